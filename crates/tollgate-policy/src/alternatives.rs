@@ -1,8 +1,8 @@
-//! Lists of alternatives: exact values and networks, of which one is found by binary search.
+//! Lists of alternatives: exact values and networks, with a binary search for one of them.
 //!
-//! Invariant: a value is one of a list exactly when a comparison with each in turn finds it. The
-//! order follows from the list and is never stored. It is sorted, not hashed: a value is compared
-//! as it is read, and no client can choose values that take long to find.
+//! Invariant: a value is in a list exactly when a comparison with each item in turn finds it. The
+//! order is derived from the list and is never stored. The list is sorted, not hashed: a value is
+//! compared while it is read, and no client can choose values that take long to find.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -11,7 +11,7 @@ use core::ops::Deref;
 
 use crate::sort::sort_by;
 
-/// A longer list has an order; in a shorter one each item is compared in turn.
+/// Only a longer list has an order; in a shorter one each item is compared in turn.
 const SHORT: usize = 8;
 
 /// An item of a list.
@@ -19,11 +19,11 @@ pub(crate) trait Alternative {
     /// False for a pattern, which is compared with every value.
     fn is_ordered(&self) -> bool;
 
-    /// Where it begins, and of two that begin together the wider one first.
+    /// By the start of each, and the wider one first when both start together.
     fn order(&self, other: &Self) -> Ordering;
 
-    /// True when it holds all of `other`, which does not come before it. Two ordered items of which
-    /// neither covers the other have nothing in common.
+    /// True when it contains all of `other`, which does not come before it. Two ordered items of
+    /// which neither covers the other have nothing in common.
     fn covers(&self, other: &Self) -> bool;
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Alternatives<T> {
     /// Indices: first those of ordered items that no other covers, by their order, then those of
     /// patterns. The items of a short list all count as patterns.
     indices: Vec<usize>,
-    /// How many of them are ordered.
+    /// The number of ordered items among them.
     ordered: usize,
 }
 
@@ -61,15 +61,15 @@ impl<T> Alternatives<T> {
         &self.list
     }
 
-    /// The items that can match a value: of the ordered ones the last that `is_before` it, which
-    /// says that it does not begin after the value, and all patterns.
+    /// The items that can match a value: all patterns, and among the ordered items the last one for
+    /// which `is_before` is true, that is, which does not begin after the value.
     pub(crate) fn candidates(&self, is_before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
         let at = |index: &usize| self.list.get(*index);
         let (ordered, patterns) = self.indices.split_at_checked(self.ordered).unwrap_or_default();
         let end = ordered.partition_point(|index| at(index).is_some_and(&is_before));
         let mut nearest = end.checked_sub(1).and_then(|place| ordered.get(place));
         let mut patterns = patterns.iter();
-        // Chained, they would be asked by two copies of the code.
+        // A chain would generate two copies of the caller's code.
         iter::from_fn(move || at(nearest.take().or_else(|| patterns.next())?))
     }
 }

@@ -1,24 +1,24 @@
 //! A double as decimal text: the shortest digits that read back as the same double, without an
 //! exponent.
 //!
-//! Invariant: every finite double has exactly one text, on every surface: what JavaScript prints,
+//! Invariant: every finite double has exactly one text, on every surface: the output of JavaScript,
 //! with an exponent written out, and `0` for both zeros. So a claim that is a number counts under
 //! one key wherever it is read.
 //!
-//! Not the standard library's printing, which is 20 KB of wasm, nor arithmetic on floats: the
-//! digits are found on whole numbers by Steele and White's method ("How to Print Floating-Point
-//! Numbers Accurately", 1990; Dragon4), in some microseconds; numbers below 2^53 without a
-//! fraction, which claims nearly always are, are printed at once.
+//! Deliberately not here: the standard library's printing, which is 20 KB of wasm, and float
+//! arithmetic. The digits are found on whole numbers by Steele and White's method ("How to Print
+//! Floating-Point Numbers Accurately", 1990; Dragon4), in some microseconds. Numbers below 2^53
+//! without a fraction, which claims nearly always are, are printed directly.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 const FRACTION_BITS: u32 = 52;
-/// Of the exponent, for a whole mantissa.
+/// The bias of the exponent, for a whole mantissa.
 const BIAS: i32 = 1075;
 
-/// The text of `number`; `None` for infinities and what is no number.
+/// The text of `number`; `None` for infinities and NaN.
 ///
 /// ```
 /// use tollgate_policy::decimal;
@@ -59,7 +59,7 @@ fn small(mantissa: u64, exponent: i32) -> Option<u64> {
 }
 
 /// The fewest digits of a number between the two halfway points to the neighbours, the nearest if
-/// there are several, and where the point stands: the value is `0.digits * 10^point`.
+/// there are several, and the position of the point: the value is `0.digits * 10^point`.
 fn shortest(mantissa: u64, exponent: i32) -> (Vec<u8>, i32) {
     let (up, down) = (u32::try_from(exponent), u32::try_from(exponent.saturating_neg()));
     let (up, down) = (up.unwrap_or(0), down.unwrap_or(0));
@@ -87,7 +87,7 @@ fn shortest(mantissa: u64, exponent: i32) -> (Vec<u8>, i32) {
         [&mut rest, &mut above, &mut below].into_iter().for_each(|natural| natural.multiply(10));
         if digits.is_empty() && !reaches(&rest, &above, &scale) {
             point = point.saturating_sub(1);
-            continue; // a zero behind the point
+            continue; // a zero after the point
         }
         let digit = rest.divide(&scale);
         let order = rest.compare(&below);
@@ -104,7 +104,7 @@ fn shortest(mantissa: u64, exponent: i32) -> (Vec<u8>, i32) {
     }
 }
 
-/// The digits with the point where it belongs.
+/// The digits with the point at its position.
 fn placed(digits: &[u8], point: i32) -> String {
     let text = digits.iter().map(|digit| char::from(b'0'.saturating_add(*digit)));
     let whole = usize::try_from(point).unwrap_or(0);
@@ -178,7 +178,7 @@ impl Natural {
         quotient
     }
 
-    /// Takes away what is not more.
+    /// Subtracts `other`, which is not greater.
     fn subtract(&mut self, other: &Self) {
         let mut borrow = false;
         for (i, limb) in self.0.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
-//! What a request is, pulled lazily: a policy asks only for what it reads.
+//! The facts of a request, fetched lazily: a policy fetches only those that it reads.
 //!
-//! Invariant: values are bytes, not text. A header value may hold any byte but CR, LF and NUL, and
-//! nothing here may fail on it. Deliberately absent: bodies, and anything that needs I/O.
+//! Invariant: values are bytes, not text. A header value may contain any byte but CR, LF and NUL,
+//! and nothing here may fail on it. Deliberately absent: bodies, and anything that needs I/O.
 
 use alloc::borrow::Cow;
 use core::net::IpAddr;
@@ -16,7 +16,7 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// An entry whose key and value stand somewhere.
+    /// An entry that borrows its key and value.
     #[must_use]
     pub const fn new(key: &'a [u8], value: &'a [u8]) -> Self {
         Self { key: Cow::Borrowed(key), value: Cow::Borrowed(value) }
@@ -39,8 +39,8 @@ pub trait Facts {
         self.header("host").unwrap_or_default()
     }
 
-    /// The value of the header `name` (lower case); several lines joined by `, ` in their order, as
-    /// the Fetch standard has it; `None` when there is none.
+    /// The value of the header `name` (lower case); several lines are joined by `, ` in their
+    /// order, as in the Fetch standard; `None` when there is none.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
 
     /// The address of the connection's other end (in a Worker: CF-Connecting-IP); `None` when there
@@ -52,19 +52,19 @@ pub trait Facts {
         None
     }
 
-    /// The client's two-letter country code, in upper case. Not asked where the policy's `geo`
+    /// The client's two-letter country code, in upper case. Not called when the policy's `geo`
     /// names a header for it, as in Envoy.
     fn country(&self) -> Option<Cow<'_, [u8]>> {
         None
     }
 
-    /// The client's autonomous system number, in decimal. Not asked where the policy's `geo` names
+    /// The client's autonomous system number, in decimal. Not called when the policy's `geo` names
     /// a header for it, as in Envoy.
     fn asn(&self) -> Option<Cow<'_, [u8]>> {
         None
     }
 
-    /// The claim `name` of a token that was verified: text as it is, a number as
+    /// The claim `name` of a verified token: text unchanged, a number as
     /// [`decimal`](crate::decimal()) writes it, `true` or `false`. `None` when there is no verified
     /// token or no such claim, or when the claim is a list, an object or null.
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
@@ -72,36 +72,37 @@ pub trait Facts {
         None
     }
 
-    /// The domain that a rate limit service was asked with; `None` for what was asked otherwise.
+    /// The domain in a request to a rate limit service; `None` for any other request.
     fn domain(&self) -> Option<Cow<'_, [u8]>> {
         None
     }
 
-    /// Entry number `index`, from 0, of the descriptor that a rate limit service was asked about;
-    /// `None` past the last one, and for whatever was asked otherwise. Their order counts, and a
-    /// key may stand there several times.
+    /// Entry number `index`, from 0, of the descriptor in a request to a rate limit service; `None`
+    /// past the last one, and for any other request. The order of entries counts, and a key may
+    /// occur several times.
     fn entry(&self, index: usize) -> Option<Entry<'_>> {
         let _ = index;
         None
     }
 
-    /// Entry number `index` of another descriptor of the same call, number `other` of them, both
-    /// from 0; descriptors without entries are not counted. `None` past the last one.
+    /// Entry number `index` of another descriptor of the same request, descriptor number `other`,
+    /// both from 0; descriptors without entries are not counted. `None` past the last one.
     fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
         let _ = (other, index);
         None
     }
 
-    /// How many hits this is, where the caller says so, as who asks a rate limit service does: the
-    /// cost of every rule, as many times. 0 charges nothing. `None` is one hit. Under a rule with
-    /// `"cost": "reported"` they were used already ([`Plan::reports`](crate::Plan::reports)).
+    /// The number of hits, if the caller reports it, as a client of a rate limit service does: the
+    /// cost of every rule is multiplied by it. 0 charges nothing. `None` is one hit. Under a rule
+    /// with `"cost": "reported"` the hits were used already
+    /// ([`Plan::reports`](crate::Plan::reports)).
     fn hits(&self) -> Option<u64> {
         None
     }
 
-    /// True when the caller will say later what the request has cost: then what it charges is
-    /// durable before its answer leaves, whatever the rules' `durability`. Else a charge that a
-    /// crash forgot could be given back from what others charged since.
+    /// True when the caller will report the cost of the request later. Its charges are then durable
+    /// before its response leaves, whatever the rules' `durability`. Otherwise a charge that a
+    /// crash lost could be refunded from charges that others made since.
     fn is_to_be_settled(&self) -> bool {
         false
     }

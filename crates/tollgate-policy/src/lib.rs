@@ -1,16 +1,16 @@
-//! What people write, and the pipeline that enforces it: plan, load, decide, commit.
+//! The policy document, and the pipeline that enforces it: plan, load, decide, commit.
 //!
 //! A surface compiles a [`Policy`] once and then, per request:
 //!
-//! 1. [`Policy::plan`] asks the surface's [`Facts`] for what the policy reads, and lists the
-//!    partitions (stored values) that this request is charged to.
+//! 1. [`Policy::plan`] reads the facts that the policy needs from the surface's [`Facts`], and
+//!    lists the partitions (stored values) that this request is charged to.
 //! 2. The surface loads each partition's bytes from its store: [`PartitionMut::load`].
 //! 3. [`Plan::decide`] decides all rules together, all or nothing, at one `now`.
 //! 4. The surface commits every partition that has [changed](Partition::changed), by
-//!    compare-and-swap or in a transaction. A lost race is decided again:
-//!    [`PartitionMut::redecide`]; what was committed elsewhere is given back:
+//!    compare-and-swap or in a transaction. After a lost race it decides again:
+//!    [`PartitionMut::redecide`]. It refunds charges that were committed elsewhere:
 //!    [`PartitionMut::refund`].
-//! 5. [`Plan::outcome`] is the answer, and writes the header fields and the body.
+//! 5. [`Plan::outcome`] is the decision, and writes the header fields and the body.
 //!
 //! ```
 //! # use std::{borrow::Cow, collections::BTreeMap, net::{IpAddr, Ipv4Addr}};
@@ -48,16 +48,17 @@
 //! # Ok::<(), tollgate_policy::Problems>(())
 //! ```
 //!
-//! `examples/pipeline.rs` shows all of it, with a key for each client and charges by the response;
-//! `examples/axum` of the repository is a whole service.
+//! `examples/pipeline.rs` shows the whole pipeline, with a key per client and charges by the
+//! response; `examples/axum` of the repository is a complete service.
 //!
-//! The one invariant: nothing here does I/O or reads a clock, and a [`Surface`] is known only while
-//! a document is compiled (what it may ask for, and where the client's address comes from by
-//! default), so the same document and facts give the same decisions and the same header bytes
-//! everywhere. There is deliberately no `Store` trait: a proxy is synchronous with
+//! The one invariant: nothing here does I/O or reads a clock, and a [`Surface`] is used only while
+//! a document is compiled (it determines the facts that are available, and the default source of
+//! the client's address), so the same document and facts give the same decisions and the same
+//! header bytes everywhere. There is deliberately no `Store` trait: a proxy is synchronous with
 //! compare-and-swap, a Durable Object asynchronous and single-threaded.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! The modules are listed in the order of their imports: each imports only modules declared below
+//! it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -161,7 +162,7 @@ pub use request::given_key::{GivenKey, NoKey};
 /// alone.
 pub use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 
-/// The example of the package's front page runs, too.
+/// Runs the example of the package's front page.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

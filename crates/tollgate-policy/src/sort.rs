@@ -1,20 +1,20 @@
-//! Sorting where nobody waits for it: one sort for values of all types.
+//! Sorting outside the path of requests: one sort for values of all types.
 //!
-//! Invariant: stable, and of the standard library's order of time. Sorted by itself each type would
-//! be five kilobytes of a module, which is loaded before anything is decided. Deliberately absent:
-//! what a request sorts.
+//! Invariant: the sort is stable and as fast, up to a constant factor, as the standard library's. A
+//! separate sort per type would add five kilobytes to a module, which is loaded before the first
+//! decision. Deliberately absent: sorting while a request is decided.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::mem;
 
-/// Sorts `items` by `order`; equal ones stay as they stand.
+/// Sorts `items` by `order`; equal items keep their order.
 pub(crate) fn sort_by<T>(items: &mut [T], order: impl Fn(&T, &T) -> Ordering) {
     let len = items.len();
     sort(&mut Items { items, order }, len);
 }
 
-/// What is sorted, by places. Closures would be compiled twice, to be called once, too.
+/// The items to sort, by index. Closures would also be compiled twice, to be called once.
 trait Sortable {
     fn order(&self, one: usize, other: usize) -> Ordering;
     fn swap(&mut self, one: usize, other: usize);
@@ -38,11 +38,11 @@ impl<T, F: Fn(&T, &T) -> Ordering> Sortable for Items<'_, T, F> {
     }
 }
 
-/// Not generic, so there is one.
+/// Not generic, so that only one copy is compiled.
 fn sort(items: &mut dyn Sortable, len: usize) {
     let mut from: Vec<usize> = (0..len).collect();
     from.sort_by(|one, other| items.order(*one, *other));
-    // Each item comes to the place that has its index, by swaps along each cycle.
+    // Each item moves to the position that has its index, by swaps along each cycle.
     for first in 0..len {
         let mut to = first;
         while let Some(next) = from.get_mut(to).map(|next| mem::replace(next, to)) {

@@ -1,13 +1,14 @@
-//! The hash of what must stay the same for ever: identities of groups, records and documents.
+//! The hash for values that must never change: identities of groups, records and documents.
 //!
-//! Invariant: the same parts have the same hash on every target and in every version; nothing that
-//! a client may choose freely is looked up by it, because its key is no secret.
+//! Invariant: the same parts have the same hash on every target and in every version. Values that a
+//! client may choose freely are never looked up by it, because its key is not secret.
 
 use core::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-/// SipHash-1-3 with a zero key over length-prefixed parts: the same on every target, for ever.
+/// SipHash-1-3 with a zero key over length-prefixed parts: the same on every target and in every
+/// version.
 pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0, 0);
     for part in parts {

@@ -1,7 +1,7 @@
-//! What a refusal says: its body, and the content type that belongs to it.
+//! The body of a denial, and its content type.
 //!
-//! Invariant: there is a content type if and only if there is a body. Names of quotas are
-//! reported, keys and what else a client sent never.
+//! Invariant: there is a content type if and only if there is a body. Names of quotas are reported;
+//! keys and other values that a client sent never are.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,15 +14,15 @@ use crate::document::action::Text;
 use crate::document::root::BodyFormat;
 
 impl Outcome<'_> {
-    /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise; empty
-    /// for a status that has none.
+    /// The body of a denial: problem details (RFC 9457), unless the policy sets another format;
+    /// empty for a status that has none.
     #[must_use]
     pub fn body(&self) -> String {
         let Some(cause) = self.cause else { return String::new() };
         if is_bodiless(status_of(cause)) { String::new() } else { self.content(cause) }
     }
 
-    /// What a refusal says, if its status has a body.
+    /// The text of a denial, if its status has a body.
     pub(crate) fn content(&self, cause: Cause<'_>) -> String {
         if let Some(body) = own_body(cause) {
             return body.0.clone();
@@ -69,7 +69,7 @@ impl Outcome<'_> {
         ProblemDetails { kind, title, status, detail }.of_quotas(self.violated())
     }
 
-    /// `None` without a body: Envoy would drop the type, and the surfaces answer alike.
+    /// `None` without a body: Envoy would drop the type, and all surfaces respond alike.
     pub(crate) fn content_type(&self, cause: Cause<'_>) -> Option<&'static str> {
         if is_bodiless(status_of(cause)) {
             return None;
@@ -87,14 +87,14 @@ impl Outcome<'_> {
     }
 }
 
-/// By `core::fmt` it would take five times as long.
+/// Formatting with `core::fmt` would take five times as long.
 fn numbered(before: &str, number: u64, after: &str) -> String {
     let mut digits = Digits::new();
     digits.push_number(number);
     [before, digits.as_str(), after].concat()
 }
 
-/// The body that the rule which refuses has of its own, unless it is silent about limits.
+/// The denying rule's own body, unless the rule hides its limits.
 const fn own_body<'a>(cause: Cause<'a>) -> Option<&'a Text> {
     match cause {
         Cause::Quota(Some(reply)) | Cause::MissingKey(Some(reply)) => reply.body.as_ref(),
@@ -107,8 +107,8 @@ const fn own_body<'a>(cause: Cause<'a>) -> Option<&'a Text> {
     }
 }
 
-/// True for a status whose response has no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5): one that
-/// came with it would be taken for the next response.
+/// True for a status whose response has no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5): a client
+/// would read a body as the next response.
 const fn is_bodiless(status: u16) -> bool {
     matches!(status, 204 | 205 | 304)
 }

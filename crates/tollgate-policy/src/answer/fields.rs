@@ -1,8 +1,8 @@
 //! The header fields of each generation.
 //!
-//! Invariant: what is written is a canonical structured field (RFC 9651) whose numbers a client may
-//! rely on: a client that spreads `r` units over `t` seconds is never denied, and one that waits
-//! `Retry-After` is allowed. `Retry-After` rounds up; `t` rounds down, but for a lease's; neither
+//! Invariant: each value is a canonical structured field (RFC 9651) whose numbers a client may rely
+//! on: a client that spreads `r` units over `t` seconds is never denied, and one that waits
+//! `Retry-After` is allowed. `Retry-After` rounds up; `t` rounds down, except for a lease; neither
 //! is 0. Jitter only ever makes a wait longer.
 
 use base64ct::{Base64, Encoding};
@@ -13,7 +13,7 @@ use crate::document::root::HeaderGeneration;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::settings::Response;
 
-/// Where fields go: name in lower case, value.
+/// The receiver of fields: name in lower case, value.
 type Sink<'s> = &'s mut dyn FnMut(&'static str, &str);
 
 /// Whole seconds of a wait: rounded up, at least 1.
@@ -29,21 +29,20 @@ pub(crate) struct Reported<'a> {
     pub(crate) partition: usize,
     /// The request would have to wait for its rule and may not.
     pub(crate) rejected_waiting: bool,
-    /// What is left is what a node holds, for as long as it holds it.
+    /// The remaining units are those that a node holds, for as long as it holds them.
     pub(crate) is_leased: bool,
 }
 
 impl Reported<'_> {
-    /// True when it denies, and when the place that it gave was given back because the request may
-    /// not wait.
+    /// True when it denies, and when its place was returned because the request may not wait.
     pub(crate) fn is_violated(&self) -> bool {
         let gave_place = || self.quota.limiter.algorithm() == Algorithm::LeakyQueue;
         !self.decision.is_admitted() || (self.rejected_waiting && gave_place())
     }
 }
 
-/// The quota of a decided request that is nearest to its end: the least available, and of equals
-/// the one with the longest effective window. What a protocol tells that knows one quota.
+/// The quota of a decided request that is nearest to exhaustion: the least available, and of equals
+/// the one with the longest effective window. For protocols that report a single quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NearestQuota<'a> {
     /// Its name.
@@ -52,22 +51,22 @@ pub struct NearestQuota<'a> {
     pub limit: u64,
     /// Its window.
     pub window: Span,
-    /// What may be used now, in quota units; 0 while it denies.
+    /// The units that may be used now; 0 while it denies.
     pub remaining: u64,
     /// The effective window (`t`), in whole seconds, at least 1.
     pub reset_seconds: u64,
 }
 
-/// Writes what is reported to the client.
+/// Writes the fields that are reported to the client.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldWriter<'a> {
     pub(crate) response: &'a Response,
-    /// Added to every wait until a quota admits again.
+    /// Added to every wait until a quota allows again.
     pub(crate) jitter: Span,
 }
 
 impl<'a> FieldWriter<'a> {
-    /// The fields of every refusal. It is one client's and of the moment, so no cache may store it
+    /// The fields of every denial. It is for one client and one moment, so no cache may store it
     /// (RFC 6585, 4).
     pub(crate) fn refusal(
         self,
@@ -86,7 +85,7 @@ impl<'a> FieldWriter<'a> {
         }
     }
 
-    /// The rate limit fields for the quotas that were decided; none when none was. `pk` gives the
+    /// The rate limit fields for the quotas that were decided; none when none was. `pk` returns the
     /// hash of a partition's key.
     pub(crate) fn fields<I>(
         self,
@@ -129,7 +128,7 @@ impl<'a> FieldWriter<'a> {
         }
     }
 
-    /// The quota that is nearest to its end; none when none was decided.
+    /// The quota that is nearest to exhaustion; `None` when none was decided.
     pub(crate) fn nearest(
         self,
         reported: impl Iterator<Item = Reported<'a>>,
@@ -144,8 +143,8 @@ impl<'a> FieldWriter<'a> {
         })
     }
 
-    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member a
-    /// quota.
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member
+    /// per quota.
     fn draft_11<I>(
         self,
         reported: impl Fn() -> I,
@@ -217,11 +216,12 @@ impl<'a> FieldWriter<'a> {
         }
     }
 
-    /// `t`: the effective window. While nothing may be used it is a wait like any other. While `r`
-    /// may be used it is the time in which `r` grow back, or until the quota gives something back
-    /// if that is sooner, rounded down: `r` may be used at once, so a short `t` costs nobody a 429,
-    /// and a long one wastes what the client was granted. Nothing grows in a fixed window: there it
-    /// is the rest of it. Of a lease it is the rest of that, rounded up.
+    /// `t`: the effective window. While nothing may be used, it is a wait like any other. While `r`
+    /// may be used, it is the time in which `r` grow back, or the time until the quota returns any
+    /// units if that is sooner, rounded down: `r` may be used at once, so a short `t` costs no
+    /// client a 429, and a long one wastes units that the client was granted. Nothing grows in a
+    /// fixed window: there `t` is the rest of the window. For a lease it is the rest of the lease,
+    /// rounded up.
     fn effective_window(self, reported: &Reported<'_>) -> u64 {
         let (decision, r) = (reported.decision, available(reported));
         let wait = decision.retry_after.or((r == 0).then_some(decision.reset_after));
@@ -245,14 +245,14 @@ impl<'a> FieldWriter<'a> {
     }
 }
 
-/// The time in which `units` of `limit` a `window` grow back: floor(units x window / limit).
+/// The time in which `units` of `limit` per `window` grow back: floor(units x window / limit).
 fn regrown_after(units: u64, limit: u64, window: Span) -> Span {
     let product = u128::from(units).saturating_mul(u128::from(window.as_nanos()));
     let nanos = product.checked_div(u128::from(limit)).unwrap_or(0);
     Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// `r`: what may be used now; nothing while the quota denies.
+/// `r`: the units that may be used now; 0 while the quota denies.
 fn available(reported: &Reported<'_>) -> u64 {
     match reported.decision.retry_after {
         Some(_) => 0,
@@ -266,7 +266,8 @@ fn begin_member(text: &mut Text) {
     }
 }
 
-/// `;w=60`; left out when the window is not whole seconds, because `w` is an Integer of seconds.
+/// `;w=60`; left out when the window is not a whole number of seconds, because `w` is an Integer of
+/// seconds.
 fn push_window(window: Span, text: &mut Text) {
     let secs = window.as_secs_ceil();
     if Span::from_secs(secs) == window {
@@ -275,7 +276,7 @@ fn push_window(window: Span, text: &mut Text) {
     }
 }
 
-/// `name` as a structured-field String (RFC 9651, 3.3.3), which is a JSON string too: names are
+/// `name` as a structured-field String (RFC 9651, 3.3.3), which is also a JSON string: names are
 /// %x20-7E.
 fn push_quoted(name: &str, text: &mut Text) {
     text.push("\"");
@@ -296,7 +297,7 @@ fn push_quoted(name: &str, text: &mut Text) {
     text.push("\"");
 }
 
-/// Each number as a field of its own.
+/// Each number as a separate field.
 fn send_numbers<const N: usize>(
     names: [&'static str; N],
     numbers: [u64; N],

@@ -1,8 +1,8 @@
-//! Refusals for gRPC clients: which requests are theirs, and the answer they read.
+//! Denials for gRPC clients: which requests are gRPC, and the response that these clients read.
 //!
-//! Invariant: a gRPC client is answered with trailers only: HTTP status 200, everything in the
-//! header fields, no body. It would read any other HTTP status as one of its own and never see the
-//! fields. Deliberately absent: messages; Tollgate cannot make one up.
+//! Invariant: a gRPC client gets a trailers-only response: HTTP status 200, everything in the
+//! header fields, no body. It would map any other HTTP status to a gRPC status and never see the
+//! fields. Deliberately absent: messages; Tollgate cannot construct one.
 //!
 //! Sources: gRPC over HTTP/2 (PROTOCOL-HTTP2.md, "Requests" and "Responses"), gRPC-Web
 //! (PROTOCOL-WEB.md), and "HTTP to gRPC Status Code Mapping" (http-grpc-status-mapping.md), all of
@@ -25,14 +25,14 @@ const INTERNAL: u8 = 13;
 const UNAVAILABLE: u8 = 14;
 const UNAUTHENTICATED: u8 = 16;
 
-/// The content type of a gRPC answer to a request of this content type; `None` when the request is
-/// none of gRPC's.
+/// The content type of a gRPC response to a request of this content type; `None` when the request
+/// is not gRPC.
 ///
-/// gRPC is `application/grpc`, alone, with a suffix (`+proto`) or a parameter. gRPC-Web is a type
-/// of its own (`application/grpc-web`, or `-text` in base64) whose clients, too, read the status
+/// gRPC is `application/grpc`, alone, with a suffix (`+proto`) or a parameter. gRPC-Web is a
+/// separate type (`application/grpc-web`, or `-text` in base64). Its clients, too, read the status
 /// from the header fields when there is no message ("trailers may be sent together with response
-/// headers"). Of an HTTP status some make "unavailable", others "unknown". Media types are
-/// case-insensitive (RFC 9110, 8.3.1).
+/// headers"). Some clients map an HTTP status to "unavailable", others to "unknown". Media types
+/// are case-insensitive (RFC 9110, 8.3.1).
 ///
 /// ```
 /// use tollgate_policy::grpc_content_type;
@@ -52,20 +52,20 @@ pub fn grpc_content_type(content_type: &[u8]) -> Option<&'static str> {
     .find_map(|(asked, answered)| kind.eq_ignore_ascii_case(asked.as_bytes()).then_some(answered))
 }
 
-/// What a gRPC client reads of a refusal.
+/// The status that a gRPC client reads in a denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrpcStatus {
     /// The status code, 0 to 16.
     pub code: u8,
-    /// One line for a person, %x20-7E and not yet percent-encoded; empty when nothing is said.
+    /// One line for a person, %x20-7E and not yet percent-encoded; empty when there is no message.
     pub message: String,
 }
 
 impl Outcome<'_> {
-    /// What a gRPC client reads: RESOURCE_EXHAUSTED for a quota, whatever HTTP status the rule
-    /// answers with, UNAVAILABLE for a failure, and INVALID_ARGUMENT for a request that cannot be
-    /// read. An answer in silence (`respond`) is what the client would make of its HTTP status: OK
-    /// for a success, which says nothing more.
+    /// The status that a gRPC client reads: RESOURCE_EXHAUSTED for a quota, whatever HTTP status
+    /// the rule sets, UNAVAILABLE for a failure, and INVALID_ARGUMENT for a request that cannot be
+    /// read. A `respond` action gets the code to which the client would map its HTTP status: OK for
+    /// a success, without a message.
     #[must_use]
     pub fn grpc(&self) -> GrpcStatus {
         match self.cause {
@@ -84,8 +84,8 @@ impl Outcome<'_> {
         }
     }
 
-    /// Calls `sink` with the name and value of every field of the trailers-only answer to a refused
-    /// request, whose own content type [`grpc_content_type`] turned into `content_type`.
+    /// Calls `sink` with the name and value of every field of the trailers-only response to a
+    /// denied request. [`grpc_content_type`] returned `content_type` for the request's own.
     pub fn grpc_headers(
         &self,
         content_type: &'static str,
@@ -93,7 +93,7 @@ impl Outcome<'_> {
     ) {
         self.headers(&mut |name, value| {
             if name != "content-type" {
-                sink(name, value); // of the body, which this answer does not have
+                sink(name, value); // of the body, which this response does not have
             }
         });
         let GrpcStatus { code, message } = self.grpc();
@@ -112,8 +112,7 @@ impl Outcome<'_> {
     }
 }
 
-/// The code that a gRPC client makes of an HTTP status, by the gRPC project's mapping; 0 for a
-/// success.
+/// The code for an HTTP status by the gRPC project's mapping; 0 for a success.
 const fn code_of(status: u16) -> u8 {
     match status {
         200..=299 => OK,

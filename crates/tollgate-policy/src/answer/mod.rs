@@ -1,6 +1,6 @@
-//! What was decided, and what is said about it: pass, wait or refuse, fields and bodies.
+//! The response to a decided request: pass, wait or deny, with fields and bodies.
 //!
-//! Invariant: an answer only reads the plan.
+//! Invariant: these modules only read the plan.
 
 pub(crate) mod rule_decision;
 pub(crate) mod grpc;

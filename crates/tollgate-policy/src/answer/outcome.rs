@@ -1,10 +1,10 @@
-//! The answer to one request: pass, wait or refuse, and what is said about it.
+//! The outcome of one request: pass, wait or deny, and its response.
 //!
-//! Invariant: an outcome only reads the plan; asking twice gives the same. Why a request is refused
-//! is worked out once, when the outcome is made; status, fields and bodies follow from that. A
-//! quota's refusal is 429 (RFC 6585) unless the policy says otherwise, a failure's is 503: the
-//! client did nothing wrong. A request that cannot be read is 400, whatever the policy says: no
-//! wait helps. Names of quotas are reported to the client, keys never.
+//! Invariant: an outcome only reads the plan; every call returns the same. The cause of a denial is
+//! found once, when the outcome is made; status, fields and bodies follow from it. A quota's denial
+//! is 429 (RFC 6585) unless the policy sets another status. A failure's is 503, because the client
+//! did nothing wrong. A request that cannot be read is 400, whatever the policy: no wait helps.
+//! Names of quotas are reported to the client, keys never.
 
 use tollgate_core::{Algorithm, Span, Verdict};
 
@@ -20,54 +20,54 @@ use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::stable_hash::stable_hash;
 
-/// May the request go on?
+/// Whether the request may proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Now.
+    /// Yes, now.
     Pass,
     /// After waiting this long; its place is taken.
     Delay(Span),
-    /// Not yet: wait this long, then load and decide the same plan again, and ask
+    /// Not yet: wait this long, then load and decide the same plan again, and call
     /// [`Outcome::answer_after`].
     Retry(Span),
-    /// No: answer with this status and the outcome's headers and body.
+    /// No: respond with this status and the outcome's headers and body.
     Refuse {
-        /// 429 when a quota refuses, 503 when a failure does, 400 when the request cannot be read,
-        /// or what the rule's action says.
+        /// 429 when a quota denies, 503 when a failure does, 400 when the request cannot be read,
+        /// or the status of the rule's action.
         status: u16,
     },
 }
 
-/// Why a request is refused.
+/// The cause of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause<'a> {
-    /// A quota denies; what the rule then answers of its own.
+    /// A quota denies; with the rule's own response, if any.
     Quota(Option<&'a Reply>),
-    /// As for a quota, but nothing of it is reported to the client.
+    /// As for a quota, but no limit is reported to the client.
     Silent(&'a Reply),
-    /// The request lacks a part of a key; what the rule then answers of its own.
+    /// The request lacks a part of a key; with the rule's own response, if any.
     MissingKey(Option<&'a Reply>),
-    /// What a rule counts by cannot be read.
+    /// The key that a rule counts by cannot be read.
     Malformed(Malformed),
-    /// A state could not be read or written, and the rule denies then.
+    /// A state could not be read or written, and the rule's failure mode is to deny.
     Failure,
-    /// It would have to wait, and too many do.
+    /// The request would have to wait, and too many requests are waiting.
     Busy,
 }
 
-/// What was decided on one request.
+/// The decision on one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) policy: &'a Policy,
-    /// Why the request is refused, if it is.
+    /// The cause of the denial, if the request is denied.
     pub(crate) cause: Option<Cause<'a>>,
-    /// The index of the rule that refuses it.
+    /// The index of the rule that denies it.
     refused_by: Option<u16>,
 }
 
 impl Plan {
-    /// What was decided.
+    /// The outcome of a decided plan.
     #[must_use]
     pub fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
         let undecided = Outcome { plan: self, policy, cause: None, refused_by: None };
@@ -77,13 +77,13 @@ impl Plan {
 }
 
 impl<'a> Outcome<'a> {
-    /// May the request go on? For a request that has not waited yet.
+    /// Whether a request that has not waited yet may proceed.
     #[must_use]
     pub fn answer(&self) -> Answer {
         self.answer_after(Span::ZERO)
     }
 
-    /// May the request go on, which has already waited this long for [`Answer::Retry`]?
+    /// Whether a request that has already waited this long for [`Answer::Retry`] may proceed.
     #[must_use]
     pub fn answer_after(&self, waited: Span) -> Answer {
         if self.cause.is_some()
@@ -95,8 +95,8 @@ impl<'a> Outcome<'a> {
         self.final_answer()
     }
 
-    /// May the request go on that can wait no longer? Never [`Answer::Retry`]: a rule that would
-    /// let it wait on refuses it.
+    /// Whether a request that can wait no longer may proceed. Never [`Answer::Retry`]: a rule that
+    /// would let it wait longer denies it.
     #[must_use]
     pub fn final_answer(&self) -> Answer {
         match self.cause {
@@ -105,8 +105,8 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Calls `sink` with the name (lower case) and value of every field to add to the response. On
-    /// a refusal these are all the fields it has.
+    /// Calls `sink` with the name (lower case) and value of every field to add to the response. A
+    /// denial has no other fields.
     pub fn headers(&self, sink: &mut dyn FnMut(&'static str, &str)) {
         let cause = self.cause;
         let mut text = Text::new();
@@ -130,15 +130,15 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The quota that is nearest to its end, of those that are reported to the client.
+    /// The quota that is nearest to exhaustion, among those that are reported to the client.
     #[must_use]
     pub fn nearest(&self) -> Option<NearestQuota<'a>> {
         let writer = FieldWriter { response: &self.policy.response, jitter: self.jitter() };
         writer.nearest(self.reported())
     }
 
-    /// Calls `sink` with the name and value of every header to set on the request that passes: the
-    /// marks of the rules it is over the limit of.
+    /// Calls `sink` with the name and value of every header to set on an allowed request: the marks
+    /// of the rules whose limits it exceeds.
     pub fn marks(&self, sink: &mut dyn FnMut(&'a str, &'a str)) {
         for applied in self.plan.applied.iter().filter(|applied| self.is_marked(applied)) {
             if let Some(Action::Mark(mark)) = self.rule(applied).map(|rule| &rule.action) {
@@ -147,21 +147,21 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// True when a failure refuses the request, and no quota does.
+    /// True when a failure denies the request, and no quota does.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.cause == Some(Cause::Failure)
     }
 
-    /// The index in [`Policy::rules`] of the rule that refuses the request: the one whose answer it
-    /// gets.
+    /// The index in [`Policy::rules`] of the rule that denies the request and determines its
+    /// response.
     #[must_use]
     pub fn refused_by(&self) -> Option<usize> {
         self.refused_by.map(usize::from)
     }
 
-    /// How long until the same request is admitted, if nobody else uses its keys: the longest of
-    /// the violated quotas'. `None` when it is not refused, and when no wait can help.
+    /// The time until the same request is allowed, if no other request uses its keys: the longest
+    /// wait of the violated quotas. `None` when it is not denied, and when no wait can help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Span> {
         if let Some(Full::Late(wait) | Full::Key(wait) | Full::Worker(wait)) =
@@ -186,8 +186,8 @@ impl<'a> Outcome<'a> {
         self.reported().filter(|r| r.is_violated()).map(|r| r.quota.name.as_str())
     }
 
-    /// What each rule that applied said: its index in [`Policy::rules`] and its result. Nothing of
-    /// those that were not asked, because [what is remembered](crate::Denials) refused the request.
+    /// The result of each rule that applied, with its index in [`Policy::rules`]. Rules that were
+    /// not evaluated, because [a cached denial](crate::Denials) applied, are left out.
     pub fn rules(&self) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
         let outcome = *self;
         self.plan
@@ -197,8 +197,8 @@ impl<'a> Outcome<'a> {
             .map(move |applied| (usize::from(applied.rule), outcome.result(applied)))
     }
 
-    /// True when the rule sets its mark, if it has one. A request that it cannot read gets it, too:
-    /// else any spelling that nobody can count would take the mark off.
+    /// True when the rule sets its mark, if it has one. A request that it cannot read gets the
+    /// mark, too: else a client could remove the mark with a spelling that cannot be counted.
     fn is_marked(&self, applied: &'a AppliedRule) -> bool {
         match self.result(applied) {
             RuleResult::Marked => true,
@@ -221,7 +221,7 @@ impl<'a> Outcome<'a> {
             return RuleResult::Denied;
         }
         if applied.is_unasked {
-            // It has no objection, and nobody is told.
+            // The rule does not object, and the result is not reported.
             return RuleResult::Allowed;
         }
         let decided = applied.partition.map(|partition| self.status(partition).is_decided());
@@ -244,8 +244,8 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Why the request is refused, if it is: it cannot be read, or else the first rule that denies;
-    /// a quota's word goes before a failure's.
+    /// The cause of the denial, if any: the request cannot be read, or else the first rule that
+    /// denies; a quota's denial takes precedence over a failure's.
     fn find_cause(&self) -> Option<(Cause<'a>, u16)> {
         let binding = || self.plan.applied.iter().filter(|applied| applied.binding);
         let malformed = |it: &AppliedRule| Some((Cause::Malformed(it.malformed?), it.rule));
@@ -290,8 +290,8 @@ impl<'a> Outcome<'a> {
         self.plan.applied.iter().any(|applied| applied.binding && applied.partition.is_none())
     }
 
-    /// The wait after which every rule that denies would admit, when each of them lets requests
-    /// wait that long in all.
+    /// The wait after which every rule that denies would allow the request, if each of them permits
+    /// a total wait that long.
     fn worth_waiting(&self, waited: Span) -> Option<Span> {
         let mut longest = None;
         for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
@@ -322,7 +322,7 @@ impl<'a> Outcome<'a> {
         waits.max()
     }
 
-    /// What is added to waits: the same for one key at one time, on every surface.
+    /// The jitter added to waits: the same for one key at one time, on every surface.
     pub(crate) fn jitter(&self) -> Span {
         let most = self.policy.response.jitter.as_nanos();
         let Some(partition) = self.plan.partition(0).filter(|_| most > 0) else {
@@ -337,8 +337,8 @@ impl<'a> Outcome<'a> {
         self.plan.partitions.get(partition).map_or(Status::Pending, |stored| stored.status)
     }
 
-    /// Every quota that was decided and that is reported to the client: not those of a shadow, nor
-    /// of a rule that answers in silence.
+    /// Every quota that was decided and is reported to the client: not those of a shadow rule, nor
+    /// those of a rule with the action `respond`.
     fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let outcome = *self;
         let is_reported = move |applied: &&AppliedRule| {

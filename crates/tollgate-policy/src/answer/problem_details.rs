@@ -1,7 +1,7 @@
 //! Problem details (RFC 9457): the one writer of `application/problem+json`.
 //!
-//! Invariant: whatever the texts hold, what is written is one JSON object. Deliberately absent:
-//! what is said in them; that is the callers'.
+//! Invariant: whatever the texts contain, the output is one JSON object. Deliberately absent: the
+//! wording, which the callers provide.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,27 +9,27 @@ use alloc::string::String;
 use crate::answer::text::Text;
 use crate::json::problem::Problems;
 
-/// Bytes of a refusal by one quota with a usual name.
+/// Bytes of a denial by one quota with a usual name.
 const USUAL: usize = 256;
 
-/// The media type of what is written here.
+/// The media type of problem details.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// What a problem is, in the members of RFC 9457, section 3.
+/// One problem, in the members of RFC 9457, section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProblemDetails<'a> {
-    /// A URI for the kind of problem; `about:blank` when the status says it all.
+    /// A URI for the kind of problem; `about:blank` when the status is sufficient.
     pub kind: &'a str,
     /// The kind of problem in words.
     pub title: &'a str,
     /// The HTTP status of the response.
     pub status: u16,
-    /// What is wrong this time.
+    /// The problem in this instance.
     pub detail: &'a str,
 }
 
 impl ProblemDetails<'_> {
-    /// The document, with the names of the policies that are violated (`violated-policies`, as
+    /// The document, with the names of the violated policies (`violated-policies`, as
     /// draft-ietf-httpapi-ratelimit-headers registers it), if there are any.
     pub(crate) fn of_quotas<'q>(&self, violated: impl Iterator<Item = &'q str>) -> String {
         let mut out = self.begin();
@@ -38,7 +38,7 @@ impl ProblemDetails<'_> {
         out
     }
 
-    /// The document, with the place and the words of every one of `errors` (section 3 has this
+    /// The document, with the place and the message of every one of `errors` (section 3 has this
     /// example), if there are any.
     #[must_use]
     pub fn with_errors(&self, errors: &Problems) -> String {
@@ -99,8 +99,8 @@ fn list<T>(
 fn push_text(text: &str, out: &mut String) {
     let is_special = |c: char| matches!(c, '"' | '\\' | '\0'..='\x1f');
     out.push('"');
-    // None of them, as almost always: looked for byte by byte, since no part of a longer character
-    // is one.
+    // None of them, as almost always. The search is by byte, because no byte of a longer character
+    // is one of them.
     if !text.bytes().any(|byte| is_special(char::from(byte))) {
         out.push_str(text);
         return out.push('"');

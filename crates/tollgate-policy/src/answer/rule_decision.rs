@@ -1,7 +1,7 @@
-//! What one rule decided about one request, quota by quota: for whoever measures a policy.
+//! The decision of one rule about one request, quota by quota: for measuring a policy.
 //!
-//! Invariant: it only reads the plan, and says nothing that a decision depends on. A quota that was
-//! not decided (a key part was missing, the request cannot be read, a store failed) says nothing.
+//! Invariant: it only reads the plan, and no decision depends on it. A quota that was not decided
+//! (a key part was missing, the request cannot be read, a store failed) has no entry.
 
 use alloc::string::String;
 
@@ -15,11 +15,11 @@ use crate::pipeline::plan::{AppliedRule, Full};
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 
-/// A quota is nearly used up when at most this part of it is left: 80 % are used, where
-/// envoyproxy/ratelimit counts its `near_limit` as well.
+/// A quota is nearly used up when at most this part of it is left: 80 % are used, the same
+/// threshold as `near_limit` of envoyproxy/ratelimit.
 const NEAR: u64 = 5;
 
-/// What one rule that applied said.
+/// The decision of one rule that applied.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleDecision<'a> {
     /// Its index in [`Policy::rules`](crate::Policy::rules).
@@ -29,12 +29,12 @@ pub struct RuleDecision<'a> {
     pub quota_set: usize,
     /// These quotas.
     pub set: &'a QuotaSet,
-    /// What came of it.
+    /// The result.
     pub result: RuleResult,
-    /// What the request costs there, in quota units.
+    /// The cost of the request under the rule, in quota units.
     pub cost: u64,
-    /// True when a denial of it stops the request: it is enforced for this key, and does more than
-    /// mark.
+    /// True when a denial by the rule stops the request: it is enforced for this key, and does more
+    /// than mark.
     pub is_binding: bool,
     /// The index of the partition that it counts in, in the [`Plan`](crate::Plan); `None` when the
     /// request has no such key.
@@ -42,21 +42,21 @@ pub struct RuleDecision<'a> {
     /// The priority of the tenant's entry that chose these quotas, its own or a tier's; `None`
     /// where the policy did.
     pub by_entry: Option<u32>,
-    /// Until when an operator blocked the key, by the clock of whoever counts. Then every quota of
-    /// it says no, whatever it has used.
+    /// The end of an operator's block of the key, by the clock of the counting node. Until then
+    /// every quota of the key denies, whatever was used.
     pub blocked_until: Option<Timestamp>,
-    /// When it was decided, by the same clock; 0 where nothing was.
+    /// The time of the decision, by the same clock; 0 when nothing was decided.
     pub at: Timestamp,
-    /// True when it was paid or refused by what a node or shard holds: what remains is in hand
-    /// there, and says nothing of what the key has left.
+    /// True when the units held by a node or shard paid for it or led to its denial: the remaining
+    /// units are those held there, not those of the key.
     pub is_leased: bool,
-    /// What each quota of the set said, in its order; empty when nothing was decided.
+    /// The decision of each quota of the set, in its order; empty when nothing was decided.
     pub quotas: &'a [Decision],
 }
 
 impl RuleDecision<'_> {
     /// The index in [`RuleDecision::quotas`] of the quota that the result is about, for metrics and
-    /// logs: of those that deny the one that does so for longest, or else of those that delay.
+    /// logs: among those that deny the one with the longest wait, or else among those that delay.
     #[must_use]
     pub fn said_by(&self) -> Option<usize> {
         let quotas = self.quotas.iter().enumerate();
@@ -72,7 +72,7 @@ impl RuleDecision<'_> {
             | RuleResult::Marked
             | RuleResult::Shadowed => {
                 let denies = quotas.filter(|(_, quota)| !quota.is_admitted());
-                // Without a time it is for ever. Of several alike the first.
+                // Without a time the denial is permanent. Of equals the first.
                 let wait = |after: Option<Span>| after.unwrap_or(Span::MAX);
                 let longest = denies.rev().max_by_key(|(_, quota)| wait(quota.retry_after));
                 longest.map(|(i, _)| i).or_else(delays)
@@ -82,9 +82,9 @@ impl RuleDecision<'_> {
         }
     }
 
-    /// The indices in [`RuleDecision::quotas`] of those that admitted the request and of which at
-    /// most a fifth is left: of the limit, or of the burst where that is less and no more can ever
-    /// be left. None of what a node or shard holds.
+    /// The indices in [`RuleDecision::quotas`] of those that allowed the request and have at most a
+    /// fifth left: of the limit, or of the burst where that is less and bounds the remaining units.
+    /// Quotas held by a node or shard are left out.
     pub fn nearly_used_up(&self) -> impl Iterator<Item = usize> {
         let is_admitted = matches!(self.result, RuleResult::Allowed | RuleResult::Delayed);
         let quotas = if is_admitted && !self.is_leased { self.quotas } else { &[] };
@@ -98,7 +98,7 @@ impl RuleDecision<'_> {
 }
 
 impl<'a> Outcome<'a> {
-    /// What each rule that applied decided, in the order of [`Outcome::rules`].
+    /// The decision of each rule that applied, in the order of [`Outcome::rules`].
     pub fn decisions(&self) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
         let outcome = *self;
         let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked);
@@ -134,7 +134,7 @@ impl<'a> Outcome<'a> {
     }
 
     /// The result of the rule of this index, which is enforced or not, for a request that has
-    /// waited so long.
+    /// `waited` for this long.
     fn after(
         &self,
         waited: Span,
@@ -158,25 +158,25 @@ impl<'a> Outcome<'a> {
     ) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
         let outcome = *self;
         self.decisions().map(move |decision| RuleDecision {
-            // What delays and is enforced is binding.
+            // A rule that delays and is enforced is binding.
             result: outcome.after(waited, (decision.rule, decision.is_binding), decision.result),
             ..decision
         })
     }
 
-    /// True when the request is refused because too many wait.
+    /// True when the request is denied because too many requests are waiting.
     #[must_use]
     pub const fn is_waiting_full(&self) -> bool {
         matches!(self.plan.rejected_waiting, Some(Full::Key(_) | Full::Worker(_)))
     }
 
-    /// The keyed hash of a partition's key, whose text is [`Outcome::partition_key_hash`].
+    /// The keyed hash of a partition's key; [`Outcome::partition_key_hash`] returns it as text.
     #[must_use]
     pub fn partition_pk(&self, partition: usize) -> Option<u64> {
         self.plan.partition(partition).map(|it| it.pk(&self.policy.response))
     }
 
-    /// The keyed hash of a partition's key as clients are told it (`pk`), in base64: for a log. It
+    /// The keyed hash of a partition's key as reported to clients (`pk`), in base64: for a log. It
     /// can be guessed unless the surface has set a secret ([`Policy::set_hash_key`]).
     ///
     /// [`Policy::set_hash_key`]: crate::Policy::set_hash_key
@@ -229,8 +229,8 @@ mod tests {
         }
     }
 
-    /// The quota that denies is told from the one that does not, and a rule without a key says
-    /// nothing of its quotas.
+    /// The denying quota is distinguished from the allowing one, and a rule without a key reports
+    /// no quotas.
     #[test]
     fn every_quota_of_every_rule_is_told() {
         let document = r#"{"version": 1, "rules": [
@@ -262,8 +262,8 @@ mod tests {
         assert_eq!([&said[1], &said[3]], [&token, &token]);
     }
 
-    // Guards: a quota with a small burst whose every request is near the limit, so that the metric
-    // says nothing. What is left is counted against what can be left.
+    // Guards: a quota with a small burst for which every request is near the limit, so that the
+    // metric is useless. The remaining units are compared with the most that can remain.
     #[test]
     fn near_the_limit_is_a_fifth_of_what_a_key_can_have() {
         for (quota, near) in [

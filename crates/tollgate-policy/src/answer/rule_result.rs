@@ -1,4 +1,4 @@
-//! What one rule said about one request, for metrics and explanations.
+//! The result of one rule for one request, for metrics and explanations.
 //!
 //! Invariant: the words are part of metric names on every surface, so they never change.
 
@@ -9,14 +9,14 @@ use crate::document::mode::{Mode, Share};
 use crate::policy::group::QuotaSet;
 use crate::policy::rule::Rule;
 
-/// What one rule said, for metrics.
+/// The result of one rule, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleResult {
-    /// Every quota of it admitted the request.
+    /// Every quota of it allowed the request.
     Allowed,
     /// A quota of it denied, or a key part was missing.
     Denied,
-    /// Admitted after a wait.
+    /// Allowed after a wait.
     Delayed,
     /// Over the limit, passed with a mark.
     Marked,
@@ -24,7 +24,7 @@ pub enum RuleResult {
     Shadowed,
     /// Its state could not be read or written.
     Failed,
-    /// What it counts by cannot be read from the request.
+    /// The key that it counts by cannot be read from the request.
     Malformed,
     /// An operator blocked the key.
     Blocked,
@@ -43,7 +43,7 @@ impl RuleResult {
         Self::Blocked,
     ];
 
-    /// What `rule` can say of a request that is over the limit of `set`, which is its own or a
+    /// The possible results of `rule` for a request over the limit of `set`, which is its own or a
     /// tier's; each once, in the order of [`RuleResult::ALL`].
     pub fn over_limit(rule: &Rule, set: &QuotaSet) -> impl Iterator<Item = Self> {
         let (is_enforced, is_watched) = match rule.mode {
@@ -65,7 +65,7 @@ impl RuleResult {
         Self::ALL.into_iter().filter(may)
     }
 
-    /// Its place in [`RuleResult::ALL`].
+    /// Its index in [`RuleResult::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         match self {

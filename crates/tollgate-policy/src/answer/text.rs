@@ -1,7 +1,8 @@
-//! The value of a field while it is written: on the stack as long as it is as short as values are.
+//! The value of a field while it is written: on the stack unless it is unusually long.
 //!
-//! Invariant: what was written is what is read, whole, however long it is; only what is longer than
-//! [`INLINE`] bytes is allocated. It belongs to one call, so that a plan holds nothing that two
+//! Invariant: the text that was written is read back whole, whatever its length; only text longer
+//! than [`INLINE`] bytes is allocated. It belongs to one call, so that a plan contains no buffer
+//! that two threads could write at once.
 //! threads could write at once.
 
 use alloc::string::String;
@@ -9,13 +10,13 @@ use alloc::string::String;
 /// Bytes on the stack: the fields of ten quotas with usual names.
 const INLINE: usize = 512;
 
-/// Of the greatest number.
+/// The digits of the greatest number.
 const DIGITS: usize = 20;
 
-/// Text that grows.
+/// A growing text.
 pub(crate) struct Text {
     inline: [u8; INLINE],
-    /// Bytes of `inline` in use; what is longer is all in `long`.
+    /// Bytes of `inline` in use; longer text is all in `long`.
     len: usize,
     long: String,
 }
@@ -53,7 +54,7 @@ impl Text {
         self.long.push_str(more);
     }
 
-    /// Appends a number in decimal. Not by `core::fmt`, which takes several times as long: fields
+    /// Appends a number in decimal. Not with `core::fmt`, which takes several times as long: fields
     /// are written for every request.
     pub(crate) fn push_number(&mut self, number: u64) {
         let (mut digits, mut rest) = ([0; DIGITS], number);
@@ -70,7 +71,7 @@ impl Text {
         self.push(core::str::from_utf8(digits).unwrap_or_default());
     }
 
-    /// Only whole `&str`s were copied there.
+    /// `inline` contains only whole `&str`s.
     fn short(&self) -> &str {
         let written = self.inline.get(..self.len).unwrap_or_default();
         let text = core::str::from_utf8(written);

@@ -1,7 +1,7 @@
 //! The compiler: one pass over the document's rules.
 //!
-//! Invariant: what it builds is consistent whatever the document says; whether it is a policy is
-//! decided afterwards, by whether any problem was noted.
+//! Invariant: the result is consistent for every document; afterwards, the noted problems decide
+//! whether it is a policy.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -46,10 +46,10 @@ use crate::policy::surface::Surface;
 use crate::policy::tenant::TenantKey;
 use crate::stable_hash::stable_hash;
 
-/// Keys held in Envoy unless the policy says otherwise.
+/// Keys held in Envoy unless the policy sets another number.
 const DEFAULT_CAPACITY: u32 = 65_536;
 
-/// A policy in the making.
+/// A policy that is being built.
 pub(super) struct Compiler {
     pub(super) policy: Policy,
     on_failure: OnFailure,
@@ -61,13 +61,13 @@ pub(super) struct Compiler {
     fallbacks: Fallbacks,
 }
 
-/// Who a tenant is, as the document says it.
+/// The key part that identifies a tenant.
 fn tenant(document: &Document) -> Option<TenantKey> {
     let repeated = document.repeated.unwrap_or(Repeated::Refuse);
     document.tenant.as_ref().map(|part| TenantKey { part: part.resolved(repeated) })
 }
 
-/// How much may wait, as the document says it.
+/// The limits on waiting requests.
 fn waiting(doc: Option<&WaitingDoc>) -> Limits {
     let most = Limits::default();
     let Some(doc) = doc else { return most };
@@ -167,7 +167,7 @@ impl Compiler {
             on_missing: doc.on_missing.unwrap_or(OnMissing::Skip),
             on_failure: match doc.on_failure {
                 Some(WithoutState::Decided(mode)) => mode,
-                // What its own count cannot say, the document does.
+                // The document's setting applies where the rule's own count cannot decide.
                 Some(WithoutState::Local(_)) | None => self.on_failure,
             },
             scope: doc.scope(),
@@ -287,7 +287,7 @@ impl Compiler {
         index
     }
 
-    /// Notes that a key takes more than the surface can store for it.
+    /// Notes that the quotas of a key take more bytes than the surface can store for it.
     fn check_length(&self, at: &At<'_>) {
         let longest = self.policy.groups.iter().map(Group::value_len).max().unwrap_or(0);
         if longest > self.longest_value {
@@ -300,7 +300,7 @@ impl Compiler {
     }
 }
 
-/// The quotas of a rule or of one of its tiers, which hold units where the rule reserves.
+/// The quotas of a rule or of one of its tiers; they hold units where the rule reserves.
 fn held_quotas(doc: &RuleDoc, quotas: &[Lenient<QuotaDoc>], at: &At<'_>) -> Vec<CompiledQuota> {
     let quotas = compiled_quotas(quotas, &doc.name.0, nodes(doc), at);
     with_holds(quotas, Holds::of(doc.charge.as_ref()), |i, field, words| {
@@ -308,7 +308,7 @@ fn held_quotas(doc: &RuleDoc, quotas: &[Lenient<QuotaDoc>], at: &At<'_>) -> Vec<
     })
 }
 
-/// For how long units of a rule are leased at the most; nothing of what gives places is.
+/// The longest time for which units of a rule are leased; zero for a queue, which gives places.
 fn lease(doc: &RuleDoc) -> Span {
     match doc.scope() {
         Scope::Fleet if doc.quotas().any(QuotaDoc::is_queue) => Span::ZERO,

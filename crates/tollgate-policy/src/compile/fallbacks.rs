@@ -1,6 +1,7 @@
-//! Which counts a node goes on with by itself, as a document says it.
+//! The counts that a node uses while no authority responds, from the document.
 //!
-//! Invariant: where the count of the fleet is kept there are none; a part of a limit that is too
+//! Invariant: a policy for the authority itself has no such counts. A part of a limit that is too
+//! small is an error on every surface. `policy::fallback` defines the counts.
 //! small is wrong everywhere. What they are is `policy::fallback`'s.
 
 use alloc::string::String;
@@ -18,9 +19,9 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::stable_hash::stable_hash;
 
-/// What sets are to be counted in while no authority answers.
+/// The quotas that sets are counted in while no authority responds.
 pub(super) struct Fallbacks {
-    /// The surface asks an authority, which may not answer.
+    /// The surface sends requests to an authority, which may not respond.
     asks_authority: bool,
     of_sets: Vec<(u16, Vec<CompiledQuota>)>,
 }
@@ -30,8 +31,8 @@ impl Fallbacks {
         Self { asks_authority, of_sets: Vec::new() }
     }
 
-    /// Takes note of what a rule says of `set`, whose quotas stand at `at`. A part that is too
-    /// small is wrong on every surface.
+    /// Records the fallback that a rule sets for `set`, whose quotas are at `at`. A part that is
+    /// too small is an error on every surface.
     pub(super) fn note(&mut self, doc: &RuleDoc, set: u16, policy: &Policy, at: &At<'_>) {
         let Some(WithoutState::Local(nodes)) = doc.on_failure else { return };
         let Some(whole) = policy.sets.get(usize::from(set)) else { return };
@@ -43,7 +44,7 @@ impl Fallbacks {
         }
     }
 
-    /// Adds them to the policy.
+    /// Adds the fallback sets to the policy.
     pub(super) fn add(&mut self, policy: &mut Policy, ids: &mut RecordIds) {
         for (set, quotas) in core::mem::take(&mut self.of_sets) {
             add_set(set, quotas, policy, ids);
@@ -51,7 +52,7 @@ impl Fallbacks {
     }
 }
 
-/// Adds the set that is in the place of `of`; `None` where there is no such set.
+/// Adds the set that replaces `of`; `None` when there is no set `of`.
 fn add_set(
     of: u16,
     quotas: Vec<CompiledQuota>,

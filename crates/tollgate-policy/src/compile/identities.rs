@@ -1,7 +1,7 @@
-//! What compiled things are known by: indexes within a policy, and identities in what is stored.
+//! The identifiers of compiled things: indices within a policy, and identities in stored values.
 //!
-//! Invariant: an identity in what is stored is the same in every version of this code: another one
-//! would begin every count anew.
+//! Invariant: an identity in a stored value is the same in every version of this code: a different
+//! one would restart every count.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -18,7 +18,7 @@ use crate::stable_hash::stable_hash;
 pub(super) struct RecordIds(BTreeSet<u32>);
 
 impl RecordIds {
-    /// An identity by `hash` that no other record has, in whichever layout up to `version`.
+    /// An identity derived from `hash` that no other record has, in any layout up to `version`.
     pub(super) fn free(&mut self, hash: u64, version: u8) -> u32 {
         let mut record_id = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
         while (1..=version).any(|version| self.0.contains(&marked(record_id, version))) {
@@ -29,7 +29,8 @@ impl RecordIds {
     }
 }
 
-/// The identity of a key definition: a change of what clients are counted by begins a new table.
+/// The identity of a key definition: a change of the key that clients are counted by starts a new
+/// table.
 pub(super) fn key_identity(key: &Key, rule: &str, prefixes: Prefixes, scope: Scope) -> u64 {
     let mut text = String::new();
     for part in key {
@@ -42,13 +43,13 @@ pub(super) fn key_identity(key: &Key, rule: &str, prefixes: Prefixes, scope: Sco
             text.push_str(&format!("/{}/{}\n", prefixes.ipv4, prefixes.ipv6));
         }
     }
-    // A node's own count and that of the fleet are never one, whatever they count by.
+    // A node's own count and that of the fleet are never the same, whatever their key is.
     text.push_str(match scope {
         Scope::Local => "",
         Scope::Fleet => "scope fleet\n",
         Scope::Share(_) => "scope share\n",
     });
-    // What a path captures is the rule's own, so such a rule shares its table with no other.
+    // The captures of a path belong to the rule, so such a rule never shares its table.
     let is_private = key.iter().any(|part| matches!(part, KeyPart::PathParam(_)));
     let owner = if is_private { rule } else { "" };
     stable_hash(&[text.as_bytes(), owner.as_bytes()])

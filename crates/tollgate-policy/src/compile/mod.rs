@@ -1,6 +1,6 @@
 //! From the document to the compiled policy: rules, groups of rules that share a key, and look-up.
 //!
-//! Invariant: compiling is the slow path: it may allocate and hash, deciding does not.
+//! Invariant: compiling is the slow path: it may allocate and hash; deciding does neither.
 
 mod compiler;
 mod fallbacks;
@@ -55,8 +55,8 @@ impl Policy {
         }
     }
 
-    /// Compiles `node`, which stands at `root` of `document`. What is returned is good only where
-    /// nothing was noted.
+    /// Compiles `node`, which is at `root` of `document`. The result is valid only when no problem
+    /// was noted.
     fn compile_at(node: &Node, document: &str, surface: Surface, root: &At<'_>) -> Option<Self> {
         let traits = surface.traits();
         let read = Document::read(node, root)?;

@@ -1,6 +1,6 @@
-//! Names that tell things apart.
+//! The check for unique names.
 //!
-//! Invariant: a name that was there before is a problem at the later one.
+//! Invariant: when a name occurs twice, the problem is at the later one.
 
 use alloc::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::json::place::At;
 
 pub(super) const TWICE: &str = "is the name of an earlier one; names are unique";
 
-/// Notes every name that was there before.
+/// Notes every name that occurred before.
 pub(super) fn unique<'a>(names: impl Iterator<Item = (usize, &'a Name)>, at: &At<'_>) {
     let mut seen = BTreeSet::new();
     for (i, name) in names {

@@ -1,8 +1,8 @@
-//! What becomes of the quotas of a rule by what else the rule says: each of several nodes has a
-//! part, limit and burst divided, rounded down; a rule that reserves holds units.
+//! Changes to the quotas of a rule by its other fields. With several nodes, each has a part: limit
+//! and burst are divided and rounded down. A rule that reserves holds units.
 //!
-//! Invariant: the parts of all nodes together are never more than the whole, and states lie one
-//! after the other whatever became of their lengths.
+//! Invariant: the parts of all nodes together are never more than the whole, and states follow one
+//! another whatever their new lengths are.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,7 +17,7 @@ use crate::json::quote::quoted_text;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 
-/// How many nodes share a rule's limits.
+/// The number of nodes that share a rule's limits.
 pub(super) fn nodes(doc: &RuleDoc) -> u32 {
     match doc.scope() {
         Scope::Share(nodes) => nodes,
@@ -58,8 +58,8 @@ fn part_of(quota: &CompiledQuota, nodes: u32) -> Result<CompiledQuota, (&'static
     Ok(CompiledQuota { limiter: holds.unwrap_or(limiter), ..quota.clone() })
 }
 
-/// The parts of each of `nodes` in `quotas`, one after the other; what is wrong with one is told
-/// with its place among them, and the field that is to be mended.
+/// The part of each of `nodes` in `quotas`, one after the other. A problem is reported with the
+/// index of its quota and the field to correct.
 pub(super) fn parts_of(
     quotas: &[CompiledQuota],
     nodes: u32,
@@ -68,8 +68,8 @@ pub(super) fn parts_of(
     placed(quotas.iter().map(|quota| part_of(quota, nodes)), problem)
 }
 
-/// The quotas of a rule that holds units until the response, where `holds` says so: with longer
-/// states. A leaky-queue cannot hold any, which is a problem of it.
+/// The quotas of a rule; where `holds` is set they hold units until the response, with longer
+/// states. A leaky-queue cannot hold any, which is a problem.
 pub(super) fn with_holds(
     quotas: Vec<CompiledQuota>,
     holds: Holds,
@@ -93,7 +93,7 @@ pub(super) enum Holds {
 }
 
 impl Holds {
-    /// What a rule's `charge` says.
+    /// The value that a rule's `charge` implies.
     pub(super) const fn of(charging: Option<&Charging>) -> Self {
         match charging {
             Some(Charging::Response(charge)) if charge.reserves() => Self::UntilResponse,
@@ -126,7 +126,7 @@ fn placed(
 }
 
 impl Rule {
-    /// How many nodes share its limits.
+    /// The number of nodes that share its limits.
     pub(super) const fn nodes(&self) -> u32 {
         match self.scope {
             Scope::Share(nodes) => nodes,

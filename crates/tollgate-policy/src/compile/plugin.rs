@@ -1,5 +1,5 @@
-//! A proxy's plugin configuration: a policy, and with it other policies for some routes, whom the
-//! plugin asks, or what it hashes keys with.
+//! A proxy's plugin configuration: a policy, with other policies for some routes, the servers that
+//! the plugin sends requests to, or the key that it hashes keys with.
 //!
 //! Invariant: a document without the fields `policy` and `policies` is a policy, as it always was.
 //! All mistakes of all parts are reported at once.
@@ -20,30 +20,30 @@ use crate::policy::compiled::Policy;
 use crate::policy::fleet::{fleet_secret, plugin_hash_key};
 use crate::policy::surface::Surface;
 
-/// Unless the configuration says it: many times what an authority nearby takes.
+/// The default timeout: many times what an authority nearby takes.
 const TIMEOUT: Span = Span::from_millis(250);
 
 /// The most policies that routes may name: each has tables of its own.
 const MAX_NAMED: usize = 32;
-/// The longest name of one.
+/// The longest name of a policy.
 const MAX_NAME: usize = 64;
 
-/// Where servers and Workers have the policy in force.
+/// The path at which servers and Workers have the policy in force.
 const POLICY_PATH: &str = "/.well-known/tollgate/admin/policy";
-/// Unless the configuration says it: between two questions for a policy, and for one to come.
+/// The defaults of the interval between two requests for a policy, and of the wait for a response.
 const EVERY: Span = Span::from_secs(5);
 const POLICY_TIMEOUT: Span = Span::from_secs(5);
 
-/// What a plugin is configured with.
+/// The configuration of a plugin.
 #[derive(Clone, Debug)]
 pub struct Plugin {
-    /// The policy; beside others, that of the routes that name none.
+    /// The policy; when there are others, the policy of the routes that name none.
     pub policy: Policy,
-    /// Those that a route names: none, or up to 32, each name once.
+    /// The policies that routes name: none, or up to 32, each name once.
     pub named: Vec<NamedPolicy>,
-    /// Whom to ask for the counts of a fleet.
+    /// The authority for the counts of a fleet.
     pub fleet: Option<Fleet>,
-    /// Whom to ask for later policies.
+    /// The server for later policies.
     pub policy_from: Option<PolicyFrom>,
 }
 
@@ -52,41 +52,41 @@ pub struct Plugin {
 pub struct NamedPolicy {
     /// 1 to 64 letters, digits, `-` and `_`.
     pub name: String,
-    /// What is enforced there, and nothing else.
+    /// The only policy that is enforced there.
     pub policy: Policy,
 }
 
-/// The server that a plugin takes its policy from, once that answers.
+/// The server that a plugin takes its policy from, once that server responds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFrom {
-    /// The cluster, as the proxy's configuration calls it.
+    /// The cluster, by its name in the proxy's configuration.
     pub cluster: String,
-    /// The host of the question.
+    /// The host of the request.
     pub authority: String,
     /// Its path.
     pub path: String,
-    /// What it is authorized with.
+    /// The token that authorizes it.
     pub token: Option<String>,
-    /// The longest time between two questions: 1 s to 1 h.
+    /// The longest time between two requests: 1 s to 1 h.
     pub every: Span,
-    /// For how long an answer is waited for: 1 ms to 10 s.
+    /// How long to wait for a response: 1 ms to 10 s.
     pub timeout: Span,
 }
 
-/// Whom a node asks for the counts of a fleet.
+/// The authority from which a node requests the counts of a fleet.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// The cluster, as the proxy's configuration calls it.
+    /// The cluster, by its name in the proxy's configuration.
     pub cluster: String,
-    /// The host of the question.
+    /// The host of the request.
     pub authority: String,
     /// Its path.
     pub path: String,
-    /// What it is authorized with.
+    /// The token that authorizes it.
     pub token: Option<String>,
-    /// What keys are hashed with: [`key_hash`](crate::key_hash).
+    /// The key that keys are hashed with: [`key_hash`](crate::key_hash).
     pub secret: [u8; 16],
-    /// For how long an answer is waited for: 1 ms to 10 s.
+    /// How long to wait for a response: 1 ms to 10 s.
     pub timeout: Span,
 }
 
@@ -139,7 +139,7 @@ impl Plugin {
         }
     }
 
-    /// The same, with this secret in all policies.
+    /// The same plugin, with this secret in all policies.
     pub(crate) fn with_hash_key(mut self, key: Option<[u8; 16]>) -> Self {
         if let Some(key) = key {
             self.policy.set_hash_key(key);
@@ -148,14 +148,14 @@ impl Plugin {
         self
     }
 
-    /// A policy, and nothing beside it.
+    /// A policy with no other settings.
     #[must_use]
     pub const fn alone(policy: Policy) -> Self {
         Self { policy, named: Vec::new(), fleet: None, policy_from: None }
     }
 }
 
-/// What `node` says that routes may choose; good only where nothing was noted.
+/// The policies in `node` that routes may choose; valid only when no problem was noted.
 fn named(node: &Node, document: &str, surface: Surface, at: &At<'_>) -> Vec<NamedPolicy> {
     let Node::Object(fields) = node else {
         let _: Option<()> = at.wrong(node, "an object of names and their policies");
@@ -182,13 +182,13 @@ fn named(node: &Node, document: &str, surface: Surface, at: &At<'_>) -> Vec<Name
 }
 
 impl NamedPolicy {
-    /// True for what a policy may be called.
+    /// True for a valid name of a policy.
     pub(crate) fn is_name(name: &str) -> bool {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain)
     }
 
-    /// True when there are no more of them than may be, and each name is there once.
+    /// True when there are at most as many as allowed, and each name occurs once.
     pub(crate) fn are_apart(all: &[Self]) -> bool {
         let mut rest = all;
         while let Some((one, others)) = rest.split_first() {

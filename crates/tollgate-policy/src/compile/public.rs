@@ -1,8 +1,8 @@
-//! The fingerprint of a document that everybody may see.
+//! The public fingerprint of a document.
 //!
-//! Invariant: it does not depend on the keys of tokens (`jwt.keys`): whoever has all the rest of a
-//! document cannot find these out by trying. Two documents that say the same, however it is
-//! written, have the same.
+//! Invariant: it does not depend on the keys of tokens (`jwt.keys`): a reader who has all the rest
+//! of a document cannot find them by trying. Two documents with the same content have the same
+//! fingerprint, however they are written.
 
 use core::hash::Hasher;
 
@@ -10,14 +10,14 @@ use siphasher::sip::SipHasher13;
 
 use crate::json::node::Node;
 
-/// The fingerprint of `document`, which is the same for ever.
+/// The fingerprint of `document`. It never changes between versions.
 pub(crate) fn public_fingerprint(document: &Node) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0, 1);
     write(document, Some(&["jwt", "keys"]), &mut hasher);
     hasher.finish()
 }
 
-/// Writes `node`, but not what stands at the `secret` path in it.
+/// Writes `node` without the value at the `secret` path in it.
 fn write(node: &Node, secret: Option<&[&str]>, hasher: &mut SipHasher13) {
     if secret.is_some_and(<[_]>::is_empty) {
         return hasher.write_u8(0);
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    // Guards: a public report by which whoever knows the policy tries keys of tokens.
+    // Guards: a public report that lets a reader who knows the policy try keys of tokens.
     #[test]
     fn with_a_secret_it_is_of_every_byte_and_nobody_else_computes_it() {
         let policy = |key: &str| {

@@ -1,7 +1,6 @@
-//! From quotas as written to limiters with a place in the stored value.
+//! From quotas as written to limiters with a position in the stored value.
 //!
-//! Invariant: what the core refuses is reported at the field that is to be mended, in the core's
-//! words.
+//! Invariant: an error of the core is reported at the field to correct, in the core's words.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,7 +16,8 @@ use crate::json::reader::Lenient;
 use crate::policy::bounds::MAX_QUOTAS;
 use crate::policy::quota::CompiledQuota;
 
-/// The quotas of one rule or tier, states one after the other; of which each of `nodes` has a part.
+/// The quotas of one rule or tier, states one after the other, reduced to the part of each of
+/// `nodes`.
 pub(crate) fn compiled_quotas(
     docs: &[Lenient<QuotaDoc>],
     rule_name: &str,
@@ -52,14 +52,14 @@ pub(crate) fn compiled_quotas(
             offset = offset.saturating_add(limiter.state_len());
         }
     }
-    // Where one is wrong, the others have no places among the documents' any more.
+    // When one is wrong, the others no longer have the indices of the document's quotas.
     if nodes == 1 || quotas.len() != docs.len() {
         return quotas;
     }
     parts_of(&quotas, nodes, |i, field, words| at.item(i).field(field).problem(words))
 }
 
-/// The limiter of one quota; `None` when the core refuses it, or its limit or window could not be
+/// The limiter of one quota; `None` when the core rejects it, or its limit or window could not be
 /// read.
 fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
     let algorithm = algorithm(doc, at);
@@ -90,7 +90,7 @@ fn algorithm(doc: &QuotaDoc, at: &At<'_>) -> Algorithm {
     if doc.weighted == Some(true) { algorithm.weighted() } else { algorithm }
 }
 
-/// Notes the core's error where the person who wrote the document can mend it.
+/// Notes the core's error at the field that the author of the document can correct.
 fn explain(error: QuotaError, limit: u64, doc: &QuotaDoc, at: &At<'_>) {
     let (field, value) = match error {
         QuotaError::Window => ("window", None),

@@ -1,7 +1,7 @@
-//! Rules whose cost is reported: what could never do what it says there.
+//! Rules whose cost is reported: the settings that cannot be combined with it.
 //!
-//! Invariant: what was used already is counted in units, where it is reported, at once; so nothing
-//! waits for it, leases it, or charges it by a response.
+//! Invariant: a report counts units that were used already, at once; so no request waits for these
+//! units, no node leases them, and no response charges them.
 
 use crate::document::action::Action;
 use crate::document::charging::Charging;
@@ -12,7 +12,7 @@ use crate::document::rule::{QuotaDoc, RuleDoc};
 use crate::document::scope::Scope;
 use crate::json::place::At;
 
-/// Notes what a rule with a reported cost cannot have.
+/// Notes the settings that a rule with a reported cost cannot have.
 pub(super) fn errors(rule: &RuleDoc, at: &At<'_>) {
     if rule.cost != Some(Cost::Reported) {
         return;

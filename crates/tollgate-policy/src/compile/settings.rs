@@ -1,7 +1,7 @@
-//! From the document to what the policy reads of requests, and where.
+//! From the document to the facts that the policy reads of requests, and their sources.
 //!
-//! Invariant: what the surface knows by itself is never read from a header, which any client can
-//! send.
+//! Invariant: a fact that the surface itself knows is never read from a header, which any client
+//! can send.
 
 use crate::document::fact::Need;
 use crate::document::jwt::JwtDoc;
@@ -14,11 +14,11 @@ use crate::policy::client_address::ClientAddress;
 use crate::policy::settings::Settings;
 use crate::policy::surface::{Supply, Traits};
 
-/// What the policy reads of requests.
+/// The facts that the policy reads of requests.
 pub(super) fn settings(document: &Document, surface: &Traits) -> Settings {
     let client = document.client_ip.as_ref();
     let geo = document.geo.as_ref();
-    // Where the surface knows it by itself, a header would be one that any client can send.
+    // Where the surface itself knows the fact, any client could send the header.
     let named = |need| geo.filter(|_| matches!(surface.supply(need), Supply::Named(_)));
     let repeated = document.repeated.unwrap_or(Repeated::Refuse);
     Settings {
@@ -41,7 +41,7 @@ pub(super) fn settings(document: &Document, surface: &Traits) -> Settings {
     }
 }
 
-/// Where the token is, and what several of them mean.
+/// The header with the token, and the meaning of several tokens.
 fn token(jwt: &JwtDoc, default: Repeated) -> (HeaderName, Repeated) {
     let header = jwt.header.clone().unwrap_or_else(|| HeaderName("authorization".into()));
     (header, Repeated::of_one(jwt.repeated, default))

@@ -1,18 +1,18 @@
 //! Whether conditions hold whenever others do.
 //!
-//! Invariant: a yes is certain, a no may only mean unsure; the work is bounded for a whole
-//! document, whatever its lists are.
+//! Invariant: a yes is certain, a no may only mean unsure; the work for a whole document is
+//! bounded, whatever its lists are.
 
 use core::cell::Cell;
 
 use crate::document::conditions::Conditions;
 use crate::document::lists::NonEmpty;
 
-/// The most alternatives that are compared for one document; beyond it one is unsure.
+/// The most alternatives that are compared for one document; beyond it the result is unsure.
 pub(super) const MAX_COMPARED: usize = 50_000;
 
-/// True when `those` hold whenever `these` do, where none given always hold; false when unsure, or
-/// when more would have to be compared than is `left`.
+/// True when `those` hold whenever `these` do; conditions that are absent always hold. False when
+/// unsure, or when more comparisons are needed than are `left`.
 pub(super) fn implies(
     these: Option<&Conditions>,
     those: Option<&Conditions>,
@@ -24,8 +24,8 @@ pub(super) fn implies(
     spend(left, those.comparisons(these)) && those.are_implied_by(these)
 }
 
-/// True when each of `these` alternatives is one of `those`, where none given are all; false when
-/// unsure.
+/// True when each of `these` alternatives is one of `those`; an absent list contains all values.
+/// False when unsure.
 pub(super) fn implies_values<T: PartialEq>(
     these: &Option<NonEmpty<T>>,
     those: &Option<NonEmpty<T>>,
@@ -37,7 +37,7 @@ pub(super) fn implies_values<T: PartialEq>(
         })
 }
 
-/// True when so much may still be compared.
+/// True when this many comparisons are left; they are then subtracted.
 fn spend(left: &Cell<usize>, comparisons: usize) -> bool {
     let rest = left.get().checked_sub(comparisons);
     left.set(rest.unwrap_or(0));

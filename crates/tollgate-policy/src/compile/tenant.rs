@@ -1,7 +1,7 @@
-//! From a tenant's entry to the quotas that it has under one policy.
+//! From a tenant's entry to its quotas under one policy.
 //!
-//! Invariant: an entry is read once, whatever the policy is; under a policy that does not know a
-//! rule or a tier of it, that part has no effect, and is said to have none.
+//! Invariant: an entry is read the same way under every policy; under a policy that does not have
+//! one of its rules or tiers, that part has no effect, and is reported as such.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -34,8 +34,8 @@ use crate::stable_hash::stable_hash;
 /// The longest entry, in bytes: 16 KiB, so that a page of a hundred is small and an isolate may
 /// keep thousands.
 pub const MAX_TENANT_ENTRY: usize = 16 << 10;
-/// The longest name of a tenant, in bytes of what identifies it: as long as a header's value is
-/// believed to be by most servers, and far above any name.
+/// The longest name of a tenant, in bytes of its identifier: as long as the longest header value
+/// that most servers accept, and far above any name.
 pub const MAX_TENANT_ID: usize = 1024;
 
 /// A tenant's entry as written: `{"tier": "gold"}`, or `{"quotas": {"rule": [...]}}`, perhaps with
@@ -105,14 +105,14 @@ impl TenantEntry {
         }
     }
 
-    /// The line for people: one, without controls, at most 256 characters. It is text, whatever
-    /// it looks like.
+    /// The note for people: one line, without controls, at most 256 characters. It is text,
+    /// whatever it looks like.
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The tier whose quotas the tenant has where it has none of its own.
+    /// The tier whose quotas the tenant has in rules where it has no quotas of its own.
     #[must_use]
     pub fn tier(&self) -> Option<&str> {
         self.tier.as_deref()
@@ -123,7 +123,7 @@ impl TenantEntry {
         self.quotas.iter().map(|(rule, _)| rule.as_str())
     }
 
-    /// From this time on it is as if it were not there.
+    /// The time from which the entry has no effect.
     #[must_use]
     pub const fn expires_at(&self) -> Option<Timestamp> {
         self.expires_at
@@ -131,8 +131,8 @@ impl TenantEntry {
 }
 
 impl Policy {
-    /// Reads an entry that somebody is about to put under this policy: with what it says of rules
-    /// and tiers that the policy does not have.
+    /// Reads an entry that is about to be stored under this policy; rules and tiers that the policy
+    /// does not have are mistakes, too.
     ///
     /// # Errors
     /// Every mistake at once, each with its place.
@@ -140,7 +140,8 @@ impl Policy {
         TenantEntry::read_for(json, Some(self))
     }
 
-    /// What of `entry` has no effect under this policy: rules and tiers that it does not have.
+    /// The parts of `entry` without effect under this policy: rules and tiers that it does not
+    /// have.
     #[must_use]
     pub fn without_effect(&self, entry: &TenantEntry) -> Problems {
         let noted = RefCell::new(Noted::default());
@@ -182,7 +183,7 @@ impl Policy {
     }
 
     /// The entry of the tenant `id` ([`Policy::tenant_id`], [`Plan::tenant`](crate::Plan::tenant))
-    /// under this policy. What the policy does not know of it has no effect.
+    /// under this policy. Parts that the policy does not know have no effect.
     #[must_use]
     pub fn tenant(&self, id: &[u8], entry: &TenantEntry) -> Tenant {
         let mut sets: Vec<QuotaSet> = Vec::new();
@@ -214,7 +215,7 @@ impl Policy {
         }
     }
 
-    /// The tenant's own quotas for `rule`. Their record lies after those of the policy and of
+    /// The tenant's own quotas for `rule`. Their record comes after those of the policy and of
     /// `earlier` sets of the same group.
     fn own_set(
         &self,
@@ -251,7 +252,7 @@ impl Policy {
         let offset = group.value_len.checked_add(before)?.checked_add(RECORD_HEADER)?;
         let offset = (!group.is_sparse()).then_some(offset);
         let len = quotas.last().and_then(CompiledQuota::end)?;
-        // Three names: of no rule's own quotas, and of no tier, whatever it is called.
+        // Three names: neither a rule's own quotas nor a tier, whatever its name, can have these.
         let stable_id = stable_hash(&[compiled.name.as_bytes(), b"", b"tenant"]);
         Some(QuotaSet {
             rule,
@@ -272,8 +273,8 @@ impl Policy {
     }
 
     /// The bytes that identify the tenant called `text`, as [`Plan::tenant`](crate::Plan::tenant)
-    /// says them of a request; `None` for what no request can be of, and where the policy does not
-    /// say who a tenant is.
+    /// returns them for a request. `None` for a tenant that no request can have, and when the
+    /// policy does not have tenants.
     #[must_use]
     pub fn tenant_id(&self, text: &str) -> Option<Vec<u8>> {
         let id = match self.tenant.as_ref()?.part {
@@ -302,7 +303,7 @@ impl Policy {
 
     /// The one spelling of the tenant called `text`, under which its entry is kept and listed:
     /// `SHOP.example` is `shop.example`, and an address is the first one of its network. `None` as
-    /// [`Policy::tenant_id`].
+    /// for [`Policy::tenant_id`].
     #[must_use]
     pub fn tenant_name(&self, text: &str) -> Option<String> {
         let id = self.tenant_id(text)?;
@@ -315,9 +316,9 @@ impl Policy {
         }
     }
 
-    /// The name ([`Policy::tenant_name`]) of the tenant that a request is of, by
-    /// [`Plan::tenant`](crate::Plan::tenant); `None` for one that nobody can name, because it is
-    /// no text, and so has no entry.
+    /// The name ([`Policy::tenant_name`]) of the tenant of a request, from its
+    /// [`Plan::tenant`](crate::Plan::tenant); `None` for a tenant that is not text: it cannot be
+    /// named and so has no entry.
     #[must_use]
     pub fn name_of_tenant(&self, id: &[u8]) -> Option<String> {
         match self.tenant.as_ref()?.part {
@@ -329,7 +330,7 @@ impl Policy {
         }
     }
 
-    /// The path `text` as it stands in a key; `None` when a query begins in it.
+    /// The path `text` as a key contains it; `None` when a query begins in it.
     fn normal_path(&self, text: &str) -> Option<Vec<u8>> {
         let mut paths = Paths::default();
         let len = paths.read(text.as_bytes(), self.settings.escaped_slashes);
@@ -337,8 +338,8 @@ impl Policy {
     }
 }
 
-/// What is wrong with a name that the policy does not have. It may have a thousand, so no list of
-/// them is given.
+/// The problem with a name that the policy does not have. A policy may have a thousand names, so
+/// they are not listed.
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let near = nearest(name, known).map(|near| format!("; did you mean {}?", quoted_text(near)));
     format!("the policy has no {what} {}{}", quoted_text(name), near.unwrap_or_default())

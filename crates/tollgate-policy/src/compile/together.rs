@@ -1,9 +1,9 @@
-//! How many rules of a fleet may apply to one request: a proxy asks its authority about all of them
-//! in one message, so that all are charged or none, and a message has room for so many.
+//! The number of fleet rules that may apply to one request. A proxy sends one message about all of
+//! them to its authority, so that all are charged or none, and a message has room for a limited
+//! number.
 //!
-//! Invariant: what is counted is never too few, of a path that is read in one way. It may be too
-//! many: rules are told apart by what each of them says of one segment of the path, or of the host,
-//! and by nothing else.
+//! Invariant: the count is never too low for a path that is read in one way. It may be too high:
+//! rules are distinguished only by their conditions on one segment of the path, or on the host.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -18,10 +18,10 @@ use crate::http::path::Segment;
 use crate::json::place::At;
 use crate::policy::bounds::MAX_FLEET_RULES;
 
-/// Segments of a path, from its beginning, that rules are told apart by.
+/// The leading segments of a path that can distinguish rules.
 const DEPTH: usize = 8;
 
-/// Notes the first rule that is one too many.
+/// Notes the first rule above the limit.
 pub(super) fn errors(document: &Document, rules_at: &At<'_>) {
     let is_fleet = |(_, rule): &(usize, &RuleDoc)| rule.scope() == Scope::Fleet;
     let rules: Vec<(usize, &RuleDoc)> = document.rules().filter(is_fleet).collect();
@@ -40,7 +40,7 @@ pub(super) fn errors(document: &Document, rules_at: &At<'_>) {
     }
 }
 
-/// The most rules that may apply together, where a request has one of the values that each names;
+/// The most rules that may apply together, when a request has one of the values that each names;
 /// `None` names any.
 fn together<'d>(
     rules: &[(usize, &'d RuleDoc)],
@@ -62,7 +62,7 @@ fn together<'d>(
     always
 }
 
-/// What the segment at `depth` of a path is that the rule is for: nothing where the path ends.
+/// The values of the path segment at `depth` that the rule applies to: none where the path ends.
 fn segments(rule: &RuleDoc, depth: usize) -> Option<Vec<&[u8]>> {
     let paths = rule.when.as_ref().and_then(Conditions::paths)?;
     paths
@@ -75,7 +75,7 @@ fn segments(rule: &RuleDoc, depth: usize) -> Option<Vec<&[u8]>> {
         .collect()
 }
 
-/// The hosts that the rule is for.
+/// The hosts that the rule applies to.
 fn hosts(rule: &RuleDoc) -> Option<Vec<&[u8]>> {
     let hosts = rule.when.as_ref().and_then(Conditions::hosts)?;
     hosts

@@ -1,6 +1,6 @@
-//! What is wrong with a document as a whole.
+//! Errors of a document as a whole.
 //!
-//! Invariant: an error is something that could never do what it says: a rule that cannot apply, a
+//! Invariant: an error is a setting that could never have its effect: a rule that cannot apply, a
 //! key part that this surface does not know.
 
 use alloc::collections::BTreeMap;
@@ -33,7 +33,7 @@ use crate::policy::bounds::MAX_KEY_PARTS;
 use crate::policy::label::metric_label;
 use crate::policy::surface::{Supply, Traits};
 
-/// Notes what can never be.
+/// Notes settings that can never have an effect.
 pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
     client_ip_errors(document, surface, root);
     let token_mode = document.jwt.as_ref().and_then(|jwt| jwt.repeated);
@@ -79,7 +79,7 @@ pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
     }
 }
 
-/// Priorities of nobody in particular, or where nobody heeds them.
+/// Priorities for all requests, or on a surface without priorities.
 fn priority_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>) {
     let priorities = rule.priorities();
     if let (Some(message), false) = (surface.no_priority, priorities.is_empty()) {
@@ -98,7 +98,7 @@ fn priority_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &A
     }
 }
 
-/// A tenant that no request has, or whose entry nobody keeps.
+/// A tenant that no request has, or whose entry no store keeps.
 fn tenant_errors(document: &Document, surface: &Traits, at: &At<'_>) {
     let Some(part) = &document.tenant else { return };
     if let Some(message) = surface.no_tenants {
@@ -118,7 +118,7 @@ fn tenant_errors(document: &Document, surface: &Traits, at: &At<'_>) {
     }
 }
 
-/// Two rules that are one in the metrics could not be told apart there.
+/// Two rules with the same name in the metrics, which could not be distinguished there.
 fn label_errors(document: &Document, rules_at: &At<'_>) {
     let mut first: BTreeMap<String, (usize, &str)> = BTreeMap::new();
     for (i, rule) in document.rules() {
@@ -133,8 +133,8 @@ fn label_errors(document: &Document, rules_at: &At<'_>) {
     }
 }
 
-/// A mark takes the place of what it is called like, so it may not be called like what the policy
-/// reads of a client.
+/// A mark replaces the header of the same name, so it must not have the name of a header that the
+/// policy reads about a client.
 fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
     let Some(Action::Mark(mark)) = &rule.action else { return };
     let name = mark.header.0.as_str();
@@ -163,8 +163,9 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
     ));
 }
 
-/// Notes the rules that are let off all that they are for, of a document that could be read to the
-/// last value: what could not is taken as left out, and a condition that is left out holds.
+/// Notes the rules whose `unless` exempts every request that they apply to. Only for a document
+/// that was read without problems: a value that could not be read counts as absent, and an absent
+/// condition holds.
 pub(super) fn unreachable(document: &Document, root: &At<'_>) {
     let rules_at = root.field("rules");
     let left = Cell::new(MAX_COMPARED);
@@ -193,7 +194,8 @@ fn client_ip_errors(document: &Document, surface: &Traits, root: &At<'_>) {
     }
 }
 
-/// What each kind of signature needs: `alg`, `kty` and the fields of the key (RFC 7518, 3.1 and 6).
+/// The fields that each kind of signature needs: `alg`, `kty` and those of the key (RFC 7518, 3.1
+/// and 6).
 const SIGNATURES: [(&str, &str, &[&str]); 3] =
     [("HS256", "oct", &["k"]), ("RS256", "RSA", &["n", "e"]), ("ES256", "EC", &["crv", "x", "y"])];
 
@@ -229,7 +231,7 @@ fn signing_key_errors(key: &JwkDoc, at: &At<'_>) {
     }
 }
 
-/// Notes the conditions on what is not known to the surface.
+/// Notes the conditions on facts that the surface does not know.
 fn need_errors(conditions: &Conditions, document: &Document, surface: &Traits, at: &At<'_>) {
     for condition in &conditions.0 {
         if let Some(message) =
@@ -240,7 +242,7 @@ fn need_errors(conditions: &Conditions, document: &Document, surface: &Traits, a
     }
 }
 
-/// What is wrong with a document that needs this fact; `None` when the surface comes by it.
+/// The problem with a document that needs this fact; `None` when the surface can obtain it.
 fn missing(need: Need, document: &Document, surface: &Traits) -> Option<&'static str> {
     let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
     let is_named = match need {
@@ -278,7 +280,7 @@ fn key_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>
     }
 }
 
-/// A count of the fleet that nobody keeps, and what is said about one that there is not.
+/// A fleet count that no authority keeps, and settings of a fleet count in a rule without one.
 fn scope_errors(rule: &RuleDoc, surface: &Traits, at: &At<'_>) {
     if matches!(rule.scope, Some(Lenient(None))) {
         return; // its problem is noted
@@ -313,7 +315,7 @@ fn scope_errors(rule: &RuleDoc, surface: &Traits, at: &At<'_>) {
     }
 }
 
-/// Shards of what is not counted in units that can be leased, or is leased already.
+/// Shards of a rule whose count is not in units that can be leased, or is already leased.
 fn shards_errors(rule: &RuleDoc, at: &At<'_>) {
     if rule.shards.is_none() {
         return;

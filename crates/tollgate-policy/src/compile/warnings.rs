@@ -1,6 +1,6 @@
-//! What is legal in a document, does what it says, and is hardly meant.
+//! Warnings: settings that are legal and take effect, but are hardly intended.
 //!
-//! Invariant: a warning is never a guess about taste; each names what happens to requests.
+//! Invariant: a warning is never a guess about taste; each names the effect on requests.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -30,10 +30,10 @@ use crate::policy::rule::Rule;
 use crate::policy::surface::Traits;
 use crate::sort::sort_by;
 
-/// Above this a log takes more than 2 KiB a key.
+/// Above this a log takes more than 2 KiB per key.
 const LARGE_LOG: u64 = 256;
 
-/// What is legal but hardly meant.
+/// The settings that are legal but hardly intended.
 pub(super) fn warnings(document: &Document, policy: &Policy, surface: &Traits) -> Noted {
     let warnings = RefCell::new(Noted::default());
     let root = At::root(&warnings);
@@ -65,7 +65,7 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: &Traits) -
     }
     let fallbacks: Vec<u16> = policy.sets.iter().filter_map(|set| set.fallback).collect();
     for (i, set) in (0..).zip(&policy.sets) {
-        // What the whole count is warned of, its parts are not once more.
+        // A warning about the whole count is not repeated for its parts.
         if fallbacks.contains(&i) {
             continue;
         }
@@ -95,7 +95,7 @@ fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
     }
 }
 
-/// Who says himself which tenant he is takes the limits that he likes best.
+/// A client that sends its own tenant can choose the highest limits.
 fn tenant_warning(document: &Document, at: &At<'_>) {
     let sent = |part: &KeyPart| {
         matches!(part, KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..))
@@ -109,11 +109,11 @@ fn tenant_warning(document: &Document, at: &At<'_>) {
     }
 }
 
-/// From this share on, networks are taken to hold clients, too: no proxies have one in eight of all
-/// addresses.
+/// From this share on, networks are assumed to contain clients, too: no proxies have one in eight
+/// of all addresses.
 const MANY: u8 = 12;
 
-/// Who trusts (nearly) everybody believes what clients write.
+/// A policy that trusts (nearly) all addresses trusts the values that clients write.
 fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
     let Trust::Proxies(trusted) = &client.trust else { return };
     for (family, share) in [("IPv4", percent_of_ipv4(trusted)), ("IPv6", percent_of_ipv6(trusted))]
@@ -127,7 +127,7 @@ fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
     }
 }
 
-/// A key is an object, and an object serves one request after the other.
+/// A key is an object, and an object serves requests one at a time.
 fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
     let is_spread = rule.shards.is_some();
     if !is_spread && rule.key.iter().all(|part| part.about().has_few_values) {
@@ -149,8 +149,8 @@ fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &
     }
 }
 
-/// A tier is tried only when those of a higher priority, and the earlier ones of its own, are not
-/// for the request.
+/// A tier is tried only when those of a higher priority, and the earlier ones of the same priority,
+/// do not apply to the request.
 fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
     let mut tried: Vec<(usize, &TierDoc)> = rule.tiers().iter().enumerate().collect();
     let priority = |tier: &TierDoc| tier.priority.as_ref().map_or(0, |p| p.0);
@@ -158,7 +158,7 @@ fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
     for (before, (i, tier)) in tried.iter().enumerate() {
         let mut others = tried.iter().take(before).take_while(|_| left.get() > 0);
         let hides = |(_, other): &&(usize, &TierDoc)| {
-            // Of several values one may mean the first and the other the last.
+            // Of several values one tier may use the first and the other the last.
             other.repeated == tier.repeated
                 && implies(tier.when.as_ref(), other.when.as_ref(), left)
                 && implies_values(&tier.key_values, &other.key_values, left)
@@ -204,7 +204,7 @@ fn cost_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
     }
 }
 
-/// Who guesses passwords sends many guesses before the first is answered.
+/// A client that guesses passwords sends many guesses before the first response.
 fn guess_warning(rule: &RuleDoc, at: &At<'_>) {
     let Some(Charging::Response(charge)) = &rule.charge else { return };
     let is_guess = [401, 403].into_iter().any(|status| charge.charges(Some(status)));
@@ -224,8 +224,8 @@ fn regrows_one(limiter: &Limiter) -> bool {
         && limiter.quota().burst() == limiter.limit()
 }
 
-/// Two quotas of one name in one answer cannot be told apart: rules that are reported to the same
-/// clients, of which one applies whenever the other does.
+/// Two quotas with one name in one response cannot be distinguished: rules that are reported to the
+/// same clients, of which one applies whenever the other does.
 fn name_warnings(policy: &Policy, left: &Cell<usize>, rules_at: &At<'_>) {
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     for set in policy.sets.iter().filter(|set| policy.reports(set)) {
@@ -242,7 +242,7 @@ fn name_warnings(policy: &Policy, left: &Cell<usize>, rules_at: &At<'_>) {
 }
 
 impl Document {
-    /// The place of the tier that these quotas are of, in the order of the document.
+    /// The index of the tier of these quotas, in the order of the document.
     fn tier_of(&self, set: &QuotaSet) -> Option<usize> {
         let (_, rule) = self.rules().nth(set.rule())?;
         let mut names = rule.tiers().iter().map(|tier| tier.name.0.as_str());
@@ -258,7 +258,7 @@ impl Policy {
         })
     }
 
-    /// True when one of two rules applies to every request that the other is for; false when
+    /// True when one of two rules applies to every request that the other applies to; false when
     /// unsure.
     fn overlaps(&self, one: usize, other: usize, left: &Cell<usize>) -> bool {
         let (Some(one), Some(other)) = (self.rules.get(one), self.rules.get(other)) else {

@@ -1,7 +1,7 @@
-//! White space round a value that a document wants: no header's value has any.
+//! White space around a value in a document: no header value has any.
 //!
-//! Invariant: what is warned of never matches a header, because the white space round it is taken
-//! off first.
+//! Invariant: a value with a warning never matches a header, because the white space around a
+//! header value is removed first.
 
 use alloc::format;
 use alloc::string::String;
@@ -32,7 +32,7 @@ pub(super) fn of_rule(rule: &RuleDoc, at: &At<'_>) {
         if let Some(when) = &tier.when {
             of_conditions(when, &at.item(i).field("when"));
         }
-        // A descriptor's value is what it is.
+        // A descriptor's value is compared as it is.
         let of_headers = tier.key_values.iter().filter(|_| !counts_by_descriptor(rule));
         let values = of_headers.flat_map(|values| &values.0);
         for value in values.filter(|value| trimmed(value.as_bytes()) != value.as_bytes()) {

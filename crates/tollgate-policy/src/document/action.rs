@@ -1,6 +1,6 @@
-//! What happens to a request over the limit.
+//! The action for a request over the limit.
 //!
-//! Invariant: exactly one action; what it sends is fit for a header and a body.
+//! Invariant: exactly one action; the text that it sends is valid in a header and in a body.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -18,19 +18,19 @@ use crate::json::place::At;
 use crate::json::quote::quoted;
 use crate::json::reader::{FromNode, record, schema};
 
-/// The most priorities of those that wait, besides that of all others.
+/// The most priorities of waiting requests, in addition to that of all others.
 pub(crate) const MAX_PRIORITIES: usize = 7;
 
-/// What happens to a request over the limit.
+/// The action for a request over the limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// It is refused: with 429, or with a status and a body.
+    /// It is denied: with 429, or with a status and a body.
     Deny(Option<Reply>),
-    /// It waits until it is admitted.
+    /// It waits until it is allowed.
     Delay(Delay),
     /// It passes with a header for the origin.
     Mark(Box<MarkDoc>),
-    /// It is answered without being processed, and not told why.
+    /// It gets a fixed response without being processed, and the response gives no reason.
     Respond(Reply),
 }
 
@@ -46,7 +46,7 @@ record! {
 }
 
 record! {
-    /// How long a request may wait, and who goes first.
+    /// How long a request may wait, and which requests go first.
     DelayDoc {
         /// At most this long.
         max: Wait,
@@ -56,7 +56,7 @@ record! {
     }
 }
 
-/// Who goes first: at least one and at most so many.
+/// The order of waiting requests: at least one priority and at most [`MAX_PRIORITIES`].
 #[derive(Clone, Debug)]
 pub(crate) struct Priorities(Vec<Conditions>);
 
@@ -71,10 +71,10 @@ impl FromNode for Priorities {
     });
 }
 
-/// How long a request may wait, and who goes first.
+/// How long a request may wait, and which requests go first.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Delay {
-    /// At most this long; then it is refused with 429.
+    /// At most this long; then it is denied with 429.
     pub(crate) max: Span,
     /// Requests with the first conditions go first, and those with none of them last.
     pub(crate) priority: Vec<Conditions>,
@@ -139,12 +139,12 @@ impl FromNode for Action {
     schema!({"anyOf": [{"const": "deny"}, ActionDoc::schema()]});
 }
 
-/// Text of visible ASCII characters and spaces, at most 1 KiB: fit for a header value and a body.
+/// Text of visible ASCII characters and spaces, at most 1 KiB: valid in a header value and a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
 
 impl Text {
-    /// True for what such a text may be.
+    /// True for such a text.
     pub(crate) fn is_one(text: &str) -> bool {
         text.len() <= 1024 && text.bytes().all(|b| (0x20..=0x7e).contains(&b))
     }

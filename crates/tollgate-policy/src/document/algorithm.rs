@@ -1,6 +1,6 @@
-//! Algorithms, in the words of the document.
+//! The names of algorithms in the document.
 //!
-//! Invariant: which there are, and what they are called, is said by the core alone.
+//! Invariant: only the core lists the algorithms and their names.
 
 use tollgate_core::Algorithm;
 

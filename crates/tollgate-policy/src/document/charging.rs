@@ -1,6 +1,6 @@
 //! When a request is charged.
 //!
-//! Invariant: which responses are charged is said, never guessed.
+//! Invariant: the document lists the responses that are charged; they are never guessed.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::json::reader::{FromNode, record, schema};
 /// When a request is charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Charging {
-    /// When it is admitted.
+    /// When it is allowed.
     Request,
     /// By its response.
     Response(ResponseChargeDoc),
@@ -33,7 +33,8 @@ record! {
 }
 
 impl ResponseChargeDoc {
-    /// True when a response with this status is charged; without one, its client left before.
+    /// True when a response with this status is charged; `None` when the client left before a
+    /// response.
     pub(crate) fn charges(&self, status: Option<u16>) -> bool {
         match status {
             Some(status) => self.response_status.0.iter().any(|pattern| pattern.matches(status)),
@@ -41,16 +42,16 @@ impl ResponseChargeDoc {
         }
     }
 
-    /// True when places are held.
+    /// True when units are reserved until the response.
     pub(crate) const fn reserves(&self) -> bool {
         matches!(self.reserve, Some(true))
     }
 }
 
-/// What a request is charged that never had a response.
+/// The charge for a request that never had a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnAbort {
-    /// As for a status that is charged.
+    /// The same as for a status that is charged.
     Charge,
     /// Nothing.
     Skip,
@@ -68,7 +69,7 @@ impl FromNode for OnAbort {
     schema!({"enum": ["charge", "skip"]});
 }
 
-/// The statuses that are charged: at least one, and not to be left out.
+/// The statuses that are charged: at least one. The field is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statuses(pub(crate) Vec<StatusPattern>);
 
@@ -114,14 +115,14 @@ impl StatusPattern {
         self.from >= 100 && self.to <= 599 && (self.from == self.to || is_class)
     }
 
-    /// True when `status` is meant.
+    /// True when this includes `status`.
     pub(crate) const fn matches(self, status: u16) -> bool {
         self.from <= status && status <= self.to
     }
 }
 
 impl StatusPattern {
-    /// The lowest and the highest status that is meant.
+    /// The lowest and the highest status that this includes.
     #[cfg(feature = "explain")]
     pub(crate) const fn range(self) -> (u16, u16) {
         (self.from, self.to)

@@ -1,7 +1,7 @@
-//! Who the client is.
+//! The address of the client.
 //!
-//! Invariant: nothing that a client can write is believed unless the document says who vouches for
-//! it.
+//! Invariant: nothing that a client can write is trusted unless the document names the source that
+//! vouches for it.
 
 use crate::document::lists::NonEmpty;
 use crate::document::scalar::{Bounded, HeaderName};
@@ -12,7 +12,7 @@ use crate::json::reader::{FromNode, record, schema};
 use crate::json::suggest::unknown;
 
 record! {
-    /// Who the client is.
+    /// The address of the client.
     ClientIpDoc {
         /// Where the address comes from.
         source: Option<Source>,
@@ -38,12 +38,12 @@ pub(crate) enum Source {
     Forwarded,
     /// CF-Connecting-IP, which only Cloudflare's edge sets.
     CfConnectingIp,
-    /// A header that holds one address.
+    /// A header that contains one address.
     Header(HeaderName),
 }
 
 record! {
-    /// Something that a header holds.
+    /// The name of a header.
     NamedHeader {
         /// The header.
         header: HeaderName,
@@ -75,7 +75,8 @@ impl FromNode for Source {
 }
 
 record! {
-    /// Envoy: the headers that a trusted proxy in front sets with what Cloudflare knows by itself.
+    /// Envoy: the headers in which a trusted proxy in front sends the values that Cloudflare itself
+    /// provides.
     GeoDoc {
         /// Holds the client's two-letter country code.
         country_header: Option<HeaderName>,

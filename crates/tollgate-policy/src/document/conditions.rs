@@ -1,8 +1,9 @@
 //! Conditions on a request: `when`, `unless` and `exempt`.
 //!
-//! Invariant: all conditions that are given must hold; the values of one are alternatives. An empty
-//! list matches nothing and is therefore refused. Whether one holds for a request is asked in
-//! `request::conditions`; all else that is known of a condition stands here.
+//! Invariant: all conditions that are given must hold; the values of one condition are
+//! alternatives. An empty list matches nothing and is therefore an error. `request::conditions`
+//! checks whether a condition holds for a request; everything else about conditions is in this
+//! file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,7 +24,7 @@ use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 
 record! {
-    /// Conditions; all that are given must hold, the values of one are alternatives.
+    /// Conditions: all that are given must hold; the values of one are alternatives.
     ConditionsDoc {
         /// Request methods.
         methods: Option<NonEmpty<Method>>,
@@ -54,7 +55,7 @@ record! {
     }
 }
 
-/// One condition: one of its values must be the request's.
+/// One condition: the request must have one of its values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
     Methods(Vec<Method>),
@@ -72,8 +73,9 @@ pub(crate) enum Condition {
     Beside(Vec<Entries>),
 }
 
-/// Conditions that must all hold, in the order in which they are asked, whatever the document's is.
-/// Of one kind there is one, but for headers, parameters and entries by key: one for each name.
+/// Conditions that must all hold, in the order in which they are checked, which is not the order of
+/// the document. There is one condition per kind, except for headers, parameters and entries by
+/// key: one per name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Conditions(pub(crate) Vec<Condition>);
 
@@ -143,7 +145,7 @@ impl Conditions {
         self.0.iter().all(|mine| other.0.iter().any(|theirs| mine.is_implied_by(theirs)))
     }
 
-    /// At most how many alternatives are compared to see whether these are implied by `other`.
+    /// An upper bound on the number of alternatives compared to see whether `other` implies these.
     pub(crate) fn comparisons(&self, other: &Self) -> usize {
         let kinds = |all: &Self| {
             let runs = all.0.chunk_by(|a, b| discriminant(a) == discriminant(b));
@@ -159,7 +161,7 @@ impl Conditions {
 }
 
 impl Condition {
-    /// The field of the document that says it.
+    /// The field of the document that sets this condition.
     pub(crate) const fn field(&self) -> &'static str {
         match self {
             Self::Methods(_) => "methods",
@@ -178,7 +180,7 @@ impl Condition {
         }
     }
 
-    /// What it reads of a request.
+    /// The fact of a request that this condition reads.
     pub(crate) fn reads(&self) -> Fact<'_> {
         match self {
             Self::Methods(_) => Fact::Method,
@@ -197,7 +199,8 @@ impl Condition {
         }
     }
 
-    /// True when this holds whenever `other` does; false when unsure, as it is of two kinds.
+    /// True when this holds whenever `other` does; false when unsure, which includes different
+    /// kinds.
     fn is_implied_by(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Methods(mine), Self::Methods(theirs)) => {
@@ -225,7 +228,7 @@ impl Condition {
         }
     }
 
-    /// Its alternatives; the values of one header or parameter are compared as one.
+    /// The number of its alternatives; the values of one header or parameter count as one.
     fn size(&self) -> usize {
         match self {
             Self::Methods(list) => list.len(),
@@ -292,7 +295,7 @@ fn alternatives<T: fmt::Display>(
     Ok(())
 }
 
-/// `header x-plan "gold" or "silver"`; only the name when any value will do.
+/// `header x-plan "gold" or "silver"`; only the name when any value matches.
 #[cfg(feature = "explain")]
 fn values(f: &mut fmt::Formatter<'_>, what: &str, name: &str, wanted: &[Matcher]) -> fmt::Result {
     let wanted = if wanted.contains(&Matcher::Present) { &[] } else { wanted };

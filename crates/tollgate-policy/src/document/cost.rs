@@ -1,4 +1,4 @@
-//! What a request costs.
+//! The cost of a request.
 //!
 //! Invariant: at least 1, and never more than the document allows.
 
@@ -11,10 +11,10 @@ use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 
-/// The highest cost of one request, and the highest that `max` may name.
+/// The highest cost of one request, and the highest value of `max`.
 const MAX_COST: u64 = 1_000_000_000;
 
-/// What one request costs, in quota units.
+/// The cost of one request, in quota units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cost {
     /// The same for every request.
@@ -23,21 +23,22 @@ pub(crate) enum Cost {
     Header {
         /// Its name.
         name: HeaderName,
-        /// When it is absent or no whole number.
+        /// The cost when the header is absent or is not a whole number.
         default: u64,
         /// At most this.
         max: u64,
-        /// What several costs mean.
+        /// The meaning of several costs.
         repeated: Option<Repeated>,
     },
-    /// One unit per this many bytes of body announced, rounded up, at least 1.
+    /// One unit per this many bytes of the announced body, rounded up, at least 1.
     ContentLengthPer(u64),
-    /// What a descriptor's hits report: used already, and recorded whether or not it fits.
+    /// The hits that a descriptor reports: they were used already, and are recorded whether or not
+    /// they fit.
     Reported,
 }
 
 impl Cost {
-    /// True for what a document may ask for.
+    /// True for a cost that a document may set.
     pub(crate) fn is_one(&self) -> bool {
         let units = 1..=MAX_COST;
         match self {
@@ -74,7 +75,7 @@ record! {
     }
 }
 
-/// How a document writes a cost that is reported.
+/// The word in the document for a reported cost.
 const REPORTED: &str = "reported";
 
 /// A number of quota units, 1 to 1,000,000,000.

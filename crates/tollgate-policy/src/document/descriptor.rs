@@ -1,9 +1,8 @@
-//! What a document wants of descriptors: the lists of keys and values that a rate limit service is
-//! asked about.
+//! Conditions on descriptors: the lists of keys and values in requests to a rate limit service.
 //!
-//! Invariant: keys and values are compared byte by byte, as they were sent; nothing about them has
-//! two spellings. Deliberately absent: patterns for keys, which whoever writes the proxy's
-//! configuration chooses.
+//! Invariant: keys and values are compared byte by byte, as they were sent; no key or value has two
+//! spellings. Deliberately absent: patterns for keys, because the author of the proxy's
+//! configuration chooses the keys.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,14 +23,14 @@ pub(crate) const MAX_ENTRIES: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entries(pub(crate) Vec<WantedEntry>);
 
-/// One entry: its key, and what its value may be.
+/// One entry: its key, and the condition on its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WantedEntry {
     pub(crate) key: String,
     pub(crate) wanted: Vec<EntryMatcher>,
 }
 
-/// What the value of an entry must be, and what it must not be.
+/// The forms that the value of an entry must have, and those that it must not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryMatcher {
     pub(crate) form: Form,
@@ -41,18 +40,18 @@ pub(crate) struct EntryMatcher {
 /// A form of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As a header's value.
+    /// The same forms as for a header's value.
     Plain(Matcher),
-    /// These bytes in their order, and anything between two of them.
+    /// These bytes in their order, with anything between two of them.
     Like(Like),
 }
 
-/// A pattern with stars, split at these; so there are at least two parts.
+/// A pattern, split at its stars, so it has at least two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Like(pub(crate) Vec<Vec<u8>>);
 
 record! {
-    /// What the value of an entry is and is not.
+    /// The condition on the value of an entry.
     EntryDoc {
         /// What it begins with.
         prefix: Option<String>,
@@ -74,7 +73,7 @@ record! {
 }
 
 impl Entries {
-    /// True when `entries` are these.
+    /// True when `entries` are exactly these.
     pub(crate) fn matches<'e>(&self, mut entries: impl Iterator<Item = Entry<'e>>) -> bool {
         self.0.iter().all(|wanted| entries.next().is_some_and(|entry| wanted.matches(&entry)))
             && entries.next().is_none()
@@ -88,12 +87,12 @@ impl WantedEntry {
 }
 
 impl EntryMatcher {
-    /// True when `value` is what this wants.
+    /// True when `value` matches.
     pub(crate) fn matches(&self, value: &[u8]) -> bool {
         self.form.matches(value) && !self.not.iter().any(|form| form.matches(value))
     }
 
-    /// True when it takes every value.
+    /// True when every value matches.
     #[cfg(feature = "explain")]
     pub(crate) fn is_any(&self) -> bool {
         self.form == Form::Plain(Matcher::Present) && self.not.is_empty()
@@ -108,10 +107,10 @@ impl Form {
         }
     }
 
-    /// The one that an object says, if any.
+    /// The form that an object gives, if any.
     ///
     /// # Errors
-    /// It says both.
+    /// The object gives both.
     fn of(prefix: Option<String>, like: Option<Like>) -> Result<Option<Self>, ()> {
         match (prefix, like) {
             (Some(_), Some(_)) => Err(()),
@@ -123,8 +122,9 @@ impl Form {
 }
 
 impl Like {
-    /// True when `value` begins with the first part, ends with the last one and has the others
-    /// between them, in their order. The earliest place of each is as good as any later one.
+    /// True when `value` begins with the first part, ends with the last one and contains the others
+    /// between them, in their order. The earliest position of each part is as good as any later
+    /// one.
     fn matches(&self, value: &[u8]) -> bool {
         let [first, middle @ .., last] = self.0.as_slice() else { return false };
         let inner = value.strip_prefix(first.as_slice());
@@ -154,7 +154,7 @@ impl FromNode for Like {
     schema!({"type": "string", "pattern": "\\*"});
 }
 
-/// What a message says of a value that is nothing of all this.
+/// The expected forms, for the message about a value that has none of them.
 const WANTED: &str = "a value, \"*\", {\"prefix\": \"...\"}, {\"like\": \"...\"} or {\"not\": ...}";
 const WANTED_FORM: &str = "a value, {\"prefix\": \"...\"} or {\"like\": \"...\"}";
 
@@ -181,7 +181,7 @@ impl FromNode for EntryMatcher {
         }
     }
 
-    // It stands in every condition twice, so it says no more than it must.
+    // Every condition contains it twice, so it is as short as possible.
     schema!({
         "type": ["string", "object"], "additionalProperties": false,
         "properties": {

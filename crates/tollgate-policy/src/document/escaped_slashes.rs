@@ -1,6 +1,6 @@
-//! What escaped slashes are, in the words of the document.
+//! The names in the document of the readings of escaped slashes.
 //!
-//! Invariant: the ways to read them are those of `http`; here they have their names.
+//! Invariant: `http` defines the readings; this file only names them.
 
 use crate::http::readings::EscapedSlashes;
 use crate::json::reader::names;

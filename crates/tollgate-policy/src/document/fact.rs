@@ -1,14 +1,15 @@
-//! What a document may read of a request.
+//! The facts that a document may read of a request.
 //!
-//! Invariant: a key part, a condition, a cost or a charge that reads something names it by one of
-//! these, so that whoever has only some of them, such as a log, can say what is missing.
+//! Invariant: a key part, a condition, a cost or a charge that reads a fact names it by one of
+//! these. A source that has only some of the facts, such as a log, can therefore report which are
+//! missing.
 
 use core::fmt;
 
-/// Something that a policy reads of a request.
+/// A fact that a policy reads of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fact<'p> {
-    /// The client's address, wherever the policy takes it from.
+    /// The client's address, from the source that the policy names.
     Client,
     /// The request method.
     Method,
@@ -30,13 +31,13 @@ pub enum Fact<'p> {
     Asn,
     /// A claim of a verified token.
     Claim(&'p str),
-    /// The domain that a rate limit service was asked with.
+    /// The domain in a request to a rate limit service.
     Domain,
-    /// An entry of the descriptor that it was asked about.
+    /// An entry of the descriptor in that request.
     Descriptor(&'p str),
     /// All entries of that descriptor, in their order.
     Entries,
-    /// The other descriptors of the same call.
+    /// The other descriptors of the same request.
     Beside,
     /// The status of the response.
     #[cfg_attr(not(feature = "explain"), allow(dead_code))] // every surface knows it
@@ -54,13 +55,13 @@ pub(crate) enum Need {
     Asn,
     /// Claims of a verified token.
     Claims,
-    /// What a rate limit service is asked with: a domain and descriptors.
+    /// The domain and the descriptors of a request to a rate limit service.
     Descriptors,
 }
 
 impl Fact<'_> {
-    /// What of it not every surface knows; method, target, host, headers, address and status all
-    /// do.
+    /// The part of it that not every surface knows. Every surface knows method, target, host,
+    /// headers, address and status.
     pub(crate) const fn need(&self) -> Option<Need> {
         match self {
             Self::Route => Some(Need::Route),
@@ -76,7 +77,7 @@ impl Fact<'_> {
     }
 }
 
-/// As it is written where facts are given by name: `client_ip`, `header.x-api-key`.
+/// The name in places where facts are given by name: `client_ip`, `header.x-api-key`.
 impl fmt::Display for Fact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name) = match self {

@@ -1,4 +1,4 @@
-//! Where verified claims come from.
+//! The source of verified claims.
 //!
 //! Invariant: a token that was not verified is never read.
 
@@ -10,7 +10,7 @@ use crate::http::repeated::Repeated;
 use crate::json::reader::record;
 
 record! {
-    /// Where verified claims come from; a token that was not verified is never read.
+    /// The source of verified claims; a token that was not verified is never read.
     JwtDoc {
         /// Envoy: the `payload_in_metadata` of the jwt_authn filter in front.
         metadata: Option<String>,

@@ -1,6 +1,6 @@
-//! What a rule counts by.
+//! The key that a rule counts by.
 //!
-//! Invariant: two keys that are written alike are one group.
+//! Invariant: two keys that are written the same way are one group.
 
 use alloc::format;
 use alloc::string::String;
@@ -41,7 +41,7 @@ pub(crate) enum KeyPart {
     Cookie(String, Option<Repeated>),
     /// The value of a query parameter.
     Query(String, Option<Repeated>),
-    /// What a `{name}` of the rule's path pattern captured.
+    /// The value that a `{name}` of the rule's path pattern captured.
     PathParam(String),
     /// A claim of a verified token.
     JwtClaim(String),
@@ -50,7 +50,8 @@ pub(crate) enum KeyPart {
 }
 
 record! {
-    /// The key parts that have a name; exactly one is given, and what several of its values mean.
+    /// The key parts that have a name, of which exactly one is given; and the meaning of several
+    /// values.
     KeyPartDoc {
         /// The value of a header.
         header: Option<HeaderName>,
@@ -69,19 +70,19 @@ record! {
     }
 }
 
-/// What is known of a kind of key part.
+/// The properties of a kind of key part.
 pub(crate) struct About<'p> {
-    /// What the document calls it.
+    /// Its name in the document.
     pub(crate) name: &'static str,
-    /// Which one of its kind it is; empty where there is one only.
+    /// The name of this part within its kind; empty for a kind with a single part.
     pub(crate) of: &'p str,
-    /// What people call it.
+    /// Its name in explanations.
     #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations are in words
     words: &'static str,
-    /// What it reads of a request.
+    /// The fact of a request that it reads.
     pub(crate) reads: Fact<'p>,
     /// Every request has it.
-    #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations say it
+    #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations use it
     pub(crate) is_always_there: bool,
     /// It has few values, or one for a whole site.
     pub(crate) has_few_values: bool,
@@ -94,7 +95,7 @@ impl<'p> About<'p> {
 }
 
 impl KeyPart {
-    /// Those that have no name of their own.
+    /// The key parts that have no name.
     const PLAIN: [Self; 7] = [
         Self::ClientIp,
         Self::Method,
@@ -105,7 +106,7 @@ impl KeyPart {
         Self::Route,
     ];
 
-    /// What is known of it: the one table of key parts.
+    /// The properties of this part: the one table of key parts.
     pub(crate) fn about(&self) -> About<'_> {
         match self {
             Self::ClientIp => About::new("client_ip", "client address", "", Fact::Client),
@@ -144,7 +145,7 @@ impl KeyPart {
         }
     }
 
-    /// The part that is written as a text.
+    /// The part that a text names.
     fn of_text(text: &str, at: &At<'_>) -> Option<Self> {
         let names = Self::PLAIN.each_ref().map(|part| part.about().name);
         let found = Self::PLAIN.into_iter().find(|part| part.about().name == text);
@@ -167,13 +168,13 @@ impl KeyPart {
     }
 }
 
-/// True for `x-api-key` and its like: no key part has a hyphen.
+/// True for names such as `x-api-key`: no key part has a hyphen.
 fn looks_like_a_header(text: &str) -> bool {
     is_token(text.as_bytes()) && (text.contains('-') || text.eq_ignore_ascii_case("authorization"))
 }
 
 impl KeyPartDoc {
-    /// The one part of `fields` fields; `None` when there is none, or more than one.
+    /// The one part among `fields` fields; `None` when there is none or more than one.
     fn part(self, fields: usize) -> Option<KeyPart> {
         let repeated = self.repeated;
         if fields.saturating_sub(repeated.iter().count()) != 1 {
@@ -221,8 +222,8 @@ impl FromNode for KeyPart {
 }
 
 impl KeyPart {
-    /// The same part, which now says what several values mean: what it says itself, or else what
-    /// lies in its name, or else the `default`.
+    /// The same part with the meaning of several values set: its own setting, or else the meaning
+    /// that its name implies, or else the `default`.
     pub(crate) fn resolved(&self, default: Repeated) -> Self {
         match self.clone() {
             Self::Header(name, own) => {
@@ -239,7 +240,7 @@ impl KeyPart {
         }
     }
 
-    /// What several values mean, where that is not what a policy without a word about it says.
+    /// The meaning of several values, if it differs from that of a policy without any setting.
     pub(crate) fn unusual(&self) -> Option<Repeated> {
         match self {
             Self::Header(name, repeated) => {

@@ -1,6 +1,6 @@
 //! Lists of a document, each with the most items that it may have.
 //!
-//! Invariant: the items of a list that is too long are not looked at.
+//! Invariant: the items of a list that is too long are not read.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::json::reader::{FromNode, schema};
 /// The most values of one condition, and of any other list of alternatives.
 pub(crate) const MAX_VALUES: usize = 10_000;
 
-/// A list of at most `MAX` items; the items of a longer one are not looked at.
+/// A list of at most `MAX` items; the items of a longer one are not read.
 #[derive(Clone, Debug)]
 pub(crate) struct AtMost<const MAX: usize, T>(pub(crate) Vec<T>);
 
@@ -27,7 +27,7 @@ impl<const MAX: usize, T: FromNode> FromNode for AtMost<MAX, T> {
     schema!({"type": "array", "maxItems": MAX, "items": T::schema()});
 }
 
-/// `None` after noting that `len` items are more than `most`.
+/// `None`, with a problem noted, when `len` is greater than `most`.
 pub(crate) fn within(most: usize, len: usize, at: &At<'_>) -> Option<()> {
     if len > most {
         at.problem(format!("has {len} items; use at most {most}"));
@@ -41,7 +41,7 @@ pub(crate) fn within(most: usize, len: usize, at: &At<'_>) -> Option<()> {
 pub(crate) struct NonEmpty<T>(pub(crate) Vec<T>);
 
 impl<T> NonEmpty<T> {
-    /// `None` after noting that there is nothing in it.
+    /// `None`, with a problem noted, when the list is empty.
     pub(crate) fn checked(list: Vec<T>, at: &At<'_>) -> Option<Self> {
         if list.is_empty() {
             at.problem("is empty; give at least one, or leave it out".into());
@@ -60,7 +60,7 @@ impl<T: FromNode> FromNode for NonEmpty<T> {
     schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": T::schema()});
 }
 
-/// One value by itself, or a list of alternatives.
+/// One value without a list, or a list of alternatives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
 

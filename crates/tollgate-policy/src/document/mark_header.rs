@@ -1,7 +1,7 @@
 //! Headers that a mark may set.
 //!
-//! Invariant: none of them says what a request is, where it goes or whom it is from, so a policy
-//! never changes what the origin believes of a client.
+//! Invariant: none of them describes a request, its destination or its client, so a policy never
+//! changes what the origin knows about a client.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,13 +12,13 @@ use crate::json::place::At;
 use crate::json::quote::quoted_text;
 use crate::json::reader::{FromNode, schema};
 
-/// A header that a mark may set, in lower case: none that says what a request is, where it goes or
-/// whom it is from.
+/// A header that a mark may set, in lower case: none that describes a request, its destination or
+/// its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MarkHeader(pub(crate) String);
 
-/// What frames a message, routes it, or identifies a client, to one hop or to an origin. A `-` at
-/// the end stands for every name that begins so.
+/// Headers that frame a message, route it, or identify a client, to one hop or to an origin. A `-`
+/// at the end matches every name with this prefix.
 const NOT_FOR_MARKS: [&str; 43] = [
     // The message and its connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
     "connection",
@@ -38,7 +38,7 @@ const NOT_FOR_MARKS: [&str; 43] = [
     "cookie",
     "cookie2",
     "set-cookie",
-    // The client's address, as proxies say it.
+    // The client's address, as proxies send it.
     "cf-",
     "client-ip",
     "cluster-client-ip",

@@ -1,7 +1,7 @@
-//! What a policy that was read from an operator's API has in the place of `jwt.keys`.
+//! Masked `jwt.keys` in a policy that was read from an operator's API.
 //!
-//! Invariant: a masked key verifies nothing, so only a surface that verifies no tokens takes a
-//! document with one. Deliberately absent: who may see keys.
+//! Invariant: a masked key verifies nothing, so only a surface that verifies no tokens accepts a
+//! document with one. Deliberately absent: the rule which readers may see keys.
 
 use crate::json::node::Node;
 

@@ -1,6 +1,7 @@
 //! The policy document, version 1, as people write it.
 //!
-//! Invariant: the types that read it are its declaration; the schema is made of them.
+//! Invariant: the types that read the document are its declaration; the schema is generated from
+//! them.
 
 #[cfg(feature = "schema")]
 pub(crate) mod schema;

@@ -1,7 +1,7 @@
 //! How far a rule is enforced, and for which keys.
 //!
-//! Invariant: a key that is enforced is so every time, and which ones are cannot be computed by a
-//! client.
+//! Invariant: an enforced key is enforced every time, and a client cannot compute which keys are
+//! enforced.
 
 use core::hash::Hasher;
 
@@ -17,7 +17,7 @@ use crate::json::reader::{FromNode, record, schema};
 pub(crate) enum Mode {
     /// For every key.
     Enforce,
-    /// For none: decided and counted, never refused.
+    /// For no key: requests are decided and counted, never denied.
     Shadow,
     /// For a share of the keys, always the same ones.
     EnforcePercent(Share),
@@ -27,17 +27,19 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) percent: u32,
-    /// What the document's salt makes of the hash; without one it is a secret of the surface.
+    /// The hash key that is derived from the document's salt; without a salt, a secret of the
+    /// surface is used.
     pub(crate) hash_key: Option<[u8; 16]>,
 }
 
 impl Share {
-    /// True when `rule` is enforced for `key`. `secret` is the surface's; where nobody has set one,
-    /// nobody can say which keys it will be, and it is enforced for each.
+    /// True when `rule` is enforced for `key`. `secret` is the surface's. Without a secret no keys
+    /// can be selected, so the rule is enforced for every key.
     pub(crate) fn holds(self, rule: &str, key: &[u8], secret: Option<[u8; 16]>) -> bool {
         let Some(hash_key) = self.hash_key.or(secret) else { return self.percent > 0 };
         let mut hasher = SipHasher13::new_with_key(&hash_key);
-        // Each rule has keys of its own: else who is lucky once is lucky with every rule.
+        // Each rule selects different keys; else a key that one rule spares would be spared by
+        // every rule.
         hasher.write_u64(u64::try_from(rule.len()).unwrap_or(u64::MAX));
         hasher.write(rule.as_bytes());
         hasher.write(key);

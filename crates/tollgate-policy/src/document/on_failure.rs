@@ -1,6 +1,6 @@
-//! What becomes of a request where a rule's state cannot be read or written.
+//! The decision about a request when a rule's state cannot be read or written.
 //!
-//! Invariant: it is configuration; nobody decides it on the way.
+//! Invariant: this is configuration; no other code decides it.
 
 use crate::document::scope::ShareDoc;
 use crate::json::node::Node;
@@ -9,7 +9,7 @@ use crate::json::reader::{FromNode, choice, schema};
 use crate::json::suggest::unknown;
 
 choice! {
-    /// What happens when state cannot be read or written.
+    /// The decision when state cannot be read or written.
     OnFailure ("failure mode") {
         /// The request passes.
         "allow" => Allow,
@@ -18,12 +18,12 @@ choice! {
     }
 }
 
-/// What happens to a rule without its state.
+/// The behaviour of a rule without its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WithoutState {
-    /// The request is let through or refused.
+    /// The request is allowed or denied.
     Decided(OnFailure),
-    /// A node that reaches no authority counts by itself, with this part of the limits.
+    /// A node that reaches no authority keeps its own counts, with this part of the limits.
     Local(u32),
 }
 

@@ -1,8 +1,8 @@
-//! What a proxy's plugin is told beside the policy: whom it asks for the counts of a fleet,
-//! and for later policies.
+//! Settings of a proxy's plugin in addition to the policy: the servers for fleet counts and for
+//! later policies.
 //!
-//! Invariant: it is no part of the policy, which is the same document for the proxy and for whoever
-//! counts. No message repeats a secret.
+//! Invariant: they are not part of the policy, which is the same document for the proxy and for the
+//! authority that counts. No message repeats a secret.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,7 +14,7 @@ use crate::json::reader::{FromNode, record, schema};
 use tollgate_core::Span;
 
 record! {
-    /// Whom the filter asks for the counts of rules with "scope": "fleet".
+    /// The server from which the filter requests the counts of rules with "scope": "fleet".
     FleetDoc {
         /// The cluster of the authority, as Envoy's configuration calls it.
         cluster: Visible<1, 256>,
@@ -49,15 +49,15 @@ record! {
     }
 }
 
-/// What a filter hashes keys with before it reports them; see
+/// The key with which a filter hashes keys before it reports them; see
 /// [`plugin_hash_key`](crate::plugin_hash_key).
 pub(crate) type HashKey = Visible<16, 256>;
 
-/// How often something is asked.
+/// The interval between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Every(pub(crate) Span);
 
-/// A change is in force within so long.
+/// The shortest interval: a change takes effect within this time.
 const MIN_EVERY: Span = Span::from_secs(1);
 const MAX_EVERY: Span = Span::from_secs(3600);
 
@@ -97,11 +97,11 @@ pub(crate) fn is_visible(text: &str, min: usize, max: usize) -> bool {
     (min..=max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// For how long an answer is waited for.
+/// How long to wait for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeout(pub(crate) Span);
 
-/// Nothing answers sooner; and no client waits longer for the first byte.
+/// No server responds sooner; and no client waits longer for the first byte.
 pub(crate) const MIN_TIMEOUT: Span = Span::from_millis(1);
 pub(crate) const MAX_TIMEOUT: Span = Span::from_secs(10);
 

@@ -1,6 +1,6 @@
-//! What several values mean, in the words of the document.
+//! The names in the document of the modes for several values.
 //!
-//! Invariant: the modes are those of `http`; here they have their names.
+//! Invariant: `http` defines the modes; this file only names them.
 
 use crate::http::repeated::Repeated;
 use crate::json::reader::names;

@@ -1,8 +1,8 @@
 //! The policy document, version 1, as people write it.
 //!
-//! Invariant: a value of these types is valid on its own; what depends on several values (duplicate
-//! names, a burst too large for its rate, a rule that is let off all it is for) is checked by
-//! `compile`. A field that is not listed here is an error, never ignored.
+//! Invariant: a value of these types is valid on its own. `compile` checks everything that depends
+//! on several values: duplicate names, a burst too large for its rate, a rule that exempts all
+//! requests it applies to. A field that is not listed here is an error and is never ignored.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ use crate::http::readings::EscapedSlashes;
 use crate::http::repeated::Repeated;
 use crate::json::reader::{Lenient, choice, record};
 
-/// The most items of `exempt`: a request is compared with one after the other.
+/// The most items of `exempt`: a request is compared with each in turn.
 pub(crate) const MAX_EXEMPT: usize = 1000;
 
 record! {
@@ -57,14 +57,14 @@ impl Document {
         self.exempt.as_ref().map_or(&[], |list| &list.0)
     }
 
-    /// The rules that could be read, with their places.
+    /// The rules that could be read, with their indices.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (usize, &RuleDoc)> {
         self.rules.iter().enumerate().filter_map(|(i, rule)| Some((i, rule.0.as_ref()?)))
     }
 }
 
 record! {
-    /// What is said to clients.
+    /// The part of responses that the policy configures.
     ResponseDoc {
         /// The generation of header fields; draft-11 by default.
         headers: Option<HeaderGeneration>,
@@ -97,7 +97,7 @@ record! {
 }
 
 choice! {
-    /// The body of a refusal.
+    /// The body of a denial.
     BodyFormat ("body format") {
         /// Problem details (RFC 9457).
         "problem+json" => ProblemJson,

@@ -1,7 +1,7 @@
 //! One rule of the document, with its tiers and quotas.
 //!
-//! Invariant: a value of these types is valid on its own; what depends on several is checked by
-//! `compile`.
+//! Invariant: a value of these types is valid on its own; `compile` checks everything that depends
+//! on several.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,14 +21,14 @@ use crate::document::scope::{Lease, Scope};
 use crate::http::repeated::Repeated;
 use crate::json::reader::{Lenient, choice, record};
 
-/// The most tiers of a rule: a request is compared with one after the other.
+/// The most tiers of a rule: a request is compared with each in turn.
 pub(crate) const MAX_TIERS: usize = 1000;
-/// The most shards of a key. Each holds at most two leases at a time and has as many that end: all
-/// of them are half of what a key can lease.
+/// The most shards of a key. Each shard holds at most two leases at a time, and as many that are
+/// ending. All shards together hold half of the leases that a key can have.
 pub(crate) const MAX_SHARDS: u32 = 32;
 
 record! {
-    /// One rule: whom it concerns, what it counts by, and its quotas.
+    /// One rule: the requests it applies to, the key it counts by, and its quotas.
     RuleDoc {
         /// Unique in the policy.
         name: Name,
@@ -73,7 +73,7 @@ impl RuleDoc {
         self.tiers.as_ref().map_or(&[], |list| &list.0)
     }
 
-    /// Whose requests go first of those that wait.
+    /// The priorities of waiting requests.
     pub(crate) fn priorities(&self) -> &[Conditions] {
         match &self.action {
             Some(Action::Delay(delay)) => &delay.priority,
@@ -81,7 +81,7 @@ impl RuleDoc {
         }
     }
 
-    /// Whose count it is; as if each node had its own, where that could not be read.
+    /// The scope of the rule's count; `Local` when the scope could not be read.
     pub(crate) fn scope(&self) -> Scope {
         self.scope.as_ref().and_then(|scope| scope.0).unwrap_or(Scope::Local)
     }
@@ -134,7 +134,7 @@ record! {
 }
 
 impl QuotaDoc {
-    /// True when it gives places, and not units.
+    /// True when its units are places in a queue.
     pub(crate) fn is_queue(&self) -> bool {
         self.algorithm == Some(Algorithm::LeakyQueue)
     }

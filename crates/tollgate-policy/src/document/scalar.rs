@@ -1,6 +1,6 @@
 //! The small values of a document: names, methods, windows, numbers within bounds.
 //!
-//! Invariant: each is valid on its own, and its message says what is.
+//! Invariant: each is valid on its own, and its message names the valid values.
 
 use alloc::format;
 use alloc::string::String;
@@ -30,7 +30,7 @@ impl FromNode for Version {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
             Node::Integer(1) => Some(Self),
-            // The rest is looked at as version 1, whose problems help to tell what it is.
+            // The rest is read as version 1, because its problems help to identify the version.
             _ => at.wrong(node, "a known version; use 1").or(Some(Self)),
         }
     }
@@ -43,7 +43,7 @@ impl FromNode for Version {
 pub(crate) struct Name(pub(crate) String);
 
 impl Name {
-    /// True for what a name may be.
+    /// True for a valid name.
     pub(crate) fn is_one(text: &str) -> bool {
         (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(is_visible)
     }
@@ -84,7 +84,7 @@ impl AsRef<[u8]> for HeaderName {
 }
 
 impl HeaderName {
-    /// True for a name of a header, but for capitals.
+    /// True for a header name in any case.
     fn is_any(text: &str) -> bool {
         is_token(text.as_bytes()) && text.len() <= MAX_HEADER_NAME
     }
@@ -106,7 +106,7 @@ impl FromNode for HeaderName {
     schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
 }
 
-/// What makes a hash another one than everybody's: 16 to 128 characters of %x20-7E.
+/// A salt that makes a hash differ from those of others: 16 to 128 characters of %x20-7E.
 #[derive(Clone, Debug)]
 pub(crate) struct Salt(String);
 
@@ -141,8 +141,8 @@ impl FromNode for Salt {
     schema!({"type": "string", "pattern": "^[ -~]{16,128}$"});
 }
 
-/// The name of a cookie, as it stands before the first `=` of a pair (RFC 6265, 5.2): any name that
-/// a pair can have.
+/// The name of a cookie, as it appears before the first `=` of a pair (RFC 6265, 5.2): any name
+/// that a pair can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CookieName(pub(crate) String);
 
@@ -169,9 +169,9 @@ impl FromNode for CookieName {
 pub(crate) struct Method(pub(crate) String);
 
 impl Method {
-    /// True when `given` is this method; with `in_any_case` also when it would be in capitals, as
-    /// Werkzeug and Django take `post` for POST. Other servers refuse that, so nobody may be let
-    /// off by it.
+    /// True when `given` is this method. With `in_any_case`, also true when its upper-case form is,
+    /// as Werkzeug and Django read `post` as POST. Other servers reject `post`, so it must not
+    /// bypass a rule.
     pub(crate) fn is(&self, given: &[u8], in_any_case: bool) -> bool {
         let wanted = self.0.as_bytes();
         wanted == given || (in_any_case && wanted.eq_ignore_ascii_case(given))
@@ -179,12 +179,12 @@ impl Method {
 }
 
 impl Method {
-    /// True for a method, but for small letters.
+    /// True for a method in any case.
     fn is_any(text: &str) -> bool {
         is_token(text.as_bytes()) && text.len() <= MAX_METHOD
     }
 
-    /// True for a method in capitals.
+    /// True for a method in upper case.
     pub(crate) fn is_one(text: &str) -> bool {
         Self::is_any(text) && !text.bytes().any(|b| b.is_ascii_lowercase())
     }
@@ -244,8 +244,8 @@ impl FromNode for Window {
     schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"});
 }
 
-/// Quota units per window: at least 1. What a window and an algorithm allow of it is for the core
-/// to say.
+/// Quota units per window: at least 1. The core checks the limits of the window and of the
+/// algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) u64);
 
@@ -262,7 +262,7 @@ impl FromNode for Limit {
     schema!({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT});
 }
 
-/// Quota units at once: at least 1. What the rate allows of it is for the core to say.
+/// Quota units at once: at least 1. The core checks the limits of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Burst(pub(crate) u64);
 
@@ -301,7 +301,7 @@ impl FromNode for Buckets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait(pub(crate) Span);
 
-/// Longer than this nobody waits, and the proxy in front gives up.
+/// The longest wait: after it clients give up, and so does the proxy in front.
 pub(crate) const MAX_WAIT: Span = Span::from_secs(300);
 
 impl FromNode for Wait {

@@ -1,8 +1,8 @@
 //! The JSON Schema of the policy document, made from the types that read it.
 //!
-//! Invariant: the schema and the reader come from one declaration (`record!`, `choice!`), so a
-//! field that is read is described and the other way round. What depends on several values is not
-//! in it; `Policy::compile` is the judge.
+//! Invariant: the schema and the reader come from one declaration (`record!`, `choice!`), so every
+//! field that is read is described, and every field that is described is read. The schema does not
+//! contain rules that depend on several values; `Policy::compile` checks those.
 
 use alloc::string::String;
 

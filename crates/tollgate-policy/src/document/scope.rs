@@ -1,7 +1,7 @@
-//! Whose count a rule's is, and for how long units of it are leased.
+//! The scope of a rule's count, and how long its units are leased.
 //!
-//! Invariant: a scope says where a count is kept, never what it admits but for the share; which
-//! surface can ask an authority is the surface's to say.
+//! Invariant: a scope names where a count is kept. Except for the share, it never changes what the
+//! count allows. Each surface defines whether it can reach an authority.
 
 use tollgate_core::Span;
 
@@ -10,15 +10,15 @@ use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 
-/// Whose count a rule's is.
+/// The place of a rule's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Each node counts by itself.
+    /// Each node keeps its own count.
     Local,
     /// All nodes have one count, which an authority keeps.
     Fleet,
-    /// Each node counts by itself, with this part of every limit and burst, rounded down: 12 is a
-    /// twelfth.
+    /// Each node keeps its own count, with this part of every limit and burst, rounded down: 12 is
+    /// a twelfth.
     Share(u32),
 }
 
@@ -46,20 +46,20 @@ impl FromNode for Scope {
     schema!({"anyOf": [{"enum": ["local", "fleet"]}, ShareDoc::schema()]});
 }
 
-/// True for what a lease may last.
+/// True for a valid lease duration.
 pub(crate) fn is_lease(span: Span) -> bool {
     (MIN_LEASE..=MAX_LEASE).contains(&span)
 }
 
-/// For how long units are leased at the most; 0: not at all.
+/// The longest time for which units are leased; 0: they are not leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease(pub(crate) Span);
 
-/// Shorter leases are asked for as often as each request would ask.
+/// The shortest lease: shorter leases would be requested as often as units without a lease.
 const MIN_LEASE: Span = Span::from_millis(100);
-/// The longest life of a lease: so long at most a lost node strands its units.
+/// The longest life of a lease: a lost node strands its units for at most this long.
 pub(crate) const MAX_LEASE: Span = Span::from_secs(10);
-/// Unless the rule says it.
+/// The lease of a rule that does not set one.
 pub(crate) const DEFAULT_LEASE: Span = Span::from_secs(2);
 
 impl FromNode for Lease {

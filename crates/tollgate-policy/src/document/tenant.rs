@@ -1,7 +1,7 @@
 //! A tenant's entry: other quotas for one tenant, kept in a store and not in the policy.
 //!
-//! Invariant: a value of these types is valid on its own; what depends on the policy (whether it
-//! has such a rule or tier) is checked by `compile::tenant`.
+//! Invariant: a value of these types is valid on its own; `compile::tenant` checks everything that
+//! depends on the policy (whether it has such a rule or tier).
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -16,14 +16,14 @@ use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, Lenient, record, schema};
 
-/// The most rules that an entry has quotas for: more than anybody writes by hand, and every one of
-/// them is a record of the tenant's.
+/// The most rules that an entry has quotas for: more than a person writes by hand. Each of them is
+/// a record of the tenant.
 const MAX_RULES: usize = 64;
 /// The longest note, in characters: two lines on a page.
 const MAX_NOTE: usize = 256;
 
 record! {
-    /// What holds for one tenant.
+    /// The settings of one tenant.
     EntryDoc {
         /// In every rule with a tier of this name, the quotas of that tier.
         tier: Option<Name>,
@@ -89,7 +89,7 @@ impl FromNode for Expiry {
 }
 
 /// The seconds from 1970 to a time such as `2027-01-31T00:00:00Z`; `None` for any other text, and
-/// for what is in no calendar.
+/// for a date that does not exist.
 fn seconds_since_1970(text: &[u8]) -> Option<u64> {
     const SHAPE: &[u8; 20] = b"0000-00-00T00:00:00Z";
     let is_shaped = |(given, wanted): (&u8, &u8)| match wanted {
@@ -147,8 +147,8 @@ impl FromNode for Note {
     schema!({"type": "string", "maxLength": MAX_NOTE});
 }
 
-/// Controls, line breaks, and what turns the direction of writing: a person who reads a line with
-/// one of these may see another line.
+/// Controls, line breaks, and characters that change the direction of writing: a person who reads a
+/// line with one of these may see a different line.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -161,8 +161,8 @@ fn is_unseen(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Against the day numbers that a calendar gives: the last second before the first of each
-    /// month, and that the next one is one more.
+    /// Against the day numbers of a calendar: the last second before the first of each month, and
+    /// the second after it, which is one more.
     #[test]
     fn times_are_those_of_the_calendar() {
         for (text, seconds) in [

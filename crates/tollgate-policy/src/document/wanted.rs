@@ -1,6 +1,7 @@
-//! What conditions want: hosts, networks, values of headers and parameters, countries.
+//! The values that conditions compare with: hosts, networks, header and parameter values,
+//! countries.
 //!
-//! Invariant: each is valid on its own, in the form in which a request is compared with it.
+//! Invariant: each value is valid on its own, in the form that is compared with a request.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -38,7 +39,7 @@ impl FromNode for Host {
         let name = suffix.unwrap_or(text);
         let mut host = Vec::new();
         let is_host = write_host(name.as_bytes(), &mut host).is_ok();
-        // A request may have a port and white space round it; a condition has neither.
+        // A request's host may have a port and white space around it; a condition's has neither.
         let is_bare = name.ends_with(']') || !name.contains([':', ' ', '\t']);
         let is_suffix_of_address = suffix.is_some() && name.starts_with('[');
         if !is_host || host.is_empty() || !is_bare || is_suffix_of_address {
@@ -73,7 +74,7 @@ impl Host {
         })
     }
 
-    /// True when `host`, in normal form, is this one.
+    /// True when `host`, in normal form, matches this one.
     pub(crate) fn matches(&self, host: &[u8]) -> bool {
         match self {
             Self::Exact(exact) => host == exact,
@@ -82,7 +83,7 @@ impl Host {
     }
 }
 
-/// Matchers by name, each name a condition of its own.
+/// Matchers by name; each name is a separate condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named<K, M = Matcher>(pub(crate) Vec<(K, Vec<M>)>);
 
@@ -111,7 +112,7 @@ impl<K: FromNode + AsRef<[u8]>, M: FromNode> FromNode for Named<K, M> {
     });
 }
 
-/// What is wrong with a `name` that means the same as one of the `earlier` ones.
+/// The problem with a `name` that means the same as one of the `earlier` ones.
 fn given_again(name: &str, earlier: &[(String, Node)]) -> String {
     let is_spelt_so = earlier.iter().any(|(first, _)| first == name);
     match earlier.iter().find(|(first, _)| first.eq_ignore_ascii_case(name)) {
@@ -123,19 +124,19 @@ fn given_again(name: &str, earlier: &[(String, Node)]) -> String {
     }
 }
 
-/// What a value must be.
+/// A matcher for one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Matcher {
-    /// `"*"`: present, whatever it is.
+    /// `"*"`: any value, as long as it is present.
     Present,
     /// Exactly these bytes.
     Exact(Vec<u8>),
-    /// Beginning with these bytes.
+    /// A value that begins with these bytes.
     Prefix(Vec<u8>),
 }
 
 record! {
-    /// The beginning of a value.
+    /// A prefix of a value.
     PrefixDoc {
         /// What it begins with.
         prefix: String,
@@ -156,7 +157,7 @@ impl FromNode for Matcher {
 }
 
 impl Matcher {
-    /// True when `value` is what this wants.
+    /// True when `value` matches.
     pub(crate) fn matches(&self, value: &[u8]) -> bool {
         match self {
             Self::Present => true,
@@ -167,7 +168,7 @@ impl Matcher {
 }
 
 impl Matcher {
-    /// The bytes that a value is compared with; none where any value will do.
+    /// The bytes that a value is compared with; empty when any value matches.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Present => &[],
@@ -212,12 +213,12 @@ impl FromNode for Cidr {
 pub(crate) struct Country(pub(crate) Vec<u8>);
 
 impl Country {
-    /// True for a code, but for small letters.
+    /// True for a country code in either case.
     fn is_any(text: &[u8]) -> bool {
         text.len() == 2 && is_token(text)
     }
 
-    /// True for a code in capitals.
+    /// True for a country code in upper case.
     pub(crate) fn is_one(text: &[u8]) -> bool {
         Self::is_any(text) && !text.iter().any(u8::is_ascii_lowercase)
     }
@@ -241,7 +242,7 @@ impl FromNode for Country {
 pub(crate) struct Asn(pub(crate) Vec<u8>);
 
 impl Asn {
-    /// True for the decimal digits of a system number, without zeros before them.
+    /// True for the decimal digits of a system number, without leading zeros.
     pub(crate) fn is_one(digits: &[u8]) -> bool {
         let text = core::str::from_utf8(digits).unwrap_or_default();
         let is_decimal = text == "0" || text.starts_with(|c: char| matches!(c, '1'..='9'));

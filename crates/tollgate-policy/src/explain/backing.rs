@@ -1,8 +1,8 @@
-//! Rules that a client leaves by making up a value for their key.
+//! Rules that a client can evade with a new value for their key.
 //!
-//! Invariant: what is named is sure to be written by clients unless a proxy sets it; that another
-//! rule stands behind it is said only where that is certain. Deliberately absent: whether a proxy
-//! sets the value, which no policy tells.
+//! Invariant: clients can certainly write the named values unless a proxy sets them; another rule
+//! is reported as a backing only when that is certain. Deliberately absent: whether a proxy sets
+//! the value, which a policy does not contain.
 
 use alloc::vec::Vec;
 
@@ -20,8 +20,8 @@ const MAX_COMPARED: usize = 50_000;
 impl Policy {
     /// The indexes of rules whose key has a part that the client writes (a header, a cookie, a
     /// query parameter), and that no other rule backs: one that limits at least the same requests
-    /// by what a client cannot make up. A client with a new value for each request has a new count
-    /// for each.
+    /// by a key that a client cannot choose. A client with a new value for each request has a new
+    /// count for each.
     #[must_use]
     pub fn unbacked_rules(&self) -> Vec<usize> {
         let mut left = MAX_COMPARED;
@@ -40,7 +40,7 @@ impl Policy {
         self.groups.get(usize::from(rule.group)).map_or(&[], |group| &group.key)
     }
 
-    /// True when the client can choose the count that it is limited by.
+    /// True when the client can choose the count that limits it.
     fn is_written(&self, rule: &Rule) -> bool {
         !matches!(rule.action, Action::Mark(_))
             && self.key_of_rule(rule).iter().any(|part| match part {
@@ -51,7 +51,7 @@ impl Policy {
             })
     }
 
-    /// True when no client can leave the count of a request.
+    /// True when no client can evade the count of a request.
     fn has_certain_key(&self, rule: &Rule) -> bool {
         self.key_of_rule(rule).iter().all(|part| match part {
             KeyPart::ClientIp | KeyPart::Method => true,
@@ -81,7 +81,7 @@ impl Rule {
             *left = rest.unwrap_or(0);
             rest.is_some() && those.are_implied_by(these)
         };
-        // What `other` leaves out, this rule has to leave out, too.
+        // Requests that `other` leaves out must be left out by this rule, too.
         let leaves_out = match (&other.unless, &self.unless) {
             (None, _) => true,
             (Some(_), None) => false,

@@ -1,8 +1,9 @@
-//! A compiled policy in words: who the client is, when a rule applies, what it counts by and does.
+//! A compiled policy in words: the address of the client, when a rule applies, its key and its
+//! actions.
 //!
-//! Invariant: the words are made from what was compiled, defaults included, never from the
-//! document, so they say what is enforced. Deliberately absent: quotas and their bounds, which the
-//! caller phrases (`words`), and the values that name keys (`key_values`).
+//! Invariant: the words are generated from the compiled policy, defaults included, never from the
+//! document, so they describe the policy that is enforced. Deliberately absent: quotas and their
+//! bounds, which the caller phrases (`words`), and the values that name keys (`key_values`).
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -34,7 +35,7 @@ pub struct RuleInWords {
     pub applies: String,
     /// `client address and header x-api-key`
     pub key: String,
-    /// What happens to a request without a key part; `None` when every request has them all.
+    /// The effect on a request without a key part; `None` when every request has all parts.
     pub on_missing: Option<&'static str>,
     /// `1 unit a request`
     pub cost: String,
@@ -46,10 +47,11 @@ pub struct RuleInWords {
     pub action: String,
     /// `let the request pass`
     pub on_failure: &'static str,
-    /// `one count for the fleet, leased for at most 2 s`; `None` where each node has its own.
+    /// `one count for the fleet, leased for at most 2 s`; `None` when each node has its own count.
     pub scope: Option<String>,
-    /// What a node does that reaches no authority: `count by itself, with a part of 1 in 12 of each
-    /// limit`; `None` where there is none to be asked, or `on_failure` says it.
+    /// The behaviour of a node that reaches no authority:
+    /// `count by itself, with a part of 1 in 12 of each limit`; `None` when the rule has no
+    /// authority, or `on_failure` decides.
     pub without_authority: Option<String>,
     /// The index of the rule's own quotas in [`Policy::quota_sets`].
     pub quota_set: usize,
@@ -104,19 +106,20 @@ impl Policy {
         })
     }
 
-    /// The requests that no rule applies to, one phrase for each item of `exempt`.
+    /// The requests that no rule applies to, one phrase per item of `exempt`.
     #[must_use]
     pub fn exempt_in_words(&self) -> Vec<String> {
         self.exempt.iter().map(requests_with).collect()
     }
 
-    /// Who a tenant is, in words: `verified claim org`; `None` when there are none.
+    /// The key part that identifies a tenant, in words: `verified claim org`; `None` without
+    /// tenants.
     #[must_use]
     pub fn tenant_in_words(&self) -> Option<String> {
         self.tenant.as_ref().map(|tenant| tenant.part.to_string())
     }
 
-    /// What an escaped slash is in a path, in words; `None` for what it is by default.
+    /// The meaning of an escaped slash in a path, in words; `None` for the default.
     #[must_use]
     pub fn escaped_slashes_in_words(&self) -> Option<&'static str> {
         match self.settings.escaped_slashes {
@@ -125,7 +128,7 @@ impl Policy {
         }
     }
 
-    /// Where the client's address comes from, in words.
+    /// The source of the client's address, in words.
     #[must_use]
     pub fn client_in_words(&self) -> String {
         let client = &self.settings.client;
@@ -216,7 +219,7 @@ fn scope(rule: &Rule) -> Option<String> {
     })
 }
 
-/// What one of several nodes has of each limit.
+/// The part of each limit that one of several nodes has.
 fn part(nodes: u32) -> String {
     if nodes == 1 { String::new() } else { format!(", with limits divided by {nodes}") }
 }
@@ -289,7 +292,7 @@ fn answer(reply: &Reply) -> String {
     }
 }
 
-/// A wait as the document writes it: `500 ms` or `2 s`.
+/// A wait as the document contains it: `500 ms` or `2 s`.
 fn span(span: Span) -> String {
     let secs = span.as_secs_ceil();
     if Span::from_secs(secs) == span {

@@ -1,7 +1,7 @@
-//! A partition key, part by part: for whoever may see whose it is.
+//! A partition key, part by part: for readers who may see the client's identity.
 //!
-//! Invariant: what comes out is what the key holds, so it is for a person who looks at requests of
-//! his own; a surface stores and logs hashes.
+//! Invariant: the output contains the key's own values, so it is for people who inspect their own
+//! requests; a surface stores and logs hashes.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::request::key::parts;
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPartInWords {
-    /// What it is: `client address`, `header x-api-key`.
+    /// The kind of part: `client address`, `header x-api-key`.
     pub part: String,
     /// Its value; `None` when the request does not have it.
     pub value: Option<KeyValue>,
@@ -24,14 +24,15 @@ pub struct KeyPartInWords {
 /// The value of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyValue {
-    /// A client: the first address of its network, and how many leading bits are one client.
+    /// A client: the first address of its network, and the number of leading bits that are one
+    /// client.
     Network(IpAddr, u32),
-    /// Anything else, as it is compared.
+    /// Any other value, as it is compared.
     Text(Vec<u8>),
 }
 
 impl Partition<'_> {
-    /// Its key in parts, in the order of the document; empty when there is one count for all.
+    /// Its key in parts, in the order of the document; empty when all requests share one count.
     #[must_use]
     pub fn key_in_words(&self, policy: &Policy) -> Vec<KeyPartInWords> {
         let group = policy.groups().get(self.group());

@@ -1,8 +1,8 @@
-//! Why a rule applies or not, and what each quota said: for a person who asks, not for a surface.
+//! Why a rule applies or not, and the result of each quota: for people, not for a surface.
 //!
-//! Invariant: nothing here decides. Conditions are asked by the same code as in `plan`, one at a
-//! time, and decisions are read from an outcome. Keys come out hashed; the values of conditions
-//! come out as the document has them, so what is made here is for those who may read the document.
+//! Invariant: nothing here decides. The same code as in `plan` evaluates the conditions, one at a
+//! time, and decisions are read from an outcome. Keys come out hashed. The values of conditions
+//! come out as in the document, so the output is for people who may read the document.
 
 pub(crate) mod backing;
 pub(crate) mod describe;
@@ -46,7 +46,7 @@ pub enum Applicability {
     KeyMissing(String),
 }
 
-/// What one rule that applies said, with the numbers of its quotas.
+/// The result of one rule that applies, with the numbers of its quotas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleVerdict<'a> {
     /// The index of the rule in [`Policy::rules`].
@@ -58,24 +58,24 @@ pub struct RuleVerdict<'a> {
     pub partition: Option<usize>,
     /// Why the rule cannot read the request.
     pub malformed: Option<Malformed>,
-    /// What the request costs, in quota units.
+    /// The cost of the request, in quota units.
     pub cost: u64,
-    /// What the rule said.
+    /// The result of the rule.
     pub result: RuleResult,
     /// False in shadow mode: the result is counted but not enforced.
     pub is_enforced: bool,
-    /// True when the rule charges when the response is known, and holds nothing until then.
+    /// True when the rule charges when the response is known, and holds no units until then.
     pub is_deferred: bool,
-    /// Its priority among those that wait, from 1, where the rule has some.
+    /// Its priority among the waiting requests, from 1, if the rule has priorities.
     pub priority: Option<u8>,
     /// The name of every quota that was decided, and its decision.
     pub quotas: Vec<(&'a str, Decision)>,
 }
 
 impl Policy {
-    /// Whether each rule applies to a request, in the order of [`Policy::rules`]. Never fails;
-    /// agrees with [`Policy::plan`], but that of a request which is refused because a rule cannot
-    /// read it, or has no key of it, a plan holds only such rules.
+    /// Whether each rule applies to a request, in the order of [`Policy::rules`]. Never fails.
+    /// Agrees with [`Policy::plan`], with one exception: when a request is denied because a rule
+    /// cannot read it or because it lacks the rule's key, the plan contains only such rules.
     #[must_use]
     pub fn applicability(&self, facts: &impl Facts) -> Vec<Applicability> {
         let mut buffers = Buffers::default();
@@ -96,8 +96,9 @@ impl Policy {
         Request::new(facts, &self.settings, &mut buffers).client().map(|ip| ip.to_canonical())
     }
 
-    /// Every way in which servers read the request's path, in normal form, the one that keys take
-    /// first: one, unless the path has what they differ in. None when no rule reads paths.
+    /// All readings of the request's path by servers, in normal form; the reading used for keys is
+    /// first. There is one reading unless the path has syntax that servers read differently. Empty
+    /// when no rule reads paths.
     #[must_use]
     pub fn readings(&self, facts: &impl Facts) -> Vec<String> {
         let mut buffers = Buffers::default();
@@ -121,7 +122,7 @@ impl Policy {
         let Some(group) = self.groups.get(usize::from(rule.group)) else {
             return Applicability::Applies;
         };
-        // A request that cannot be read is the rule's to refuse, whatever else it lacks.
+        // The rule denies a request that it cannot read, whatever else the request lacks.
         is_unclear |= rule.is_in_dispute(group, request.paths());
         if is_unclear || write_key(group, rule, request, &mut Vec::new()) != Ok(false) {
             return Applicability::Applies;
@@ -138,8 +139,8 @@ impl Policy {
 }
 
 impl Partition<'_> {
-    /// 64 bits that stand for its key: equal for equal keys, on every machine. Whoever can guess
-    /// the key can check the guess, so this is for a person's own requests, not for logs.
+    /// 64 bits that identify its key: equal for equal keys, on every machine. A reader who can
+    /// guess the key can verify the guess, so this is for a person's own requests, not for logs.
     #[must_use]
     pub fn key_hash(&self) -> u64 {
         stable_hash(&[self.key()])
@@ -147,7 +148,7 @@ impl Partition<'_> {
 }
 
 impl<'a> Outcome<'a> {
-    /// What each rule that applied said, in the order of the document.
+    /// The result of each rule that applied, in the order of the document.
     #[must_use]
     pub fn verdicts(&self) -> Vec<RuleVerdict<'a>> {
         let verdicts = self.plan.applied.iter().map(|applied| RuleVerdict {

@@ -1,7 +1,8 @@
-//! What a policy reads of requests: for whoever has only some of it, such as a log.
+//! The facts that a policy reads of requests: for sources that have only some of them, such as a
+//! log.
 //!
-//! Invariant: complete, whatever a request is like. It follows from the tables of key parts and
-//! conditions, not from requests, of which a rare one may ask for what no other did.
+//! Invariant: complete for every request. The list is derived from the tables of key parts and
+//! conditions, not from requests, because a rare request may need a fact that no other did.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -16,26 +17,26 @@ use crate::policy::client_address::Trust;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 
-/// One thing that a policy reads of requests.
+/// One fact that a policy reads of requests, and its reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read<'p> {
-    /// What reads it.
+    /// The part of the policy that reads it.
     pub by: Reader<'p>,
-    /// What is read. Country and system number are the headers that the policy's `geo` names.
+    /// The fact. Country and system number are the headers that the policy's `geo` names.
     pub fact: Fact<'p>,
 }
 
-/// What in a policy reads something.
+/// The part of a policy that reads a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader<'p> {
     /// This item of `exempt`, for every rule.
     Exempt(usize),
-    /// Whose request it is, for every rule.
+    /// The tenant of the request, for every rule.
     Tenant,
     /// The conditions in which the rule (its index in [`Policy::rules`]) applies, or does not:
     /// `when` or `unless`.
     Condition(usize, &'static str),
-    /// What the rule counts by.
+    /// The key of the rule.
     Key(usize),
     /// Whether a tier of this name is for the request.
     Tier(usize, &'p str),
@@ -59,7 +60,7 @@ impl Reader<'_> {
 
 impl Policy {
     /// Everything that the policy may read of a request, in the order of the document. The same
-    /// thing may be there twice. Never fails.
+    /// fact may occur twice. Never fails.
     #[must_use]
     pub fn reads(&self) -> Vec<Read<'_>> {
         let mut reads = Vec::new();
@@ -76,8 +77,8 @@ impl Policy {
         reads
     }
 
-    /// The header that says who the client is, in lower case; `None` when it is the connection's
-    /// other end, also because nobody is trusted to write such a header.
+    /// The header with the client's address, in lower case. `None` when the address is the
+    /// connection's other end, and when no proxy is trusted to write such a header.
     #[must_use]
     pub fn client_header(&self) -> Option<&str> {
         let client = &self.settings.client;
@@ -93,7 +94,7 @@ impl Policy {
     }
 
     /// The first address of the network that is one client to this policy: the client's address,
-    /// with zeros beyond the prefix. `None` when nobody says who the client is.
+    /// with zeros beyond the prefix. `None` when the client's address is unknown.
     #[must_use]
     pub fn client_network(&self, facts: &impl Facts) -> Option<IpAddr> {
         let address = self.settings.client.find(facts)?;
@@ -112,7 +113,7 @@ impl Policy {
             reads.push(Read { by: Reader::Key(i), fact: self.resolved(part.about().reads) });
         }
         for tier in &rule.tiers {
-            // Values of the key read nothing more than the key.
+            // Values of the key read nothing in addition to the key.
             if let (Some(when), Some(name)) = (&tier.when, self.tier_name(tier.set)) {
                 self.conditions(Reader::Tier(i, name), when, reads);
             }
@@ -152,7 +153,7 @@ impl Policy {
         reads.extend(conditions.0.iter().map(|condition| read(condition.reads())));
     }
 
-    /// The header that has the fact, where the policy names one.
+    /// The header that contains the fact, where the policy names one.
     fn resolved<'p>(&'p self, fact: Fact<'p>) -> Fact<'p> {
         let header = match fact {
             Fact::Country => self.settings.country_header.as_ref(),

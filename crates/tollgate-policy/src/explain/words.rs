@@ -1,6 +1,6 @@
 //! Times, quotas, bounds and decisions in words.
 //!
-//! Invariant: a bound is `Limiter::max_in_window`, never worked out here.
+//! Invariant: a bound is `Limiter::max_in_window`, never calculated here.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -62,8 +62,8 @@ pub fn quota(limiter: &Limiter) -> String {
     text
 }
 
-/// What a quota that holds at most `burst` said: `admits it; 4 of 20 left`, `denies, would admit it
-/// in 1.5 s; 0 of 20 left`.
+/// The decision of a quota that holds at most `burst`: `admits it; 4 of 20 left`, `denies, would
+/// admit it in 1.5 s; 0 of 20 left`.
 #[must_use]
 pub fn decision(decision: &Decision, burst: u64) -> String {
     let Decision { remaining, retry_after, .. } = *decision;

@@ -1,7 +1,7 @@
-//! Addresses and networks: brought into one form, grouped by prefix, compared.
+//! Addresses and networks: normalised, grouped by prefix, compared.
 //!
 //! Invariant: one client has one form. An IPv4 address mapped into IPv6 is the IPv4 address; bits
-//! beyond the prefix are zero. IPv6 is grouped by /64 because that is what one customer gets.
+//! beyond the prefix are zero. IPv6 is grouped by /64 because one customer gets a /64.
 
 use crate::alternatives::{Alternative, Alternatives};
 use crate::sort::sort_by;
@@ -10,7 +10,7 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How many leading bits of an address are one client.
+/// The number of leading bits of an address that are one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefixes {
     /// 0 to 32.
@@ -20,7 +20,7 @@ pub(crate) struct Prefixes {
 }
 
 impl Prefixes {
-    /// Calls `write` with the bytes that stand for `address` in a key: 4 or 16 of them.
+    /// Calls `write` with the bytes for `address` in a key: 4 or 16 of them.
     pub(crate) fn group(self, address: IpAddr, write: impl FnOnce(&[u8])) {
         match address.to_canonical() {
             IpAddr::V4(v4) => write(&mask_v4(v4, self.ipv4).to_be_bytes()),
@@ -28,7 +28,7 @@ impl Prefixes {
         }
     }
 
-    /// The first address of those that are one client with `address`.
+    /// The first of the addresses that are one client with `address`.
     pub(crate) fn network(self, address: IpAddr) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V4(v4) => Ipv4Addr::from_bits(mask_v4(v4, self.ipv4)).into(),
@@ -51,7 +51,7 @@ const fn mask_v6(address: Ipv6Addr, prefix: u32) -> u128 {
     }
 }
 
-/// A network: an address and how many of its leading bits count.
+/// A network: an address and the number of its leading bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cidr {
     address: IpAddr,
@@ -59,7 +59,7 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
-    /// Reads `10.0.0.0/8`, `2001:db8::/32` or a single address; the error says why not.
+    /// Reads `10.0.0.0/8`, `2001:db8::/32` or a single address; the error gives the reason.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         const WANTED: &str = "use an address, \"/\" and the number of its leading bits";
         let (address, prefix) = match text.split_once('/') {
@@ -69,7 +69,7 @@ impl Cidr {
         let address: IpAddr = address.parse().map_err(|_| WANTED)?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
-            // Rust's parser takes a plus sign.
+            // Rust's parser accepts a plus sign.
             Some(prefix) if !prefix.starts_with('+') => {
                 prefix.parse().ok().filter(|p| *p <= bits).ok_or(WANTED)?
             }
@@ -80,8 +80,8 @@ impl Cidr {
         if cidr.masked(address) != cidr.masked_exactly() {
             return Err("it has bits set beyond its prefix");
         }
-        // IPv4 mapped into IPv6 has at least the 96 bits that say so, or else bits beyond its
-        // prefix.
+        // IPv4 mapped into IPv6 has at least the 96 bits of the mapping prefix, or else bits beyond
+        // its own prefix.
         match address.to_canonical() {
             canonical if canonical != address => {
                 Ok(Self { address: canonical, prefix: prefix.saturating_sub(96) })
@@ -100,7 +100,7 @@ impl Cidr {
         is_one.then_some(cidr)
     }
 
-    /// Its first address, and how many leading bits count.
+    /// Its first address, and the number of leading bits that count.
     pub(crate) const fn parts(&self) -> (IpAddr, u32) {
         (self.address, self.prefix)
     }
@@ -128,7 +128,7 @@ impl Cidr {
         bits(self.address)
     }
 
-    /// Its first address among all, those of IPv4 first.
+    /// The position of its first address among all addresses, those of IPv4 first.
     fn begins_at(&self) -> (bool, u128) {
         (self.address.is_ipv6(), self.masked_exactly())
     }
@@ -164,7 +164,7 @@ impl Alternatives<Cidr> {
     }
 }
 
-/// How much of all IPv4 addresses these networks hold together, in percent, rounded down.
+/// The percentage of all IPv4 addresses in these networks together, rounded down.
 pub(crate) fn percent_of_ipv4(networks: &[Cidr]) -> u8 {
     let ranges = networks.iter().filter_map(|cidr| match cidr.address {
         IpAddr::V4(first) => {
@@ -179,7 +179,7 @@ pub(crate) fn percent_of_ipv4(networks: &[Cidr]) -> u8 {
     percent_of(ranges.collect(), (0, u32::MAX.into()))
 }
 
-/// The same of the IPv6 addresses that the Internet uses, 2000::/3 (RFC 4291, 2.4).
+/// The same for the IPv6 addresses that the Internet uses, 2000::/3 (RFC 4291, 2.4).
 pub(crate) fn percent_of_ipv6(networks: &[Cidr]) -> u8 {
     const FIRST: u128 = 0x2000 << 112;
     let ranges = networks.iter().filter_map(|cidr| match cidr.address {
@@ -192,8 +192,8 @@ pub(crate) fn percent_of_ipv6(networks: &[Cidr]) -> u8 {
     percent_of(ranges.collect(), (FIRST, FIRST | u128::MAX >> 3))
 }
 
-/// How much of the range `all` these hold together; the first and the last address of each are in
-/// it.
+/// The percentage of the range `all` in these ranges together; the first and the last address of
+/// each are included.
 fn percent_of(mut ranges: Vec<(u128, u128)>, all: (u128, u128)) -> u8 {
     sort_by(&mut ranges, Ord::cmp);
     let (mut held, mut next) = (0_u128, all.0);
@@ -204,7 +204,7 @@ fn percent_of(mut ranges: Vec<(u128, u128)>, all: (u128, u128)) -> u8 {
             next = last.saturating_add(1);
         }
     }
-    // In hundredths of the range, which is far larger than a hundred.
+    // In hundredths of the range, which is much larger than a hundred.
     let hundredth = all.1.saturating_sub(all.0).checked_div(100).unwrap_or(0);
     held.checked_div(hundredth).and_then(|share| u8::try_from(share).ok()).unwrap_or(0).min(100)
 }

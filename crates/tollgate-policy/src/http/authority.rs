@@ -1,9 +1,9 @@
 //! The authority of a request: `api.example.com:8080`, and the host in it in normal form.
 //!
-//! Invariant: one grammar, stricter than what may be sent (RFC 9110, 7.2; RFC 3986, 3.2): a host is
-//! a name of letters, digits, `-`, `.`, `_` and `~`, or an IPv6 address in brackets, then perhaps a
-//! colon and a port. Of everything else origins read a host in their own ways (the first of two,
-//! what stands before the first colon, what an escape stands for), so nothing is read from it.
+//! Invariant: one grammar, stricter than the grammar of valid requests (RFC 9110, 7.2; RFC 3986,
+//! 3.2): a host is a name of letters, digits, `-`, `.`, `_` and `~`, or an IPv6 address in
+//! brackets, then optionally a colon and a port. Origins read any other host differently (the first
+//! of two, the part before the first colon, the decoded escape), so nothing is read from it.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -13,11 +13,11 @@ use crate::http::byte_set::ByteSet;
 use crate::http::malformed::Malformed;
 use crate::http::values::trimmed;
 
-/// Writes the host of `authority` in lower case, without port and the dot at its end, into `out`,
-/// which is cleared first; nothing when there is none.
+/// Writes the host of `authority` in lower case, without the port and without a final dot, into
+/// `out`, which is cleared first; nothing when there is no host.
 ///
 /// # Errors
-/// It is no authority.
+/// It is not an authority.
 pub(crate) fn write_host(authority: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     out.clear();
     let authority = trimmed(authority);
@@ -34,7 +34,7 @@ pub(crate) fn write_host(authority: &[u8], out: &mut Vec<u8>) -> Result<(), Malf
         _ => {
             let (name, port) = split_name(authority).ok_or(Malformed::Authority)?;
             out.extend_from_slice(name);
-            out.make_ascii_lowercase(); // nothing stands before it
+            out.make_ascii_lowercase(); // `out` contains nothing else
             port
         }
     };
@@ -45,11 +45,11 @@ pub(crate) fn write_host(authority: &[u8], out: &mut Vec<u8>) -> Result<(), Malf
     }
 }
 
-/// What may stand in a label.
+/// The bytes that may occur in a label.
 static LABEL: ByteSet = ByteSet::alphanumeric_and(b"-_~");
 
-/// The labels that `authority` begins with, one dot between them, and what follows them and perhaps
-/// one dot more.
+/// The labels at the start of `authority`, with one dot between them, and the rest after them and
+/// after one optional dot.
 fn split_name(authority: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut len = 0_usize;
     loop {
@@ -67,8 +67,8 @@ fn split_name(authority: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// An address in the one way in which it is written (RFC 5952). A zone is of one machine, and no
-/// part of a host.
+/// An address in its one spelling (RFC 5952). A zone is local to one machine, and not part of a
+/// host.
 fn write_address(text: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     struct Out<'o>(&'o mut Vec<u8>);
 
@@ -84,7 +84,7 @@ fn write_address(text: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     write!(Out(out), "[{address}]").map_err(|_| Malformed::Authority)
 }
 
-/// Digits of a number that a port can have; none is the default port.
+/// True for digits of a valid port number; no digits mean the default port.
 fn is_port(digits: &[u8]) -> bool {
     let add = |port: u32, digit: &u8| {
         let digit = digit.is_ascii_digit().then(|| u32::from(digit.saturating_sub(b'0')))?;

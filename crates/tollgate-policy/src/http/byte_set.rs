@@ -1,6 +1,7 @@
-//! Which bytes may stand somewhere, as a table: one look for each byte of a path or a host.
+//! Sets of allowed bytes, as a table: one look-up for each byte of a path or a host.
 //!
-//! Invariant: a set is worked out by the compiler, which fails where that would.
+//! Invariant: a set is computed by the compiler, which reports an error where the computation would
+//! panic.
 
 /// A set of bytes.
 pub(crate) struct ByteSet([bool; 256]);
@@ -23,12 +24,12 @@ impl ByteSet {
         Self(set)
     }
 
-    /// True when `byte` is in it.
+    /// True when `byte` is in the set.
     pub(crate) fn contains(&self, byte: u8) -> bool {
         self.0.get(usize::from(byte)) == Some(&true)
     }
 
-    /// How many bytes of `text` are in it before the first that is not.
+    /// The number of bytes of `text` in the set before the first that is not.
     pub(crate) fn prefix_len(&self, text: &[u8]) -> usize {
         text.iter().position(|byte| !self.contains(*byte)).unwrap_or(text.len())
     }

@@ -1,8 +1,8 @@
 //! Cookies of a request: those of one name, and their values in one form.
 //!
-//! Invariant: whichever of the usual ways an origin has of reading a cookie, two requests whose
-//! cookie it takes for the same have the same value here. Sources: RFC 6265, 4.2 and 5.4; what
-//! differs is what quotes, escapes and commas mean.
+//! Invariant: two requests with the same cookie value for an origin have the same value here, for
+//! each of the usual ways in which origins read cookies. Sources: RFC 6265, 4.2 and 5.4; origins
+//! differ in the meaning of quotes, escapes and commas.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -12,10 +12,10 @@ use crate::http::query::split_once;
 use crate::http::repeated::Repeated;
 use crate::http::values::{trimmed, write_one};
 
-/// Appends what is meant by the cookies called `name`; false when there is none.
+/// Appends the effective value of the cookies called `name`; false when there is none.
 ///
 /// # Errors
-/// They differ, and none of them is meant.
+/// They differ, and the mode selects none of them.
 pub(crate) fn write_cookie(
     header: &[u8],
     name: &[u8],
@@ -23,8 +23,8 @@ pub(crate) fn write_cookie(
     out: &mut Vec<u8>,
 ) -> Result<bool, Malformed> {
     let repeated = match repeated {
-        // A comma is part of a value, or where the next line began, and a quote may hide what
-        // stands behind it: no order of such cookies is everybody's.
+        // A comma is part of a value, or separates joined lines, and a quote may hide the cookies
+        // after it: origins do not agree on the order of such cookies.
         Repeated::First | Repeated::Last if header.iter().any(|b| matches!(b, b',' | b'"')) => {
             Repeated::Refuse
         }
@@ -47,7 +47,7 @@ fn named<'c>(header: &'c [u8], name: &'c [u8]) -> impl Iterator<Item = &'c [u8]>
     pairs.filter(move |(key, _)| trimmed(key) == name).map(|(_, value)| trimmed(value))
 }
 
-/// Appends a value without its quotes and escapes: some origins take `"a"`, `"\141"` and `%61` for
+/// Appends a value without its quotes and escapes: some origins read `"a"`, `"\141"` and `%61` as
 /// `a`.
 fn write_value(value: &[u8], out: &mut Vec<u8>) {
     let value = match value {

@@ -1,13 +1,14 @@
 //! Lists of addresses as proxies write them: X-Forwarded-For, and Forwarded (RFC 7239, 4 to 6).
 //!
-//! Invariant: what is no address is none; what a quote hides is not looked into. Who is believed is
-//! for the policy's `client_address` to say.
+//! Invariant: text that is not an address is never read as one; the inside of a quote is not
+//! searched. The policy's `client_address` decides which proxies are trusted.
 
 use core::net::IpAddr;
 
 /// The pieces of `list` between separators outside of quotes (RFC 9110, 5.6.4), from the right. A
-/// proxy may quote what its client sent (`host`), separators and all. And what stands further left
-/// may be the client's own, with a quote that never ends: only from the right does it hide nothing.
+/// proxy may quote text that its client sent (`host`), including separators. The text further left
+/// may be the client's own, with a quote that never ends; only a search from the right prevents
+/// such a quote from hiding later pieces.
 pub(crate) fn unquoted(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(list);
     core::iter::from_fn(move || {
@@ -19,7 +20,7 @@ pub(crate) fn unquoted(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]
     })
 }
 
-/// Where the last separator outside of quotes is.
+/// The position of the last separator outside of quotes.
 fn last_unquoted(list: &[u8], separator: u8) -> Option<usize> {
     let mut is_quoted = false;
     list.iter().enumerate().rposition(|(i, byte)| {
@@ -28,7 +29,7 @@ fn last_unquoted(list: &[u8], separator: u8) -> Option<usize> {
     })
 }
 
-/// True when what stands `before` a quote makes it part of the text: an odd number of backslashes.
+/// True when the text `before` a quote escapes it: an odd number of backslashes.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() & 1 == 1
 }
@@ -69,7 +70,7 @@ pub(crate) fn parse_node(node: &[u8]) -> Option<IpAddr> {
     };
     let (address, zone) = address.split_once('%').map_or((address, None), |(a, z)| (a, Some(z)));
     let parsed: IpAddr = address.parse().ok()?;
-    // A zone belongs to IPv6 only (RFC 4007, 11).
+    // Only IPv6 has zones (RFC 4007, 11).
     (zone.is_none() || parsed.is_ipv6()).then(|| parsed.to_canonical())
 }
 

@@ -1,7 +1,7 @@
-//! The value of a header as keys take it, and the credentials in one.
+//! The value of a header as keys contain it, and its credentials.
 //!
-//! Invariant: what HTTP calls the same value has the same bytes: elements, white space, the case of
-//! a scheme, the spelling of a password.
+//! Invariant: values that are the same to HTTP have the same bytes: elements, white space, the case
+//! of a scheme, the spelling of a password.
 
 use alloc::vec::Vec;
 
@@ -9,15 +9,15 @@ use crate::http::malformed::Malformed;
 use crate::http::repeated::Repeated;
 use crate::http::values::{elements, the_one, trimmed, write_one};
 
-/// Appends what is meant by the value of the header `name`, whose lines are joined; a header that
-/// is there has a value, if an empty one.
+/// Appends the effective value of the header `name`, whose lines are joined. A header that is
+/// present has a value, possibly an empty one.
 pub(crate) fn write_header(
     name: &str,
     value: &[u8],
     repeated: Repeated,
     out: &mut Vec<u8>,
 ) -> Result<(), Malformed> {
-    // RFC 9110, 5.5: such a value is invalid, and what becomes of it on its way differs.
+    // RFC 9110, 5.5: such a value is invalid, and recipients treat it differently.
     if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(Malformed::Control);
     }
@@ -33,13 +33,13 @@ fn copy(value: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// True for the headers that hold credentials: a scheme, white space and what it wants (RFC 9110,
-/// 11.4).
+/// True for the headers that contain credentials: a scheme, white space and its parameters (RFC
+/// 9110, 11.4).
 pub(crate) fn is_credentials(name: &str) -> bool {
     matches!(name, "authorization" | "proxy-authorization")
 }
 
-/// The scheme and what follows it.
+/// The scheme and the rest after it.
 pub(crate) fn split_scheme(credentials: &[u8]) -> (&[u8], &[u8]) {
     let end = credentials.iter().position(|byte| matches!(byte, b' ' | b'\t'));
     let (scheme, rest) =
@@ -47,8 +47,8 @@ pub(crate) fn split_scheme(credentials: &[u8]) -> (&[u8], &[u8]) {
     (scheme, trimmed(rest))
 }
 
-/// The credentials in a header. Those of most schemes are parameters with commas between them (RFC
-/// 9110, 11.2); only a token or a password is whole without one.
+/// The credentials in a header. Most schemes have parameters with commas between them (RFC 9110,
+/// 11.2); only a token or a password is complete without one.
 pub(crate) fn credentials(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     let whole = trimmed(value);
     let (scheme, rest) = split_scheme(whole);
@@ -62,8 +62,8 @@ pub(crate) fn credentials(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     parameters.into_iter().chain(elements(list))
 }
 
-/// Appends credentials in one form: the scheme is case-insensitive, the white space after it is of
-/// any length, and a password is what its base64 says, which has several spellings.
+/// Appends credentials in one form: the scheme is case-insensitive, the white space after it has
+/// any length, and a password is compared as its decoded base64, which has several spellings.
 fn write_credentials(value: &[u8], repeated: Repeated, out: &mut Vec<u8>) -> Result<(), Malformed> {
     let write = |credentials: &[u8], out: &mut Vec<u8>| {
         let (scheme, rest) = split_scheme(credentials);
@@ -78,7 +78,8 @@ fn write_credentials(value: &[u8], repeated: Repeated, out: &mut Vec<u8>) -> Res
 }
 
 /// Appends the bytes that `text` encodes, in either alphabet, with or without padding, whatever the
-/// bits beyond the last byte are: decoders differ in what they take, and none in what it then is.
+/// bits beyond the last byte: decoders differ in the texts they accept, but not in the bytes they
+/// return.
 fn write_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
     let digits = text.get(..text.len().saturating_sub(padding)).unwrap_or_default();
@@ -102,7 +103,7 @@ fn write_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// The token in the header `name`: what follows `Bearer`, or else the whole value.
+/// The token in the header `name`: the text after `Bearer`, or else the whole value.
 ///
 /// # Errors
 /// There are several that differ.

@@ -1,27 +1,26 @@
-//! Why a request cannot be read: what a rule counts by has no one meaning.
+//! Reasons why a request cannot be read: the value that a rule counts by is ambiguous.
 //!
-//! Invariant: such a request is refused with 400 by every rule that is enforced and would have to
-//! guess, before anything is loaded or charged. Whichever meaning we took, the origin might take
-//! the other, and its client would have a count of its own for every spelling. The words name
-//! places, never values.
+//! Invariant: every enforced rule that would have to guess denies such a request with 400, before
+//! any state is loaded or charged. If one meaning were chosen, the origin might use the other, and
+//! a client would have a separate count for every spelling. The words name places, never values.
 
-/// What cannot be read.
+/// The reason why a request cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Something that has one value is given more than once, with values that differ.
+    /// A fact that has one value is given more than once, with values that differ.
     Repeated,
-    /// A control character stands where a value is read.
+    /// A control character in a value that is read.
     Control,
-    /// What names the host is no authority.
+    /// The text that names the host is not an authority.
     Authority,
-    /// The base64 of a user's name and password is none.
+    /// The base64 of a user's name and password is not valid.
     Credentials,
-    /// The path, by which the rule counts: servers differ in what it is, not only in its slashes.
+    /// The path, by which the rule counts: servers differ in more than its slashes.
     Path,
 }
 
 impl Malformed {
-    /// What is reported to the client.
+    /// The text that is reported to the client.
     #[must_use]
     pub const fn detail(self) -> &'static str {
         match self {

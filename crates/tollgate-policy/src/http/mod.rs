@@ -1,7 +1,8 @@
-//! What stands in a request, read as HTTP has it: paths, addresses, hosts, values, cookies.
+//! The parts of a request, read as HTTP defines them: paths, addresses, hosts, values, cookies.
 //!
-//! Invariant: nothing here knows of policies or documents, and nothing fails on any bytes. What has
-//! several readings is reported as such ([`Malformed`](malformed::Malformed)), never guessed.
+//! Invariant: nothing here depends on policies or documents, and nothing fails on any bytes. A
+//! value with several readings is reported as such ([`Malformed`](malformed::Malformed)), never
+//! guessed.
 
 pub(crate) mod forwarded;
 pub(crate) mod cookies;

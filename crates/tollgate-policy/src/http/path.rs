@@ -1,10 +1,10 @@
-//! Paths: how a request's path is brought into one form, and the patterns it is matched with.
+//! Paths: the normal form of a request's path, and the patterns that match it.
 //!
 //! Invariant: two spellings of a path that servers treat alike (RFC 3986, 6.2.2) have one normal
-//! form here: an escape, or not, of the same byte makes no difference but for those that are a
-//! path's syntax. What servers read differently, each in its own way, is in `readings`.
-//! Deliberately absent: case folding and trailing slashes, which servers do tell apart, and a
-//! second decoding (`%2561`), which none should do.
+//! form here: a byte and its escape are the same, except for bytes that are part of the syntax of
+//! paths. `readings` contains the paths that servers read differently. Deliberately absent: case
+//! folding and trailing slashes, which servers do distinguish, and a second decoding (`%2561`),
+//! which no server should do.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use core::fmt;
 const MAX_PATTERN: usize = 1024;
 /// The most segments of a pattern.
 const MAX_SEGMENTS: usize = 64;
-/// Why a pattern is refused that would look as if it matched something.
+/// The message for a pattern that would only seem to match paths.
 const NOT_NORMAL: &str =
     "has an empty segment, a dot segment or a backslash, which no path has in normal form";
 
@@ -40,14 +40,14 @@ pub(crate) enum Segment {
     Capture(String),
 }
 
-/// True when one of the patterns is `/**`, which every path matches in every reading, so that none
-/// need be read.
+/// True when one of the patterns is `/**`, which every path matches in every reading, so that no
+/// path needs to be read.
 pub(crate) fn all(patterns: &[Pattern]) -> bool {
     patterns.iter().any(|pattern| pattern.rest && pattern.segments.is_empty())
 }
 
 impl Pattern {
-    /// Reads `/users/{id}/*/**`; the error says why not.
+    /// Reads `/users/{id}/*/**`; the error gives the reason.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let Some(after_slash) = text.strip_prefix('/') else {
             return Err("must start with \"/\"");
@@ -74,7 +74,7 @@ impl Pattern {
 }
 
 impl Pattern {
-    /// True for what [`Pattern::parse`] reads from some text.
+    /// True for a pattern that [`Pattern::parse`] can return.
     pub(crate) fn is_normal(&self) -> bool {
         let last = self.segments.len().saturating_sub(1);
         let has_none = self.segments.is_empty() && !self.rest;
@@ -93,7 +93,7 @@ impl Pattern {
             && self.segments.iter().enumerate().all(&mut is_normal)
     }
 
-    /// `Some` when `path`, in normal form, matches; it holds the captured segments, in order.
+    /// `Some` with the captured segments, in order, when `path`, in normal form, matches.
     pub(crate) fn matches<'p>(
         &'p self,
         path: &'p [u8],
@@ -157,7 +157,7 @@ impl Pattern {
 }
 
 fn segment(text: &str) -> Result<Segment, &'static str> {
-    // Most segments are their own normal form; without optimisation asking for it takes twice as
+    // Most segments are their own normal form; without optimisation, computing it takes twice as
     // long.
     if text.bytes().all(|byte| PLAIN.contains(byte))
         && !text.contains('*')
@@ -195,7 +195,7 @@ fn is_capture(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Which bytes end a segment besides the slash as it is.
+/// The separators that end a segment, in addition to a literal slash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Separators {
     /// `%2F`
@@ -217,7 +217,7 @@ impl Separators {
     }
 }
 
-/// What a path has that servers read differently.
+/// The syntax in a path that servers read differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noticed {
     /// `%2F`, `\` or `%5C`.
@@ -228,9 +228,9 @@ pub(crate) struct Noticed {
     pub(crate) dots: bool,
 }
 
-/// How many bytes of `target`, up to its query, are a path that is its own normal form and that all
-/// servers read alike, as most are. `None` when that takes a closer look: it has an escape, an
-/// empty segment, or one that begins with a dot.
+/// The number of bytes of `target`, up to its query, that form a path that is its own normal form
+/// and that all servers read alike, as most are. `None` when the path needs a full reading: it has
+/// an escape, an empty segment, or one that begins with a dot.
 pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
     let mut rest = target.strip_prefix(b"/")?;
     loop {
@@ -246,10 +246,10 @@ pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
     }
 }
 
-/// Writes the normal form of `path` into `out`, which is cleared first: characters that may stand
-/// in a segment decoded and all others as escapes in upper case, a percent sign that begins none as
-/// `%25`, separators as slashes, slashes merged, dot segments resolved, with a leading slash. Never
-/// fails: what is no path at all becomes one.
+/// Writes the normal form of `path` into `out`, which is cleared first: characters that a segment
+/// may contain decoded and all others as escapes in upper case, a percent sign that begins no
+/// escape as `%25`, separators as slashes, slashes merged, dot segments resolved, with a leading
+/// slash. Never fails: text that is not a path becomes one.
 pub(crate) fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) -> Noticed {
     out.clear();
     out.push(b'/');
@@ -276,12 +276,12 @@ pub(crate) fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) 
                     push_escape(out, byte);
                 }
             }
-            // A bare percent sign, too: it must not become one with digits that are decoded after
-            // it.
+            // A bare percent sign, too: it must not form an escape with digits that are decoded
+            // after it.
             _ => push_escape(out, byte),
         }
     }
-    // What is empty or dots at the end leaves the slash before it; a name gets none.
+    // After an empty segment or dots at the end, the slash before them stays; a name gets no slash.
     let tail = out.rsplit(|b| *b == b'/').next().unwrap_or_default();
     if matches!(tail, b"" | b"." | b"..") {
         noticed.dots |= !tail.is_empty();
@@ -300,7 +300,7 @@ pub(crate) fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
     path.split_first().map(|(byte, after)| (*byte, false, after))
 }
 
-/// Ends the segment at the end of `out` with a slash: an empty one vanishes, dots are resolved.
+/// Ends the segment at the end of `out` with a slash: an empty one is removed, dots are resolved.
 fn end_segment(out: &mut Vec<u8>, noticed: &mut Noticed) {
     let start = out.iter().rposition(|b| *b == b'/').map_or(0, |i| i.saturating_add(1));
     match out.get(start..).unwrap_or_default() {
@@ -329,11 +329,11 @@ fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// What a segment may hold without an escape (RFC 3986, 3.3, `pchar`). Of these only the unreserved
-/// ones mean the same escaped by the letter of 6.2.2.2; servers decode the others, too.
+/// The bytes that a segment may contain without an escape (RFC 3986, 3.3, `pchar`). By the letter
+/// of 6.2.2.2 only the unreserved ones mean the same when escaped; servers decode the others, too.
 static PLAIN: ByteSet = ByteSet::alphanumeric_and(b"-._~:@!$&'()*+,;=");
 
-/// As a document writes it.
+/// The spelling in a document.
 #[cfg(feature = "explain")]
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    /// As the URL standard has it.
+    /// As in the URL standard.
     const URL: Separators =
         Separators { escaped_slash: false, backslash: true, escaped_backslash: false };
 
@@ -481,7 +481,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// What is found in one pass is what all passes would have made of it.
+        /// One pass notices the same syntax as all passes together.
         #[test]
         fn a_plain_path_is_its_own_normal_form(target in proptest::collection::vec(
             proptest::sample::select(&b"////aA0..:%2\\?#\xff "[..]), 0..12,

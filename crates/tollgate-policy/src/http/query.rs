@@ -1,6 +1,6 @@
 //! Query strings (URL standard, form decoding).
 //!
-//! Invariant: every text is one; what is no escape stands for itself.
+//! Invariant: every text is a query; a percent sign that begins no escape is literal.
 
 /// The bytes of a query key or value: `+` is a space, `%41` is `A` (URL standard, form decoding).
 pub(crate) fn decoded(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {

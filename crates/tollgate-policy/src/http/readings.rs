@@ -1,34 +1,34 @@
-//! The readings of a path: every normal form that some kind of server makes of it.
+//! The readings of a path: every normal form that some kind of server produces from it.
 //!
-//! Servers agree about a path unless it has an escaped slash, a backslash, or dot segments beside
-//! empty segments: whether these are slashes, and whether dots are resolved before or after they
-//! are, is what they differ in. So such a path is read in every way that is known of a server.
+//! Servers agree about a path unless it has an escaped slash, a backslash, or both dot segments and
+//! empty segments. They differ in whether these are slashes, and in whether dots are resolved
+//! before or after that. So such a path is read in every way that is known of a server.
 //!
-//! Invariant: a path without any of these has one reading and costs one pass. `main` is what keys
-//! take; two paths that one server takes for the same have the same `main`, unless one of them is
-//! `disputed`: then some server reads it as another path than `main` is, and no key can be made of
-//! it without counting one resource twice. Deliberately absent: decoding twice, `;` parameters, NUL
-//! and overlong UTF-8: they are bytes of a segment like others.
+//! Invariant: a path without any of these has one reading and costs one pass. Keys contain `main`.
+//! Two paths that are the same to one server have the same `main`, unless one of them is
+//! `disputed`: then some server reads it as a path other than `main`, and any key made from it
+//! would count one resource twice. Deliberately absent: decoding twice, `;` parameters, NUL and
+//! overlong UTF-8: they are bytes of a segment like others.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use crate::http::path::{Noticed, Separators, normalise, plain_len};
 
-/// What ends every reading in the list of them: no normal form has one.
+/// The end of every reading in the list: no normal form contains this byte.
 const END: u8 = b'?';
 
 /// One kind of server.
 struct Server {
-    /// What it does to the path before it decodes anything.
+    /// Its operation on the path before it decodes anything.
     first: First,
-    /// What it takes for slashes then.
+    /// The bytes that it then reads as slashes.
     separators: Separators,
-    /// After dots and slashes that were escaped it leaves no slash at the end (POSIX `normpath`).
+    /// After escaped dots and slashes it leaves no slash at the end (POSIX `normpath`).
     trims: bool,
 }
 
-/// What is done to a path as it is written.
+/// The operation on a path before decoding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum First {
     /// Nothing.
@@ -37,8 +37,7 @@ enum First {
     Dots,
     /// The same by the URL standard: a backslash is a slash.
     Url,
-    /// The URL standard again, but `//name` at the beginning is taken for a host: `new URL(target,
-    /// base)`.
+    /// As `Url`, but `//name` at the beginning is read as a host: `new URL(target, base)`.
     Reference,
 }
 
@@ -56,11 +55,11 @@ const SLASH: Separators = separators(true, false, false);
 const BOTH: Separators = separators(true, true, false);
 const ALL: Separators = separators(true, true, true);
 
-/// Those that tell an escaped slash from a slash.
+/// Servers that distinguish an escaped slash from a slash.
 const LITERAL: [Server; 6] = [
     // Routers that compare segments, decoded or not.
     server(First::Nothing, NONE),
-    // The same after a proxy or a library that resolves dots.
+    // The same behind a proxy or a library that resolves dots.
     server(First::Dots, NONE),
     server(First::Url, NONE),
     server(First::Nothing, BACKSLASH),
@@ -68,7 +67,7 @@ const LITERAL: [Server; 6] = [
     Server { first: First::Nothing, separators: NONE, trims: true },
 ];
 
-/// Those that decode first, alone or after one that does not.
+/// Servers that decode first, alone or behind one that does not.
 const DECODING: [Server; 10] = [
     // nginx and most others on Unix: a backslash is a letter.
     server(First::Nothing, SLASH),
@@ -86,20 +85,20 @@ const DECODING: [Server; 10] = [
     Server { first: First::Nothing, separators: ALL, trims: true },
 ];
 
-/// A path in all its readings; the buffers are used again.
+/// A path in all its readings; the buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     main: Vec<u8>,
     /// Every other reading, each followed by [`END`].
     others: Vec<u8>,
     disputed: bool,
-    /// What is escaped is no slash.
+    /// True when an escaped slash is not a slash.
     is_literal: bool,
     resolved: Vec<u8>,
     reading: Vec<u8>,
 }
 
-/// What an escaped slash or backslash is in a path.
+/// The meaning of an escaped slash or backslash in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EscapedSlashes {
     /// Perhaps a slash: a rule holds if its path matches either way, an exemption only if both do.
@@ -109,7 +108,7 @@ pub(crate) enum EscapedSlashes {
 }
 
 impl EscapedSlashes {
-    /// What ends a segment in the reading that keys take.
+    /// The separators of a segment in the reading that keys contain.
     const fn separators(self) -> Separators {
         match self {
             Self::Separator => ALL,
@@ -119,8 +118,8 @@ impl EscapedSlashes {
 }
 
 impl Paths {
-    /// Reads the path of `target`: without query and fragment; of a whole URL what follows the
-    /// host. Says how many bytes of `target` stand before them.
+    /// Reads the path of `target`, without query and fragment; in a whole URL, the part after the
+    /// host. Returns the number of bytes of `target` before query and fragment.
     pub(crate) fn read(&mut self, target: &[u8], slashes: EscapedSlashes) -> usize {
         self.others.clear();
         self.disputed = false;
@@ -156,7 +155,7 @@ impl Paths {
                 First::Url => noticed.separators,
                 First::Nothing | First::Dots => true,
             };
-            // Servers that differ in separators alone read a path without any alike, and each
+            // Servers that differ only in separators read a path without any alike, and each
             // reading of a long path takes time.
             if !differs || !noticed.separators && server.separators != NONE {
                 continue;
@@ -170,7 +169,7 @@ impl Paths {
         }
     }
 
-    /// Writes what `server` makes of `path` into `reading`.
+    /// Writes the reading of `path` by `server` into `reading`.
     fn read_as(&mut self, path: &[u8], server: &Server) {
         let source = if server.first == First::Nothing {
             path
@@ -179,13 +178,13 @@ impl Paths {
             &self.resolved
         };
         normalise(source, server.separators, &mut self.reading);
-        // A slash that is written as one stays, whatever else is trimmed.
+        // A literal slash at the end stays, whatever else is trimmed.
         if server.trims && !path.ends_with(b"/") && self.reading.len() > 1 {
             self.reading.pop_if(|last| *last == b'/');
         }
     }
 
-    /// True when the reading just made is the main one but for slashes that are escaped.
+    /// True when the reading just made differs from the main one only in escaped slashes.
     fn is_main(&mut self) -> bool {
         if self.is_literal {
             return self.reading == self.main;
@@ -194,7 +193,7 @@ impl Paths {
         self.resolved == self.main
     }
 
-    /// The reading that keys take.
+    /// The reading that keys contain.
     pub(crate) fn main(&self) -> &[u8] {
         &self.main
     }
@@ -210,8 +209,8 @@ impl Paths {
         self.others.is_empty()
     }
 
-    /// One segment of a reading as keys take it: with the same slashes, whatever they are written
-    /// as.
+    /// One segment of a reading as keys contain it: with the same slashes, however they are
+    /// written.
     pub(crate) fn comparable<'p>(&self, segment: &'p [u8]) -> Cow<'p, [u8]> {
         let escaped = |w: &[u8]| w == b"%2F" || w == b"%5C";
         if self.is_literal || !segment.windows(3).any(escaped) {
@@ -223,12 +222,12 @@ impl Paths {
         out.split_off(1.min(out.len())).into()
     }
 
-    /// True when a server reads it as another path than the main one, not only with other slashes.
+    /// True when a server reads it as a path other than the main one, not only with other slashes.
     pub(crate) const fn is_disputed(&self) -> bool {
         self.disputed
     }
 
-    /// Bytes that the buffers hold.
+    /// Bytes that the buffers occupy.
     pub(crate) const fn capacity(&self) -> usize {
         let Self { main, others, resolved, reading, .. } = self;
         main.capacity()
@@ -237,13 +236,14 @@ impl Paths {
             .saturating_add(reading.capacity())
     }
 
-    /// The buffers, for whoever bounds what is kept of them.
+    /// The buffers, for the caller that bounds their retained capacity.
     pub(crate) const fn buffers(&mut self) -> [&mut Vec<u8>; 4] {
         [&mut self.main, &mut self.others, &mut self.resolved, &mut self.reading]
     }
 }
 
-/// A segment, written as in a path or as it reads, as keys take it; empty when no path has it.
+/// A segment, written as in a path or decoded, in the form that keys contain; empty when no path
+/// has it.
 pub(crate) fn segment(text: &[u8], slashes: EscapedSlashes) -> Vec<u8> {
     let is_literal = slashes == EscapedSlashes::Literal;
     let paths = Paths { is_literal, ..Paths::default() };
@@ -253,12 +253,12 @@ pub(crate) fn segment(text: &[u8], slashes: EscapedSlashes) -> Vec<u8> {
     paths.comparable(path.get(1..).unwrap_or_default()).into_owned()
 }
 
-/// True when a URL library that is given a base would take the beginning for a host.
+/// True when a URL library with a base would read the beginning as a host.
 fn names_host(path: &[u8]) -> bool {
     matches!(path, [b'/' | b'\\', b'/' | b'\\', ..])
 }
 
-/// The path of a whole URL (RFC 9112, 3.2.2); `path` itself when it is none.
+/// The path of a whole URL (RFC 9112, 3.2.2); `path` itself when it is not one.
 fn after_host(path: &[u8]) -> &[u8] {
     let Some(colon) = path.windows(3).position(|w| w == b"://") else { return path };
     let is_scheme = path.iter().take(colon).all(u8::is_ascii_alphanumeric);
@@ -297,7 +297,7 @@ fn resolve_dots(path: &[u8], first: First, out: &mut Vec<u8>) {
     }
 }
 
-/// How many dots `segment` is, if it is `.` or `..`, escaped or not.
+/// The number of dots when `segment` is `.` or `..`, escaped or not.
 fn dots(segment: &[u8]) -> Option<u8> {
     let mut rest = segment;
     let mut dots = 0_u8;
@@ -356,7 +356,8 @@ mod tests {
         ] {
             for slashes in [EscapedSlashes::Separator, EscapedSlashes::Literal] {
                 let paths = read(target.as_bytes(), slashes);
-                // What begins with two slashes is read by Node's idiom, too, and by no other.
+                // A path that begins with two slashes is read by Node's idiom, too, and by no
+                // other.
                 let readings = if target.starts_with("//") { 2 } else { 1 };
                 assert_eq!((texts(&paths).len(), paths.main()), (readings, path.as_bytes()));
                 assert!(!paths.is_disputed(), "{target}");
@@ -376,11 +377,11 @@ mod tests {
             "/x%2f%2e%2e%5Clogin",
             "/%2e%2e%2flogin",
             "/..\\login",
-            // nginx: a backslash is a letter, and what it is in goes with the dots.
+            // nginx: a backslash is a letter, and its segment is removed with the dots.
             "/a\\b/../login",
             "/a\\b/..%2flogin",
             "/a%5cb%2F..%2Flogin",
-            // Dots first, then what was escaped.
+            // Dots first, then the escapes.
             "/a%2fb/../x/..%2flogin",
             "/a%2fb/../login",
             "/a\\b/../..\\x/..%2flogin",
@@ -396,7 +397,7 @@ mod tests {
         ] {
             check(target, "/login");
         }
-        // An empty segment is one where dots come first.
+        // An empty segment counts as a segment where dots are resolved first.
         check("/api//../x", "/api/x");
         check("/api//../x", "/x");
         check("/a%2Fb", "/a%2Fb");
@@ -429,11 +430,10 @@ mod tests {
     }
 
     const PIECES: [&str; 7] = ["/a", "/..", "/", "..", "%2f", "\\", "%5C"];
-    /// Every path of so many pieces.
+    /// The most pieces of a path; every path up to this length is tried.
     const LONGEST: u32 = 5;
 
-    /// The law of keys: paths that one server takes for the same have one key, or the key is
-    /// disputed.
+    /// The law of keys: paths that are the same to one server have one key, or the key is disputed.
     #[test]
     fn one_path_has_one_key() {
         let mut keys: BTreeMap<(usize, Vec<u8>), Vec<u8>> = BTreeMap::new();

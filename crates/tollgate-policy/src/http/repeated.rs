@@ -1,11 +1,11 @@
-//! What several values of one thing mean.
+//! The meaning of several values of one fact.
 //!
-//! Invariant: a header that is a list by its definition is one here, whatever the default.
+//! Invariant: a header that is defined as a list is a list here, whatever the default.
 
-/// What is meant by several values of something that is read as one.
+/// The meaning of several values of a fact that is read as one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeated {
-    /// The one that all of them are; a request whose values differ is refused with 400.
+    /// The value that all of them equal; a request whose values differ is denied with 400.
     Refuse,
     /// The first one.
     First,
@@ -16,7 +16,7 @@ pub(crate) enum Repeated {
 }
 
 impl Repeated {
-    /// In words, behind what it is about.
+    /// In words, after the name of the fact.
     #[cfg(feature = "explain")]
     pub(crate) const fn in_words(self) -> &'static str {
         match self {
@@ -27,13 +27,13 @@ impl Repeated {
         }
     }
 
-    /// What several values of the header `name` mean: the place's `own` word, or else the list that
-    /// it is by nature, or else the `default`.
+    /// The meaning of several values of the header `name`: its `own` setting, or else `Join` for a
+    /// header that is defined as a list, or else the `default`.
     pub(crate) fn of_header(name: &str, own: Option<Self>, default: Self) -> Self {
         own.unwrap_or(if is_list(name) { Self::Join } else { default })
     }
 
-    /// The same where one value is wanted and a list is none.
+    /// The same for a fact that needs one value and cannot be a list.
     pub(crate) fn of_one(own: Option<Self>, default: Self) -> Self {
         match own.unwrap_or(default) {
             Self::Join => Self::Refuse,
@@ -42,8 +42,8 @@ impl Repeated {
     }
 }
 
-/// True for a header whose value is a list, or holds commas, by its definition: every honest
-/// request would have several values.
+/// True for a header whose value is by definition a list, or contains commas: every honest request
+/// would have several values.
 fn is_list(name: &str) -> bool {
     const PREFIXES: [&str; 6] =
         ["accept", "access-control-request-", "if-", "sec-ch-", "sec-websocket-", "x-forwarded-"];

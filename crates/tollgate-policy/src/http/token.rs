@@ -1,4 +1,4 @@
-//! The token of HTTP (RFC 9110, 5.6.2): what methods and names of headers are.
+//! The token of HTTP (RFC 9110, 5.6.2): the grammar of methods and header names.
 //!
 //! Invariant: never empty.
 

@@ -1,15 +1,15 @@
-//! The values of a header, a cookie or a query parameter: one by one, and the one that is meant.
+//! The values of a header, a cookie or a query parameter: one by one, and the effective one.
 //!
-//! Invariant: what HTTP calls the same message has the same values: white space round a value (RFC
-//! 9110, 5.5), several lines or one line with commas, and empty elements (5.3, 5.6.1) make no
-//! difference. Of values that differ none is taken, unless the policy says which.
+//! Invariant: messages that are the same to HTTP have the same values: white space around a value
+//! (RFC 9110, 5.5), several lines or one line with commas, and empty elements (5.3, 5.6.1) make no
+//! difference. If values differ, none is used unless the policy selects one.
 
 use alloc::vec::Vec;
 
 use crate::http::malformed::Malformed;
 use crate::http::repeated::Repeated;
 
-/// `value` without spaces and tabs round it: the white space of HTTP, and nothing else.
+/// `value` without spaces and tabs around it: the white space of HTTP, and nothing else.
 pub(crate) const fn trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
@@ -17,15 +17,15 @@ pub(crate) const fn trimmed(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// The elements of a list, those that are empty left out.
+/// The elements of a list, without empty ones.
 pub(crate) fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     list.split(|byte| *byte == b',').map(trimmed).filter(|element| !element.is_empty())
 }
 
-/// The one of `values` that is meant; `None` when there is none.
+/// The effective one of `values`; `None` when there is none.
 ///
 /// # Errors
-/// They differ, and none of them is meant.
+/// They differ, and the mode selects none of them.
 pub(crate) fn the_one<V: PartialEq>(
     mut values: impl Iterator<Item = V>,
     repeated: Repeated,
@@ -41,10 +41,10 @@ pub(crate) fn the_one<V: PartialEq>(
     }
 }
 
-/// Appends to `out` what is meant by `values`, each as `write` writes it; false when there is none.
+/// Appends the effective one of `values`, each as `write` writes it; false when there is none.
 ///
 /// # Errors
-/// They differ as written, and none of them is meant.
+/// They differ as written, and the mode selects none of them.
 pub(crate) fn write_one<V>(
     mut values: impl Iterator<Item = V>,
     repeated: Repeated,

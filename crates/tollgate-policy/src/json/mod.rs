@@ -1,6 +1,6 @@
 //! Documents as trees, and how they are read into types with every mistake at its place.
 //!
-//! Invariant: nothing here knows what a document is about.
+//! Invariant: nothing here depends on the subject of a document.
 
 pub(crate) mod reader;
 #[cfg(feature = "schema")]

@@ -1,8 +1,8 @@
-//! A JSON document as a tree that still knows its order and its duplicates.
+//! A JSON document as a tree that keeps its order and its duplicates.
 //!
-//! Invariant: nothing of the document is lost before the reader has looked at it.
-//! `serde_json::Value` is not used because it keeps the last of two equal names silently, and is
-//! larger once compiled. Depth is bounded by `serde_json` (128), size by [`MAX_DOCUMENT`].
+//! Invariant: no part of the document is lost before the reader has seen it. `serde_json::Value` is
+//! not used because it silently keeps the last of two equal names, and is larger once compiled.
+//! Depth is bounded by `serde_json` (128), size by [`MAX_DOCUMENT`].
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ pub(crate) enum Node {
     Bool(bool),
     /// A number without fraction, from 0 to 2^64 - 1.
     Integer(u64),
-    /// Any other number, as it is written in messages.
+    /// Any other number, as messages show it.
     OtherNumber(String),
     Text(String),
     List(Vec<Node>),

@@ -1,9 +1,9 @@
-//! Places in a document, and what is noted at them.
+//! Places in a document, and the problems noted at them.
 //!
-//! Invariant: problems come out in the order of the document, whichever of the passes over it found
-//! them: a place before what lies in it, what is missing after what is there. Of one place, as they
-//! were found. What everybody may see of a place is names of this crate and numbers, nothing of the
-//! document: a field's name is static.
+//! Invariant: problems come out in the order of the document, whichever pass found them: a place
+//! comes before the places inside it, missing fields after those that are present. Problems of one
+//! place keep the order in which they were found. The public form of a place contains names of this
+//! crate and numbers, and no part of the document: a field's name is static.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -17,13 +17,13 @@ use crate::json::problem::{Problem, Problems};
 use crate::json::quote::{MAX_QUOTED, quoted, quoted_text};
 use crate::sort::sort_by;
 
-/// The most problems that are listed: beyond these a document is not one that a person wrote.
+/// The most problems that are listed: a person does not write a document with more.
 const MAX_PROBLEMS: usize = 1000;
 
-/// What ends a message about a boolean that was perhaps meant as a text.
+/// The end of a message about a boolean that was perhaps meant as a text.
 pub const BOOLEAN_HINT: &str = "; in YAML, off, NO and yes are booleans: quote it";
 
-/// A place in the document, and where its problems go.
+/// A place in the document, and the list that its problems go to.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     parent: Option<&'a At<'a>>,
@@ -34,14 +34,14 @@ pub(crate) struct At<'a> {
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Root,
-    /// A name that every document has; never one of the document's own.
+    /// A name that every document has; never a name that the document chose.
     Field(&'static str),
     /// A name that the document chose.
     Own(&'a str),
     Item(usize),
 }
 
-/// The problems so far, as they were found.
+/// The problems so far, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Noted(Vec<(Vec<Move>, Problem)>);
 
@@ -63,7 +63,7 @@ impl<'a> At<'a> {
         At { parent: Some(self), step: Step::Field(name), noted: self.noted }
     }
 
-    /// The field of this object that the document itself named.
+    /// The field of this object with a name that the document chose.
     pub(crate) const fn own(&'a self, name: &'a str) -> At<'a> {
         At { parent: Some(self), step: Step::Own(name), noted: self.noted }
     }
@@ -73,7 +73,7 @@ impl<'a> At<'a> {
         At { parent: Some(self), step: Step::Item(index), noted: self.noted }
     }
 
-    /// How many problems were noted anywhere so far.
+    /// The number of problems noted anywhere so far.
     pub(crate) fn noted(&self) -> usize {
         self.noted.borrow().0.len()
     }
@@ -96,12 +96,12 @@ impl<'a> At<'a> {
         }
     }
 
-    /// True when no further problem will be listed, so that looking for its words is idle.
+    /// True when no further problem will be listed, so that composing a message is useless.
     pub(crate) fn is_full(&self) -> bool {
         self.noted() > MAX_PROBLEMS
     }
 
-    /// Notes that `node` is no value of this place; `wanted` says what is.
+    /// Notes that `node` is not a valid value of this place; `wanted` describes the valid ones.
     pub(crate) fn wrong<T>(&self, node: &Node, wanted: &str) -> Option<T> {
         if !self.is_full() {
             self.problem(alloc::format!("{} is not {wanted}", quoted(node)));
@@ -109,7 +109,7 @@ impl<'a> At<'a> {
         None
     }
 
-    /// The same where a text is wanted: a boolean was perhaps meant as one.
+    /// The same where a text is expected: a boolean was perhaps meant as one.
     pub(crate) fn not_text<T>(&self, node: &Node, wanted: &str) -> Option<T> {
         let hint = if matches!(node, Node::Bool(_)) { BOOLEAN_HINT } else { "" };
         self.wrong(node, &alloc::format!("{wanted}{hint}"))
@@ -125,7 +125,7 @@ impl<'a> At<'a> {
         way
     }
 
-    /// Writes the path; without what the document named itself unless it `tells_own` names.
+    /// Writes the path; without `tells_own`, names that the document chose become `*`.
     fn write(&self, out: &mut dyn fmt::Write, tells_own: bool) -> fmt::Result {
         if let Some(parent) = self.parent {
             parent.write(out, tells_own)?;
@@ -137,7 +137,7 @@ impl<'a> At<'a> {
         match self.step {
             Step::Root => Ok(()),
             Step::Own(_) if !tells_own => out.write_str("*"),
-            // It may be of any length and hold any character.
+            // It may be of any length and contain any character.
             Step::Own(name) if name.len() > MAX_QUOTED || !is_token(name.as_bytes()) => {
                 out.write_str(&quoted_text(name))
             }
@@ -154,7 +154,7 @@ impl fmt::Display for At<'_> {
 }
 
 impl Noted {
-    /// The problems in the order of `document`; that there are more than are listed is said last.
+    /// The problems in the order of `document`; the note about unlisted problems comes last.
     pub(crate) fn in_order(mut self, document: &Node) -> Problems {
         let more = self.0.split_off(self.0.len().min(MAX_PROBLEMS));
         let mut order = Order::default();
@@ -166,13 +166,12 @@ impl Noted {
     }
 }
 
-/// Where the fields of the objects are that were looked into: an object of many fields is read
-/// once.
+/// The positions of fields in the objects that were visited: an object of many fields is read once.
 #[derive(Default)]
 struct Order<'d>(BTreeMap<*const Node, BTreeMap<&'d str, usize>>);
 
 impl<'d> Order<'d> {
-    /// The place of each step among its neighbours; what is not there comes after all that are.
+    /// The index of each step among its siblings; a missing one comes after all that are present.
     fn of(&mut self, way: &[Move], document: &'d Node) -> Vec<usize> {
         let mut node = Some(document);
         let mut places = Vec::with_capacity(way.len());
@@ -194,7 +193,7 @@ impl<'d> Order<'d> {
     }
 }
 
-/// Where each name stands first.
+/// The first index of each name.
 fn first_of(fields: &[(String, Node)]) -> BTreeMap<&str, usize> {
     fields.iter().enumerate().rev().map(|(i, (name, _))| (name.as_str(), i)).collect()
 }

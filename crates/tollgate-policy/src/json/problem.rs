@@ -1,9 +1,9 @@
-//! What is wrong with a document: every mistake at once, each with its path.
+//! The problems of a document: every mistake at once, each with its path.
 //!
-//! Invariant: a message is one line, lower case, without a full stop, and says what is allowed:
-//! `rules[2].quotas[0].window: "0s" is too short; use 1ms to 366d`. Never the whole document. A
-//! place is made of names that this crate knows and of numbers, so it tells nothing of the
-//! document's values, among which a secret may be misplaced.
+//! Invariant: a message is one line, lower case, without a full stop, and names the valid values:
+//! `rules[2].quotas[0].window: "0s" is too short; use 1ms to 366d`. It never contains the whole
+//! document. A place consists of names that this crate knows and of numbers, so it reveals none of
+//! the document's values, among which a secret may be misplaced.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,18 +12,18 @@ use core::fmt;
 /// One mistake in a policy document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where: `rules[2].quotas[0].window`; empty for the document itself.
+    /// The path: `rules[2].quotas[0].window`; empty for the document itself.
     pub path: String,
-    /// The same for everybody to see: `*` in place of a name that the document chose, such as a
+    /// The public form of the path: `*` replaces a name that the document chose, such as a
     /// header's.
     pub place: String,
-    /// What, and what is allowed. It repeats what stands there, which may be a secret that is
-    /// misplaced.
+    /// The mistake and the valid values. It repeats the document's value, which may be a misplaced
+    /// secret.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem at a path of names that are no secret.
+    /// A problem at a path whose names are not secret.
     #[must_use]
     pub fn new(path: &str, message: String) -> Self {
         Self { path: path.into(), place: path.into(), message }

@@ -1,4 +1,4 @@
-//! A document's own words in a message.
+//! A document's own text in a message.
 //!
 //! Invariant: one line, shortened, control characters escaped.
 

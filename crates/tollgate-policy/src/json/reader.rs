@@ -1,8 +1,8 @@
 //! From the tree to typed documents, collecting every mistake on the way.
 //!
-//! Invariant: reading never stops at the first mistake; a value is `None` only after a problem was
-//! noted, so `None` everywhere with no problem cannot be. `record!` and `choice!` make the types
-//! from one declaration each, which is also where names in messages come from.
+//! Invariant: reading never stops at the first mistake. A value is `None` only after a problem was
+//! noted, so `None` everywhere with no problem cannot occur. `record!` and `choice!` generate each
+//! type from one declaration, which also provides the names in messages.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -13,12 +13,12 @@ use crate::json::place::At;
 use crate::json::quote::quoted;
 use crate::json::suggest::unknown;
 
-/// A type that a document holds.
+/// A type that a document contains.
 pub(crate) trait FromNode: Sized {
-    /// The value, or `None` after noting why not.
+    /// The value, or `None` after noting the problem.
     fn read(node: &Node, at: &At<'_>) -> Option<Self>;
 
-    /// The value of a field that is not there; `None` when it must be.
+    /// The value of a field that is absent; `None` when the field is required.
     fn absent() -> Option<Self> {
         None
     }
@@ -28,7 +28,7 @@ pub(crate) trait FromNode: Sized {
     fn schema() -> serde_json::Value;
 }
 
-/// The schema of a type, in the words of JSON Schema 2020-12.
+/// The schema of a type, in JSON Schema 2020-12.
 macro_rules! schema {
     ($($json:tt)*) => {
         #[cfg(feature = "schema")]
@@ -59,14 +59,14 @@ impl<T: FromNode> FromNode for Vec<T> {
             return match node {
                 Node::Text(_) if !at.is_full() => {
                     let wrong = at.wrong(node, &format!("a list; use [{}]", quoted(node)));
-                    T::read(node, at); // and what is wrong with it as an item
+                    T::read(node, at); // and its mistakes as an item
                     wrong
                 }
                 Node::Object(_) => at.wrong(node, "a list; use [{...}]"),
                 _ => at.wrong(node, "a list"),
             };
         };
-        // What is not looked at any more is among the mistakes that are not listed.
+        // Items that are not read any more have only mistakes that would not be listed.
         let read: Vec<Option<T>> = items
             .iter()
             .enumerate()
@@ -79,7 +79,7 @@ impl<T: FromNode> FromNode for Vec<T> {
     schema!({"type": "array", "items": T::schema()});
 }
 
-/// An item whose mistakes do not keep its neighbours from being looked at.
+/// An item whose mistakes do not prevent its neighbours from being read.
 #[derive(Clone, Debug)]
 pub(crate) struct Lenient<T>(pub(crate) Option<T>);
 
@@ -133,7 +133,7 @@ pub(crate) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// Opens `node` as an object; unknown and duplicate names are problems of their own.
+    /// Opens `node` as an object; unknown and duplicate names are noted as problems.
     pub(crate) fn open(node: &'n Node, at: &At<'_>, known: &[&'static str]) -> Option<Self> {
         let Node::Object(fields) = node else {
             return at.wrong(node, "an object");
@@ -156,7 +156,7 @@ impl<'n> Fields<'n> {
         Some(Self { fields })
     }
 
-    /// The field `name` as it stands there.
+    /// The field `name` as it is in the document.
     pub(crate) fn node(&self, name: &str) -> Option<&'n Node> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, node)| node)
     }
@@ -164,8 +164,8 @@ impl<'n> Fields<'n> {
     /// The value of the field `name`.
     pub(crate) fn read<T: FromNode>(&self, name: &'static str, at: &At<'_>) -> Option<T> {
         match self.fields.iter().find(|(field, _)| field == name) {
-            // What may be left out is taken as left out when it is wrong: its problem is noted, and
-            // the rest can still be looked at.
+            // An optional field with a wrong value counts as absent: its problem is noted, and the
+            // rest can still be read.
             Some((_, node)) => T::read(node, &at.field(name)).or_else(T::absent),
             None => {
                 let absent = T::absent();
@@ -179,7 +179,7 @@ impl<'n> Fields<'n> {
 }
 
 /// Declares an object of the document: its struct and how it is read. A field that may be left out
-/// is an `Option`; every field is read before any is missed, so all problems are noted.
+/// is an `Option`. Every field is read before a missing one is reported, so all problems are noted.
 macro_rules! record {
     ($(#[doc = $about:literal])* $(#[derive($($derive:ident),*)])? $name:ident {
         $($(#[doc = $doc:literal])* $field:ident : $ty:ty,)*
@@ -221,7 +221,7 @@ macro_rules! choice {
     };
 }
 
-/// Declares the names in a document of an enum that stands elsewhere.
+/// Declares the names in a document of an enum that is defined elsewhere.
 macro_rules! names {
     ($name:ident ($what:literal) { $(#[doc = $doc:literal] $text:literal => $variant:ident,)* }) => {
         impl $crate::json::reader::FromNode for $name {

@@ -1,6 +1,6 @@
 //! JSON Schemas of objects.
 //!
-//! Invariant: what is not named is not allowed.
+//! Invariant: names that are not listed are not allowed.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What may have been meant by a name that is not known.
+//! Suggestions for an unknown name.
 //!
 //! Invariant: the nearest name if it is near, or else all of them.
 
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::json::quote::quoted_text;
 
-/// `unknown field "whne"; did you mean "when"?`, or the list of what is allowed.
+/// `unknown field "whne"; did you mean "when"?`, or the list of allowed names.
 pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let given = quoted_text(name);
     match nearest(name, known) {
@@ -20,8 +20,8 @@ pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The name that was perhaps meant, in whatever case: the one of `known`, which are in lower case,
-/// that is at most two edits away. `whne` is `when`.
+/// The name that was perhaps meant, in any case: the one of `known`, which are in lower case, that
+/// is at most two edits away. `whne` is `when`.
 #[must_use]
 pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name = name.to_ascii_lowercase();

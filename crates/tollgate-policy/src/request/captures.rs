@@ -1,7 +1,7 @@
-//! What a rule counts by of a path that servers read differently.
+//! The key of a rule for a path that servers read differently.
 //!
-//! Invariant: a path gives a rule one value, the same for every server that takes the rule's
-//! resource for one, or it is in dispute and gives none.
+//! Invariant: a path gives a rule one value, the same on every server for which the rule's resource
+//! is one resource; or it is in dispute and gives none.
 
 use alloc::borrow::Cow;
 
@@ -12,14 +12,14 @@ use crate::policy::group::Group;
 use crate::policy::rule::Rule;
 
 impl Rule {
-    /// What the rule's path pattern captured as `name`, in the first reading of the path that
-    /// matches.
+    /// The value that the rule's path pattern captured as `name`, in the first reading of the path
+    /// that matches.
     pub(crate) fn capture<'p>(&'p self, name: &str, paths: &'p Paths) -> Option<Cow<'p, [u8]>> {
         self.captures(name, paths).next()
     }
 
-    /// True when the rule counts by the path and no reading of it goes for all: servers that read
-    /// it differently would each give one resource two counts.
+    /// True when the rule counts by the path and no single reading is valid for all servers: with
+    /// any reading, some server would have two counts for one resource.
     pub(crate) fn is_in_dispute(&self, group: &Group, paths: &Paths) -> bool {
         if paths.is_one() {
             return false;
@@ -30,7 +30,7 @@ impl Rule {
             || parts.any(|part| self.reads_in_dispute(part, paths))
     }
 
-    /// True when this key part is of the path, and no reading of it goes for all.
+    /// True when this key part is from the path, and no single reading is valid for all servers.
     pub(crate) fn reads_in_dispute(&self, part: &KeyPart, paths: &Paths) -> bool {
         match part {
             KeyPart::Path => paths.is_disputed(),
@@ -39,8 +39,8 @@ impl Rule {
         }
     }
 
-    /// True when a reading captures something else, unless the main one captures and nobody
-    /// disputes it.
+    /// True when readings capture different values, unless the main one matches and the path is not
+    /// disputed.
     fn captures_differ(&self, name: &str, paths: &Paths) -> bool {
         let mut captures = self.captures(name, paths);
         let first = captures.next();
@@ -53,7 +53,7 @@ impl Rule {
         patterns.any(|pattern| pattern.matches(path).is_some())
     }
 
-    /// The same in every reading that matches.
+    /// The captured value in every reading that matches.
     fn captures<'p>(&'p self, name: &str, paths: &'p Paths) -> impl Iterator<Item = Cow<'p, [u8]>> {
         let patterns = self.when.iter().filter_map(Conditions::paths).flatten();
         paths.all().filter_map(move |path| {

@@ -1,9 +1,8 @@
-//! A request as somebody describes it in JSON, who stands in front of it: what the Worker's `POST
-//! /check` reads.
+//! A request that a caller describes in JSON: the input of the Worker's `POST /check`.
 //!
-//! Invariant: whatever bytes come, they are a request or every mistake by the name of its field, in
-//! the words of the policy document. Everything is believed. Deliberately absent: bodies, and
-//! claims, which only a verified token makes.
+//! Invariant: any input is either a request or a list of all mistakes, each with the name of its
+//! field, in the words of the policy document. All values are trusted. Deliberately absent: bodies,
+//! and claims, which require a verified token.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -94,12 +93,12 @@ impl DescribedRequest {
     }
 }
 
-/// What `POST /check` reads: one request, or several that are asked about at once.
+/// The input of `POST /check`: one request, or several in a batch.
 #[derive(Clone, Debug)]
 pub enum DescribedRequests {
     /// One, described as [`DescribedRequest::parse`] reads it.
     One(DescribedRequest),
-    /// Several in their order, each of which may be wrong by itself.
+    /// Several in their order, each of which may be wrong independently.
     Many(Vec<Result<DescribedRequest, Problems>>),
 }
 
@@ -107,7 +106,7 @@ impl DescribedRequests {
     /// Reads one request, or `{"requests": [...]}` with at most `most` of them.
     ///
     /// # Errors
-    /// Every mistake of the one, or what is wrong with the list.
+    /// Every mistake of the one request, or the mistakes of the list.
     ///
     /// ```
     /// use tollgate_policy::DescribedRequests;
@@ -145,7 +144,7 @@ impl DescribedRequests {
     }
 }
 
-/// The member that several requests stand in.
+/// The member that contains several requests.
 const REQUESTS: &str = "requests";
 
 fn parsed(json: &[u8]) -> Result<Node, Problems> {
@@ -185,7 +184,7 @@ impl Facts for DescribedRequest {
     }
 }
 
-/// Declares a kind of text: what it may be, and what a message says is wanted.
+/// Declares a kind of text: its valid values, and their description in messages.
 macro_rules! text {
     ($(#[doc = $about:literal])* $name:ident, $wanted:literal, $is_allowed:expr) => {
         $(#[doc = $about])*
@@ -213,13 +212,13 @@ text!(
     |text| text.len() <= MAX_METHOD && is_token(text.as_bytes())
 );
 text!(
-    /// A path and perhaps a query.
+    /// A path with an optional query.
     Target,
     "a path; use one that begins with \"/\"",
     |text| text.starts_with('/') && is_field_value(text)
 );
 text!(
-    /// A host and perhaps a port.
+    /// A host with an optional port.
     Host,
     "a host; use one such as \"example.com\"",
     |text| !text.is_empty() && is_field_value(text)
@@ -231,7 +230,7 @@ text!(
     is_field_value
 );
 
-/// What a field value may hold (RFC 9110, 5.5): anything on one line.
+/// True for a valid field value (RFC 9110, 5.5): any text on one line.
 fn is_field_value(text: &str) -> bool {
     !text.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0))
 }

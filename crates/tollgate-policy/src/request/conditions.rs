@@ -1,6 +1,6 @@
 //! Whether conditions hold for a request.
 //!
-//! Invariant: asked by the same code for rules, tiers, exemptions and explanations.
+//! Invariant: the same code evaluates the conditions of rules, tiers, exemptions and explanations.
 
 use alloc::borrow::Cow;
 
@@ -13,15 +13,15 @@ use crate::request::lazy::Request;
 use crate::request::matching::{Reading, fact_matches, header_matches, query_matches};
 
 impl Conditions {
-    /// True when every condition holds, however the request is read: for what lets it off.
+    /// True when every condition holds in every reading of the request: for exemptions.
     pub(crate) fn surely_hold<F: Facts>(&self, request: &Request<'_, F>) -> bool {
         self.hold(request, IndexedBy::Nothing, Reading::Every) == Ok(true)
     }
 
-    /// True when every condition that is given holds, except what a look-up found: `indexed_by`.
+    /// True when every condition holds, without those that a look-up already checked: `indexed_by`.
     ///
     /// # Errors
-    /// None fails, and one cannot be told.
+    /// No condition fails, and at least one is unclear.
     pub(crate) fn hold<F: Facts>(
         &self,
         request: &Request<'_, F>,
@@ -49,7 +49,7 @@ impl Condition {
     /// True when it holds.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// It is unclear whether the condition holds.
     #[inline(never)] // most rules have no condition left that the look-up did not check
     pub(crate) fn holds<F: Facts>(
         &self,

@@ -1,8 +1,8 @@
-//! A cost that is to be settled, as a caller describes it in JSON: what the Worker's `POST
-//! /check/settle` reads.
+//! A settlement of a cost that a caller describes in JSON: the input of the Worker's `POST
+//! /check/settle`.
 //!
-//! Invariant: whatever bytes come, they are a settlement or every mistake by the name of its field.
-//! Deliberately absent: what an id is; that is for whoever made it to say.
+//! Invariant: any input is either a settlement or a list of all mistakes, each with the name of its
+//! field. Deliberately absent: the format of an id, which its issuer defines.
 
 use alloc::format;
 use alloc::string::String;
@@ -54,7 +54,7 @@ impl DescribedSettlement {
         }
     }
 
-    /// The id, as it was given.
+    /// The id, unchanged.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id.0

@@ -1,7 +1,8 @@
-//! A key that somebody names by its values: what a request with these values is counted by.
+//! A key given by its values: the key of a request with these values.
 //!
 //! Invariant: the bytes are those of a request that has the values, made by the same functions, so
-//! whoever names a client means it, however it is written. What is not sent as text by clients (an
+//! every spelling of a client's values gives the same key. Values that clients do not send as text
+//! (an address, a country) are read as a person writes them. No value is repeated in an error.
 //! address, a country) is read as a person writes it. No value is repeated in an error.
 
 use alloc::borrow::Cow;
@@ -33,13 +34,13 @@ pub struct GivenKey {
     bytes: Vec<u8>,
 }
 
-/// Why there is no such key.
+/// The reason why there is no such key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoKey {
     /// The policy has no rule of this name.
     NoRule,
-    /// These are no values of the rule's key, or no tenant of it: which (`key`, `key[1]`,
-    /// `tenant`), and why, for whoever gave them.
+    /// These are not values of the rule's key, or not a tenant of it. The problem names the wrong
+    /// one (`key`, `key[1]`, `tenant`) and the reason, for the caller that gave them.
     Wrong(Problem),
 }
 
@@ -52,11 +53,12 @@ impl GivenKey {
 }
 
 impl GivenKey {
-    /// The same client among the requests of `tenant`, where that has quotas of its own in a rule
-    /// whose key does not say whose a request is: these are counted apart.
+    /// The same client among the requests of `tenant`. Where the tenant has its own quotas in a
+    /// rule whose key does not contain the tenant, these requests are counted separately.
     ///
     /// # Errors
-    /// The policy has no tenants, no request is of this one, or the key says already whose it is.
+    /// The policy has no tenants, no request can have this one, or the key already contains the
+    /// tenant.
     pub fn of_tenant(mut self, policy: &Policy, tenant: &str) -> Result<Self, NoKey> {
         let wrong = |why: &str| NoKey::Wrong(Problem::new("tenant", why.into()));
         if policy.tenant.is_none() {
@@ -70,8 +72,8 @@ impl GivenKey {
         Ok(self)
     }
 
-    /// True where a tenant may have quotas of its own that count the same client apart from this
-    /// key: the policy has tenants, and the rule's key does not say whose a request is.
+    /// True when a tenant may have its own quotas that count the same client separately from this
+    /// key: the policy has tenants, and the rule's key does not contain the tenant.
     #[must_use]
     pub fn is_apart_of_tenants(&self, policy: &Policy) -> bool {
         let Some(wanted) = &policy.tenant else { return false };
@@ -81,12 +83,12 @@ impl GivenKey {
 }
 
 impl Policy {
-    /// The key that requests are counted by under the rule of this name which have `values`, one
-    /// for each part of its key in the order of the document. None for a key of parts: whoever
-    /// lacks a part, where the rule counts these together.
+    /// The key of requests that have `values` under the rule of this name, one value for each part
+    /// of its key in the order of the document. For a key with parts, an empty list means the
+    /// requests that lack a part, where the rule counts these together.
     ///
     /// # Errors
-    /// There is no such rule, or these are no values of its key.
+    /// There is no such rule, or these are not values of its key.
     ///
     /// ```
     /// use tollgate_policy::{Policy, Surface};
@@ -112,7 +114,7 @@ impl Policy {
         Ok(GivenKey { rule: index, group: rule.group.into(), bytes })
     }
 
-    /// What a rule counts by, part by part, in words of the document: `client_ip`, `header x-key`.
+    /// The key of a rule, part by part, in words of the document: `client_ip`, `header x-key`.
     #[must_use]
     pub fn key_parts(&self, rule: usize) -> Vec<String> {
         let rule = self.rules.get(rule);
@@ -164,10 +166,10 @@ impl Policy {
         Ok(())
     }
 
-    /// Appends one part as a request with this value has it; false when no request has it.
+    /// Appends one part as in a request with this value; false when no request can have the value.
     ///
     /// # Errors
-    /// Why it is not a value of this part.
+    /// The reason why it is not a value of this part.
     fn write_given_part(
         &self,
         rule: &Rule,
@@ -214,7 +216,7 @@ impl Policy {
                 write_given(out, |out| out.extend(&segment));
                 Ok(!segment.is_empty())
             }
-            // Whether a header or the platform has it: both are read alike.
+            // The value from a header and that from the platform are read alike.
             KeyPart::Country | KeyPart::Asn => {
                 write_given_fact(value.as_bytes(), self.settings.repeated, out)
                     .map_err(|_| UNREADABLE)?;
@@ -226,18 +228,18 @@ impl Policy {
 
 const UNREADABLE: &str = "a request with it cannot be read";
 
-/// `text` as any query may have it.
+/// `text` in a form that any query may contain.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// A cookie as a request has it: a separator within its value is escaped, or the value would end
-/// there and be that of another client.
+/// A cookie as in a request: a separator within its value is escaped, or the value would end there
+/// and be that of another client.
 fn cookie(name: &str, value: &str) -> String {
     format!("{name}={}", value.replace(';', "%3B").replace(',', "%2C"))
 }
 
-/// A request that has nothing but one part of a key.
+/// A request with only one part of a key.
 #[derive(Default)]
 struct Given<'a> {
     method: Option<&'a [u8]>,

@@ -1,9 +1,9 @@
-//! Partition keys: the canonical bytes of what a rule counts by.
+//! Partition keys: the canonical bytes that a rule counts by.
 //!
 //! Invariant: two requests have equal bytes if and only if they agree in every part of the key.
 //! Each part is prefixed with its length, so no value can imitate two; a missing part differs from
-//! every value. The bytes hold what clients sent: they are hashed by the surface, never stored or
-//! logged.
+//! every value. The bytes contain values that clients sent: the surface hashes them, and never
+//! stores or logs them.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -21,15 +21,15 @@ use crate::policy::group::Group;
 use crate::policy::rule::Rule;
 use crate::request::lazy::Request;
 
-/// The length that stands for a part that is not there.
+/// The length that marks a missing part.
 const MISSING: u32 = u32::MAX;
 /// Bytes before the first part: the group's identity.
 const IDENTITY_LEN: usize = 8;
 
-/// Appends the key of `group` for this request to `out`; true when every part is there.
+/// Appends the key of `group` for this request to `out`; true when every part is present.
 ///
 /// # Errors
-/// A part has several values, and none of them is meant.
+/// A part has several values, and the mode selects none of them.
 pub(crate) fn write_key<F: Facts>(
     group: &Group,
     rule: &Rule,
@@ -44,14 +44,14 @@ pub(crate) fn write_key<F: Facts>(
     Ok(complete)
 }
 
-/// Appends the key that all requests share that lack a part of it: nothing that a client did send
-/// tells them apart, or whoever leaves one part out could vary another.
+/// Appends the key that all requests without one of its parts share. It contains none of the parts
+/// that the client did send, or a client could leave one part out and vary another.
 pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
     out.extend_from_slice(&group.identity().to_le_bytes());
     group.key.iter().for_each(|_| out.extend_from_slice(&MISSING.to_le_bytes()));
 }
 
-/// Appends one part that is there, as `write` writes it.
+/// Appends one part that is present, as `write` writes it.
 pub(crate) fn write_given(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&MISSING.to_le_bytes());
@@ -59,10 +59,10 @@ pub(crate) fn write_given(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     write_len(start, out);
 }
 
-/// Appends what is said about the client, as a part.
+/// Appends a fact about the client, as a part.
 ///
 /// # Errors
-/// It has several values, and none of them is meant.
+/// It has several values, and the mode selects none of them.
 pub(crate) fn write_given_fact(
     fact: &[u8],
     repeated: Repeated,
@@ -78,7 +78,7 @@ pub(crate) fn write_given_fact(
 /// Appends one part; false when it is missing, which is appended too.
 ///
 /// # Errors
-/// It has several values, and none of them is meant.
+/// It has several values, and the mode selects none of them.
 pub(crate) fn write_part<F: Facts>(
     part: &KeyPart,
     rule: &Rule,
@@ -103,7 +103,7 @@ fn write_len(start: usize, out: &mut [u8]) {
     }
 }
 
-/// Appends `text` as a part of its own.
+/// Appends `text` as a separate part.
 pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let len = u32::try_from(text.len()).unwrap_or(MISSING.saturating_sub(1));
     out.extend(len.to_le_bytes());
@@ -113,7 +113,7 @@ pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
 /// Appends the value of one part; false when it is missing, and nothing is appended.
 ///
 /// # Errors
-/// It has several values, and none of them is meant.
+/// It has several values, and the mode selects none of them.
 pub(crate) fn write_value<F: Facts>(
     part: &KeyPart,
     rule: &Rule,
@@ -139,7 +139,7 @@ pub(crate) fn write_value<F: Facts>(
         KeyPart::Descriptor(key) => return Ok(write_entries(request, key.as_bytes(), out)),
         KeyPart::Country => return write_fact(request.country(), default, out),
         KeyPart::Asn => return write_fact(request.asn(), default, out),
-        // A route without a name is no route that could be told from others.
+        // A route without a name cannot be distinguished from others.
         KeyPart::Route => {
             return put(request.facts.route().filter(|name| !name.is_empty()).as_deref());
         }
@@ -167,8 +167,8 @@ pub(crate) fn write_value<F: Facts>(
 
 /// Appends the values that the descriptor has under `key`, in their order; false when it has none.
 ///
-/// One is as it is. Several are told apart from every single one, and from others that read alike
-/// when put together: a zero byte stands between them as two, one in a value as a zero and a one.
+/// Two zero bytes separate values, and a zero byte within a value becomes a zero and a one. So
+/// several values differ from every single value, and from other lists with the same concatenation.
 fn write_entries<F: Facts>(request: &Request<'_, F>, key: &[u8], out: &mut Vec<u8>) -> bool {
     let mut is_there = false;
     for value in request.values_of(key) {
@@ -186,7 +186,7 @@ fn write_entries<F: Facts>(request: &Request<'_, F>, key: &[u8], out: &mut Vec<u
     is_there
 }
 
-/// Appends what a proxy or the platform says about the client, in upper case.
+/// Appends the fact that a proxy or the platform sets about the client, in upper case.
 fn write_fact(
     fact: Option<Cow<'_, [u8]>>,
     repeated: Repeated,
@@ -204,7 +204,7 @@ fn write_address<F: Facts>(address: IpAddr, request: &Request<'_, F>, out: &mut 
     request.settings.prefixes.group(address, |bytes| out.extend_from_slice(bytes));
 }
 
-/// The parts of a key, in their order; `None` for one that is missing.
+/// The parts of a key, in their order; `None` for a missing one.
 pub(crate) fn parts(key: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = key.get(IDENTITY_LEN..).unwrap_or_default();
     core::iter::from_fn(move || {

@@ -1,7 +1,7 @@
 //! One request as the policy sees it: facts fetched once, in normal form, and conditions on them.
 //!
-//! Invariant: every fact that costs a host call is fetched at most once and only when something
-//! reads it. Host and path are compared in normal form only.
+//! Invariant: every fact that costs a host call is fetched at most once and only when it is read.
+//! Host and path are compared in normal form only.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ pub(crate) struct Request<'a, F> {
     client: OnceCell<Option<IpAddr>>,
 }
 
-/// What a request's normal forms are written into; reused from request to request.
+/// The buffers for a request's normal forms; reused from request to request.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     paths: Paths,
@@ -37,7 +37,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Bytes that they hold.
+    /// Bytes that the buffers occupy.
     pub(crate) const fn capacity(&self) -> usize {
         self.paths.capacity().saturating_add(self.host.capacity())
     }
@@ -84,7 +84,7 @@ impl<'a, F: Facts> Request<'a, F> {
     /// The host in normal form; empty when there is none.
     ///
     /// # Errors
-    /// What names it is no authority.
+    /// The text that names it is not an authority.
     pub(crate) fn host(&self) -> Result<&[u8], Malformed> {
         self.host.map(|()| self.buffers.host.as_slice())
     }
@@ -113,7 +113,7 @@ impl<'a, F: Facts> Request<'a, F> {
         let after_path = target.get(self.path_len..).unwrap_or_default();
         let query = split_once(after_path, b'?').map_or(&[][..], |(_, query)| query);
         let query = query.split(|b| *b == b'#').next().unwrap_or_default();
-        // Nothing between two ampersands is no parameter (URL standard, form parsing).
+        // Empty text between two ampersands is not a parameter (URL standard, form parsing).
         let pairs = query.split(|b| *b == b'&').filter(|pair| !pair.is_empty());
         pairs.filter_map(move |pair| {
             let (key, value) = split_once(pair, b'=').unwrap_or((pair, &[]));
@@ -126,7 +126,7 @@ impl<'a, F: Facts> Request<'a, F> {
         (0..).map_while(|index| self.facts.entry(index))
     }
 
-    /// The entries of each other descriptor of the same call.
+    /// The entries of each other descriptor of the same request.
     pub(crate) fn beside(&self) -> impl Iterator<Item = impl Iterator<Item = Entry<'_>>> {
         let entries = move |other| (0..).map_while(move |index| self.facts.beside(other, index));
         (0..).map_while(move |other| self.facts.beside(other, 0).map(|_| entries(other)))

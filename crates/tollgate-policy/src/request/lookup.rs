@@ -1,6 +1,6 @@
 //! Entries that may hold for a request, by the values that it has.
 //!
-//! Invariant: a fact is only asked for where an entry is looked up by it.
+//! Invariant: a fact is only fetched when an entry is looked up by it.
 
 use crate::facts::Facts;
 use crate::http::address::Prefixes;
@@ -9,10 +9,10 @@ use crate::request::key::parts;
 use crate::request::lazy::Request;
 
 impl<F: Facts> Request<'_, F> {
-    /// Calls `each` with lists of entries, each in order. Together they have every entry that may
-    /// hold or is unclear, but those that are always asked. `key` is that of the rule whose tiers
-    /// they are; for rules and exemptions it is empty.
-    #[inline(never)] // few policies have so many entries of a kind
+    /// Calls `each` with lists of entries, each in order. Together they contain every entry that
+    /// may hold or is unclear, except those that are always evaluated. `key` is that of the rule
+    /// whose tiers they are; for rules and exemptions it is empty.
+    #[inline(never)] // few policies have enough entries of a kind to be looked up
     pub(crate) fn look_up(&self, by: &ByValue, key: &[u8], each: &mut dyn FnMut(&[u16])) {
         for kind in &by.kinds {
             match &kind.by {

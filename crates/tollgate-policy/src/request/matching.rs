@@ -1,6 +1,7 @@
-//! Whether a value is what a condition wants, by how several values are taken.
+//! Whether a value satisfies a condition, by the treatment of several values.
 //!
-//! Invariant: what lets a request off must hold for every value, what counts it for one.
+//! Invariant: a condition that exempts a request must hold for every value; one that counts it, for
+//! one.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -15,21 +16,21 @@ use crate::http::repeated::Repeated;
 use crate::http::values::{elements, the_one, trimmed, write_one};
 use crate::request::lazy::Request;
 
-/// How a condition takes several readings of what it is on.
+/// How a condition treats several readings of its fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// One that matches is enough: what counts a request.
+    /// One that matches is enough: for conditions that count a request.
     Any,
-    /// All must match: what lets it off.
+    /// All must match: for conditions that exempt it.
     Every,
-    /// The one that is meant: what only chooses between quotas.
+    /// The effective one: for conditions that only choose between quotas.
     Main(Repeated, Option<Repeated>),
 }
 
-/// True when the header `name` with this value is what one of `wanted` is.
+/// True when the header `name` with this value matches one of `wanted`.
 ///
 /// # Errors
-/// It has values that differ, and none is meant.
+/// It has values that differ, and the mode selects none of them.
 pub(crate) fn header_matches(
     name: &str,
     value: &[u8],
@@ -49,7 +50,8 @@ pub(crate) fn header_matches(
             is_wanted(whole)
         }
         Reading::Every => {
-            // Nothing but the very value with its commas is as sure as all of its elements.
+            // Only an exact match of the whole value, with its commas, is as certain as all of its
+            // elements.
             let is_exact =
                 |matcher: &Matcher| matches!(matcher, Matcher::Exact(exact) if exact == whole);
             wanted.candidates(|it| it.bytes() <= whole).any(is_exact)
@@ -66,7 +68,7 @@ pub(crate) fn header_matches(
     })
 }
 
-/// True when the values of the query parameter `name` are what one of `wanted` is.
+/// True when the values of the query parameter `name` match one of `wanted`.
 pub(super) fn query_matches<F: Facts>(
     request: &Request<'_, F>,
     name: &[u8],
@@ -94,8 +96,8 @@ pub(super) fn query_matches<F: Facts>(
     })
 }
 
-/// True when what a proxy says about the client, if it says anything, `is_one` of those that are
-/// wanted.
+/// True when a proxy sets this fact about the client, and `is_one` accepts the values that
+/// `reading` selects.
 pub(super) fn fact_matches(
     fact: Option<Cow<'_, [u8]>>,
     is_one: impl Fn(&[u8]) -> bool,
@@ -110,7 +112,7 @@ pub(super) fn fact_matches(
 }
 
 impl Alternatives<Matcher> {
-    /// True when `value` is what one of these wants.
+    /// True when `value` matches one of these.
     #[inline(never)] // once for all readings
     fn match_any(&self, value: &[u8]) -> bool {
         self.candidates(|it| it.bytes() <= value).any(|it| it.matches(value))
@@ -118,8 +120,8 @@ impl Alternatives<Matcher> {
 }
 
 impl Matcher {
-    /// True when `credentials` are what this wants, whatever the case of their scheme and the white
-    /// space after it.
+    /// True when `credentials` match this, whatever the case of their scheme and the white space
+    /// after it.
     fn matches_credentials(&self, credentials: &[u8]) -> bool {
         let (scheme, rest) = split_scheme(credentials);
         match self {
@@ -140,7 +142,7 @@ impl Matcher {
         }
     }
 
-    /// True when `value`, decoded, is what this wants.
+    /// True when `value`, decoded, matches this.
     fn matches_encoded(&self, value: &[u8]) -> bool {
         match self {
             Self::Present => true,

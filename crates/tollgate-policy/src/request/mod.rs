@@ -1,6 +1,6 @@
 //! One request as a policy sees it: its facts, whether conditions hold for it, and its keys.
 //!
-//! Invariant: nothing here loads, decides or answers.
+//! Invariant: nothing here loads state, decides or responds.
 
 pub(crate) mod given_key;
 pub(crate) mod lookup;

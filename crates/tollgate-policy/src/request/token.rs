@@ -1,6 +1,6 @@
 //! The token of a request, for the surface that verifies it.
 //!
-//! Invariant: nothing here believes it.
+//! Invariant: nothing here trusts the token.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,8 @@ use crate::http::header::token;
 use crate::policy::compiled::Policy;
 
 impl Policy {
-    /// Worker: the token of a request, when a rule counts by what it claims. None of several that
-    /// differ, whose request every such rule refuses.
+    /// Worker: the token of a request, when a rule counts by its claims. `None` when there are
+    /// several that differ; every such rule denies their request.
     #[must_use]
     pub fn token(&self, facts: &impl Facts) -> Option<Vec<u8>> {
         let (header, repeated) = self.settings.token.as_ref().filter(|_| self.jwt().is_some())?;
