@@ -28,7 +28,7 @@ pub struct LoneQuota {
     pub quota_set: usize,
     /// The index of its group in [`Policy::groups`].
     pub group: usize,
-    /// What every request costs, in quota units.
+    /// The cost of every request, in quota units.
     pub cost: u64,
     limiter: Limiter,
     state: Range<usize>,

@@ -222,7 +222,7 @@ impl Rule {
         }
     }
 
-    /// True when the response decides what is charged: without a report of the response nothing is
+    /// True when the charge depends on the response: without a report of the response nothing is
     /// charged.
     #[must_use]
     pub const fn charges_by_response(&self) -> bool {

@@ -18,8 +18,8 @@ pub const WAY_HEADER: usize = 10;
 /// The longest value that a bucket can hold: 65,535 words.
 pub const MAX_VALUE_LEN: usize = 65_535 * WORD;
 
-/// The most bytes that a node stores for one rule of a fleet, with their header, and what it
-/// remembers of each of the rule's quotas.
+/// The most bytes that a node stores for one rule of a fleet, with their header, and for the last
+/// response of each of the rule's quotas.
 pub(crate) const LONGEST_HOLDING: usize = 381;
 pub(crate) const LONGEST_ANSWER: usize = 24;
 
