@@ -255,8 +255,8 @@ impl Plan {
         })
     }
 
-    /// True when a rule that applies gets reports of units that were already used (`"cost":
-    /// "reported"`). They are recorded whatever the decision is, so decide the plan once, and delay
+    /// True when a rule that applies gets reports (`"cost": "reported"`) of units that were already
+    /// used. They are recorded whatever the decision is, so decide the plan once, and delay
     /// nothing.
     #[must_use]
     pub fn reports(&self) -> bool {

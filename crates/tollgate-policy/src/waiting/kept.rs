@@ -1,4 +1,4 @@
-//! A plan that is kept while its request waits: small, countable, and droppable if necessary.
+//! A plan that is kept while its request waits: small and countable, and the request can be denied.
 //!
 //! Invariant: a kept plan contains the data for deciding again and for the response: the keys, the
 //! rules that apply and their costs and tiers as of arrival, never the request. Stored values are

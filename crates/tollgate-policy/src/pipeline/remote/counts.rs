@@ -1,11 +1,11 @@
 //! The usage of one key, stored as a unit: the quotas are stored next to their states.
 //!
-//! Invariant: states never return to an earlier version. A request planned with an older policy
-//! than the newest one seen here gets that version as its reply and charges nothing. The effects of
-//! a response are charged all the same, by the current quotas of the states. States of changed
-//! quotas are [carried](crate::carry_set) once, at the first request with the new quotas: if every
-//! denial carried them again, the usage would be computed from the old quotas again and again, and
-//! the `retry_after` sent to a client would never be correct.
+//! Invariant: states never go back to an earlier generation of quotas. A request planned with an
+//! older policy than the newest one seen here gets that version as its reply and charges nothing.
+//! The effects of a response are charged all the same, by the current quotas of the states. States
+//! of changed quotas are [carried](crate::carry_set) once, at the first request with the new
+//! quotas: if every denial carried them again, the usage would be computed from the old quotas
+//! again and again, and the `retry_after` sent to a client would never be correct.
 //!
 //! Deliberately absent: the place where a row is stored, and the clock. Decisions are made in
 //! `decide`.

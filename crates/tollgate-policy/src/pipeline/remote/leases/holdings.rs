@@ -98,8 +98,8 @@ impl Holdings {
 mod tests {
     use super::*;
 
-    // Guards: a key with more rules than one message contains, each for its own path: one rule's
-    // leases replaced those of all others.
+    // Guards: a key with more rules than one message contains, each for its own path: adding one
+    // more dropped the leases of all of them.
     #[test]
     fn a_key_may_be_counted_by_any_number_of_rules() {
         let mut holdings = Holdings::default();
