@@ -1,12 +1,13 @@
-//! How values become bytes, and bytes values: one declaration for both directions.
+//! The encoding of values as bytes: one declaration for both directions.
 //!
-//! Invariant: a value has one spelling. Whatever is read is written again byte for byte, so numbers
-//! have no leading zeros, flags are 0 or 1, and lists say how many items follow. Any bytes are read
-//! as a value or as none: nothing here panics, and what is allocated is bounded by the bytes that
-//! are there, not by what they say.
+//! Invariant: a value has one encoding. A value that is read is written again byte for byte, so
+//! numbers have no leading zeros, flags are 0 or 1, and lists start with their number of items. Any
+//! bytes are accepted: the result is a value or `None`. Nothing here panics, and allocations are
+//! bounded by the bytes that are present, not by the lengths in them.
 //!
-//! Numbers are written seven bits a byte, the lowest first, the highest bit of a byte set where
-//! more follow (LEB128). Texts and lists have their length before them, a variant its number.
+//! Numbers are written with seven bits per byte, the lowest first; the highest bit of a byte is set
+//! when more bytes follow (LEB128). Texts and lists start with their length, a variant with its
+//! number.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -16,19 +17,20 @@ use tollgate_core::Span;
 
 use crate::document::lists::MAX_VALUES;
 
-/// What has a spelling in bytes.
+/// A type with an encoding in bytes.
 pub(super) trait Coded: Sized {
-    /// What the spelling depends on: the names of all fields and variants, and theirs.
+    /// The shape of the encoding: a hash of the names of all fields and variants, and of their
+    /// shapes.
     const SHAPE: u64;
 
     /// Appends the value.
     fn write(&self, to: &mut Vec<u8>);
 
-    /// Takes a value off the front; `None` for bytes that none is written as.
+    /// Reads a value from the front; `None` for bytes that are not the encoding of one.
     fn read(from: &mut Bytes<'_>) -> Option<Self>;
 }
 
-/// The hash of names and of the shapes of what they name, FNV-1a.
+/// The hash of names and of the shapes of the named parts, FNV-1a.
 pub(super) const fn shape(mut names: &[&str], mut parts: &[u64]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
@@ -76,7 +78,7 @@ impl<'a> Bytes<'a> {
             let bits = u64::from(byte & 0x7f);
             let shift = place.saturating_mul(7);
             let placed = bits.wrapping_shl(shift);
-            // The tenth byte has one bit of 64.
+            // The tenth byte has one of the 64 bits.
             if placed.wrapping_shr(shift) != bits {
                 return None;
             }
@@ -156,7 +158,7 @@ impl Coded for String {
     }
 }
 
-/// Bytes that are no text.
+/// Bytes that are not text.
 impl Coded for Vec<u8> {
     const SHAPE: u64 = shape(&["bytes"], &[]);
 
@@ -170,7 +172,7 @@ impl Coded for Vec<u8> {
     }
 }
 
-/// A secret that a hash is keyed with.
+/// A secret that keys a hash.
 impl Coded for [u8; 16] {
     const SHAPE: u64 = shape(&["key"], &[]);
 
@@ -236,7 +238,8 @@ impl<T: Coded, U: Coded> Coded for (T, U) {
     }
 }
 
-/// A list of no more items than a condition may have alternatives, the longest of a document.
+/// A list with at most as many items as a condition may have alternatives, the longest list of a
+/// document.
 impl<T: Coded> Coded for Vec<T> {
     const SHAPE: u64 = shape(&["list"], &[T::SHAPE]);
 
@@ -247,7 +250,7 @@ impl<T: Coded> Coded for Vec<T> {
 
     fn read(from: &mut Bytes<'_>) -> Option<Self> {
         let len = usize::read(from).filter(|len| *len <= MAX_VALUES)?;
-        // What it says of its length is not believed: it grows with what is read.
+        // The length in the bytes is not trusted: the list grows with the items that are read.
         let mut items = Self::new();
         for _ in 0..len {
             items.push(T::read(from)?);
@@ -256,9 +259,9 @@ impl<T: Coded> Coded for Vec<T> {
     }
 }
 
-/// Declares how a struct is spelled: its fields in this order, each named with its type, so that a
-/// field that is left out here does not compile. What is read must pass the check behind `if`. With
-/// the word `struct` it declares the struct as well.
+/// Declares the encoding of a struct: its fields in this order, each named with its type, so that a
+/// field that is left out here does not compile. A value that is read must pass the check after
+/// `if`. With the word `struct` it declares the struct as well.
 macro_rules! fields {
     (
         $(#[$meta:meta])*
@@ -292,9 +295,9 @@ macro_rules! fields {
     };
 }
 
-/// Declares how an enum is spelled: the number of its variant, and its fields in this order. A
-/// variant that is left out does not compile; a number is never given to another one, but with a
-/// new [`VERSION`](super::VERSION).
+/// Declares the encoding of an enum: the number of its variant, and its fields in this order. A
+/// variant that is left out does not compile. A number is never given to another variant, except
+/// with a new [`VERSION`](super::VERSION).
 macro_rules! variants {
     ($ty:ty {
         $($tag:literal => $variant:ident
@@ -331,7 +334,7 @@ macro_rules! variants {
     };
 }
 
-/// Declares how a type that wraps one value is spelled: as that one.
+/// Declares the encoding of a type that wraps one value: that of the value.
 macro_rules! wrapped {
     ($($ty:ident ( $of:ty ) $(if $check:expr)?,)*) => {$(
         impl $crate::binary::coded::Coded for $ty {

@@ -1,8 +1,10 @@
-//! What of a policy does not follow from the rest of it, and how the whole is made of that.
+//! The parts of a policy that do not follow from the rest of it, and the construction of the policy
+//! from them.
 //!
-//! Invariant: what follows is computed and never read (indices, places in stored values, hashes of
-//! names, look-up), so no bytes make a policy whose parts disagree. What is taken as it is said,
-//! because only the document knows it, are identities: of groups and records. Each is there once.
+//! Invariant: derived parts are computed and never read (indices, positions in stored values,
+//! hashes of names, look-up), so no bytes result in a policy with inconsistent parts. Only
+//! identities, those of groups and records, are taken from the bytes unchecked, because only the
+//! document determines them. Each is unique.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,7 +39,7 @@ use crate::policy::tenant::TenantKey;
 use crate::sort::sort_by;
 
 fields! {
-    /// A policy as it is spelled.
+    /// The encoded form of a policy.
     pub(super) struct PolicyForm {
         fingerprint: Fixed,
         public_fingerprint: Fixed,
@@ -53,7 +55,7 @@ fields! {
     }
 }
 
-/// A hash, or an identity: eight bytes, because it is as long as any number.
+/// A hash, or an identity: eight bytes, because it may be any `u64`.
 struct Fixed(u64);
 
 impl Coded for Fixed {
@@ -134,7 +136,8 @@ fields! {
 }
 
 impl PolicyForm {
-    /// What of `policy` is spelled. Everything else is named here, so that a new field is either.
+    /// The encoded form of `policy`. All other fields are named here, so that a new field must be
+    /// one or the other.
     pub(super) fn of(policy: &Policy) -> Self {
         let Policy {
             rules,
@@ -149,13 +152,13 @@ impl PolicyForm {
             jwt,
             tenant,
             warnings,
-            surface: _, // stands before it
+            surface: _, // written before it
             fingerprint,
             public_fingerprint,
-            keyed_fingerprint: _, // the secret and the version are the surface's
+            keyed_fingerprint: _, // the secret and the version belong to the surface
             version: _,
         } = policy;
-        // Behind them are those that nodes have for themselves, which follow from these.
+        // The groups after these are the local ones of nodes, which follow from these.
         let used = rules.iter().map(|rule| usize::from(rule.group).saturating_add(1)).max();
         let of_rules = groups.iter().take(used.unwrap_or(0));
         Self {
@@ -173,14 +176,14 @@ impl PolicyForm {
         }
     }
 
-    /// The policy that `rest` is, up to its end.
+    /// The policy in `rest`, which must end with it.
     pub(super) fn read_last(mut rest: Bytes<'_>, surface: Surface) -> Option<Policy> {
         let form = Self::read(&mut rest).filter(|_| rest.0.is_empty());
         form.filter(Self::is_within_bounds)?.policy(surface)
     }
 
-    /// The policy that is spelled so, which is [within bounds](Self::is_within_bounds); `None`
-    /// where its rules or groups do not fit together.
+    /// The policy of this form, which is [within bounds](Self::is_within_bounds); `None` when its
+    /// rules or groups are inconsistent.
     pub(super) fn policy(self, surface: Surface) -> Option<Policy> {
         let Self {
             fingerprint,
@@ -216,7 +219,7 @@ impl PolicyForm {
         };
         let (mut groups_used, mut fallbacks) = (0, Vec::new());
         for form in rules {
-            // Groups are counted as rules first use them.
+            // Groups are numbered in the order in which rules first use them.
             if form.group() > groups_used || !form.fits(&policy) {
                 return None;
             }
@@ -241,8 +244,8 @@ impl PolicyForm {
         Some(policy)
     }
 
-    /// True when there is no more of it than a document may have: asked before anything is built,
-    /// as a table for each segment of hostile bytes would be many times as large as they are.
+    /// True when it contains no more than a document may. This is checked before anything is built:
+    /// with hostile bytes a table per segment would be many times as large as the bytes.
     pub(super) fn is_within_bounds(&self) -> bool {
         let total = |sizes: &mut dyn Iterator<Item = usize>| sizes.fold(0, usize::saturating_add);
         self.rules.len() <= MAX_RULES
@@ -253,7 +256,7 @@ impl PolicyForm {
     }
 }
 
-/// True when no name of a rule, and no identity of a group or a record, is there twice.
+/// True when every name of a rule, and every identity of a group or a record, is unique.
 fn has_each_once(policy: &Policy) -> bool {
     let mut groups: Vec<u64> = policy.groups.iter().map(|group| group.identity).collect();
     let ids = |set: &QuotaSet| (1..=set.version).map(|v| u64::from(set.id_in(v))).collect();
@@ -294,7 +297,7 @@ impl SettingsForm {
             repeated,
             token,
             escaped_slashes,
-            reads_path: false, // as `Policy::complete` finds it
+            reads_path: false, // `Policy::complete` sets both
             reads_host: false,
         }
     }

@@ -1,31 +1,30 @@
-//! A compiled policy as bytes, so that whoever enforces it need not read the document.
+//! A compiled policy as bytes, so that a process that enforces it need not read the document.
 //!
-//! [`Policy::write_compiled`] writes it and [`Policy::read_compiled`] reads it: a policy that
-//! decides as the one it was written from, to the byte, without the reader and the compiler of
-//! documents, which are several times as large as what reads this.
+//! [`Policy::write_compiled`] writes it and [`Policy::read_compiled`] reads it. The result decides
+//! exactly as the policy that was written, to the byte. Reading it needs neither the parser nor the
+//! compiler of documents, which are several times as large as the code here.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 9 | `\0tollgate`: neither a document nor any other text |
 //! | 1 | [`VERSION`] |
 //! | 8 | the shape: a hash of the names and kinds of everything that follows |
 //! | 1 | the surface |
-//! | | the policy: `form.rs`, `rule_form.rs`; before it, for a proxy, whom it asks: `plugin_form.rs` |
-//! | 8 | the checksum of all before it, SipHash-1-3 |
+//! | | the policy: `form.rs`, `rule_form.rs`; first, for a proxy, its authority: `plugin_form.rs` |
+//! | 8 | the checksum of everything before it, SipHash-1-3 |
 //!
 //! Numbers of eight bytes are little-endian.
 //!
-//! Invariant: bytes are one policy or none. What is read is checked as if somebody hostile had
-//! written it, so it is a policy that some document could have been compiled to; a policy has one
-//! spelling, so reading and writing gives the same bytes. Time and memory grow with the bytes that
-//! are there. The checksum finds accidents and proves nothing: whoever may replace the file may
-//! replace the policy, and it is as secret as the document, because the keys of tokens and the
-//! salts stand in it.
+//! Invariant: bytes are one policy or an error. The bytes are checked as if they were hostile, so
+//! the result is a policy that some document could have been compiled to. A policy has one
+//! encoding, so reading and writing gives the same bytes. Time and memory grow with the bytes that
+//! are present. The checksum detects accidents and proves nothing: a party that may replace the
+//! file may replace the policy. The file is as secret as the document, because it contains the keys
+//! of tokens and the salts.
 //!
-//! **A new field** of a policy does not compile until it stands in one of these files, and
-//! changes the shape by itself, so that older and newer code refuse each other's bytes: whoever
-//! keeps them keeps the document beside them. [`VERSION`] is raised by hand where the same bytes
-//! come to mean something else.
+//! **A new field** of a policy does not compile until it is added to one of these files. It changes
+//! the shape, so that older and newer code reject each other's bytes: keep the document with the
+//! bytes. [`VERSION`] is raised by hand when the same bytes get another meaning.
 
 mod coded;
 mod form;
@@ -51,37 +50,37 @@ use crate::policy::compiled::Policy;
 use crate::policy::surface::Surface;
 use crate::stable_hash::stable_hash;
 
-/// What the bytes mean, beyond their shape. Raise it when bytes of the same shape come to decide
-/// something else: when what is computed of them changes, or what a field means.
+/// The meaning of the bytes, beyond their shape. Raise it when bytes of the same shape result in
+/// other decisions: when the derived parts change, or the meaning of a field.
 const VERSION: u8 = 1;
 
 const MAGIC: &[u8; 9] = b"\0tollgate";
 
-/// The longest compiled policy: what the longest document becomes is shorter.
+/// The longest compiled policy: the longest document results in a shorter one.
 pub const MAX_COMPILED: usize = 4 << 20;
 
 variants!(Surface { 0 => Envoy, 1 => Worker, 2 => Library, 3 => Server, });
 
-/// The shape of what stands between the header and the checksum.
+/// The shape of the bytes between the header and the checksum.
 const SHAPE: u64 = shape(&["policy"], &[Surface::SHAPE, PolicyForm::SHAPE]);
 
-/// Why bytes are no compiled policy.
+/// Why bytes are not a compiled policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotCompiled {
-    /// They do not begin as one.
+    /// They do not begin like one.
     Other,
-    /// Another version of this code wrote them.
+    /// They were written by another version of this code.
     OtherVersion,
-    /// They were cut or changed since, or are longer than [`MAX_COMPILED`].
+    /// They were cut or changed, or are longer than [`MAX_COMPILED`].
     Damaged,
     /// They are a policy for another surface.
     OtherSurface {
-        /// The one that they are for.
+        /// The surface of the policy.
         compiled_for: Surface,
-        /// The one that was asked for.
+        /// The requested surface.
         wanted: Surface,
     },
-    /// They are whole, and say what no document can say.
+    /// They are intact, but no document has this content.
     Impossible,
 }
 
@@ -112,11 +111,11 @@ impl fmt::Display for NotCompiled {
 impl core::error::Error for NotCompiled {}
 
 impl Policy {
-    /// Appends the policy to `out` as bytes that [`Policy::read_compiled`] reads: without the
-    /// secret and the version that its surface may have given it.
+    /// Appends the policy to `out` as bytes for [`Policy::read_compiled`], without the secret and
+    /// the version that its surface may have set.
     ///
-    /// They hold everything that the document says, the keys of tokens and the salts among it, so
-    /// they are as secret as that is.
+    /// They contain everything in the document, including the keys of tokens and the salts, so they
+    /// are as secret as the document.
     pub fn write_compiled(&self, out: &mut Vec<u8>) {
         sealed(MAGIC, SHAPE, self.surface, out, |out| PolicyForm::of(self).write(out));
     }
@@ -130,32 +129,33 @@ impl Policy {
         Base64::encode(&bytes, &mut text).map(Into::into).unwrap_or_default()
     }
 
-    /// True when it was made of this very `document`, byte for byte: what was compiled before the
-    /// document was changed is not.
+    /// True when it was compiled from this exact `document`, byte for byte: false for a policy that
+    /// was compiled before the document changed.
     #[must_use]
     pub fn is_of(&self, document: &str) -> bool {
         self.fingerprint == stable_hash(&[document.as_bytes()])
     }
 
-    /// True for what is meant to be a compiled policy, whether it is one or not: no document begins
-    /// so.
+    /// True for bytes that are meant to be a compiled policy, whether or not they are valid: no
+    /// document begins like this.
     #[must_use]
     pub fn is_compiled(bytes: &[u8]) -> bool {
         bytes.starts_with(MAGIC)
     }
 
-    /// True for what this version of the code compiled: bytes of another one are not read here.
+    /// True for bytes that this version of the code compiled: those of another version cannot be
+    /// read here.
     #[must_use]
     pub fn is_compiled_here(bytes: &[u8]) -> bool {
         let version = bytes.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(&[VERSION]));
         version.is_some_and(|rest| rest.starts_with(&SHAPE.to_le_bytes()))
     }
 
-    /// Reads what [`Policy::write_compiled`] wrote for `surface`. Any bytes are accepted, and
-    /// refused unless every one of them is as it was written.
+    /// Reads the bytes of [`Policy::write_compiled`] for `surface`. Any bytes are accepted as
+    /// input; a change of any byte is an error.
     ///
     /// # Errors
-    /// Why they are no policy for `surface`; a sentence that begins after its subject.
+    /// Why they are not a policy for `surface`; a sentence without its subject.
     ///
     /// ```
     /// use tollgate_policy::{NotCompiled, Policy, Surface};
@@ -185,7 +185,7 @@ impl Policy {
     }
 }
 
-/// Appends a header, what `body` writes, and the checksum of both.
+/// Appends a header, the output of `body`, and the checksum of both.
 fn sealed(
     magic: &[u8; 9],
     shape: u64,
@@ -203,10 +203,10 @@ fn sealed(
     out.extend(sum.to_le_bytes());
 }
 
-/// What stands between a header and a checksum that are as they must be.
+/// The bytes between a valid header and a valid checksum.
 struct Whole<'a>(Bytes<'a>);
 
-/// Checks the header and the checksum of what [`sealed`] wrote for `surface`.
+/// Checks the header and the checksum of bytes that [`sealed`] wrote for `surface`.
 fn opened<'a>(
     magic: &[u8; 9],
     shape: u64,
@@ -230,7 +230,7 @@ fn opened<'a>(
     Ok(Whole(rest))
 }
 
-/// The checksum of a compiled policy: its key tells it from every other hash here.
+/// The checksum of a compiled policy: its key differs from that of every other hash here.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0, 2);
     hasher.write(bytes);

@@ -1,9 +1,9 @@
-//! A compiled policy with whom a proxy asks beside it, or with others for some routes, and what of
-//! either stands in a configuration: bytes, or the same as text.
+//! A compiled policy together with a proxy's authority, or with other policies for some routes. In
+//! a configuration it is bytes, or the same as text.
 //!
-//! Invariant: a plugin without any of these is spelled as its policy alone, so there is one
-//! spelling of each; a policy alone never contains the secret of a surface. Deliberately absent:
-//! `policy_from`, because a server gives a document, and a module that reads documents can read
+//! Invariant: a plugin without any of these is encoded as its policy alone, so each has one
+//! encoding. A policy alone never contains the secret of a surface. Deliberately absent:
+//! `policy_from`, because a server supplies a document, and a module that reads documents can read
 //! its own.
 
 use alloc::string::String;
@@ -21,22 +21,22 @@ use crate::document::plugin::{MAX_TIMEOUT, MIN_TIMEOUT, is_visible};
 use crate::policy::compiled::Policy;
 use crate::policy::surface::Surface;
 
-/// As long as that of a policy, and begun alike, so that texts of both begin alike.
+/// As long as that of a policy, and with the same beginning, so that texts of both begin alike.
 const PLUGIN_MAGIC: &[u8; 9] = b"\0tollplug";
 
-/// The same of several policies.
+/// The same for several policies.
 const MANY_MAGIC: &[u8; 9] = b"\0tollmany";
 
-/// What the base64 of all begins with: that of their first five bytes, but for two bits.
+/// The beginning of the base64 of all of them: that of their first five bytes, without two bits.
 const TEXT_MAGIC: &[u8] = b"AHRvbGx";
 
-/// The shape of what stands between the header and the checksum.
+/// The shape of the bytes between the header and the checksum.
 const PLUGIN_SHAPE: u64 = shape(
     &["plugin"],
     &[Surface::SHAPE, <Option<[u8; 16]>>::SHAPE, Fleet::SHAPE, PolicyForm::SHAPE],
 );
 
-/// The same of several policies.
+/// The same for several policies.
 const MANY_SHAPE: u64 = shape(&["many"], &[Surface::SHAPE, ManyForm::SHAPE]);
 
 fields! {
@@ -89,9 +89,8 @@ fields!(Fleet {
 });
 
 impl Plugin {
-    /// Appends the plugin to `out` as bytes that [`Plugin::read_compiled`] reads, without
-    /// `policy_from`. They are as secret as the document: the token and the secret for keys stand
-    /// in them.
+    /// Appends the plugin to `out` as bytes for [`Plugin::read_compiled`], without `policy_from`.
+    /// They are as secret as the document: they contain the token and the secret for keys.
     pub fn write_compiled(&self, out: &mut Vec<u8>) {
         let Self { policy, named, fleet, policy_from: _ } = self;
         match fleet {
@@ -119,8 +118,8 @@ impl Plugin {
         Base64::encode(&bytes, &mut text).map(Into::into).unwrap_or_default()
     }
 
-    /// True for what is meant to be a compiled policy or plugin, as bytes or as text, whether it is
-    /// one or not: no document begins so.
+    /// True for bytes or text that is meant to be a compiled policy or plugin, whether or not it is
+    /// valid: no document begins like this.
     #[must_use]
     pub fn is_compiled(given: &[u8]) -> bool {
         given.starts_with(MAGIC)
@@ -129,12 +128,12 @@ impl Plugin {
             || given.trim_ascii_start().starts_with(TEXT_MAGIC)
     }
 
-    /// Reads what [`Plugin::write_compiled`] or [`Policy::write_compiled`] wrote for `surface`: the
-    /// bytes, or their text, with white space anywhere in it. Anything is accepted, and refused
-    /// unless every byte is as it was written.
+    /// Reads the output of [`Plugin::write_compiled`] or [`Policy::write_compiled`] for `surface`:
+    /// the bytes, or their text, with white space anywhere in it. Anything is accepted as input; a
+    /// change of any byte is an error.
     ///
     /// # Errors
-    /// Why it is no policy for `surface`; a sentence that begins after its subject.
+    /// Why it is not a policy for `surface`; a sentence without its subject.
     ///
     /// ```
     /// use tollgate_policy::{Plugin, Surface};
@@ -173,7 +172,7 @@ impl Plugin {
     }
 }
 
-/// What a text is of; `None` where it is not in base64, or too long.
+/// The bytes of a text; `None` when it is not base64, or too long.
 fn bytes_of(text: &[u8]) -> Option<Vec<u8>> {
     let text: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let len = text.len().checked_div(4)?.checked_mul(3)?;

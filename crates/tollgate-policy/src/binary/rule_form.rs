@@ -1,7 +1,7 @@
-//! What of a rule, a tier and a quota does not follow from the rest.
+//! The parts of a rule, a tier and a quota that do not follow from the rest.
 //!
 //! Invariant: quotas are added to their policy in the order of the document, a rule's own before
-//! those of its tiers, as the compiler adds them; so indices are the same.
+//! those of its tiers, as the compiler adds them, so their indices are the same.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -30,7 +30,7 @@ use crate::policy::rule::{Rule, Tier};
 use crate::sort::sort_by;
 
 fields! {
-    /// A rule as it is spelled.
+    /// The encoded form of a rule.
     pub(super) struct RuleForm {
         name: String,
         when: Option<Conditions>,
@@ -65,7 +65,7 @@ fields! {
         priority: u32,
         when: Option<Conditions>,
         repeated: Option<Repeated>,
-        /// In order, each once.
+        /// Sorted and unique.
         key_values: Vec<Vec<u8>>,
         set: SetForm,
     } if |it| {
@@ -78,7 +78,7 @@ fields! {
 fields! {
     struct SetForm {
         own: RecordForm,
-        /// What a node counts in while no authority answers.
+        /// The local count of a node while no authority answers.
         fallback: Option<RecordForm>,
     }
 }
@@ -101,7 +101,7 @@ fields! {
     } if |it| Name::is_one(&it.name)
 }
 
-/// True when no name is there twice.
+/// True when every name is unique.
 pub(super) fn are_unique<'n>(names: impl Iterator<Item = &'n str>) -> bool {
     let mut names: Vec<&str> = names.collect();
     sort_by(&mut names, Ord::cmp);
@@ -152,7 +152,7 @@ impl RuleForm {
         }
     }
 
-    /// The group of its key, counted as rules first use them.
+    /// The group of its key, numbered in the order in which rules first use them.
     pub(super) fn group(&self) -> usize {
         self.group.into()
     }
@@ -162,13 +162,13 @@ impl RuleForm {
         self.tiers.len().saturating_add(1)
     }
 
-    /// Segments of all paths that it is looked up by.
+    /// The number of segments in all paths by which it is looked up.
     pub(super) fn path_segments(&self) -> usize {
         let paths = self.when.as_ref().and_then(Conditions::paths).unwrap_or_default();
         paths.iter().fold(0, |sum, path| sum.saturating_add(path.segments.len()))
     }
 
-    /// True when the rule says nothing that its group, or the surface, contradicts.
+    /// True when the rule contains nothing that its group, or the surface, contradicts.
     pub(super) fn fits(&self, policy: &Policy) -> bool {
         let is_fleet = self.scope == Scope::Fleet;
         let falls_back = is_fleet && self.fallback.is_some() && policy.surface.asks_authority();
@@ -178,7 +178,7 @@ impl RuleForm {
             && sets.all(|set| set.fallback.is_some() == falls_back)
     }
 
-    /// True when every path of the rule captures what its key has of one.
+    /// True when every path of the rule captures the parameters that its key uses.
     fn captures_for(&self, key: &[KeyPart]) -> bool {
         let paths = self.when.as_ref().and_then(Conditions::paths);
         let is_captured = |name: &str| {
@@ -190,8 +190,8 @@ impl RuleForm {
         })
     }
 
-    /// Adds the rule and its quotas, and to `fallbacks` what is added behind all rules; `None`
-    /// beyond what indices count.
+    /// Adds the rule and its quotas, and adds the sets that come after all rules to `fallbacks`;
+    /// `None` when an index would be out of range.
     pub(super) fn add_to(
         self,
         policy: &mut Policy,
@@ -263,7 +263,7 @@ impl TierForm {
 
     fn add(self, to: &mut Adding<'_>) -> Option<Tier> {
         let Self { name, priority, when, repeated, key_values, set } = self;
-        // One by one: collected they would be sorted, by a sort of their own.
+        // One at a time: collecting would sort them, with another sort function in the module.
         let mut distinct = BTreeSet::new();
         for value in key_values {
             distinct.insert(value);
@@ -275,7 +275,7 @@ impl TierForm {
     }
 }
 
-/// Where the quotas of one rule are added.
+/// The target to which the quotas of one rule are added.
 struct Adding<'a> {
     /// Its index and its name.
     rule: (u16, &'a str),
@@ -284,14 +284,14 @@ struct Adding<'a> {
     fallbacks: &'a mut Vec<FallbackForm>,
 }
 
-/// What is added for a set when all rules are there.
+/// A set that is added after all rules.
 pub(super) struct FallbackForm {
     of: u16,
     record: RecordForm,
 }
 
 impl FallbackForm {
-    /// Adds it; `None` beyond what indices count.
+    /// Adds it; `None` when an index would be out of range.
     pub(super) fn add_to(self, policy: &mut Policy) -> Option<()> {
         let (record_id, quotas) = self.record.quotas()?;
         policy.add_fallback(self.of, record_id, quotas)
@@ -305,7 +305,7 @@ impl SetForm {
         Self { own: RecordForm::of(of(set)), fallback: fallback.map(|it| RecordForm::of(of(it))) }
     }
 
-    /// Adds the quotas to the policy and to their group; their index.
+    /// Adds the quotas to the policy and to their group; returns their index.
     fn add(self, tier: Option<String>, to: &mut Adding<'_>) -> Option<u16> {
         let Self { own, fallback } = self;
         let (record_id, quotas) = own.quotas()?;
@@ -323,7 +323,7 @@ impl RecordForm {
         let Some(set) = set else { return Self { record_id: 0, quotas: Vec::new() } };
         let QuotaSet {
             rule: _,
-            tier: _, // stands with the tier
+            tier: _, // written with the tier
             of_tenant: _,
             stable_id: _,
             record_id,
@@ -340,7 +340,7 @@ impl RecordForm {
         Self { record_id: *record_id, quotas: quotas.iter().map(quota).collect() }
     }
 
-    /// The quotas with their places in the record.
+    /// The quotas with their positions in the record.
     fn quotas(self) -> Option<(u32, Vec<CompiledQuota>)> {
         let mut quotas: Vec<CompiledQuota> = Vec::new();
         for QuotaForm { name, limiter } in self.quotas {

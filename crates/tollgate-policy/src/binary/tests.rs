@@ -1,4 +1,4 @@
-//! That a policy is the same when it was written and read, and that nothing else is read.
+//! Tests that a written policy is read as the same policy, and that nothing else is accepted.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::compile::plugin::Plugin;
 
-/// Everything that a document may say on one surface or another.
+/// Everything that a document may contain on one surface or another.
 const FULL: &str = r#"{
   "version": 1,
   "client_ip": {"source": "forwarded", "trusted_proxies": ["10.0.0.0/8", "2001:db8::/32", "::ffff:192.0.2.0/120"],
@@ -56,14 +56,14 @@ const FULL: &str = r#"{
   ]
 }"#;
 
-/// What only Envoy has.
+/// Settings that exist only in Envoy.
 const ENVOY: &str = r#"{"version": 1, "geo": {"country_header": "X-Country", "asn_header": "x-asn"},
   "client_ip": {"source": {"header": "X-Real"}, "trusted_hops": 2},
   "rules": [{"name": "r", "key": ["route", "country"], "when": {"routes": ["a", ""], "asns": [1]},
     "action": {"delay": {"max": "2s", "priority": [{"headers": {"x-plan": "gold"}}, {"asns": [7]}]}},
     "quotas": [{"name": "q", "limit": 1, "window": "1s"}]}]}"#;
 
-/// Counts of a fleet, and those of a node beside them.
+/// Counts of a fleet, and the local counts of a node next to them.
 const FLEET: &str = r#"{"version": 1, "rules": [
   {"name": "f", "key": ["client_ip"], "scope": "fleet", "lease": "500ms", "on_failure": {"share": 4},
     "quotas": [{"limit": 100, "window": "1s"}], "tiers": [{"name": "t", "key_values": ["192.0.2.1"],
@@ -73,7 +73,7 @@ const FLEET: &str = r#"{"version": 1, "rules": [
     "quotas": [{"limit": 100, "window": "1s"}]},
   {"name": "l", "key": [], "quotas": [{"limit": 100, "window": "1s"}]}]}"#;
 
-/// What only a server is asked.
+/// Settings that exist only in a server.
 const SERVER: &str = r#"{"version": 1, "rules": [{"name": "d", "key": [{"descriptor": "user"}],
   "when": {"domain": ["a", "b"], "descriptor": {"plan": [{"prefix": "x", "not": ["xy", {"like": "x*z"}]}, "*"]},
     "entries": [[{"user": "*"}, {"to": ["1", {"like": "*2*"}]}]], "beside": [[{"k": "v"}]]},
@@ -89,7 +89,7 @@ fn written(policy: &Policy) -> Vec<u8> {
     bytes
 }
 
-/// Everything in a policy, in words; but for the tables, whose order is their own.
+/// Everything in a policy as text, except the tables, which have no fixed order.
 fn all(policy: &Policy) -> String {
     let Policy { index: _, .. } = policy;
     let without = Policy { index: crate::policy::index::Index::new(), ..policy.clone() };
@@ -168,7 +168,7 @@ fn every_byte_that_is_missing_added_or_changed_is_noticed() {
     }
 }
 
-/// Who knows how to make the checksum gets a policy that some document could say, or none.
+/// With a valid checksum, changed bytes are a policy that some document could contain, or an error.
 #[test]
 fn a_byte_that_is_changed_with_its_checksum_gives_none_or_one_that_is_written_so() {
     let mut accepted = 0;
@@ -242,7 +242,7 @@ fn it_says_why_not() {
     }
 }
 
-/// The worst of documents for its length: a megabyte of what takes more bytes compiled.
+/// The worst document for its length: a megabyte of parts that take more bytes when compiled.
 #[test]
 fn the_longest_document_has_room() {
     let tier = |i: usize| {
@@ -305,7 +305,7 @@ fn whom_a_proxy_asks_is_read_as_it_was_written() {
     assert_eq!(all(&read.policy), all(&policy.policy));
 }
 
-// Guards: a cut or changed byte that is taken for a policy, or traps, and a text that is none.
+// Guards: a cut or changed byte that is accepted as a policy, or traps, and a text that is invalid.
 #[test]
 fn no_changed_plugin_is_read() {
     let mut bytes = Vec::new();
@@ -330,7 +330,7 @@ fn no_changed_plugin_is_read() {
     assert!(!Plugin::is_compiled(b"{\"version\": 1}"));
 }
 
-// Guards: a header of a question with a line break in it, because the bytes are believed.
+// Guards: a header of a request with a line break in it, because the bytes are trusted.
 #[test]
 fn what_no_document_can_say_of_an_authority_is_refused() {
     let changed = |change: fn(&mut crate::compile::plugin::Fleet)| {
@@ -362,7 +362,7 @@ fn choosing() -> Plugin {
     Plugin::compile(&document, Surface::Envoy).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-// Guards: a policy for some routes that is lost when it is compiled, or comes under another name.
+// Guards: a policy for some routes that is lost when it is compiled, or is read under another name.
 #[test]
 fn policies_of_routes_are_read_as_they_were_written() {
     let plugin = choosing();
@@ -386,7 +386,7 @@ fn policies_of_routes_are_read_as_they_were_written() {
     }
 }
 
-// Guards: bytes by which a route gets the policy of another one.
+// Guards: bytes with which a route gets the policy of another one.
 #[test]
 fn names_that_no_document_can_give_are_refused() {
     let changed = |change: fn(&mut Plugin)| {

@@ -1,8 +1,8 @@
-//! How the values of a document are spelled in bytes: conditions, keys, costs, actions.
+//! The encoding of the values in a document: conditions, keys, costs, actions.
 //!
-//! Invariant: what is read is what a document could say, so whoever decides by it need not ask
-//! again: names and texts are fit for a header, lists of alternatives are not empty, conditions
-//! stand in the order in which they are asked and each once.
+//! Invariant: a value that is read is one that a document could contain, so the code that uses it
+//! need not check again. Names and texts are valid in a header, lists of alternatives are not
+//! empty, and conditions are unique and in the order in which they are evaluated.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -163,7 +163,7 @@ fields!(MarkDoc { header: MarkHeader, value: Text });
 fields!(Problem { path: String, place: String, message: String });
 
 impl Condition {
-    /// Its place in the order in which conditions are asked, and its name among several of a kind.
+    /// Its place in the order in which conditions are evaluated.
     const fn order(&self) -> u8 {
         match self {
             Self::Methods(_) => 0,
@@ -182,8 +182,8 @@ impl Condition {
         }
     }
 
-    /// True when `next` may stand behind it: of one kind there is one, but for headers and
-    /// parameters.
+    /// True when `next` may follow it: conditions are unique by kind, except for headers,
+    /// parameters and descriptors.
     fn may_precede(&self, next: &Self) -> bool {
         let may_repeat = matches!(self, Self::Header(..) | Self::Query(..) | Self::Descriptor(..));
         self.order() < next.order() || may_repeat && self.order() == next.order()
@@ -206,7 +206,7 @@ impl Condition {
     }
 }
 
-/// As the list: its order follows from it.
+/// Like the list: its order follows from that.
 impl<T: Coded + Alternative> Coded for Alternatives<T> {
     const SHAPE: u64 = Vec::<T>::SHAPE;
 
@@ -219,7 +219,7 @@ impl<T: Coded + Alternative> Coded for Alternatives<T> {
     }
 }
 
-/// The bytes of the address, behind how many there are, and the prefix.
+/// The length of the address, its bytes, and the prefix.
 impl Coded for Cidr {
     const SHAPE: u64 = shape(&["network"], &[]);
 

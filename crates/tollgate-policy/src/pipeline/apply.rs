@@ -1,8 +1,8 @@
-//! Which rules apply to a request, and what each counts of it.
+//! The rules that apply to a request, and the key, quotas and cost of each.
 //!
-//! Invariant: a rule that applies counts by what the request surely says, or is malformed and
-//! charges nothing; a missing part of a key is the rule's `on_missing`, never a guess. Nothing is
-//! loaded or decided here.
+//! Invariant: a rule that applies counts only by unambiguous parts of the request, else it is
+//! malformed and charges nothing. A missing part of a key is handled by the rule's `on_missing`,
+//! never guessed. Nothing is loaded or decided here.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,14 +35,14 @@ impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
     /// fails; without rules the plan is empty.
     ///
-    /// Of a policy that [has tenants](Policy::has_tenants) ask for [`Plan::tenant`] then, and plan
-    /// again with the tenant's entry, where there is one.
+    /// For a policy that [has tenants](Policy::has_tenants), then look up the entry of
+    /// [`Plan::tenant`], and if there is one, plan again with it.
     pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
         self.plan_with(facts, None, plan);
     }
 
     /// The same for a request whose tenant has an entry that is [in force](Tenant::is_in_force). An
-    /// entry of another tenant, or of another policy, is as if it were not there.
+    /// entry of another tenant, or of another policy, is ignored.
     pub fn plan_for(&self, facts: &impl Facts, tenant: &Arc<Tenant>, plan: &mut Plan) {
         debug_assert_eq!(tenant.policy, self.fingerprint, "an entry goes with its policy");
         self.plan_with(facts, Some(tenant).filter(|it| it.policy == self.fingerprint), plan);
@@ -93,7 +93,7 @@ impl Policy {
         in_order(candidates);
     }
 
-    /// True when an exemption certainly holds.
+    /// True when the request certainly matches an exemption.
     #[inline(never)] // many policies have none
     pub(super) fn is_exempt<F: Facts>(&self, request: &Request<'_, F>) -> bool {
         let mut is_exempt = false;
@@ -106,7 +106,8 @@ impl Policy {
         is_exempt
     }
 
-    /// Adds to `applied` what the rule `index` counts of the request and where, if it applies.
+    /// Adds the rule `index` to `applied`, with its cost and partition, if it applies to the
+    /// request.
     fn apply<F: Facts>(
         &self,
         index: u16,
@@ -167,8 +168,9 @@ impl Policy {
         });
     }
 
-    /// Appends the key that the rule `index` counts a request by to `keys`, and says what else it
-    /// counts; `None` when a part of the key is missing and the rule skips such requests.
+    /// Appends the key by which the rule `index` counts a request to `keys`, and returns the other
+    /// properties to count. Returns `None` when a part of the key is missing and the rule skips
+    /// such requests.
     fn counted<F: Facts>(
         &self,
         index: u16,
@@ -202,25 +204,25 @@ impl Policy {
     }
 }
 
-/// What a rule counts of a request, besides its key.
+/// The properties of a request that a rule counts, except its key.
 struct Counted {
     set: AppliedSet,
-    /// The priority of the tenant's entry that chose it.
+    /// The priority of the tenant's entry that selected the quotas.
     by_entry: Option<u32>,
     cost: u64,
-    /// False when a part is missing and the rule refuses such requests.
+    /// False when a part is missing and the rule denies such requests.
     has_key: bool,
 }
 
 impl Counted {
-    /// What a rule counts of a request that it cannot read.
+    /// The value for a request that the rule cannot read.
     const fn nothing(rule: &Rule) -> Self {
         Self { set: AppliedSet::OfPolicy(rule.set), by_entry: None, cost: 0, has_key: false }
     }
 }
 
 impl Rule {
-    /// When a request is charged.
+    /// The time at which a request is charged.
     const fn due(&self) -> Due {
         match &self.charging {
             Charging::Request if matches!(self.cost, Cost::Reported) => Due::Reported,
@@ -230,14 +232,13 @@ impl Rule {
         }
     }
 
-    /// True when there are keys that the rule is enforced for. A request that cannot be read might
-    /// be of any of them.
+    /// True when the rule is enforced for any key. An unreadable request might have any of them.
     const fn is_enforced_for_any(&self) -> bool {
         !matches!(self.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }))
     }
 
-    /// True when the rule is enforced for `key`: the same keys every time, and everywhere if it has
-    /// a salt.
+    /// True when the rule is enforced for `key`: the same keys every time, and on every node if the
+    /// rule has a salt.
     fn is_enforced_for(&self, key: &[u8], secret: Option<[u8; 16]>) -> bool {
         match self.mode {
             Mode::Enforce => true,
@@ -246,7 +247,7 @@ impl Rule {
         }
     }
 
-    /// The priority of this request where it waits: 0 goes first.
+    /// The priority of this request in the queue: 0 goes first.
     fn rank_of<F: Facts>(&self, request: &Request<'_, F>) -> u8 {
         match self.priorities() {
             [] => 0,
@@ -254,8 +255,9 @@ impl Rule {
         }
     }
 
-    /// The quotas for this request: the first tier that is for it, or the rule's own. What its
-    /// tenant has goes before every tier of no higher priority; then its priority comes, too.
+    /// The quotas for this request: those of the first tier that matches, else the rule's own. The
+    /// quotas in a tenant's entry take precedence over every tier of no higher priority; the
+    /// priority of the entry is then returned too.
     fn set_for<F: Facts>(
         &self,
         request: &Request<'_, F>,
@@ -273,10 +275,11 @@ impl Rule {
         Ok(choice.map_or_else(own, |choice| (choice.set, Some(choice.priority))))
     }
 
-    /// The first tier with a priority `above` this one, if there is one, that is for this request.
+    /// The first tier that matches this request and, if `above` is given, has a higher priority
+    /// than that.
     ///
     /// # Errors
-    /// Whether one before it applies is not clear.
+    /// It is unclear whether an earlier tier matches.
     #[inline(never)] // few rules have tiers
     fn tier_for<F: Facts>(
         &self,
@@ -290,10 +293,10 @@ impl Rule {
         self.first_tier(tiers.unwrap_or_default(), request, group, key)
     }
 
-    /// The first of `tiers`, the rule's first ones, that is for this request.
+    /// The first of `tiers`, a prefix of the rule's tiers, that matches this request.
     ///
     /// # Errors
-    /// Whether one before it applies is not clear.
+    /// It is unclear whether an earlier tier matches.
     pub(super) fn first_tier<'t, F: Facts>(
         &self,
         tiers: &'t [Tier],
@@ -319,10 +322,10 @@ impl Rule {
 }
 
 impl Tier {
-    /// True when it is for a request that is counted by `key`.
+    /// True when it matches a request that is counted by `key`.
     ///
     /// # Errors
-    /// Whether it applies is not clear.
+    /// It is unclear whether it matches.
     pub(super) fn is_for<F: Facts>(
         &self,
         request: &Request<'_, F>,
@@ -335,8 +338,8 @@ impl Tier {
         Ok(is_for_key && self.when.as_ref().map_or(Ok(true), holds)?)
     }
 
-    /// True when a part of `key` has one of the values. The bytes of an address are no text:
-    /// neither is taken for the other.
+    /// True when a part of `key` has one of the values. The bytes of an address are not text:
+    /// neither is compared with the other.
     fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {
         group.key.iter().zip(parts(key)).any(|(part, value)| {
             let values =
@@ -355,13 +358,13 @@ impl Cost {
         };
         Ok(match self {
             Self::Fixed(cost) => *cost,
-            Self::Reported => 1, // for each hit
+            Self::Reported => 1, // per hit
             Self::Header { name, default, max, repeated } => {
                 let repeated = Repeated::of_one(*repeated, request.settings.repeated);
                 number(&name.0, repeated)?.unwrap_or(*default).clamp(1, *max)
             }
             Self::ContentLengthPer(bytes) => {
-                // RFC 9110, 8.6: of lengths that differ none is meant.
+                // RFC 9110, 8.6: of differing lengths none is valid.
                 let length = number("content-length", Repeated::Refuse)?;
                 length.map_or(1, |length| length.div_ceil(*bytes).max(1))
             }
@@ -369,13 +372,13 @@ impl Cost {
     }
 }
 
-#[inline(never)] // next to no rule has priorities
+#[inline(never)] // few rules have priorities
 fn rank_among<F: Facts>(priorities: &[Conditions], request: &Request<'_, F>) -> u8 {
     let found = priorities.iter().position(|conditions| conditions.surely_hold(request));
     u8::try_from(found.unwrap_or(priorities.len())).unwrap_or(u8::MAX)
 }
 
-/// The number that `digits` are; what has more digits than fit is still a number, the greatest.
+/// The number in `digits`; a number that is too large becomes the greatest one.
 fn whole_number(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let text = core::str::from_utf8(digits).ok().filter(|_| is_number)?;

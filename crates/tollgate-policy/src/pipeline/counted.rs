@@ -1,20 +1,21 @@
-//! The quotas of one rule or tier over the states of one record: looked at, charged, given back.
+//! The quotas of one rule or tier and the states of one record: check, charge and refund.
 //!
-//! Invariant: what a request does to a record is here once, for a plan, which knows the quotas by
-//! its policy, and for what counts elsewhere ([`Counts`](crate::Counts)), which knows them by what
-//! it stored. Which of several rules are charged is `decide`'s and theirs: all or nothing.
+//! Invariant: the effect of a request on a record is defined only here. A plan, which has the
+//! quotas from its policy, uses it, and so do counts elsewhere ([`Counts`](crate::Counts)), which
+//! have the quotas from their row. The modules named `decide` select which of several rules are
+//! charged: all or none.
 
 use tollgate_core::{Decision, Limiter, Span, Timestamp, Verdict};
 
 use crate::policy::quota::CompiledQuota;
 use crate::policy::stored_set::StoredQuota;
 
-/// A quota with a place in its record.
+/// A quota whose state has a position in a record.
 pub(crate) trait Counter {
-    /// What decides.
+    /// The limiter that decides.
     fn limiter(&self) -> &Limiter;
 
-    /// Its state among the states of its record.
+    /// Its state in the states of its record.
     fn state_in<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]>;
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Counted<'a, Q> {
 }
 
 impl<Q: Counter> Counted<'_, Q> {
-    /// Fills the decisions as they would be; a wait above `longest` is a denial.
+    /// Fills in the decisions without charging; a wait longer than `longest` is a denial.
     pub(crate) fn look(&mut self, now: Timestamp, cost: u64, longest: Option<Span>) {
         self.each(|limiter, state, decision| {
             *decision = at_most(limiter.peek(state, now, cost), longest);
@@ -58,7 +59,7 @@ impl<Q: Counter> Counted<'_, Q> {
         self.each(|limiter, state, decision| *decision = limiter.check(state, now, cost));
     }
 
-    /// Says what the quotas have left without the request. Denials stay as they are.
+    /// Sets the decisions to the remaining units without the request. Denials are unchanged.
     pub(crate) fn leave(&mut self, now: Timestamp) {
         self.each(|limiter, state, decision| {
             if decision.is_admitted() {
@@ -67,8 +68,8 @@ impl<Q: Counter> Counted<'_, Q> {
         });
     }
 
-    /// Records `units` that were used already. Quotas that admitted one unit before say what is
-    /// left now, the others for how long one is denied now.
+    /// Records `units` that were already used. Quotas that allowed one unit before report their
+    /// remaining units, the others report when they will allow one.
     pub(crate) fn report(&mut self, now: Timestamp, units: u64) {
         self.each(|limiter, state, decision| {
             limiter.debit(state, units, now);
@@ -76,10 +77,9 @@ impl<Q: Counter> Counted<'_, Q> {
         });
     }
 
-    /// Takes `cost` that was charged `at` out of the states at `now`, as the decisions say, and
-    /// leaves everything else as it is: so that it can be taken out of newer states once more.
-    /// False when a place that was waited for stays taken: a `leaky-queue` takes back its last one
-    /// only.
+    /// Removes `cost`, which was charged `at`, from the states at `now`, using the decisions.
+    /// Everything else is unchanged, so that it can also be removed from newer states. False when a
+    /// place in the queue stays taken: a `leaky-queue` can only release its last place.
     pub(crate) fn take_back(&mut self, at: Timestamp, cost: u64, now: Timestamp) -> bool {
         let mut is_free = true;
         self.each(|limiter, state, decision| {
@@ -93,8 +93,8 @@ impl<Q: Counter> Counted<'_, Q> {
         is_free
     }
 
-    /// Settles `cost` that was charged `at`, of which `used` units are used. Once: twice, it takes
-    /// what another request holds.
+    /// Settles `cost`, which was charged `at`, of which `used` units are used. Call it once: a
+    /// second call removes units that another request holds.
     pub(crate) fn settle(&mut self, at: Timestamp, cost: u64, used: u64, now: Timestamp) {
         self.each(|limiter, state, decision| {
             if let Some(charge) = decision.charge(at, cost) {
@@ -103,7 +103,7 @@ impl<Q: Counter> Counted<'_, Q> {
         });
     }
 
-    /// Calls `each` with every quota: its parameters, its state, its decision.
+    /// Calls `each` with every quota: its limiter, its state, its decision.
     fn each(&mut self, mut each: impl FnMut(&Limiter, &mut [u8], &mut Decision)) {
         for (quota, decision) in self.quotas.iter().zip(self.decisions.iter_mut()) {
             if let Some(state) = quota.state_in(self.states) {
@@ -113,7 +113,7 @@ impl<Q: Counter> Counted<'_, Q> {
     }
 }
 
-/// `decision`, but a wait longer than `longest` is a denial until it is short enough.
+/// `decision`, but a wait longer than `longest` becomes a denial until the wait is short enough.
 fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
     match (decision.verdict, longest) {
         (Verdict::Delay(wait), Some(longest)) if wait > longest => {

@@ -1,10 +1,10 @@
-//! Deciding a plan: all or nothing, in one place for every surface.
+//! Decides a plan: all or nothing, in one place for every surface.
 //!
-//! Invariant: a request is charged to every quota of every binding rule that applies, or, when one
-//! of them denies, to none. A rule that only marks or shadows is charged when the request passes
-//! and its own quotas admit it. A rule that charges by the response is only looked at until then,
-//! or holds a place. What is given back was charged, and is given back once, however often its
-//! commit loses a race.
+//! Invariant: a request is charged to every quota of every binding rule that applies or, when one
+//! of them denies, to none. A rule that only marks or shadows is charged when the request is
+//! allowed and its own quotas allow it. A rule that charges by the response is only checked before
+//! the response, or holds a place. Only a charge that was made is refunded, and only once, however
+//! often its commit loses a race.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ use crate::policy::record;
 use crate::policy::rule::Rule;
 
 impl Plan {
-    /// Decides all loaded partitions together at `now`: every cost is charged, or none is.
+    /// Decides all loaded partitions together at `now`: every cost is charged, or none.
     pub fn decide(&mut self, policy: &Policy, now: Timestamp) {
         let mut admitted = !self.is_refused_without_quota(policy);
         if admitted
@@ -39,8 +39,8 @@ impl Plan {
         self.each_partition(|partition| partition.record(policy, now, admitted));
     }
 
-    /// Says what would be decided at `now`, and charges nothing: for a request that has to stand in
-    /// a line anyway ([`Plan::turns`]), to see whether another rule refuses it.
+    /// Computes the decisions at `now` without charging: for a request that has to wait in a queue
+    /// anyway ([`Plan::turns`]), to check whether another rule denies it.
     pub fn look(&mut self, policy: &Policy, now: Timestamp) {
         self.each_partition(|partition| {
             partition.locate(policy, now);
@@ -49,17 +49,17 @@ impl Plan {
         });
     }
 
-    /// Turns the plan of a request that passed into what its response's `status` brings about:
-    /// charges, and units that were held and are given back or used; false when there is none.
-    /// `None` is a request whose client left before there was a response. Then load, decide and
-    /// commit as before: the partitions that the plan [applies](crate::Partition::applies) to. What
-    /// no longer fits is not charged: the quota is used up as it is.
+    /// Turns the plan of an allowed request into the charges that its response's `status` requires:
+    /// costs to charge, and held units to refund or mark as used. False when there are none. `None`
+    /// is a request whose client disconnected before there was a response. Then load, decide and
+    /// commit as before: the partitions that the plan [applies](crate::Partition::applies) to. A
+    /// cost that no longer fits is not charged: the quota is already used up.
     pub fn settle(&mut self, policy: &Policy, status: Option<u16>) -> bool {
         self.settle_where(policy, |charge| charge.charges(status))
     }
 
-    /// The same of a request that never reached its origin, for a reason that is ours: no response
-    /// charges it, whatever its status is, and places that it holds are given back.
+    /// The same for a request that did not reach its origin because of an error on this side: no
+    /// response charges it, whatever its status is, and the places it holds are released.
     pub fn settle_uncharged(&mut self, policy: &Policy) -> bool {
         self.settle_where(policy, |_| false)
     }
@@ -87,8 +87,8 @@ impl Plan {
         !self.applied.is_empty()
     }
 
-    /// Takes the decisions that were made without a store for those of the request; rules that were
-    /// not asked have none.
+    /// Uses the decisions that were made without a store as those of the request; rules whose
+    /// counts were not requested have none.
     pub(crate) fn take_for_decided(&mut self) {
         let asked = self.applied.iter().filter(|applied| !applied.is_unasked);
         let asked_at = asked.filter_map(|applied| self.partitions.get(applied.partition?));
@@ -99,7 +99,7 @@ impl Plan {
         });
     }
 
-    /// Takes nothing of them: the request is as it was planned.
+    /// Discards these decisions: the request is in the state after planning.
     pub(crate) fn forget_decisions(&mut self, policy: &Policy) {
         for applied in &mut self.applied {
             (applied.is_unasked, applied.blocked_until) = (false, None);
@@ -108,8 +108,8 @@ impl Plan {
         self.reserve_decisions(policy);
     }
 
-    /// True when the request is refused whatever its quotas say: it cannot be read, a key part is
-    /// missing, or a partition failed whose rules deny then.
+    /// True when the request is denied whatever its quotas decide: it cannot be read, a key part is
+    /// missing, or a partition failed whose rules deny on failure.
     pub(crate) fn is_refused_without_quota(&self, policy: &Policy) -> bool {
         self.applied.iter().filter(|applied| applied.binding).any(|applied| {
             let Some(i) = applied.partition else { return true };
@@ -122,8 +122,7 @@ impl Plan {
 
 impl PartitionMut<'_> {
     /// Decides this partition alone at `now`, after it lost its race and was loaded again, while
-    /// the others stay charged. False when it denies now: then the others' charges are to be
-    /// refunded.
+    /// the others stay charged. False when it denies now: then refund the charges of the others.
     pub fn redecide(&mut self, policy: &Policy, now: Timestamp) -> bool {
         self.locate(policy, now);
         if let Some(admitted) = self.decide_at_once(policy, now) {
@@ -134,10 +133,10 @@ impl PartitionMut<'_> {
         admitted
     }
 
-    /// Takes this request's charge back, which was committed and then loaded again. What is to be
-    /// committed afterwards is [`Partition::value`](crate::Partition::value); when it lost its
-    /// race: load and take back again, and once it stands: [`PartitionMut::refunded`]. False when a
-    /// place that it waits for stays taken: a `leaky-queue` takes back its last one only.
+    /// Refunds this request's charge in a value that was committed and then loaded again. Then
+    /// commit [`Partition::value`](crate::Partition::value). If the commit loses its race, load and
+    /// refund again; if it succeeds, call [`PartitionMut::refunded`]. False when a place in the
+    /// queue stays taken: a `leaky-queue` can only release its last place.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp) -> bool {
         self.locate(policy, now);
         let Self { index, stored, applied, decisions, .. } = self;
@@ -148,7 +147,7 @@ impl PartitionMut<'_> {
         is_free
     }
 
-    /// The charge was taken back: says what its quotas have left without it.
+    /// Sets the decisions to the remaining units without the refunded charge.
     pub fn refunded(&mut self, policy: &Policy, now: Timestamp) {
         self.locate(policy, now);
         let Self { index, stored, applied, decisions, .. } = self;
@@ -161,9 +160,9 @@ impl PartitionMut<'_> {
         stored.status = Status::Uncharged;
     }
 
-    /// Asks and charges in one where that is the same question: one quota of one rule is all that
-    /// counts here, and what it admits is charged now. `None` where it is not, and nothing is
-    /// decided.
+    /// Checks and charges in one step when that gives the same result: one quota of one rule is the
+    /// only one that counts here, and an allowed request is charged now. `None`, with nothing
+    /// decided, in every other case.
     fn decide_at_once(&mut self, policy: &Policy, now: Timestamp) -> Option<bool> {
         let Self { index, stored, applied, decisions, .. } = self;
         let mut counted = applied.iter_mut().filter(|applied| applied.counts_in(*index));
@@ -188,7 +187,7 @@ impl PartitionMut<'_> {
         Some(charged || !applied.binding)
     }
 
-    /// Fills the decisions as they would be; true unless a binding rule denies.
+    /// Fills in the decisions without charging; true unless a binding rule denies.
     fn peek(&mut self, policy: &Policy, now: Timestamp) -> bool {
         let Self { index, stored, applied, decisions, .. } = self;
         if !stored.status.is_loaded() {
@@ -197,7 +196,7 @@ impl PartitionMut<'_> {
         stored.at = now;
         let mut admitted = true;
         let counted = applied.iter().filter(|applied| applied.counts_in(*index));
-        // What was decided on a charge is needed to take it back.
+        // The decision of a charge is needed to refund it.
         for applied in counted.filter(|applied| !applied.due.is_settled()) {
             let rule = policy.rules.get(usize::from(applied.rule));
             let longest = rule.and_then(Rule::longest_wait);
@@ -209,8 +208,8 @@ impl PartitionMut<'_> {
         admitted
     }
 
-    /// Charges the request, or, when it is not admitted, says what the quotas have left without it.
-    /// The denials stay as they are.
+    /// Charges the request or, when it is denied, sets the decisions to the remaining units without
+    /// it. The denials are unchanged.
     fn record(&mut self, policy: &Policy, now: Timestamp, admitted: bool) {
         let Self { index, stored, applied, decisions, .. } = self;
         if !stored.status.is_loaded() {
@@ -224,7 +223,7 @@ impl PartitionMut<'_> {
                 continue;
             }
             if applied.reports() {
-                applied.charged = None; // so nothing takes it back
+                applied.charged = None; // so it is never refunded
                 if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions)
                 {
                     counted.report(now, applied.cost);
@@ -247,7 +246,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Charges nothing, and says what the quotas have left. The denials stay as they are.
+    /// Charges nothing, and sets the decisions to the remaining units. The denials are unchanged.
     fn leave(&mut self, policy: &Policy, now: Timestamp) {
         let Self { index, stored, applied, decisions, .. } = self;
         if !stored.status.is_loaded() {
@@ -263,7 +262,7 @@ impl PartitionMut<'_> {
     }
 }
 
-/// Does what the response said becomes of the rule's charge in `value`.
+/// Settles the rule's charge in `value` as its response requires.
 fn settle(
     policy: &Policy,
     applied: &AppliedRule,
@@ -278,8 +277,8 @@ fn settle(
     }
 }
 
-/// Takes the rule's charge, if there is one, out of `value`. False when a place that was waited for
-/// stays taken.
+/// Removes the rule's charge, if there is one, from `value`. False when a place in the queue stays
+/// taken.
 fn take_back(
     policy: &Policy,
     applied: &AppliedRule,

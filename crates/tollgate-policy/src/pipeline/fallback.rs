@@ -1,17 +1,18 @@
-//! A node that reaches no authority goes on with a count of its own, where a rule says so.
+//! The local count of a node that reaches no authority, for rules that configure one.
 //!
-//! Invariant: what is counted so lies in a group of its own, and nothing of it is ever taken for
-//! the fleet's. Deliberately absent: how long nobody answers, and who finds that out.
+//! Invariant: local counts are stored in their own group, and are never used as counts of the
+//! fleet. Deliberately absent: the time-out after which an authority counts as unreachable, and its
+//! detection.
 
 use crate::pipeline::partitions::Failure;
 use crate::pipeline::plan::{AppliedSet, Plan};
 use crate::policy::compiled::Policy;
 
 impl Plan {
-    /// Notes that the authority of partition `i` does not answer. The rules in it that say so
-    /// (`"on_failure": "local"` or `{"share": 12}`) count in a partition of this node from now on,
-    /// whose place comes back: load and decide it as any other. The others have
-    /// [failed](crate::PartitionMut::fail).
+    /// Records that the authority of partition `i` does not answer. Its rules with a local fallback
+    /// (`"on_failure": "local"` or `{"share": 12}`) count in a partition of this node from now on.
+    /// The index of that partition is returned: load and decide it like any other. The other rules
+    /// have [failed](crate::PartitionMut::fail).
     pub fn fall_back(&mut self, policy: &Policy, i: usize) -> Option<usize> {
         let stored = self.partitions.get(i)?;
         let key = stored.key.clone();

@@ -1,8 +1,8 @@
-//! What follows from a key besides where it is counted: the hash reported to clients, and their
-//! jitter.
+//! Hashes of a key that do not depend on where it is counted: the one reported to clients, and the
+//! one for their jitter.
 //!
-//! Invariant: both are made of the key as the request has it, the same on every surface, also where
-//! a long key is kept as its digest (`Plan::trim`).
+//! Invariant: both are computed from the key of the request, the same on every surface, even when a
+//! long key is replaced by its digest (`Plan::trim`).
 
 use alloc::string::String;
 use core::hash::Hasher;
@@ -18,9 +18,9 @@ use crate::stable_hash::stable_hash;
 /// The hashes of one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHashes {
-    /// What is reported to clients as `pk`.
+    /// The hash reported to clients as `pk`.
     pub(crate) pk: u64,
-    /// What its jitter is chosen by.
+    /// The hash that selects its jitter.
     pub(crate) jitter: u64,
 }
 
@@ -30,8 +30,8 @@ impl KeyHashes {
     }
 }
 
-/// 64 bits of a keyed hash: enough for a client to tell its keys apart, too little and too secret
-/// to find out what was hashed.
+/// 64 bits of a keyed hash: enough for a client to distinguish its keys; too short, and too secret,
+/// to find the hashed key.
 pub(crate) fn pk(key: &[u8], response: &Response) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&response.hash_key.unwrap_or_default());
     hasher.write(key);
@@ -39,7 +39,7 @@ pub(crate) fn pk(key: &[u8], response: &Response) -> u64 {
 }
 
 impl Policy {
-    /// The hash that the key is reported by to clients and in logs; [`pk_text`] writes it. Only as
+    /// The hash of the key in reports to clients and in logs; [`pk_text`] formats it. It is only as
     /// secret as the policy's hash key ([`Policy::set_hash_key`]).
     #[must_use]
     pub fn pk_of(&self, key: &GivenKey) -> u64 {
@@ -47,8 +47,8 @@ impl Policy {
     }
 }
 
-/// The hash of a key as everybody is told it: base64 with padding, the bytes of the field `pk`. One
-/// spelling, so that what a client or a log names is found in the history.
+/// The hash of a key as text: base64 with padding, the bytes of the field `pk`. There is one
+/// spelling, so that the hash in a client's report or a log can be searched for in the history.
 #[must_use]
 pub fn pk_text(pk: u64) -> String {
     let mut buffer = [0; 12];

@@ -1,8 +1,9 @@
-//! Where the records of a request's rules lie in a long value.
+//! The positions of the records of a request's rules in a long value.
 //!
-//! Invariant: a place is of the value as it is. Every decision and every refund locates first, and
-//! records are added to a value at its end. One search for all rules takes time by their number, a
-//! search for each rule by its square. A few rules search each for itself.
+//! Invariant: a position belongs to the current bytes of the value. Every decision and every refund
+//! locates first, and records are added to a value at its end. One search for all rules takes time
+//! in proportion to their number, one search per rule would take the square of it. A few rules are
+//! searched one by one.
 
 use core::num::NonZeroU32;
 
@@ -17,12 +18,12 @@ use crate::policy::record;
 use crate::policy::records::{RECORD_HEADER, record_len, records, write_zeros};
 use crate::policy::sparse;
 
-/// More rules than this are located by one search.
+/// With more rules than this, one search locates all.
 const FEW: usize = 16;
 
 impl PartitionMut<'_> {
-    /// Finds the records of many rules. Before a record more comes into a long value, what is idle
-    /// leaves.
+    /// Finds the records of many rules. Before another record is added to a long value, idle
+    /// records are removed.
     #[inline]
     pub(crate) fn locate(&mut self, policy: &Policy, now: Timestamp) {
         let is_long = self.stored.value.len() > PLACED_UP_TO;
@@ -62,8 +63,8 @@ impl PartitionMut<'_> {
     }
 }
 
-/// Notes for each rule that counts in the partition `index`, a value of `group`, where its states
-/// begin.
+/// Stores the offset of its states for each rule that counts in the partition `index`, a value of
+/// `group`.
 fn locate_all(
     policy: &Policy,
     group: &Group,
@@ -93,7 +94,7 @@ fn locate_all(
     }
 }
 
-/// An offset behind a record's header; no value is longer than its type counts.
+/// An offset after a record's header; every value is shorter than the maximum of this type.
 fn at(offset: usize) -> Option<NonZeroU32> {
     u32::try_from(offset).ok().and_then(NonZeroU32::new)
 }

@@ -1,6 +1,6 @@
-//! One request on its way: planned, loaded, decided, committed.
+//! The steps of one request: plan, load, decide, commit.
 //!
-//! Invariant: nothing here does I/O or reads a clock, and nothing is said to clients.
+//! Invariant: nothing here does I/O, reads a clock or sends anything to clients.
 
 pub(crate) mod remote;
 pub(crate) mod order;

@@ -1,9 +1,10 @@
-//! In which order the counts of a request are charged where they lie apart.
+//! The order in which separate counts of a request are charged.
 //!
-//! Invariant: what many share is charged last, when nothing else refuses any more, so that no flood
-//! which a key of its own refuses holds a place in it; what is charged first is the count of one
-//! client, and only that is ever given back often. The order depends on the policy and the key
-//! alone. Deliberately absent: asking, and giving back; that is the surface's.
+//! Invariant: a count that many clients share is charged last, when no other count denies any more,
+//! so that a flood denied by its own key never holds a place in the shared count. The count charged
+//! first belongs to one client, and only that one is ever refunded often. The order depends only on
+//! the policy and the key. Deliberately absent: the requests to the counts, and the refunds; the
+//! surface does both.
 
 use core::cmp::Reverse;
 
@@ -16,18 +17,18 @@ use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::parts;
 
-/// The ends of the order: partitions of a [`Plan`].
+/// The ends of the order: indexes of partitions of a [`Plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChargingOrder {
-    /// Charged at once: what it decides is asked in the same call.
+    /// Charged at once: its decision and its charge are one request.
     pub first: usize,
-    /// Charged when no other refuses, without having been asked before.
+    /// Charged when no other count denies, without an earlier check.
     pub last: usize,
 }
 
 impl Policy {
-    /// True when no request may wait or gets a place in a queue, so that all counts apart have a
-    /// [`ChargingOrder`].
+    /// True when no request may wait or get a place in a queue, so that separate counts always have
+    /// a [`ChargingOrder`].
     #[must_use]
     pub fn never_waits(&self) -> bool {
         let mut quotas = self.sets.iter().flat_map(|set| &set.quotas);
@@ -37,10 +38,10 @@ impl Policy {
 }
 
 impl Plan {
-    /// Which of several counts is charged first and which last; those between are asked beside the
-    /// first and charged beside the last. `None` where there is one count, and where a place that
-    /// is taken may not come back as it was (a queue) or the request may wait: then ask all before
-    /// any is charged.
+    /// The counts that are charged first and last; those in between are checked together with the
+    /// first and charged together with the last. `None` when there is one count, when a taken place
+    /// cannot always be returned (a queue), or when the request may wait: then check all counts
+    /// before charging any.
     #[must_use]
     pub fn charging_order(&self, policy: &Policy) -> Option<ChargingOrder> {
         if self.partitions().nth(1).is_none() || self.may_wait(policy) {
@@ -52,26 +53,26 @@ impl Plan {
         Some(ChargingOrder { first, last })
     }
 
-    /// The partition that denied last, where [`Denials`](crate::Denials) no longer believes it and
-    /// this request asks again. It probably still denies, so ask it before any is charged, and
-    /// where it does only look at the others.
+    /// The partition with the last denial, when [`Denials`](crate::Denials) no longer relies on it
+    /// and this request checks it again. It probably still denies, so check it before any count is
+    /// charged, and if it denies, only check the others.
     #[must_use]
     pub const fn suspect(&self) -> Option<usize> {
         self.suspect
     }
 
-    /// Leaves the count of partition `i` out of what [the outcome](Plan::outcome) says, as long as
-    /// it is not asked.
+    /// Leaves the count of partition `i` out of [the outcome](Plan::outcome) while its decision is
+    /// not requested.
     pub fn set_aside(&mut self, i: usize) {
         self.rules_in(i).for_each(|applied| applied.is_unasked = true);
     }
 
-    /// The count of partition `i` has a say again.
+    /// Includes the count of partition `i` again.
     pub fn take_up(&mut self, i: usize) {
         self.rules_in(i).for_each(|applied| applied.is_unasked = false);
     }
 
-    /// True when a rule may let the request wait, or gives it a place in a queue.
+    /// True when a rule may delay the request, or gives it a place in a queue.
     pub(crate) fn may_wait(&self, policy: &Policy) -> bool {
         self.applied.iter().any(|applied| {
             let rule = policy.rules.get(usize::from(applied.rule));
@@ -86,7 +87,7 @@ impl Plan {
     }
 }
 
-/// How many clients share a count, as far as its key says: the least first.
+/// How many clients share a count, as far as its key shows: the fewest first.
 fn breadth(policy: &Policy, partition: &Partition<'_>) -> (u8, Reverse<usize>) {
     let key = policy.groups.get(partition.group()).map(|group| &*group.key).unwrap_or_default();
     let given = key.iter().zip(parts(partition.key())).filter(|(_, value)| value.is_some());
@@ -94,7 +95,8 @@ fn breadth(policy: &Policy, partition: &Partition<'_>) -> (u8, Reverse<usize>) {
     (narrowest.unwrap_or(u8::MAX), Reverse(key.len()))
 }
 
-/// What says who the client is, what may be one of a few, and what many have in common.
+/// Parts that identify the client first, then parts that may be one of a few, then parts that many
+/// clients share.
 const fn breadth_of(part: &KeyPart) -> u8 {
     match part {
         KeyPart::ClientIp

@@ -1,8 +1,8 @@
-//! One partition of a plan, as surfaces handle it: a stored value, and what of the request is
+//! One partition of a plan, for surfaces: a stored value, and the part of the request that is
 //! counted in it.
 //!
-//! Invariant: there is a handle only of a partition that the plan has, so no number out of range is
-//! ever a valid group or an empty key.
+//! Invariant: a handle exists only for a partition of the plan, so an index out of range never
+//! becomes a valid group or an empty key.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ use crate::policy::records::records;
 use crate::policy::settings::Response;
 use crate::stable_hash::stable_hash;
 
-/// One partition of a [`Plan`], to be read.
+/// One partition of a [`Plan`], for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Partition<'p> {
     pub(crate) index: usize,
@@ -55,7 +55,7 @@ impl Plan {
         Some(Partition { index: i, stored, keys, applied, decisions })
     }
 
-    /// Every partition that has something to decide, in order: all of them, until the plan is
+    /// Every partition with something to decide, in order: all of them, until the plan is
     /// [settled](Plan::settle).
     pub fn partitions(&self) -> impl Iterator<Item = Partition<'_>> {
         (0..self.len()).filter_map(|i| self.partition(i)).filter(Partition::applies)
@@ -69,7 +69,7 @@ impl Plan {
         Some(PartitionMut { index: i, stored, keys, applied, decisions })
     }
 
-    /// Calls `each` with every one of [`Plan::partitions`].
+    /// Calls `each` for every one of [`Plan::partitions`].
     pub fn each_partition(&mut self, mut each: impl FnMut(&mut PartitionMut<'_>)) {
         for i in 0..self.len() {
             if let Some(mut partition) = self.partition_mut(i).filter(|p| p.view().applies()) {
@@ -78,9 +78,9 @@ impl Plan {
         }
     }
 
-    /// The newest version of the policy that a partition's states are of, where that is newer than
-    /// this plan's: plan the request anew under it, after everything that the others charged was
-    /// refunded. Else such a partition has failed.
+    /// The newest policy version that wrote a partition's states, when it is newer than this
+    /// plan's: refund everything that the others charged, then plan the request again under that
+    /// version. Otherwise such a partition has failed.
     #[must_use]
     pub fn newer(&self) -> Option<u64> {
         let versions = self.partitions.live().iter().filter_map(|stored| match stored.status {
@@ -104,7 +104,7 @@ impl Plan {
 }
 
 impl<'p> Partition<'p> {
-    /// Its place in the plan.
+    /// Its index in the plan.
     #[must_use]
     pub const fn index(&self) -> usize {
         self.index
@@ -116,34 +116,34 @@ impl<'p> Partition<'p> {
         self.stored.group.into()
     }
 
-    /// True when its count is the fleet's: an authority is asked, or [does](Plan::fall_back) not
+    /// True when its count is the fleet's: an authority keeps it, or [does not](Plan::fall_back)
     /// answer.
     #[must_use]
     pub fn is_fleet(&self, policy: &Policy) -> bool {
         policy.groups.get(self.group()).is_some_and(Group::is_fleet)
     }
 
-    /// Over how many shards requests of its key are spread; `None` where its key's own object is
-    /// to be asked: for all that is more than a charge when a request comes.
+    /// The number of shards over which requests of its key are spread; `None` when the key's own
+    /// object must be asked, as for everything except the charge of a new request.
     #[must_use]
     pub fn shards(&self, policy: &Policy) -> Option<u32> {
         let is_plain = !self.stored.endures && self.stored.under.is_none() && !self.gives_back();
         policy.groups.get(self.group()).and_then(Group::shards).filter(|_| is_plain)
     }
 
-    /// Its canonical key. It holds what the client sent: hash it, never store or log it.
+    /// Its canonical key. It contains data from the client: hash it, never store or log it.
     #[must_use]
     pub fn key(&self) -> &'p [u8] {
         self.stored.key_among(self.keys)
     }
 
-    /// Its value, to be committed.
+    /// Its value, for the commit.
     #[must_use]
     pub fn value(&self) -> &'p [u8] {
         &self.stored.value
     }
 
-    /// False when it has nothing to decide, which only [`Plan::settle`] brings about.
+    /// False when it has nothing to decide, which happens only after [`Plan::settle`].
     #[must_use]
     pub fn applies(&self) -> bool {
         self.rules().next().is_some()
@@ -167,16 +167,16 @@ impl<'p> Partition<'p> {
         self.stored.status == Status::Charged
     }
 
-    /// True when its value holds what was used under earlier quotas, carried into those of the
-    /// policy: store it even if nothing was charged. It need not be tried again when somebody else
-    /// was faster. Else it would be carried anew at every denial, and the time that a client is
-    /// told to come back at would never come.
+    /// True when its value contains usage under earlier quotas that was carried into those of the
+    /// policy: store it even if nothing was charged. There is no need to retry when another writer
+    /// was faster. Without this, every denial would carry the usage again, and the retry time
+    /// reported to a client would never arrive.
     #[must_use]
     pub const fn is_carried(&self) -> bool {
         self.stored.carried && !self.has_failed()
     }
 
-    /// When it was decided, by the clock of whoever counts.
+    /// The time of the decision, by the clock of the process that counts.
     #[must_use]
     pub const fn decided_at(&self) -> Timestamp {
         self.stored.at
@@ -188,20 +188,20 @@ impl<'p> Partition<'p> {
         !self.has_failed() && self.rules().any(|applied| applied.charged.is_some())
     }
 
-    /// True when units were used that are recorded here whatever is decided.
+    /// True when units were used that are recorded here whatever the decision is.
     #[must_use]
     pub fn reports(&self) -> bool {
         self.rules().any(AppliedRule::reports)
     }
 
-    /// True when a settled plan has charges of it to take back, or held units that are used. It is
-    /// committed once: taken back twice, too many requests are allowed.
+    /// True when a settled plan has charges to refund here, or held units that are used. Commit it
+    /// once: a second refund allows too many requests.
     #[must_use]
     pub fn gives_back(&self) -> bool {
         self.rules().any(|applied| applied.due.is_settled())
     }
 
-    /// The time from which it may be forgotten without loss.
+    /// The time from which it may be dropped without loss.
     #[must_use]
     pub fn idle_at(&self, policy: &Policy) -> Timestamp {
         let group = policy.groups.get(self.group());
@@ -217,7 +217,7 @@ impl<'p> Partition<'p> {
         self.stored.trimmed.map_or_else(|| pk(self.key(), response), |hashes| hashes.pk)
     }
 
-    /// The hash of its key that its jitter is chosen by.
+    /// The hash of its key that selects its jitter.
     pub(crate) fn jitter_hash(&self) -> u64 {
         self.stored.trimmed.map_or_else(|| stable_hash(&[self.key()]), |hashes| hashes.jitter)
     }
@@ -228,7 +228,7 @@ impl<'p> Partition<'p> {
         self.applied.iter().filter(move |applied| applied.counts_in(index))
     }
 
-    /// What each quota of one of them says.
+    /// The decision of each quota of one of these rules.
     pub(crate) fn decisions_of(
         &self,
         policy: &Policy,
@@ -240,7 +240,7 @@ impl<'p> Partition<'p> {
 }
 
 impl PartitionMut<'_> {
-    /// The same, to be read.
+    /// The same, for reading.
     #[must_use]
     pub fn view(&self) -> Partition<'_> {
         let Self { index, stored, keys, applied, decisions } = self;
@@ -253,15 +253,15 @@ impl PartitionMut<'_> {
         self.view().group()
     }
 
-    /// Its canonical key. It holds what the client sent: hash it, never store or log it.
+    /// Its canonical key. It contains data from the client: hash it, never store or log it.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.stored.key_among(self.keys)
     }
 
-    /// Takes its stored value; `None` or zeros were never seen. A value that an earlier policy
-    /// wrote is brought into the current layout, record by record; what it holds of other quotas is
-    /// forgotten, unless it is [loaded with a directory](PartitionMut::load_with).
+    /// Loads its stored value; `None` or zeros mean a key never seen. A value that an earlier
+    /// policy wrote is converted to the current layout, record by record. Its usage under other
+    /// quotas is dropped, unless it is [loaded with a directory](PartitionMut::load_with).
     pub fn load(&mut self, policy: &Policy, stored: Option<&[u8]>) {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");
@@ -287,10 +287,10 @@ impl PartitionMut<'_> {
         carried::load(group, &own, &Directory::NONE, stored, Timestamp::ZERO, value);
     }
 
-    /// Notes that it could not be loaded or committed: its rules' `on_failure` decides.
+    /// Records that it could not be loaded or committed: its rules' `on_failure` decides.
     pub fn fail(&mut self, failure: Failure) {
         self.stored.status = Status::Failed(failure);
-        // Nothing of it was stored, so nothing may come back.
+        // Nothing was stored, so nothing may be refunded.
         self.rules_mut().for_each(|applied| applied.charged = None);
     }
 

@@ -1,8 +1,7 @@
-//! The stored values of one request: which group and key each is of, what was loaded, and how far
-//! it is.
+//! The stored values of one request: the group and key of each, the loaded bytes, and its status.
 //!
-//! Invariant: only the first [`Partitions::len`] are this request's; the others keep their buffers
-//! for the next one. No two of them have the same group and key.
+//! Invariant: only the first [`Partitions::len`] belong to this request; the others keep their
+//! buffers for the next one. No two of them have the same group and key.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,17 +17,17 @@ use crate::policy::tenant::Tenant;
 pub enum Failure {
     /// The store did not answer.
     Unreachable,
-    /// Every try to commit lost its race.
+    /// Every attempt to commit lost its race.
     Contended,
-    /// What was stored is no value of this policy.
+    /// The stored bytes are not a value of this policy.
     Corrupt,
-    /// What was stored is of a newer policy than the plan's, of this version.
+    /// The stored bytes were written by a newer policy than the plan's, with this version.
     Newer(u64),
-    /// The tenant has another entry than the one that the request was planned with.
+    /// The tenant has a different entry from the one with which the request was planned.
     OtherEntry,
 }
 
-/// How far a partition is.
+/// The status of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Nothing is loaded.
@@ -64,21 +63,21 @@ impl Status {
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) group: u16,
-    /// Where its key lies among all keys.
+    /// The range of its key in all keys.
     pub(crate) key: Range<usize>,
     pub(crate) value: Vec<u8>,
     /// The time of the decision.
     pub(crate) at: Timestamp,
     pub(crate) status: Status,
-    /// What was used under earlier quotas was carried into those of the policy.
+    /// Usage under earlier quotas was carried into those of the policy.
     pub(crate) carried: bool,
-    /// The hashes of a key that was too long to be kept.
+    /// The hashes of a key that was too long to be stored.
     pub(crate) trimmed: Option<KeyHashes>,
-    /// Whose own quotas may count in it, beside those of the group.
+    /// The tenant whose own quotas may count in it, in addition to those of the group.
     pub(crate) tenant: Option<Arc<Tenant>>,
-    /// It is to be decided only while its tenant has the entry of this revision, or none of 0.
+    /// Decide it only while its tenant has the entry of this revision; revision 0 means no entry.
     pub(crate) under: Option<u64>,
-    /// What is charged must be durable before the answer leaves, whatever the policy says.
+    /// Charges must be durable before the response is sent, whatever the policy requires.
     pub(crate) endures: bool,
 }
 
@@ -91,12 +90,12 @@ impl Stored {
     }
 }
 
-/// All of one request, with their keys.
+/// All partitions of one request, with their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
     all: Vec<Stored>,
     used: usize,
-    /// One after the other, and while a plan is made the one that is being written.
+    /// The keys one after the other; while planning, the last one is the key being written.
     pub(crate) keys: Vec<u8>,
 }
 
@@ -125,8 +124,8 @@ impl Partitions {
         Some((stored, &self.keys))
     }
 
-    /// The partition of `group` whose key was just written from `start`: an earlier rule's if it
-    /// has the same key, which is then taken back.
+    /// The partition of `group` with the key that was just written from `start`. If an earlier rule
+    /// has the same key, its partition is returned and the new key is removed.
     pub(crate) fn of_key(&mut self, group: u16, start: usize) -> usize {
         let is_same =
             |p: &Stored| p.group == group && self.keys.get(p.key.clone()) == self.keys.get(start..);
@@ -138,7 +137,7 @@ impl Partitions {
         self.add(group, start..end)
     }
 
-    /// What is charged of all these must be durable before the answer leaves.
+    /// Every charge to these must be durable before the response is sent.
     pub(crate) fn endure(&mut self) {
         for stored in self.all.iter_mut().take(self.used) {
             stored.endures = true;
@@ -164,8 +163,8 @@ impl Partitions {
         i
     }
 
-    /// Replaces every key longer than `longest` by what `shorten` makes of it, which takes note of
-    /// what is lost.
+    /// Replaces every key longer than `longest` by the result of `shorten`, which also returns the
+    /// hashes of the original key.
     pub(crate) fn shorten_keys(
         &mut self,
         longest: usize,
@@ -190,7 +189,7 @@ impl Partitions {
         self.keys = keys;
     }
 
-    /// Lets go of everything but the keys of this request.
+    /// Frees everything except the keys of this request.
     pub(crate) fn shrink(&mut self) {
         self.all.truncate(self.used);
         self.all.iter_mut().for_each(|stored| stored.value = Vec::new());

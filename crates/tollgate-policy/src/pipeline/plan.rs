@@ -1,8 +1,8 @@
-//! One request on its way: which rules apply, what they cost, and what was loaded.
+//! One request in progress: the rules that apply, their costs, and the loaded values.
 //!
-//! Invariant: a plan holds no reference to the request, so a surface may keep it across I/O; it is
-//! reused from request to request and allocates nothing once its buffers have grown. How it is
-//! filled is in `apply`, how it is decided in `decide`.
+//! Invariant: a plan contains no reference to the request, so a surface may keep it across I/O. It
+//! is reused from request to request, and allocates nothing once its buffers have grown. It is
+//! filled in `apply` and decided in `decide`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,21 +19,22 @@ use crate::policy::quota::CompiledQuota;
 use crate::policy::tenant::Tenant;
 use crate::request::lazy::Buffers;
 
-/// Bytes of a buffer that a plan may keep: usual requests fit, and many plans with it are small.
+/// Bytes of a buffer that a plan may keep: usual requests fit, and many such plans use little
+/// memory.
 const MAX_KEPT: usize = 4096;
 
-/// Why a request may not wait, and after which time it may be worth coming back.
+/// Why a request may not wait, and the time after which a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// What is ahead of it cannot be over before its deadline.
+    /// The requests ahead of it cannot be finished before its deadline.
     Late(Span),
-    /// Too many wait for this key.
+    /// Too many requests wait for this key.
     Key(Span),
-    /// Too many wait in this worker, or they hold too much.
+    /// Too many requests wait in this worker, or they use too much memory.
     Worker(Span),
 }
 
-/// What stands in the place of a decision before there is one.
+/// The placeholder until there is a decision.
 pub(crate) const NOT_YET: Decision = Decision {
     verdict: Verdict::Allow,
     limit: 0,
@@ -51,19 +52,19 @@ pub struct Plan {
     pub(crate) decisions: Vec<Decision>,
     pub(crate) candidates: Vec<u16>,
     pub(crate) buffers: Buffers,
-    /// The tenant that the request is of; empty for none.
+    /// The tenant of the request; empty for none.
     pub(crate) tenant: Vec<u8>,
-    /// Why it may not wait, when it would have to.
+    /// Why it may not wait, if it would have to.
     pub(crate) rejected_waiting: Option<Full>,
-    /// What was known of operators' relief before anything was asked; see
+    /// The operators' relief that was known before any request was sent; see
     /// [`Denials`](crate::Denials).
     pub(crate) asked_under: Option<u64>,
-    /// The partition whose denial refused others before it: it is no longer believed, and this
-    /// request asks whether it still stands.
+    /// The partition whose denial was repeated for earlier requests: it is no longer relied on, and
+    /// this request checks it again.
     pub(crate) suspect: Option<usize>,
 }
 
-/// A service shares its policy between threads, and keeps a plan and its outcome across an await.
+/// A service shares its policy between threads, and keeps a plan and its outcome across an `await`.
 const _: fn() = || {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<Policy>();
@@ -75,77 +76,78 @@ const _: fn() = || {
 pub(crate) struct AppliedRule {
     pub(crate) rule: u16,
     pub(crate) set: AppliedSet,
-    /// The priority of the tenant's entry that chose these quotas, if one did.
+    /// The priority of the tenant's entry that selected these quotas, if one did.
     pub(crate) by_entry: Option<u32>,
     pub(crate) cost: u64,
-    /// `None` when a key part is missing and the rule refuses such requests, or when it is
+    /// `None` when a key part is missing and the rule denies such requests, or when the request is
     /// malformed.
     pub(crate) partition: Option<usize>,
-    /// Why the rule cannot read the request: nothing is charged, and a binding rule refuses it.
+    /// Why the rule cannot read the request: nothing is charged, and a binding rule denies it.
     pub(crate) malformed: Option<Malformed>,
-    /// Where its decisions begin, one per quota.
+    /// The index of its first decision, one per quota.
     pub(crate) first_decision: usize,
     /// The rule is enforced for this key; in shadow mode the result is counted but not enforced.
     pub(crate) enforced: bool,
-    /// A denial of this rule stops the request: it is enforced, and does more than mark.
+    /// A denial of this rule denies the request: the rule is enforced, and does more than mark.
     pub(crate) binding: bool,
     pub(crate) due: Due,
-    /// Its priority among those that wait for the same: 0 goes first.
+    /// Its priority among requests that wait for the same key: 0 goes first.
     pub(crate) rank: u8,
-    /// Where its states lie in a long value, once they were [located](crate::pipeline::located).
+    /// The offset of its states in a long value, once they were
+    /// [located](crate::pipeline::located).
     pub(crate) located: Option<NonZeroU32>,
-    /// This request's cost is in the partition's value, since then.
+    /// The time at which this request's cost was charged to the partition's value.
     pub(crate) charged: Option<Timestamp>,
-    /// It would have to wait for this rule and may not.
+    /// The request would have to wait for this rule and may not.
     pub(crate) rejected_waiting: bool,
-    /// An operator blocked its key until then, by the clock of its store.
+    /// An operator blocked its key until this time, by the clock of its store.
     pub(crate) blocked_until: Option<Timestamp>,
-    /// What it says is of a lease: what is left is what this node holds.
+    /// Its decisions are based on a lease: the remaining units are those that this node holds.
     pub(crate) is_leased: bool,
-    /// Its count was not asked: another rule's, which was remembered, refuses the request.
+    /// Its count was not requested: a remembered denial of another rule denies the request.
     pub(crate) is_unasked: bool,
 }
 
-/// Whose quotas a rule counts a request in.
+/// The quotas in which a rule counts a request.
 #[derive(Clone, Debug)]
 pub(crate) enum AppliedSet {
-    /// Those of the policy with this index: the rule's own or a tier's.
+    /// The set of the policy with this index: the rule's own or a tier's.
     OfPolicy(u16),
-    /// Those of the request's tenant with this index, which stand in no policy.
+    /// The set with this index of the request's tenant, which no policy contains.
     OfTenant(Arc<Tenant>, u16),
-    /// Those that its record is of, in the place of one of the above.
+    /// The set that wrote its record, as a replacement for one of the above.
     Recorded(Arc<OfRecord>),
 }
 
-/// Quotas in the place of those that a rule counts in by its policy or tenant: a later policy's,
-/// whose record was found, or the same ones in a value that has such records.
+/// Quotas that replace those of a rule's policy or tenant: those of a later policy whose record was
+/// found, or the same ones in a value that has such records.
 #[derive(Clone, Debug)]
 pub(crate) struct OfRecord {
     pub(crate) own: AppliedSet,
     pub(crate) set: QuotaSet,
 }
 
-/// When a rule charges a request.
+/// The time at which a rule charges a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// When it is decided.
     Now,
-    /// When it is decided; the response may bring it back.
+    /// When it is decided; the response may refund it.
     Held,
-    /// When the response is known; until then it is only looked at.
+    /// When the response is known; until then it is only checked.
     Later,
-    /// Never: what was charged is taken back when it is decided the next time.
+    /// Never: the next decision refunds the charge.
     GivenBack,
-    /// Never: what was held is used, and its quotas are to know.
+    /// Never: the held units are used, and the next decision informs the quotas.
     Used,
-    /// It was used already: the cost is recorded when it is decided, whatever this rule or another
-    /// one says, and never taken back. What is decided is whether one unit would have fitted
-    /// before; with a cost of 0 that is all.
+    /// The units were already used: the next decision records the cost, whatever this rule or
+    /// another one decides, and never refunds it. It decides whether one unit would have fitted
+    /// before; with a cost of 0 it does nothing else.
     Reported,
 }
 
 impl Due {
-    /// True when nothing is decided: the response said what becomes of what was charged.
+    /// True when nothing is decided: the response determined the outcome of the charge.
     pub(crate) const fn is_settled(self) -> bool {
         match self {
             Self::GivenBack | Self::Used => true,
@@ -155,17 +157,17 @@ impl Due {
 }
 
 impl AppliedRule {
-    /// True when the request lacks a part of its key, which it refuses such requests for.
+    /// True when the request lacks a part of its key, and the rule denies such requests.
     const fn is_without_key(&self) -> bool {
         self.partition.is_none() && self.malformed.is_none()
     }
 
-    /// True when it is charged when it is admitted.
+    /// True when it is charged as soon as it is allowed.
     pub(crate) const fn is_charged_now(&self) -> bool {
         matches!(self.due, Due::Now | Due::Held)
     }
 
-    /// True when units were used that are to be recorded whatever is decided.
+    /// True when units were used that must be recorded whatever the decision is.
     pub(crate) fn reports(&self) -> bool {
         self.due == Due::Reported && self.cost > 0
     }
@@ -182,8 +184,8 @@ impl AppliedRule {
 }
 
 impl Policy {
-    /// What a rule that this policy planned counts in, whoever's it is. `None` only for a plan of
-    /// another policy.
+    /// The set in which a rule planned by this policy counts, the policy's or a tenant's. `None`
+    /// only for a plan of another policy.
     pub(crate) fn applied_set<'a>(&'a self, applied: &'a AppliedRule) -> Option<&'a QuotaSet> {
         self.set_of(&applied.set)
     }
@@ -198,8 +200,8 @@ impl Policy {
         set
     }
 
-    /// The identity of the quotas that a rule counts in by this policy, whoever wrote the record:
-    /// what a line of waiting requests is known by.
+    /// The identity of the quotas in which a rule counts by this policy, whatever policy wrote the
+    /// record. It identifies a queue of waiting requests.
     pub(crate) fn line_of(&self, applied: &AppliedRule) -> Option<u32> {
         let own = match &applied.set {
             AppliedSet::Recorded(of) => self.set_of(&of.own),
@@ -208,7 +210,8 @@ impl Policy {
         own.map(|set| set.record_id)
     }
 
-    /// The index of these quotas in [`Policy::quota_sets`]; that of a tenant's is beyond them all.
+    /// The index of these quotas in [`Policy::quota_sets`]; for a tenant's own, an index after all
+    /// of them.
     pub(crate) fn index_of(&self, set: &AppliedSet) -> usize {
         match set {
             AppliedSet::OfPolicy(index) => usize::from(*index),
@@ -217,12 +220,12 @@ impl Policy {
         }
     }
 
-    /// True when a quota of a rule that this policy planned keeps what it holds apart.
+    /// True when a quota of a rule planned by this policy tracks its held units separately.
     pub(crate) fn keeps_holds(&self, applied: &AppliedRule) -> bool {
         self.quotas(applied).iter().any(|quota| quota.limiter.keeps_holds())
     }
 
-    /// The quotas of a rule that this policy planned.
+    /// The quotas of a rule planned by this policy.
     pub(crate) fn quotas<'a>(&'a self, applied: &'a AppliedRule) -> &'a [CompiledQuota] {
         self.applied_set(applied).map_or(&[], |set| &set.quotas)
     }
@@ -235,14 +238,14 @@ impl Plan {
         Self::default()
     }
 
-    /// True when no rule applies: the request passes and nothing is added to the response.
+    /// True when no rule applies: the request is allowed and nothing is added to the response.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.applied.is_empty()
     }
 
-    /// True when a rule that applies charges by the response, or gives back what it holds: keep the
-    /// plan and [`Plan::settle`] it then.
+    /// True when a rule that applies charges by the response, or may refund its held units: keep
+    /// the plan and [`Plan::settle`] it then.
     #[must_use]
     pub fn is_deferred(&self) -> bool {
         self.applied.iter().any(|applied| match applied.due {
@@ -252,24 +255,24 @@ impl Plan {
         })
     }
 
-    /// True when a rule that applies is reported units that were used already
-    /// (`"cost": "reported"`): they are recorded whatever is decided, so decide the plan once, and
-    /// let nothing wait.
+    /// True when a rule that applies gets reports (`"cost": "reported"`) of units that were already
+    /// used. They are recorded whatever the decision is, so decide the plan once, and delay
+    /// nothing.
     #[must_use]
     pub fn reports(&self) -> bool {
         self.applied.iter().any(AppliedRule::reports)
     }
 
-    /// The tenant that the request is of, as its canonical bytes, when a rule applies to it: ask
-    /// the store for its entry, and where there is one plan again with
-    /// [`Policy::plan_for`]. They hold what the client sent: hash them, never log them.
+    /// The tenant of the request, as its canonical bytes, when a rule applies to it. Request its
+    /// entry from the store, and if there is one, plan again with [`Policy::plan_for`]. The bytes
+    /// contain data from the client: hash them, never log them.
     #[must_use]
     pub fn tenant(&self) -> Option<&[u8]> {
         (!self.tenant.is_empty()).then_some(&*self.tenant)
     }
 
-    /// True when a rule that applies refuses where its state cannot be read: so it does where
-    /// nobody knows the tenant's quotas.
+    /// True when a rule that applies denies on failure to read its state. It also denies when the
+    /// tenant's quotas are unknown.
     #[must_use]
     pub fn fails_closed(&self, policy: &Policy) -> bool {
         self.applied.iter().filter(|applied| applied.binding).any(|applied| {
@@ -278,8 +281,8 @@ impl Plan {
         })
     }
 
-    /// Forgets the request, with the buffers that its length made grow: for a plan that is kept for
-    /// another one.
+    /// Clears the plan and frees the buffers that a long request made grow: for a plan that is kept
+    /// for another request.
     pub fn forget_long(&mut self) {
         self.clear();
         for buffer in self.buffers.all().chain([&mut self.partitions.keys, &mut self.tenant]) {
@@ -298,9 +301,8 @@ impl Plan {
         self.partitions.clear();
     }
 
-    /// Forgets every rule but those that cannot read the request, or whose key it lacks, when one
-    /// of them refuses it: it is refused before anything is loaded, and no store is asked for what
-    /// is known.
+    /// When a rule that cannot read the request, or lacks its key, denies it, drops every rule
+    /// except those: the request is denied before anything is loaded, without a request to a store.
     pub(crate) fn keep_unreadable(&mut self) {
         for is_kept in [
             |applied: &AppliedRule| applied.malformed.is_some(),
@@ -308,20 +310,20 @@ impl Plan {
         ] {
             if self.applied.iter().any(|applied| applied.binding && is_kept(applied)) {
                 if self.reports() {
-                    break; // a refusal by another rule records what was used all the same
+                    break; // a denial by another rule still records the reported units
                 }
                 self.applied.retain(is_kept);
                 self.partitions.clear();
                 break;
             }
         }
-        // An entry changes how a key is counted, and which conditions are read, not what a key is.
+        // An entry changes how a key is counted, and which conditions are read, not the key itself.
         if self.applied.iter().any(|applied| applied.binding && applied.is_without_key()) {
             self.tenant.clear();
         }
     }
 
-    /// Nobody can say whose request it is: so no rule can say which quotas it counts in.
+    /// The tenant of the request is unknown, so no rule can select the quotas it counts in.
     pub(crate) fn make_malformed(&mut self, why: Malformed) {
         for applied in &mut self.applied {
             applied.malformed.get_or_insert(why);

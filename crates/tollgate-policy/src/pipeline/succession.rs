@@ -1,7 +1,7 @@
-//! Loading values that policies before or after this one wrote.
+//! Loads values that earlier or later policies wrote.
 //!
-//! Invariant: whatever quotas a rule is decided by, the plan has one decision for each of them, and
-//! what was charged under other quotas is given back to none.
+//! Invariant: whatever quotas decide for a rule, the plan has one decision for each of them. A
+//! charge under other quotas is refunded to none.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,9 +18,9 @@ use crate::policy::group::QuotaSet;
 use crate::policy::record;
 
 impl PartitionMut<'_> {
-    /// Takes its stored value if every record of it is the policy's own, and lies where this policy
-    /// has it; `None` or zeros were never seen. False, with nothing loaded, for any other value:
-    /// read the directory then and [load it with that](PartitionMut::load_with).
+    /// Loads its stored value if every record of it belongs to this policy and has its place in
+    /// this policy's layout; `None` or zeros mean a key never seen. False, with nothing loaded, for
+    /// any other value: then read the directory and [load it with that](PartitionMut::load_with).
     pub fn load_own(&mut self, policy: &Policy, stored: Option<&[u8]>) -> bool {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");
@@ -38,16 +38,16 @@ impl PartitionMut<'_> {
         true
     }
 
-    /// Takes its stored value, and lets go on what the client used under other quotas of the same
-    /// names. `known` is the directory beside the values of this partition's group, read after the
-    /// value was, with this policy [registered](Directory::register) in it.
+    /// Loads its stored value, and continues the client's usage under other quotas of the same
+    /// names. `known` is the directory stored next to the values of this partition's group, read
+    /// after the value, with this policy [registered](Directory::register) in it.
     ///
     /// A record of an earlier policy is carried into the policy's own quotas, once: store it even
     /// if nothing is charged ([`Partition::is_carried`](crate::Partition::is_carried)). A record of
-    /// a later policy is decided, charged and told to clients by its own quotas: this policy is
-    /// being replaced. One of a rule that this policy does not have stays beside the others until
-    /// it is idle. One that the directory does not know is left out: what was used under it begins
-    /// anew.
+    /// a later policy is decided, charged and reported to clients by its own quotas: this policy is
+    /// being replaced. A record of a rule that this policy does not have is kept with the others
+    /// until it is idle. A record that the directory does not know is left out: usage under it
+    /// starts at zero.
     pub fn load_with(&mut self, policy: &Policy, known: &Directory, stored: &[u8], now: Timestamp) {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");
@@ -61,8 +61,8 @@ impl PartitionMut<'_> {
         self.count_in(policy, &own, &moved);
     }
 
-    /// Lets the rules of this partition count in the records of its value: where those of `own` lie
-    /// that were `moved`, else where the policy has them.
+    /// Makes the rules of this partition count in the records of its value: those of `own` at their
+    /// `moved` positions, the others at their positions in the policy's layout.
     fn count_in(&mut self, policy: &Policy, own: &[&QuotaSet], moved: &[Moved<'_>]) {
         let Self { index, stored, applied, decisions, .. } = self;
         let group = policy.groups.get(usize::from(stored.group));
@@ -90,7 +90,7 @@ impl PartitionMut<'_> {
                 let mut same = earlier.iter().zip(before.clone()).filter(|(earlier, _)| {
                     earlier.name_hash == quota.name_hash && earlier.limiter == quota.limiter
                 });
-                // A denial has nothing to give back.
+                // A denial has nothing to refund.
                 let uncharged = if rule.charged.is_some() { Verdict::Deny } else { Verdict::Allow };
                 let none = Decision { verdict: uncharged, ..NOT_YET };
                 all.push(same.next().map_or(none, |(_, decision)| *decision));
@@ -101,8 +101,8 @@ impl PartitionMut<'_> {
     }
 }
 
-/// What `rule` counts in where its own set and its record are in this `place`; its own set where
-/// they are in none.
+/// The set in which `rule` counts when its own set and its record have this `place`; its own set
+/// when there is none.
 fn set_in_place(rule: &AppliedRule, place: Option<(&&QuotaSet, &Moved<'_>)>) -> AppliedSet {
     let own = match &rule.set {
         AppliedSet::Recorded(of) => of.own.clone(),

@@ -1,8 +1,8 @@
-//! Whose request it is, and what its tenant's entry means for a rule.
+//! The tenant of a request, and the effect of its entry on a rule.
 //!
-//! Invariant: an entry changes which quotas a rule counts in, and where it counts in the tenant's
-//! own, never whether the rule applies. Nothing is counted in the own quotas of a tenant but its
-//! requests: the partition's key says whose it is, by a part of its own where the rule's key does
+//! Invariant: an entry changes the quotas in which a rule counts, and where it counts in the
+//! tenant's own quotas, never whether the rule applies. Only requests of a tenant count in its own
+//! quotas: the partition's key identifies the tenant, by an additional part if the rule's key does
 //! not.
 
 use alloc::sync::Arc;
@@ -20,14 +20,14 @@ use crate::policy::tenant::{Tenant, TenantSet};
 use crate::request::key::{parts, write_text, write_value};
 use crate::request::lazy::Request;
 
-/// What a tenant's entry has for a rule, and how it competes with the rule's tiers.
+/// The quotas in a tenant's entry for a rule, and their priority relative to the rule's tiers.
 pub(crate) struct Choice {
     pub(crate) set: AppliedSet,
     pub(crate) priority: u32,
 }
 
 impl Choice {
-    /// What `tenant` has for the rule `index`.
+    /// The quotas of `tenant` for the rule `index`.
     pub(crate) fn of(tenant: &Arc<Tenant>, index: u16) -> Option<Self> {
         let set = match tenant.in_rule(index)? {
             TenantSet::Tier(set) => AppliedSet::OfPolicy(set),
@@ -38,11 +38,11 @@ impl Choice {
 }
 
 impl Policy {
-    /// Writes the tenant that a request is of into `out`; leaves it empty where there is none, and
-    /// where no rule among `candidates` may apply. No tenant is longer than [`MAX_TENANT_ID`].
+    /// Writes the tenant of a request to `out`; leaves it empty when there is none, and when no
+    /// rule of `candidates` may apply. No tenant is longer than [`MAX_TENANT_ID`].
     ///
     /// # Errors
-    /// It has several values, and none of them is meant.
+    /// It has several values, and none of them is valid.
     pub(crate) fn write_tenant<F: Facts>(
         &self,
         request: &Request<'_, F>,
@@ -52,7 +52,7 @@ impl Policy {
         let Some(key) = &self.tenant else { return Ok(()) };
         let mut rules = candidates.iter().filter_map(|rule| self.rules.get(usize::from(*rule)));
         let rule = match &key.part {
-            // Of several rules' paths that say one the first goes.
+            // If several rules' paths contain a tenant, the first one counts.
             KeyPart::PathParam(name) => {
                 rules.find(|rule| rule.capture(name, request.paths()).is_some())
             }
@@ -94,7 +94,7 @@ impl Policy {
         partition
     }
 
-    /// True when the tenant has quotas of its own that count in values of this group.
+    /// True when the tenant has its own quotas that count in values of this group.
     fn has_own(&self, tenant: &Tenant, group: u16) -> bool {
         tenant
             .sets
@@ -102,7 +102,7 @@ impl Policy {
             .any(|set| self.rules.get(set.rule()).is_some_and(|rule| rule.group == group))
     }
 
-    /// True when a part of `key`, which `rule` counts by, says that it is this tenant's.
+    /// True when a part of `key`, by which `rule` counts, identifies this tenant.
     fn names(&self, tenant: &Tenant, rule: &Rule, key: &[u8]) -> bool {
         let Some(wanted) = &self.tenant else { return false };
         let group = self.groups.get(usize::from(rule.group));

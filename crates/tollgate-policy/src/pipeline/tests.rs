@@ -1,8 +1,8 @@
-//! Look-ups compared with asking each in turn, over random policies and requests.
+//! Look-ups compared with evaluating each entry in turn, over random policies and requests.
 //!
-//! Invariant: a look-up changes no decision: a condition holds, or is malformed, exactly when a
-//! comparison with each of its alternatives finds so; no rule or exemption that may hold is left
-//! out; of tiers the first one is found, or the same error.
+//! Invariant: a look-up changes no decision. A condition holds, or is malformed, exactly when a
+//! comparison with each of its alternatives gives that result. No rule or exemption that may hold
+//! is left out. The first matching tier is found, or the same error.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -46,13 +46,13 @@ impl Seeded {
         all[self.below(all.len())]
     }
 
-    /// Up to `most` of what `one` makes, with commas between them.
+    /// Up to `most` results of `one`, with commas between them.
     fn list(&mut self, most: usize, mut one: impl FnMut(&mut Self) -> String) -> String {
         let count = 1 + self.below(most);
         (0..count).map(|_| one(self)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Few enough that many are the same, or the beginning of another.
+    /// Few enough that many are the same, or a prefix of another.
     fn value(&mut self) -> String {
         match self.below(3) {
             0 => self.one_of(&VALUES).into(),
@@ -78,7 +78,7 @@ impl Seeded {
     }
 
     fn conditions(&mut self) -> String {
-        // Shorter and longer than what is compared in turn.
+        // Shorter and longer than the lists that are compared in turn.
         let most = self.one_of(&[2, 30]);
         let mut all = Vec::new();
         if self.below(2) == 0 {
@@ -216,7 +216,7 @@ impl Facts for Given {
     }
 }
 
-/// The same conditions, whose alternatives are compared each in turn.
+/// The same conditions, whose alternatives are compared in turn.
 fn in_turn(conditions: &Conditions) -> Conditions {
     let each = conditions.0.iter().map(|condition| match condition {
         Condition::Header(name, wanted) => Condition::Header(name.clone(), wanted.in_turn()),
@@ -227,7 +227,7 @@ fn in_turn(conditions: &Conditions) -> Conditions {
     Conditions(each.collect())
 }
 
-/// Whether `conditions` hold in each way in which a request is read.
+/// Whether `conditions` hold, for each way to read a request.
 fn held(conditions: &Conditions, request: &Request<'_, Given>) -> [Result<bool, Malformed>; 4] {
     let default = request.settings.repeated;
     [
@@ -239,7 +239,7 @@ fn held(conditions: &Conditions, request: &Request<'_, Given>) -> [Result<bool, 
     .map(|reading| conditions.hold(request, IndexedBy::Nothing, reading))
 }
 
-/// The first of `tiers` that is for the request, each asked in turn.
+/// The first of `tiers` that matches the request, evaluated in turn.
 fn first_in_turn(
     tiers: &[Tier],
     request: &Request<'_, Given>,
@@ -254,7 +254,7 @@ fn first_in_turn(
     Ok(None)
 }
 
-/// What was compared, so that no comparison is an empty one.
+/// The comparisons made, so that no comparison is empty.
 #[derive(Debug, Default)]
 struct Compared {
     held: [usize; 4],
@@ -334,8 +334,8 @@ fn what_is_looked_up_is_what_asking_each_in_turn_finds() {
     assert!(all.iter().all(|count| *count > 500), "{all:?}");
 }
 
-// Guards: a client that chooses its tenant by a header that has nothing to do with it, and rules
-// that change the tenant of others by being many.
+// Guards: a client that chooses its tenant by an unrelated header, and rules that change the tenant
+// of other rules by their number.
 #[test]
 fn the_tenant_of_a_path_does_not_depend_on_how_many_rules_are_looked_up() {
     let tenants = [1, 2, 3, 40].map(|count| {

@@ -1,7 +1,7 @@
 //! Places in a list by identity: of a record, or of a rule or tier by its name.
 //!
-//! Invariant: sorted once, so that one of a thousand is found by ten comparisons, and all records
-//! of a value are read in time by their number and not by its square.
+//! Invariant: sorted once. One of a thousand is found with ten comparisons, and the time to read
+//! all records of a value grows with their number, not with its square.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ impl ById {
         Self(all)
     }
 
-    /// The place with this identity; of several the first that was given.
+    /// The place with this identity; of several, the first in the given order.
     pub(crate) fn find(&self, id: u64) -> Option<usize> {
         let first = self.0.partition_point(|(one, _)| *one < id);
         let (found, place) = self.0.get(first)?;

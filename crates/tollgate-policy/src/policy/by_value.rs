@@ -1,8 +1,8 @@
-//! Entries by a value that a request has: of a header, of its client's network, of its key. For
+//! Entries by a value of a request: of a header, of its client's network, or of its key. Used for
 //! rules, exemptions and tiers.
 //!
-//! Invariant: every entry that may hold for a request, or is unclear for it, is always asked or
-//! found; whether it holds is asked of the entry itself. An entry has its place under one of its
+//! Invariant: every entry that may match a request, or is unclear for it, is always evaluated or is
+//! found. The entry itself decides whether it matches. An entry is stored under one of its
 //! conditions. Requests only look values up, they never add any.
 
 use alloc::vec::Vec;
@@ -16,31 +16,30 @@ use crate::http::address::{Cidr, Prefixes};
 use crate::http::header::is_credentials;
 use crate::http::values::{elements, trimmed};
 
-/// The entries of a kind that has no more are always asked, which takes less time than to look
-/// them up.
+/// A kind with at most this many entries is always evaluated, which takes less time than a look-up.
 const FEW: usize = 2;
 
 /// Indices of entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByValue {
-    /// Those that are always asked, in order.
+    /// The entries that are always evaluated, in order.
     pub(crate) always: Vec<u16>,
-    /// Those that are looked up.
+    /// The entries that are looked up.
     pub(crate) kinds: Vec<Kind>,
 }
 
-/// What entries are looked up by.
+/// The value by which entries are looked up.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum By {
     /// Values of this header.
     Header(HeaderName),
-    /// So many leading bits of the client's address.
+    /// This number of leading bits of the client's address.
     Network(u32),
-    /// A part of the key, be it text or the bytes of an address.
+    /// A part of the key: text or the bytes of an address.
     Key,
 }
 
-/// The entries that are looked up by the same.
+/// The entries that are looked up by the same kind of value.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) by: By,
@@ -49,13 +48,13 @@ pub(crate) struct Kind {
     longest: usize,
     /// All of them, in order.
     entries: Vec<u16>,
-    /// Those that refuse a header whose values differ, in order.
+    /// The entries that are malformed for a header whose values differ, in order.
     refusing: Vec<u16>,
 }
 
 impl ByValue {
-    /// Adds an entry with these conditions, behind all that were added. `refuses` says whether it
-    /// refuses a request in which this header has values that differ.
+    /// Adds an entry with these conditions after all earlier entries. `refuses` returns true when
+    /// the entry treats this header as malformed if its values differ.
     pub(crate) fn insert(
         &mut self,
         when: Option<&Conditions>,
@@ -65,7 +64,7 @@ impl ByValue {
         for condition in when.into_iter().flat_map(|when| &when.0) {
             match condition {
                 Condition::Header(name, wanted) if !is_credentials(&name.0) => {
-                    // Nothing is a value, too, where a header has nothing but commas.
+                    // A header with nothing but commas has an empty value.
                     let is_value = |matcher: &Matcher| matches!(matcher, Matcher::Exact(value) if !value.is_empty());
                     if wanted.iter().all(is_value) {
                         return self.add_to(By::Header(name.clone()), &|kind| {
@@ -88,12 +87,12 @@ impl ByValue {
         self.always.push(entry);
     }
 
-    /// Adds an entry for keys of which a part has this value.
+    /// Adds an entry for keys that have this value in a part.
     pub(crate) fn insert_key(&mut self, value: &[u8], entry: u16) {
         self.add_to(By::Key, &|kind| kind.insert(value, entry));
     }
 
-    /// Ends the adding: the entries of kinds that have few are always asked.
+    /// Completes the look-up: the entries of kinds with few entries become always evaluated.
     pub(crate) fn complete(&mut self) {
         let always = &mut self.always;
         self.kinds.retain(|kind| {
@@ -133,9 +132,9 @@ impl Kind {
         found.flatten().map_or(&[], |entries| entries)
     }
 
-    /// Calls `each` with the entries for a header with this `value`, however it is read: in a few
-    /// lists, each in order. A client may send many values; after as many as there are entries all
-    /// of these are asked, which costs less.
+    /// Calls `each` with the entries for a header with this `value`, for every way to read the
+    /// header: in a few lists, each in order. A client may send many values; after as many look-ups
+    /// as there are entries, `each` gets all entries, which costs less.
     pub(crate) fn each_of_header(&self, value: &[u8], each: &mut dyn FnMut(&[u16])) {
         let whole = trimmed(value);
         let (mut left, mut first, mut differ) = (self.entries.len(), None, false);
@@ -155,7 +154,7 @@ impl Kind {
     }
 }
 
-/// Brings entries into order, each once.
+/// Sorts entries and removes duplicates.
 #[inline]
 pub(crate) fn in_order(entries: &mut Vec<u16>) {
     if entries.len() > 1 {

@@ -1,11 +1,12 @@
-//! Values with records of other policies: what a client used goes on under the quotas of today.
+//! Values with records of other policies: the usage of a client continues under the current quotas.
 //!
-//! Invariant: of all records that say what one rule or tier has used, one is kept, the one that the
-//! latest configuration wrote. One of an earlier configuration becomes the policy's own record; one
-//! of a later one stays as it is, and is decided by its own quotas; one of a rule that this policy
-//! does not have stays until it is idle. Nobody's count is lost to another's configuration, and
-//! none is read by quotas that did not write it. Values in the policy's own layout, which are all
-//! but the first of each key after a change, never come here.
+//! Invariant: of all records with usage of one rule or tier, one is kept, the one that the latest
+//! configuration wrote. A record of an earlier configuration is converted to the policy's own
+//! record. A record of a later configuration is unchanged, and its own quotas decide. A record of a
+//! rule that this policy does not have is kept until it is idle. No count is lost to the
+//! configuration of another writer, and no quota reads a record that it did not write. Values in
+//! the policy's own layout, which are all values except the first of each key after a change, never
+//! come here.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -20,34 +21,35 @@ use crate::policy::records::{RECORD_HEADER, records, write_header};
 use crate::policy::stored_set::carry_set;
 use crate::policy::table_size::MAX_VALUE_LEN;
 
-/// Where the record of a set lies in a value that is not in the policy's layout.
+/// The position of a set's record in a value that is not in the policy's layout.
 pub(crate) struct Moved<'k> {
-    /// Where its states begin; `None` where values are sparse.
+    /// The offset of its states; `None` for sparse values.
     pub(crate) offset: Option<usize>,
     /// The newer quotas that wrote it; `None` for the policy's own.
     pub(crate) newer: Option<&'k KnownSet>,
 }
 
-/// A value in the making.
+/// A value under construction.
 #[derive(Default)]
 pub(crate) struct Carried<'k> {
-    /// Where the record of each of the policy's sets lies, in their order; nothing when they lie as
-    /// in the policy's layout, with records of other rules behind them.
+    /// The position of the record of each of the policy's sets, in their order; empty when the
+    /// records are in the policy's layout, with records of other rules after them.
     pub(crate) moved: Vec<Moved<'k>>,
-    /// True when what was used under earlier quotas became the policy's own record.
+    /// True when usage under earlier quotas was converted to the policy's own record.
     pub(crate) is_carried: bool,
 }
 
-/// What is stored of one of the policy's sets, or is a record of a rule that it does not have.
+/// The stored states of one of the policy's sets, or a record of a rule that the policy does not
+/// have.
 #[derive(Clone)]
 struct Found<'s, 'k> {
     known: &'k KnownSet,
-    /// In today's layout.
+    /// In the current layout.
     states: Cow<'s, [u8]>,
 }
 
-/// Brings `stored` into a value of the sets `own`, which are those of `group` and then a tenant's,
-/// with what others wrote.
+/// Converts `stored` to a value of the sets `own`, which are those of `group` followed by a
+/// tenant's, and keeps the records of other writers.
 pub(crate) fn load<'k>(
     group: &Group,
     own: &[&QuotaSet],
@@ -97,17 +99,17 @@ pub(crate) fn load<'k>(
     Carried { moved, is_carried }
 }
 
-/// What is stored of one of the policy's sets.
+/// The stored records of one of the policy's sets.
 #[derive(Default)]
 struct Slot<'s, 'k> {
-    /// Its own states of the latest version, in today's layout.
+    /// Its own states of the latest version, in the current layout.
     own: Option<(u8, Cow<'s, [u8]>)>,
-    /// What others wrote and is not idle: the latest.
+    /// The latest record of another writer that is not idle.
     found: Option<Found<'s, 'k>>,
 }
 
-/// What `stored` holds, record by record: of each of the sets `own`, in their order, and of rules
-/// that the policy does not have.
+/// Reads `stored` record by record: the records of each of the sets `own`, in their order, and
+/// those of rules that the policy does not have.
 fn read<'s, 'k>(
     group: &Group,
     own: &[&QuotaSet],
@@ -128,10 +130,10 @@ fn read<'s, 'k>(
             continue;
         }
         let Some((known, version)) = known.find(id) else { continue };
-        // Of another length than its quotas' states: damaged, and nobody's.
+        // The length differs from that of its quotas' states: the record is damaged and is ignored.
         let Some(states) = known.set.states_of(version, states) else { continue };
         if known.set.idle_at(&states) <= now {
-            continue; // as good as none, whoever's
+            continue; // an idle record equals none
         }
         let name = known.set.stable_id();
         let place = place(group, own, group.by_name.find(name), |set| set.stable_id == name);
@@ -145,13 +147,13 @@ fn read<'s, 'k>(
     (slots, others)
 }
 
-/// The place among `own`, which are the sets of `group` and then a tenant's, of the one whose
-/// record says this, in any version of its states.
+/// The place of the set whose record has this identity, in any version of its states. `own` are the
+/// sets of `group` followed by a tenant's.
 pub(crate) fn place_of(group: &Group, own: &[&QuotaSet], id: u32) -> Option<usize> {
     place(group, own, group.by_id(id), |set| set.ids().any(|its| its == id))
 }
 
-/// The place that was `found` among the group's sets, else among the tenant's.
+/// The place `found` among the group's sets, else the place among the tenant's.
 fn place(
     group: &Group,
     own: &[&QuotaSet],
@@ -164,8 +166,8 @@ fn place(
     })
 }
 
-/// Appends the records of rules that the policy does not have. Of more than one value can hold the
-/// last ones are left out.
+/// Appends the records of rules that the policy does not have. Records that exceed the longest
+/// value are left out, the last ones first.
 fn keep(others: &[Found<'_, '_>], value: &mut Vec<u8>) {
     for Found { known, states } in others {
         let len = value.len().saturating_add(RECORD_HEADER).saturating_add(states.len());

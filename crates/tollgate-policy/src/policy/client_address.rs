@@ -1,10 +1,11 @@
-//! Who the client is behind proxies: lists of addresses, walked from the right.
+//! The client's address behind proxies: lists of addresses, read from the right.
 //!
-//! Invariant: an entry is believed only if the party that appended it is trusted; the first entry
-//! that an untrusted party could have written is never stepped past. What is no address ends the
-//! walk at the last address that was vouched for, so garbage makes a client no harder to limit.
+//! Invariant: an entry is trusted only if the party that appended it is trusted. The walk never
+//! passes the first entry that an untrusted party could have written. An entry that is not an
+//! address ends the walk at the last address from a trusted party, so a client cannot avoid its
+//! limit with invalid entries.
 //!
-//! How the lists are written is in `http::forwarded`.
+//! The syntax of the lists is in `http::forwarded`.
 
 use core::net::IpAddr;
 
@@ -15,7 +16,7 @@ use crate::http::address::Cidr;
 use crate::http::forwarded::{parse_element, parse_node, unquoted};
 use crate::http::values::elements;
 
-/// The longest list that is walked, in entries from the right.
+/// The most entries of a list that are read, from the right.
 const MAX_ENTRIES: usize = 64;
 
 /// How the client's address is found.
@@ -25,7 +26,7 @@ pub(crate) struct ClientAddress {
     pub(crate) trust: Trust,
 }
 
-/// Who may speak for others.
+/// The parties that may report the address of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     Nobody,
@@ -34,7 +35,7 @@ pub(crate) enum Trust {
 }
 
 impl ClientAddress {
-    /// What the document says; `default` where it says nothing.
+    /// The settings of the document; `default` where the document has no source.
     pub(crate) fn new(doc: Option<&ClientIpDoc>, default: Source) -> Self {
         let source = doc.and_then(|doc| doc.source.clone()).unwrap_or(default);
         let trust = match doc.map(|doc| (&doc.trusted_proxies, doc.trusted_hops)) {
@@ -45,13 +46,13 @@ impl ClientAddress {
         Self { source, trust }
     }
 
-    /// True when a header is to be read and nobody is trusted to have written it.
+    /// True when the policy names a header as the source but trusts no proxy to write it.
     pub(crate) fn ignores_its_header(&self) -> bool {
         self.trust == Trust::Nobody
             && !matches!(self.source, Source::Connection | Source::CfConnectingIp)
     }
 
-    /// The client's address; `None` when the connection has none and nobody vouches for another.
+    /// The client's address; `None` when the connection has none and no trusted party reports one.
     pub(crate) fn find(&self, facts: &impl Facts) -> Option<IpAddr> {
         let peer = facts.peer();
         let vouched = match &self.trust {
@@ -65,7 +66,7 @@ impl ClientAddress {
                 let value = facts.header(&name.0).unwrap_or_default();
                 let mut addresses = elements(&value).map(parse_node);
                 let first = addresses.next().flatten();
-                // Of two that differ nobody vouches for either.
+                // If two addresses differ, neither is trusted.
                 first.filter(|_| addresses.all(|address| address == first)).or(peer)
             }
             Source::XForwardedFor if vouched => facts
@@ -78,8 +79,7 @@ impl ClientAddress {
         }
     }
 
-    /// Walks `entries`, the last one first; empty ones are skipped, as lists have it (RFC 9110,
-    /// 5.6.1).
+    /// Reads `entries`, the last one first; empty ones are skipped, as in lists (RFC 9110, 5.6.1).
     fn walk<'l>(
         &self,
         peer: Option<IpAddr>,
@@ -98,7 +98,8 @@ impl ClientAddress {
             }
         }
         match self.trust {
-            // Fewer entries than proxies: somebody came round them, and speaks for himself only.
+            // Fewer entries than proxies: the client bypassed a proxy, and only its own address
+            // counts.
             Trust::Hops(_) => peer,
             _ => client,
         }

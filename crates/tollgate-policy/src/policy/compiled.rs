@@ -1,7 +1,7 @@
-//! A policy as compiled: its rules, their groups, and look-up.
+//! A compiled policy: its rules, their groups, and look-up.
 //!
-//! Invariant: a `Policy` exists only if its whole document was valid; every index in it is in range
-//! of its own lists. Nothing but its secret and its version changes afterwards.
+//! Invariant: a `Policy` exists only if its whole document was valid. Every index in it is in range
+//! of its own lists. Only its secret and its version change after compilation.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -26,7 +26,7 @@ use crate::policy::settings::{Response, Settings};
 use crate::policy::surface::Surface;
 use crate::policy::tenant::TenantKey;
 
-/// A compiled policy: immutable, and what every request is planned with.
+/// A compiled policy: immutable, and the basis of every request's plan.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(crate) rules: Vec<Rule>,
@@ -39,15 +39,15 @@ pub struct Policy {
     pub(crate) response: Response,
     pub(crate) waiting: Limits,
     pub(crate) jwt: Option<Jwt>,
-    /// Who a tenant is, if there are any.
+    /// The tenant key, if the policy has tenants.
     pub(crate) tenant: Option<TenantKey>,
     pub(crate) warnings: Problems,
-    /// What it was compiled for. Nothing that decides asks for it.
+    /// The surface it was compiled for. No decision depends on it.
     pub(crate) surface: Surface,
     pub(crate) fingerprint: u64,
-    /// Of what the document says but for the keys of tokens.
+    /// Fingerprint of the document's content without the keys of tokens.
     pub(crate) public_fingerprint: u64,
-    /// In place of that, with a secret of the surface.
+    /// Replaces `public_fingerprint` when the surface has a secret.
     pub(crate) keyed_fingerprint: Option<u64>,
     pub(crate) version: u64,
 }
@@ -71,47 +71,49 @@ impl Policy {
         &self.sets
     }
 
-    /// What is legal in the document but hardly meant.
+    /// Warnings about settings that are valid in the document but probably not intended.
     #[must_use]
     pub const fn warnings(&self) -> &Problems {
         &self.warnings
     }
 
-    /// True when the client's address is the connection's other end, whatever a header says.
+    /// True when the client's address is always the peer address of the connection, whatever a
+    /// header contains.
     #[must_use]
     pub fn takes_the_connection(&self) -> bool {
         self.settings.client.source == Source::Connection
     }
 
-    /// True unless the policy counts the entries of a list of addresses by itself (`trusted_hops`):
-    /// who the client is depends on whose the connection is.
+    /// True unless the policy counts the entries of a list of addresses (`trusted_hops`): the
+    /// client's address then depends on the peer of the connection.
     #[must_use]
     pub const fn trusts_the_connection(&self) -> bool {
         !matches!(self.settings.client.trust, Trust::Hops(_))
     }
 
-    /// True when the document says who a tenant is, so that requests have tenants.
+    /// True when the document defines a tenant key, so that requests have tenants.
     #[must_use]
     pub const fn has_tenants(&self) -> bool {
         self.tenant.is_some()
     }
 
-    /// Where verified claims come from; `None` when no rule counts by one and no tenant is one.
+    /// The source of verified claims; `None` when neither a rule's key nor the tenant key uses a
+    /// claim.
     #[must_use]
     pub fn jwt(&self) -> Option<&Jwt> {
         let is_read = self.all_key_parts().any(|part| matches!(part, KeyPart::JwtClaim(_)));
         self.jwt.as_ref().filter(|_| is_read)
     }
 
-    /// The identity of the document, byte for byte. Not for everybody: whoever knows the rest of
-    /// the document finds out by it, trying, what secrets stand in it.
+    /// The identity of the document, byte for byte. Do not publish it: a party that knows the rest
+    /// of the document can use it to find the document's secrets by trial.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// The identity of the document for everybody: with a secret of the surface that of its every
-    /// byte, else that of what it says but for the keys of tokens.
+    /// The identity of the document that may be published. With a secret of the surface it covers
+    /// every byte of the document, else its content without the keys of tokens.
     #[must_use]
     pub const fn public_fingerprint(&self) -> u64 {
         match self.keyed_fingerprint {
@@ -120,8 +122,8 @@ impl Policy {
         }
     }
 
-    /// Makes the [public fingerprint](Policy::public_fingerprint) one of every byte that nobody
-    /// computes who does not have `key`: derive it from a secret.
+    /// Makes the [public fingerprint](Policy::public_fingerprint) cover every byte and depend on
+    /// `key`, so that only a holder of `key` can compute it. Derive `key` from a secret.
     pub fn key_public_fingerprint(&mut self, key: [u8; 16]) {
         let mut hasher = SipHasher13::new_with_key(&key);
         hasher.write(b"fingerprint");
@@ -129,47 +131,47 @@ impl Policy {
         self.keyed_fingerprint = Some(hasher.finish());
     }
 
-    /// What it was compiled for.
+    /// The surface it was compiled for.
     #[must_use]
     pub const fn surface(&self) -> Surface {
         self.surface
     }
 
-    /// The version that the surface counts this policy as; 0 unless it counts them. Versions only
-    /// grow: a roll-back is a new version with an earlier document.
+    /// The version that the surface assigned to this policy; 0 when the surface assigns none.
+    /// Versions only grow: a roll-back is a new version with an earlier document.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// Sets the version that the surface counts this policy as.
+    /// Sets the version that the surface assigned to this policy.
     pub const fn set_version(&mut self, version: u64) {
         self.version = version;
     }
 
-    /// True when the hash of their partition key (`pk`) is reported to clients, so that it needs a
-    /// secret.
+    /// True when the hash of the partition key (`pk`) is reported to clients, so that the hash
+    /// needs a secret.
     #[must_use]
     pub const fn reports_partition_keys(&self) -> bool {
         self.response.partition_key
     }
 
-    /// True when the rate limit fields are lists with a member for each quota, so that those of
-    /// several requests may stand in one response.
+    /// True when the rate limit fields are lists with a member per quota, so that one response can
+    /// contain the fields of several requests.
     #[must_use]
     pub const fn lists_quotas(&self) -> bool {
         matches!(self.response.headers, HeaderGeneration::Draft11)
     }
 
-    /// True when a secret of the surface chooses the keys that a rule is enforced for.
+    /// True when a secret of the surface selects the keys that a rule is enforced for.
     #[must_use]
     pub fn chooses_keys(&self) -> bool {
         self.rules.iter().any(Rule::chooses_keys)
     }
 
     /// Sets the secret of the surface. Partition keys are hashed with it before they are reported
-    /// to clients (`pk`, by zeros until then), and it chooses the keys that a rule with
-    /// `enforce_percent` and no salt is enforced for (all until then).
+    /// to clients (`pk`; a zero key until then). It selects the keys that a rule with
+    /// `enforce_percent` and no salt is enforced for (all keys until then).
     pub const fn set_hash_key(&mut self, key: [u8; 16]) {
         self.response.hash_key = Some(key);
     }
@@ -180,21 +182,21 @@ impl Policy {
         self.response.hash_key
     }
 
-    /// How much may wait in one worker or isolate.
+    /// The bounds on waiting requests in one worker or isolate.
     #[must_use]
     pub const fn waiting(&self) -> Limits {
         self.waiting
     }
 
-    /// What a rule is known by while everything in it but its name changes.
+    /// The identity of a rule that stays the same while everything except its name changes.
     pub(crate) fn stable_id_of(&self, rule: u16) -> u64 {
         let rule = self.rules.get(usize::from(rule));
         let own = rule.and_then(|rule| self.sets.get(usize::from(rule.set)));
         own.map_or(0, |set| set.stable_id)
     }
 
-    /// Fills in what follows from the rest: where every record lies in its group's value, and
-    /// whether requests are asked for a path and a host.
+    /// Fills in the derived fields: the offset of every record in its group's value, and whether
+    /// the path and the host of requests are read.
     pub(crate) fn complete(&mut self) {
         for group in &mut self.groups {
             group.lay_out(&mut self.sets);
@@ -219,13 +221,13 @@ impl Policy {
         self.rules.iter_mut().for_each(|rule| rule.index_tiers(self.settings.repeated));
     }
 
-    /// All conditions that a request may be asked.
+    /// All conditions that can be evaluated for a request.
     fn all_conditions(&self) -> impl Iterator<Item = &Conditions> {
         let of_rules = self.rules.iter().filter_map(|rule| rule.when.as_ref());
         of_rules.chain(self.other_conditions())
     }
 
-    /// Those that are no rule's `when`.
+    /// The conditions other than the `when` of a rule.
     fn other_conditions(&self) -> impl Iterator<Item = &Conditions> {
         let of_rules = self.rules.iter().flat_map(|rule| {
             let tiers = rule.tiers.iter().filter_map(|tier| tier.when.as_ref());
@@ -234,7 +236,7 @@ impl Policy {
         self.exempt.iter().chain(of_rules)
     }
 
-    /// All parts of keys, and who a tenant is.
+    /// All parts of keys, and the tenant key.
     fn all_key_parts(&self) -> impl Iterator<Item = &KeyPart> {
         let of_groups = self.groups.iter().flat_map(|group| &group.key);
         of_groups.chain(self.tenant.iter().map(|tenant| &tenant.part))
@@ -246,7 +248,7 @@ impl Policy {
         let is_group = |i: u16| usize::from(i) < self.groups.len();
         let set = |i: u16| self.sets.get(usize::from(i));
         let fits = |set: &QuotaSet, len: usize| {
-            let offset = set.offset.unwrap_or(RECORD_HEADER); // somewhere
+            let offset = set.offset.unwrap_or(RECORD_HEADER); // any valid offset
             let is_record = offset.checked_add(set.len).is_some_and(|end| end <= len);
             is_record && set.quotas.iter().all(|m| m.end().is_some_and(|end| end <= set.len))
         };

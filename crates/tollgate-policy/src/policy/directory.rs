@@ -1,14 +1,15 @@
-//! What quotas a store's records may be of: the parameters of every set that was configured, kept
-//! once beside a group's values.
+//! The quotas whose records a store may contain: the parameters of every set that was configured,
+//! stored once per group, next to its values.
 //!
-//! A record says its quotas by one identity. Whoever does not have these looks here what they were,
-//! and whether they are earlier than its own (then what is used is carried into its own) or later
-//! (then others follow a newer policy already, and the record is decided by its own quotas).
+//! A record identifies its quotas by one number. A policy without these quotas looks them up here,
+//! and sees whether they are earlier than its own (then the usage is carried into its own record)
+//! or later (then other nodes already use a newer policy, and the record's own quotas decide).
 //!
-//! Invariant: a set stands here before a record of it is written, and its generation says when it
-//! was configured last, so all who read this agree which of two sets is the newer one. It is
-//! bounded: the newest generation whole, and of earlier ones the newest. Any bytes are read as a
-//! directory or as none. Deliberately not here: where the bytes lie, and how several writers agree.
+//! Invariant: a set is written here before a record of it is written. Its generation shows when it
+//! was last configured, so all readers agree which of two sets is newer. The directory is bounded:
+//! all sets of the newest generation, and the newest ones of earlier generations. Any bytes are
+//! accepted: the result is a directory or `None`. Deliberately not here: the place where the bytes
+//! are stored, and the agreement between several writers.
 //!
 //! In bytes, little-endian: version `u8`, then per set, the earliest generation first: generation
 //! `u64`, length of the rest `u16`, the [parameters](crate::QuotaSet::write_parameters), and per
@@ -27,20 +28,21 @@ use crate::stable_hash::stable_hash;
 /// The version of these bytes.
 const VERSION: u8 = 1;
 
-/// Sets of earlier generations that are kept at least; as many as the newest generation has, if
-/// that has more.
+/// At least this many sets of earlier generations are kept; if the newest generation has more sets,
+/// that many.
 const MIN_EARLIER: usize = 256;
 
-/// The sets whose records may lie in one group's values.
+/// The sets that may have records in one group's values.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    /// The earliest generation first.
+    /// Sorted by generation, the earliest first.
     sets: Vec<KnownSet>,
-    /// What a record says, in each version of its states' layout: which set, and which version.
+    /// From the identity in a record, per version of its states' layout, to the set and the
+    /// version.
     by_id: BTreeMap<u32, (usize, u8)>,
 }
 
-/// A set, and when it was configured.
+/// A set, and the generation in which it was last configured.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownSet {
     pub(crate) generation: u64,
@@ -49,23 +51,23 @@ pub(crate) struct KnownSet {
     names: Vec<String>,
 }
 
-/// What [`Directory::register`] did.
+/// The result of [`Directory::register`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
-    /// The group's sets are the newest already: there is nothing to write.
+    /// The group's sets are already the newest: nothing to write.
     AsItIs,
     /// They are the newest now.
     Newest {
-        /// How many earlier sets had to be forgotten: what is used under them begins anew.
+        /// How many earlier sets were dropped: usage under them starts at zero.
         forgotten: usize,
     },
 }
 
 impl Directory {
-    /// One that knows nothing.
+    /// An empty directory.
     pub(crate) const NONE: Self = Self { sets: Vec::new(), by_id: BTreeMap::new() };
 
-    /// Reads what [`Directory::write`] wrote; `None` for anything else. A set that this version
+    /// Reads the bytes of [`Directory::write`]; `None` for any other bytes. A set that this version
     /// does not know is left out.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
@@ -81,7 +83,7 @@ impl Directory {
             sets.extend(KnownSet::read(u64::from_le_bytes(*generation), entry));
             rest = others;
         }
-        // After the last generation there is none: nobody gets so far but by damage.
+        // No generation can follow the last one; only damaged bytes contain it.
         let has_next = sets.last().is_none_or(|known: &KnownSet| known.generation < u64::MAX);
         let is_sorted = sets.is_sorted_by_key(|known| known.generation);
         (has_next && is_sorted).then(|| Self::of(sets))
@@ -101,8 +103,8 @@ impl Directory {
         }
     }
 
-    /// Makes the sets of `group` the newest generation, unless they are. Several who configure the
-    /// same policy agree: the first one makes the generation, the others find it.
+    /// Makes the sets of `group` the newest generation, unless they already are. Several writers
+    /// that configure the same policy agree: the first one adds the generation, the others find it.
     pub fn register(&mut self, policy: &Policy, group: &Group) -> Registered {
         let own = || group.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i)));
         let newest = self.sets.last().map_or(0, |known| known.generation);
@@ -124,13 +126,13 @@ impl Directory {
         Registered::Newest { forgotten }
     }
 
-    /// How many sets stand in it.
+    /// The number of sets in it.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.sets.len()
     }
 
-    /// True when nothing was ever registered.
+    /// True when no set was ever registered.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.sets.is_empty()
@@ -142,7 +144,7 @@ impl Directory {
         Some((self.sets.get(*index)?, *version))
     }
 
-    /// The generation in which this set was configured last; 0 when it was not.
+    /// The generation in which this set was last configured; 0 when it never was.
     pub(crate) fn generation_of(&self, set: &QuotaSet) -> u64 {
         let known = self.by_record_id(set.record_id).filter(|known| known.is(set));
         known.map_or(0, |known| known.generation)
@@ -157,7 +159,7 @@ impl Directory {
         let mut by_id = BTreeMap::new();
         for (index, known) in sets.iter().enumerate() {
             for version in 1..=known.set.version() {
-                // Of two sets with one identity the later one.
+                // Of two sets with one identity, the later one.
                 by_id.insert(known.set.id_in(version), (index, version));
             }
         }
@@ -198,7 +200,7 @@ impl KnownSet {
         self.set == set.to_stored()
     }
 
-    /// This set in the place of `own`, which has the same name, with its states at `offset`.
+    /// This set as a replacement for `own`, which has the same name, with its states at `offset`.
     pub(crate) fn in_place_of(&self, own: &QuotaSet, offset: Option<usize>) -> QuotaSet {
         let quotas = self.set.quotas().iter().zip(&self.names).map(|(quota, name)| CompiledQuota {
             name: name.clone(),

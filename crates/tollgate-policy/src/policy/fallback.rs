@@ -1,8 +1,7 @@
-//! The counts that a node goes on with by itself while nobody keeps that of the fleet.
+//! The local counts that a node uses while no authority keeps the count of the fleet.
 //!
-//! Invariant: they have groups and records of their own, behind all others: no value is shared with
-//! the fleet, and no other index depends on them. Where the count of the fleet is kept there are
-//! none.
+//! Invariant: they have their own groups and records, after all others. No value is shared with the
+//! fleet, and no other index depends on them. A surface that keeps the count of the fleet has none.
 
 use alloc::vec::Vec;
 
@@ -12,12 +11,12 @@ use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::stable_hash::stable_hash;
 
-/// Sets the identity of a node's own count apart from that of the fleet.
+/// Makes the identity of a node's local count differ from that of the fleet.
 pub(crate) const FALLBACK: &[u8] = b"fallback";
 
 impl Policy {
-    /// Adds the set that is in the place of the set `of`, when all rules are there; `None` where
-    /// there is no such set.
+    /// Adds the set that replaces the set `of`, once all rules are added; `None` when there is no
+    /// such set.
     pub(crate) fn add_fallback(
         &mut self,
         of: u16,
@@ -42,7 +41,7 @@ impl Policy {
         Some(())
     }
 
-    /// The group of a node's own counts beside that of the fleet, a new one for its first rule.
+    /// The group of a node's local counts for a group of the fleet; a new one for its first rule.
     fn own_group(&mut self, fleet: u16) -> Option<u16> {
         let whole = self.groups.get(usize::from(fleet))?;
         if let Some(group) = whole.fallback {

@@ -1,8 +1,8 @@
-//! What of a policy is counted for a fleet, by an authority that nodes ask.
+//! The part of a policy that is counted for a fleet, by an authority that nodes ask.
 //!
-//! Invariant: whoever has the same identity here counts by the same keys and quotas, whatever else
-//! their policies say: a change of local rules, or another spelling, parts no node from its
-//! authority.
+//! Invariant: nodes with the same identity here count by the same keys and quotas, whatever else
+//! differs in their policies. A change of local rules, or another spelling, separates no node from
+//! its authority.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -14,8 +14,8 @@ use crate::policy::group::Group;
 use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
 
-/// The secret of a fleet out of its text: SipHash-1-3 of 128 bits under a fixed key, so that a text
-/// of any length will do. It is as good as the text: take 16 random bytes or more.
+/// Derives the secret of a fleet from a text: SipHash-1-3 of 128 bits under a fixed key, so a text
+/// of any length works. It is as strong as the text: use 16 random bytes or more.
 #[must_use]
 pub fn fleet_secret(text: &str) -> [u8; 16] {
     let mut hasher = SipHasher13::new_with_key(b"tollgate fleet 1");
@@ -23,8 +23,8 @@ pub fn fleet_secret(text: &str) -> [u8; 16] {
     hasher.finish128().as_bytes()
 }
 
-/// The secret that a proxy reports keys with (`hash_key` of its plugin) out of its text, in the
-/// same way as [`fleet_secret`]; another one for the same text.
+/// Derives the secret with which a proxy reports keys (`hash_key` of its plugin) from a text, in
+/// the same way as [`fleet_secret`]. The result for the same text is different.
 #[must_use]
 pub fn plugin_hash_key(text: &str) -> [u8; 16] {
     let mut hasher = SipHasher13::new_with_key(b"tollgate keys  1");
@@ -33,15 +33,16 @@ pub fn plugin_hash_key(text: &str) -> [u8; 16] {
 }
 
 impl Policy {
-    /// True when a rule's count is the fleet's: an authority keeps it.
+    /// True when a rule counts for the fleet: an authority keeps the count.
     #[must_use]
     pub fn has_fleet(&self) -> bool {
         self.groups.iter().any(Group::is_fleet)
     }
 
-    /// The identity of all that is counted for the fleet: of the keys' definitions, and of each
-    /// rule's and tier's name, quotas and scope. The same on every surface, in whatever order the
-    /// rules stand. With tenants it is another one: a node does not know whose quotas hold.
+    /// The identity of everything that is counted for the fleet: the definitions of the keys, and
+    /// the name, quotas and scope of each rule and tier. It is the same on every surface and for
+    /// every order of the rules. With tenants it is different: a node does not know which tenant's
+    /// quotas apply.
     #[must_use]
     pub fn fleet_fingerprint(&self) -> u64 {
         let mut groups: Vec<&Group> = self.groups.iter().filter(|group| group.is_fleet()).collect();

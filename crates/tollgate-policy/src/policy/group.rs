@@ -1,9 +1,9 @@
-//! Rules that count by the same key, and their quotas: what one stored value is made of.
+//! Rules that count by the same key, and their quotas: the content of one stored value.
 //!
-//! Invariant: the records of a group lie one after the other in the order of its sets; `offset` and
-//! `len` say where. Where that would be long, a value has the records alone that something was
-//! charged to, in any order, and each is found by its identity: a key that uses 3 rules of 1,000
-//! takes, and costs, what 3 rules take.
+//! Invariant: the records of a group follow each other in the order of its sets; `offset` and `len`
+//! give their positions. When such a value would be long, a value contains only the records that
+//! something was charged to, in any order, and each is found by its identity: a key that uses 3
+//! rules of 1,000 takes, and costs, as much as 3 rules.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,58 +14,59 @@ use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
 use crate::stable_hash::stable_hash;
 
-/// The longest value in which every record has its place, in bytes: up to here a bucket of Envoy's
-/// table takes sixteen of them, and to look for some of a few records costs more than to copy all.
+/// The longest value in which every record has a fixed place, in bytes. Up to this length a bucket
+/// of Envoy's table takes sixteen values, and to search for a few records costs more than to copy
+/// all.
 pub(crate) const PLACED_UP_TO: usize = 512;
 
-/// Sets the identities of two versions apart in all their bits: 2^32 divided by the golden ratio,
+/// Makes the identities of two versions differ in all their bits: 2^32 divided by the golden ratio,
 /// which is odd.
 const MARK: u32 = 0x9e37_79b9;
 
-/// The rules that count by the same key: what is stored for one key lies in one value, so that it
-/// is loaded, decided and committed at once.
+/// The rules that count by the same key. Everything stored for one key is one value, which is
+/// loaded, decided and committed at once.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub(crate) key: Key,
     pub(crate) identity: u64,
     pub(crate) capacity: u32,
     pub(crate) strict: bool,
-    /// All nodes have one count, which an authority keeps.
+    /// All nodes share one count, which an authority keeps.
     pub(crate) is_fleet: bool,
-    /// Over so many objects the requests of one key are spread.
+    /// The requests of one key are spread over this number of objects.
     pub(crate) shards: Option<u32>,
     pub(crate) sets: Vec<u16>,
-    /// A value has the records alone that something was charged to.
+    /// A value contains only the records that something was charged to.
     pub(crate) is_sparse: bool,
-    /// The places of its sets by what their records say, in each version of their states.
+    /// The places of its sets by the identity in their records, for each version of their states.
     pub(crate) by_id: ById,
     /// The same by the names of their rules and tiers.
     pub(crate) by_name: ById,
-    /// What a key begins with that was never seen: every record in its place, all zero, or none.
+    /// The value of a key never seen: every record in its place, all zero, or no record.
     pub(crate) blank: Vec<u8>,
     pub(crate) value_len: usize,
-    /// How many quotas its sets have together.
+    /// The total number of quotas in its sets.
     pub(crate) quotas: usize,
     /// The group in which a node counts while no authority answers.
     pub(crate) fallback: Option<u16>,
 }
 
-/// The quotas of one rule or tier, and where their states lie in the group's value.
+/// The quotas of one rule or tier, and the position of their states in the group's value.
 #[derive(Clone, Debug)]
 pub struct QuotaSet {
     pub(crate) rule: u16,
     pub(crate) tier: Option<String>,
-    /// These are a tenant's own, and in no policy.
+    /// These are a tenant's own quotas, which no policy contains.
     pub(crate) of_tenant: bool,
-    /// Identity of the rule and the tier by their names alone, whatever their quotas.
+    /// Identity of the rule and the tier by their names alone, whatever their quotas are.
     pub(crate) stable_id: u64,
-    /// Identity of the rule and its quotas, whatever the layout of their states: what surfaces call
-    /// them by.
+    /// Identity of the rule and its quotas, whatever the layout of their states is. Surfaces use it
+    /// as the set's identifier.
     pub(crate) record_id: u32,
     /// The version of the states: the latest that changed the layout of one of them.
     pub(crate) version: u8,
-    /// Where the record's states begin in the value; `None` where that is said by the value alone,
-    /// because it has few of all records.
+    /// The offset of the record's states in the value; `None` for a sparse value, where only the
+    /// value shows it.
     pub(crate) offset: Option<usize>,
     /// Bytes of all states.
     pub(crate) len: usize,
@@ -75,35 +76,35 @@ pub struct QuotaSet {
 }
 
 impl Group {
-    /// The identity of the key definition, the same for as long as the definition is: what a store
-    /// names its table by.
+    /// The identity of the key definition: it changes only with the definition. A store names its
+    /// table after it.
     #[must_use]
     pub const fn identity(&self) -> u64 {
         self.identity
     }
 
-    /// Keys held in Envoy: the largest `capacity` of the group's rules.
+    /// The number of keys stored in Envoy: the largest `capacity` of the group's rules.
     #[must_use]
     pub const fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Worker: true when a count must be durable before the answer leaves; one strict rule is
+    /// Worker: true when a count must be durable before the response is sent; one strict rule is
     /// enough.
     #[must_use]
     pub const fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// True when all nodes have one count, which an authority keeps
-    /// ([`Scope::Fleet`](crate::Scope::Fleet)): its rules' only.
+    /// True when all nodes share one count, which an authority keeps
+    /// ([`Scope::Fleet`](crate::Scope::Fleet)); such a group contains only rules of that scope.
     #[must_use]
     pub const fn is_fleet(&self) -> bool {
         self.is_fleet
     }
 
-    /// Worker: over how many objects the requests of one key are spread, which lease its units;
-    /// `None` where its own object counts them all.
+    /// Worker: the number of objects over which the requests of one key are spread, each of which
+    /// leases units of the key; `None` when the key's own object counts all requests.
     #[must_use]
     pub const fn shards(&self) -> Option<u32> {
         self.shards
@@ -115,19 +116,20 @@ impl Group {
         self.key.is_empty()
     }
 
-    /// Bytes of one stored value, a multiple of 4; where it [is sparse](Group::is_sparse), at most.
+    /// Bytes of one stored value, a multiple of 4; the maximum when it [is
+    /// sparse](Group::is_sparse).
     #[must_use]
     pub const fn value_len(&self) -> usize {
         self.value_len
     }
 
-    /// True where a stored value has the records alone that something was charged to.
+    /// True when a stored value contains only the records that something was charged to.
     #[must_use]
     pub const fn is_sparse(&self) -> bool {
         self.is_sparse
     }
 
-    /// Gives each record its place in a value, or none where values are sparse.
+    /// Assigns each record its place in a value, or none when values are sparse.
     pub(crate) fn lay_out(&mut self, sets: &mut [QuotaSet]) {
         (self.value_len, self.quotas) = (0, 0);
         self.blank.clear();
@@ -153,14 +155,15 @@ impl Group {
         }
     }
 
-    /// The place among its sets of the one whose record says this, in any version of its states.
+    /// The place among its sets of the one whose record has this identity, in any version of its
+    /// states.
     pub(crate) fn by_id(&self, id: u32) -> Option<usize> {
         self.by_id.find(id.into())
     }
 }
 
 impl QuotaSet {
-    /// The quotas of a rule, or of one tier of it, by their names. Where they lie in a value is
+    /// The quotas of a rule, or of one of its tiers, by their names. Their position in a value is
     /// not known yet.
     pub(crate) fn new(
         rule: (u16, &str),
@@ -212,26 +215,26 @@ impl QuotaSet {
         &self.quotas
     }
 
-    /// What a record says that holds the states in the layout of `version`: the identity of the
-    /// quotas, marked by the version. So states of other quotas are never read as these, and states
-    /// of another layout neither, not even by code that does not know of it.
+    /// The identity in a record with the states in the layout of `version`: that of the quotas,
+    /// marked by the version. So states of other quotas are never read as these, nor are states of
+    /// another layout, not even by code that does not know that layout.
     pub(crate) fn id_in(&self, version: u8) -> u32 {
         marked(self.record_id, version)
     }
 
-    /// What records say that hold states of these quotas, in any layout.
+    /// The identities in records with states of these quotas, in any layout.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u32> {
         (1..=self.version).map(|version| self.id_in(version))
     }
 
-    /// Bytes of all states in the layout of `version`; `None` where there is no such version.
+    /// Bytes of all states in the layout of `version`; `None` when there is no such version.
     pub(crate) fn len_in(&self, version: u8) -> Option<usize> {
         let mut lengths = self.quotas.iter().map(|quota| quota.limiter.state_len_in(version));
         lengths.try_fold(0_usize, |sum, len| sum.checked_add(len?))
     }
 
-    /// False when a state of `states` contradicts itself, which only damage leaves
-    /// ([`tollgate_core::Limiter::is_consistent`]). No state of layout 1 has a sum.
+    /// False when a state in `states` is inconsistent, which only damage causes
+    /// ([`tollgate_core::Limiter::is_consistent`]). States of layout 1 have no sum.
     #[inline]
     pub(crate) fn is_consistent(&self, states: &[u8]) -> bool {
         let is_consistent = |quota: &CompiledQuota| {
@@ -240,15 +243,15 @@ impl QuotaSet {
         self.version == 1 || self.quotas.iter().all(is_consistent)
     }
 
-    /// Bytes that one key takes for these quotas.
+    /// Bytes per key for these quotas.
     #[must_use]
     pub const fn record_len(&self) -> usize {
         self.len.saturating_add(RECORD_HEADER)
     }
 }
 
-/// The identity of a rule's own quotas, or of its tier's, by their names. Every name has its length
-/// before it, so no rule's tier has another rule's identity.
+/// The identity of a rule's own quotas, or of its tier's, by their names. The length of each name
+/// is hashed before it, so a rule's tier never has another rule's identity.
 fn stable_id(rule: &str, tier: Option<&str>) -> u64 {
     match tier {
         None => stable_hash(&[rule.as_bytes()]),
@@ -256,8 +259,8 @@ fn stable_id(rule: &str, tier: Option<&str>) -> u64 {
     }
 }
 
-/// `record_id` as it stands in a record of `version`: itself in the first, and never 0, which is no
-/// record.
+/// The form of `record_id` in a record of `version`: unchanged in the first version, and never 0,
+/// which means no record.
 pub(crate) fn marked(record_id: u32, version: u8) -> u32 {
     let later = u32::from(version).saturating_sub(1);
     (record_id ^ later.wrapping_mul(MARK)).max(1)

@@ -1,10 +1,10 @@
-//! Which rules may concern a request: by path in a trie over segments, by host in a map, and the
-//! others [by a value](ByValue) of the request.
+//! The rules that may apply to a request: by path in a trie over segments, by host in a map, and
+//! the others [by a value](ByValue) of the request.
 //!
-//! Invariant: a look-up visits what agrees with the request, so its cost does not grow with the
-//! number of rules that do not match. It only finds candidates; the other conditions are the plan's
-//! business. Requests only look names up, they never add any, so nobody can fill a hash bucket on
-//! purpose.
+//! Invariant: a look-up visits only entries that match the request, so its cost does not grow with
+//! the number of rules that do not match. It only finds candidates; the plan checks the other
+//! conditions. Requests only look names up, they never add any, so no client can fill a hash bucket
+//! on purpose.
 
 use alloc::vec::Vec;
 
@@ -15,22 +15,22 @@ use crate::document::wanted::Host;
 use crate::http::path::{Pattern, Segment, all};
 use crate::policy::by_value::{ByValue, in_order};
 
-/// Every rule, under the most telling of its conditions.
+/// Every rule, indexed under its most selective condition.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    /// Patterns without a wildcard, whole: most paths are found by one look.
+    /// Patterns without a wildcard, as a whole: one look-up finds most paths.
     exact: HashMap<Vec<u8>, Vec<u16>>,
-    /// Those whose only wildcard is `**`, by how many segments stand before it.
+    /// Patterns whose only wildcard is `**`, by the number of segments before it.
     prefixes: Vec<HashMap<Vec<u8>, Vec<u16>>>,
-    /// All others.
+    /// All other patterns.
     wildcards: Trie,
     hosts: HashMap<Vec<u8>, Vec<u16>>,
-    /// By suffix with its leading dot.
+    /// By suffix, including its leading dot.
     suffixes: HashMap<Vec<u8>, Vec<u16>>,
-    /// Bytes of the longest of them: more of a host is not looked up, or a host of dots would take
-    /// time by its square.
+    /// Bytes of the longest suffix. No longer part of a host is looked up, else the time for a host
+    /// of dots would grow with the square of its length.
     longest_suffix: usize,
-    /// Rules with neither a path nor a host condition, or for all paths.
+    /// Rules with neither a path nor a host condition, or with a condition for all paths.
     pub(crate) others: ByValue,
 }
 
@@ -47,7 +47,7 @@ impl Index {
         }
     }
 
-    /// Adds `rule`, and says which of its conditions a look-up will have checked.
+    /// Adds `rule`, and returns the condition that a look-up will have checked.
     pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> IndexedBy {
         if let Some(paths) = when.and_then(Conditions::paths) {
             if !all(paths) {
@@ -95,9 +95,10 @@ impl Index {
         map.entry(pattern.literal().unwrap_or_default()).or_default().push(rule);
     }
 
-    /// Fills `out` with the candidates for a request, in order, each once: those that any of the
-    /// readings of its path finds, and those that are always asked. Without a readable `host`,
-    /// rules of all hosts are candidates. The caller adds those that are looked up by a value.
+    /// Fills `out` with the candidates for a request, in order, each once: the rules that any
+    /// reading of its path finds, and those that are always evaluated. Without a readable `host`,
+    /// the rules of all hosts are candidates. The caller adds the rules that are looked up by a
+    /// value.
     pub(crate) fn find<'p>(
         &self,
         host: Option<&[u8]>,
@@ -122,7 +123,7 @@ impl Index {
         in_order(out);
     }
 
-    /// Appends the rules of every host that matches, some perhaps twice.
+    /// Appends the rules of every host that matches; some may be repeated.
     fn find_host(&self, host: &[u8], out: &mut Vec<u16>) {
         append(&self.hosts, host, out);
         if !self.suffixes.is_empty() {
@@ -137,12 +138,12 @@ impl Index {
 
 /// Appends the rules under `name`.
 fn append(map: &HashMap<Vec<u8>, Vec<u16>>, name: &[u8], out: &mut Vec<u16>) {
-    // One by one: there are few.
+    // One at a time: there are few.
     map.get(name).into_iter().flatten().for_each(|rule| out.push(*rule));
 }
 
-/// What of `path`, in normal form, stands before its first slash, its second and so on, and all of
-/// it at last.
+/// The parts of `path`, in normal form, before its first slash, its second slash and so on, and
+/// finally all of it.
 fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(i, _)| i);
     slashes.chain([path.len()]).filter_map(|end| path.get(..end))
@@ -195,8 +196,9 @@ impl Trie {
         child
     }
 
-    /// Appends the rules of every pattern that matches, some perhaps twice. `rest` is what is not
-    /// yet matched; `None` after the last segment. As deep as the longest pattern, 64.
+    /// Appends the rules of every pattern that matches; some may be repeated. `rest` is the part of
+    /// the path not yet matched, `None` after the last segment. The depth is at most that of the
+    /// longest pattern, 64.
     fn walk(&self, at: usize, rest: Option<&[u8]>, out: &mut Vec<u16>) {
         debug_assert!(at == 0 || at < self.nodes.len(), "a child is a node");
         let Some(node) = self.nodes.get(at) else { return };
@@ -219,7 +221,7 @@ impl Trie {
     }
 }
 
-/// Which condition a look-up has already found to hold.
+/// The condition that a look-up has already checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexedBy {
     Nothing,
@@ -260,7 +262,7 @@ mod tests {
         check(&conditions, "", "/apix", &[4, 7]);
     }
 
-    /// The law of the index: it finds exactly the patterns that match, wherever each of them lies.
+    /// The index finds exactly the patterns that match, wherever they are stored.
     #[test]
     fn what_is_found_is_what_matches() {
         const PIECES: [&str; 4] = ["", "/a", "/b", "/*"];

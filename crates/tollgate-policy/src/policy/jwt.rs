@@ -1,7 +1,7 @@
-//! How a surface verifies tokens, as the policy says it.
+//! How a surface verifies tokens, as defined in the policy.
 //!
-//! Invariant: nothing here believes a token. Envoy takes claims from what its jwt_authn filter
-//! verified; the Worker verifies the token that is found here with these keys before it plans.
+//! Invariant: nothing here trusts a token. Envoy takes claims that its jwt_authn filter verified.
+//! The Worker verifies the token that is found here with these keys before it plans.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::document::jwt::{JwkDoc, JwtDoc};
 
-/// Where verified claims come from.
+/// The source of verified claims.
 #[derive(Clone, Debug)]
 pub struct Jwt {
     /// Envoy: the `payload_in_metadata` of the jwt_authn filter in front.
@@ -18,7 +18,7 @@ pub struct Jwt {
     pub header: String,
     /// Worker: the only issuer that is accepted.
     pub issuer: Option<String>,
-    /// Worker: the token must be for one of these; empty: for anybody.
+    /// Worker: the token must be for one of these; empty: any audience is accepted.
     pub audiences: Vec<String>,
     /// Worker: the keys that sign.
     pub keys: Vec<Jwk>,
@@ -29,7 +29,7 @@ pub struct Jwt {
 pub struct Jwk {
     /// HS256, RS256 or ES256.
     pub alg: String,
-    /// The name that a token calls it by.
+    /// The name by which a token refers to it.
     pub kid: Option<String>,
     /// The key as JSON, for `SubtleCrypto.importKey`.
     pub json: String,

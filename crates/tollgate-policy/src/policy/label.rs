@@ -1,12 +1,12 @@
-//! What rules and plugins are called in the names of metrics.
+//! The names of rules and plugins in metrics.
 //!
-//! Invariant: one part of a dotted name, whatever it is made of. That two are not one is for
-//! `compile::validate` to say.
+//! Invariant: a label is one part of a dotted name, whatever it is made from. `compile::validate`
+//! checks that two labels are different.
 
 use alloc::string::String;
 
-/// `name` as a part of a metric's name: a dot would end it, and other signs confuse exporters, so
-/// all but letters, digits, `-` and `_` are `_`.
+/// `name` as a part of a metric's name: a dot would end the part, and other characters confuse
+/// exporters, so every character except letters, digits, `-` and `_` becomes `_`.
 #[must_use]
 pub fn metric_label(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };

@@ -1,15 +1,15 @@
-//! How much may wait.
+//! The bounds on waiting requests.
 //!
-//! Invariant: finite, whatever a document says.
+//! Invariant: finite, whatever a document contains.
 
-/// How much may wait: in one Envoy worker or one isolate of the Worker, by one policy.
+/// The bounds on waiting requests of one policy, per Envoy worker or per isolate of the Worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Requests that wait for one key.
     pub per_key: usize,
-    /// Requests in all.
+    /// Requests in total.
     pub total: usize,
-    /// Bytes that they hold.
+    /// Bytes of memory of the waiting requests.
     pub bytes: usize,
 }
 

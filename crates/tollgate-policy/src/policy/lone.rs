@@ -1,12 +1,13 @@
-//! The quota of a policy that has no more to ask: one quota, by the client's address, for every
-//! request alike.
+//! The quota of a policy that needs no other input: one quota, by the client's address, for all
+//! requests.
 //!
-//! Who has millions of requests to decide about, as a replay has, need not plan each of them anew:
-//! the same client's request loads the same value and costs the same, whatever else it says.
+//! A caller that decides millions of requests, such as a replay, need not plan each of them again:
+//! a request of the same client loads the same value and costs the same, whatever else it contains.
 //!
-//! Invariant: what [`LoneQuota::admit`] admits, a plan of the same value at the same time admits,
-//! and leaves the same bytes; what it does not admit, it leaves as it was, for the plan to say why.
-//! Deliberately not here: a denial's consequences, and requests whose client is not known.
+//! Invariant: a request that [`LoneQuota::admit`] allows is also allowed by a plan of the same
+//! value at the same time, with the same bytes as the result. When it does not allow the request,
+//! the value is unchanged, and the plan finds the reason. Deliberately not here: the consequences
+//! of a denial, and requests whose client is unknown.
 
 use core::ops::Range;
 
@@ -18,7 +19,7 @@ use crate::document::cost::Cost;
 use crate::document::key::KeyPart;
 use crate::policy::compiled::Policy;
 
-/// All that decides in a policy, where that is one quota of all clients.
+/// The one quota of all clients, in a policy where nothing else decides.
 #[derive(Clone, Debug)]
 pub struct LoneQuota {
     /// The index of its rule in [`Policy::rules`].
@@ -27,15 +28,15 @@ pub struct LoneQuota {
     pub quota_set: usize,
     /// The index of its group in [`Policy::groups`].
     pub group: usize,
-    /// What every request costs, in quota units.
+    /// The cost of every request, in quota units.
     pub cost: u64,
     limiter: Limiter,
     state: Range<usize>,
 }
 
 impl Policy {
-    /// The one quota that decides about every request whose client is known; `None` where anything
-    /// else of a request, or more than one quota, may have a say, or where a request may wait.
+    /// The one quota that decides every request with a known client; `None` when any other property
+    /// of a request, or more than one quota, may affect the decision, or when a request may wait.
     #[must_use]
     pub fn lone_quota(&self) -> Option<LoneQuota> {
         let [rule] = &*self.rules else { return None };
@@ -71,7 +72,7 @@ impl Policy {
 
 impl LoneQuota {
     /// Charges one request at `now` to `value`, which a plan of this policy has stored for its
-    /// client; false, with nothing written, when it does not fit.
+    /// client. False, with nothing written, when the request does not fit.
     #[inline]
     pub fn admit(&self, value: &mut [u8], now: Timestamp) -> bool {
         let state = value.get_mut(self.state.clone());

@@ -1,7 +1,7 @@
-//! The compiled policy: what every request is planned with.
+//! The compiled policy, with which every request is planned.
 //!
-//! Invariant: immutable once compiled, but for the secret of the surface and the version it counts
-//! the policy as.
+//! Invariant: immutable once compiled, except for the secret of the surface and the version that
+//! the surface assigns.
 
 pub(crate) mod carried;
 pub(crate) mod table_size;

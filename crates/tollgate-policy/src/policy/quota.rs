@@ -1,4 +1,4 @@
-//! One quota as compiled: a limiter, its name, and where its state lies.
+//! One compiled quota: a limiter, its name, and the position of its state.
 //!
 //! Invariant: a state is read only by a quota of the same name and parameters (`identity`).
 
@@ -8,15 +8,15 @@ use tollgate_core::{Limiter, Span};
 
 use crate::stable_hash::stable_hash;
 
-/// One quota as compiled.
+/// One compiled quota.
 #[derive(Clone, Debug)]
 pub struct CompiledQuota {
     pub(crate) name: String,
-    /// What a stored state is known by while its quota's parameters change.
+    /// The identity of a stored state while its quota's parameters change.
     pub(crate) name_hash: u64,
     pub(crate) limiter: Limiter,
     pub(crate) window: Span,
-    /// Where the state begins in the record.
+    /// The offset of the state in the record.
     pub(crate) offset: usize,
 }
 
@@ -33,7 +33,7 @@ impl CompiledQuota {
         &self.name
     }
 
-    /// What decides.
+    /// The limiter that decides.
     #[must_use]
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
@@ -45,12 +45,12 @@ impl CompiledQuota {
         self.window
     }
 
-    /// What makes a stored state this quota's: its name and every parameter, spelled out so that
-    /// renaming a field in the core forgets nothing.
+    /// The identity of this quota's stored state: its name and every parameter, written in full so
+    /// that renaming a field in the core loses no state.
     pub(crate) fn identity(&self) -> String {
         let quota = self.limiter.quota();
         let algorithm = self.limiter.algorithm();
-        // Weights and holds came later: without them the text is what it always was.
+        // Weights and holds were added later: without them the text is unchanged.
         let weighted = if algorithm.is_weighted() { " weighted" } else { "" };
         let holds = if self.limiter.keeps_holds() { " holds" } else { "" };
         let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
@@ -74,7 +74,7 @@ impl CompiledQuota {
         states.get_mut(self.offset..self.end()?)
     }
 
-    /// Where its state ends in the record.
+    /// The offset of the end of its state in the record.
     pub(crate) const fn end(&self) -> Option<usize> {
         self.offset.checked_add(self.limiter.state_len())
     }

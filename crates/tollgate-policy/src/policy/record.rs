@@ -1,11 +1,13 @@
 //! Stored values: the records of a group's rules, one after the other.
 //!
 //! A record's identity is that of the rule and its quotas, marked by the version of the states'
-//! layout. Invariant: a record is read only by the quotas that wrote it, so changing one rule never
-//! resets or misreads another's states; whatever bytes are loaded, what is decided on has the
+//! layout.
+//!
+//! Invariant: a record is read only by the quotas that wrote it, so a change of one rule never
+//! resets or misreads another's states. Whatever bytes are loaded, decisions use states in the
 //! current layout. States of an earlier version are converted wherever they are read, and written
-//! anew with the next charge. A value in the current layout has every record in its place or, where
-//! the group [is sparse](Group::is_sparse), those that something was charged to.
+//! back with the next charge. A value in the current layout has every record in its place or, when
+//! the group [is sparse](Group::is_sparse), only the records that something was charged to.
 
 use alloc::borrow::Cow;
 use alloc::vec;
@@ -22,18 +24,18 @@ use crate::policy::records::{RECORD_HEADER, filled, record_header, records, writ
 use crate::policy::sparse;
 use crate::policy::tenant::Tenant;
 
-/// How much of its quotas a value has used: who has the least is forgotten first.
+/// The share of its quotas that a value has used: the key with the smallest share is evicted first.
 ///
-/// The greatest share of all quotas counts, not what was used: 5 of 5 is refused, 500 of 1,000 is
-/// not. Shadow quotas come last, because forgetting one lets nobody in: whoever uses up a quota
-/// that refuses nobody must not outlast whoever is refused. Of those that are refused now, who
-/// would be let in soonest has the least: else one request under "1 a second" would weigh as much
-/// as a day's quota.
+/// The greatest share of all quotas counts, not the number of units: 5 of 5 is denied, 500 of 1,000
+/// is not. Shadow quotas come last, because evicting one allows no additional request: a client
+/// that uses up a quota that denies no request must not outlast a client that is denied. Among the
+/// clients that are denied now, the one that would be allowed soonest has the smallest share: else
+/// one request under "1 a second" would weigh as much as a day's quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UsedShare {
-    /// The greatest share of the quotas that are enforced, in parts of [`FULLY_USED`].
+    /// The greatest share of the enforced quotas, in parts of [`FULLY_USED`].
     pub enforced: u32,
-    /// How long the quotas of these that are used up refuse one more unit.
+    /// The longest time for which a used-up enforced quota denies one more unit.
     pub refuses_for: Span,
     /// The greatest share of the quotas of rules in shadow.
     pub shadow: u32,
@@ -63,14 +65,14 @@ struct StateIn<'a> {
 }
 
 impl Group {
-    /// The time from which everything in `value` decides like never seen, so that a store may
-    /// forget it without loss. Any bytes are accepted; records of other rules do not count.
+    /// The time from which everything in `value` decides as for a key never seen, so that a store
+    /// may drop it without loss. Any bytes are accepted; records of other rules do not count.
     #[must_use]
     pub fn idle_at(&self, policy: &Policy, value: &[u8]) -> Timestamp {
         self.idle_at_with(policy, &Directory::NONE, value)
     }
 
-    /// The same with what a directory knows: records of other quotas count by these.
+    /// The same with a directory: records of other quotas count by the parameters in it.
     #[must_use]
     pub fn idle_at_with(&self, policy: &Policy, known: &Directory, value: &[u8]) -> Timestamp {
         let mut latest = Timestamp::ZERO;
@@ -80,15 +82,15 @@ impl Group {
         latest
     }
 
-    /// How much of its quotas `value` has used at `now`. Any bytes are accepted; records of other
-    /// rules do not count.
+    /// The share of its quotas that `value` has used at `now`. Any bytes are accepted; records of
+    /// other rules do not count.
     #[must_use]
     pub fn used_share(&self, policy: &Policy, value: &[u8], now: Timestamp) -> UsedShare {
         self.used_share_with(policy, &Directory::NONE, value, now)
     }
 
-    /// The same with what a directory knows: records of other quotas count by these, as enforced
-    /// unless the policy has their rule in shadow.
+    /// The same with a directory: records of other quotas count by the parameters in it, as
+    /// enforced unless the policy has their rule in shadow.
     #[must_use]
     pub fn used_share_with(
         &self,
@@ -106,7 +108,7 @@ impl Group {
         share
     }
 
-    /// True when `value` has a record that neither the policy nor the directory knows.
+    /// True when `value` has a record that is neither in the policy nor in the directory.
     #[must_use]
     pub fn has_unknown(&self, policy: &Policy, known: &Directory, value: &[u8]) -> bool {
         current(policy, self, None, value).is_none()
@@ -141,7 +143,7 @@ impl Group {
         }
         let current = current(policy, self, None, value);
         for set in self.sets_in(policy).filter(|_| !self.is_sparse()) {
-            // Wherever it lies: a value may be of an earlier policy's layout.
+            // At any position: a value may have an earlier policy's layout.
             let states = states(set, value).map(Cow::Borrowed);
             let states = states.or_else(|| find(value, set));
             states.into_iter().for_each(|states| each_of(set, &states));
@@ -177,8 +179,8 @@ pub(crate) fn states<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
     value.get(offset..offset.checked_add(set.len)?)
 }
 
-/// The states of `set` in a value of the current layout, to be written; in a sparse one, which may
-/// have them `located`, all zero where there were none.
+/// The states of `set` in a value of the current layout, for writing. A sparse value may have them
+/// `located`; missing states are added as zeros.
 #[inline]
 pub(crate) fn states_mut<'v>(
     set: &QuotaSet,
@@ -189,7 +191,7 @@ pub(crate) fn states_mut<'v>(
     value.get_mut(offset..offset.checked_add(set.len)?)
 }
 
-/// Appends the record of `set` with these states, which are of the current layout, to `value`.
+/// Appends the record of `set` with these states, which are in the current layout, to `value`.
 pub(crate) fn append(set: &QuotaSet, states: &[u8], value: &mut Vec<u8>) {
     write_header(set.id_in(set.version), set.len, value);
     value.extend_from_slice(states);
@@ -200,8 +202,8 @@ pub(crate) fn appended<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> 
     record(value, set.id_in(set.version), set.len)
 }
 
-/// `stored` without the zeros that fill its last word, when every record lies where the current
-/// layout has it and is consistent; of a sparse group, when every record is its own.
+/// `stored` without the zeros that fill its last word, when every record has its place in the
+/// current layout and is consistent; for a sparse group, when every record belongs to it.
 pub(crate) fn current<'s>(
     policy: &Policy,
     group: &Group,
@@ -220,8 +222,8 @@ pub(crate) fn current<'s>(
     sets(policy, group, tenant).all(is_current).then_some(value)
 }
 
-/// What may count in a value of `group`, in the order of its records: the group's quotas, then
-/// those of the tenant whose value it is.
+/// The sets that may count in a value of `group`, in the order of its records: the group's quotas,
+/// then those of the tenant that the value belongs to.
 pub(crate) fn sets<'a>(
     policy: &'a Policy,
     group: &'a Group,
@@ -240,7 +242,7 @@ pub(crate) fn sets<'a>(
 
 impl Tenant {
     /// The time from which the tenant's own quotas in `value`, of the group with this index, decide
-    /// like never seen.
+    /// as for a key never seen.
     pub(crate) fn idle_at(&self, policy: &Policy, group: usize, value: &[u8]) -> Timestamp {
         let is_in = |set: &&QuotaSet| {
             policy.rules.get(set.rule()).is_some_and(|rule| rule.group() == group)
@@ -258,8 +260,8 @@ impl Tenant {
     }
 }
 
-/// The states of `set` wherever its record is, brought into the current layout from whatever
-/// version it is of.
+/// The states of `set` from a record at any position and of any version, converted to the current
+/// layout.
 pub(crate) fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>> {
     (1..=set.version).rev().find_map(|version| {
         let id = set.id_in(version);
@@ -267,8 +269,8 @@ pub(crate) fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>
     })
 }
 
-/// The states of `set` in a record that says `id`, brought into the current layout and repaired,
-/// and the version that they are of.
+/// The states of `set` in a record with the identity `id`, converted to the current layout and
+/// repaired, and the version in which they were stored.
 pub(crate) fn read_as<'s>(
     set: &QuotaSet,
     id: u32,
@@ -282,13 +284,13 @@ pub(crate) fn read_as<'s>(
     Some((version, Cow::Owned(converted(set, version, states)?)))
 }
 
-/// The states of the record with this identity and this length, wherever it is.
+/// The states of the record with this identity and this length, at any position.
 fn record(stored: &[u8], wanted_id: u32, wanted_len: usize) -> Option<&[u8]> {
     let is_wanted = |(id, states): &(u32, &[u8])| *id == wanted_id && states.len() == wanted_len;
     records(stored).find(is_wanted).map(|(_, states)| states)
 }
 
-/// The states of `set`, made consistent where they are not.
+/// The states of `set`, repaired when they are inconsistent.
 fn repaired<'s>(set: &QuotaSet, states: &'s [u8]) -> Cow<'s, [u8]> {
     let mut states = Cow::Borrowed(states);
     if !set.is_consistent(&states) {
@@ -301,7 +303,7 @@ fn repaired<'s>(set: &QuotaSet, states: &'s [u8]) -> Cow<'s, [u8]> {
     states
 }
 
-/// The states of `set` that were `earlier` in the layout of `version`.
+/// The states of `set`, converted from `earlier`, which are in the layout of `version`.
 fn converted(set: &QuotaSet, version: u8, earlier: &[u8]) -> Option<Vec<u8>> {
     let (mut states, mut rest) = (vec![0; set.len], earlier);
     for quota in &set.quotas {

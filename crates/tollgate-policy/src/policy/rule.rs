@@ -1,6 +1,6 @@
-//! One rule as compiled, and its tiers.
+//! One compiled rule, and its tiers.
 //!
-//! Invariant: its indexes are of the policy that it is in.
+//! Invariant: its indexes refer to the policy that contains it.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -23,7 +23,7 @@ use crate::policy::index::IndexedBy;
 use crate::policy::label::metric_label;
 use crate::sort::sort_by;
 
-/// One rule as compiled.
+/// One compiled rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub(crate) name: String,
@@ -34,12 +34,13 @@ pub struct Rule {
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
     pub(crate) scope: Scope,
-    /// For how long units are leased at the most; zero where nothing is.
+    /// The longest time for which units are leased; zero when nothing is leased.
     pub(crate) lease: Span,
-    /// A node that reaches no authority counts by itself, with this part of the limits.
+    /// A node that reaches no authority counts locally, with this share of the limits.
     pub(crate) fallback: Option<u32>,
     pub(crate) cost: Cost,
-    /// The document says the cost, so that it can turn out otherwise; else every request is one.
+    /// True when the document states the cost, so that the final cost can differ; else every
+    /// request costs one.
     pub(crate) names_cost: bool,
     pub(crate) charging: Charging,
     pub(crate) mode: Mode,
@@ -57,23 +58,23 @@ pub struct Rule {
 pub(crate) struct Tier {
     pub(crate) priority: u32,
     pub(crate) when: Option<Conditions>,
-    /// What several values mean of what `when` is on.
+    /// How several values are interpreted in the field that `when` tests.
     pub(crate) repeated: Option<Repeated>,
-    /// Empty: any.
+    /// Empty: any value.
     pub(crate) key_values: BTreeSet<Vec<u8>>,
-    /// Those of them that are addresses, grouped, as they stand in a key.
+    /// The `key_values` that are addresses, grouped by prefix, in the form used in keys.
     pub(crate) addresses: BTreeSet<Vec<u8>>,
     pub(crate) set: u16,
 }
 
 impl Tier {
-    /// Brings the tiers of a rule into the order in which they are tried: the highest priority
-    /// first, of two equals the earlier one.
+    /// Sorts the tiers of a rule into the order in which they are tried: the highest priority
+    /// first; of two equal ones the earlier first.
     pub(crate) fn sort(tiers: &mut [Self]) {
         sort_by(tiers, |one, other| other.priority.cmp(&one.priority));
     }
 
-    /// Those of `key_values` that are addresses, as these stand in a key.
+    /// The `key_values` that are addresses, in the form used in keys.
     pub(crate) fn addresses_of(
         key_values: &BTreeSet<Vec<u8>>,
         prefixes: Prefixes,
@@ -92,7 +93,8 @@ impl Tier {
 }
 
 impl Rule {
-    /// Fills the look-up of its tiers; `default` is what several values of a header mean.
+    /// Fills the look-up of its tiers; `default` is the interpretation of several values of a
+    /// header.
     pub(crate) fn index_tiers(&mut self, default: Repeated) {
         let mut by_value = ByValue::default();
         for (tier, entry) in self.tiers.iter().zip(0..) {
@@ -115,8 +117,8 @@ impl Rule {
         &self.name
     }
 
-    /// The rule's name as a part of a metric's ([`metric_label`]). No two rules of a policy for
-    /// Envoy have the same.
+    /// The rule's name as a part of a metric's name ([`metric_label`]). It is unique among the
+    /// rules of a policy for Envoy.
     #[must_use]
     pub fn label(&self) -> String {
         metric_label(&self.name)
@@ -129,48 +131,49 @@ impl Rule {
         self.group.into()
     }
 
-    /// Whose count it is.
+    /// Which requests share the count.
     #[must_use]
     pub const fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// For how long units of it are leased at the most, of [`Scope::Fleet`]: 100 ms to 10 s; zero
-    /// where the authority is asked each time.
+    /// With [`Scope::Fleet`]: the longest time for which its units are leased, 100 ms to 10 s; zero
+    /// when the authority is asked for every request.
     #[must_use]
     pub const fn lease(&self) -> Span {
         self.lease
     }
 
-    /// By how many the limits are divided in the count of a node that reaches no authority, and 1
-    /// where they are whole; `None` where it does not count by itself.
+    /// The divisor of the limits in the local count of a node that reaches no authority, 1 for
+    /// whole limits; `None` when such a node does not count locally.
     #[must_use]
     pub const fn fallback(&self) -> Option<u32> {
         self.fallback
     }
 
-    /// True when a secret of the surface chooses the keys that the rule is enforced for, so that
-    /// nobody else can say which ones these are.
+    /// True when a secret of the surface selects the keys that the rule is enforced for, so that
+    /// only the surface knows them.
     #[must_use]
     pub const fn chooses_keys(&self) -> bool {
         matches!(self.mode, Mode::EnforcePercent(Share { percent: 1..=99, hash_key: None }))
     }
 
-    /// True when every request costs the same: what one is denied by denies the others too.
+    /// True when every request costs the same: a quota that denies one request denies the others
+    /// too.
     #[must_use]
     pub const fn has_fixed_cost(&self) -> bool {
         matches!(self.cost, Cost::Fixed(_))
     }
 
-    /// True when descriptors report what was used already (`"cost": "reported"`): their hits are
-    /// recorded whatever is decided.
+    /// True when descriptors report units that were already used (`"cost": "reported"`): their hits
+    /// are recorded whatever the decision is.
     #[must_use]
     pub const fn is_reported(&self) -> bool {
         matches!(self.cost, Cost::Reported)
     }
 
-    /// True when a request that goes on and is answered with `status` is charged in the end; `None`
-    /// is one whose client left before there was a response.
+    /// True when an allowed request whose response has `status` is finally charged. `None` is a
+    /// request whose client disconnected before there was a response.
     #[must_use]
     pub fn is_charged_by(&self, status: Option<u16>) -> bool {
         match &self.charging {
@@ -179,8 +182,8 @@ impl Rule {
         }
     }
 
-    /// True when a client that is over the limit may be refused: not where the rule only watches,
-    /// marks, or lets it wait.
+    /// True when a client over the limit may be denied: false for a rule in shadow mode, and for
+    /// one that only marks or delays.
     #[must_use]
     pub const fn refuses(&self) -> bool {
         let is_enforced =
@@ -188,20 +191,20 @@ impl Rule {
         is_enforced && matches!(self.action, Action::Deny(_) | Action::Respond(_))
     }
 
-    /// True when every request of its key counts in the same quotas of it, and may be refused by
-    /// them: what it refuses, no rule of that key is charged for.
+    /// True when every request of its key counts in the same quotas of the rule, and those may deny
+    /// it. For a request that the rule denies, no rule of that key is charged.
     #[must_use]
     pub const fn refuses_for_all(&self) -> bool {
         self.when.is_none() && self.unless.is_none() && self.tiers.is_empty() && self.refuses()
     }
 
-    /// True when a request that is over the limit waits (`"action": {"delay": ...}`).
+    /// True when a request over the limit is delayed (`"action": {"delay": ...}`).
     #[must_use]
     pub const fn is_waited_for(&self) -> bool {
         self.longest_wait().is_some()
     }
 
-    /// How long a request may wait for this rule; `None` where none waits.
+    /// How long a request may wait for this rule; `None` when the rule delays no request.
     #[must_use]
     pub const fn longest_wait(&self) -> Option<Span> {
         match self.action {
@@ -210,8 +213,8 @@ impl Rule {
         }
     }
 
-    /// Whose requests go first of those that wait for one key; those with none of these conditions
-    /// go last.
+    /// The priorities among requests that wait for one key: requests that match an earlier
+    /// condition go first, requests that match none go last.
     pub(crate) fn priorities(&self) -> &[Conditions] {
         match &self.action {
             Action::Delay(delay) => &delay.priority,
@@ -219,13 +222,14 @@ impl Rule {
         }
     }
 
-    /// True when what the response says is charged, so that nothing is where nobody tells it.
+    /// True when the charge depends on the response: without a report of the response nothing is
+    /// charged.
     #[must_use]
     pub const fn charges_by_response(&self) -> bool {
         matches!(self.charging, Charging::Response(_))
     }
 
-    /// The status of a refusal, where the rule names one; 429 where it does not.
+    /// The status of a denial, when the rule names one; it is 429 when the rule does not.
     #[must_use]
     pub fn refusal_status(&self) -> Option<u16> {
         let reply = match &self.action {
@@ -236,7 +240,7 @@ impl Rule {
         reply.and_then(|reply| u16::try_from(reply.status.0).ok())
     }
 
-    /// True when a place may be given back, so that a denial is not final until its time.
+    /// True when a reserved place may be returned, so that a denial may end before its retry time.
     #[must_use]
     pub const fn gives_back(&self) -> bool {
         matches!(&self.charging, Charging::Response(charge) if charge.reserves())

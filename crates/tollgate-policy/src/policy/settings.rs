@@ -1,4 +1,5 @@
-//! What holds for all rules of a policy: how requests are read, and what is said to clients.
+//! The settings for all rules of a policy: how requests are read, and which fields are sent to
+//! clients.
 //!
 //! Invariant: every default of the document is filled in.
 
@@ -9,32 +10,32 @@ use crate::http::readings::EscapedSlashes;
 use crate::http::repeated::Repeated;
 use crate::policy::client_address::ClientAddress;
 
-/// What a request is read with.
+/// The settings for reading a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) client: ClientAddress,
     pub(crate) prefixes: Prefixes,
     pub(crate) country_header: Option<HeaderName>,
     pub(crate) asn_header: Option<HeaderName>,
-    /// What several values mean where nothing else is said.
+    /// The default interpretation of several values.
     pub(crate) repeated: Repeated,
-    /// Worker: where the token is that is verified, and what several of them mean.
+    /// Worker: the header of the token that is verified, and the interpretation of several of them.
     pub(crate) token: Option<(HeaderName, Repeated)>,
     pub(crate) escaped_slashes: EscapedSlashes,
     pub(crate) reads_path: bool,
     pub(crate) reads_host: bool,
 }
 
-/// What is said to clients.
+/// The settings for the fields sent to clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) headers: HeaderGeneration,
-    /// `RateLimit-Policy` goes with the fields of the drafts.
+    /// `RateLimit-Policy` is sent with the fields of the drafts.
     pub(crate) policy: bool,
     pub(crate) on_allow: bool,
     pub(crate) body: BodyFormat,
     pub(crate) jitter: tollgate_core::Span,
     pub(crate) partition_key: bool,
-    /// What partition keys are hashed with before they are reported to clients.
+    /// The key with which partition keys are hashed before they are reported to clients.
     pub(crate) hash_key: Option<[u8; 16]>,
 }

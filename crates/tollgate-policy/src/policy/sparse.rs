@@ -1,9 +1,8 @@
-//! Values that have few of the records that they could have: those that something was charged to,
-//! in any order.
+//! Sparse values: they contain only the records that something was charged to, in any order.
 //!
-//! Invariant: what is missing decides like never seen, so a record may leave once it is idle and
-//! comes again as zeros; each is found by its identity, which no other of the group or the tenant
-//! has. Where every record has its place instead, `record` has it.
+//! Invariant: a missing record decides as for a key never seen, so a record may be removed once it
+//! is idle, and is added again as zeros. Each is found by its identity, which is unique in the
+//! group and the tenant. Values in which every record has its place are in `record`.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -17,9 +16,8 @@ use crate::policy::records::{
 };
 use crate::policy::tenant::Tenant;
 
-/// `stored` without the zeros that fill its last word, when all its records are of the group or the
-/// tenant, in today's layout
-/// and consistent.
+/// `stored` without the zeros that fill its last word, when all its records belong to the group or
+/// the tenant, are in the current layout and are consistent.
 pub(crate) fn current<'s>(
     policy: &Policy,
     group: &Group,
@@ -35,8 +33,9 @@ pub(crate) fn current<'s>(
     records(value).all(is_own).then_some(value)
 }
 
-/// Whose record says this: one of the group's sets, or of the tenant's. `next` is the place where
-/// it is looked for first, behind the one before: most values are in the order of the sets.
+/// The set with this record identity: one of the group's sets, or of the tenant's. `next` is the
+/// place that is tried first, the one after the previous record: most values are in the order of
+/// the sets.
 fn own_by_id<'a>(
     policy: &'a Policy,
     group: &Group,
@@ -58,9 +57,9 @@ pub(crate) fn set_at<'p>(policy: &'p Policy, group: &Group, place: usize) -> Opt
     policy.sets.get(usize::from(*group.sets.get(place)?))
 }
 
-/// Where the states of `set` begin in a sparse value, which has them from now on; searched for only
-/// where they are not `located`.
-#[cold] // beside values in which every record has its place
+/// The offset of the states of `set` in a sparse value, to which they are added if missing. They
+/// are searched for only when they are not `located`.
+#[cold] // compared with values in which every record has its place
 pub(crate) fn offset_of(set: &QuotaSet, located: Option<NonZeroU32>, value: &mut Vec<u8>) -> usize {
     if let Some(offset) = located.and_then(|offset| usize::try_from(offset.get()).ok()) {
         return offset;
@@ -76,8 +75,8 @@ pub(crate) fn offset_of(set: &QuotaSet, located: Option<NonZeroU32>, value: &mut
     value.len().saturating_sub(set.len)
 }
 
-/// Forgets what of a sparse value decides at `now` like never seen: without it a value would have a
-/// record of every rule in the end.
+/// Removes the records of a sparse value that decide at `now` as for a key never seen; otherwise a
+/// value would eventually have a record of every rule.
 pub(crate) fn forget_idle(
     policy: &Policy,
     group: &Group,
@@ -87,7 +86,7 @@ pub(crate) fn forget_idle(
 ) {
     let (mut kept, mut next) = (Vec::with_capacity(value.len()), 0);
     for (id, states) in records(value) {
-        // Of a rule that the policy does not have nobody can say here.
+        // The policy cannot decide this for a record of a rule that it does not have.
         let is_idle = own_by_id(policy, group, tenant, id, &mut next).is_some_and(|set| {
             let mut all = set.quotas.iter();
             all.all(|it| it.state(states).is_some_and(|state| it.limiter.idle_at(state) <= now))

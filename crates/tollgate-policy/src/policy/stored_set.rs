@@ -1,10 +1,11 @@
-//! The parameters of a quota set as bytes beside its states: what a store needs to read states that
-//! another policy wrote, and to carry what is used into the quotas of today.
+//! The parameters of a quota set as bytes, stored next to its states: with them a store can read
+//! states that another policy wrote, and carry the usage into the current quotas.
 //!
-//! Invariant: a set is known by its rule's and its tier's name, a quota in it by its own name;
-//! whatever else changes, what a client used goes on. Any bytes are read as a set or as none.
-//! Deliberately not here: the key (another key definition is another group, and begins anew), and
-//! names themselves: they are hashed, and nothing that a client sends is ever looked up by them.
+//! Invariant: a set is identified by the names of its rule and its tier, a quota in it by its own
+//! name. Whatever else changes, the usage of a client continues. Any bytes are accepted: the result
+//! is a set or `None`. Deliberately not here: the key (another key definition is another group, and
+//! starts empty), and the names themselves: they are hashed, and nothing that a client sends is
+//! ever looked up by them.
 //!
 //! All numbers are little-endian: stable identity `u64`, record identity `u32`, version of the
 //! states' layout `u8`, number of quotas `u8`, then per quota: hash of its name `u64`, algorithm
@@ -29,7 +30,7 @@ const STRICT: u8 = 1;
 const WEIGHTED: u8 = 2;
 const HOLDS: u8 = 4;
 
-/// A quota set by its parameters alone, as [`QuotaSet::write_parameters`] wrote them.
+/// A quota set reduced to its parameters, as written by [`QuotaSet::write_parameters`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSet {
     stable_id: u64,
@@ -43,20 +44,19 @@ pub struct StoredSet {
 pub struct StoredQuota {
     name_hash: u64,
     limiter: Limiter,
-    /// Where its state begins among the states of its set, in today's layout.
+    /// The offset of its state in the states of its set, in the current layout.
     offset: usize,
 }
 
 impl QuotaSet {
-    /// What the set is known by while its quotas change: the hash of its rule's name, and of its
-    /// tier's. A rule or a tier of another name is another set.
+    /// The identity of the set while its quotas change: the hash of the names of its rule and its
+    /// tier. A rule or a tier with another name is another set.
     #[must_use]
     pub const fn stable_id(&self) -> u64 {
         self.stable_id
     }
 
-    /// Appends the set's parameters to `out`, 14 bytes and 36 for each quota, for
-    /// [`StoredSet::read`].
+    /// Appends the set's parameters to `out` for [`StoredSet::read`]: 14 bytes, and 36 per quota.
     pub fn write_parameters(&self, out: &mut Vec<u8>) {
         write_header(self.stable_id, self.record_id, self.version, self.quotas.len(), out);
         for quota in &self.quotas {
@@ -64,7 +64,7 @@ impl QuotaSet {
         }
     }
 
-    /// The same set by its parameters alone.
+    /// The same set reduced to its parameters.
     #[must_use]
     pub fn to_stored(&self) -> StoredSet {
         let of = |quota: &CompiledQuota| StoredQuota {
@@ -82,9 +82,10 @@ impl QuotaSet {
 }
 
 impl StoredSet {
-    /// Reads one set from the front of `bytes` and takes it off; `None`, with `bytes` as they were,
-    /// for what [`QuotaSet::write_parameters`] does not write: a quota that cannot be, two quotas
-    /// of one name, a layout that this version does not know. Any bytes are accepted.
+    /// Reads one set from the front of `bytes` and removes it. Returns `None`, with `bytes`
+    /// unchanged, for bytes that [`QuotaSet::write_parameters`] does not write: an impossible
+    /// quota, two quotas with one name, a layout that this version does not know. Any bytes are
+    /// accepted.
     #[must_use]
     pub fn read(bytes: &mut &[u8]) -> Option<Self> {
         let mut rest = *bytes;
@@ -109,19 +110,20 @@ impl StoredSet {
         Some(Self { stable_id, record_id, version, quotas })
     }
 
-    /// How many bytes the set at the front of `bytes` takes, and how many quotas it has, unread.
+    /// The length in bytes of the set at the front of `bytes`, and its number of quotas, without
+    /// reading it.
     pub(crate) fn extent(bytes: &[u8]) -> Option<(usize, usize)> {
         let quotas = usize::from(*bytes.get(SET_LEN.checked_sub(1)?)?);
         Some((quotas.checked_mul(QUOTA_LEN)?.checked_add(SET_LEN)?, quotas))
     }
 
-    /// The same set, of states in today's layout.
+    /// The same set, with states in the current layout.
     pub(crate) fn in_current_layout(self) -> Self {
         let versions = self.quotas.iter().map(|quota| quota.limiter.state_version());
         Self { version: versions.max().unwrap_or(self.version), ..self }
     }
 
-    /// Appends the same bytes to `out` that it was read from.
+    /// Appends the bytes that it was read from to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_header(self.stable_id, self.record_id, self.version, self.quotas.len(), out);
         for quota in &self.quotas {
@@ -135,7 +137,7 @@ impl StoredSet {
         self.stable_id
     }
 
-    /// The identity of the rule and its quotas with all parameters, as records say it.
+    /// The identity of the rule and its quotas with all parameters, as in records.
     #[must_use]
     pub const fn record_id(&self) -> u32 {
         self.record_id
@@ -147,39 +149,39 @@ impl StoredSet {
         &self.quotas
     }
 
-    /// Bytes of all states in today's layout.
+    /// Bytes of all states in the current layout.
     #[must_use]
     pub fn states_len(&self) -> usize {
         self.quotas.last().map_or(0, |last| last.offset.saturating_add(last.limiter.state_len()))
     }
 
-    /// The time from which `states` decide like never seen; [`Timestamp::ZERO`] for bytes that are
-    /// no states of this set.
+    /// The time from which `states` decide as for a key never seen; [`Timestamp::ZERO`] for bytes
+    /// that are not states of this set.
     #[must_use]
     pub fn idle_at(&self, states: &[u8]) -> Timestamp {
         let each = |quota: &StoredQuota| Some(quota.limiter.idle_at(quota.state(states)?));
         self.quotas.iter().filter_map(each).max().unwrap_or(Timestamp::ZERO)
     }
 
-    /// The version in which its states are written: of today's layout.
+    /// The version in which its states are written, that of the current layout.
     pub(crate) fn version(&self) -> u8 {
         let versions = self.quotas.iter().map(|quota| quota.limiter.state_version());
         versions.max().unwrap_or(1).max(self.version)
     }
 
-    /// What a record says that holds the states in the layout of `version`.
+    /// The identity in a record with the states in the layout of `version`.
     pub(crate) fn id_in(&self, version: u8) -> u32 {
         marked(self.record_id, version)
     }
 
-    /// The states that are `stored`, written in the layout that these parameters name, in today's
-    /// and repaired ([`Limiter::repair`]); `None` for bytes of another length.
+    /// Converts the `stored` states from the layout that these parameters name to the current one,
+    /// and repairs them ([`Limiter::repair`]); `None` for bytes of another length.
     #[must_use]
     pub fn current_states<'s>(&self, stored: &'s [u8]) -> Option<Cow<'s, [u8]>> {
         self.states_of(self.version, stored)
     }
 
-    /// The states that are `stored` in the layout of `version`, in today's.
+    /// The `stored` states in the layout of `version`, converted to the current layout.
     pub(crate) fn states_of<'s>(&self, version: u8, stored: &'s [u8]) -> Option<Cow<'s, [u8]>> {
         let lens = self.quotas.iter().map(|quota| quota.limiter.state_len_in(version));
         let len = lens.into_iter().try_fold(0_usize, |sum, len| sum.checked_add(len?))?;
@@ -214,7 +216,7 @@ impl StoredQuota {
         self.name_hash
     }
 
-    /// What decides.
+    /// The limiter that decides.
     #[must_use]
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
@@ -224,24 +226,24 @@ impl StoredQuota {
         self.offset
     }
 
-    /// Its state among the states of its set; `None` when these are too short.
+    /// Its state in the states of its set; `None` when these are too short.
     #[must_use]
     pub fn state<'s>(&self, states: &'s [u8]) -> Option<&'s [u8]> {
         states.get(self.offset..self.offset.checked_add(self.limiter.state_len())?)
     }
 
-    /// The same, to be written.
+    /// The same, for writing.
     #[must_use]
     pub fn state_mut<'s>(&self, states: &'s mut [u8]) -> Option<&'s mut [u8]> {
         states.get_mut(self.offset..self.offset.checked_add(self.limiter.state_len())?)
     }
 }
 
-/// Writes to `out`, the states of `to`, what was used in `states`, the states of `from`, at `now`.
+/// Writes to `out`, the states of `to`, the usage in `states`, the states of `from`, at `now`.
 ///
-/// Quota by quota, by their names: the state of a quota with equal parameters keeps its bytes, that
-/// of a changed one is [carried](Limiter::carry), and a new one begins like never seen. Both are in
-/// today's layout; of states or `out` of another length the quotas that lie outside begin anew.
+/// Quotas are matched by name: the state of a quota with equal parameters keeps its bytes, the
+/// state of a changed quota is [carried](Limiter::carry), and a new quota starts empty. Both are in
+/// the current layout. If `states` or `out` has another length, the quotas outside it start empty.
 pub fn carry_set(from: &StoredSet, states: &[u8], to: &StoredSet, now: Timestamp, out: &mut [u8]) {
     out.fill(0);
     for quota in &to.quotas {
@@ -293,7 +295,8 @@ const fn number(algorithm: Algorithm) -> u8 {
     }
 }
 
-/// The limiter in the 28 bytes at the front; `None` when they are of none, or say more than it has.
+/// The limiter in the 28 bytes at the front; `None` when they are not a limiter, or contain more
+/// than it has.
 pub(crate) fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
     let [algorithm, flags] = take(bytes)?;
     let buckets = u16::from_le_bytes(take(bytes)?);
@@ -310,7 +313,7 @@ pub(crate) fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
         return None;
     }
     let quota = Quota::new(limit, window).ok()?;
-    // The burst that is the limit is there without being asked for, whatever it takes to grow back.
+    // A burst equal to the limit is the default, whatever time it takes to refill.
     let quota = if burst == limit { quota } else { quota.with_burst(burst).ok()? };
     let quota = if flags & STRICT == 0 { quota } else { quota.strict() };
     let limiter = Limiter::new(algorithm, quota).ok()?;

@@ -1,64 +1,67 @@
-//! Where a policy is enforced, and what is known there.
+//! The surfaces that enforce a policy, and the facts known there.
 //!
-//! Invariant: the compiler asks a surface for its traits, never which one it is. A new surface is a
-//! variant with its traits here, and the compiler lists the other places. It is known only while a
-//! document is compiled.
+//! Invariant: the policy compiler reads the traits of a surface, never its variant. A new surface
+//! is a variant with its traits here, and the Rust compiler reports the other places. The surface
+//! is known only while a document is compiled.
 
 use crate::document::client_ip::Source;
 use crate::document::fact::Need;
 use crate::policy::table_size::MAX_VALUE_LEN;
 
-/// Where a policy is enforced: what a document may ask for, and the default of `client_ip`.
+/// The surface that enforces a policy. It decides what a document may use, and the default of
+/// `client_ip`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
     /// The Envoy filter.
     Envoy,
     /// The Cloudflare Worker.
     Worker,
-    /// A program that uses this crate and gives every fact itself ([`Facts`](crate::Facts)).
+    /// A program that uses this crate and supplies every fact ([`Facts`](crate::Facts)).
     Library,
-    /// A service that is asked about requests, as in [`DescribedRequest`](crate::DescribedRequest).
+    /// A service that receives descriptions of requests, as in
+    /// [`DescribedRequest`](crate::DescribedRequest).
     Server,
 }
 
-/// How a surface comes by a fact.
+/// How a surface obtains a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supply {
-    /// By itself.
+    /// The surface knows it.
     Itself,
-    /// From what the document names; or else this is wrong with it.
+    /// The document names the source; if it does not, this is the error.
     Named(&'static str),
-    /// Not at all, and so it is said.
+    /// It is not available, with this error.
     Never(&'static str),
 }
 
-/// What is known, and different, of a surface.
+/// The properties in which surfaces differ.
 pub(crate) struct Traits {
     name: &'static str,
-    /// Where the client's address comes from unless the document says it.
+    /// The source of the client's address, unless the document names one.
     pub(crate) source: Source,
-    /// What is wrong with `cf-connecting-ip` there.
+    /// The error for `cf-connecting-ip` there.
     pub(crate) no_cf_connecting_ip: Option<&'static str>,
     route: Supply,
     country: Supply,
     asn: Supply,
     claims: Supply,
     descriptors: Supply,
-    /// It verifies tokens itself, with the keys of the document.
+    /// It verifies tokens, with the keys of the document.
     pub(crate) verifies_tokens: bool,
-    /// Rules are told apart by their labels there.
+    /// It identifies rules by their labels.
     pub(crate) has_labels: bool,
-    /// Each key is an object, which serves one request after the other.
+    /// Each key is an object, which processes one request after the other.
     pub(crate) has_objects: bool,
     /// Bytes of the longest value that it can store.
     pub(crate) longest_value: usize,
-    /// What is wrong with tenants there; nothing where entries have a store.
+    /// The error for tenants there; `None` when it has a store of entries.
     pub(crate) no_tenants: Option<&'static str>,
-    /// What is wrong with priorities of who waits there; nothing where one queue holds them all.
+    /// The error for priorities of waiting requests there; `None` when one queue contains them all.
     pub(crate) no_priority: Option<&'static str>,
-    /// What is wrong with counts of the fleet there; nothing where they are kept or asked for.
+    /// The error for counts of the fleet there; `None` when they are kept there or requested from
+    /// an authority.
     pub(crate) no_fleet: Option<&'static str>,
-    /// Counts of the fleet are kept by somebody else, who may not answer.
+    /// Another process, which may not answer, keeps the counts of the fleet.
     pub(crate) asks_authority: bool,
     /// There is one count for all clients, whatever the scope.
     pub(crate) is_one_node: bool,
@@ -92,7 +95,7 @@ const ENVOY: Traits = Traits {
          \"key_values\"",
     ),
     no_priority: None,
-    // Whether an authority is configured, the filter says.
+    // The filter checks whether an authority is configured.
     no_fleet: None,
     asks_authority: true,
     is_one_node: false,
@@ -103,7 +106,7 @@ const WORKER: Traits = Traits {
     source: Source::CfConnectingIp,
     no_cf_connecting_ip: None,
     route: Supply::Never("exists in Envoy only; a Worker has no named routes"),
-    // It knows where its clients are; a header would be one that any client can send.
+    // The Worker knows where its clients are; any client could send a header.
     country: Supply::Itself,
     asn: Supply::Itself,
     claims: Supply::Named("needs jwt.keys in the Worker: what tokens are verified with"),
@@ -180,7 +183,7 @@ impl Surface {
     /// Every surface.
     pub const ALL: [Self; 4] = [Self::Envoy, Self::Worker, Self::Library, Self::Server];
 
-    /// What is known of it.
+    /// The traits of this surface.
     pub(crate) const fn traits(self) -> Traits {
         match self {
             Self::Envoy => ENVOY,
@@ -195,18 +198,18 @@ impl Surface {
         self.traits().longest_value
     }
 
-    /// True when counts of the fleet are kept by somebody else, who may not answer.
+    /// True when another process, which may not answer, keeps the counts of the fleet.
     pub(crate) fn asks_authority(self) -> bool {
         self.traits().asks_authority
     }
 
-    /// How it is named on a command line: `envoy`.
+    /// Its name on a command line, such as `envoy`.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.traits().name
     }
 
-    /// The surface of this name.
+    /// The surface with this name.
     ///
     /// ```
     /// use tollgate_policy::Surface;
@@ -222,7 +225,7 @@ impl Surface {
 }
 
 impl Traits {
-    /// How the surface comes by a fact.
+    /// How the surface obtains a fact.
     pub(crate) const fn supply(&self, need: Need) -> Supply {
         match need {
             Need::Route => self.route,

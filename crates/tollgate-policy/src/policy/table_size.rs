@@ -1,9 +1,10 @@
-//! How large the table is that holds a group's values in a store that can neither delete nor list:
+//! The size of the table with a group's values, in a store that can neither delete nor list:
 //! Envoy's.
 //!
-//! Invariant: the filter that makes the table and `check`, which says what it takes, both ask here.
-//! The crate `tollgate-table` says what the bytes mean; nothing here reads or writes any. What the
-//! host's own map adds to each bucket is not counted: it is the host's and changes with it.
+//! Invariant: the filter that creates the table, and `check`, which reports its size, both use this
+//! module. The crate `tollgate-table` defines the meaning of the bytes; nothing here reads or
+//! writes any. The memory of the host's own map per bucket is not counted: it belongs to the host
+//! and changes with it.
 
 use crate::policy::group::Group;
 use crate::policy::records::WORD;
@@ -17,25 +18,27 @@ pub const WAY_HEADER: usize = 10;
 /// The longest value that a bucket can hold: 65,535 words.
 pub const MAX_VALUE_LEN: usize = 65_535 * WORD;
 
-/// Bytes that a node holds of one rule of a fleet at the most, with what stands before them, and
-/// what it remembers of each of its quotas.
+/// The most bytes that a node stores for one rule of a fleet, with their header, and for the last
+/// response of each of the rule's quotas.
 pub(crate) const LONGEST_HOLDING: usize = 381;
 pub(crate) const LONGEST_ANSWER: usize = 24;
 
 /// The most keys of a bucket.
 pub const MAX_WAYS: usize = 16;
-/// Keys of a bucket whose values are so long that more would cost every request too many bytes.
+/// Keys of a bucket with long values, where more keys would cost every request too many bytes.
 const FEW_WAYS: usize = 8;
-/// Up to here a key takes little enough for [`MAX_WAYS`]: a full bucket then has at most 8 KiB.
+/// Up to this number of bytes per key a bucket has [`MAX_WAYS`]: a full bucket then has at most 8
+/// KiB.
 const MANY_UP_TO: usize = 512;
-/// How many places there are for each key of the capacity, at least; less than twice that.
+/// The least number of places per key of the capacity; the actual number is less than twice this.
 const ROOM: u64 = 2;
 
 /// The size of one group's table.
 ///
-/// Keys fall into buckets by chance, so that a table with exactly as many places as keys loses some
-/// while others stay free. Of the keys of a table that holds as many as its capacity, this many are
-/// lost (percent; in brackets at half as many), by keys in a bucket and places for each key:
+/// Keys fall into buckets by chance, so a table with exactly as many places as keys loses some keys
+/// while other places stay free. The table below shows the keys that are lost (percent) when the
+/// table contains as many keys as its capacity; in brackets, half as many. Columns: keys per
+/// bucket. Rows: places per key of the capacity.
 ///
 /// | places | 4 | 8 | 16 | 32 |
 /// |---|---|---|---|---|
@@ -44,9 +47,9 @@ const ROOM: u64 = 2;
 /// | 2 | 3.8 (0.43) | 0.84 (0.01) | **0.08 (0.00)** | 0.00 (0.00) |
 /// | 3 | 1.1 (0.11) | 0.09 (0.00) | 0.00 (0.00) | 0.00 (0.00) |
 ///
-/// Sixteen keys and two places: a place that is not taken takes no bytes, so the room costs only
-/// when a flood fills it, and a bucket of sixteen short values is still read and written at the
-/// price of one.
+/// The choice is sixteen keys and two places: a place that is not taken takes no bytes, so the room
+/// costs only when a flood fills it, and a bucket of sixteen short values is still read and written
+/// at the price of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
     ways: usize,
@@ -55,8 +58,8 @@ pub struct TableSize {
 }
 
 impl Group {
-    /// The size of the table for this group's values, for as many keys as its capacity; of a fleet
-    /// for what a node holds of it.
+    /// The size of the table for this group's values, for as many keys as its capacity; for a
+    /// fleet, the size for the values that a node stores for it.
     #[must_use]
     pub fn table_size(&self) -> TableSize {
         let answers = self.quotas.saturating_mul(LONGEST_ANSWER);
@@ -68,8 +71,8 @@ impl Group {
 }
 
 impl TableSize {
-    /// For `capacity` keys with values of `value_len` bytes: a power of two of buckets, so that a
-    /// table grows by halving its buckets.
+    /// For `capacity` keys with values of `value_len` bytes: the number of buckets is a power of
+    /// two, so that a table grows by splitting each bucket in half.
     #[must_use]
     pub fn new(capacity: u32, value_len: usize) -> Self {
         let value = value_len.div_ceil(WORD).saturating_mul(WORD);
@@ -93,14 +96,14 @@ impl TableSize {
         self.level
     }
 
-    /// The keys that a table of `level` was certainly meant for.
+    /// The number of keys that a table of `level` is guaranteed to have been sized for.
     #[must_use]
     pub fn capacity_of(&self, level: u8) -> u64 {
         let places = 1_u64.checked_shl(level.into()).unwrap_or(0).saturating_mul(wide(self.ways));
         places.checked_div(ROOM).unwrap_or(0)
     }
 
-    /// Bytes that one key takes.
+    /// Bytes per key.
     #[must_use]
     pub fn bytes_per_key(&self) -> u64 {
         wide(self.bytes_per_key)

@@ -1,7 +1,7 @@
-//! One tenant's entry as compiled for one policy: which quotas it has in which rule.
+//! One tenant's entry, compiled for one policy: the quotas that the tenant has in each rule.
 //!
-//! Invariant: an entry is never of another tenant than the one it was compiled for, nor of another
-//! policy. What the policy does not know of it has no effect.
+//! Invariant: an entry is used only for the tenant and the policy that it was compiled for. Parts
+//! of it that the policy does not know have no effect.
 
 use alloc::vec::Vec;
 
@@ -10,50 +10,50 @@ use tollgate_core::Timestamp;
 use crate::document::key::KeyPart;
 use crate::policy::group::QuotaSet;
 
-/// Who a tenant is.
+/// The key part that identifies a tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantKey {
     pub(crate) part: KeyPart,
 }
 
-/// A tenant's entry, compiled: what [`Policy::plan_for`](crate::Policy::plan_for) plans with.
+/// A tenant's compiled entry, for [`Policy::plan_for`](crate::Policy::plan_for).
 #[derive(Debug)]
 pub struct Tenant {
-    /// The tenant, as [`Plan::tenant`](crate::Plan::tenant) says it.
+    /// The tenant, as in [`Plan::tenant`](crate::Plan::tenant).
     pub(crate) id: Vec<u8>,
     /// The fingerprint of the policy that it was compiled for.
     pub(crate) policy: u64,
     pub(crate) priority: u32,
     pub(crate) expires_at: Option<Timestamp>,
-    /// By the index of the rule, in its order.
+    /// Index of the rule and the tenant's quotas, sorted by index.
     pub(crate) rules: Vec<(u16, TenantSet)>,
     /// The tenant's own quotas. Their records come after those of the policy in a stored value.
     pub(crate) sets: Vec<QuotaSet>,
 }
 
-/// Which quotas the tenant has in a rule.
+/// The source of the tenant's quotas in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TenantSet {
-    /// Those of the policy with this index: a tier's.
+    /// A tier's quotas: the set of the policy with this index.
     Tier(u16),
-    /// Its own with this index.
+    /// The tenant's own quotas: its set with this index.
     Own(u16),
 }
 
 impl Tenant {
-    /// The tenant, as [`Plan::tenant`](crate::Plan::tenant) says it.
+    /// The tenant, as in [`Plan::tenant`](crate::Plan::tenant).
     #[must_use]
     pub fn id(&self) -> &[u8] {
         &self.id
     }
 
-    /// False from the time on at which it expires: then plan without it.
+    /// False from the time at which the entry expires: from then on, plan without it.
     #[must_use]
     pub fn is_in_force(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|at| now < at)
     }
 
-    /// The quotas that it has in `rule`.
+    /// The quotas of the tenant in `rule`.
     pub(crate) fn in_rule(&self, rule: u16) -> Option<TenantSet> {
         let at = self.rules.binary_search_by_key(&rule, |(rule, _)| *rule).ok()?;
         self.rules.get(at).map(|(_, set)| *set)

@@ -1,23 +1,24 @@
-//! What is to be done when.
+//! The queue's agenda: entries by time.
 //!
-//! Invariant: entries come out by time; at the same time the turns of lines before deadlines, so
-//! that a request whose time is its deadline is decided; and then in the order in which they were
-//! put in, so that one line that is due again and again does not keep another one from its turn.
+//! Invariant: entries are returned by time. At the same time the turns of lines come before
+//! deadlines, so that a request whose time is its deadline is decided. After that they are returned
+//! in the order in which they were added, so that one line that is due repeatedly does not delay
+//! the turn of another.
 
 use alloc::collections::BTreeMap;
 
 use tollgate_core::Timestamp;
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wake {
-    /// The first of this line.
+    /// The first waiter of this line.
     Line(u64),
     /// The deadline of this waiter.
     Deadline(u64),
 }
 
-/// Where an entry is.
+/// The position of an entry.
 pub(super) type Entry = (Timestamp, bool, u64);
 
 /// The entries by time.

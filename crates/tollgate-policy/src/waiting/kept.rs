@@ -1,8 +1,8 @@
-//! A plan that is kept while its request waits: small, countable, and refused if need be.
+//! A plan that is kept while its request waits: small and countable, and the request can be denied.
 //!
-//! Invariant: what is kept is what deciding again and answering need, the keys, the rules that
-//! apply and their costs and tiers as of arrival; never the request. Stored values are loaded
-//! again.
+//! Invariant: a kept plan contains the data for deciding again and for the response: the keys, the
+//! rules that apply and their costs and tiers as of arrival, never the request. Stored values are
+//! loaded again.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ use crate::request::lazy::Buffers;
 use super::turn::Turn;
 
 impl Plan {
-    /// Makes the plan small, for keeping it while its request waits. Load and decide it again
+    /// Makes the plan small, to keep it while its request waits. Load and decide it again
     /// afterwards.
     pub fn shrink(&mut self) {
         let Self { applied, partitions, decisions, candidates, buffers, .. } = self;
@@ -28,10 +28,10 @@ impl Plan {
         *buffers = Buffers::default();
     }
 
-    /// Lets go of what a long request made grow, for a plan that is kept until the response: a key
-    /// longer than `longest` is its digest from now on, here and in whatever is stored under it;
-    /// what is reported to clients of it stays. `digest` is given the index of its group, too: of a
-    /// group of the fleet it is the [`key_hash`](crate::key_hash), the same for all nodes.
+    /// Frees the buffers that a long request made grow, for a plan that is kept until the response.
+    /// A key longer than `longest` is replaced by its digest, here and in the store; the hash
+    /// reported to clients is unchanged. `digest` also receives the index of the key's group: for a
+    /// group of the fleet the digest is the [`key_hash`](crate::key_hash), the same for all nodes.
     pub fn trim(
         &mut self,
         policy: &Policy,
@@ -49,8 +49,8 @@ impl Plan {
         self.partitions.shorten_keys(longest, shorten);
     }
 
-    /// The line of spare times ([`Queue::spare`](super::Queue::spare)) that a request which was not
-    /// decided yet may be given one of: if nothing but one `leaky-queue` is asked about it.
+    /// The line of spare times ([`Queue::spare`](super::Queue::spare)) from which a request that is
+    /// not decided yet may get one: only if one `leaky-queue` is the only quota for it.
     #[must_use]
     pub fn spare_line(&self, policy: &Policy) -> Option<Turn> {
         let [applied] = self.applied.as_slice() else { return None };
@@ -66,7 +66,7 @@ impl Plan {
         Some(Turn { partition: applied.partition?, record, cost, max, rank })
     }
 
-    /// Bytes that the plan holds, with itself.
+    /// Bytes that the plan uses, including itself.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let of = |capacity: usize, size: usize| capacity.saturating_mul(size);
@@ -82,8 +82,7 @@ impl Plan {
         .fold(0, usize::saturating_add)
     }
 
-    /// Refuses the request, which would have to wait and may not. Afterwards give back what was
-    /// charged.
+    /// Denies the request, which would have to wait and may not. Refund its charges afterwards.
     pub fn reject_waiting(&mut self, policy: &Policy, full: Full) {
         let Self { applied, decisions, rejected_waiting, .. } = self;
         *rejected_waiting = Some(full);
@@ -96,8 +95,8 @@ impl Plan {
     }
 
     /// The place in a `leaky-queue` of a request whose answer is
-    /// [`Answer::Delay`](crate::Answer::Delay): `None` when it has places in several, so that
-    /// nobody else can use the time that it is let go at.
+    /// [`Answer::Delay`](crate::Answer::Delay). `None` when it has places in several, so that no
+    /// other request can use its time.
     #[must_use]
     pub fn place(&self, policy: &Policy) -> Option<Turn> {
         let mut found = None;
@@ -119,8 +118,7 @@ impl Plan {
         found
     }
 
-    /// The place of a request is now the one at `at`: what [`PartitionMut::refund`] then takes
-    /// back.
+    /// Moves the place of a request to the time `at`, which [`PartitionMut::refund`] then releases.
     pub fn move_place(&mut self, policy: &Policy, at: Timestamp) {
         let Some(place) = self.place(policy) else { return };
         let Some(PartitionMut { stored, applied, decisions, .. }) =
@@ -138,8 +136,8 @@ impl Plan {
         }
     }
 
-    /// Decides a plan of one rule with one quota that has a place already, at `at`: one that was
-    /// charged to a request that left. Nothing is to be committed.
+    /// Decides a plan of one rule with one quota that already has a place, at `at`: one that was
+    /// charged to a request that left. There is nothing to commit.
     pub fn decide_with_place(&mut self, policy: &Policy, now: Timestamp, at: Timestamp) {
         self.look(policy, now);
         let wait = at.since(now);

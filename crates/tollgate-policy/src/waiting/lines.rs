@@ -1,7 +1,8 @@
-//! The lines of a queue: opening and closing, standing and leaving, and when each comes up.
+//! The lines of a queue: they open and close, waiters join and leave, and each has a time.
 //!
-//! Invariant: whoever is in `waiters` is in the `order` of exactly one line, and the line's `cost`
-//! and the queue's `bytes` say so; a line without anybody, and without a spare time, is closed.
+//! Invariant: every waiter in `waiters` is in the `order` of exactly one line, and is included in
+//! the line's `cost` and the queue's `bytes`. A line without waiters and without a spare time is
+//! closed.
 
 use tollgate_core::{Span, Timestamp};
 
@@ -16,10 +17,10 @@ use super::queue::{
     WAITER_BYTES, Waiter,
 };
 
-/// How many one that comes goes past at the most: a quarter of a millisecond at the worst.
+/// The most waiters that a new one passes: a quarter of a millisecond in the worst case.
 pub(super) const MOST_PASSED: usize = 4_096;
 
-/// How a line is found: by key, and by cost if it is one of places.
+/// The name of a line: its key, and its cost if it is a line of places.
 type Name<K> = (K, Option<u64>);
 
 impl Kind {
@@ -29,7 +30,7 @@ impl Kind {
 }
 
 impl<K> Line<K> {
-    /// Before this time nobody who joins now with `cost` is admitted.
+    /// Before this time no waiter that joins now with `cost` is allowed.
     fn fits_at(&self, cost: u64, newer: Option<&Pace>) -> Timestamp {
         let ahead = u64::try_from(self.cost).unwrap_or(u64::MAX);
         let first_at = self.entry.map_or(Timestamp::ZERO, |(at, ..)| at);
@@ -40,7 +41,7 @@ impl<K> Line<K> {
 }
 
 impl<K: Ord + Clone, T> Queue<K, T> {
-    /// Whether one more may wait for its turn.
+    /// Whether one more request may wait for its turn.
     pub(super) fn fits(
         &self,
         now: Timestamp,
@@ -69,13 +70,13 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         Ok(())
     }
 
-    /// True when as many wait in this line as may.
+    /// True when this line has the most waiters that it may have.
     pub(super) fn is_full(&self, line: Option<u64>) -> bool {
         let waiting = line.and_then(|id| self.lines.get(&id)).map_or(0, |line| line.order.len());
         waiting >= self.limits.per_key
     }
 
-    /// True when one more waiter, with this many bytes, is more than the worker holds.
+    /// True when one more waiter, with this many bytes, exceeds the bounds of the worker.
     fn is_out_of(&self, bytes: usize) -> bool {
         let bytes = self.bytes.saturating_add(bytes).saturating_add(WAITER_BYTES);
         self.waiters.len() >= self.limits.total || bytes > self.limits.bytes
@@ -97,13 +98,13 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         id
     }
 
-    /// The line of places of this name.
+    /// The line of places with this name.
     pub(super) fn places_of(&mut self, name: Option<Name<K>>) -> u64 {
         let known = name.as_ref().and_then(|name| self.by_key.get(name)).copied();
         known.unwrap_or_else(|| self.open(name, Kind::Places(Places::default())))
     }
 
-    /// The quotas of a line said something newer.
+    /// Sets a newer pace from the quotas of a line.
     pub(super) fn set_pace(&mut self, id: u64, newer: Option<Pace>) {
         let (Some(newer), Some(line)) = (newer, self.lines.get_mut(&id)) else { return };
         if let Kind::Turns { pace, .. } = &mut line.kind {
@@ -114,7 +115,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// Lets a waiter stand in its line: as the first, or by its rank and ticket.
+    /// Adds a waiter to its line: as the first, or by its rank and ticket.
     pub(super) fn stand(
         &mut self,
         ticket: u64,
@@ -136,8 +137,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.schedule(id, now);
     }
 
-    /// Before whom a waiter goes: past those at the end of its line that came later, and those of
-    /// lower priority that are let go in time all the same.
+    /// The waiter before which a new one is inserted: it passes waiters at the end of its line that
+    /// came later, and waiters of lower priority that still go in time.
     fn passed(&self, ticket: u64, waiter: &Waiter<T>, now: Timestamp) -> Option<u64> {
         let line = self.lines.get(&waiter.line)?;
         let mut times = match &line.kind {
@@ -148,7 +149,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         for id in line.order.last_first().take(MOST_PASSED) {
             let Some(other) = self.waiters.get(&id) else { break };
             ahead = ahead.saturating_sub(other.cost.into());
-            // The last time is this waiter's, and each other one that of who stands before.
+            // The last time is this waiter's, and each other waiter gets the time of the one before
+            // it.
             let time = times.as_mut().and_then(Iterator::next);
             let yields = || match &line.kind {
                 Kind::Places(_) => time.is_some_and(|time| time <= other.deadline),
@@ -169,7 +171,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         found
     }
 
-    /// Takes a waiter out of its line, of which the quotas may have said something newer.
+    /// Removes a waiter from its line, and sets a newer pace from the line's quotas.
     pub(super) fn unseat(
         &mut self,
         ticket: u64,
@@ -191,7 +193,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         Some(Waiter { entry: None, ..waiter })
     }
 
-    /// Enters the time at which the first of a line comes up, or closes the line.
+    /// Adds the time of a line's first waiter to the agenda, or closes the line.
     pub(super) fn schedule(&mut self, id: u64, now: Timestamp) {
         let Some(line) = self.lines.get_mut(&id) else { return };
         let first = line.order.first().and_then(|ticket| self.waiters.get(&ticket));
@@ -211,7 +213,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
         let is_idle = !matches!(line.kind, Kind::Turns { deciding: Some(_), .. });
         let at = fits_at.max(now);
-        // What is due already keeps its place among all that are.
+        // An entry that is already due keeps its place.
         if is_idle && line.entry.is_some_and(|(entered, ..)| fits_at <= entered && entered <= at) {
             return;
         }
@@ -230,7 +232,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// The first of a line comes up.
+    /// Processes the turn of a line's first waiter.
     pub(super) fn wake(&mut self, id: u64, now: Timestamp) -> Option<Due<T>> {
         let line = self.lines.get_mut(&id)?;
         line.entry = None;
@@ -253,7 +255,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// The deadline of a waiter has come.
+    /// Processes the deadline of a waiter.
     pub(super) fn give_up(&mut self, ticket: u64, now: Timestamp) -> Option<Due<T>> {
         let waiter = self.unseat(ticket, now, None)?;
         let line = self.lines.get(&waiter.line);
@@ -261,7 +263,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         Some(Due::Over(waiter.value, fits_at.since(now).max(SOONEST_RETURN)))
     }
 
-    /// Lets a request wait for `at`, or, without, for the next spare time.
+    /// Adds a request that waits for `at` or, without it, for the next spare time.
     pub(super) fn take_place(
         &mut self,
         now: Timestamp,
@@ -295,8 +297,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     }
 }
 
-/// Until when one is to be let go that others go past: an eighth of its patience is left for what
-/// nobody foretells, a late timer and others that use the key.
+/// The latest time at which a waiter that others pass must go: an eighth of its patience is
+/// reserved for unpredictable delays, a late timer and other users of the key.
 fn latest(now: Timestamp, deadline: Timestamp) -> Timestamp {
     let patience = deadline.since(now);
     let spare = Span::from_nanos(patience.as_nanos() / 8);

@@ -1,21 +1,21 @@
-//! The requests that a surface holds: who stands behind whom, and who is to be looked at when.
+//! The waiting requests of a surface: their order, and the time at which each must be checked.
 //!
-//! Invariant: the waiters of one key stand in line in the order in which they came, and only the
-//! first is decided again, when its quota admits it at the soonest. So a line costs about one
-//! decision per request that goes, however long it is. Nobody is let go before its time, nobody is
-//! kept beyond its deadline, and no more is held than [`Limits`] allow. Everything here is done in
-//! O(log n), but that who comes goes past those of a lower priority one by one.
+//! Invariant: the waiters of one key are in a line in the order in which they came, and only the
+//! first is decided again, at the soonest time at which its quota can allow it. So a line costs
+//! about one decision per request, however long it is. No waiter goes before its time, none is kept
+//! beyond its deadline, and no more are kept than [`Limits`] allow. Everything here takes O(log n),
+//! except that a new waiter passes those of a lower priority one by one.
 //!
-//! Times belong to the line, and who takes the next one is who stands first: whoever comes goes
-//! past those at the end that have a lower priority and can still be let go in time behind it. So a
-//! priority changes who goes, never how many go or when, and nobody waits in vain for it.
+//! Times belong to the line, and the first waiter takes the next time. A new waiter passes those at
+//! the end that have a lower priority and still go in time after it. So a priority changes which
+//! waiters go, never how many go or when, and it makes no waiter wait in vain.
 //!
-//! Places that `leaky-queue` has given out are held here too: they have a time and are not decided
-//! again. When a waiter leaves, those behind it move up, and the last time of the line is the one
-//! that is free.
+//! Places that `leaky-queue` has assigned are kept here too: they have a time and are not decided
+//! again. When a waiter leaves, those after it move up, and the last time of the line becomes free.
 //!
-//! Deliberately absent: decisions, host calls and clocks. One queue is for one policy in one Envoy
-//! worker or one isolate of the Worker; neither knows of the others, so order is kept within each.
+//! Deliberately absent: decisions, host calls and clocks. A queue serves one policy in one Envoy
+//! worker or one isolate of the Worker. Queues do not know of each other, so order is kept within
+//! each one.
 
 mod agenda;
 mod kept;

@@ -1,15 +1,16 @@
-//! The order in which those of a line go.
+//! The order of the waiters in a line.
 //!
-//! Invariant: everybody of a line stands here once; whoever is put before another one goes before
-//! it, and behind all that stood before that one. Positions are set so far apart that others fit in
-//! between; where none does any more, all are set apart anew.
+//! Invariant: every waiter of a line is here once. A waiter inserted before another one goes before
+//! it, and after all that were before that one. Positions have gaps, so that others fit in between;
+//! when a gap is used up, all positions are assigned again.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Between two that came one after the other.
+/// The gap between two waiters that came one after the other.
 const GAP: u64 = 1 << 32;
-/// Behind the one in front, where somebody is put between two: many are put at one place.
+/// The distance to the previous waiter when one is inserted between two: many are inserted at one
+/// place.
 const STEP: u64 = 1 << 16;
 
 /// Tickets in the order in which they go.
@@ -28,18 +29,18 @@ impl Order {
         self.by_position.first_key_value().map(|(_, ticket)| *ticket)
     }
 
-    /// Those that go before `ticket`.
+    /// The tickets that go before `ticket`.
     pub(super) fn before(&self, ticket: u64) -> impl Iterator<Item = u64> {
         let position = self.positions.get(&ticket).copied().unwrap_or_default();
         self.by_position.range(..position).map(|(_, ticket)| *ticket)
     }
 
-    /// All of them, who goes last first.
+    /// All of them, from the last to the first.
     pub(super) fn last_first(&self) -> impl Iterator<Item = u64> {
         self.by_position.values().rev().copied()
     }
 
-    /// Somebody more: directly before `other`, or last of all.
+    /// Adds a ticket: directly before `other`, or as the last one.
     pub(super) fn insert(&mut self, ticket: u64, other: Option<u64>) {
         let position = self.free_position(other).unwrap_or_else(|| {
             self.set_apart();
@@ -85,8 +86,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    // Guards: a long line in which the same place is asked for again and again, until positions
-    // meet.
+    // Guards: a long line with repeated insertions at the same place, until positions meet.
     #[test]
     fn there_is_always_room_between_two() {
         let mut order = Order::default();
@@ -94,7 +94,7 @@ mod tests {
         order.insert(1, None);
         let mut expected: Vec<u64> = Vec::from([0, 1]);
         for ticket in 2..600 {
-            // Each before the one that came last: room is halved each time.
+            // Each before the previous one: the gap is halved each time.
             order.insert(ticket, Some(ticket - 1));
             let at = expected.iter().position(|other| *other == ticket - 1).unwrap_or_default();
             expected.insert(at, ticket);

@@ -1,21 +1,21 @@
-//! How fast a line moves: what the quotas of its rule said last.
+//! The speed of a line, from the latest decisions of its rule's quotas.
 //!
-//! Invariant: a time that this names is never later than the one at which the request is admitted
-//! if nobody else uses the key and nobody gives anything back; so whoever is refused by it could
-//! not have been let through in time. By how much it may be earlier: `Limiter::soonest`.
+//! Invariant: a time computed here is never later than the one at which the request is allowed if
+//! the key has no other use and no refunds, so a request denied because of it could not have been
+//! allowed in time. `Limiter::soonest` documents how much earlier the time may be.
 
 use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Limiter, Timestamp};
 
-/// What the quotas of one rule said last on one key.
+/// The latest decisions of one rule's quotas for one key.
 #[derive(Clone, Debug)]
 pub struct Pace {
     at: Timestamp,
     quotas: Vec<(Limiter, Decision)>,
-    /// The cost that was denied, and until when.
+    /// The denied cost, and the time until which it is denied.
     denied: Option<(u64, Timestamp)>,
-    /// Whoever passes is not charged yet, so that nobody has to wait for those ahead.
+    /// A request that is allowed is not charged yet, so none has to wait for those ahead.
     deferred: bool,
 }
 
@@ -32,7 +32,7 @@ impl Pace {
         Self { at, quotas, denied, deferred }
     }
 
-    /// Before this time `cost` is not admitted, when costs of `ahead` in all go first.
+    /// Before this time `cost` is not allowed, when costs of `ahead` in total go first.
     #[must_use]
     pub fn fits_at(&self, ahead: u64, cost: u64) -> Timestamp {
         let units = if self.deferred { cost } else { ahead.saturating_add(cost) };
@@ -45,7 +45,7 @@ impl Pace {
         }
     }
 
-    /// Bytes that are held beside the value itself.
+    /// Bytes that are used in addition to the value itself.
     pub(crate) const fn held_bytes(&self) -> usize {
         self.quotas.capacity().saturating_mul(size_of::<(Limiter, Decision)>())
     }

@@ -1,7 +1,7 @@
-//! The times that a `leaky-queue` has given out for one key and one cost.
+//! The times that a `leaky-queue` has assigned for one key and one cost.
 //!
-//! Invariant: there is one taken time for every waiter, the first of the line has the soonest, and
-//! so on; a spare time, which is charged but nobody's, is never before a taken one.
+//! Invariant: there is one taken time for every waiter; the first of the line has the soonest, and
+//! so on. A spare time, which is charged but has no waiter, is never before a taken one.
 
 use alloc::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// One more waiter, with a time that was charged for it.
+    /// Adds a waiter, with a time that was charged for it.
     pub(super) fn add(&mut self, at: Timestamp) {
         self.taken.add(at);
         if self.spare.first().is_some_and(|spare| spare < at)
@@ -26,19 +26,19 @@ impl Places {
         }
     }
 
-    /// One more waiter, with a time that is spare.
+    /// Adds a waiter, with a time that is spare.
     pub(super) fn take_spare(&mut self) -> Option<Timestamp> {
         let at = self.spare.pop_first()?;
         self.taken.add(at);
         Some(at)
     }
 
-    /// One waiter less: the time that is nobody's now.
+    /// Removes a waiter; returns the time that has no waiter now.
     pub(super) fn leave(&mut self) -> Option<Timestamp> {
         self.taken.pop_last()
     }
 
-    /// A time that could not be given back.
+    /// Adds a time that could not be refunded.
     pub(super) fn keep(&mut self, at: Timestamp) {
         self.taken.add(at);
         if let Some(last) = self.taken.pop_last() {
@@ -51,12 +51,12 @@ impl Places {
         self.taken.first().or_else(|| self.spare.first())
     }
 
-    /// The time of the waiter behind `ahead` others.
+    /// The time of the waiter after `ahead` others.
     pub(super) fn nth(&self, ahead: usize) -> Option<Timestamp> {
         self.taken.nth(ahead)
     }
 
-    /// The taken times, the last one first.
+    /// The taken times, from the last to the first.
     pub(super) fn last_first(&self) -> impl Iterator<Item = Timestamp> {
         let times = self.taken.numbers.iter().rev();
         times.flat_map(|(at, number)| {
@@ -64,7 +64,7 @@ impl Places {
         })
     }
 
-    /// Takes the soonest time; false when nobody has it.
+    /// Removes the soonest time; false when it has no waiter.
     pub(super) fn go(&mut self) -> bool {
         self.taken.pop_first().is_some() || {
             self.spare.pop_first();

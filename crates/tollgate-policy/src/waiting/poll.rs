@@ -1,32 +1,31 @@
-//! A queue without a timer of its own: every waiter comes and asks.
+//! A queue without its own timer: every waiter polls.
 //!
-//! For the Worker, where a request can only be woken by its own timer, and where one whose client
-//! has left may be stopped without a word. So each waiter says until when it will ask again, and is
-//! forgotten when it does not.
+//! For the Worker, where only a request's own timer can wake it, and where a request whose client
+//! has disconnected may be stopped without notice. So each waiter states the time of its next poll,
+//! and is dropped when it does not poll.
 //!
-//! Invariant: the same line, order and times as with [`Queue::pop`]; what a waiter is told to wait
-//! for is never later than its turn if those ahead of it stay.
+//! Invariant: the same line, order and times as with [`Queue::pop`]. The time that a waiter gets is
+//! never later than its turn if those ahead of it stay.
 
 use tollgate_core::{Span, Timestamp};
 
 use super::queue::{Due, Kind, Queue, Ticket};
 
-/// What a waiter that asks is told.
+/// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// It is its turn: decide it again, then call [`Queue::done`] or [`Queue::again`].
     Decide,
     /// Its time has come, and it has left the queue.
     Go,
-    /// Ask again then.
+    /// Poll again at this time.
     Wait(Timestamp),
-    /// Its deadline has come, and it has left the queue. It may be worth coming back after this
-    /// time.
+    /// Its deadline has come, and it has left the queue. A retry may succeed after this time.
     Over(Span),
 }
 
 impl<K: Ord + Clone, T> Queue<K, T> {
-    /// What `ticket` is to do at `now`.
+    /// The next step of `ticket` at `now`.
     pub fn poll(&mut self, ticket: Ticket, now: Timestamp) -> Poll {
         let Some(waiter) = self.waiters.get(&ticket.0) else { return Poll::Over(Span::ZERO) };
         let (id, cost, deadline) = (waiter.line, waiter.cost, waiter.deadline);
@@ -66,7 +65,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// Forgets every waiter that `is_there` says is gone.
+    /// Drops every waiter for which `is_there` returns false.
     pub fn retain(&mut self, now: Timestamp, mut is_there: impl FnMut(&T) -> bool) {
         let gone: alloc::vec::Vec<u64> = self
             .waiters

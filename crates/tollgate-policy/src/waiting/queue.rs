@@ -1,10 +1,9 @@
-//! The queue: every waiter has a ticket, stands in one line, and has at most two entries in the
-//! agenda.
+//! The queue: every waiter has a ticket, is in one line, and has at most two entries in the agenda.
 //!
-//! Invariant: a line that is not being decided has exactly one entry, for its first waiter; a
+//! Invariant: a line that is not being decided has exactly one entry, for its first waiter. A
 //! waiter that waits for its turn and is not being decided has one, for its deadline. `bytes` is
-//! the sum of what the waiters and the lines were counted with. Within a line those of one rank go
-//! by ticket, and tickets only grow.
+//! the sum of the bytes counted for the waiters and the lines. Within a line, waiters of one rank
+//! go by ticket, and tickets only grow.
 
 use alloc::collections::BTreeMap;
 
@@ -19,78 +18,78 @@ use super::pace::Pace;
 use super::places::Places;
 use super::slab_map::SlabMap;
 
-/// What a waiter takes here beside what it brings: its places in the maps.
+/// Bytes of a waiter in addition to its own: its places in the maps.
 pub(super) const WAITER_BYTES: usize = 256;
-/// What a line takes.
+/// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 768;
-/// A spare time.
+/// Bytes of a spare time.
 pub(super) const TIME_BYTES: usize = 64;
-/// Nobody is told to come back sooner than in one second.
+/// The shortest retry time sent to a client: one second.
 pub(super) const SOONEST_RETURN: Span = Span::from_secs(1);
 
-/// Who waits: for the surface to name one when its client leaves.
+/// Identifies a waiter, so that the surface can remove it when its client disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(super) u64);
 
-/// Where a request wants to wait.
+/// A request's place in a line of turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Seat<K> {
-    /// Whose line: one key, and one rule with its quotas.
+    /// The name of the line: one key, and one rule with its quotas.
     pub key: K,
-    /// What it costs there.
+    /// The cost of the request there.
     pub cost: u64,
-    /// It waits until then at the latest.
+    /// The latest time until which it waits.
     pub deadline: Timestamp,
     /// Its priority: 0 goes first.
     pub rank: u8,
-    /// Bytes that it holds.
+    /// Bytes that it uses.
     pub bytes: usize,
 }
 
-/// Where a request wants to wait for a time of a `leaky-queue`.
+/// A request's place in a line of times of a `leaky-queue`.
 #[derive(Clone, Copy, Debug)]
 pub struct Spot<K> {
-    /// Whose times they are: a key and a cost; `None` when it has more than one such time, which
-    /// nobody else can use.
+    /// The name of the line: a key and a cost; `None` when the request has more than one such time,
+    /// so that no other request can use them.
     pub line: Option<(K, u64)>,
-    /// It waits until then at the latest.
+    /// The latest time until which it waits.
     pub deadline: Timestamp,
     /// Its priority: 0 goes first.
     pub rank: u8,
-    /// Bytes that it holds.
+    /// Bytes that it uses.
     pub bytes: usize,
 }
 
-/// What is to be done with a waiter.
+/// The next step for a waiter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due<T> {
     /// Decide it again, then call [`Queue::done`] or [`Queue::again`]. It is still in its line, and
-    /// nobody else of that line comes up until then.
+    /// no other waiter of that line comes up until then.
     Decide(Ticket),
-    /// Its time has come: let it go on.
+    /// Its time has come: continue the request.
     Go(T),
-    /// Its deadline has come: refuse it. It may be worth coming back after this time.
+    /// Its deadline has come: deny it. A retry may succeed after this time.
     Over(T, Span),
-    /// A time of a `leaky-queue` passed that nobody could use.
+    /// A time of a `leaky-queue` has passed that no request could use.
     Unused,
 }
 
-/// A time that a `leaky-queue` gave out and that is nobody's now.
+/// A time that a `leaky-queue` assigned and that has no waiter now.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Freed<K> {
-    /// Take it back from the stored value: the charge that ends in this time.
+    /// Refund it in the stored value: the charge that ends at this time.
     pub at: Timestamp,
     line: Option<(K, u64)>,
 }
 
-/// The waiting requests of one policy in one worker: `K` names lines, `T` is what the surface
-/// keeps.
+/// The waiting requests of one policy in one worker: `K` is the name of a line, `T` is the
+/// surface's value for a waiter.
 #[derive(Debug)]
 pub struct Queue<K, T> {
     pub(super) limits: Limits,
     pub(super) waiters: SlabMap<u64, Waiter<T>>,
     pub(super) lines: SlabMap<u64, Line<K>>,
-    /// Lines by key, and by cost if it is one of places.
+    /// Lines by key, and by cost for lines of places.
     pub(super) by_key: BTreeMap<(K, Option<u64>), u64>,
     pub(super) agenda: Agenda,
     pub(super) bytes: usize,
@@ -112,7 +111,7 @@ pub(super) struct Waiter<T> {
 pub(super) struct Line<K> {
     pub(super) key: Option<(K, Option<u64>)>,
     pub(super) order: Order,
-    /// What all of them cost.
+    /// The total cost of its waiters.
     pub(super) cost: u128,
     pub(super) kind: Kind,
     pub(super) entry: Option<Entry>,
@@ -124,15 +123,15 @@ pub(super) enum Kind {
     /// The first is decided again.
     Turns {
         pace: Option<Pace>,
-        /// Who is being decided.
+        /// The waiter that is being decided.
         deciding: Option<u64>,
     },
-    /// Everybody has a time.
+    /// Every waiter has a time.
     Places(Places),
 }
 
 impl<K: Ord + Clone, T> Queue<K, T> {
-    /// A queue in which nobody waits.
+    /// A queue without waiters.
     #[must_use]
     pub const fn new(limits: Limits) -> Self {
         Self {
@@ -146,49 +145,49 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// Sets how many may wait from now on. Those who wait already stay, were they more.
+    /// Sets the bounds for new waiters. Existing waiters stay, even if there are more.
     pub const fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// How many wait.
+    /// The number of waiters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// True when nobody waits.
+    /// True when there are no waiters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// Bytes that are held.
+    /// Bytes that are used.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// When [`Queue::pop`] has something next.
+    /// The time at which [`Queue::pop`] has its next result.
     #[must_use]
     pub fn next_at(&self) -> Option<Timestamp> {
         self.agenda.next_at()
     }
 
-    /// True when others wait for their turn in this line: then a newcomer goes behind them,
-    /// undecided.
+    /// True when others wait for their turn in this line: then a new request goes after them,
+    /// without a decision.
     #[must_use]
     pub fn has_line(&self, key: &K) -> bool {
         self.by_key.contains_key(&(key.clone(), None))
     }
 
-    /// What was kept of a waiter.
+    /// The surface's value for a waiter.
     pub fn value_mut(&mut self, ticket: Ticket) -> Option<&mut T> {
         self.waiters.get_mut(&ticket.0).map(|waiter| &mut waiter.value)
     }
 
-    /// Lets a request wait for its turn. `pace` is what the quotas of the line said just now, if
-    /// they were asked.
+    /// Adds a request that waits for its turn. `pace` is the current pace of the line's quotas, if
+    /// they were checked.
     ///
     /// # Errors
     /// It may not wait.
@@ -219,11 +218,11 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         Ok(Ticket(ticket))
     }
 
-    /// A waiter that was decided again must wait on: as the first of its line, or in another one,
-    /// in the order of its ticket there. Its deadline may be another one now.
+    /// A waiter that was decided again must continue to wait: as the first of its line, or in
+    /// another one, in the order of its ticket there. Its deadline may be different now.
     ///
     /// # Errors
-    /// It may not wait on, and has left.
+    /// It may not continue to wait, and has left.
     pub fn again(
         &mut self,
         ticket: Ticket,
@@ -235,7 +234,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         let stood_in = waiter.line;
         let name = (seat.key, None);
         let known = self.by_key.get(&name).copied();
-        let fits_at = pace.fits_at(0, seat.cost); // those who came after it are not ahead of it
+        let fits_at = pace.fits_at(0, seat.cost); // those who came later are not ahead
         let wait = fits_at.since(now).max(SOONEST_RETURN);
         if fits_at > seat.deadline || self.is_full(known) {
             if let Some(id) = known {
@@ -257,13 +256,13 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         Ok(())
     }
 
-    /// A waiter that was decided again has its answer. `pace` is what the quotas of its line say
-    /// now.
+    /// A waiter that was decided again is finished. `pace` is the current pace of its line's
+    /// quotas.
     pub fn done(&mut self, ticket: Ticket, now: Timestamp, pace: Option<Pace>) -> Option<T> {
         self.unseat(ticket.0, now, pace).map(|waiter| waiter.value)
     }
 
-    /// Lets a request wait for the time that a `leaky-queue` has given it.
+    /// Adds a request that waits for the time that a `leaky-queue` has assigned to it.
     ///
     /// # Errors
     /// It may not wait.
@@ -277,7 +276,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.take_place(now, spot, Some(at), value)
     }
 
-    /// The time that is spare in this line: it was charged to a waiter that left.
+    /// The next spare time of this line: it was charged to a waiter that left.
     #[must_use]
     pub fn spare(&self, line: &(K, u64)) -> Option<Timestamp> {
         match &self.lines.get(self.by_key.get(&(line.0.clone(), Some(line.1)))?)?.kind {
@@ -286,10 +285,10 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// The same as [`Queue::hold`] for a time that is spare; it is not charged again.
+    /// The same as [`Queue::hold`] for a spare time, which is not charged again.
     ///
     /// # Errors
-    /// It may not wait, or nothing is spare.
+    /// It may not wait, or there is no spare time.
     pub fn hold_spare(
         &mut self,
         now: Timestamp,
@@ -302,9 +301,9 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.take_place(now, spot, None, value)
     }
 
-    /// A time that [`Queue::leave`] freed could not be taken back from the stored value, because
-    /// others were given later ones: it waits for somebody who can use it. False when it must stay
-    /// empty.
+    /// Keeps a time that [`Queue::leave`] freed and that could not be refunded in the stored value,
+    /// because later times are already assigned: another request may use it. False when it must
+    /// stay empty.
     pub fn keep(&mut self, now: Timestamp, freed: Freed<K>) -> bool {
         let Some((key, cost)) = freed.line else { return false };
         let bytes = self.bytes.saturating_add(LINE_BYTES).saturating_add(TIME_BYTES);
@@ -319,8 +318,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         true
     }
 
-    /// The client of a waiter has left: everything that it holds is free. If it had a time, those
-    /// behind it have moved up, and the last one is to be taken back.
+    /// Removes a waiter whose client has disconnected, and frees its bytes. If it had a time, those
+    /// after it have moved up, and the last one must be refunded.
     pub fn leave(&mut self, ticket: Ticket, now: Timestamp) -> Option<(T, Option<Freed<K>>)> {
         let id = self.waiters.get(&ticket.0)?.line;
         let line = self.lines.get_mut(&id)?;
@@ -335,7 +334,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         Some((waiter.value, freed))
     }
 
-    /// What is due at `now`. Call it again, a bounded number of times, until there is nothing.
+    /// The next result that is due at `now`. Call it again, a bounded number of times, until there
+    /// is none.
     pub fn pop(&mut self, now: Timestamp) -> Option<Due<T>> {
         loop {
             let due = match self.agenda.pop(now)? {

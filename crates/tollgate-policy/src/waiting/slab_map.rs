@@ -1,9 +1,9 @@
-//! An ordered map whose values lie in a slab.
+//! An ordered map that stores its values in a slab.
 //!
-//! Invariant: every key has one value, and every value one key. What is ordered are keys and
-//! places, so a module has the code of one tree for each type of key, whatever is kept under it:
-//! with trees of values the filter was 7 KB larger for each type. Room that was taken once is taken
-//! again, and not given back.
+//! Invariant: every key has one value, and every value one key. Only keys and places are ordered,
+//! so a module contains the code of one tree per key type, whatever the type of the values: with
+//! trees of values the filter was 7 KB larger per type. Memory that was allocated once is used
+//! again, and not freed.
 
 use alloc::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ impl<K, V> SlabMap<K, V> {
         Self { places: BTreeMap::new(), values: Slab::new() }
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// True when there is none.
+    /// True when there is no value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
@@ -51,7 +51,7 @@ impl<K, V> SlabMap<K, V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Shows `each` the keys and values in the order of the keys.
+    /// Calls `each` with the keys and values in the order of the keys.
     pub fn for_each_mut(&mut self, mut each: impl FnMut(&K, &mut V)) {
         for (key, place) in &self.places {
             if let Some(value) = self.values.get_mut(index(*place)) {
@@ -67,12 +67,12 @@ impl<K: Ord, V> SlabMap<K, V> {
         self.values.get(index(*self.places.get(key)?))
     }
 
-    /// The value under `key`, to be changed.
+    /// The value under `key`, for changes.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.values.get_mut(index(*self.places.get(key)?))
     }
 
-    /// Puts `value` under `key`, in place of what is there.
+    /// Inserts `value` under `key`, replacing an existing value.
     pub fn insert(&mut self, key: K, value: V) {
         match self.get_mut(&key) {
             Some(there) => *there = value,
@@ -80,7 +80,7 @@ impl<K: Ord, V> SlabMap<K, V> {
         }
     }
 
-    /// Puts `value` under `key` unless there is one.
+    /// Inserts `value` under `key` unless there is one.
     pub fn insert_new(&mut self, key: K, value: V) {
         if self.get(&key).is_none() {
             self.add(key, value);
@@ -92,7 +92,7 @@ impl<K: Ord, V> SlabMap<K, V> {
         self.places.insert(key, place);
     }
 
-    /// Takes out what is under `key`.
+    /// Removes the value under `key`.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.places.remove(key)?;
         self.values.try_remove(index(place))
@@ -108,8 +108,8 @@ fn index(place: u64) -> usize {
 mod tests {
     use super::*;
 
-    // Compared with the map of the standard library, over a thousand changes of few keys: places
-    // are taken again and again.
+    // Compared with the map of the standard library, over a thousand changes of a few keys, so that
+    // places are used repeatedly.
     #[test]
     fn it_holds_what_an_ordered_map_holds() {
         let (mut map, mut expected) = (SlabMap::new(), BTreeMap::new());

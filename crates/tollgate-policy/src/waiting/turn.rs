@@ -1,7 +1,7 @@
-//! What a plan and its outcome say about waiting: in which line, and how fast that moves.
+//! The lines in which a plan and its outcome wait, and their pace.
 //!
-//! Invariant: only rules that are enforced and whose action is `delay` let a request wait, and a
-//! line is for the quotas of one rule or tier and one key, because these are what it waits for.
+//! Invariant: only rules that are enforced and whose action is `delay` make a request wait. A line
+//! is for the quotas of one rule or tier and one key, because the request waits for these.
 
 use tollgate_core::{Algorithm, Span, Timestamp};
 
@@ -12,23 +12,23 @@ use crate::policy::quota::CompiledQuota;
 
 use super::pace::Pace;
 
-/// A line that a request stands in, or would.
+/// A line in which a request waits, or would wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The partition whose key it is.
+    /// The partition with the key.
     pub partition: usize,
     /// The identity of the rule or tier with its quotas.
     pub record: u32,
-    /// What the request costs there.
+    /// The cost of the request there.
     pub cost: u64,
-    /// How long the rule lets it wait in all, from when it came.
+    /// The longest time that the rule delays it in total, from its arrival.
     pub max: Span,
-    /// Its priority among those that wait there: 0 goes first.
+    /// Its priority among the waiters there: 0 goes first.
     pub rank: u8,
 }
 
 impl Turn {
-    /// The key of the line, in the plan that the turn is of.
+    /// The key of the line, in the plan that the turn belongs to.
     #[must_use]
     pub fn key<'p>(&self, plan: &'p Plan) -> &'p [u8] {
         let partition = plan.partition(self.partition);
@@ -38,14 +38,14 @@ impl Turn {
 }
 
 impl Plan {
-    /// The lines that this request has to stand in if others do; one for each rule that lets
+    /// The lines in which this request has to wait if others do; one for each rule that makes
     /// requests wait for their turn.
     pub fn turns<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = Turn> + 'a {
         self.applied.iter().filter_map(move |applied| turn(policy, applied))
     }
 
-    /// What the quotas of a line say now: of a plan that was decided or looked at `at`; `None` when
-    /// the line's value could not be used.
+    /// The current pace of a line, from a plan that was decided or checked `at`; `None` when the
+    /// line's value could not be used.
     #[must_use]
     pub fn pace(&self, policy: &Policy, of: &Turn, at: Timestamp) -> Option<Pace> {
         let applied = self.applied.iter().find(|applied| {
@@ -60,9 +60,8 @@ impl Plan {
 }
 
 impl Outcome<'_> {
-    /// In which line a request stands whose answer is [`Answer::Retry`](crate::Answer::Retry): of
-    /// several rules that make it wait the one that makes it wait longest. Its `max` is the
-    /// shortest of theirs.
+    /// The line of a request whose answer is [`Answer::Retry`](crate::Answer::Retry): of several
+    /// rules that make it wait, the one with the longest wait. Its `max` is the shortest of theirs.
     #[must_use]
     pub fn turn(&self) -> Option<Turn> {
         let mut found: Option<(Span, Turn)> = None;
@@ -84,7 +83,7 @@ impl Outcome<'_> {
     }
 }
 
-/// The line of a rule that lets requests wait for their turn. A `leaky-queue` gives out times
+/// The line of a rule that makes requests wait for their turn. A `leaky-queue` assigns times
 /// instead.
 fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     let rule = policy.rules.get(usize::from(applied.rule))?;

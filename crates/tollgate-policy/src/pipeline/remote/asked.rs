@@ -1,7 +1,7 @@
-//! What is asked, as whoever counts reads it.
+//! A request as the process that counts reads it.
 //!
-//! Invariant: a request is read whole or not at all, before anything is decided by it; no two rules
-//! of it count in one record.
+//! Invariant: a request is read completely or not at all, before any decision. No two rules of it
+//! count in one record.
 
 use alloc::vec::Vec;
 
@@ -17,40 +17,42 @@ use crate::policy::stored_set::StoredSet;
 /// A request.
 #[derive(Debug)]
 pub(crate) struct Asked<'b> {
-    /// The version of the policy that it was planned with.
+    /// The version of the policy that planned it.
     pub(crate) version: u64,
     /// The identity of the key's group.
     pub(crate) group: u64,
-    /// What a response brought about: it happened, whatever the policy is by now.
+    /// It contains the effects of a response, which apply whatever the policy is by now.
     pub(crate) settles: bool,
-    /// No states are told to whoever asks, nor blocks.
+    /// The reply contains neither states nor blocks.
     pub(crate) is_quiet: bool,
-    /// No states are told to whoever asks: a node of a fleet, which remembers no denials by them.
+    /// The reply contains no states: the sender is a node of a fleet, which does not use them to
+    /// remember denials.
     pub(crate) is_untold: bool,
-    /// They are told in any case.
+    /// The reply always contains the states.
     pub(crate) tells: bool,
     pub(crate) rules: Vec<AskedRule<'b>>,
-    /// One for each quota of each rule, in their order.
+    /// One per quota of each rule, in their order.
     pub(crate) decisions: Vec<Decision>,
 }
 
-/// A rule of it.
+/// A rule of the request.
 #[derive(Debug)]
 pub(crate) struct AskedRule<'b> {
-    /// What the rule is known by, whichever of its tiers counts.
+    /// The identity of the rule, the same for all its tiers.
     pub(crate) rule: u64,
-    /// An operator blocked its key until then.
+    /// An operator blocked its key until this time.
     pub(crate) blocked_until: Option<Timestamp>,
     pub(crate) binding: bool,
     pub(crate) due: Due,
     pub(crate) cost: u64,
     /// The longest wait that is not a denial.
     pub(crate) longest: Option<Span>,
-    /// Its quotas, as bytes: what is stored by the same bytes is stored by the same quotas.
+    /// Its quotas, as bytes. States are stored under the same quotas if their parameters have the
+    /// same bytes.
     pub(crate) parameters: &'b [u8],
-    /// How many decisions are its own.
+    /// How many decisions belong to it.
     pub(crate) quotas: usize,
-    /// When it was charged, of a charge that is to be taken back; later when it is charged.
+    /// When it was charged. For a refund the request contains it; else the decision sets it.
     pub(crate) charged: Option<Timestamp>,
 }
 
@@ -60,15 +62,15 @@ impl AskedRule<'_> {
         if self.due == Due::Reported { 1 } else { self.cost }
     }
 
-    /// What its rule and tier are known by.
+    /// The identity of its rule and tier.
     pub(crate) fn stable_id(&self) -> u64 {
         self.parameters.first_chunk().map_or(0, |id| u64::from_le_bytes(*id))
     }
 }
 
-/// True when what `request` charges must be durable before its answer leaves.
+/// True when the charges of `request` must be durable before its reply is sent.
 pub(crate) fn is_strict(request: &[u8]) -> bool {
-    // What is leased is not forgotten: nobody would count what is spent of it.
+    // A lease must not be lost: its spent units would not be counted.
     if request.starts_with(&LEASES) {
         return true;
     }
@@ -82,14 +84,15 @@ pub(crate) fn settles(request: &[u8]) -> bool {
     request.starts_with(&SETTLE)
 }
 
-/// The revision of the tenant's entry that `request` was planned with; `None` where it says none.
+/// The revision of the tenant's entry with which `request` was planned; `None` when it contains
+/// none.
 pub(crate) fn entry_of(request: &[u8]) -> Option<u64> {
     let (flags, rest) = request.get(FLAGS..)?.split_first()?;
     let is_said = request.starts_with(&MAGIC) && flags & UNDER != 0;
     rest.first_chunk().filter(|_| is_said).map(|revision| u64::from_le_bytes(*revision))
 }
 
-/// Where the flags of a request stand, and in one that settles a cost its receipt.
+/// The offset of the flags of a request, and of the receipt in a request that settles a cost.
 const FLAGS: usize = 24;
 const RECEIPT: usize = 24;
 
@@ -105,7 +108,7 @@ impl<'b> Asked<'b> {
             return Err(WireError::Malformed);
         }
         if flags & UNDER != 0 {
-            bytes.u64()?; // whoever has the entry has compared it
+            bytes.u64()?; // already compared by the store of the entry
         }
         let is_set = |flag: u8| flags & flag != 0;
         let (settles, is_quiet, tells) = (is_set(SETTLES), is_set(QUIET), is_set(TELL));
@@ -160,7 +163,7 @@ impl<'b> Asked<'b> {
     }
 }
 
-/// A decision that is still to be made, or one that made a request wait so long.
+/// A decision that is not made yet, or one that delayed a request for this time.
 const fn undecided(delay_ns: u64) -> Decision {
     let verdict = match delay_ns {
         0 => Verdict::Allow,

@@ -1,13 +1,14 @@
-//! Everything that one key has used, kept by itself: the quotas stand beside their states.
+//! The usage of one key, stored as a unit: the quotas are stored next to their states.
 //!
-//! Invariant: states never go back a generation. A request planned with an older policy than one
-//! that was seen here is answered with that version and charges nothing; what a response brought
-//! about is charged all the same, by the quotas that the states have by now. States of changed
-//! quotas are [carried](crate::carry_set) when the quotas are first asked with, once: carried anew
-//! at every denial, what is used would be worked out of the old quotas again and again, and a
-//! client would be told a `retry_after` that does not come true.
+//! Invariant: states never go back to an earlier generation of quotas. A request planned with an
+//! older policy than the newest one seen here gets that version as its reply and charges nothing.
+//! The effects of a response are charged all the same, by the current quotas of the states. States
+//! of changed quotas are [carried](crate::carry_set) once, at the first request with the new
+//! quotas: if every denial carried them again, the usage would be computed from the old quotas
+//! again and again, and the `retry_after` sent to a client would never be correct.
 //!
-//! Deliberately absent: where a row is kept, and the clock. How a request is decided is `decide`'s.
+//! Deliberately absent: the place where a row is stored, and the clock. Decisions are made in
+//! `decide`.
 
 use alloc::vec::Vec;
 
@@ -23,16 +24,16 @@ use crate::pipeline::remote::settled::SettledCosts;
 use crate::pipeline::remote::wire::{NEWER, WireError};
 use crate::policy::stored_set::StoredSet;
 
-/// Sets that are kept although they are idle: what a key is asked by again and again is compiled
-/// once.
+/// This many sets are kept even if they are idle, so that quotas in repeated use are compiled once.
 const MAX_IDLE_SETS: usize = 32;
 
-/// The most sets that one key may have used at a time, and the bytes of their row; the platform
-/// takes rows of 2 MB. Beyond either, who used the least share of its quotas is forgotten first.
+/// The most sets that one key may use at a time, and the most bytes of their row; the platform
+/// allows rows of 2 MB. Beyond either bound, the sets with the smallest used share are dropped
+/// first.
 const MAX_SETS: usize = 1024;
 const MAX_ROW: usize = 1 << 20;
 
-/// What one key has used. A row of a store holds it as bytes ([`Counts::encode`]).
+/// The usage of one key. A store keeps it as a row of bytes ([`Counts::encode`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub(crate) group: u64,
@@ -43,21 +44,21 @@ pub struct Counts {
     pub(crate) sets: Vec<Kept>,
 }
 
-/// What was answered, and whether that changed anything.
+/// A reply, and whether the counts changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     /// For [`PartitionMut::accept`](crate::PartitionMut::accept).
     pub reply: Vec<u8>,
-    /// The row is to be written: something was charged or given back, or states were carried to
-    /// other quotas.
+    /// The row must be written: something was charged or refunded, or states were carried to other
+    /// quotas.
     pub is_changed: bool,
 }
 
 impl Counts {
-    /// What begins at `now` where nobody can read what was stored: nothing is used, nothing that
-    /// was charged before is given back, and nothing is leased before what was leased is over.
-    /// Store it in place of what cannot be read, or a cost that was settled once is settled again,
-    /// out of what others have used since.
+    /// The counts to start with at `now` when the stored row cannot be read: nothing is used, no
+    /// earlier charge is refunded, and nothing is leased until earlier leases are over. Store it in
+    /// place of the unreadable row. Otherwise a cost that was already settled could be settled
+    /// again, at the expense of other requests.
     #[must_use]
     pub fn begun_anew(now: Timestamp) -> Self {
         let mut counts = Self::default();
@@ -65,14 +66,14 @@ impl Counts {
         counts
     }
 
-    /// True when what `request` charges must be durable before its answer leaves.
+    /// True when the charges of `request` must be durable before its reply is sent.
     #[must_use]
     pub fn is_strict(request: &[u8]) -> bool {
         is_strict(request)
     }
 
-    /// True when `request` settles what was charged: a caller that does not know whether it was
-    /// done must not do it again.
+    /// True when `request` refunds or settles a charge: a caller that does not know whether it was
+    /// processed must not repeat it.
     #[must_use]
     pub fn gives_back(request: &[u8]) -> bool {
         let is_given_back = |asked: &Asked<'_>| asked.rules.iter().any(|r| r.due.is_settled());
@@ -80,19 +81,19 @@ impl Counts {
         request.and_then(Asked::read).is_ok_and(|asked| is_given_back(&asked))
     }
 
-    /// True for what [`Settlement::request`](crate::Settlement::request) says.
+    /// True for a request of [`Settlement::request`](crate::Settlement::request).
     #[must_use]
     pub fn settles(request: &[u8]) -> bool {
         settles(request)
     }
 
-    /// Decides a request of [`Partition::request`](crate::Partition::request), or one of its kin,
-    /// at a time, or settles what [`Settlement::request`](crate::Settlement::request) says. Where
-    /// [`Leasing::write`](crate::Leasing::write) stands before it, takes in what is reported and
-    /// leases what is wanted, too.
+    /// Decides a request of [`Partition::request`](crate::Partition::request) or its variants at a
+    /// time, or settles the cost of a [`Settlement::request`](crate::Settlement::request). When the
+    /// output of [`Leasing::write`](crate::Leasing::write) precedes the request, it also processes
+    /// the reports and grants leases.
     ///
     /// # Errors
-    /// The bytes are no request; nothing is changed then.
+    /// The bytes are not a request; nothing is changed then.
     pub fn answer(
         &mut self,
         request: &[u8],
@@ -132,13 +133,13 @@ impl Counts {
         Ok(Answered { reply, is_changed })
     }
 
-    /// Takes back what [`Counts::answer`] charged for `request` when it replied `reply`. The answer
-    /// says what is left then. Calling it twice takes it back twice: try once. A charge whose
-    /// states were carried to other quotas since then stays, and what was leased with it is for its
-    /// node to return.
+    /// Refunds the charge that [`Counts::answer`] made for `request` when it returned `reply`. The
+    /// new reply contains the units that remain. A second call refunds again: try only once. A
+    /// charge whose states were carried to other quotas in the meantime is not refunded. Units
+    /// leased with it remain for their node to return.
     ///
     /// # Errors
-    /// The bytes are no request, or no reply to it; nothing is taken back then.
+    /// The bytes are not a request, or not a reply to it; nothing is refunded then.
     pub fn refund(
         &mut self,
         request: &[u8],
@@ -156,7 +157,7 @@ impl Counts {
         Ok(Answered { reply, is_changed: is_changed || is_ended })
     }
 
-    /// The time from which all of it may be forgotten without loss.
+    /// The time from which all of it may be dropped without loss.
     #[must_use]
     pub fn idle_at(&self) -> Timestamp {
         let marks = self.marks.iter().map(Mark::idle_at);
@@ -164,8 +165,8 @@ impl Counts {
         self.settled.idle_at().max(last.unwrap_or(Timestamp::ZERO))
     }
 
-    /// The greatest share of a quota that is used at `now`, of [`FULLY_USED`]; more than that while
-    /// an operator blocks the key. Who used least leaves a full table first.
+    /// The greatest used share of a quota at `now`, in parts of [`FULLY_USED`]; greater than that
+    /// while an operator blocks the key. A full table evicts the key with the smallest share first.
     #[must_use]
     pub fn used(&self, now: Timestamp) -> u32 {
         if self.marks.iter().any(|mark| mark.blocked_until > now) {
@@ -180,24 +181,24 @@ impl Counts {
         self.group
     }
 
-    /// The newest version of the policy that was seen here; 0 where nobody counts them.
+    /// The newest version of the policy that was seen here; 0 when versions are not counted.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// The time for which an alarm is set that looks whether this is idle.
+    /// The time of the alarm that checks whether this is idle.
     #[must_use]
     pub const fn alarm_at(&self) -> Timestamp {
         self.alarm_at
     }
 
-    /// Notes for when the alarm is set.
+    /// Stores the time of the alarm.
     pub const fn set_alarm_at(&mut self, at: Timestamp) {
         self.alarm_at = at;
     }
 
-    /// Takes what `later` has of each rule and tier in place of its own.
+    /// Replaces the states of each rule and tier with those in `later`.
     pub fn replace_by(&mut self, later: Self) {
         for later in later.sets {
             match self.kept(later.stable_id()) {
@@ -207,13 +208,13 @@ impl Counts {
         }
     }
 
-    /// What is kept of a rule or tier.
+    /// The stored set of a rule or tier.
     pub(crate) fn kept(&mut self, stable_id: u64) -> Option<&mut Kept> {
         self.sets.iter_mut().find(|kept| kept.stable_id() == stable_id)
     }
 
-    /// True when the request is of an older policy than one that was seen here. Version 0 is no
-    /// version: where nobody counts them the deployed policy rules, whatever was before.
+    /// True when the request has an older policy than the newest one seen here. Version 0 means
+    /// that versions are not counted: then the deployed policy applies, whatever came before.
     pub(crate) fn is_ahead_of(&self, asked: &Asked<'_>) -> bool {
         asked.version != 0 && asked.version < self.version
     }
@@ -225,17 +226,17 @@ impl Counts {
         Answered { reply, is_changed: false }
     }
 
-    /// The sets of the request whose states are not kept by the same parameters.
+    /// The sets of the request that are not stored with the same parameters.
     fn sets_to_come(&self, asked: &Asked<'_>) -> Result<Vec<StoredSet>, WireError> {
         let is_kept = |parameters: &[u8]| self.sets.iter().any(|k| k.parameters == parameters);
         let others = asked.rules.iter().map(|rule| rule.parameters).filter(|p| !is_kept(p));
         others.map(|mut bytes| StoredSet::read(&mut bytes).ok_or(WireError::Malformed)).collect()
     }
 
-    /// Brings what is kept to the quotas of the request; true when something used was carried.
+    /// Converts the stored sets to the quotas of the request; true when usage was carried.
     fn follow(&mut self, asked: &Asked<'_>, sets: Vec<StoredSet>, now: Timestamp) -> bool {
         let is_ahead = self.is_ahead_of(asked);
-        // Behind a newer version no quota of an older one comes back.
+        // After a newer version, the quotas of an older one never return.
         let may_return = self.version == 0 || asked.version <= self.version;
         if !may_return {
             self.sets.iter_mut().for_each(|kept| kept.before = None);
@@ -246,7 +247,7 @@ impl Counts {
         let has_new = !sets.is_empty();
         for set in sets {
             match self.kept(set.stable_id()) {
-                // What a response brought about: the states stay what they are by now.
+                // For the effects of a response the stored states keep their current quotas.
                 Some(_) if is_ahead => {}
                 Some(kept) => is_carried |= kept.carry_to(set, may_return, now),
                 None => self.sets.push(Kept::fresh(set)),
@@ -258,7 +259,8 @@ impl Counts {
         is_carried
     }
 
-    /// Forgets idle sets when there are many, and beyond the bounds whoever used least.
+    /// Drops idle sets when there are many and, beyond the bounds, the sets with the smallest used
+    /// share.
     pub(crate) fn make_room(&mut self, asked: &Asked<'_>, now: Timestamp) {
         if self.sets.len() <= MAX_IDLE_SETS {
             return;
@@ -277,13 +279,13 @@ impl Counts {
 }
 
 impl Counts {
-    /// Until when the key is blocked under `rule`, if it is.
+    /// The time until which the key is blocked under `rule`, if it is.
     pub(crate) fn blocked_until(&self, rule: u64, now: Timestamp) -> Option<Timestamp> {
         let mark = self.marks.iter().find(|mark| mark.rule == rule)?;
         (mark.blocked_until > now).then_some(mark.blocked_until)
     }
 
-    /// What was done to `rule`, to be changed.
+    /// The operator's mark on `rule`, for changes.
     pub(crate) fn mark(&mut self, rule: u64, now: Timestamp) -> Option<&mut Mark> {
         self.marks.retain(|mark| mark.rule == rule || mark.idle_at() > now);
         if !self.marks.iter().any(|mark| mark.rule == rule) {

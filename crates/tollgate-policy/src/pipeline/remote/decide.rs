@@ -1,7 +1,8 @@
-//! Deciding a request on what is kept: all or nothing, as `Plan::decide` does for one partition.
+//! Decides a request on the stored counts: all or nothing, as `Plan::decide` does for one
+//! partition.
 //!
-//! Invariant: the same quotas on the same states decide the same bytes here and in a plan. What a
-//! rule does to its record is `counted`'s for both.
+//! Invariant: the same quotas on the same states give the same bytes here and in a plan. The effect
+//! of a rule on its record is defined in `counted` for both.
 
 use alloc::vec;
 
@@ -14,8 +15,8 @@ use crate::pipeline::remote::kept::Kept;
 use crate::pipeline::remote::marks::{block, reset_at};
 
 impl Counts {
-    /// Fills the decisions of `asked` and charges what is admitted; true when something was charged
-    /// or given back.
+    /// Fills in the decisions of `asked` and charges it if it is allowed; true when something was
+    /// charged or refunded.
     pub(crate) fn decide(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
         if !self.marks.is_empty() && !asked.settles {
             for rule in &mut asked.rules {
@@ -24,7 +25,7 @@ impl Counts {
         }
         let mut admitted = true;
         self.each(asked, |kept, rule, decisions| {
-            // What was decided on a charge is needed to take it back.
+            // The decision of a charge is needed to refund it.
             if !rule.due.is_settled() && kept.parameters == rule.parameters {
                 kept.look(decisions, now, rule.decided_cost(), rule.longest);
                 if let Some(until) = rule.blocked_until {
@@ -72,8 +73,8 @@ impl Counts {
         is_changed
     }
 
-    /// Takes back what was charged for `asked`; true when anything was. Where the states were
-    /// carried to other quotas since, the charge stays: it is no longer the one that was made.
+    /// Refunds the charges of `asked`; true when there were any. If the states were carried to
+    /// other quotas in the meantime, the charge stays: it is no longer the one that was made.
     pub(crate) fn take_back(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
         let mut is_changed = false;
         let marks = self.marks.clone();
@@ -96,7 +97,7 @@ impl Counts {
         is_changed
     }
 
-    /// Calls `each` with every rule of `asked`, what is kept of it, and its decisions.
+    /// Calls `each` with every rule of `asked`, its stored set, and its decisions.
     fn each(
         &mut self,
         asked: &mut Asked<'_>,
@@ -114,9 +115,9 @@ impl Counts {
     }
 }
 
-/// Charges what a response brought about to states whose quotas have changed since the request
-/// came, by these quotas; true when it fitted. What is to be given back of an earlier quota stays:
-/// nobody knows any more which part of the states it is.
+/// Charges the effects of a response to states whose quotas have changed since the request, by the
+/// current quotas; true when it fitted. Refunds by an earlier quota are skipped: it is unknown
+/// which part of the states belongs to that charge.
 fn settle_by_own(kept: &mut Kept, rule: &mut AskedRule<'_>, now: Timestamp) -> bool {
     let mut decisions = vec![UNDECIDED; kept.set.quotas().len()];
     kept.look(&mut decisions, now, rule.cost, rule.longest);
@@ -137,12 +138,12 @@ const UNDECIDED: Decision = Decision {
 };
 
 impl Asked<'_> {
-    /// True when a binding rule of it refuses.
+    /// True when a binding rule of it denies.
     pub(crate) fn refuses(&self) -> bool {
         let mut decisions = self.decisions.iter();
         self.rules.iter().any(|rule| {
             let own = decisions.by_ref().take(rule.quotas);
-            // To the end, so that the next rule finds its own.
+            // Consume all, so that the next rule finds its own.
             let refusals = own.filter(|decision| !decision.is_admitted()).count();
             rule.binding && refusals > 0
         })

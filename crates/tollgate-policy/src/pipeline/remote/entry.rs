@@ -1,9 +1,10 @@
-//! A tenant's entry that lies beside the count of the key that is the tenant alone: the request
-//! says which one it was planned with, and is decided only under that.
+//! A tenant's entry that is stored next to the count of the key with only the tenant: the request
+//! contains the revision of the entry with which it was planned, and is decided only if that is the
+//! current one.
 //!
-//! Invariant: what was planned with another entry charges nothing where the entry lies, so whoever
-//! plans may guess: with what it knew last, or with none. Deliberately absent: what an entry means,
-//! who keeps it, and how it got there.
+//! Invariant: a request planned with another entry charges nothing at the store of the entry, so
+//! the planner may use the entry it knew last, or none. Deliberately absent: the meaning, the store
+//! and the distribution of an entry.
 
 use alloc::vec::Vec;
 
@@ -19,13 +20,15 @@ use crate::request::key::write_text;
 use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
 
-/// The most groups of rules whose key is the tenant alone: only segments of a path have several.
+/// The most groups of rules whose key is only the tenant: only tenants from path segments have
+/// several.
 const MAX_KEYS: usize = 8;
 
 impl Policy {
-    /// The keys under which the tenant `id` ([`Policy::tenant_id`]) is counted where a rule's key
-    /// is the tenant alone; its entry may lie beside these counts. None where no rule has such a
-    /// key, or more than eight groups of rules do. Hash them, never store or log them.
+    /// The keys under which the tenant `id` ([`Policy::tenant_id`]) is counted by rules whose key
+    /// is only the tenant; its entry may be stored next to these counts. Empty when no rule has
+    /// such a key, or when more than eight groups of rules do. Hash the keys, never store or log
+    /// them.
     #[must_use]
     pub fn keys_of_tenant(&self, id: &[u8]) -> Vec<Vec<u8>> {
         let key = |group: &Group| {
@@ -36,8 +39,8 @@ impl Policy {
         self.tenant_groups().iter().map(|group| key(group)).collect()
     }
 
-    /// What says under which keys tenants are counted alone: two policies that agree in it put the
-    /// entry of a tenant beside the same counts. 0 where there are no such keys.
+    /// The identity of the keys that consist of only the tenant: two policies with the same value
+    /// store the entry of a tenant next to the same counts. 0 when there are no such keys.
     #[must_use]
     pub fn tenancy(&self) -> u64 {
         let groups = self.tenant_groups();
@@ -46,7 +49,7 @@ impl Policy {
         if identities.is_empty() { 0 } else { stable_hash(&[identities.as_flattened()]).max(1) }
     }
 
-    /// The groups whose key is the tenant alone, in an order that does not depend on the policy.
+    /// The groups whose key is only the tenant, in an order that does not depend on the policy.
     fn tenant_groups(&self) -> Vec<&Group> {
         let Some(tenant) = &self.tenant else { return Vec::new() };
         let is_alone = |group: &&Group| matches!(&*group.key, [part] if *part == tenant.part);
@@ -59,9 +62,10 @@ impl Policy {
 }
 
 impl Plan {
-    /// Lets the count of the request's tenant alone, if it is asked, decide only while the tenant
-    /// has the entry of `revision`, or none where that is 0. False where no count of the request is
-    /// the tenant's alone, and where it may have to wait: then ask for the entry first.
+    /// Makes the count with only the request's tenant as its key, if it is asked, decide only while
+    /// the tenant has the entry of `revision`, or none if that is 0. False when no count of the
+    /// request has only the tenant as its key, and when the request may have to wait: then request
+    /// the entry first.
     pub fn ask_under(&mut self, policy: &Policy, revision: u64) -> bool {
         if self.tenant.is_empty() || self.may_wait(policy) {
             return false;
@@ -77,17 +81,17 @@ impl Plan {
         true
     }
 
-    /// True when the tenant is known to have the entry that the request was
-    /// [asked under](Plan::ask_under): its count has decided.
+    /// True when the tenant is known to have the entry that was given to [`Plan::ask_under`]: its
+    /// count has decided.
     #[must_use]
     pub fn is_under_its_entry(&self) -> bool {
         let mut under = self.partitions.live().iter().filter(|stored| stored.under.is_some());
         under.any(|stored| stored.status.is_decided())
     }
 
-    /// The entry that the tenant has instead of the one that the request was planned with, as the
-    /// store gave it to [`Counts::other_entry`]: plan the request anew with it, after everything
-    /// that other counts charged was refunded.
+    /// The entry that the tenant has instead of the one with which the request was planned, as the
+    /// store passed it to [`Counts::other_entry`]: refund all charges to other counts, then plan
+    /// the request again with this entry.
     #[must_use]
     pub fn other_entry(&self) -> Option<&[u8]> {
         let is_other = |status| status == Status::Failed(Failure::OtherEntry);
@@ -95,8 +99,8 @@ impl Plan {
         stored.find(|stored| is_other(stored.status)).map(|stored| &*stored.value)
     }
 
-    /// True when nothing of it is decided, because it is to be planned anew:
-    /// [`Plan::newer`] or [`Plan::other_entry`].
+    /// True when it was not decided because it must be planned again: [`Plan::newer`] or
+    /// [`Plan::other_entry`].
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         self.newer().is_some() || self.other_entry().is_some()
@@ -104,15 +108,15 @@ impl Plan {
 }
 
 impl Counts {
-    /// The revision of the tenant's entry that `request` was planned with, or 0 for none; `None`
-    /// where it says nothing of one, or is no request.
+    /// The revision of the tenant's entry with which `request` was planned, or 0 for none; `None`
+    /// when it contains no revision, or is not a request.
     #[must_use]
     pub fn entry_of(request: &[u8]) -> Option<u64> {
         entry_of(request)
     }
 
-    /// The answer to a request that was planned with another entry than `entry`, in bytes of the
-    /// store's own; nothing is charged.
+    /// The reply to a request that was planned with an entry other than `entry`, which is in the
+    /// store's own bytes; nothing is charged.
     #[must_use]
     pub fn other_entry(entry: &[u8]) -> Answered {
         let mut reply = Vec::with_capacity(entry.len().saturating_add(1));

@@ -1,8 +1,8 @@
-//! Rows and requests of code that had a policy on both sides.
+//! Rows and requests of earlier code, where both sides had a policy.
 //!
-//! Invariant: the identities in them are looked up in the deployed policy, which is what that code
-//! knew them by; what it does not know is refused, never guessed. So a deployment of today's code
-//! resets nobody, and while it spreads objects of today answer fronts of before.
+//! Invariant: their identities are looked up in the deployed policy, as in that code. Unknown
+//! identities are an error, never guessed. So a deployment of the current code resets no key, and
+//! while it spreads, current objects answer requests from earlier fronts.
 //!
 //! Request: group identity `u64`, then per rule: record identity `u32`, flags `u8` and cost `u64`,
 //! and with the flag 4 its time and delays as in format 2. Reply: format 2 without its first byte.
@@ -25,14 +25,14 @@ use crate::policy::record;
 use crate::policy::records::is_value;
 
 impl Counts {
-    /// True for a request that [`Counts::answer`] reads; any other is of format 1, or of nobody.
+    /// True for a request that [`Counts::answer`] reads; any other is of format 1 or invalid.
     #[must_use]
     pub fn reads(request: &[u8]) -> bool {
         request.starts_with(&MAGIC) || request.starts_with(&LEASES) || settles(request)
     }
 
-    /// The counts in a row of format 1, as far as `policy` knows whose they are; `None` when nobody
-    /// wrote these bytes.
+    /// The counts in a row of format 1, as far as `policy` contains their quotas; `None` for bytes
+    /// that are not such a row.
     #[must_use]
     pub fn decode_format_1(row: &[u8], policy: &Policy) -> Option<Self> {
         let (group, rest) = row.split_first_chunk()?;
@@ -55,7 +55,8 @@ impl Counts {
     /// [`Counts::answer`] to a request of format 1, in that format.
     ///
     /// # Errors
-    /// The bytes are no request, or name what `policy` does not know; nothing is changed then.
+    /// The bytes are not a request, or contain an identity that `policy` does not have; nothing is
+    /// changed then.
     pub fn answer_format_1(
         &mut self,
         policy: &Policy,
@@ -68,7 +69,7 @@ impl Counts {
     /// [`Counts::refund`] of a request of format 1, in that format.
     ///
     /// # Errors
-    /// The bytes are no request, or no reply to it; nothing is taken back then.
+    /// The bytes are not a request, or not a reply to it; nothing is refunded then.
     pub fn refund_format_1(
         &mut self,
         policy: &Policy,
@@ -81,7 +82,7 @@ impl Counts {
     }
 }
 
-/// The same request in format 2, of no version of the policy.
+/// The same request in format 2, without a version of the policy.
 fn upgraded(policy: &Policy, request: &[u8]) -> Result<Vec<u8>, WireError> {
     let mut bytes = Reader(request);
     let group = bytes.u64()?;
@@ -126,7 +127,7 @@ fn upgrade_rule(
     Ok(())
 }
 
-/// The same answer in format 1, which knows decisions only.
+/// The same reply in format 1, which contains decisions only.
 fn downgraded(answered: Answered) -> Result<Answered, WireError> {
     match answered.reply.split_first() {
         Some((&DECIDED, reply)) => Ok(Answered { reply: reply.to_vec(), ..answered }),

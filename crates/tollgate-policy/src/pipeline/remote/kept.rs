@@ -1,9 +1,9 @@
-//! One quota set as it is kept: its parameters beside its states.
+//! One stored quota set: its parameters next to its states.
 //!
-//! Invariant: the states are of exactly these parameters and in today's layout, so that they are
-//! never read by other quotas; states that are all zeros were never charged. Quotas that come back
-//! after others find at least what they had counted themselves. What is leased and not yet charged
-//! stands beside the states, and is not forgotten before it is.
+//! Invariant: the states belong to exactly these parameters and are in the current layout, so other
+//! quotas never read them. States of all zeros were never charged. Quotas that return after others
+//! find at least the usage that they had counted. Units that are leased and not yet charged are
+//! stored next to the states, and the set is not dropped before they are charged.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,26 +19,26 @@ use crate::policy::stored_set::{StoredQuota, StoredSet, carry_set};
 /// A quota set and its states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// The set as bytes: what it is compared and written by.
+    /// The set as bytes, for comparison and for writing.
     pub(crate) parameters: Vec<u8>,
     pub(crate) set: StoredSet,
     pub(crate) states: Vec<u8>,
-    /// Units of it that nodes may spend by themselves.
+    /// Units of it that nodes may spend on their own.
     pub(crate) leases: Leases,
-    /// What other quotas in its place had counted before, until it is idle: two files may be
-    /// deployed side by side, and carried to the lower limit and back nothing above that would be
-    /// left. It has none before itself.
+    /// The usage that other quotas in its place had counted, until that is idle: two versions of a
+    /// policy may be deployed at the same time, and usage above the lower limit would be lost if it
+    /// were carried to that limit and back. It contains no earlier set itself.
     pub(crate) before: Option<Box<Self>>,
 }
 
 impl Kept {
-    /// Of a set that nothing was charged to yet.
+    /// A set that nothing was charged to yet.
     pub(crate) fn fresh(set: StoredSet) -> Self {
         let states = vec![0; set.states_len()];
         Self::new(set, states)
     }
 
-    /// Of states in today's layout.
+    /// A set with states in the current layout.
     pub(crate) fn new(set: StoredSet, states: Vec<u8>) -> Self {
         let mut parameters = Vec::new();
         set.write(&mut parameters);
@@ -49,8 +49,8 @@ impl Kept {
         self.set.stable_id()
     }
 
-    /// Makes it one of `set`, with what is used carried over at `now`; false when nothing was. Its
-    /// own quotas `may_return`: then what they counted is remembered.
+    /// Replaces it with `set`, and carries the usage over at `now`; false when there was none. If
+    /// its current quotas `may_return`, their usage is remembered.
     pub(crate) fn carry_to(&mut self, set: StoredSet, may_return: bool, now: Timestamp) -> bool {
         let leases = if mutation::is(Mutation::KeepsAcrossChange) {
             core::mem::take(&mut self.leases)
@@ -71,8 +71,8 @@ impl Kept {
         was_used
     }
 
-    /// Takes the states of `before`, which has the same quotas, where more is used in them. Those
-    /// that `between` had without a change went on there.
+    /// Takes the states of `before`, which has the same quotas, where they contain more usage.
+    /// Quotas that `between` had without a change continued there.
     fn count_at_least(&mut self, before: &Self, between: &StoredSet, now: Timestamp) {
         for quota in self.set.quotas() {
             let is_same = |other: &StoredQuota| {
@@ -90,12 +90,12 @@ impl Kept {
         }
     }
 
-    /// The time from which it may be forgotten without loss.
+    /// The time from which it may be dropped without loss.
     pub(crate) fn idle_at(&self) -> Timestamp {
         let before = self.before.as_ref().map_or(Timestamp::ZERO, |before| before.idle_at());
         let is_out = !self.leases.all.is_empty() && !mutation::is(Mutation::IdleWhileOut);
         let own = if is_out {
-            // From the end of a lease on, what it did not report is owed.
+            // At the end of a lease, its unreported units are charged.
             self.set.idle_at(&self.states_in_the_end())
         } else {
             self.set.idle_at(&self.states)
@@ -103,7 +103,7 @@ impl Kept {
         own.max(before)
     }
 
-    /// True when it may be forgotten at `now`, however the clock oscillates.
+    /// True when it may be dropped at `now`, even if the clock oscillates.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         let is_out = !self.leases.all.is_empty() && !mutation::is(Mutation::IdleWhileOut);
         let is_zero = || self.states.iter().all(|byte| *byte == 0);
@@ -111,14 +111,14 @@ impl Kept {
         self.idle_at().saturating_add(ALLOWED_SKEW) <= now || is_unused()
     }
 
-    /// It, and then what is remembered of the quotas before, as a row has them; without what is
+    /// This set and then the remembered earlier one, as stored in a row, without those that are
     /// idle at `now`.
     pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &Self> {
         let before = self.before.as_deref().filter(|before| !before.is_idle(now));
         (!self.is_idle(now)).then_some(self).into_iter().chain(before)
     }
 
-    /// The greatest share of a quota that is used at `now`, by what is out, too: its end may be in
+    /// The greatest used share of a quota at `now`, including leased units: their end may be in
     /// another window, in which nothing else is used yet.
     pub(crate) fn used(&self, now: Timestamp) -> u32 {
         let at = now.max(self.leases.since);

@@ -1,20 +1,20 @@
-//! What an operator did to one key of a rule: it is blocked until a time, or was reset at one.
+//! Actions of an operator on one key of a rule: a block until a time, or a reset at a time.
 //!
-//! Invariant: a block refuses as an exhausted quota does, with the time that is left of it; who is
-//! blocked is charged nothing. What was charged before a reset is not given back after it, or a
-//! reset key would have more than a fresh one. Neither depends on the quotas, so both outlive every
-//! change of the policy.
+//! Invariant: a block denies as a used-up quota does, with its remaining time; a blocked key is
+//! charged nothing. A charge before a reset is not refunded after it, or a reset key would have
+//! more units than a new one. Neither action depends on the quotas, so both outlive every change of
+//! the policy.
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-/// The most rules of one key that an operator did something to; beyond them the oldest is
-/// forgotten.
+/// The most rules of one key with actions of an operator; beyond this number the oldest is dropped.
 pub(crate) const MAX_MARKS: usize = 64;
 
-/// For how long charges are known to be older than a reset: no request takes so long.
+/// How long a reset is remembered, so that earlier charges can be recognised: no request takes this
+/// long.
 const REMEMBERED_RESET: Span = Span::from_secs(3_600);
 
-/// What was done to the key under one rule. Times that are 0 never were.
+/// The actions on the key under one rule. A time of 0 means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The rule's stable identity.
@@ -24,7 +24,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// From when on it says nothing any more.
+    /// The time from which it has no effect.
     pub(crate) fn idle_at(&self) -> Timestamp {
         let was_reset = self.reset_at > Timestamp::ZERO;
         let reset = if was_reset { REMEMBERED_RESET } else { Span::ZERO };
@@ -32,12 +32,12 @@ impl Mark {
     }
 }
 
-/// When `rule` was reset, or the beginning of time.
+/// When `rule` was reset, or time 0.
 pub(crate) fn reset_at(marks: &[Mark], rule: u64) -> Timestamp {
     marks.iter().find(|mark| mark.rule == rule).map_or(Timestamp::ZERO, |mark| mark.reset_at)
 }
 
-/// Refuses by every quota for as long as a block lasts, or longer where the quota does.
+/// Denies by every quota for the duration of a block, or longer if the quota does.
 pub(crate) fn block(decisions: &mut [Decision], left: Span) {
     for decision in decisions {
         let is_never = !decision.is_admitted() && decision.retry_after.is_none();

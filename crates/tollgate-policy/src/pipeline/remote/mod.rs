@@ -1,10 +1,10 @@
-//! Partitions counted elsewhere: what goes to a Durable Object (or a row of any other store that
-//! decides by itself), what comes back, and what is kept there.
+//! Partitions counted elsewhere: the requests to a Durable Object (or a row of any other store that
+//! decides on its own), the replies, and the stored rows.
 //!
-//! Invariant: no key and nothing that a client sent is in these bytes, only identities of rules,
-//! their quotas and costs. Whoever counts has no policy: a request brings the quotas that it is to
-//! be decided by, and the row keeps those of its states beside them, so that neither ever decides
-//! by the other's. Nothing here does I/O or reads a clock.
+//! Invariant: these bytes contain no key and nothing that a client sent, only identities of rules,
+//! their quotas and costs. The process that counts has no policy: a request contains the quotas
+//! that decide it, and the row contains the quotas of its states, so that neither is ever decided
+//! by the other's quotas. Nothing here does I/O or reads a clock.
 
 pub(crate) mod leases;
 pub(crate) mod format_1;

@@ -1,14 +1,14 @@
-//! What an operator asks of one key: what it has used, to forget that, to refuse it until a time.
+//! An operator's actions on one key: describe its usage, reset it, block it until a time.
 //!
 //! Invariant: every operation may be repeated: the second time changes nothing. Nothing is decided
-//! or charged; what is leased is told as used, since it may be spent. The key itself is not in
-//! these bytes; whoever carries them knows where it counts.
+//! or charged. Leased units are reported as used, since they may be spent. The key itself is not in
+//! these bytes; the sender knows where it is counted.
 //!
-//! Request: [`MAGIC`]; the identity of the key's group `u64`; what `u8` (1 describe, 2 reset, 3
-//! block, 4 end a block), until when `u64`, the rule's stable identity `u64`, then the stable
-//! identities of all quotas that it may count in, each `u64`. Reply: 0, the time `u64`, until when
-//! it is blocked or 0 `u64`, the newest version of the policy that was seen `u64`, then what is
-//! used of each: its parameters, the length of its states `u32`, the states.
+//! Request: [`MAGIC`]; the identity of the key's group `u64`; the operation `u8` (1 describe, 2
+//! reset, 3 block, 4 end a block), the end of the block `u64`, the rule's stable identity `u64`,
+//! then the stable identities of all quotas that it may count in, each `u64`. Reply: 0, the time
+//! `u64`, the end of the block or 0 `u64`, the newest version of the policy that was seen `u64`,
+//! then the usage of each set: its parameters, the length of its states `u32`, the states.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ use crate::policy::stored_set::{StoredQuota, StoredSet, carry_set};
 use crate::request::given_key::GivenKey;
 use crate::stable_hash::stable_hash;
 
-/// What a request of an operator begins with.
+/// The first bytes of an operator's request.
 const MAGIC: [u8; 8] = *b"tollgt\x00K";
 
 const DESCRIBE: u8 = 1;
@@ -36,36 +36,36 @@ const RESET: u8 = 2;
 const BLOCK: u8 = 3;
 const UNBLOCK: u8 = 4;
 
-/// The longest block: 366 days from when it is made.
+/// The longest block: 366 days from its start.
 pub const MAX_BLOCK: Span = Span::from_secs(366 * 86_400);
 
-/// What is done to one key of a rule.
+/// An operation on one key of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOperation {
-    /// Says what is used.
+    /// Reports the usage.
     Describe,
-    /// Forgets what is used; a block stays.
+    /// Resets the usage; a block stays.
     Reset,
-    /// Refuses it until then, at most [`MAX_BLOCK`] from now.
+    /// Denies the key until this time, at most [`MAX_BLOCK`] from now.
     Block(Timestamp),
-    /// Refuses it no more.
+    /// Ends the block.
     Unblock,
 }
 
-/// What one key has used under one rule, at one time.
+/// The usage of one key under one rule, at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyState {
-    /// The time by the clock of whoever counts.
+    /// The time by the clock of the process that counts.
     pub at: Timestamp,
-    /// Until when an operator blocked it.
+    /// The end of an operator's block.
     pub blocked_until: Option<Timestamp>,
-    /// The newest version of the policy that was seen there; 0 where nobody counts them.
+    /// The newest version of the policy that was seen there; 0 when versions are not counted.
     pub version: u64,
     used: Vec<(StoredSet, Vec<u8>)>,
 }
 
 impl GivenKey {
-    /// Appends to `out` what whoever counts this key is asked: [`Counts::operate`].
+    /// Appends to `out` the request to the process that counts this key: [`Counts::operate`].
     pub fn request(&self, policy: &Policy, operation: KeyOperation, out: &mut Vec<u8>) {
         let (what, until) = match operation {
             KeyOperation::Describe => (DESCRIBE, Timestamp::ZERO),
@@ -87,24 +87,25 @@ impl GivenKey {
         out.extend(tenants_id(name).to_le_bytes());
     }
 
-    /// The hash of the key that clients are told as `pk`; [`pk_text`](crate::pk_text) writes it.
+    /// The hash of the key that is reported to clients as `pk`; [`pk_text`](crate::pk_text) formats
+    /// it.
     #[must_use]
     pub fn pk(&self, policy: &Policy) -> u64 {
         pk(self.bytes(), &policy.response)
     }
 }
 
-/// What a rule's quotas of a tenant's own are known by.
+/// The identity of a tenant's own quotas in a rule.
 pub(crate) fn tenants_id(rule: &str) -> u64 {
-    // Three names: of no rule's own quotas, and of no tier, whatever it is called.
+    // Three names: neither a rule's own quotas nor a tier have this identity, whatever their names.
     stable_hash(&[rule.as_bytes(), b"", b"tenant"])
 }
 
 impl Counts {
-    /// Does what an operator asks of this key at `now`.
+    /// Executes an operator's request on this key at `now`.
     ///
     /// # Errors
-    /// The bytes are no request of an operator; nothing is changed then.
+    /// The bytes are not an operator's request; nothing is changed then.
     pub fn operate(
         &mut self,
         request: &[u8],
@@ -137,7 +138,7 @@ impl Counts {
         Ok(Answered { reply, is_changed: is_changed || is_ended })
     }
 
-    /// Forgets what is used. What is leased stays: it is spent whatever is done here.
+    /// Resets the usage. Leases stay: their units are spent whatever happens here.
     fn reset(&mut self, rule: u64, ids: &[u64], now: Timestamp) -> bool {
         if !self.sets.iter().any(|kept| ids.contains(&kept.stable_id())) {
             return false;
@@ -157,7 +158,7 @@ impl Counts {
         true
     }
 
-    /// Refuses `rule` until then; a time that is over ends a block.
+    /// Denies `rule` until this time; a time in the past ends a block.
     fn block(&mut self, rule: u64, until: Timestamp, now: Timestamp) -> bool {
         let before = self.blocked_until(rule, now);
         let after = Some(until).filter(|until| *until > now);
@@ -186,10 +187,10 @@ impl Counts {
 }
 
 impl KeyState {
-    /// Reads what [`Counts::operate`] answered.
+    /// Reads the reply of [`Counts::operate`].
     ///
     /// # Errors
-    /// The bytes are no such answer.
+    /// The bytes are not such a reply.
     pub fn read(reply: &[u8]) -> Result<Self, WireError> {
         let mut bytes = Reader(reply);
         if bytes.u8()? != DECIDED {
@@ -211,9 +212,9 @@ impl KeyState {
         Ok(state)
     }
 
-    /// What each quota of `set` says to a request that costs nothing, as of [`KeyState::at`]; of
-    /// quotas that were changed since the key was used last, what it will carry over. `None` when
-    /// the key has used nothing of them.
+    /// The decision of each quota of `set` for a request that costs nothing, as of
+    /// [`KeyState::at`]; for quotas changed since the last use of the key, after carrying over the
+    /// usage. `None` when the key has used nothing of them.
     #[must_use]
     pub fn decisions(&self, set: &QuotaSet) -> Option<Vec<Decision>> {
         let (stored, states) = self.used.iter().find(|(s, _)| s.stable_id() == set.stable_id())?;
@@ -226,8 +227,8 @@ impl KeyState {
         Some(set.quotas.iter().filter_map(decide).collect())
     }
 
-    /// The quotas of no set of `policy` that the key has used under the rule, if any: a tenant's
-    /// own. Each is its limiter, and what it says.
+    /// The quotas that the key has used under the rule and that are in no set of `policy`, if any:
+    /// a tenant's own. Each is its limiter and its decision.
     pub fn of_tenant(&self, policy: &Policy, rule: usize) -> Vec<(Limiter, Decision)> {
         let name = policy.rules.get(rule).map_or("", |rule| rule.name());
         let id = tenants_id(name);

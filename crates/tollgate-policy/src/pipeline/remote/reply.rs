@@ -1,6 +1,6 @@
-//! What comes back: the decisions of a partition, or a version that is newer than the request's.
+//! The replies: the decisions of a partition, or a version that is newer than the request's.
 //!
-//! Invariant: a reply is taken whole or not at all; the format stands in `wire`.
+//! Invariant: a reply is read completely or not at all; the format is in `wire`.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ use crate::policy::record;
 use crate::policy::stored_set::StoredSet;
 
 impl Counts {
-    /// Appends what was decided of `asked` to `out`, with the states where these are told.
+    /// Appends the decisions of `asked` to `out`, with the states if they are reported.
     pub(crate) fn write_reply(&self, asked: &Asked<'_>, at: Timestamp, out: &mut Vec<u8>) {
         let len = asked.decisions.len().saturating_mul(DECISION_LEN);
         out.reserve(len.saturating_add(asked.rules.len()).saturating_add(9));
@@ -36,7 +36,8 @@ impl Counts {
             let kept = |kept: &&Kept| kept.parameters == rule.parameters;
             let told = if tells { self.sets.iter().find(kept) } else { None };
             let flags = if told.is_some() { TOLD } else { 0 };
-            // Code of before would take the flag for no reply, and not for the refusal that it is.
+            // Earlier code does not know the flag: it would treat the reply as invalid instead of
+            // as a denial.
             let blocked_until = rule.blocked_until.filter(|_| !asked.is_quiet);
             let flags = flags | if blocked_until.is_some() { BLOCKED } else { 0 };
             out.push(if is_charged { flags | CHARGED } else { flags });
@@ -52,19 +53,19 @@ impl Counts {
 }
 
 impl Asked<'_> {
-    /// True when a binding rule would refuse the same request if it came once more now.
+    /// True when a binding rule would deny the same request if it were repeated now.
     fn is_used_up(&self) -> bool {
         let mut decisions = self.decisions.iter();
         self.rules.iter().any(|rule| {
             let mut own = decisions.by_ref().take(rule.quotas);
-            // To the end, so that the next rule finds its own.
+            // Consume all, so that the next rule finds its own.
             let is_used_up =
                 own.by_ref().filter(|d| is_used_up(d, rule.decided_cost())).count() > 0;
             rule.binding && is_used_up
         })
     }
 
-    /// Takes back in what a reply said to this request; the time of the decision.
+    /// Reads the decisions from a reply to this request; returns the time of the decision.
     pub(crate) fn read_reply(&mut self, reply: &[u8]) -> Result<Timestamp, WireError> {
         let (mut bytes, at) = decided(reply)?;
         let mut decisions = self.decisions.iter_mut();
@@ -86,12 +87,12 @@ impl Asked<'_> {
 }
 
 impl PartitionMut<'_> {
-    /// Takes an object's reply as the decisions of this partition.
+    /// Uses an object's reply as the decisions of this partition.
     ///
     /// # Errors
-    /// [`WireError::Newer`] when the states are of a newer policy than this plan's, else the bytes
-    /// are no reply to this partition's request. Fail the partition then. With
-    /// [`WireError::OtherEntry`] it has failed already, and knows the entry.
+    /// [`WireError::Newer`] when the states belong to a newer policy than this plan's; for other
+    /// errors the bytes are not a reply to this partition's request. Fail the partition then. With
+    /// [`WireError::OtherEntry`] it has already failed and stored the entry.
     pub fn accept(&mut self, policy: &Policy, reply: &[u8]) -> Result<(), WireError> {
         if let Some((&OTHER_ENTRY, entry)) = reply.split_first()
             && self.stored.under.is_some()
@@ -133,31 +134,32 @@ impl PartitionMut<'_> {
 }
 
 impl<'p> Partition<'p> {
-    /// True when an object told what is used up: [`Denials::hear`](crate::Denials::hear) it.
+    /// True when an object reported used-up states: pass them to
+    /// [`Denials::hear`](crate::Denials::hear).
     #[must_use]
     pub const fn has_told(&self) -> bool {
         self.stored.status.is_decided() && !self.stored.value.is_empty()
     }
 
-    /// The states that were told of a rule's quotas; `None` when none were, because the same
-    /// request may be admitted.
+    /// The reported states of a rule's quotas; `None` when there are none, because the same request
+    /// may be allowed.
     pub(crate) fn told(&self, set: &QuotaSet) -> Option<&'p [u8]> {
         record::appended(set, &self.stored.value)
     }
 
-    /// True when this rule would refuse the same request if it came once more now.
+    /// True when this rule would deny the same request if it were repeated now.
     pub(crate) fn uses_up(&self, policy: &Policy, applied: &AppliedRule) -> bool {
         let mut decisions = self.decisions_of(policy, applied);
         applied.binding && decisions.any(|decision| is_used_up(decision, applied.decided_cost()))
     }
 }
 
-/// True when nothing that costs as much fits after this decision.
+/// True when nothing with the same cost fits after this decision.
 const fn is_used_up(decision: &Decision, cost: u64) -> bool {
     !decision.is_admitted() || decision.remaining < cost
 }
 
-/// What follows the head of `reply`, and when it was decided.
+/// The rest of `reply` after its head, and the time of the decision.
 fn decided(reply: &[u8]) -> Result<(Reader<'_>, Timestamp), WireError> {
     let mut bytes = Reader(reply);
     match bytes.u8()? {
@@ -179,7 +181,7 @@ fn flags(bytes: &mut Reader<'_>) -> Result<u8, WireError> {
     if flags & !(CHARGED | TOLD | BLOCKED) == 0 { Ok(flags) } else { Err(WireError::Malformed) }
 }
 
-/// Until when the rule's key is blocked, where the flags say that it is.
+/// The end of the block of the rule's key, if the flags contain one.
 fn blocked_until(flags: u8, bytes: &mut Reader<'_>) -> Result<Option<Timestamp>, WireError> {
     if flags & BLOCKED == 0 {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! What the front asks: the bytes of a partition.
+//! The request from the front for one partition, as bytes.
 //!
-//! Invariant: everything that the decision depends on is in them, so whoever counts needs no
-//! policy; the format stands in `wire`.
+//! Invariant: it contains everything that the decision depends on, so the process that counts needs
+//! no policy; the format is in `wire`.
 
 use alloc::vec::Vec;
 
@@ -14,30 +14,30 @@ use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 
 impl Partition<'_> {
-    /// Appends to `out` what decides this partition of `plan` elsewhere.
+    /// Appends to `out` the request that decides this partition elsewhere.
     pub fn request(&self, policy: &Policy, out: &mut Vec<u8>) {
         self.write_request(policy, 0, 0, out);
     }
 
-    /// The same for what is only to say what it would decide, and to charge nothing.
+    /// The same for a check only: the reply contains the decisions, and nothing is charged.
     pub fn peek_request(&self, policy: &Policy, out: &mut Vec<u8>) {
         self.write_request(policy, 0, LATER, out);
     }
 
-    /// The same, and it tells its states for [`Denials`](crate::Denials): when another count
-    /// refuses, this one belongs to the answer, too. Not for a request that may wait.
+    /// The same, and the reply contains the states for [`Denials`](crate::Denials): when another
+    /// count denies, this one belongs in the response too. Not for a request that may wait.
     pub fn told_peek_request(&self, policy: &Policy, out: &mut Vec<u8>) {
         self.write_request(policy, TELL, LATER, out);
     }
 
-    /// The same of a plan that was [settled](crate::Plan::settle): what its response brought about
-    /// is charged or given back though the policy changed since the request came.
+    /// The same for a plan that was [settled](crate::Plan::settle): the effects of its response are
+    /// charged or refunded even if the policy changed since the request.
     pub fn settle_request(&self, policy: &Policy, out: &mut Vec<u8>) {
         self.write_request(policy, SETTLES, 0, out);
     }
 
-    /// The same for a request that is refused: it records what [was used](crate::Plan::reports)
-    /// already, and only says what it would decide of the rest.
+    /// The same for a request that is denied: it records the units that were already
+    /// [used](crate::Plan::reports), and only checks the rest.
     pub fn report_request(&self, policy: &Policy, out: &mut Vec<u8>) {
         self.write_head(policy, 0, out);
         for applied in self.rules() {
@@ -46,7 +46,7 @@ impl Partition<'_> {
         }
     }
 
-    /// The request with these flags, and those on every rule beside the rule's own.
+    /// The request with these flags, and with `of_each` added to every rule's own flags.
     fn write_request(&self, policy: &Policy, flags: u8, of_each: u8, out: &mut Vec<u8>) {
         self.write_head(policy, flags, out);
         for applied in self.rules() {
@@ -61,13 +61,13 @@ impl Partition<'_> {
         }
     }
 
-    /// What stands before the rules.
+    /// The bytes before the rules.
     pub(crate) fn write_head(&self, policy: &Policy, flags: u8, out: &mut Vec<u8>) {
         let Some(group) = policy.groups.get(self.group()) else { return };
         out.extend(MAGIC);
         out.extend(policy.version().to_le_bytes());
         out.extend(group.identity().to_le_bytes());
-        // What a response brought about happened under whichever entry there was.
+        // The effects of a response apply whatever the entry is.
         let under = self.stored.under.filter(|_| flags & SETTLES == 0);
         let strict = if group.is_strict() || self.stored.endures { STRICT } else { 0 };
         out.push(flags | strict | if under.is_some() { UNDER } else { 0 });
@@ -76,7 +76,7 @@ impl Partition<'_> {
         }
     }
 
-    /// One rule, with the flags of what is due.
+    /// Appends one rule, with the flags in `due`.
     pub(crate) fn write_rule(
         &self,
         policy: &Policy,

@@ -1,17 +1,18 @@
-//! A row: everything that one key has used, as bytes that say by themselves what they mean.
+//! A row: the usage of one key, as bytes that contain all information needed to read them.
 //!
-//! Invariant: any bytes are read as counts or as `None`. What is idle is not written, so a row does
-//! not grow with rules that are gone; nothing is told apart by its place.
+//! Invariant: any bytes are accepted: the result is counts or `None`. Idle sets are not written, so
+//! a row does not grow with rules that no longer exist. Sets are identified by their content, never
+//! by their position.
 //!
-//! | bytes | what (all numbers little-endian) |
+//! | bytes | content (all numbers little-endian) |
 //! |---|---|
-//! | 1 | 2, the format; 3 where costs were settled lately; 4 where units are leased |
+//! | 1 | 2, the format; 3 if costs were settled recently; 4 if units are leased |
 //! | 8 | identity of the key's group of rules |
 //! | 8 | the alarm that is set, nanoseconds since 1970 |
 //! | 8 | the newest version of the policy that was seen |
-//! | 10 | in formats 3 and 4: up to which time nothing is given back, nanoseconds, and how many settled costs follow, of 32 bytes: the number of the request, when it was charged, nanoseconds, the cost, what is charged |
-//! | 1 | how many marks of an operator follow, of 24 bytes: a rule's stable identity, until when it blocks the key and when it was reset, nanoseconds, or 0 |
-//! | n | the sets: the parameters ([`StoredSet`]), the length of the states `u32`, the states, in format 4 the leases (`leases::lease`); of one rule and tier at most two, then the second is what other quotas had counted before |
+//! | 10 | in formats 3 and 4: the time up to which nothing is refunded, nanoseconds, and the number of settled costs that follow, of 32 bytes: the number of the request, when it was charged, nanoseconds, the cost, the charged units |
+//! | 1 | the number of an operator's marks that follow, of 24 bytes: a rule's stable identity, until when it blocks the key and when it was reset, nanoseconds, or 0 |
+//! | n | the sets: the parameters ([`StoredSet`]), the length of the states `u32`, the states, in format 4 the leases (`leases::lease`); at most two per rule and tier, the second with the usage that other quotas had counted before |
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,14 +27,14 @@ use crate::pipeline::remote::settled::{MAX_SETTLED, Settled, SettledCosts};
 use crate::pipeline::remote::wire::{Reader, WireError};
 use crate::policy::stored_set::StoredSet;
 
-/// The formats of a row: a later one is written only where there is something to say in it, as code
-/// of before would forget all of that row.
+/// The formats of a row: a later one is written only when its additional content is not empty,
+/// because earlier code would discard the whole row.
 const FORMAT: u8 = 2;
 const WITH_SETTLED: u8 = 3;
 const WITH_LEASES: u8 = 4;
 
 impl Counts {
-    /// Appends the row to `out`, without what is idle at `now`.
+    /// Appends the row to `out`, without the sets that are idle at `now`.
     pub fn encode(&self, now: Timestamp, out: &mut Vec<u8>) {
         let len = self.sets.iter().fold(64_usize, |sum, kept| sum.saturating_add(kept.len()));
         out.reserve(len);
@@ -59,7 +60,7 @@ impl Counts {
         }
         for kept in self.sets.iter().flat_map(|kept| kept.live(now)) {
             out.extend_from_slice(&kept.parameters);
-            // States of one set are far below 4 GiB: 16 quotas of 8,200 bytes at the most.
+            // States of one set are far below 4 GiB: at most 16 quotas of 8,200 bytes.
             out.extend(u32::try_from(kept.states.len()).unwrap_or(u32::MAX).to_le_bytes());
             out.extend_from_slice(&kept.states);
             if is_leased {
@@ -68,7 +69,7 @@ impl Counts {
         }
     }
 
-    /// The counts in a row; `None` when nobody wrote these bytes.
+    /// The counts in a row; `None` for bytes that are not a row.
     #[must_use]
     pub fn decode(row: &[u8]) -> Option<Self> {
         Self::read(Reader(row)).ok()

@@ -1,17 +1,17 @@
-//! A cost that is known only afterwards: what was charged for a request is brought to it, once.
+//! A cost that is known only afterwards: the charge of a request is adjusted to it, once.
 //!
-//! Invariant: what is charged afterwards is no less than if the lower of both costs had been
-//! charged at the decision, and the rest debited when it was settled. A lower cost gives the
-//! difference back, through the core's refund: never more than was charged, nothing twice and
-//! nothing of states that were reset, forgotten or planned with a newer policy since, as what was
-//! carried to other quotas and back is no longer told apart. A higher one debits the difference,
-//! whether or not it fits: it was used. What exceeds the core's cap, two bursts or two limits, is
-//! forgiven. So every key's count settles by itself, in one step.
+//! Invariant: the final charge is no less than if the lower of both costs had been charged at the
+//! decision, and the rest debited at the settlement. A lower cost refunds the difference, through
+//! the core's refund: never more than was charged, nothing twice, and nothing of states that were
+//! reset, dropped or planned with a newer policy in the meantime, because usage that was carried to
+//! other quotas and back can no longer be distinguished. A higher cost debits the difference,
+//! whether or not it fits: it was used. The excess over the core's cap, two bursts or two limits,
+//! is dropped. So every key's count settles on its own, in one step.
 //!
-//! Receipt: a request of format 2 in which every rule is given back (`wire`): only rules that name
-//! a cost. Request: [`SETTLE`], a random number of the request `u64`, the cost `u64`, the receipt.
-//! Reply: [`SETTLED`] `u8`; what became of it `u8` (0 this cost stands, 1 another one, 2 too old);
-//! the cost `u64`; what is charged `u64`.
+//! Receipt: a request of format 2 in which every rule is a refund (`wire`): only rules that name a
+//! cost. Request: [`SETTLE`], a random number of the request `u64`, the cost `u64`, the receipt.
+//! Reply: [`SETTLED`] `u8`; the result `u8` (0 settled at this cost, 1 settled at another one, 2
+//! too old); the cost `u64`; the charged units `u64`.
 
 use alloc::vec::Vec;
 
@@ -31,20 +31,20 @@ use crate::pipeline::remote::wire::{
 use crate::policy::compiled::Policy;
 use crate::policy::stored_set::StoredSet;
 
-/// What became of a cost that was to be settled.
+/// The result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// It is settled, now or before.
+    /// It is settled, now or earlier.
     Stands {
-        /// What is charged of it: more than the cost where nothing could be given back.
+        /// The charged units: more than the cost when nothing could be refunded.
         charged: u64,
     },
-    /// It was settled before, at another cost.
+    /// It was settled earlier, at another cost.
     Another {
         /// That cost.
         cost: u64,
     },
-    /// It was charged too long ago, and stays as it is.
+    /// It was charged too long ago, and is unchanged.
     TooOld,
 }
 
@@ -56,10 +56,10 @@ impl Settlement {
         [&SETTLE[..], &id.to_le_bytes(), &cost.to_le_bytes(), receipt].concat()
     }
 
-    /// Reads what [`Counts::answer`] replied.
+    /// Reads the reply of [`Counts::answer`].
     ///
     /// # Errors
-    /// The bytes are no such reply.
+    /// The bytes are not such a reply.
     pub fn read(reply: &[u8]) -> Result<Self, WireError> {
         let mut bytes = Reader(reply);
         if bytes.u8()? != SETTLED {
@@ -75,8 +75,8 @@ impl Settlement {
         }
     }
 
-    /// What became of one cost in two counts. Settled differently is what somebody has to know;
-    /// where one has forgotten it, the other says what stands.
+    /// The combined result for one cost in two counts. A settlement at different costs must be
+    /// reported; if one count has dropped it, the other count's result holds.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -102,8 +102,8 @@ impl Settlement {
 }
 
 impl Partition<'_> {
-    /// Appends to `out` what settles the cost of this request here later; false, and nothing, when
-    /// no rule that names a cost has charged it here.
+    /// Appends to `out` the receipt with which the cost of this request can be settled here later.
+    /// False, with nothing appended, when no rule that names a cost has charged it here.
     pub fn write_receipt(&self, policy: &Policy, out: &mut Vec<u8>) -> bool {
         let is_settled = |applied: &&AppliedRule| {
             let rule = policy.rules.get(usize::from(applied.rule));
@@ -123,7 +123,7 @@ impl Partition<'_> {
 }
 
 impl Counts {
-    /// Settles what `request` says, once.
+    /// Settles the cost in `request`, once.
     pub(crate) fn settle(&mut self, request: &[u8], clock: &Clock) -> Result<Answered, WireError> {
         let mut bytes = Reader(request);
         if bytes.bytes(SETTLE.len())? != SETTLE {
@@ -151,14 +151,14 @@ impl Counts {
         let is_first = self.settled.may_give_back(charged_at, now);
         let gives_back = is_first && !self.is_ahead_of(&asked);
         let (charged, is_changed) = self.settle_once(&asked, cost, gives_back, now)?;
-        // Also where what was known is lost: who repeats himself is charged no more for it.
+        // Also when earlier settlements are lost: a repeated request is then charged no more.
         let settled = Settled { id, charged_at, cost, charged };
         let is_remembered = self.settled.remember(settled, now);
         answered(Settlement::Stands { charged }, is_remembered || is_changed)
     }
 
-    /// Brings every rule of `asked` to `cost`; what is charged of it then, and whether that changed
-    /// anything. Nothing comes back unless it `gives_back`: else it may have been settled before,
+    /// Adjusts every rule of `asked` to `cost`; returns the charged units, and whether anything
+    /// changed. Nothing is refunded unless `gives_back`: otherwise it may have been settled before,
     /// or carried to other quotas and back.
     fn settle_once(
         &mut self,
@@ -167,7 +167,7 @@ impl Counts {
         gives_back: bool,
         now: Timestamp,
     ) -> Result<(u64, bool), WireError> {
-        // All that can fail, before anything is changed.
+        // Everything that can fail comes before any change.
         let fresh = self.missing(asked, cost)?;
         let is_higher = asked.rules.iter().any(|rule| cost > rule.cost);
         self.sets.extend(fresh);
@@ -187,7 +187,7 @@ impl Counts {
                     is_changed = true;
                     cost
                 }
-                // What was reset or forgotten is not charged any more.
+                // Units that were reset or dropped are no longer charged.
                 Some(kept) if cost < rule.cost && !was_reset => {
                     if gives_back && kept.is_of(rule) {
                         let charges = own.iter().map(|decision| decision.charge(at, rule.cost));
@@ -211,7 +211,7 @@ impl Counts {
         Ok((charged.unwrap_or(cost), is_changed))
     }
 
-    /// The sets of rules that are to be charged more, of which nothing is kept: nothing is used.
+    /// New sets, with nothing used, for rules that will be charged more and have no stored set.
     fn missing(&self, asked: &Asked<'_>, cost: u64) -> Result<Vec<Kept>, WireError> {
         let is_missing = |rule: &&AskedRule<'_>| {
             cost > rule.cost && self.sets.iter().all(|kept| kept.stable_id() != rule.stable_id())
@@ -223,12 +223,12 @@ impl Counts {
 }
 
 impl Kept {
-    /// True when the rule was charged by these quotas, and by none in between.
+    /// True when these quotas charged the rule, with no other quotas in between.
     fn is_of(&self, rule: &AskedRule<'_>) -> bool {
         self.before.is_none() && self.parameters == rule.parameters
     }
 
-    /// Takes the last `units` of each quota's charge out of it.
+    /// Refunds the last `units` of each quota's charge.
     fn give_back(
         &mut self,
         charges: impl Iterator<Item = Option<Charge>>,
@@ -249,7 +249,7 @@ impl Kept {
         });
     }
 
-    /// Calls `each` with every quota, its state, and what `with` has for it.
+    /// Calls `each` with every quota, its state, and its item of `with`.
     fn each_quota<T>(
         &mut self,
         with: impl IntoIterator<Item = T>,

@@ -1,20 +1,20 @@
-//! What is remembered of costs that were settled: so that no charge is given back twice.
+//! The settled costs that are remembered, so that no charge is refunded twice.
 //!
-//! Invariant: an id is settled once. Who is remembered leaves after [`SETTLE_WITHIN`], or for a
-//! later one when there are [`MAX_SETTLED`]; then nothing that was charged up to its time is given
-//! back any more, so what is forgotten is on the strict side. The same holds where counts were
-//! [lost](SettledCosts::lose): what is settled then is remembered like any other, so a higher cost
-//! that is said again and again is charged once more and no oftener.
+//! Invariant: an id is settled once. A settled cost is dropped after [`SETTLE_WITHIN`], or in
+//! favour of a later one when there are [`MAX_SETTLED`]; then no charge up to its time is refunded
+//! any more, so dropping is on the strict side. The same holds when counts were
+//! [lost](SettledCosts::lose): later settlements are remembered as usual, so a higher cost that is
+//! reported repeatedly is charged one more time at most.
 
 use alloc::vec::Vec;
 
 use tollgate_core::{ALLOWED_SKEW, Span, Timestamp};
 
-/// For how long a charge can be settled: 10 minutes, by the clock of whoever counts.
+/// How long a charge can be settled: 10 minutes, by the clock of the process that counts.
 pub const SETTLE_WITHIN: Span = Span::from_secs(600);
 
-/// The most that are remembered of one key: 32 KiB of its row. A key of which more are settled in
-/// [`SETTLE_WITHIN`] is given back the later ones only.
+/// The most settled costs that are remembered per key: 32 KiB of its row. When more are settled in
+/// [`SETTLE_WITHIN`], only the later ones are refunded.
 pub const MAX_SETTLED: usize = 1024;
 
 /// A settled charge.
@@ -23,36 +23,36 @@ pub(crate) struct Settled {
     /// A random number of its request.
     pub(crate) id: u64,
     pub(crate) charged_at: Timestamp,
-    /// What it was settled at.
+    /// The cost at which it was settled.
     pub(crate) cost: u64,
-    /// What stands of that.
+    /// The charged units of that cost.
     pub(crate) charged: u64,
 }
 
-/// What was settled of one key.
+/// The settled costs of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SettledCosts {
-    /// Nothing that was charged up to then is given back.
+    /// No charge up to this time is refunded.
     pub(crate) kept_until: Timestamp,
     /// In the order of their charges.
     pub(crate) all: Vec<Settled>,
 }
 
 impl SettledCosts {
-    /// The charge, if it is remembered.
+    /// The settled cost, if it is remembered.
     pub(crate) fn find(&self, id: u64, charged_at: Timestamp) -> Option<&Settled> {
         self.all.iter().find(|settled| (settled.id, settled.charged_at) == (id, charged_at))
     }
 
-    /// True when what was charged then may be given back at `now`. A time that this clock has not
-    /// reached is of another one.
+    /// True when a charge of that time may be refunded at `now`. A time that this clock has not
+    /// reached comes from another clock.
     pub(crate) fn may_give_back(&self, charged_at: Timestamp, now: Timestamp) -> bool {
         charged_at > self.kept_until && charged_at <= now.saturating_add(ALLOWED_SKEW)
     }
 
-    /// Remembers one, and forgets who is too old; false when there is no room for it, because as
-    /// many were charged later, and of a time that this clock has not reached: it would be the last
-    /// to leave.
+    /// Adds a settled cost, and drops those that are too old. False when it is not kept: as many
+    /// were charged later, or its time is one that this clock has not reached, so that it would be
+    /// the last one to be dropped.
     pub(crate) fn remember(&mut self, settled: Settled, now: Timestamp) -> bool {
         if settled.charged_at > now.saturating_add(ALLOWED_SKEW) {
             return false;
@@ -68,21 +68,21 @@ impl SettledCosts {
         place >= old.max(beyond)
     }
 
-    /// What was charged here up to `now` is no longer known. Nothing of it is given back any more:
-    /// it may have been, and what is used since then is not its.
+    /// Charges up to `now` are no longer known. None of them is refunded any more: it may have been
+    /// refunded already, and later usage is not part of it.
     pub(crate) fn lose(&mut self, now: Timestamp) {
         self.kept_until = self.kept_until.max(now.saturating_add(ALLOWED_SKEW));
     }
 
-    /// When something was [lost](Self::lose) lately, as `now` has it; the beginning of time where
-    /// nothing was, or longer ago than a lease may live.
+    /// The time of a recent [loss](Self::lose), as of `now`; time 0 when there was none, or when it
+    /// is longer ago than the longest life of a lease.
     pub(crate) fn lost_at(&self, now: Timestamp) -> Timestamp {
-        // Else it is the time of a charge, which is over.
+        // Otherwise it is the time of a charge, which has passed.
         let is_lost = self.kept_until > now;
         if is_lost { self.kept_until.saturating_sub(ALLOWED_SKEW) } else { Timestamp::ZERO }
     }
 
-    /// The time from which all of it may be forgotten, also by a clock that oscillates.
+    /// The time from which all of it may be dropped, even by a clock that oscillates.
     pub(crate) fn idle_at(&self) -> Timestamp {
         let last = self.all.last().map_or(Timestamp::ZERO, |settled| settled.charged_at);
         match self.kept_until.max(last) {
@@ -112,12 +112,12 @@ mod tests {
             costs.remember(one(i, at(1_000 + i / 4)), at(1_300));
         }
         assert!(costs.find(0, at(1_000)).is_some() && costs.may_give_back(at(1_000), at(1_300)));
-        // Full: the one that was charged first leaves, also when that is the one that came.
+        // Full: the earliest charge is dropped, even if it is the new one.
         costs.remember(one(most, at(1_300)), at(1_300));
         assert_eq!((costs.all.len(), costs.kept_until), (MAX_SETTLED, at(1_000)));
         assert!(costs.find(0, at(1_000)).is_none() && !costs.may_give_back(at(1_000), at(1_300)));
         assert!(costs.may_give_back(at(1_001), at(1_300)));
-        // Too old: all of them leave, and a clock that goes back brings none of them back.
+        // Too old: all of them are dropped, and a clock that goes back restores none of them.
         costs.remember(one(1, at(2_000)), at(2_000));
         assert_eq!((costs.all.len(), costs.kept_until), (1, at(1_300)));
         assert!(

@@ -1,45 +1,47 @@
-//! The numbers of the wire: what a request and a reply begin with, and how decisions stand in them.
+//! The wire format: the first bytes of requests and replies, and the encoding of decisions.
 //!
-//! Invariant: all numbers are little-endian, and any bytes are read as something or as an error.
+//! Invariant: all numbers are little-endian. Any bytes are accepted: the result is a value or an
+//! error.
 //!
 //! **Request**, format 2: [`MAGIC`]; the policy's version `u64`; the identity of the key's group
-//! `u64`; flags `u8` (1: the count must be durable before the answer leaves, 2: it is what a
-//! response brought about, 4: no states are told, 8: it was planned with an entry of its tenant,
-//! 16: the states are told in any case, 32: none are, but blocks); with the flag 8 the entry's
-//! revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2 charged later, 4 given
-//! back, 8 waits at most, 16 held and used, 32 reported: recorded whatever is decided), the stable
-//! identity of the rule `u64`, cost `u64`, with the flag 8 the longest wait `u64`, the parameters
-//! of its quotas ([`StoredSet`](crate::StoredSet)), and with the flag 4 or 16, for a charge that is
-//! to be taken back or was held: its time `u64` and per quota its delay `u64`.
+//! `u64`; flags `u8` (1: the count must be durable before the reply is sent, 2: it contains the
+//! effects of a response, 4: the reply contains no states, 8: it was planned with an entry of its
+//! tenant, 16: the reply always contains the states, 32: the reply contains blocks but no states);
+//! with the flag 8 the entry's revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2
+//! charged later, 4 refunded, 8 has a longest wait, 16 held and used, 32 reported: recorded
+//! whatever the decision is), the stable identity of the rule `u64`, cost `u64`, with the flag 8
+//! the longest wait `u64`, the parameters of its quotas ([`StoredSet`](crate::StoredSet)), and with
+//! the flag 4 or 16, for a charge that is refunded or was held: its time `u64` and per quota its
+//! delay `u64`.
 //!
 //! **Reply**: 0 and the time of the decision `u64`, then per rule: flags `u8` (1 charged, 2 states
-//! follow, 4 blocked), with the flag 4 until when `u64`, and per quota: verdict `u8`, delay,
-//! limit, remaining, `retry_after` (all ones: none) and `reset_after`, each `u64`; then, with the
-//! flag 2, the states. These are told when a binding rule would refuse the same request now, when
-//! the request wants them, and with a charge that was taken back: whoever asked can then refuse by
-//! itself what comes next, and say beside it what the other counts would have said
-//! ([`Denials`](crate::Denials)). Or 1 and a version `u64`: the states are of that policy, which is
-//! newer than the request's; nothing was charged. Or 4 and the tenant's entry, in bytes of the
-//! store's own: the request was planned with another one; nothing was charged. Or 5: what a shard
-//! holds decided it (`leases::shard_reply`).
+//! follow, 4 blocked), with the flag 4 the end of the block `u64`, and per quota: verdict `u8`,
+//! delay, limit, remaining, `retry_after` (all ones: none) and `reset_after`, each `u64`; then,
+//! with the flag 2, the states. The states are included when a binding rule would deny the same
+//! request now, when the request asks for them, and with a charge that was refunded: the sender can
+//! then deny later requests on its own, and report the decisions of the other counts with them
+//! ([`Denials`](crate::Denials)). Or 1 and a version `u64`: the states belong to that policy, which
+//! is newer than the request's; nothing was charged. Or 4 and the tenant's entry, in the store's
+//! own bytes: the request was planned with another one; nothing was charged. Or 5: a shard decided
+//! it with the units that it holds (`leases::shard_reply`).
 //!
-//! **Format 1**, of code that had a policy on both sides: a request names group and rules by their
-//! identities alone (`format_1`), its reply lacks the first byte and tells no states. Where format
-//! 2 has its magic, format 1 has the identity of a group, so either side takes the other's for a
-//! group that it does not know, and says so: never for something to decide.
+//! **Format 1**, of earlier code, where both sides had a policy: a request contains only the
+//! identities of its group and rules (`format_1`), and its reply has no first byte and no states.
+//! At the position of format 2's magic, format 1 has the identity of a group, so each side treats
+//! the other's format as an unknown group and returns an error; it never decides it.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use tollgate_core::{Decision, Span, Verdict};
 
-/// What a request of format 2 begins with.
+/// The first bytes of a request of format 2.
 pub(crate) const MAGIC: [u8; 8] = *b"tollgt\x00\x02";
 
-/// What a request begins with that settles a cost: `settle` has the rest.
+/// The first bytes of a request that settles a cost; the rest is in `settle`.
 pub(crate) const SETTLE: [u8; 8] = *b"tollgt\x00S";
 
-/// What stands before a request of format 2 that is about leases, too: `leases` has the rest.
+/// The bytes before a request of format 2 that also concerns leases; the rest is in `leases`.
 pub(crate) const LEASES: [u8; 8] = *b"tollgt\x00L";
 
 /// Flags of a request.
@@ -50,7 +52,7 @@ pub(crate) const UNDER: u8 = 8;
 pub(crate) const TELL: u8 = 16;
 pub(crate) const UNTOLD: u8 = 32;
 
-/// Flags of a rule in it.
+/// Flags of a rule in a request.
 pub(crate) const BINDING: u8 = 1;
 pub(crate) const LATER: u8 = 2;
 pub(crate) const GIVEN_BACK: u8 = 4;
@@ -58,7 +60,7 @@ pub(crate) const WAITS: u8 = 8;
 pub(crate) const USED: u8 = 16;
 pub(crate) const REPORTED: u8 = 32;
 
-/// What a reply begins with.
+/// The first byte of a reply.
 pub(crate) const DECIDED: u8 = 0;
 pub(crate) const NEWER: u8 = 1;
 pub(crate) const SETTLED: u8 = 2;
@@ -66,12 +68,12 @@ pub(crate) const LEASED: u8 = 3;
 pub(crate) const OTHER_ENTRY: u8 = 4;
 pub(crate) const HELD: u8 = 5;
 
-/// What became of a cost that was to be settled.
+/// The result of a settlement.
 pub(crate) const STANDS: u8 = 0;
 pub(crate) const ANOTHER_COST: u8 = 1;
 pub(crate) const TOO_OLD: u8 = 2;
 
-/// Flags of a rule in it.
+/// Flags of a rule in a reply.
 pub(crate) const CHARGED: u8 = 1;
 pub(crate) const TOLD: u8 = 2;
 pub(crate) const BLOCKED: u8 = 4;
@@ -81,19 +83,19 @@ pub(crate) const DECISION_LEN: usize = 41;
 
 const NO_WAIT: u64 = u64::MAX;
 
-/// Why bytes from elsewhere cannot be used.
+/// Why bytes from another process cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// They are not of this format.
+    /// They are not in this format.
     Malformed,
-    /// They name a rule that this policy does not have: the other side has another version.
+    /// They contain a rule that this policy does not have: the other side has another version.
     OtherPolicy,
-    /// The states are of a policy of this version, which is newer than the request's: nothing was
-    /// charged, and the request is to be planned anew under that version.
+    /// The states belong to a policy of this version, which is newer than the request's: nothing
+    /// was charged, and the request must be planned again with that version.
     Newer(u64),
-    /// The tenant has another entry than the one that the request was planned with: nothing was
-    /// charged. The partition has taken note of it ([`Plan::other_entry`](crate::Plan)), and is not
-    /// to be failed for it.
+    /// The tenant has a different entry from the one with which the request was planned: nothing
+    /// was charged. The partition has stored the entry ([`Plan::other_entry`](crate::Plan)); do not
+    /// fail it for this.
     OtherEntry,
 }
 
@@ -180,7 +182,7 @@ impl<'b> Reader<'b> {
         })
     }
 
-    /// Fails where bytes are left.
+    /// Fails when bytes are left.
     pub(crate) const fn end(&self) -> Result<(), WireError> {
         if self.0.is_empty() { Ok(()) } else { Err(WireError::Malformed) }
     }

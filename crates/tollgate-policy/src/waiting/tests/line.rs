@@ -1,4 +1,4 @@
-//! The queue as a surface drives it, and against a naive model.
+//! The queue as used by a surface, and against a naive model.
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
 use alloc::vec;
@@ -76,7 +76,7 @@ fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
     assert_eq!(refused, vec![(late(2_500), 4), (late(2_500), 5)]);
 }
 
-// Guards: a herd that wakes for every place of the queue, of which whoever asked first took it.
+// Guards: a herd that wakes for every place of the queue, which the first one to poll then takes.
 #[test]
 fn whoever_has_a_place_is_told_to_wait_for_its_own() {
     let mut queue = Queue::new(Limits::default());
@@ -89,11 +89,11 @@ fn whoever_has_a_place_is_told_to_wait_for_its_own() {
     };
     let wait = |millis| Poll::Wait(at(millis));
     assert_eq!(told(&mut queue, 1_000), [wait(2_000), wait(3_000), wait(3_000), wait(4_000)]);
-    // One leaves, and those behind it move up.
+    // One leaves, and those after it move up.
     queue.leave(tickets[1], at(1_500));
     let over = Poll::Over(Span::ZERO);
     assert_eq!(told(&mut queue, 1_500), [wait(2_000), over, wait(3_000), wait(3_000)]);
-    // One that asks late takes nobody else's place.
+    // A waiter that polls late takes no other waiter's place.
     assert_eq!(queue.poll(tickets[2], at(3_000)), Poll::Go);
     assert_eq!(queue.poll(tickets[0], at(3_000)), Poll::Go);
     assert_eq!(queue.poll(tickets[3], at(3_000)), Poll::Go);

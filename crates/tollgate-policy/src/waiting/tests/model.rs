@@ -1,8 +1,8 @@
 //! The queue against a naive model: random arrivals, departures, time and charges elsewhere, with
 //! the core's limiters.
 //!
-//! After every step: everybody is in line in the order of arrival, nobody is due and left alone,
-//! nobody is kept beyond its deadline, counts and bytes are exact; and decisions are counted.
+//! After every step: every waiter is in line in the order of arrival, no due waiter is left alone,
+//! no waiter is kept beyond its deadline, counts and bytes are exact; and decisions are counted.
 #![allow(
     clippy::unwrap_used,
     clippy::arithmetic_side_effects,
@@ -43,11 +43,11 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// What a key has stored, and how often it was decided.
+/// The stored state of a key, and how often it was decided.
 struct Key {
     limiter: Limiter,
     state: Vec<u8>,
-    /// Decisions on the first of its line, and how many of them admitted.
+    /// Decisions on the first of its line, and how many of them allowed it.
     decided: u64,
     admitted: u64,
     /// Charges by others.
@@ -80,7 +80,7 @@ impl Key {
         (decision.is_admitted(), Pace::new(at(now), cost, false, quotas))
     }
 
-    /// When `costs` have gone one after the other, each as soon as it can.
+    /// The time at which `costs` have gone one after the other, each as soon as it can.
     fn gone_at(&self, now: u64, costs: impl Iterator<Item = u64>) -> Timestamp {
         let (mut state, mut time) = (self.state.clone(), at(now));
         for cost in costs {
@@ -92,7 +92,7 @@ impl Key {
     }
 }
 
-/// One that waits, in the order of arrival.
+/// A waiter, in the order of arrival.
 #[derive(Clone, Copy)]
 struct Waits {
     who: u64,
@@ -202,7 +202,7 @@ impl World {
         self.answered += 1;
     }
 
-    /// Everything that is due, as a surface with a timer does it.
+    /// Processes everything that is due, like a surface with a timer.
     fn pop(&mut self) {
         while let Some(due) = self.queue.pop(at(self.now)) {
             match due {
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// The same by waiters that ask, in any order.
+    /// The same with waiters that poll, in any order.
     fn poll(&mut self) {
         loop {
             let mut asked = false;
@@ -225,7 +225,7 @@ impl World {
                     Poll::Decide => self.decide(waits.ticket),
                     Poll::Over(_) => self.over(waits.who),
                     Poll::Wait(until) => {
-                        // Never told to sleep past the time at which it goes if those ahead stay.
+                        // Never later than the time at which it goes if those ahead stay.
                         let ahead = self.waits.iter().filter(|w| w.key == waits.key);
                         let costs = ahead.filter(|w| w.who <= waits.who).map(|w| w.cost);
                         assert!(
@@ -309,9 +309,9 @@ impl World {
         let waiters: usize = self.waits.iter().map(|w| w.bytes + WAITER_BYTES).sum();
         assert_eq!(self.queue.bytes(), lines + waiters);
         for key in &self.keys {
-            // Whoever is denied was so because somebody else was faster, if its cost is one unit or
-            // its quota is a rate: only there the numbers of a decision say when the next cost
-            // fits.
+            // A denied waiter was denied because another request was faster, if its cost is one
+            // unit or its quota is a rate: only then do the numbers of a decision show when the
+            // next cost fits.
             if self.unit || key.is_rate() {
                 let most = key.admitted + key.elsewhere;
                 assert!(key.decided <= most, "{} of {most} by {:?}", key.decided, key.limiter);

@@ -1,7 +1,7 @@
-//! Who goes first: random arrivals with priorities, and the same ones without.
+//! Priorities: random arrivals with priorities, and the same ones without.
 //!
-//! What must not change is how many go and when; what must is who. Nobody who may wait is refused
-//! for others.
+//! The number of requests that go, and their times, must not change; which ones go must. No request
+//! that may wait is denied in favour of others.
 #![allow(
     clippy::unwrap_used,
     clippy::arithmetic_side_effects,
@@ -45,7 +45,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// One that waits.
+/// A waiter.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     who: u64,
@@ -58,7 +58,7 @@ fn limits() -> Limits {
     Limits { per_key: 30, total: 30, bytes: 1 << 20 }
 }
 
-/// Places of one line: their times, and who waits for one, in the order in which they came.
+/// Places of one line: their times, and the waiters, in the order in which they came.
 struct Places {
     random: Random,
     queue: Queue<u8, u64>,
@@ -68,11 +68,11 @@ struct Places {
     times: Vec<u64>,
     waits: Vec<Waits>,
     came: u64,
-    /// How many priorities there are.
+    /// The number of priorities.
     ranks: u64,
-    /// Nobody left yet, so that the order is the best that there is.
+    /// No waiter left yet, so that the order is the best possible.
     is_whole: bool,
-    /// Went before one that had come earlier.
+    /// How many went before one that came earlier.
     overtook: u64,
 }
 
@@ -109,7 +109,7 @@ impl Places {
             None => {
                 let next = self.next.max(self.now) + 10;
                 if at(next) > deadline {
-                    return; // as its quota denies it
+                    return; // as its quota would deny it
                 }
                 let held = self.queue.hold(at(self.now), spot, at(next), who);
                 if held.is_ok() {
@@ -155,8 +155,8 @@ impl Places {
         self.waits.remove(index);
     }
 
-    /// Were anybody with a higher priority to go in its place, somebody ahead of that one would
-    /// miss the time that it was promised; of two priorities, in whatever order they went.
+    /// If any waiter with a higher priority went in its place, a waiter ahead of that one would
+    /// miss its promised time; with two priorities, in any order.
     fn assert_nobody_better_could_go(&self, gone: Waits, time: u64) {
         let order = self.queue.lines.values().next().map(|line| line.order.last_first());
         let mut order: Vec<u64> = order.into_iter().flatten().collect();
@@ -168,7 +168,8 @@ impl Places {
             let mut pushed = ahead.zip(&self.times);
             let is_kept = pushed.all(|(w, slot)| at(*slot) <= w.deadline);
             assert!(!is_kept, "{gone:?} went at {time} before {better:?}");
-            // Who came first has the soonest deadline: no order keeps more promises than that.
+            // The first to come has the soonest deadline: no order keeps more promises than this
+            // one.
             let rest = self.waits.iter().filter(|w| w.who != better.who);
             let mut by_deadline = rest.zip(&self.times);
             let is_kept = by_deadline.all(|(w, slot)| at(*slot) <= w.deadline);
@@ -184,7 +185,7 @@ impl Places {
                 _ => self.now += self.random.below(25),
             }
             while let Some(due) = self.queue.pop(at(self.now)) {
-                // The times of those that go do not depend on who goes.
+                // The times of those that go do not depend on which ones go.
                 let time = self.times.remove(0);
                 assert!(time <= self.now, "let go before its time");
                 match due {
@@ -200,21 +201,21 @@ impl Places {
     }
 }
 
-// Guards: a priority that admits more, or at other times; a place that was promised and is not
-// kept; a priority that is none.
+// Guards: a priority that allows more requests, or at other times; a promised place that is not
+// kept; a priority without effect.
 #[test]
 fn a_place_goes_to_the_highest_priority_that_leaves_all_promises_kept() {
     let overtook: u64 = (0..SEEDS).map(|seed| Places::new(seed).run()).sum();
     assert!(overtook > SEEDS, "{overtook} went before others");
 }
 
-/// Turns of one key, driven at the very times at which something is due.
+/// Turns of one key, driven at the exact times at which something is due.
 struct Turns {
     limiter: Limiter,
     state: Vec<u8>,
     queue: Queue<u8, u64>,
     waits: Vec<Waits>,
-    /// When somebody was admitted, and who.
+    /// The times at which waiters were allowed, and which ones.
     went: Vec<(Timestamp, u64)>,
     refused: Vec<u64>,
     patience: Span,
@@ -280,7 +281,7 @@ impl Turns {
     }
 }
 
-// Guards: the same as of places, where the first of a line is decided again; and a waiter that
+// Guards: the same as for places, when the first of a line is decided again; and a waiter that
 // loses its turn because it was decided and denied.
 #[test]
 fn turns_are_as_many_and_at_the_same_times_whoever_goes_first() {
@@ -329,7 +330,7 @@ fn nobody_starves() {
     for who in 0..11 {
         turns.arrive(at(1_000), who, 1);
     }
-    // One of a higher priority for each turn there is.
+    // A waiter of a higher priority for each available turn.
     for who in 100..140 {
         let now = at(1_050 + (who - 100) * 100);
         turns.pop_until(now);
@@ -346,8 +347,8 @@ fn nobody_starves() {
     assert!(of_them_low <= 3, "{of_them_low} of a low priority were first");
 }
 
-// Guards: a worker that stands still for each one that comes, in a line that an operator lets grow
-// without measure.
+// Guards: a worker that stalls for each new waiter, in a line that an operator allows to grow
+// without bounds.
 #[test]
 fn nobody_goes_past_more_than_so_many() {
     let limits = Limits { per_key: 1 << 20, total: 1 << 20, bytes: 1 << 30 };

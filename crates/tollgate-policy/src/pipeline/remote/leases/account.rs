@@ -1,8 +1,9 @@
-//! The accounting: what a key's limiters answer beside what is out, and what becomes of leases.
+//! The accounting: the decisions of a key's limiters in addition to the units that are out, and the
+//! end of leases.
 //!
-//! Invariant: units that are out are in nobody's state and in everybody's way, until they are
-//! charged or come back. A charge of them always fits; what could not, of bytes that nobody wrote,
-//! is charged as far as it fits.
+//! Invariant: units that are out are in no state, but every decision takes them into account, until
+//! they are charged or returned. A charge of them always fits. With invalid stored bytes it may not
+//! fit, and is then charged as far as it does.
 
 use core::mem;
 
@@ -17,24 +18,24 @@ use crate::pipeline::remote::leases::paces::may_be_paced;
 use crate::policy::stored_set::StoredQuota;
 use crate::sort::sort_by;
 
-/// What a node reports of one lease.
+/// A node's report of one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseReport {
     /// The lease's number.
     pub number: u64,
-    /// All units of it that were spent so far: a running total, so that a report may be lost, come
-    /// twice, late and in any order.
+    /// All units of it spent so far: a running total, so that a report may be lost, repeated, late
+    /// and in any order.
     pub spent: u64,
-    /// Nothing more of it will be spent: the node stopped before it said so, and never resumes.
+    /// No more of it will be spent: the node stopped before this report, and never resumes.
     pub is_final: bool,
 }
 
-/// What a node asks for.
+/// A node's request for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) id: LeaseId,
     pub(crate) units: u64,
-    /// Fewer are of no use to it.
+    /// Fewer units are of no use to the node.
     pub(crate) least: u64,
     pub(crate) life: Span,
 }
@@ -42,25 +43,26 @@ pub(crate) struct Wanted {
 /// Why nothing is leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLease {
-    /// Nothing was asked for.
+    /// No lease was requested.
     Unasked,
-    /// So little is left that everybody asks: what a node that spends nothing holds is what others
-    /// are refused.
+    /// So few units are left that every request asks the authority: units held by a node that
+    /// spends nothing would be denied to other nodes.
     NearLimit,
-    /// The key has [`MAX_LEASES`](crate::MAX_LEASES) already.
+    /// The key already has [`MAX_LEASES`](crate::MAX_LEASES).
     TooMany,
-    /// A direct cost waits for the units that are out.
+    /// A direct cost waits for units that are out.
     Awaited,
-    /// The clock made a step lately, or writes were lost: leases of before may still be spent.
+    /// The clock made a step recently, or writes were lost: earlier leases may still be spent.
     Unsteady,
-    /// The key is blocked, or was refused.
+    /// The key is blocked, or the request was denied.
     Refused,
-    /// A quota of the rule gives places and not units, or nothing is known of the rule here.
+    /// A quota of the rule assigns places, not units, or the rule is not known here.
     Unleasable,
 }
 
 impl Kept {
-    /// Fills `decisions` as they would be beside what is out; a wait above `longest` is a denial.
+    /// Fills in the decisions in addition to the units that are out; a wait longer than `longest`
+    /// is a denial.
     pub(crate) fn look(
         &mut self,
         decisions: &mut [Decision],
@@ -95,14 +97,15 @@ impl Kept {
         self.reserve(decisions, now, |_| true);
     }
 
-    /// Says what the quotas have left without the request. Denials stay as they are.
+    /// Sets the decisions to the remaining units without the request. Denials are unchanged.
     pub(crate) fn leave(&mut self, decisions: &mut [Decision], now: Timestamp) {
         self.counted(decisions).leave(now);
         self.reserve(decisions, now, Decision::is_admitted);
     }
 
-    /// Notes a cost that would fit if nothing were out, so that nothing more is leased until then;
-    /// true when that is new. Whoever sends such costs all the time can stop leases half of it.
+    /// Records a cost that would fit if no units were out, so that nothing more is leased until the
+    /// last lease ends; true when this is new. A client that sends such costs all the time can
+    /// prevent leases half of the time.
     pub(crate) fn await_room(&mut self, now: Timestamp, cost: u64) -> bool {
         let Some(last) = self.leases.all.last() else { return false };
         let fits = |quota: &StoredQuota| {
@@ -116,8 +119,8 @@ impl Kept {
         true
     }
 
-    /// Charges what the leases that are over did not report, each at its end, and forgets these;
-    /// true when there were any.
+    /// Charges the unreported units of the leases that are over, each at its end, and removes these
+    /// leases; true when there were any.
     pub(crate) fn end_leases(&mut self, clock: &Clock) -> bool {
         if self.leases.is_empty() {
             return false;
@@ -139,8 +142,8 @@ impl Kept {
         over > 0
     }
 
-    /// Takes in what `table` reports at `now`; true when it says anything new. A lease that is not
-    /// known, or over, is nobody's.
+    /// Processes a report of `table` at `now`; true when it contains anything new. A lease that is
+    /// unknown, or over, is ignored.
     pub(crate) fn report(&mut self, table: u128, report: &LeaseReport, now: Timestamp) -> bool {
         let LeaseReport { number, spent, is_final } = *report;
         let Some(lease) = self.leases.find(LeaseId { table, number }) else { return false };
@@ -161,7 +164,7 @@ impl Kept {
         added > 0 || is_final
     }
 
-    /// Leases at most what is wanted, and what a node can have so near the limit.
+    /// Leases at most the wanted units, and at most a node's share of the remaining units.
     pub(crate) fn grant(
         &mut self,
         wanted: &Wanted,
@@ -196,10 +199,10 @@ impl Kept {
         Ok((units, life))
     }
 
-    /// What one of `nodes` can have of what is left: half of its even share, so that others find
-    /// something, too. Where nodes may ask at intervals, the part 2 / (`nodes` + 1), at most half,
-    /// so that a lease request is worth ten units at two thirds of an even share of the burst, and
-    /// no more than that.
+    /// The share of one of `nodes` in the remaining units: half of an even share, so that some are
+    /// left for others. For quotas that nodes may request at intervals, it is 2 / (`nodes` + 1) of
+    /// them, at most half: then a lease request returns ten units at two thirds of an even share of
+    /// the burst, and no more than that.
     fn share(&self, nodes: u64, left: u64) -> u64 {
         let of = |numerator: u64, denominator: u64| {
             numerator.saturating_mul(2).checked_div(denominator).unwrap_or(0)
@@ -214,15 +217,16 @@ impl Kept {
         of(left, nodes.saturating_add(1).max(4)).min(most).max(half)
     }
 
-    /// Charges all that is out at `now`, and forgets the leases: other quotas are to come, in which
-    /// it may not fit.
+    /// Charges all units that are out at `now`, and removes the leases: they may not fit under the
+    /// quotas that come next.
     pub(crate) fn charge_leases(&mut self, now: Timestamp) {
         let out = self.leases.out();
         self.leases = Leases::default();
         self.charge_out(out, now);
     }
 
-    /// The states once all that is out is charged at the end of its lease: what nobody may forget.
+    /// The states with all units that are out charged at the ends of their leases: the set must be
+    /// kept until these states are idle.
     pub(crate) fn states_in_the_end(&self) -> Vec<u8> {
         let mut states = self.states.clone();
         for lease in &self.leases.all {
@@ -232,14 +236,14 @@ impl Kept {
         states
     }
 
-    /// The states as they are while all that is out may be spent: what an operator is told is used.
+    /// The states with all units that are out charged now: the usage reported to an operator.
     pub(crate) fn states_beside_leases(&self, now: Timestamp) -> Vec<u8> {
         let mut states = self.states.clone();
         charge_each(self.set.quotas(), &mut states, self.leases.out(), now);
         states
     }
 
-    /// What may be charged at `now` beside what is out.
+    /// The units that may be charged at `now` in addition to those that are out.
     pub(crate) fn left(&self, now: Timestamp) -> u64 {
         let left = |quota: &StoredQuota| {
             let state = quota.state(&self.states)?;
@@ -250,8 +254,8 @@ impl Kept {
         least.saturating_sub(if is_mutated { 0 } else { self.leases.out() })
     }
 
-    /// True where a state lies ahead of what its quota can owe: a cost is admitted all the same,
-    /// and leaves the debt of before, so that what remains says nothing about two charges.
+    /// True when a state is further ahead than its quota can owe: a cost is then still allowed, and
+    /// leaves the earlier debt, so the remaining units are not valid for two charges.
     fn is_of_another_clock(&self, now: Timestamp) -> bool {
         let is_foreign = |quota: &StoredQuota| {
             let peek = |state, cost| quota.limiter().peek(state, now, cost).remaining;
@@ -269,7 +273,8 @@ impl Kept {
         charge_each(self.set.quotas(), &mut self.states, units, at);
     }
 
-    /// Takes what is out off what remains, where `which` decisions say it.
+    /// Subtracts the units that are out from the remaining units of the decisions that `which`
+    /// selects.
     fn reserve(
         &mut self,
         decisions: &mut [Decision],
@@ -289,7 +294,7 @@ impl Kept {
 }
 
 impl Leases {
-    /// Takes what is out off what remains.
+    /// Subtracts the units that are out from the remaining units.
     fn reserve(&self, decision: &mut Decision, limiter: &Limiter, state: &[u8], now: Timestamp) {
         if decision.remaining == 0 {
             return;
@@ -301,9 +306,9 @@ impl Leases {
         }
     }
 
-    /// The soonest time at which `cost` can fit: when what is out of so many leases came back that
-    /// it fits beside the others, or without any coming back. `None` when it exceeds what the quota
-    /// ever holds.
+    /// The soonest time at which `cost` can fit: when enough leases have returned their units that
+    /// it fits in addition to the others, or without any return. `None` when it exceeds the maximum
+    /// of the quota.
     fn soonest(&self, limiter: &Limiter, state: &[u8], now: Timestamp, cost: u64) -> Option<Span> {
         let (mut out, mut end) = (self.out(), Span::ZERO);
         let mut soonest: Option<Span> = None;
@@ -314,7 +319,7 @@ impl Leases {
             if let Some(wait) = fits.map(|wait| wait.max(end)) {
                 soonest = Some(soonest.map_or(wait, |other| other.min(wait)));
             }
-            // Later ends are later than what is found.
+            // Later ends cannot be sooner than the time found.
             let Some(lease) = leases.next().filter(|_| soonest.is_none_or(|it| it > end)) else {
                 return soonest;
             };
@@ -325,8 +330,8 @@ impl Leases {
 }
 
 impl Lease {
-    /// Its end, by what is known of the clock: no later than that of a lease that is granted now,
-    /// and no earlier than if it had been granted at the clock's last step, where that is later.
+    /// Its end, as far as the clock is known: no later than that of a lease granted now, and no
+    /// earlier than if it had been granted at the clock's last step, when that is later.
     fn end_by(&self, clock: &Clock) -> Timestamp {
         let Clock { now, steady_since, error } = *clock;
         let granted_at = self.ends_at.saturating_sub(error).saturating_sub(self.life);
@@ -336,8 +341,8 @@ impl Lease {
     }
 }
 
-/// Charges `units` to every quota at `at`; what does not fit, of bytes that nobody wrote, as far as
-/// it does.
+/// Charges `units` to every quota at `at`. With invalid stored bytes they may not fit, and are then
+/// charged as far as they do.
 fn charge_each(quotas: &[StoredQuota], states: &mut [u8], units: u64, at: Timestamp) {
     for quota in quotas {
         let Some(state) = quota.state_mut(states) else { continue };

@@ -1,18 +1,18 @@
-//! What is asked of one key about leases, and what comes back: beside an ordinary request, whose
-//! costs are direct ones.
+//! The part of a request that concerns the leases of one key, and its reply. It accompanies an
+//! ordinary request, whose costs are direct ones.
 //!
-//! All numbers are little-endian. Request: [`LEASES`]; the node `u128`; how many quota sets follow
-//! `u8`, then per set: its stable identity `u64`, the number of the lease that is asked for `u64`,
-//! the units wanted `u64` (0: none), how many are of use at the least `u64`, the life in
-//! milliseconds `u32`, how many reports follow `u8`, each the lease's number `u64`, the running
-//! total of units spent `u64`, and 1 if that is final `u8`. Then the ordinary request (`wire`).
+//! All numbers are little-endian. Request: [`LEASES`]; the node `u128`; the number of quota sets
+//! that follow `u8`, then per set: its stable identity `u64`, the number of the requested lease
+//! `u64`, the wanted units `u64` (0: none), the fewest useful units `u64`, the life in milliseconds
+//! `u32`, the number of reports that follow `u8`, each the lease's number `u64`, the running total
+//! of spent units `u64`, and 1 if that is final `u8`. Then the ordinary request (`wire`).
 //!
-//! Reply: [`LEASED`], how many sets `u8`, per set the units leased `u64`, the life in milliseconds
-//! `u32`, and why there are none `u8`; then the ordinary reply. A request that is behind a newer
-//! policy has the ordinary reply alone.
+//! Reply: [`LEASED`], the number of sets `u8`, per set the leased units `u64`, the life in
+//! milliseconds `u32`, and the reason if there are none `u8`; then the ordinary reply. The reply to
+//! a request with an older policy has only the ordinary part.
 //!
-//! Invariant: a number is asked for once, so a request that comes twice leases once: a node that
-//! asks again counts the life from then, and takes another number.
+//! Invariant: a number is used for one request only, so a repeated message leases once. A node that
+//! requests again counts the life from then, and takes another number.
 
 use alloc::vec::Vec;
 
@@ -22,14 +22,14 @@ use crate::pipeline::remote::leases::account::{LeaseReport, NoLease};
 use crate::pipeline::remote::wire::{LEASED, LEASES, Reader, WireError};
 use crate::policy::bounds::MAX_FLEET_RULES;
 
-/// The most quota sets that one request names. A node asks about no more in one message, of all of
-/// its keys together, so that the answer has room: at most 16 decisions each.
+/// The most quota sets in one request. A node includes no more in one message, for all of its keys
+/// together, so that the response has room for up to 16 decisions each.
 pub const MAX_LEASE_SETS: usize = MAX_FLEET_RULES;
-/// The most reports of a set that one request has: of a lease that is spent, one to come, and those
-/// whose end nobody has confirmed.
+/// The most reports per set in one request: of a lease being spent, one still to come, and those
+/// whose end is not confirmed.
 pub const MAX_LEASE_REPORTS: usize = 8;
 
-/// What a node asks of one key beside an ordinary request.
+/// The lease part of a node's request for one key, in addition to an ordinary request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leasing {
     /// See [`LeaseId::table`](crate::LeaseId::table).
@@ -38,39 +38,39 @@ pub struct Leasing {
     pub sets: Vec<LeaseAsk>,
 }
 
-/// The part of one quota set in it.
+/// The part for one quota set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseAsk {
     /// [`QuotaSet::stable_id`](crate::QuotaSet::stable_id).
     pub set: u64,
-    /// The number of the lease that is asked for: never one that was asked for before.
+    /// The number of the requested lease: never one that was used before.
     pub number: u64,
-    /// Units wanted, 0 for none.
+    /// Wanted units, 0 for none.
     pub want: u64,
-    /// The fewest that are of use: what one request costs.
+    /// The fewest useful units: the cost of one request.
     pub least: u64,
-    /// For how long they are wanted: whole milliseconds, at most
-    /// [`MAX_LEASE_LIFE`](crate::MAX_LEASE_LIFE).
+    /// The requested life: whole milliseconds, at most [`MAX_LEASE_LIFE`](crate::MAX_LEASE_LIFE).
     pub life: Span,
     /// At most [`MAX_LEASE_REPORTS`].
     pub reports: Vec<LeaseReport>,
 }
 
-/// What was leased of one quota set.
+/// The lease granted for one quota set.
 pub type Leased = Result<LeaseGrant, NoLease>;
 
-/// Units that the node may spend until `life` after it asked, less what its clock may be slow.
+/// Units that the node may spend until `life` after its request, less the possible slowness of its
+/// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseGrant {
-    /// How many.
+    /// The number of units.
     pub units: u64,
-    /// For how long, in whole milliseconds.
+    /// Their life, in whole milliseconds.
     pub life: Span,
 }
 
 impl Leasing {
-    /// Appends it to `out`; the ordinary request goes behind it, a head without rules where nothing
-    /// is asked directly.
+    /// Appends it to `out`; the ordinary request follows, or its head without rules when there is
+    /// no direct request.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend(LEASES);
         out.extend(self.table.to_le_bytes());
@@ -81,7 +81,7 @@ impl Leasing {
         }
     }
 
-    /// What `request` asks about leases, if anything, and the ordinary request in it.
+    /// The lease part of `request`, if it has one, and the ordinary request in it.
     pub(crate) fn split(request: &[u8]) -> Result<(Option<Self>, &[u8]), WireError> {
         let Some(bytes) = request.strip_prefix(&LEASES) else { return Ok((None, request)) };
         let mut bytes = Reader(bytes);
@@ -114,11 +114,11 @@ impl LeaseAsk {
         }
     }
 
-    /// What a node takes of `leased`: no more than it asked for, whatever an authority says. Else
-    /// one that is hostile or wrong would have it spend without end.
+    /// The part of `leased` that a node accepts: no more than it requested, whatever an authority
+    /// sends. Otherwise a hostile or faulty authority could make it spend without limit.
     ///
     /// # Errors
-    /// Nothing was leased, or nothing was asked for.
+    /// Nothing was leased, or nothing was requested.
     pub fn within(&self, leased: Leased) -> Leased {
         let LeaseGrant { units, life } = leased?;
         if self.want == 0 {
@@ -148,11 +148,11 @@ impl LeaseAsk {
     }
 }
 
-/// What was leased of each set that a request named, and the ordinary reply behind it; nothing
-/// leased where there is only that.
+/// The leases for each set of a request, and the ordinary reply after them; no leases if it has
+/// only that reply.
 ///
 /// # Errors
-/// The bytes are no reply to a request about leases.
+/// The bytes are not a reply to a request about leases.
 pub fn read_leased(reply: &[u8]) -> Result<(Vec<Leased>, &[u8]), WireError> {
     let Some((&LEASED, bytes)) = reply.split_first() else { return Ok((Vec::new(), reply)) };
     let mut bytes = Reader(bytes);
@@ -173,7 +173,7 @@ pub fn read_leased(reply: &[u8]) -> Result<(Vec<Leased>, &[u8]), WireError> {
 }
 
 impl NoLease {
-    /// All of them, by their numbers from 1 on.
+    /// All of them, by their numbers, starting at 1.
     const ALL: [Self; 7] = [
         Self::Unasked,
         Self::NearLimit,
@@ -195,7 +195,7 @@ impl NoLease {
     }
 }
 
-/// Appends what was leased to a reply.
+/// Appends the leases to a reply.
 pub(crate) fn write_leased(leased: &[Leased], out: &mut Vec<u8>) {
     out.push(LEASED);
     out.push(u8::try_from(leased.len()).unwrap_or(u8::MAX));

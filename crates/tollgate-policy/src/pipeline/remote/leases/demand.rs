@@ -1,14 +1,14 @@
-//! How much a node wants of a quota set: counted in seconds, of which the busier of the last two
-//! counts.
+//! The demand of a node for units of a quota set: counted per second; the busier of the last two
+//! seconds is used.
 //!
-//! Invariant: seconds in which nothing was wanted are not remembered. Deliberately absent: what is
-//! asked for because of it.
+//! Invariant: seconds without demand are not remembered. Deliberately absent: the leases that are
+//! requested for it.
 
 use tollgate_core::{Span, Timestamp};
 
 const PERIOD: Span = Span::from_secs(1);
 
-/// Units that were wanted, whatever became of them.
+/// Requested units, whether or not they were allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(crate) from: Timestamp,
@@ -22,7 +22,7 @@ impl Demand {
         self.now = self.now.saturating_add(cost);
     }
 
-    /// Begins another period when this one is over; what was before a pause says nothing.
+    /// Starts a new period when this one is over; demand from before a pause is dropped.
     fn roll(&mut self, now: Timestamp) {
         let since = now.since(self.from);
         if since >= PERIOD {
@@ -37,7 +37,7 @@ impl Demand {
         self.now
     }
 
-    /// What a span of `life` is to use, rounded up.
+    /// The units needed for a span of `life`, rounded up.
     pub(crate) fn within(&mut self, now: Timestamp, life: Span) -> u64 {
         self.roll(now);
         let (most, life) = (u128::from(self.now.max(self.before)), u128::from(life.as_nanos()));

@@ -1,11 +1,12 @@
-//! What a node holds of one key: a holding for each rule that counts by it. The value under the
-//! key in the table that the workers of a node share.
+//! The units that a node holds of one key: a holding for each rule that counts by it. This is the
+//! value under the key in the table that the workers of a node share.
 //!
 //! In bytes: [`LAYOUT`] `u8`, then for each rule the identity of its quota set `u64`, the length of
 //! its holding `u16` and the holding; zeros up to a multiple of [`WORD`].
 //!
-//! Invariant: what is written is read as the same, and bytes that are none hold nothing. Whoever
-//! loses them is too strict and never too lax: what was in hand counts as spent when it is over.
+//! Invariant: written bytes are read as the same holdings, and other bytes as none. A node that
+//! loses them is too strict and never too lax: the units it held count as spent when their lease is
+//! over.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,13 +20,14 @@ use crate::policy::records::WORD;
 /// The version of these bytes.
 const LAYOUT: u8 = 2;
 
-/// What a node holds of one key.
+/// The units that a node holds of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     all: BTreeMap<u64, Holding>,
 }
 
-/// What a value weighs against others that would take its place: units in hand, and until when.
+/// The priority of a value against others that would replace it: the held units, and the end of
+/// their lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HoldingsClaim {
     left: u64,
@@ -33,7 +35,7 @@ pub struct HoldingsClaim {
 }
 
 impl Holdings {
-    /// Reads a value; nothing where the bytes are none.
+    /// Reads a value; empty for bytes that are not a value.
     #[must_use]
     pub fn decode(value: &[u8]) -> Self {
         Self::read(value).unwrap_or_default()
@@ -45,7 +47,7 @@ impl Holdings {
         if bytes.u8()? != LAYOUT {
             return Err(WireError::Malformed);
         }
-        // What is shorter than a rule's head is the rest of a word.
+        // Fewer bytes than a rule's head are the rest of a word.
         while bytes.0.len() >= WORD.saturating_add(2) {
             let (set, len) = (bytes.u64()?, bytes.u16()?);
             let holding = bytes.bytes(len.into())?;
@@ -55,7 +57,7 @@ impl Holdings {
         Ok(holdings)
     }
 
-    /// Writes it to `out`, in place of what stands there.
+    /// Writes it to `out`, replacing the contents.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         out.push(LAYOUT);
@@ -70,17 +72,17 @@ impl Holdings {
         out.resize(out.len().next_multiple_of(WORD), 0);
     }
 
-    /// What is held of the quota set `set`.
+    /// The holding of the quota set `set`.
     pub fn of(&mut self, set: u64) -> &mut Holding {
         self.all.entry(set).or_default()
     }
 
-    /// The quota sets that something is held of.
+    /// The quota sets that have a holding.
     pub fn sets(&self) -> impl Iterator<Item = u64> {
         self.all.keys().copied()
     }
 
-    /// Why `value` is not to be forgotten; `None` where that loses nothing.
+    /// The reason to keep `value`; `None` when dropping it loses nothing.
     #[must_use]
     pub fn claim(value: &[u8]) -> Option<HoldingsClaim> {
         let holdings = Self::decode(value);
@@ -96,8 +98,8 @@ impl Holdings {
 mod tests {
     use super::*;
 
-    // Guards: a key that more rules count by than one message names, on paths of their own: the
-    // leases of all of them were forgotten with the next one.
+    // Guards: a key with more rules than one message contains, each for its own path: adding one
+    // more dropped the leases of all of them.
     #[test]
     fn a_key_may_be_counted_by_any_number_of_rules() {
         let mut holdings = Holdings::default();

@@ -1,11 +1,11 @@
-//! What the authority answered last about a quota set of a request that it denied, quota by quota,
-//! and how a node repeats it.
+//! The authority's last response for a quota set of a request that it denied, quota by quota, and
+//! its repetition by the node.
 //!
-//! Invariant: a repeated denial has the numbers of the one that it repeats, less the time that has
-//! passed since. For how long a node trusts a denial is decided elsewhere; where that is longer
-//! than every quota denies, the one that denied for longest denies for the rest. Deliberately
-//! absent: units that grow back meanwhile. `remaining` of a quota that admits is what it was, never
-//! more than what is left.
+//! Invariant: a repeated denial has the numbers of the original one, less the time that has passed
+//! since. How long a node relies on a denial is decided elsewhere. If that is longer than the wait
+//! of every quota, the quota with the longest wait denies for the rest. Deliberately absent: units
+//! that grow back in the meantime. `remaining` of a quota that allows is unchanged, never more than
+//! the units that are left.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -16,22 +16,22 @@ use crate::pipeline::remote::wire::{Reader, WireError};
 use crate::policy::bounds::MAX_QUOTAS;
 use crate::policy::quota::CompiledQuota;
 
-/// What stands for a wait that never ends.
+/// Represents a wait that never ends.
 const NEVER: u64 = u64::MAX;
 
-/// The answer of each quota of a set.
+/// The decision of each quota of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LastAnswer {
-    /// When it was received, by the node's clock: no earlier than it was decided.
+    /// When it was received, by the node's clock: no earlier than the decision.
     pub(crate) at: Timestamp,
-    /// What the request cost.
+    /// The cost of the request.
     cost: u64,
     quotas: Vec<QuotaAnswer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct QuotaAnswer {
-    /// Zero where it admits, [`NEVER`] where no wait helps.
+    /// Zero when the quota allows, [`NEVER`] when no wait helps.
     denied_ns: u64,
     remaining: u64,
     reset_after: Span,
@@ -51,13 +51,13 @@ impl LastAnswer {
         Self { at, cost, quotas: decisions.iter().map(answer).collect() }
     }
 
-    /// True when it may be about `quotas`: those of another policy may be more or fewer.
+    /// True when it may belong to `quotas`: another policy may have more or fewer.
     pub(crate) const fn is_of(&self, quotas: &[CompiledQuota]) -> bool {
         self.quotas.len() == quotas.len()
     }
 
-    /// The decisions of `quotas` about a request of `cost` at `now`. Where it is denied for the
-    /// `rest` all the same, one of them denies.
+    /// The decisions of `quotas` for a request of `cost` at `now`. If it is still denied for
+    /// `rest`, one of them denies.
     pub(crate) fn repeat<'a>(
         &'a self,
         quotas: &'a [CompiledQuota],
@@ -70,7 +70,7 @@ impl LastAnswer {
         let mut decisions: Vec<Decision> = pairs
             .map(|(answer, quota)| answer.later(&quota.limiter, (self.cost, cost), passed))
             .collect();
-        // Of those that denied for as long, or not at all, the one with the least left.
+        // Of those with an equal wait, or with none, the one with the fewest units left.
         let order = |answer: &QuotaAnswer| (answer.denied_ns, Reverse(answer.remaining));
         let longest = self.quotas.iter().enumerate().max_by_key(|(_, answer)| order(answer));
         if let (Some(rest), Some((longest, answer))) = (rest, longest)
@@ -96,7 +96,7 @@ impl LastAnswer {
         }
     }
 
-    /// Reads what [`LastAnswer::encode`] wrote, or the 0 that stands for none.
+    /// Reads the bytes of [`LastAnswer::encode`], or a 0 for none.
     pub(crate) fn read(bytes: &mut Reader<'_>) -> Result<Option<Self>, WireError> {
         let count = usize::from(bytes.u8()?);
         if count == 0 {
@@ -117,8 +117,8 @@ impl LastAnswer {
 }
 
 impl QuotaAnswer {
-    /// The answer to a request of cost `now`, where it was about one of cost `then` and so much
-    /// time has `passed`.
+    /// The decision for a request of cost `now`, when the response was for one of cost `then` and
+    /// this much time has `passed`.
     fn later(&self, limiter: &Limiter, (then, now): (u64, u64), passed: Span) -> Decision {
         let admits = Decision {
             verdict: Verdict::Allow,
@@ -139,7 +139,7 @@ impl QuotaAnswer {
         if rest > Span::ZERO {
             return Decision { verdict: Verdict::Deny, retry_after: Some(rest), ..admits };
         }
-        // As many fit as it has waited for.
+        // It has waited for this many units.
         let remaining = if wait > Span::ZERO { self.remaining.max(now) } else { self.remaining };
         Decision { remaining, ..admits }
     }

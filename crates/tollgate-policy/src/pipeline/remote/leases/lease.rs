@@ -1,12 +1,12 @@
-//! The leases of one quota set of a key, as a row keeps them.
+//! The leases of one quota set of a key, as stored in a row.
 //!
-//! In a row: the time from which on what is out fits `u64`, the cost that is waited for `u64` and
-//! until when `u64`, how many leases follow `u8`,
-//! then each in 52 bytes: the node `u128`, the lease's number `u64`, its units `u64`, what was
-//! reported of them `u64`, its end in nanoseconds `u64`, its life in milliseconds `u32`.
+//! In a row: the time from which units that are out fit `u64`, the awaited cost `u64` and until
+//! when it is awaited `u64`, the number of leases that follow `u8`, then each in 52 bytes: the node
+//! `u128`, the lease's number `u64`, its units `u64`, the reported units `u64`, its end in
+//! nanoseconds `u64`, its life in milliseconds `u32`.
 //!
-//! Invariant: no lease has reported more than its units, and none that is kept has nothing left;
-//! any bytes are read as such leases or not at all.
+//! Invariant: no lease has reported more than its units, and every stored lease has units left. Any
+//! bytes are accepted: the result is such leases or an error.
 
 use alloc::vec::Vec;
 
@@ -14,16 +14,17 @@ use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::remote::wire::{Reader, WireError};
 
-/// The most leases of one key; beyond them nothing is leased, and everybody asks. 6.6 KB of a row.
+/// The most leases of one key; beyond this number nothing is leased, and every request asks the
+/// authority. 6.6 KB of a row.
 pub const MAX_LEASES: usize = 128;
 
-/// What a lease is known by: its node, and its number there.
+/// The identity of a lease: its node, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseId {
-    /// 128 random bits that the node's table was given when it began: never a name, which a node
-    /// that is started anew would have again.
+    /// 128 random bits that the node's table received when it started. It is never a name, which a
+    /// restarted node would have again.
     pub table: u128,
-    /// Counted up by the node with every lease that it asks for.
+    /// Incremented by the node for every lease that it requests.
     pub number: u64,
 }
 
@@ -42,26 +43,26 @@ pub(crate) struct Lease {
 pub(crate) struct Leases {
     /// The soonest end first.
     pub(crate) all: Vec<Lease>,
-    /// The key's time when it was last asked: what is out fits from then on.
+    /// The key's time at its last request: units that are out fit from then on.
     pub(crate) since: Timestamp,
-    /// A direct cost that did not fit beside what is out: nothing is leased until then, or until it
-    /// is met.
+    /// A direct cost that did not fit in addition to the units that are out: nothing is leased
+    /// until its time, or until it is met.
     pub(crate) awaited: Option<Awaited>,
 }
 
-/// A cost that is too large beside what is out.
+/// A cost that is too large in addition to the units that are out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Awaited {
     pub(crate) cost: u64,
     pub(crate) until: Timestamp,
 }
 
-/// Bytes of a lease, and of what stands before the leases of a set.
+/// Bytes of a lease, and of the head before the leases of a set.
 const LEASE_LEN: usize = 52;
 const HEAD_LEN: usize = 25;
 
 impl Lease {
-    /// Units that may have been spent without our knowing.
+    /// Units that may have been spent without a report.
     pub(crate) const fn out(&self) -> u64 {
         self.units.saturating_sub(self.reported)
     }
@@ -86,7 +87,7 @@ impl Leases {
         self.all.insert(place, lease);
     }
 
-    /// How many nodes hold one, with `table`.
+    /// How many nodes hold a lease, including `table`.
     pub(crate) fn nodes_with(&self, table: u128) -> u64 {
         let is_first = |(i, lease): &(usize, &Lease)| {
             let before = self.all.iter().take(*i);
@@ -108,7 +109,7 @@ impl Leases {
         out.extend(self.since.as_nanos().to_le_bytes());
         out.extend(cost.to_le_bytes());
         out.extend(until.to_le_bytes());
-        // At most MAX_LEASES in all of a row.
+        // At most MAX_LEASES in a row.
         out.push(u8::try_from(self.all.len()).unwrap_or(u8::MAX));
         for lease in &self.all {
             out.extend(lease.id.table.to_le_bytes());

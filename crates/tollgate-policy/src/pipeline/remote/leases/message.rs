@@ -1,20 +1,19 @@
-//! What a node sends to an authority about keys, and what comes back: the body of `/lease`.
+//! A node's requests to an authority about keys, and the responses: the body of `/lease`.
 //!
-//! Binary, little-endian, `application/octet-stream`. It is written and read by machines alone, has
-//! numbers of 64 and 128 bits, which JSON's readers round, and is built in a proxy for requests
-//! that wait.
+//! Binary, little-endian, `application/octet-stream`. Only machines write and read it. It has
+//! numbers of 64 and 128 bits, which JSON parsers round, and a proxy builds it while requests wait.
 //!
-//! Question: [`QUESTION`]; the fleet's part of the node's policy `u64`; the node `u128`; how many
-//! keys follow `u8`, per key: the identity of its group `u64`, the hash of the key ([`key_hash`])
-//! 16 bytes, how many rules follow `u8`, per rule: 1 where it refuses, 0 in shadow `u8`; its direct
-//! cost `u64`; then what is asked about leases, as `ask` has it.
+//! Request: [`QUESTION`]; the fingerprint of the fleet's part of the node's policy `u64`; the node
+//! `u128`; the number of keys that follow `u8`, per key: the identity of its group `u64`, the hash
+//! of the key ([`key_hash`]) 16 bytes, the number of rules that follow `u8`, per rule: 1 if it is
+//! enforced, 0 in shadow `u8`; its direct cost `u64`; then the lease part, as in `ask`.
 //!
-//! Answer: [`ANSWER`]; how many keys `u8`, per key: what became of it `u8` (0 decided, 1 failed, 2
-//! overloaded), the length of the reply `u32`, the reply, as `ask` has it.
+//! Response: [`ANSWER`]; the number of keys `u8`, per key: the result `u8` (0 decided, 1 failed, 2
+//! overloaded), the length of the reply `u32`, the reply, as in `ask`.
 //!
-//! Invariant: no key and nothing that a client sent is in a message; quotas are not either, they
-//! are those of a policy that both sides have. Any bytes are read as a message or as an error, in
-//! memory that is bounded by [`MAX_LEASE_MESSAGE`].
+//! Invariant: a message contains no key and nothing that a client sent. It contains no quotas
+//! either: they are those of a policy that both sides have. Any bytes are accepted: the result is a
+//! message or an error, in memory bounded by [`MAX_LEASE_MESSAGE`].
 
 use alloc::vec::Vec;
 
@@ -38,14 +37,14 @@ const ANSWER: [u8; 8] = *b"tollgt\x00A";
 
 /// The most bytes of a message: 64 KiB.
 pub const MAX_LEASE_MESSAGE: usize = 65_536;
-/// The most keys that one message is about: those of one request, or of a node's tick.
+/// The most keys of one message: those of one request, or of a node's tick.
 pub const MAX_LEASE_KEYS: usize = 64;
 
-/// What a node asks an authority.
+/// A node's request to an authority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseQuestion {
-    /// [`Policy::fleet_fingerprint`] of the policy that it was planned with. An authority answers
-    /// two of them, today's and the one before, and 409 to others.
+    /// [`Policy::fleet_fingerprint`] of the policy with which it was planned. An authority accepts
+    /// two of them, the current and the previous one, and responds with 409 to others.
     pub policy: u64,
     /// See [`LeaseId::table`](crate::LeaseId::table).
     pub table: u128,
@@ -53,7 +52,7 @@ pub struct LeaseQuestion {
     pub keys: Vec<LeaseKey>,
 }
 
-/// What it asks of one key.
+/// The part of the request for one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseKey {
     /// [`Group::identity`].
@@ -64,18 +63,18 @@ pub struct LeaseKey {
     pub rules: Vec<LeaseRule>,
 }
 
-/// What it asks of one rule or tier of it.
+/// The part of the request for one rule or tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRule {
-    /// False in shadow: it refuses nobody.
+    /// False in shadow: it denies no request.
     pub is_binding: bool,
-    /// What the request costs that waits for the answer; 0 where none does.
+    /// The cost of the client request that waits for the response; 0 when none waits.
     pub cost: u64,
-    /// What is asked about leases.
+    /// The lease part.
     pub ask: LeaseAsk,
 }
 
-/// What became of one key.
+/// The result for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseReply {
     /// For [`read_leased`](crate::read_leased), and the rest of it for
@@ -83,13 +82,13 @@ pub enum LeaseReply {
     Decided(Vec<u8>),
     /// It could not be counted: `on_failure` decides.
     Failed,
-    /// Too much is under way: 503, whatever `on_failure` says.
+    /// Too many requests are in progress: 503, whatever `on_failure` is.
     Overloaded,
 }
 
 /// The key of a fleet's message: SipHash-1-3 of 128 bits, keyed by the fleet's secret, of the
-/// group's identity and the key. Without the secret nobody tells which client it is, or finds
-/// another one with the same hash.
+/// group's identity and the key. Without the secret it is not possible to identify the client, or
+/// to find another one with the same hash.
 #[must_use]
 pub fn key_hash(secret: [u8; 16], group: u64, key: &[u8]) -> [u8; 16] {
     let mut hasher = SipHasher13::new_with_key(&secret);
@@ -99,7 +98,7 @@ pub fn key_hash(secret: [u8; 16], group: u64, key: &[u8]) -> [u8; 16] {
 }
 
 impl Partition<'_> {
-    /// What a node asks of this partition, with nothing about leases yet.
+    /// The request for this partition, with no lease part yet.
     #[must_use]
     pub fn lease_key(&self, policy: &Policy, secret: [u8; 16]) -> LeaseKey {
         let group = policy.groups.get(self.group()).map_or(0, Group::identity);
@@ -110,7 +109,7 @@ impl Partition<'_> {
             let ask = LeaseAsk { set: set.stable_id(), ..LeaseAsk::default() };
             rules.push(LeaseRule { is_binding: applied.binding, cost, ask });
         }
-        // What is left of a long key is its hash.
+        // A long key was already replaced by its hash.
         let trimmed = self.stored.trimmed.and_then(|_| self.key().try_into().ok());
         let hash = trimmed.unwrap_or_else(|| key_hash(secret, group, self.key()));
         LeaseKey { group, hash, rules }
@@ -118,13 +117,13 @@ impl Partition<'_> {
 }
 
 impl LeaseKey {
-    /// What whoever counts this key is asked: [`Counts::answer`](crate::Counts::answer). With
-    /// `is_look` only what it would answer to the costs: nothing is charged, reported or leased.
-    /// Units are leased for as long as the rules say at the most.
+    /// The request to the process that counts this key: [`Counts::answer`](crate::Counts::answer).
+    /// With `is_look` it only checks the costs: nothing is charged, reported or leased. Units are
+    /// leased for at most the time in the rules.
     ///
     /// # Errors
-    /// `policy` has no such group of the fleet or rule, or two are the same: nobody wrote this with
-    /// it.
+    /// `policy` has no such group of the fleet or rule, or two are the same: the request was not
+    /// written with this policy.
     pub fn request(
         &self,
         policy: &Policy,
@@ -144,7 +143,7 @@ impl LeaseKey {
         out.extend(MAGIC);
         out.extend(policy.version().to_le_bytes());
         out.extend(self.group.to_le_bytes());
-        // States may be long, and are of no use to a node: an answer has room for those of none.
+        // States may be long, and a node does not use them: a response has no room for them.
         out.push(STRICT | UNTOLD);
         for (asked, (set, rule)) in self.rules.iter().zip(&counted) {
             let binding = if asked.is_binding { BINDING } else { 0 };
@@ -180,7 +179,7 @@ impl LeaseKey {
 }
 
 impl LeaseQuestion {
-    /// Appends the message to `out`; what is beyond the bounds is left out.
+    /// Appends the message to `out`, without the parts that exceed the bounds.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend(QUESTION);
         out.extend(self.policy.to_le_bytes());
@@ -203,7 +202,7 @@ impl LeaseQuestion {
     /// Reads a message.
     ///
     /// # Errors
-    /// The bytes are none, or too many.
+    /// The bytes are not a message, or are too long.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         let mut bytes = within(body, QUESTION)?;
         let (policy, table) = (bytes.u64()?, bytes.u128()?);
@@ -226,14 +225,15 @@ impl LeaseQuestion {
         Ok(Self { policy, table, keys })
     }
 
-    /// The policy among `known` that it was planned with, the newest first; `None`: answer 409.
+    /// The policy among `known` with which it was planned, the newest first; `None`: respond with
+    /// 409.
     pub fn policy<'p>(&self, known: impl IntoIterator<Item = &'p Policy>) -> Option<&'p Policy> {
         known.into_iter().take(2).find(|policy| policy.fleet_fingerprint() == self.policy)
     }
 }
 
 impl LeaseReply {
-    /// Appends an answer of these to `out`, in the order of the question's keys.
+    /// Appends a response with these replies to `out`, in the order of the request's keys.
     pub fn write(replies: &[Self], out: &mut Vec<u8>) {
         out.extend(ANSWER);
         let replies = || replies.iter().take(MAX_LEASE_KEYS);
@@ -250,10 +250,10 @@ impl LeaseReply {
         }
     }
 
-    /// Reads an answer.
+    /// Reads a response.
     ///
     /// # Errors
-    /// The bytes are none, or too many.
+    /// The bytes are not a response, or are too long.
     pub fn read(body: &[u8]) -> Result<Vec<Self>, WireError> {
         let mut bytes = within(body, ANSWER)?;
         let mut replies = Vec::new();
@@ -273,7 +273,7 @@ impl LeaseReply {
     }
 }
 
-/// What follows `head` in a body that is not too long.
+/// The rest after `head` of a body that is not too long.
 fn within(body: &[u8], head: [u8; 8]) -> Result<Reader<'_>, WireError> {
     let is_short = body.len() <= MAX_LEASE_MESSAGE;
     body.strip_prefix(&head).filter(|_| is_short).map(Reader).ok_or(WireError::Malformed)

@@ -1,22 +1,25 @@
-//! Leases: units of a key that a node may spend by itself, and one accounting for them.
+//! Leases: units of a key that a node may spend on its own, and the accounting for them.
 //!
-//! Units that are leased are *reserved*, and charged when they are reported. Every call on a key,
-//! whatever it asks, does in this order:
+//! Leased units are *reserved*, and charged when they are reported. Units that are leased and not
+//! yet reported are called *out*. Every request for a key, whatever it contains, is processed in
+//! this order:
 //!
-//! 1. each lease past its end, soonest first: what it did not report is charged at its end, and the
-//!    lease is gone ([`Counts::advance`](crate::Counts));
-//! 2. what a report adds is charged, now; a return lowers the lease's units to what it reported;
-//! 3. with `out` units leased and not yet reported a cost `c` is admitted when `out + c` would be,
-//!    then `c` is charged; at most what remains beside `out` is leased.
+//! 1. For each lease past its end, soonest first: its unreported units are charged at its end, and
+//!    the lease is removed ([`Counts::advance`](crate::Counts)).
+//! 2. The units that a report adds are charged, now. A return lowers the lease's units to the
+//!    reported ones.
+//! 3. With `out` units out, a cost `c` is allowed if `out + c` would be, then `c` is charged. At
+//!    most the units that remain in addition to `out` are leased.
 //!
-//! Invariant: charging all that is out would be admitted at any instant. So what is really spent is
-//! a trace that one limiter admits, for any number of nodes, crashes, lost, repeated, late and
-//! reordered messages: `tests::model` has a million schedules of it. It holds for every algorithm
-//! in which what remains never falls while nothing is charged; the queue gives places and not
-//! units, so nothing of it is leased.
+//! Invariant: at any instant, a charge of all units that are out would be allowed. So the real
+//! spending is a trace that one limiter allows, for any number of nodes, crashes, and lost,
+//! repeated, late and reordered messages: `tests::model` checks a million schedules. This holds for
+//! every algorithm in which the remaining units never decrease while nothing is charged. The queue
+//! assigns places, not units, so none of it is leased.
 //!
-//! Deliberately absent: who holds a lease (a node is 128 random bits), the key, and any clock. A
-//! lease is not a permission that can be withdrawn: who blocks or resets a key waits for one life.
+//! Deliberately absent: the identity of a lease's holder (a node is 128 random bits), the key, and
+//! any clock. A lease cannot be withdrawn: an operator's block or reset of a key takes full effect
+//! after the life of its leases.
 
 pub(crate) mod shard_asks;
 pub(crate) mod shard;

@@ -1,47 +1,47 @@
-//! Wrong ways to account for leases, each of which the model must find: its tests switch one on.
+//! Wrong ways to account for leases, each of which the model must detect: its tests switch one on.
 //!
-//! Invariant: outside of this crate's tests none of them can be switched on, and asking costs
-//! nothing.
+//! Invariant: none of them can be switched on outside this crate's tests, and the check costs
+//! nothing there.
 
-/// What is done wrongly.
+/// The faulty behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests switch one on"))]
 pub(crate) enum Mutation {
     /// Reports are charged before the leases that are over.
     ReportsFirst,
-    /// Units are charged when they are leased, and what is reported is not.
+    /// Units are charged when they are leased, and reported units are not.
     ChargesAtGrant,
-    /// A lease that is over is forgotten, and what it did not report is not counted.
+    /// A lease that is over is removed, and its unreported units are not counted.
     TrustsSilence,
-    /// A direct cost is decided as if nothing were out.
+    /// A direct cost is decided as if no units were out.
     IgnoresOut,
-    /// Units are leased beside those that others have.
+    /// Units are leased without subtracting those that other nodes hold.
     LeasesOut,
-    /// Units are leased of a state that another clock has left.
+    /// Units are leased from a state that another clock has left.
     LeasesForeign,
-    /// A report that comes late sets back what was reported.
+    /// A late report lowers the reported units.
     BelievesTheLast,
-    /// A return takes the units back without charging what it reports.
+    /// A return gives the units back without charging the reported ones.
     ReturnsUncharged,
-    /// The clock's error is not waited for.
+    /// The clock's error is not added to the end of a lease.
     NoClockError,
     /// The key's time follows a clock that is set back.
     FollowsBack,
     /// A step of the clock ends leases early.
     EndsAtStep,
-    /// What is out stays out when the quotas change.
+    /// Units that are out stay out when the quotas change.
     KeepsAcrossChange,
-    /// A row is idle though units of it are out.
+    /// A row is idle although units of it are out.
     IdleWhileOut,
-    /// The leases of a key that is reset are forgotten.
+    /// The leases of a key that is reset are dropped.
     ResetForgets,
-    /// The node counts a lease's life from the answer.
+    /// The node counts a lease's life from the response.
     LivesFromAnswer,
-    /// The node spends on after it has sent a return.
+    /// The node continues to spend after it has sent a return.
     SpendsAfterReturn,
-    /// The node takes a lease again that it has given back, when the answer comes once more.
+    /// The node accepts a lease that it has already given back, when the response is repeated.
     TakesAgain,
-    /// A shard admits what is paid under one rule of several.
+    /// A shard allows a request that is paid under one rule of several.
     PaysInPart,
 }
 
@@ -50,7 +50,7 @@ pub(crate) const fn is(_: Mutation) -> bool {
     false
 }
 
-/// Says that a charge did not fit, which is a violation.
+/// Reports that a charge did not fit, which is a violation.
 #[cfg(not(test))]
 pub(crate) const fn did_not_fit() {}
 
@@ -74,7 +74,7 @@ mod switched {
         ACTIVE.get() == Some(mutation)
     }
 
-    /// Does what follows in this thread wrongly.
+    /// Makes the code that follows in this thread faulty.
     pub(crate) fn activate(mutation: Option<Mutation>) {
         ACTIVE.set(mutation);
     }
@@ -83,7 +83,7 @@ mod switched {
         MISFITS.set(MISFITS.get().saturating_add(1));
     }
 
-    /// How many charges of this thread have not fitted.
+    /// How many charges of this thread did not fit.
     pub(crate) fn misfits() -> u64 {
         MISFITS.get()
     }

@@ -1,15 +1,17 @@
-//! What a node may spend of the leases of one quota set of one key, and when it asks for more.
+//! The leases of one quota set of one key that a node holds: how much it may spend, and when it
+//! requests more.
 //!
-//! Invariant: nothing is spent of a lease from `life x (1 - drift)` after it was *asked* for, by
-//! the node's own clock, nor after a report that calls it final. So it ends here before it ends at
-//! the authority, whatever the network does. A number is asked for once; whatever became of a
-//! question that nobody answered, its number is given back, as if nothing had been spent of it.
+//! Invariant: nothing is spent of a lease from `life x (1 - drift)` after it was *requested*, by
+//! the node's own clock, nor after a report that marks it as final. So it ends here before it ends
+//! at the authority, whatever the network does. A number is used for one request only. The number
+//! of a request without a response is given back, as if nothing had been spent of its lease.
 //!
-//! Under overload a node asks at intervals in which its share of what grows back is worth about ten
-//! requests (`pace`), and denies in between.
+//! Under overload a node requests leases at intervals in which its share of the units that grow
+//! back is worth about ten requests (`pace`), and denies in between.
 //!
-//! Workers of one node share it: whoever commits a change of it by compare-and-swap has read the
-//! clock in the same try. While one asks, the others see so until a deadline.
+//! The workers of one node share it: a worker that commits a change by compare-and-swap has read
+//! the clock in the same attempt. While one worker has a request in flight, the others see that
+//! until a deadline.
 //!
 //! Deliberately absent: the message, the clock, and how long a request may wait.
 
@@ -25,50 +27,51 @@ use crate::pipeline::remote::leases::last_answer::LastAnswer;
 use crate::pipeline::remote::leases::mutation::{self, Mutation};
 use crate::pipeline::remote::leases::paces::Paces;
 
-/// By how much a node's clock may be slow, in millionths: 0.1 %, twenty times what a bad quartz is.
+/// How slow a node's clock may be, in millionths: 0.1 %, twenty times the error of a bad quartz.
 const DRIFT_PPM: u64 = 1_000;
-/// What is asked for is what the node would use in the life of a lease. A node to which fewer than
-/// eight requests are to come in that asks for each: a lease costs a question to get and another
-/// one to give back, and the busier second is above the average by far where requests are few.
+/// A node requests the units that it would use in the life of a lease. If it expects fewer than
+/// eight requests in that time, it asks for each one: a lease costs one request to get and another
+/// one to give back, and when requests are few, the busier second is far above the average.
 const FEWEST: u64 = 8;
-/// More is asked for in advance when a quarter of a lease is left, of its units or of its life;
-/// what is left of it goes back in its last eighth.
+/// More units are requested in advance when a quarter of a lease is left, of its units or of its
+/// life; the units that are left in its last eighth are given back.
 const LOW_WATER: u64 = 4;
 const RETURNED: u64 = 8;
-/// For how long nothing is asked for in advance where nothing was leased: then every request asks.
+/// After an unsuccessful lease request nothing is requested in advance for this time: every request
+/// asks.
 const QUIET: Span = Span::from_millis(100);
-/// How many leases may wait for their end to be confirmed; one more, and the oldest ends by itself,
-/// charged in full. The others are those in hand.
+/// How many leases may wait for the confirmation of their end; beyond this number the oldest
+/// expires and is charged in full. The other reports are for held leases.
 pub(crate) const MAX_CLOSED: usize = 6;
-/// Leases in hand: what is spent of, and what was asked for in advance.
+/// Held leases: the one being spent, and one requested in advance.
 pub(crate) const MAX_HELD: usize = MAX_LEASE_REPORTS - MAX_CLOSED;
 
-/// What a node holds of one quota set of one key.
+/// The leases that a node holds of one quota set of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// What is spent of, and what is spent of after it.
+    /// The lease being spent, and the next one.
     pub(crate) held: Vec<Held>,
     /// Leases that are over here.
     pub(crate) closed: Vec<Closed>,
-    /// When they are reported at the latest: with any question before.
+    /// The latest time to report them; any earlier request includes them.
     pub(crate) report_at: Timestamp,
     pub(crate) asking: Option<Asking>,
-    /// A cost that was denied, and until when it is denied without asking.
+    /// A denied cost, and the time until which it is denied without a request.
     pub(crate) denied: Option<(u64, Timestamp)>,
-    /// What the authority answered to the request that it denied last: whichever rule of its key
-    /// did.
+    /// The authority's response for this set to the last request that it denied, whichever rule of
+    /// the key denied it.
     pub(crate) last: Option<LastAnswer>,
-    /// How often the authority is asked while more is wanted than there is; zero otherwise.
+    /// The interval between requests to the authority while demand exceeds supply; zero otherwise.
     pub(crate) pace: Span,
     pub(crate) paces: Paces,
-    /// Until then every request asks: the burst is too small for so many nodes.
+    /// Until this time every request asks: the burst is too small for the number of nodes.
     pub(crate) unpaced_until: Timestamp,
-    /// Nothing is asked for in advance until then: there was nothing to lease.
+    /// Nothing is requested in advance until this time: there was nothing to lease.
     pub(crate) quiet_until: Timestamp,
     pub(crate) demand: Demand,
 }
 
-/// A lease in hand.
+/// A lease that the node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) number: u64,
@@ -78,42 +81,42 @@ pub(crate) struct Held {
     pub(crate) ends_at: Timestamp,
 }
 
-/// A lease that is over here, and that the authority may not know to be.
+/// A lease that is over here; the authority may not know that yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
     pub(crate) report: LeaseReport,
-    /// The question in which it was sent last; 0 for none.
+    /// The request that last contained the report; 0 for none.
     pub(crate) sent: u64,
 }
 
-/// A question under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asking {
     /// Never 0.
     pub(crate) number: u64,
     pub(crate) want: u64,
     pub(crate) asked_at: Timestamp,
-    /// Nobody waits for it longer.
+    /// The time until which other requests wait for it.
     pub(crate) until: Timestamp,
 }
 
-/// What a node does with a request.
+/// The result of paying a request from a holding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It goes on, paid from this lease.
+    /// It is allowed, paid from this lease.
     Spent {
         /// The lease, for [`Holding::put_back`].
         number: u64,
-        /// Units left in the leases in hand: `r` of the header field.
+        /// Units left in the held leases: `r` of the header field.
         left: u64,
-        /// The rest of the last one's life: `t` of the header field, before it is rounded up.
+        /// The remaining life of the last one: `t` of the header field, before it is rounded up.
         rest: Span,
     },
-    /// The authority is to be asked for its cost.
+    /// Request its cost from the authority.
     Ask,
-    /// Somebody asks; look again then.
+    /// Another request is in flight; try again at this time.
     Wait(Timestamp),
-    /// It was refused so lately that it is again.
+    /// It is denied again: it was denied recently.
     Denied(Span),
 }
 
@@ -122,13 +125,13 @@ impl Held {
         self.units.saturating_sub(self.spent)
     }
 
-    /// From when on what is left goes back.
+    /// The time from which the remaining units are given back.
     fn returns_at(&self) -> Timestamp {
         let part = self.life.as_nanos().checked_div(RETURNED).unwrap_or(0);
         self.ends_at.saturating_sub(Span::from_nanos(part))
     }
 
-    /// True when more is to be asked for, if this is all there is.
+    /// True when more should be requested, if this is the only lease.
     fn is_low(&self, now: Timestamp) -> bool {
         let quarter = self.life.as_nanos().checked_div(LOW_WATER).unwrap_or(0);
         let is_old = self.ends_at.saturating_sub(Span::from_nanos(quarter)) <= now;
@@ -137,7 +140,7 @@ impl Held {
 }
 
 impl Holding {
-    /// Pays `cost` at `now` from the first lease that has enough; one that has not is closed.
+    /// Pays `cost` at `now` from the first lease that has enough; a lease that has not is closed.
     pub fn take(&mut self, now: Timestamp, cost: u64) -> Taken {
         self.close_old(now);
         let taken = self.take_one(now, cost);
@@ -165,8 +168,8 @@ impl Holding {
         }
     }
 
-    /// Puts back what [`Holding::take`] took, because another rule refuses; false when the lease
-    /// ended since, and the units are lost.
+    /// Returns the units that [`Holding::take`] took, because another rule denies; false when the
+    /// lease has ended in the meantime, and the units are lost.
     pub fn put_back(&mut self, now: Timestamp, number: u64, cost: u64) -> bool {
         self.close_old(now);
         let Some(held) = self.held.iter_mut().find(|held| held.number == number) else {
@@ -176,8 +179,8 @@ impl Holding {
         true
     }
 
-    /// True when the authority is to be asked though nobody waits: little is left, or something is
-    /// to go back.
+    /// True when the authority should be asked although no request waits: few units are left, or
+    /// some must be given back.
     pub fn is_due(&mut self, now: Timestamp) -> bool {
         self.close_old(now);
         if self.asking.is_some_and(|asking| asking.until > now) {
@@ -193,8 +196,8 @@ impl Holding {
         is_low && self.may_ask_ahead(now) || self.is_report_due(now)
     }
 
-    /// What is asked of `set` under a number above 0 that was never used, for requests of `cost`,
-    /// at `now`; nobody waits for the answer beyond `patience`. A `life` is at most
+    /// The request for `set` under a number above 0 that was never used, for requests of `cost`, at
+    /// `now`; other requests wait for its response for at most `patience`. A `life` is at most
     /// [`MAX_LEASE_LIFE`].
     pub fn ask(
         &mut self,
@@ -208,9 +211,9 @@ impl Holding {
         self.give_up();
         let life = life.min(MAX_LEASE_LIFE);
         let want = if self.only_reports(now) { 0 } else { self.demand.within(now, life) };
-        // Whoever asks for a lease is waited for. Where there was none to be had everybody asks for
-        // himself, or one request would pass for each round trip, and the others be too late. Under
-        // overload one asks for all.
+        // The other requests wait for a request that asks for a lease. When there was none to
+        // lease, every request asks on its own: otherwise one request would be allowed per round
+        // trip, and the others would be too late. Under overload one asks for all.
         let is_worth_it = want >= cost.max(1).saturating_mul(FEWEST) && self.quiet_until <= now;
         let is_asked = self.held.len() < MAX_HELD && life > Span::ZERO;
         let want = match (is_asked, self.is_paced()) {
@@ -232,11 +235,11 @@ impl Holding {
         LeaseAsk { set, number, want, least: cost.max(1), life, reports }
     }
 
-    /// The answer to the question `number`, at `now`.
+    /// Processes the response to the request `number`, at `now`.
     pub fn answer(&mut self, number: u64, leased: Leased, now: Timestamp) {
         self.closed.retain(|closed| closed.sent != number);
         let Some(asking) = self.asking.filter(|asking| asking.number == number) else {
-            // It was given up: whatever it brought was given back with it.
+            // It was given up: any lease of it was given back at that time.
             if let (true, Ok(grant)) = (mutation::is(Mutation::TakesAgain), leased) {
                 let ends_at = now.saturating_add(grant.life);
                 let (units, life) = (grant.units, grant.life);
@@ -260,27 +263,27 @@ impl Holding {
         self.close_old(now);
     }
 
-    /// The authority has taken in these reports. What is final is the same in every question, so
-    /// the answer to any of them confirms it: two workers that give the same back would else wait
-    /// for the answer to the later question, each time, and ask without end.
+    /// The authority has processed these reports. A final report is the same in every request, so
+    /// the response to any of them confirms it. Otherwise two workers that give the same lease back
+    /// would each wait for the response to the later request, and repeat their requests forever.
     pub fn confirm(&mut self, reports: &[LeaseReport]) {
         self.closed.retain(|closed| !reports.contains(&closed.report));
     }
 
-    /// No answer came to the question `number`.
+    /// The request `number` got no response.
     pub fn fail(&mut self, number: u64) {
         if self.asking.is_some_and(|asking| asking.number == number) {
             self.give_up();
         }
     }
 
-    /// The question `number` never left this node, or was answered without a part about leases:
-    /// nothing was leased.
+    /// The request `number` never left this node, or its response had no lease part: nothing was
+    /// leased.
     pub fn unasked(&mut self, number: u64) {
         self.asking = self.asking.filter(|asking| asking.number != number);
     }
 
-    /// Gives everything back: the node stops, or the policy is another one.
+    /// Gives everything back: the node stops, or the policy changes.
     pub fn close(&mut self) {
         self.give_up();
         while !self.held.is_empty() {
@@ -288,37 +291,37 @@ impl Holding {
         }
     }
 
-    /// Units in hand.
+    /// Units in the held leases.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.held.iter().fold(0, |sum, held| sum.saturating_add(held.left()))
     }
 
-    /// True when the first lease in hand has enough for `cost`, so that [`Holding::take`] pays it.
+    /// True when the first held lease has enough for `cost`, so that [`Holding::take`] pays it.
     pub(crate) fn has(&mut self, now: Timestamp, cost: u64) -> bool {
         self.close_old(now);
         self.held.first().is_some_and(|held| held.left() >= cost)
     }
 
-    /// True while somebody asks.
+    /// True while a request is in flight.
     pub(crate) fn is_asking(&self, now: Timestamp) -> bool {
         self.asking.is_some_and(|asking| asking.until > now)
     }
 
-    /// True when it may be forgotten: nothing is in hand, asked for or to be reported.
+    /// True when it may be dropped: nothing is held, requested or waiting to be reported.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && self.closed.is_empty() && self.asking.is_none()
     }
 
-    /// When the last lease in hand ends, or nobody waits for an answer any more.
+    /// When the last held lease ends, or the wait for a response ends.
     pub(crate) fn ends_at(&self) -> Timestamp {
         let held = self.held.iter().map(|held| held.ends_at);
         held.chain(self.asking.map(|asking| asking.until)).max().unwrap_or(Timestamp::ZERO)
     }
 
-    /// When it is to be looked at although nobody spends: what is left is to go back then, or more
-    /// is to be asked for. `None` where there is nothing to go back.
+    /// When it should be checked although nothing is spent: units must be given back then, or more
+    /// must be requested. `None` when there is nothing to give back.
     #[must_use]
     pub fn due_at(&self) -> Option<Timestamp> {
         let report = (!self.closed.is_empty())
@@ -330,7 +333,7 @@ impl Holding {
         self.held.iter().map(|held| held.ends_at.since(now)).max().unwrap_or(Span::ZERO)
     }
 
-    /// A question that nobody waits for any more may have leased something: it goes back unspent.
+    /// A request whose wait has ended may have leased something: give that back unspent.
     fn give_up(&mut self) {
         if let Some(Asking { number, .. }) = self.asking.take() {
             self.push_closed(number, 0, Timestamp::ZERO);
@@ -348,8 +351,8 @@ impl Holding {
         !self.closed.is_empty() && self.reports_at() <= now
     }
 
-    /// What is left of the first lease in hand goes back at once; where nothing is, that is
-    /// reported a little later.
+    /// The remaining units of the first held lease are given back at once; if there are none, that
+    /// is reported a little later.
     fn close_first(&mut self, now: Timestamp) {
         if self.held.is_empty() {
             return;
@@ -366,12 +369,13 @@ impl Holding {
             self.closed.remove(0);
         }
         let report = LeaseReport { number, spent, is_final: true };
-        // 0 is no question's number.
+        // No request has the number 0.
         self.closed.push(Closed { report, sent: 0 });
     }
 }
 
-/// The part of a length of time that has surely not passed elsewhere when it has here.
+/// The part of a length of time that has certainly not passed elsewhere when it has here, despite
+/// [`DRIFT_PPM`].
 fn sure_part(nanos: u64) -> u64 {
     let slow = nanos.div_ceil(1_000_000).saturating_mul(DRIFT_PPM);
     nanos.saturating_sub(slow)

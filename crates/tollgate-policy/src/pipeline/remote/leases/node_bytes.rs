@@ -1,17 +1,17 @@
-//! What a node holds as bytes, for a table that its workers share.
+//! A node's holding as bytes, for a table that its workers share.
 //!
-//! Little-endian: leases in hand `u8`, each number, units, spent, life and end, all `u64`; those
-//! that are closed `u8`, each number, spent and the question it was sent in last, all `u64`; what
-//! is asked (number, units, asked at, until when, zeros for nothing), when closed leases are
-//! reported, until when no interval is kept, what is denied (cost, until when), the interval now
-//! and at first, half of the time in which the burst grows back, the burst, the end of quiet, and
-//! the demand (since when, now, before), each `u64`; then the last answer: of how many quotas `u8`,
-//! and where there are any, when and to which cost, and of each quota for how long it denies, what
-//! remains and until when it is reset, all `u64`. Times are of the node's monotonic clock, in
-//! nanoseconds.
+//! Little-endian: the number of held leases `u8`, each number, units, spent, life and end, all
+//! `u64`; the number of closed ones `u8`, each number, spent and the last request that contained
+//! it, all `u64`; the request in flight (number, units, sent at, until when, zeros for none), when
+//! closed leases are reported, until when no interval is used, the denied cost (cost, until when),
+//! the current and the first interval, half of the time in which the burst grows back, the burst,
+//! the end of quiet, and the demand (since when, now, before), each `u64`; then the last response:
+//! the number of its quotas `u8`, and if there are any, its time and cost, and per quota how long
+//! it denies, the remaining units and the time to its reset, all `u64`. Times are of the node's
+//! monotonic clock, in nanoseconds.
 //!
-//! Invariant: what is written is read as the same, and any bytes are read as a holding or not at
-//! all. They are a node's own: nobody else can write them.
+//! Invariant: written bytes are read as the same holding. Any bytes are accepted: the result is a
+//! holding or `None`. Only the node itself can write them.
 
 use alloc::vec::Vec;
 
@@ -25,7 +25,7 @@ use crate::pipeline::remote::leases::paces::Paces;
 use crate::pipeline::remote::wire::{Reader, WireError};
 
 impl Holding {
-    /// Appends it to `out`: at most 355 bytes, and where it has an answer, 16 and 24 per quota.
+    /// Appends it to `out`: at most 355 bytes, and if it has a response, 16 more and 24 per quota.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::try_from(self.held.len()).unwrap_or(u8::MAX));
         for held in &self.held {

@@ -1,20 +1,21 @@
-//! How often a node asks while more is wanted than there is, and what it denies in between.
+//! How often a node asks the authority while demand exceeds supply, and which requests it denies in
+//! between.
 //!
-//! A denial begins it, and of large limits an answer that leaves next to nothing. Then the
-//! authority is asked at intervals in which the node's share of what grows back is worth about ten
-//! requests, at most a second. How many nodes there are is not known here, so the interval follows
-//! what the answers bring: longer where they are worth fewer, shorter where they are worth more or
-//! where much is left. Nothing is denied where an answer brings all that was wanted, or leaves
-//! plenty.
+//! The intervals begin with a denial or, for large limits, with a response that leaves almost
+//! nothing. Then the authority is asked at intervals in which the node's share of the units that
+//! grow back is worth about ten requests, at most a second. The number of nodes is not known here,
+//! so the interval follows the responses: it grows when they are worth fewer requests, and shrinks
+//! when they are worth more or when many units are left. Nothing is denied when a response grants
+//! everything that was wanted, or leaves plenty.
 //!
-//! It needs a burst of 20 units for each node, or it would deny what there is room for. A node
-//! knows two signs of that: its part of the burst, by what it wants itself, and how small a part
-//! of what is left it is leased. Where either is too small, every request asks.
+//! Intervals need a burst of 20 units for each node, or a node would deny requests that there is
+//! room for. A node knows two signs of that: its share of the burst, by its own demand, and how
+//! small a part of the remaining units it is leased. When either is too small, every request asks.
 //!
 //! Only the GCRA family is paced: its units grow back steadily. Other quotas, and a rule with
-//! `"lease": 0`, repeat a denial for at most a second, as they did before.
+//! `"lease": 0`, repeat a denial for at most a second, as before.
 //!
-//! Invariant: only denials come of it. A node is too strict for one interval, never too lax.
+//! Invariant: pacing only causes denials. A node is too strict for one interval, never too lax.
 
 use tollgate_core::{Span, Timestamp};
 
@@ -27,13 +28,14 @@ use crate::pipeline::remote::leases::paces::{
 };
 use crate::pipeline::remote::leases::spend::DirectAnswer;
 
-/// The part of the burst that a node needs to go on: what it wants in a second varies.
+/// The burst units that a node needs to continue with intervals: its demand per second varies.
 const NODE_BURST_LATER: u64 = 8;
-/// For how long nothing is paced after an answer has shown that the burst is too small.
+/// How long nothing is paced after a response has shown that the burst is too small.
 const CROWDED: Span = Span::from_secs(10);
-/// Of a limit that gives back [`WORTH`] units in less, next to nothing left begins it.
+/// For a limit that gives back [`WORTH`] units in less than this time, the intervals begin when
+/// almost nothing is left.
 const LARGE: Span = Span::from_millis(10 * WORTH);
-/// Next to nothing is less than this part of the burst.
+/// Almost nothing is less than this part of the burst.
 const NONE_LEFT: u64 = 24;
 
 /// The part `numerator / denominator` of a length of time.
@@ -43,18 +45,18 @@ fn part(of: Span, numerator: u64, denominator: u64) -> Span {
 }
 
 impl Holding {
-    /// What is asked about are the quotas of these paces.
+    /// Sets the paces of the quotas in its requests.
     pub(crate) const fn know(&mut self, paces: Paces) {
         self.paces = paces;
     }
 
-    /// True while more was wanted lately than there was.
+    /// True while demand recently exceeded supply.
     pub(crate) fn is_paced(&self) -> bool {
         self.pace > Span::ZERO
     }
 
-    /// What the authority answered at `now` to a request, quota by quota: to be repeated where that
-    /// was denied, or while the authority is asked at intervals.
+    /// Stores the authority's response to a request at `now`, quota by quota. It is repeated if the
+    /// request was denied, or while the authority is asked at intervals.
     pub fn remember(&mut self, now: Timestamp, answer: &DirectAnswer) {
         let DirectAnswer { cost, ref decisions, .. } = *answer;
         if answer.is_of_denied || self.is_paced() {
@@ -80,7 +82,7 @@ impl Holding {
         }
     }
 
-    /// The authority denied a direct cost at `now`: when it is asked again.
+    /// The authority denied a direct cost at `now`: sets the time of the next request.
     pub(crate) fn back_off(&mut self, now: Timestamp, cost: u64) {
         let first = self.paces.first.saturating_mul(cost);
         self.pace = self.pace.saturating_mul(2).max(first).min(self.paces.longest());
@@ -94,24 +96,24 @@ impl Holding {
     }
 
     fn deny_until(&mut self, now: Timestamp, cost: u64, until: Timestamp) {
-        // A lower cost that is denied still is not asked about for a higher one's sake.
+        // A lower cost that is still denied stays denied when a higher one is.
         let least = self.denied.filter(|(_, until)| *until > now).map_or(cost, |(it, _)| it);
         self.denied = Some((cost.min(least), until));
     }
 
-    /// What it answered last, if that is of use: for [`REMEMBERED_DENIAL`], or while it denies.
+    /// The last response, if it is usable: for [`REMEMBERED_DENIAL`], or while it denies.
     pub(crate) fn last(&self, now: Timestamp) -> Option<&LastAnswer> {
         let denies = self.denied.is_some_and(|(_, until)| until > now);
         self.last.as_ref().filter(|last| denies || now.since(last.at) <= REMEMBERED_DENIAL)
     }
 
-    /// The rest of the denial that is remembered of `cost`.
+    /// The remaining time of a remembered denial of `cost`.
     pub(crate) fn denied_for(&self, now: Timestamp, cost: u64) -> Option<Span> {
         let (least, until) = self.denied.filter(|(_, until)| *until > now)?;
         (cost >= least).then(|| until.since(now))
     }
 
-    /// The question `asking` brought so much: when the next one may be asked.
+    /// Sets the time of the next request from the result of the request `asking`.
     pub(crate) fn keep_pace(&mut self, asking: &Asking, leased: Leased) {
         if !self.is_paced() {
             return;
@@ -122,10 +124,10 @@ impl Holding {
                 self.denied = Some((cost, asking.asked_at));
                 return self.shorten(2);
             }
-            // With the request that asked.
+            // Includes the request that asked.
             Ok(grant) => grant.units.checked_div(cost).unwrap_or(0).saturating_add(1),
             Err(NoLease::NearLimit) => 0,
-            // The denial says it.
+            // The denial sets the interval.
             Err(NoLease::Refused) => return,
             Err(
                 NoLease::Unasked
@@ -135,14 +137,14 @@ impl Holding {
                 | NoLease::Unleasable,
             ) => return self.end_pace(),
         };
-        // Half of the way, and at most to the double, or it would swing.
+        // Half of the way, and at most to the double, or the interval would oscillate.
         let aim = part(self.pace, WORTH, worth.max(WORTH / 3));
         self.pace = part(self.pace.saturating_add(aim), 1, 2).min(self.paces.longest());
         self.denied = Some((cost, asking.asked_at.saturating_add(self.pace)));
         self.shorten(1);
     }
 
-    /// The authority allowed a direct cost at `now` and had `left` before it leased.
+    /// The authority allowed a direct cost at `now`, with `left` units remaining before it leased.
     pub(crate) fn hear_left(&mut self, now: Timestamp, cost: u64, left: u64) {
         let Paces { first, burst, .. } = self.paces;
         if !self.has_room(now, cost) {
@@ -160,13 +162,13 @@ impl Holding {
             self.unpaced_until = now.saturating_add(CROWDED);
         } else if left >= burst.saturating_mul(2).checked_div(5).unwrap_or(0) {
             self.denied = Some((cost, now));
-            // Half of what it was, whatever this answer made of it.
+            // Half of the earlier interval, whatever this response made of it.
             self.shorten(4);
         }
     }
 
-    /// True where an interval can be worth a lease request: the node's part of the burst, by what
-    /// it wants of the limit, is.
+    /// True when an interval can be worth a lease request: the node's share of the burst, by its
+    /// demand, is large enough.
     fn has_room(&mut self, now: Timestamp, cost: u64) -> bool {
         let own = self.demand.within(now, self.paces.half.saturating_mul(2));
         let least = if self.is_paced() { NODE_BURST_LATER } else { NODE_BURST };
@@ -174,31 +176,31 @@ impl Holding {
         is_known && own >= least.saturating_mul(cost)
     }
 
-    /// True when the lease that the authority granted of `left` shows more nodes than the burst has
-    /// [`NODE_BURST`] for: it is the part 2 / (`n` + 1) of that, and at most 2 / 3 `n` of the
-    /// burst.
+    /// True when the lease that the authority granted from `left` units shows that there are more
+    /// nodes than the burst has [`NODE_BURST`] for: the lease is 2 / (`n` + 1) of them, and at most
+    /// 2 / 3 `n` of the burst.
     fn is_crowded(&self, left: u64) -> bool {
         let Some(next) = self.held.last().map(|held| held.units.saturating_add(1)) else {
             return false;
         };
         let twice = |units: u64| units.saturating_mul(2);
-        // Both as times `next`, and rounded so that it is no more nodes than there are.
+        // Both multiplied by `next`, and rounded so that the number of nodes is not overestimated.
         let of_left = twice(left).saturating_sub(next);
         let of_burst = twice(self.paces.burst).checked_div(3).unwrap_or(0);
         let nodes = of_left.min(of_burst);
         nodes.saturating_mul(NODE_BURST) > self.paces.burst.saturating_mul(next)
     }
 
-    /// True where nothing was wanted in this second, so that a question only reports. Units that it
-    /// leased for what was wanted before would be missing at the nodes where requests come now.
+    /// True when nothing was wanted in this second, so that a request only reports. Units leased
+    /// for earlier demand would be missing at the nodes that now have requests.
     pub(crate) fn only_reports(&mut self, now: Timestamp) -> bool {
         let is_known = self.paces.first > Span::ZERO && !self.is_paced();
         is_known && self.demand.this_second(now) == 0
     }
 
-    /// At most what the node wants while half of the burst grows back, so that the leases of all
-    /// nodes have room in it; while it asks at intervals, at least what one lease request is to be
-    /// worth.
+    /// At most the demand of the node while half of the burst grows back, so that the leases of all
+    /// nodes fit in it. While the node asks at intervals, at least the units that one lease request
+    /// should be worth.
     pub(crate) fn bounded(&mut self, want: u64, now: Timestamp, cost: u64) -> u64 {
         if self.paces.first == Span::ZERO {
             return want;
@@ -208,8 +210,8 @@ impl Holding {
         want.min(soon.max(cost.saturating_mul(least)))
     }
 
-    /// When what is closed is reported at the latest: a node that asks at intervals does it with
-    /// the next question, if there is one.
+    /// The latest time to report closed leases: a node that asks at intervals includes them in the
+    /// next request, if there is one.
     pub(crate) fn reports_at(&self) -> Timestamp {
         match self.denied {
             Some((_, until)) if self.is_paced() => {
@@ -220,13 +222,13 @@ impl Holding {
         }
     }
 
-    /// True unless there was nothing to lease lately.
+    /// True unless there was nothing to lease recently.
     pub(crate) fn may_ask_ahead(&self, now: Timestamp) -> bool {
         let is_denied = self.denied.is_some_and(|(_, until)| until > now);
         self.quiet_until <= now && !(is_denied && self.is_paced())
     }
 
-    /// Ends it when no request came for a while.
+    /// Ends the intervals when there was no request for a while.
     pub(crate) fn rest(&mut self, now: Timestamp) {
         let Some((_, until)) = self.denied.filter(|_| self.is_paced()) else { return };
         if self.asking.is_none() && until.saturating_add(REMEMBERED_DENIAL) < now {

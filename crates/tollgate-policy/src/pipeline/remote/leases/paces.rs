@@ -1,33 +1,35 @@
-//! Which quotas are paced under overload (`pace`), and by what.
+//! The quotas that are paced under overload (`pace`), and their intervals.
 //!
-//! Invariant: an interval is no longer than half of the burst takes to grow back.
+//! Invariant: an interval is no longer than the time in which half of the burst grows back.
 
 use tollgate_core::{Algorithm, Limiter, Span};
 
-/// The requests that one lease request is to be worth.
+/// The requests that one lease request should be worth.
 pub(crate) const WORTH: u64 = 13;
-/// A denial is remembered for at most this time: units that are leased elsewhere may come back.
+/// A denial is remembered for at most this time: units leased by other nodes may be given back.
 pub(crate) const REMEMBERED_DENIAL: Span = Span::from_secs(1);
-/// The burst that every node needs for itself, for intervals to begin.
+/// The burst units per node that intervals need to begin.
 pub(crate) const NODE_BURST: u64 = 20;
-/// A quota with a smaller burst is not paced: three nodes need as much.
+/// A quota with a smaller burst is not paced: three nodes need this much.
 const SMALLEST_BURST: u64 = 3 * NODE_BURST;
-/// Below it nothing is gained: a node looks at its holdings about as often.
+/// A shorter interval has no effect: a node checks its holdings about as often.
 pub(crate) const SHORTEST: Span = Span::from_millis(4);
 
-/// How often a node may ask about a quota set under overload.
+/// How often a node may ask for units of a quota set under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paces {
-    /// At first: in which time [`WORTH`] units grow back. Zero where every request asks.
+    /// The first interval: the time in which [`WORTH`] units grow back. Zero when every request
+    /// asks.
     pub(crate) first: Span,
-    /// In which time half of the burst grows back. In a longer interval it would be full.
+    /// The time in which half of the burst grows back. In a longer interval the burst would become
+    /// full.
     pub(crate) half: Span,
     /// The smallest burst of the set.
     pub(crate) burst: u64,
 }
 
 impl Paces {
-    /// Of a set with these limiters.
+    /// The paces of a set with these limiters.
     pub(crate) fn of<'l>(limiters: impl Iterator<Item = &'l Limiter>) -> Self {
         let (mut first, mut half, mut burst) = (Span::MAX, Span::MAX, u64::MAX);
         for limiter in limiters {
@@ -48,10 +50,10 @@ impl Paces {
     }
 }
 
-/// True for the GCRA family, of which units grow back steadily, with a burst that several nodes can
-/// share. The units of a window come back at once, and those of a sliding window or log a window
-/// after they are charged: what is denied between two lease requests, or reported later, would be
-/// lost to it.
+/// True for the GCRA family, whose units grow back steadily, with a burst that several nodes can
+/// share. The units of a window return all at once, and those of a sliding window or log return a
+/// window after they are charged: units that are denied between two lease requests, or reported
+/// later, would be lost.
 pub(crate) const fn may_be_paced(limiter: &Limiter) -> bool {
     let is_steady = matches!(
         limiter.algorithm(),
@@ -60,7 +62,7 @@ pub(crate) const fn may_be_paced(limiter: &Limiter) -> bool {
     is_steady && limiter.capacity() >= SMALLEST_BURST
 }
 
-/// In which time so many units grow back.
+/// The time in which this many units grow back.
 fn regrown(limiter: &Limiter, units: u64) -> Span {
     let window = u128::from(limiter.window().as_nanos());
     let nanos = window.saturating_mul(units.into()).checked_div(limiter.limit().into());

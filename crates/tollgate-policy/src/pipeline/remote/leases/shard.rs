@@ -1,13 +1,14 @@
-//! One shard of a hot key: an object that leases units of the key's own object and spends them
-//! without asking. It answers the requests that the key's object would, in the same bytes.
+//! One shard of a hot key: an object that leases units from the key's own object and spends them on
+//! its own. It answers requests in the same bytes as the key's object.
 //!
-//! Invariant: what it admits by itself is paid from a lease, all rules of a request or none; all
-//! else is the key's object's word. So its memory may be lost at any time: what it held counts as
-//! spent when the lease is over, and nothing is to be stored here. Numbers belong to one memory,
-//! which has 128 random bits of its own: what was answered to the memory before is nobody's.
+//! Invariant: each request that it allows on its own is paid from a lease, for all rules of the
+//! request or none; the key's object decides all other requests. So its memory may be lost at any
+//! time: the held units count as spent when the lease is over, and nothing is stored here. Numbers
+//! belong to one memory, which has its own 128 random bits: a reply to an earlier memory is
+//! ignored.
 //!
-//! Deliberately absent: the way to the key's object, a clock, and which requests come here
-//! ([`Partition::shards`](crate::Partition::shards)).
+//! Deliberately absent: the connection to the key's object, a clock, and the selection of the
+//! requests that come here ([`Partition::shards`](crate::Partition::shards)).
 
 use alloc::vec::Vec;
 
@@ -24,78 +25,78 @@ use crate::pipeline::remote::leases::shard_reply::{
 };
 use crate::pipeline::remote::wire::{DECIDED, HELD, NEWER, WireError};
 
-/// By how much its clock may go back while it holds something: half of the error that the key's
-/// object allows to clocks.
+/// How far its clock may go back while it holds something: half of the error that the key's object
+/// allows for clocks.
 const MAX_STEP_BACK: Span = Span::from_millis(500);
-/// Sets that a shard holds something of; a request of more asks the key's object.
+/// The most sets of which a shard holds units; a request with more sets goes to the key's object.
 const MAX_HELD_SETS: usize = MAX_LEASE_SETS;
 
-/// What one shard holds of its key.
+/// The units that one shard holds of its key.
 #[derive(Clone, Debug)]
 pub struct Shard {
     pub(crate) table: u128,
-    /// The number of the last question.
+    /// The number of the last request.
     pub(crate) last: u64,
     pub(crate) group: u64,
     /// The newest version of the policy that was seen here.
     pub(crate) version: u64,
-    /// The latest time that was seen.
+    /// The latest time seen.
     seen_at: Timestamp,
     pub(crate) sets: Vec<HeldSet>,
     refusal: Option<Refusal>,
 }
 
-/// What is held of one rule or tier.
+/// The holding of one rule or tier.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldSet {
     pub(crate) id: u64,
     pub(crate) rule: u64,
     pub(crate) binding: bool,
-    /// What one request of it cost last.
+    /// The cost of its last request.
     pub(crate) cost: u64,
     pub(crate) parameters: Vec<u8>,
     pub(crate) holding: Holding,
 }
 
-/// How far a request may go.
+/// The stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardMode {
-    /// It may wait for what another one asked.
+    /// It may wait for another request to the key's object.
     Waits,
-    /// It has waited: it asks for itself.
+    /// It has waited: it makes its own request.
     Asks,
-    /// It was refused elsewhere: only what is in hand can help it.
+    /// Another shard denied it: only held units can pay it.
     InHand,
 }
 
-/// What a shard does with a request.
+/// The result for a request at a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sharded {
-    /// Admitted, or planned with an older policy: for
+    /// Allowed, or planned with an older policy: for
     /// [`PartitionMut::accept`](crate::PartitionMut::accept).
     Answered(Vec<u8>),
-    /// Refused, the same; another shard may have what it costs.
+    /// Denied, the same; another shard may have enough for it.
     Refused(Vec<u8>),
-    /// The key's object is to be asked this; its answer goes to [`Shard::heard`].
+    /// Send this to the key's object, and pass its reply to [`Shard::heard`].
     Ask(Vec<u8>),
-    /// Somebody asks: again when that is answered, at the latest then.
+    /// Another request is in flight: try again after its reply, at this time at the latest.
     Wait(Timestamp),
-    /// Nothing in hand is enough.
+    /// No held lease is enough.
     Nothing,
 }
 
 impl Shard {
-    /// Nothing is held yet. `table` is 128 random bits, new ones for each memory.
+    /// A shard without units. `table` is 128 random bits, new ones for each memory.
     #[must_use]
     pub fn new(table: u128) -> Self {
         let seen_at = Timestamp::ZERO;
         Self { table, last: 0, group: 0, version: 0, seen_at, sets: Vec::new(), refusal: None }
     }
 
-    /// Decides `request` from what is in hand at `now`, or says what to do.
+    /// Decides `request` with the held units at `now`, or returns the next step.
     ///
     /// # Errors
-    /// The bytes are no request; nothing is changed then.
+    /// The bytes are not a request; nothing is changed then.
     pub fn check(
         &mut self,
         request: &[u8],
@@ -146,12 +147,12 @@ impl Shard {
         }
     }
 
-    /// Takes in what the key's object replied to `asked`, an [`Sharded::Ask`] or one of
-    /// [`Shard::due`]; nothing where it did not. The reply to the request in it, and whether it was
-    /// refused.
+    /// Processes the reply of the key's object to `asked`, a [`Sharded::Ask`] or the result of
+    /// [`Shard::due`]; `None` if there was no reply. Returns the reply to the request in it, and
+    /// whether it was denied.
     ///
     /// # Errors
-    /// The bytes are no such question, or no reply to it: what was leased ends by itself.
+    /// The bytes are not such a request, or not a reply to it: its lease expires.
     pub fn heard(
         &mut self,
         asked: &[u8],
@@ -187,11 +188,11 @@ impl Shard {
         Ok((rest.to_vec(), is_refused))
     }
 
-    /// Puts back what [`Sharded::Answered`] took for `request`, because another key refused it;
-    /// `None` where the key's object decided it, and is to take it back.
+    /// Returns the units that [`Sharded::Answered`] took for `request`, because another key denied
+    /// it; `None` when the key's object decided it, and must refund it.
     ///
     /// # Errors
-    /// The bytes are no such request, or no reply to it.
+    /// The bytes are not such a request, or not a reply to it.
     pub fn refund(
         &mut self,
         request: &[u8],
@@ -217,8 +218,8 @@ impl Shard {
         Ok(Some(out))
     }
 
-    /// Gives everything back, wants nothing before requests come again, and forgets what was
-    /// refused: an operator asks about the key. What is to be asked then is [`Shard::due`].
+    /// Gives everything back, wants nothing until there are new requests, and drops remembered
+    /// denials: an operator has a request about the key. Then send the result of [`Shard::due`].
     pub fn close(&mut self) {
         self.refusal = None;
         for held in &mut self.sets {
@@ -228,8 +229,8 @@ impl Shard {
         }
     }
 
-    /// A clock that is set back would make leases last longer than at the key's object: then all
-    /// of them go back.
+    /// A clock that is set back would make leases last longer than at the key's object, so all of
+    /// them are given back.
     pub(crate) fn see(&mut self, now: Timestamp) {
         if now.saturating_add(MAX_STEP_BACK) < self.seen_at {
             self.close();
@@ -246,8 +247,8 @@ impl Shard {
         self.sets.iter_mut().find(|held| held.id == id)
     }
 
-    /// Knows the rules of `asked`, and gives back what is held of other quotas; false where there
-    /// are too many.
+    /// Stores the rules of `asked`, and gives back the units of other quotas; false when there are
+    /// too many rules.
     fn follow(&mut self, asked: &Asked<'_>, now: Timestamp) -> bool {
         (self.version, self.group) = (self.version.max(asked.version), asked.group);
         for rule in &asked.rules {
@@ -294,7 +295,7 @@ impl Shard {
         }
     }
 
-    /// Remembers what was refused; true when something was.
+    /// Stores the denials in a reply; true when the request was denied.
     fn note_refusal(
         &mut self,
         request: &[u8],
@@ -325,7 +326,7 @@ impl Shard {
         Ok(is_refused)
     }
 
-    /// What is said to `request` where a binding rule was refused so lately that it is again.
+    /// The reply to `request` when a binding rule was denied recently, so that it is denied again.
     fn refused(
         &self,
         request: &[u8],
@@ -358,14 +359,14 @@ impl Shard {
     }
 }
 
-/// True for what a lease can pay: charged when it comes, by rules that let nothing wait.
+/// True for a request that a lease can pay: charged when it arrives, by rules that delay nothing.
 fn is_plain(asked: &Asked<'_>) -> bool {
     let is_plain = |rule: &AskedRule<'_>| rule.due == Due::Now && rule.longest.is_none();
     let is_few = (1..=MAX_LEASE_SETS).contains(&asked.rules.len());
     !asked.settles && !asked.tells && is_few && asked.rules.iter().all(is_plain)
 }
 
-/// What is said where every binding rule is paid, and the others are or were refused.
+/// The content of the reply when every binding rule is paid, and the others are paid or denied.
 fn paid(asked: &Asked<'_>, taken: &[Taken]) -> Option<Vec<HeldWord>> {
     let is_spent = |taken: &Taken| matches!(taken, Taken::Spent { .. });
     let is_in_part = mutation::is(Mutation::PaysInPart) && taken.iter().any(is_spent);

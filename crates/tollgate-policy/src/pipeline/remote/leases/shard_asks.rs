@@ -1,8 +1,8 @@
-//! What a shard asks the key's own object: for a request and ahead of requests, and what it gives
+//! A shard's requests to the key's own object: for a client request, in advance, and to give units
 //! back.
 //!
-//! Invariant: a question has a number of its own, and each set is asked about by one question at a
-//! time. What goes back is reported as final, and nothing is spent of it any more.
+//! Invariant: a request has its own number, and each set is in one request at a time. Units that
+//! are given back are reported as final, and no longer spent.
 
 use alloc::vec::Vec;
 
@@ -14,13 +14,14 @@ use crate::pipeline::remote::leases::ask::{LeaseAsk, Leasing};
 use crate::pipeline::remote::leases::shard::Shard;
 use crate::pipeline::remote::wire::{BINDING, MAGIC, STRICT};
 
-/// For how long units are leased: so long at most, and the clock's error, a lost shard strands its
-/// own.
+/// The life of its leases: a lost shard blocks its units for at most this time plus the clock's
+/// error.
 const LIFE: Span = DEFAULT_LEASE;
-/// For how long an answer of the key's object is waited for before another request asks, too.
+/// How long other requests wait for a reply of the key's object before the next one is sent.
 const PATIENCE: Span = Span::from_millis(250);
 impl Shard {
-    /// What is to be asked though no request waits: more, or to take back what is left.
+    /// The request to send although no client request waits: for more units, or to give the
+    /// remaining ones back.
     pub fn due(&mut self, now: Timestamp) -> Option<Vec<u8>> {
         self.see(now);
         let number = self.last.saturating_add(1);
@@ -50,8 +51,8 @@ impl Shard {
         Some(out)
     }
 
-    /// In which time [`Shard::due`] is to be asked although no request comes; `None` while nothing
-    /// is held.
+    /// The time after which [`Shard::due`] should be called although there is no client request;
+    /// `None` while nothing is held.
     pub fn due_in(&mut self, now: Timestamp) -> Option<Span> {
         if self.sets.iter_mut().any(|held| held.holding.is_due(now)) {
             return Some(Span::ZERO);
@@ -60,7 +61,7 @@ impl Shard {
         due_at.map(|at| at.since(now))
     }
 
-    /// The request and what is asked about leases with it: for each rule of which nobody asks.
+    /// The request with its lease part: for each rule without a request in flight.
     pub(crate) fn question(
         &mut self,
         asked: &Asked<'_>,

@@ -1,12 +1,12 @@
-//! What a shard says of a request that it decides by itself, and how it is read.
+//! A shard's reply to a request that it decides on its own, and its decoding.
 //!
 //! All numbers are little-endian. [`HELD`]; the time `u64`; the 128 bits of the shard's memory
-//! `u128`; then per rule: what became of it `u8` (0 not charged, 1 paid, 2 refused), the number of
-//! the lease that paid it `u64`, the units left in hand `u64`, the rest of their life or the wait
-//! in nanoseconds `u64`.
+//! `u128`; then per rule: the result `u8` (0 not charged, 1 paid, 2 denied), the number of the
+//! lease that paid it `u64`, the held units left `u64`, the rest of their life or the wait in
+//! nanoseconds `u64`.
 //!
-//! Invariant: a reply is taken whole or not at all. What it says of a rule is what the shard holds,
-//! not what the key has left.
+//! Invariant: a reply is read completely or not at all. Its numbers for a rule are the units that
+//! the shard holds, not those that the key has left.
 
 use alloc::vec::Vec;
 
@@ -19,28 +19,28 @@ use crate::pipeline::remote::counts::Counts;
 use crate::pipeline::remote::wire::{HELD, Reader, WireError};
 use crate::policy::compiled::Policy;
 
-/// What became of one rule.
+/// The result for one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeldRule {
-    /// Nothing was taken for it.
+    /// No unit was taken for it.
     Free,
-    /// Paid from the lease of this number.
+    /// Paid from the lease with this number.
     Paid { number: u64 },
-    /// It was refused so lately that it is again.
+    /// It is denied again: it was denied recently.
     Denied,
 }
 
-/// What is said of one rule.
+/// The part of a reply for one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldWord {
     pub(crate) what: HeldRule,
-    /// Units left in hand.
+    /// Held units left.
     pub(crate) left: u64,
-    /// Of their life, or how long to wait.
+    /// The rest of their life, or how long to wait.
     pub(crate) rest: Span,
 }
 
-/// What the key's object refused lately, to be said again to the same request.
+/// A recent denial by the key's object, repeated for the same request.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) request: Vec<u8>,
@@ -48,10 +48,10 @@ pub(crate) struct Refusal {
     pub(crate) heard_at: Timestamp,
 }
 
-/// When it was said, and by which memory.
+/// The time of a reply, and the memory that sent it.
 pub(crate) type HeldHead = (Timestamp, u128);
 
-/// Appends what is said to `out`.
+/// Appends a reply to `out`.
 pub(crate) fn write_held((at, table): HeldHead, words: &[HeldWord], out: &mut Vec<u8>) {
     out.push(HELD);
     out.extend(at.as_nanos().to_le_bytes());
@@ -69,10 +69,10 @@ pub(crate) fn write_held((at, table): HeldHead, words: &[HeldWord], out: &mut Ve
     }
 }
 
-/// Reads what was said of so many rules.
+/// Reads a reply with this number of rules.
 ///
 /// # Errors
-/// The bytes are no such reply.
+/// The bytes are not such a reply.
 pub(crate) fn read_held(
     reply: &[u8],
     rules: usize,
@@ -99,7 +99,7 @@ pub(crate) fn read_held(
 }
 
 impl PartitionMut<'_> {
-    /// Takes what a shard said as the decisions of this partition.
+    /// Uses a shard's reply as the decisions of this partition.
     pub(crate) fn accept_held(&mut self, policy: &Policy, reply: &[u8]) -> Result<(), WireError> {
         let rules = self.view().rules().count();
         let ((at, _), words) = read_held(reply, rules)?;
@@ -135,8 +135,8 @@ impl PartitionMut<'_> {
 }
 
 impl Refusal {
-    /// The same, so much later: times to wait are shorter. No states are told, which were another
-    /// time's.
+    /// The same at a later time: waits are shorter. It contains no states, which would belong to
+    /// the earlier time.
     pub(crate) fn said_at(&self, now: Timestamp) -> Option<Vec<u8>> {
         let mut asked = Asked::read(&self.request).ok()?;
         asked.read_reply(&self.reply).ok()?;

@@ -1,9 +1,9 @@
-//! A request under rules of a fleet, on its node: paid from what the node holds, asked about, or
-//! refused because it was refused lately.
+//! A request under rules of a fleet, on its node: paid from the units that the node holds, sent to
+//! the authority, or denied because it was denied recently.
 //!
-//! Invariant: all rules of a partition are paid or none is; what was taken of one lease goes back
-//! into the same one when another rule refuses, or has to wait. Nothing is asked twice for one
-//! request. Deliberately absent: the store of the holdings, and sending.
+//! Invariant: all rules of a partition are paid or none is. Units taken from a lease return to the
+//! same lease when another rule denies, or has to wait. Nothing is sent twice for one request.
+//! Deliberately absent: the store of the holdings, and sending.
 
 use alloc::vec::Vec;
 
@@ -22,66 +22,67 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 
-/// What was taken of one lease for a request.
+/// The units taken from one lease for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paid {
     /// The quota set.
     pub set: u64,
     /// The lease's number.
     pub number: u64,
-    /// What was taken.
+    /// The units that were taken.
     pub cost: u64,
     left: u64,
     rest: Span,
 }
 
-/// How far a request is with one partition.
+/// The result of spending for one partition of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spending {
     /// Every rule is paid.
     Paid {
-        /// From which leases.
+        /// The leases that paid.
         paid: Vec<Paid>,
-        /// What is to be asked ahead although nobody waits for it; empty for nothing.
+        /// The rules to request in advance although no request waits for it; empty for none.
         ahead: Vec<LeaseRule>,
     },
-    /// The authority is to be asked: for every rule of the partition, in their order.
+    /// Send a request to the authority, for every rule of the partition, in their order.
     Ask {
-        /// What is paid already.
+        /// The units that are already paid.
         paid: Vec<Paid>,
-        /// What to ask.
+        /// The rules to send.
         rules: Vec<LeaseRule>,
     },
-    /// Somebody asks; nothing was taken. Look again then, or when there is an answer.
+    /// Another request is in flight; nothing was taken. Try again at this time, or when there is a
+    /// response.
     Wait(Timestamp),
-    /// The authority is to be asked, and may not be; nothing was taken.
+    /// The authority must be asked, and may not be; nothing was taken.
     Closed,
-    /// It was refused so lately that it is again; nothing was taken.
+    /// It is denied again: it was denied recently; nothing was taken.
     Refused,
 }
 
-/// A node's clock, how long it waits for an answer, and numbers for leases.
+/// A node's clock, how long it waits for a response, and numbers for leases.
 pub struct Node<'a> {
-    /// Read in the same try as what the holdings are committed by.
+    /// Read in the same attempt as the commit of the holdings.
     pub now: Timestamp,
-    /// For how long an answer is waited for.
+    /// How long to wait for a response.
     pub patience: Span,
-    /// False while nothing may be asked.
+    /// False while nothing may be sent.
     pub may_ask: bool,
-    /// A number above 0 that was never used, each time it is called.
+    /// Returns a number above 0 that was never used, at each call.
     pub number: &'a mut dyn FnMut() -> u64,
 }
 
-/// What the authority answered about one quota set.
+/// The authority's response for one quota set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectAnswer {
     /// [`QuotaSet::stable_id`](crate::QuotaSet::stable_id).
     pub set: u64,
-    /// What the request cost there.
+    /// The cost of the request there.
     pub cost: u64,
     /// The decision of each of its quotas.
     pub decisions: Vec<Decision>,
-    /// The request was denied, whichever rule of its keys did.
+    /// The request was denied, whichever rule of its keys denied it.
     pub is_of_denied: bool,
 }
 
@@ -93,18 +94,18 @@ impl DirectAnswer {
     }
 }
 
-/// What a node knows of a rule.
+/// A node's knowledge of a rule.
 enum Known {
-    /// So many units are in hand, for this long.
+    /// This number of units is held, for this long.
     InHand(u64, Span),
-    /// What the authority answered.
+    /// The authority's decisions.
     Answered(Vec<Decision>),
 }
 
 impl PartitionMut<'_> {
-    /// Takes the costs of the partition's rules out of `holdings`, or says what to ask. The
-    /// holdings have changed where it is [`Spending::Paid`] or [`Spending::Ask`]; to be done again
-    /// on newer ones when they cannot be committed.
+    /// Takes the costs of the partition's rules from `holdings`, or returns the request to send.
+    /// The holdings have changed for [`Spending::Paid`] and [`Spending::Ask`]; if they cannot be
+    /// committed, repeat this on newer ones.
     pub fn spend(
         &mut self,
         policy: &Policy,
@@ -152,14 +153,15 @@ impl PartitionMut<'_> {
             return Spending::Ask { paid, rules };
         }
         if is_denied {
-            self.recall(policy, holdings, now); // those of a shadow
+            self.recall(policy, holdings, now); // for rules in shadow
         }
         self.pay(policy, &paid, now);
         let is_ahead = rules.iter().any(|rule| rule.ask.number > 0);
         Spending::Paid { paid, ahead: if is_ahead { rules } else { Vec::new() } }
     }
 
-    /// What is asked of every rule: its cost where it is in `asks`, and what it is due beside that.
+    /// The request for every rule: its cost if it is in `asks`, and any reports and leases that are
+    /// due.
     fn questions(
         &self,
         policy: &Policy,
@@ -190,7 +192,8 @@ impl PartitionMut<'_> {
         rules
     }
 
-    /// Notes that the rules of `paid` admit the request: what is left is what the node holds.
+    /// Records that the rules of `paid` allow the request: the remaining units are those that the
+    /// node holds.
     pub fn pay(&mut self, policy: &Policy, paid: &[Paid], now: Timestamp) {
         self.stored.at = now;
         if !self.stored.status.is_decided() {
@@ -202,7 +205,7 @@ impl PartitionMut<'_> {
         });
     }
 
-    /// What the authority answered about the rules of this partition, but those that are `paid`.
+    /// The authority's response for the rules of this partition, without those that are `paid`.
     #[must_use]
     pub fn direct_answers(&self, policy: &Policy, paid: &[Paid]) -> Vec<DirectAnswer> {
         let view = self.view();
@@ -219,9 +222,9 @@ impl PartitionMut<'_> {
         answers
     }
 
-    /// Decides the rules of this partition for a request that is denied, by what the node knows:
-    /// what it holds, or what the authority answered last, less the time since. Nothing is taken. A
-    /// rule of which neither is known is reported as not asked.
+    /// Decides the rules of this partition for a denied request from the node's knowledge: the
+    /// units it holds, or the authority's last response, less the time since. Nothing is taken. A
+    /// rule without either is reported as not requested.
     pub fn recall(&mut self, policy: &Policy, holdings: &mut Holdings, now: Timestamp) {
         self.stored.at = now;
         self.stored.status = Status::Uncharged;
@@ -244,7 +247,7 @@ impl PartitionMut<'_> {
         });
     }
 
-    /// Fills the decisions of the rules of which `known` knows something.
+    /// Fills in the decisions of the rules for which `known` returns something.
     fn decide_each(
         &mut self,
         policy: &Policy,
@@ -271,7 +274,7 @@ impl PartitionMut<'_> {
     }
 }
 
-/// A denial of which nothing else is known than for how long it is trusted.
+/// A denial of which only the remaining time is known.
 fn denied_by_all(set: &QuotaSet, rest: Span) -> Vec<Decision> {
     let denial = |quota: &CompiledQuota| Decision {
         verdict: Verdict::Deny,

@@ -1,8 +1,8 @@
-//! The steps of every call on a key that are about leases, in their order: what is over ends,
-//! reports are taken in, and at the last something is leased.
+//! The steps of every request for a key that concern leases, in their order: end old leases,
+//! process reports, and finally grant leases.
 //!
-//! Invariant: the order is `Counts::answer`'s, the same for every request; the time at which a key
-//! is decided never goes back while units of it are out.
+//! Invariant: `Counts::answer` defines the order, the same for every request. The time at which a
+//! key is decided never goes back while units of it are out.
 
 use alloc::vec::Vec;
 
@@ -19,20 +19,20 @@ use crate::pipeline::remote::leases::mutation::{self, Mutation};
 use crate::pipeline::remote::wire::WireError;
 
 impl Counts {
-    /// True when `reply` refuses what `request` asked: a binding rule of it denies.
+    /// True when `reply` denies `request`: a binding rule of it denies.
     ///
     /// # Errors
-    /// The bytes are no request, or no reply to it that decides anything.
+    /// The bytes are not a request, or not a reply to it with a decision.
     pub fn refuses(request: &[u8], reply: &[u8]) -> Result<bool, WireError> {
         let mut asked = Asked::read(Leasing::split(request)?.1)?;
         asked.read_reply(read_leased(reply)?.1)?;
         Ok(asked.refuses())
     }
 
-    /// Ends the leases that are over; the time at which the key is decided, and whether there were
-    /// any. While something is out, a clock that was set back makes the key's time stand still:
-    /// what is out fits at no earlier time. Nothing more is leased then if it was set back by more
-    /// than the skew, so that this ends after one life.
+    /// Ends the leases that are over; returns the time at which the key is decided, and whether
+    /// there were any. While units are out, a clock that was set back stops the key's time: the
+    /// units fit at no earlier time. If it was set back by more than the skew, nothing more is
+    /// leased, so that this ends after one life.
     pub(crate) fn advance(&mut self, clock: &Clock) -> (Timestamp, bool) {
         let mut is_changed = false;
         for kept in &mut self.sets {
@@ -46,7 +46,7 @@ impl Counts {
         (now, is_changed)
     }
 
-    /// Takes in what `leasing` reports at `now`; true when it says anything new.
+    /// Processes the reports in `leasing` at `now`; true when they contain anything new.
     pub(crate) fn report(&mut self, leasing: &Leasing, now: Timestamp) -> bool {
         let mut is_changed = false;
         for ask in &leasing.sets {
@@ -58,7 +58,8 @@ impl Counts {
         is_changed
     }
 
-    /// Leases what `leasing` wants at `now`, as far as it is there; `asked` is decided.
+    /// Leases the units that `leasing` wants at `now`, as far as they are available; `asked` is
+    /// already decided.
     pub(crate) fn lease(
         &mut self,
         leasing: &Leasing,
@@ -92,7 +93,7 @@ impl Counts {
         now: Timestamp,
         clock: &Clock,
     ) -> Leased {
-        // The request is planned with the rule: its quotas are those that are kept.
+        // The request contains the rule, so its quotas are the stored ones.
         let is_of = |rule: &AskedRule<'_>| rule.stable_id() == ask.set && rule.due == Due::Now;
         if !asked.rules.iter().any(is_of) {
             return Err(NoLease::Unleasable);
@@ -108,7 +109,7 @@ impl Counts {
         Ok(LeaseGrant { units, life })
     }
 
-    /// Remembers the key's time where something is out.
+    /// Stores the key's time while units are out.
     fn keep_time(&mut self, now: Timestamp) {
         for kept in &mut self.sets {
             kept.leases.since = if kept.leases.all.is_empty() { Timestamp::ZERO } else { now };

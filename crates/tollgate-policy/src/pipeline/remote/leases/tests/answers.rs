@@ -1,4 +1,4 @@
-//! Denials that are repeated: the numbers that the authority answered, less the time since.
+//! Repeated denials: the numbers in the authority's response, less the time since.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::surface::Surface;
 
-/// Ten a second, which denies, and a hundred an hour, of which 40 are left.
+/// 10 in 10 s, which denies, and 100 per hour, of which 40 are left.
 fn quotas() -> Vec<CompiledQuota> {
     let document = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
         {"name": "a", "limit": 10, "window": "10s"},
@@ -40,7 +40,7 @@ fn denial(retry_ms: Option<u64>) -> [Decision; 2] {
     ]
 }
 
-/// Verdict, what remains, the wait and the time to the reset of each, in milliseconds.
+/// The verdict, the remaining units, the wait and the time to the reset of each, in milliseconds.
 fn shown(decisions: &[Decision]) -> Vec<(bool, u64, Option<u64>, u64)> {
     let ms = |span: Span| span.as_millis_ceil();
     let shown = |it: &Decision| {
@@ -58,14 +58,15 @@ fn only_what_denied_denies_and_its_wait_gets_shorter() {
     };
     assert_eq!(repeat(0, 1), [(false, 0, Some(700), 9_700), (true, 40, None, 5_000)]);
     assert_eq!(repeat(600, 1), [(false, 0, Some(100), 9_100), (true, 40, None, 4_400)]);
-    // Its time has passed, and the node does not ask yet: the rest of that, for this quota alone.
+    // The wait is over, and the node does not ask yet: only this quota denies, for the rest of that
+    // time.
     assert_eq!(repeat(800, 1), [(false, 0, Some(200), 8_900), (true, 40, None, 4_200)]);
-    // Where it is not denied any more, it has as many as it was waited for.
+    // When it is no longer denied, it has as many units as the request waited for.
     let free = shown(&answer.repeat(&quotas, 1, at(800), None));
     assert_eq!(free, [(true, 1, None, 8_900), (true, 40, None, 4_200)]);
 }
 
-// Guards: a denial between two lease requests that blames a quota with units left.
+// Guards: a denial between two lease requests that names a quota with units left.
 #[test]
 fn a_denial_without_a_denying_quota_is_of_the_one_with_the_least_left() {
     let mut decisions = denial(None);
@@ -75,18 +76,18 @@ fn a_denial_without_a_denying_quota_is_of_the_one_with_the_least_left() {
     assert_eq!((shown[0].0, shown[1].0), (false, true), "{shown:?}");
 }
 
-// Guards: a client that is told to come back in a second with what can never be admitted.
+// Guards: a client that gets a wait of a second for a cost that can never be allowed.
 #[test]
 fn a_cost_that_never_fits_has_no_wait() {
     let (quotas, rest) = (quotas(), Some(Span::from_millis(400)));
     let answer = LastAnswer::new(at(0), 11, &denial(None));
     let never = shown(&answer.repeat(&quotas, 11, at(600), rest));
     assert_eq!(never, [(false, 0, None, 9_100), (true, 40, None, 4_400)]);
-    // What was answered about a lower cost does not hide it, nor a quota that has less left.
+    // The response for a lower cost does not hide it, nor does a quota with fewer units left.
     let answer = LastAnswer::new(at(0), 1, &denial(Some(700)));
     let never = shown(&answer.repeat(&quotas, 50, at(600), rest));
     assert_eq!(never, [(false, 0, None, 9_100), (false, 40, Some(4_400), 4_400)]);
-    // Five more need four seconds more than one.
+    // Five need four seconds more than one.
     let more = shown(&answer.repeat(&quotas, 5, at(600), rest));
     assert_eq!(more[0].2, Some(13_100), "9.7 s after the answer one has grown back");
     assert_eq!(more[1], (true, 40, None, 4_400));

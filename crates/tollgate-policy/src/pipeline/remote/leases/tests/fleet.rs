@@ -1,8 +1,8 @@
-//! Nodes against one authority, in virtual time: how much of a limit they admit together, how often
-//! they ask, and that it is never more than one limiter admits.
+//! Nodes against one authority, in virtual time: which part of a limit they allow together, how
+//! often they ask, and that they never exceed one limiter.
 //!
-//! The table of `docs/fleet.md` is this one, compared; `TOLLGATE_BLESS=1` writes it. Everything is
-//! seeded and in integers, so it is the same on every machine.
+//! The table of `docs/fleet.md` is compared with this one; `TOLLGATE_BLESS=1` writes it. Everything
+//! is seeded and in integers, so the results are the same on every machine.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;
@@ -23,31 +23,31 @@ use crate::pipeline::remote::counts::Counts;
 const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
 const START: u64 = 1_780_000_000 * SECOND;
-/// There and back again takes 2 ms; a node looks after its leases every 10.
+/// A round trip takes 2 ms; a node checks its leases every 10 ms.
 const LATENCY: u64 = MILLI;
 const TICK: u64 = 10 * MILLI;
 const LIFE: Span = Span::from_secs(2);
 const PATIENCE: Span = Span::from_millis(250);
 const WINDOW_S: u64 = 10;
-/// Windows that are left out, and those that are counted.
+/// Windows that are left out, and windows that are counted.
 const WARM: u64 = 2;
 const COUNTED: u64 = 8;
 const COUNTED_OVER: u64 = 3;
 
-/// How the load is spread over the nodes.
+/// The distribution of the load over the nodes.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     /// Evenly, twice the limit.
     Even,
     /// One node has nine tenths of twice the limit.
     Skewed,
-    /// All of twice the limit comes to one node, another one every 3 s.
+    /// All of twice the limit goes to one node, another one every 3 s.
     Moving,
-    /// Evenly, 90 % of the limit: how many are refused although there is room.
+    /// Evenly, 90 % of the limit: how many are denied although there is room.
     Below,
-    /// Evenly, so many percent of the limit, of clients that do not wait for each other.
+    /// Evenly, this percentage of the limit, from clients that do not wait for each other.
     Over(u64),
-    /// So many percent of the limit, so many requests at once, at one node after the other.
+    /// This percentage of the limit, this many requests at once, at one node after the other.
     Bursts(u64, u64),
 }
 
@@ -73,7 +73,7 @@ struct Fleet {
     events: BTreeMap<(u64, u64), Event>,
     random: u64,
     load: Load,
-    /// Messages are lost, come twice, late and in any order, and nodes begin anew.
+    /// Messages are lost, repeated, late and reordered, and nodes restart without memory.
     is_troubled: bool,
     every: u64,
     set: Set,
@@ -84,10 +84,10 @@ struct Fleet {
     /// Requests after the first windows.
     counted: u64,
     questions: u64,
-    /// Of them those after the first windows.
+    /// Those after the first windows.
     counted_questions: u64,
     leased: u64,
-    /// What one limiter admits of the same requests after the first windows.
+    /// The state of one limiter with the same requests after the first windows.
     one: Vec<u8>,
     admitted_by_one: u64,
 }
@@ -156,7 +156,7 @@ impl Fleet {
         }
     }
 
-    /// The clock of a node: up to 0.05 % wrong, each by another part.
+    /// The clock of a node: up to 0.05 % wrong, a different part for each.
     fn clock(&self, node: usize) -> Timestamp {
         let drift = self.now / 1_000_000 * (u64::try_from(node).unwrap() % 11 * 100);
         Timestamp::from_nanos(SECOND + self.now + drift - self.now / 2_000)
@@ -200,7 +200,7 @@ impl Fleet {
                     self.serve(node);
                     let clock = self.clock(node);
                     let holding = &mut self.nodes[node].holding;
-                    // (With that mutation it holds more than it can.)
+                    // (With that mutation it holds more than it can encode.)
                     if !is(Mutation::TakesAgain) {
                         bytes.clear();
                         holding.encode(&mut bytes);
@@ -242,7 +242,7 @@ impl Fleet {
         }
     }
 
-    /// The burst is used already: what is measured is what grows back.
+    /// Uses up the burst, so that only the units that grow back are measured.
     fn use_up(&mut self) {
         let (limiter, at) = (self.set.limiters[0], Timestamp::from_nanos(START));
         let burst = limiter.capacity();
@@ -264,11 +264,11 @@ impl Fleet {
         usize::try_from(place).unwrap()
     }
 
-    /// Gives the waiting requests of a node their turn.
+    /// Serves the waiting requests of a node.
     fn serve(&mut self, node: usize) {
         let clock = self.clock(node);
         while !self.nodes[node].waiting.is_empty() {
-            // As in the filter: what is not paid or asked for is not written.
+            // As in the filter: a holding is not written unless it was paid from or asked for.
             let before = self.nodes[node].holding.clone();
             let taken = self.nodes[node].holding.take(clock, 1);
             if matches!(taken, Taken::Denied(_) | Taken::Wait(_)) {
@@ -286,7 +286,7 @@ impl Fleet {
                     self.nodes[node].waiting.pop_front();
                 }
                 Taken::Ask => {
-                    // The answer is this request's.
+                    // The response belongs to this request.
                     self.nodes[node].waiting.pop_front();
                     self.ask(node, 1);
                 }
@@ -312,20 +312,20 @@ impl Fleet {
         self.now >= WARM * WINDOW_S * SECOND
     }
 
-    /// Admitted after the first windows.
+    /// Requests allowed after the first windows.
     fn admitted(&self) -> u64 {
         let from = WARM * WINDOW_S * SECOND;
         u64::try_from(self.admitted.iter().filter(|at| **at >= from).count()).unwrap()
     }
 
-    /// Admitted after the first windows, in parts of 1,000 of what was to be.
+    /// Requests allowed after the first windows, in parts of 1,000 of the target.
     fn admitted_part(&self) -> u64 {
         let limit = self.set.limiters[0].limit() * COUNTED;
         let wanted = if matches!(self.load, Load::Below) { self.counted } else { limit };
         self.admitted() * 1_000 / wanted
     }
 
-    /// What was spent when it was is what one limiter admits.
+    /// One limiter allows the same spending at the same times.
     fn is_within_the_limit(&self) -> bool {
         let limiter = self.set.limiters[0];
         let mut state = vec![0; limiter.state_len()];
@@ -391,8 +391,8 @@ const OVERLOADED: [(Algorithm, u64, u64, u64); 10] = [
     (Algorithm::SlidingLog, 1_000, 1_000, 12),
 ];
 
-// Guards: a fleet that asks for nearly every request because more come than it may admit: what it
-// is to be spared is most dear then.
+// Guards: a fleet that asks for nearly every request because there are more than it may allow. Each
+// saved request to the authority matters most then.
 #[test]
 fn under_overload_few_requests_ask() {
     let mut table = Table::new(
@@ -446,7 +446,7 @@ fn under_overload_few_requests_ask() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-// Guards: units that a node leases after its burst, and that another node then lacks for the next.
+// Guards: units that a node leases after its burst, which another node then lacks for the next one.
 #[test]
 fn large_bursts_at_one_node_after_the_other_get_what_one_limiter_gives() {
     for (burst, nodes, size, part) in
@@ -461,8 +461,9 @@ fn large_bursts_at_one_node_after_the_other_get_what_one_limiter_gives() {
     }
 }
 
-// Guards: intervals between lease requests in which there was room for what was denied: near the
-// limit, of bursts, of one busy node among others, and of more nodes than a burst is enough for.
+// Guards: intervals between lease requests in which there was room for denied requests: near the
+// limit, with bursts, with one busy node among others, and with more nodes than a burst is enough
+// for.
 #[test]
 fn no_load_gets_less_than_of_one_limiter() {
     let fleets = [(1_000, 40, 12), (1_000, 60, 3), (1_000, 60, 6), (1_000, 60, 12)];
@@ -517,7 +518,7 @@ fn with_burst(algorithm: Algorithm, limit: u64, burst: u64) -> Limiter {
     Limiter::new(algorithm, quota).unwrap()
 }
 
-/// Without optimisation the rows that repeat others on more requests are left out.
+/// Without optimisation, rows that repeat others with more requests are left out.
 const IS_SHORT: bool = cfg!(debug_assertions);
 
 /// A table of `docs/fleet.md`.
@@ -531,7 +532,8 @@ impl Table {
         Self { head, rows: vec![] }
     }
 
-    /// It is what is between two marks of the page, or its rows are there where some are left out.
+    /// It equals the text between two marks of the page; if some rows are left out, its rows are in
+    /// that text.
     fn compare(&self, mark: &str) {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fleet.md");
         let page = std::fs::read_to_string(path).unwrap();
@@ -552,7 +554,7 @@ impl Table {
     }
 }
 
-/// Nodes as they are shipped, on a network that is as bad as networks are.
+/// Nodes as shipped, on a bad network.
 #[test]
 fn nobody_spends_too_much_on_a_bad_network() {
     let seeds = if cfg!(debug_assertions) { 40 } else { 2_000 };
@@ -563,7 +565,7 @@ fn nobody_spends_too_much_on_a_bad_network() {
     assert!(found.is_some(), "who takes what it has given up is not found");
 }
 
-/// The first of so many fleets that spends more than one limiter admits.
+/// The first of this many fleets that spends more than one limiter allows.
 fn troubled(seeds: u64) -> Option<u64> {
     (0..seeds).find(|seed| {
         let algorithms = [Algorithm::FixedWindow, Algorithm::SlidingLog, Algorithm::Gcra];

@@ -1,4 +1,4 @@
-//! A node's part in small: when it spends, asks, waits and gives back.
+//! Small tests of a node: when it spends, asks, waits and gives back.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ fn units(units: u64) -> LeaseGrant {
     LeaseGrant { units, life: Span::from_secs(8) }
 }
 
-/// A node that had so many requests in the last second, and asks under number 1 at 0.
+/// A node with this many requests in the last second, which asks under number 1 at 0.
 fn asking(requests: u64) -> (Holding, LeaseAsk) {
     let mut holding = Holding::default();
     for _ in 0..requests {
@@ -41,9 +41,9 @@ fn a_life_is_counted_from_the_question_and_ends_early() {
     assert_eq!(holding.take(at(100), 1), Taken::Wait(at(250)), "somebody asks");
     holding.answer(1, Ok(units(40)), at(200));
     let Taken::Spent { left, rest, .. } = holding.take(at(200), 1) else { panic!() };
-    // 8 s after it asked, less 0.1 %, of which 200 ms are over.
+    // 8 s after its request, less 0.1 %, of which 200 ms have passed.
     assert_eq!((left, rest), (39, Span::from_millis(7_792)));
-    // An eighth of its life before the end what is left goes back.
+    // The remaining units are given back an eighth of the lease's life before its end.
     assert!(matches!(holding.take(at(6_992), 1), Taken::Spent { .. }));
     assert!(!matches!(holding.take(at(6_993), 1), Taken::Spent { .. }));
     assert!(holding.is_due(at(6_993)));
@@ -70,7 +70,7 @@ fn what_nobody_answered_is_given_back_and_not_believed() {
     assert_eq!(reports(&mut holding, 2, 250), [(1, 0, true)]);
     holding.answer(1, Ok(units(40)), at(251));
     assert_eq!(holding.left(), 0);
-    // It is repeated until a question that had it is answered.
+    // It is repeated until a request that contained it has a response.
     holding.fail(2);
     assert_eq!(reports(&mut holding, 3, 252), [(1, 0, true), (2, 0, true)]);
     holding.answer(3, Err(NoLease::NearLimit), at(253));
@@ -99,7 +99,7 @@ fn what_another_rule_refuses_goes_back_into_the_same_lease() {
     assert!(holding.put_back(at(4), number, 3));
     assert_eq!(holding.left(), 4);
     let Taken::Spent { number, .. } = holding.take(at(5), 3) else { panic!() };
-    // Of a large cost what is left goes back, with the question that asks for it.
+    // For a large cost the remaining units are given back, in the same request.
     assert_eq!(holding.take(at(6), 50), Taken::Ask);
     assert_eq!(reports(&mut holding, 2, 6), [(1, 3, true)]);
     assert!(!holding.put_back(at(7), number, 3), "it is over: the units are lost");

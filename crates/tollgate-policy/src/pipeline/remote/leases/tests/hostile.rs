@@ -1,5 +1,5 @@
-//! Nodes that have the token and say anything: whatever they send, what is charged and what is out
-//! fit together, and nobody touches what another one holds.
+//! Nodes that have the token and send arbitrary messages: whatever they send, the charged units and
+//! those that are out fit together, and no node changes the leases of another.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::pipeline::remote::leases::lease::{Lease, MAX_LEASES};
 const LIMIT: u64 = 1_000;
 const RUNS: u64 = if cfg!(debug_assertions) { 150 } else { 5_000 };
 
-/// A number that means something, or one at an edge.
+/// A useful number, or one at an edge.
 fn number(random: &mut Random) -> u64 {
     match random.below(6) {
         0 => u64::MAX - random.below(2),
@@ -41,14 +41,14 @@ fn ask(random: &mut Random) -> LeaseAsk {
     }
 }
 
-/// The leases of all nodes but this one.
+/// The leases of all nodes except this one.
 fn of_others(key: &Key, table: u128) -> Vec<Lease> {
     let all = key.counts.sets.iter().flat_map(|kept| &kept.leases.all);
     all.filter(|lease| lease.id.table != table).copied().collect()
 }
 
-// Guards: a number at an edge that wraps, a report of a lease that another node holds, a lease for
-// ever, and units that are leased beside what is charged.
+// Guards: a number at an edge that wraps, a report of a lease that another node holds, a lease
+// without an end, and leased units that do not fit in addition to the charged ones.
 #[test]
 fn who_says_anything_takes_no_more_than_there_is_and_nothing_of_others() {
     let mut leased = 0;
@@ -59,7 +59,7 @@ fn who_says_anything_takes_no_more_than_there_is_and_nothing_of_others() {
         for _ in 0..120 {
             now += if random.one_in(4) { random.below(3_000) } else { 0 };
             let table = u128::from(1 + random.below(3));
-            // What is over leaves first.
+            // Leases that are over are removed first.
             key.check(0, at(now));
             let before = of_others(&key, table);
             if random.one_in(4) {
@@ -86,7 +86,7 @@ fn who_says_anything_takes_no_more_than_there_is_and_nothing_of_others() {
             let is_live = |kept: &&Kept| !kept.is_idle(at(now));
             assert!(read.sets.iter().eq(key.counts.sets.iter().filter(is_live)), "seed {seed}");
         }
-        // Whatever they asked for ends.
+        // All their leases end.
         key.check(0, at(now + 11_001));
         assert_eq!(key.out(), 0, "seed {seed}");
     }

@@ -1,4 +1,4 @@
-//! Leases in small: what each step does, and where it ends.
+//! Small tests of leases: the effect of each step, and its limits.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -56,7 +56,7 @@ impl Set {
     }
 }
 
-/// A direct request: a cost of each of the sets.
+/// A direct request: a cost for each of the sets.
 fn direct(version: u64, costs: &[(&Set, u64)]) -> Vec<u8> {
     let mut out = Vec::from(MAGIC);
     out.extend(version.to_le_bytes());
@@ -78,10 +78,11 @@ fn with_leases(leasing: &Leasing, direct: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a rule was charged, what remains, and when to come again.
+/// Whether a rule was charged, the remaining units, and when to retry.
 type Told = (bool, u64, Option<Span>);
 
-/// What a reply says: leases, and of each rule whether it was charged and what remains.
+/// The content of a reply: leases, and for each rule whether it was charged and the remaining
+/// units.
 fn read(reply: &[u8], quotas: &[usize]) -> (Vec<Leased>, Vec<Told>) {
     let (leased, rest) = read_leased(reply).unwrap();
     let mut bytes = Reader(rest);
@@ -99,7 +100,7 @@ fn read(reply: &[u8], quotas: &[usize]) -> (Vec<Leased>, Vec<Told>) {
     (leased, rules)
 }
 
-/// What an operator asks to forget the key.
+/// An operator's request to reset the key.
 fn reset(rule: u64, ids: &[u64]) -> Vec<u8> {
     let mut out = Vec::from(*b"tollgt\x00K");
     out.extend(7_u64.to_le_bytes());
@@ -124,7 +125,7 @@ fn set(algorithm: Algorithm, limit: u64, window_s: u64) -> Set {
     Set::new(9, &[limiter(algorithm, limit, window_s)])
 }
 
-/// One key, and nodes that ask it.
+/// One key, and nodes that send requests for it.
 struct Key {
     counts: Counts,
     set: Set,
@@ -135,7 +136,7 @@ impl Key {
         Self { counts: Counts::default(), set }
     }
 
-    /// A direct cost: charged, what remains, when to come again.
+    /// A direct cost: whether it was charged, the remaining units, and when to retry.
     fn check(&mut self, cost: u64, clock: impl Into<Clock>) -> Told {
         let request = direct(0, &[(&self.set, cost)]);
         let reply = self.counts.answer(&request, clock).unwrap().reply;
@@ -175,12 +176,12 @@ fn granted(units: u64) -> Leased {
 #[test]
 fn what_is_leased_is_reserved_and_what_is_reported_charged() {
     let mut key = Key::new(set(Algorithm::FixedWindow, 100, 60));
-    // Half of what is left, then a quarter: the second of two nodes.
+    // Half of the remaining units, then a quarter: the second of two nodes.
     assert_eq!(key.ask(1, want(1, 1_000), at(0)), granted(50));
     assert_eq!(key.ask(2, want(1, 1_000), at(1)), granted(12));
     assert_eq!(key.ask(3, want(1, 4), at(2)), granted(4));
     assert_eq!(key.check(1, at(3)), (true, 33, None), "100 - 66 out - 1");
-    // A running total: the same again adds nothing, and less takes nothing back.
+    // A running total: the same number adds nothing, and a lower one is ignored.
     for (spent, is_final, out) in
         [(20, false, 46), (20, false, 46), (10, false, 46), (30, false, 36), (31, true, 16)]
     {
@@ -188,17 +189,17 @@ fn what_is_leased_is_reserved_and_what_is_reported_charged() {
         assert_eq!(key.out(), out);
     }
     assert_eq!(key.check(0, at(5)).1, 100 - 1 - 31 - 16);
-    // It is over: nobody's any more.
+    // The lease is over: reports of it are ignored.
     key.tell(1, report(1, 50, false), at(6));
     key.tell(7, report(1, 50, false), at(6));
     assert_eq!(key.check(0, at(6)).1, 52);
-    // What is not reported is charged at the end: two seconds of life, one of error.
+    // Unreported units are charged at the end: two seconds of life, one of error.
     assert_eq!(key.check(0, at(3_000)).1, 52);
     assert_eq!((key.check(0, at(3_001)).1, key.out()), (52, 4));
     assert_eq!((key.check(0, at(3_002)).1, key.out()), (52, 0));
 }
 
-/// Guards: a row that cannot be read any more, with what it had leased.
+/// Guards: a row that cannot be read any more, with its leases.
 #[test]
 fn counts_that_were_lost_lease_nothing_until_what_they_had_leased_is_over() {
     let mut key = Key::new(set(Algorithm::Gcra, 100, 60));
@@ -206,7 +207,7 @@ fn counts_that_were_lost_lease_nothing_until_what_they_had_leased_is_over() {
     for millis in [0, 5_000, 10_999] {
         assert_eq!(key.ask(1, want(millis, 10), at(millis)), Err(NoLease::Unsteady));
         assert!(key.check(1, at(millis)).0, "what is asked for is decided");
-        // An object that sleeps meanwhile reads it again.
+        // An object that sleeps in the meantime reads it again.
         let mut row = Vec::new();
         key.counts.encode(at(millis), &mut row);
         key.counts = Counts::decode(&row).unwrap();
@@ -232,7 +233,7 @@ fn near_the_limit_everybody_asks() {
     assert_eq!(key.ask(2, want(1, 10), at(0)), Err(NoLease::NearLimit));
     assert_eq!(key.check(1, at(1)), (true, 1, None));
     assert_eq!(key.check(1, at(2)), (true, 0, None));
-    // Soonest: the leased unit comes back unspent.
+    // The soonest: the leased unit is given back unspent.
     assert_eq!(key.check(1, at(500)), (false, 0, Some(Span::from_millis(2_500))));
 }
 
@@ -247,16 +248,16 @@ fn a_large_cost_is_not_locked_out_by_many_leases() {
     let denied = key.check(50, at(10));
     assert_eq!((denied.0, denied.2), (false, Some(Span::from_millis(2_990))), "not never");
     assert_eq!(key.ask(20, want(1, 1), at(20)), Err(NoLease::Awaited));
-    // The nodes have spent nothing and say so; the cost is met within the life of the leases.
+    // The nodes have spent nothing and report it; the cost is met within the life of the leases.
     for node in 0..12 {
         key.tell(node, report(1, 0, true), at(100));
     }
     assert_eq!(key.check(50, at(110)), (true, 10, None));
     assert_eq!(key.ask(20, want(2, 1), at(120)), granted(1));
-    // Who sends large costs all the time stops leases half of it.
+    // A client that sends large costs all the time prevents leases half of the time.
     assert!(!key.check(10, at(130)).0);
     assert_eq!(key.ask(21, want(1, 1), at(140)), granted(1));
-    // What can never fit says so.
+    // A cost that can never fit has no wait.
     assert_eq!(key.check(61, at(150)).2, None);
 }
 
@@ -287,7 +288,7 @@ fn a_queue_gives_places_and_no_leases() {
 fn after_a_step_of_the_clock_nothing_is_leased_for_one_longest_life() {
     let mut key = Key::new(set(Algorithm::Gcra, 100, 100));
     assert_eq!(key.ask(1, want(1, 50), at(0)), granted(50));
-    // The clock jumps by an hour: what was leased ends one life after that.
+    // The clock jumps by an hour: earlier leases end one life after that.
     let jump = 3_600_000;
     let clock = |millis| Clock { steady_since: at(jump), ..Clock::from(at(jump + millis)) };
     assert_eq!(key.ask(2, want(1, 1), clock(0)), Err(NoLease::Unsteady));
@@ -302,7 +303,7 @@ fn a_clock_that_is_set_back_strands_nobody() {
     let mut key = Key::new(set(Algorithm::Gcra, 100, 100));
     let late = 3_600_000;
     assert_eq!(key.ask(1, want(1, 50), at(late)), granted(50));
-    // The key's time stands still, nothing more is leased, and the lease is cut to its life.
+    // The key's time does not advance, nothing more is leased, and the lease is cut to its life.
     assert_eq!(key.ask(2, want(1, 1), at(0)), Err(NoLease::Unsteady));
     assert_eq!((key.check(1, at(2_999)), key.out()), ((true, 49, None), 50));
     assert_eq!(key.check(0, at(3_000)).1, 100, "foreign, as any state of another clock");
@@ -335,7 +336,7 @@ fn what_is_settled_afterwards_is_charged_whatever_is_out() {
     let mut key = Key::new(set(Algorithm::FixedWindow, 100, 60));
     assert!(key.check(10, at(0)).0);
     assert_eq!(key.ask(1, want(1, 40), at(1)), granted(40));
-    // A receipt is the request, given back: with the time of the charge, and no delay.
+    // A receipt is the request as a refund: with the time of the charge, and no delay.
     let mut receipt = Vec::from(MAGIC);
     receipt.extend(0_u64.to_le_bytes());
     receipt.extend(7_u64.to_le_bytes());

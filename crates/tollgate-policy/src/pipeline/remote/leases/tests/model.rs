@@ -1,14 +1,15 @@
 //! Random schedules of nodes, messages, crashes and clocks against one key.
 //!
-//! Real spending is what nodes spend of leases, when they do, and what direct costs were admitted,
-//! when they were. It must be a trace that one limiter admits, by the core and by the naive
-//! `oracle`; where the authority's clock steps the trace is told in a time that never goes back and
-//! jumps ahead with the clock, and is within the documented bound of every window. Every charge
-//! fits, what is left never falls by time alone, and what is out grows by leases alone.
+//! Real spending consists of the units that nodes spend from leases, at the time of spending, and
+//! the direct costs that were allowed, at the time of the decision. It must be a trace that one
+//! limiter allows, according to the core and to the naive `oracle`. When the authority's clock
+//! steps, the trace is checked in a time that never goes back and jumps ahead with the clock, and
+//! it is within the documented bound of every window. Every charge fits, the remaining units never
+//! decrease by time alone, and the units that are out only increase by leases.
 //!
 //! Schedules: 20,000 in a debug build, which `cargo xtask test` runs; 1,000,000 when optimised
-//! (`cargo test --profile release-test -p tollgate-policy --lib leases`); `TOLLGATE_SCHEDULES` says
-//! another number. Each mutation of the accounting must break the laws in some schedule.
+//! (`cargo test --profile release-test -p tollgate-policy --lib leases`); `TOLLGATE_SCHEDULES` sets
+//! another number. Each mutation of the accounting must violate the laws in some schedule.
 
 use alloc::format;
 use alloc::string::String;
@@ -27,11 +28,11 @@ use super::{Set, direct, read, std, with_leases};
 use crate::pipeline::remote::counts::Counts;
 
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
-/// Schedules in which a mutation must be found.
+/// Schedules in which a mutation must be detected.
 const MUTATED: u64 = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_780_000_000 * SECOND;
-/// By how much a node's clock may be wrong, in millionths.
+/// How wrong a node's clock may be, in millionths.
 const DRIFT: u64 = 1_000;
 const ALL_MUTATIONS: [Mutation; 17] = [
     Mutation::ReportsFirst,
@@ -70,7 +71,7 @@ impl Random {
             let buckets = u16::try_from(2 + self.below(5)).unwrap();
             let algorithm = Algorithm::ALL[i].with_buckets(buckets);
             let algorithm = if self.one_in(2) { algorithm } else { algorithm.weighted() };
-            // A queue is never leased: one schedule in five of those that have it is enough.
+            // A queue is never leased: one of five schedules with a queue is enough.
             if algorithm == Algorithm::LeakyQueue && !self.one_in(5) {
                 continue;
             }
@@ -91,16 +92,16 @@ impl Random {
     }
 }
 
-/// What may happen to the authority.
+/// The disturbances of the authority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trouble {
-    /// Nothing: its clock is the true one.
+    /// None: its clock shows the true time.
     Steady,
-    /// The clock gains up to its error, and nobody tells.
+    /// The clock gains up to its error, and this is not reported.
     Gains,
     /// It is set back by less than the skew, any number of times.
     Back,
-    /// It jumps ahead, and that is told; and both others.
+    /// It jumps ahead, and this is reported; and both of the above.
     Jumps,
     /// It is set back by more than the skew.
     FarBack,
@@ -127,7 +128,7 @@ struct Node {
     /// Its clock's gain, in millionths.
     drift: i64,
     next: u64,
-    /// Asked for, and no answer yet.
+    /// Requested, without a response yet.
     asked: Vec<Held>,
     held: Vec<Held>,
 }
@@ -138,14 +139,14 @@ impl Node {
     }
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone)]
 enum Message {
     Ask { node: usize, table: u128, leasing: Leasing, costs: Vec<u64> },
     Answer { node: usize, table: u128, number: u64, set: usize, units: u64, life: Span },
 }
 
-/// One limiter at which everything was spent when it was.
+/// One limiter that is charged everything at the time of its spending.
 struct Single {
     limiter: Limiter,
     state: Vec<u8>,
@@ -169,10 +170,10 @@ impl Single {
 struct World {
     random: Random,
     trouble: Trouble,
-    /// True time, in nanoseconds, and what the authority's clock is ahead of it.
+    /// True time, in nanoseconds, and the lead of the authority's clock.
     time: u64,
     ahead: i64,
-    /// By how much it was ever set ahead, in all and untold.
+    /// How far it was ever set ahead, in total and without a report.
     jumped: u64,
     gained: u64,
     back: u64,
@@ -181,7 +182,7 @@ struct World {
     version: u64,
     sets: Vec<Set>,
     singles: Vec<Vec<Single>>,
-    /// Bounds of before a change.
+    /// Bounds from before a change.
     earlier: Vec<u64>,
     counts: Counts,
     row: Vec<u8>,
@@ -242,7 +243,7 @@ impl World {
             self.time = until;
             self.step()?;
         }
-        // What nobody reports is charged in the end.
+        // Unreported units are charged in the end.
         self.deliver(self.time + 60 * SECOND)?;
         self.time += 60 * SECOND;
         self.ask_authority(None, &vec![1; self.sets.len()])?;
@@ -265,7 +266,7 @@ impl World {
                 Ok(())
             }
             31..33 => {
-                // A crash: what was not to be written is gone.
+                // A crash: data that was not written yet is lost.
                 self.counts = Counts::decode(&self.row).unwrap_or_default();
                 Ok(())
             }
@@ -281,7 +282,7 @@ impl World {
         }
     }
 
-    /// Everybody wants everything, now and a little later.
+    /// All nodes want all units, now and a little later.
     fn press(&mut self) -> Law {
         self.drain()?;
         for i in 0..self.nodes.len() {
@@ -293,7 +294,7 @@ impl World {
         self.drain()
     }
 
-    /// Direct costs until one is refused.
+    /// Direct costs until one is denied.
     fn drain(&mut self) -> Law {
         let costs = vec![1; self.sets.len()];
         for _ in 0..20 {
@@ -321,7 +322,7 @@ impl World {
         self.nodes.push(Node { table, drift, next: 1, asked: vec![], held: vec![] });
     }
 
-    /// A crash, or another process on the same host while the first one goes on.
+    /// A crash, or another process on the same host while the first one continues.
     fn restart_node(&mut self) {
         if self.random.one_in(2) && self.nodes.len() < 6 {
             return self.start_node();
@@ -347,7 +348,7 @@ impl World {
         self.spend_of(i, times)
     }
 
-    /// A node spends of its leases, of one set or of both, as long as it has enough.
+    /// A node spends from its leases, of one set or of both, as long as it has enough.
     fn spend_of(&mut self, i: usize, times: u64) -> Law {
         let cost = if self.random.one_in(4) { 1 + self.random.below(4) } else { 1 };
         let one = self.random.place(self.sets.len());
@@ -376,7 +377,7 @@ impl World {
         Ok(())
     }
 
-    /// A node asks for leases, and reports whatever it has, in any order.
+    /// A node requests leases, and reports any of its leases, in any order.
     fn send_ask(&mut self) -> Law {
         let i = self.random.place(self.nodes.len());
         let costs = if self.random.one_in(2) { self.costs() } else { vec![0; self.sets.len()] };
@@ -485,8 +486,8 @@ impl World {
         node.held.push(asked);
     }
 
-    /// What an authority is asked now: costs, and what a node says; true when the costs are
-    /// charged.
+    /// Sends a request to the authority now: costs, and a node's lease part; true when the costs
+    /// are charged.
     fn ask_authority(
         &mut self,
         from: Option<(usize, u128, &Leasing)>,
@@ -504,7 +505,7 @@ impl World {
         let quotas: Vec<usize> = self.sets.iter().map(|set| set.limiters.len()).collect();
         let (leased, rules) = read(&answered.reply, &quotas);
         let is_charged = rules.iter().all(|(is_charged, ..)| *is_charged);
-        // Another key refuses: what was charged is given back at once.
+        // Another key denies: the charge is refunded at once.
         if is_charged && self.random.one_in(12) {
             let refunded = self.counts.refund(&request, &answered.reply, clock).unwrap();
             is_changed |= refunded.is_changed;
@@ -579,7 +580,7 @@ impl World {
         Ok(())
     }
 
-    /// A store forgets what is idle; not while its clock has just made a step.
+    /// A store drops idle counts, except shortly after a step of its clock.
     fn forget_if_idle(&mut self) {
         let clock = self.clock();
         if self.counts.idle_at().saturating_add(ALLOWED_SKEW) <= clock.now && clock.is_steady() {
@@ -587,8 +588,8 @@ impl World {
         }
     }
 
-    /// What is left beside what is out does not fall while nothing is charged. (Where nothing is
-    /// out a state may still be of a clock that was set back.)
+    /// The units that remain in addition to those that are out do not decrease while nothing is
+    /// charged. (When no units are out, a state may still be from a clock that was set back.)
     fn remaining_never_falls(&mut self) -> Law {
         let now = self.clock().now;
         let (pause, more) = (self.random.pause(), self.random.pause());
@@ -659,7 +660,7 @@ impl World {
 
     fn set_back(&mut self, seconds: u64) {
         let back = self.random.below(seconds * SECOND);
-        // Small steps that add up to more than the skew are as one large one.
+        // Small steps that add up to more than the skew have the effect of one large step.
         if self.trouble == Trouble::FarBack || self.back + back < 30 * SECOND {
             self.back += back;
             self.ahead -= back.cast_signed();
@@ -672,7 +673,7 @@ fn limiters(random: &mut Random) -> Vec<Limiter> {
     (0..quotas).map(|_| random.limiter()).collect()
 }
 
-/// Runs schedules with these seeds; the first violation, and how many leases there were.
+/// Runs schedules with these seeds; returns the first violation, and how many leases there were.
 fn run(seeds: core::ops::Range<u64>) -> (u64, Result<u64, String>) {
     let mut leased = 0;
     for seed in seeds {

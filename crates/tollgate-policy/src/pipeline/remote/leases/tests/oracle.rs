@@ -1,4 +1,4 @@
-//! What one limiter admits, by the whole history: exact, in `i128`, and without the core.
+//! The decisions of one limiter, from the whole history: exact, in `i128`, and without the core.
 //!
 //! Only for clocks that do not go back.
 
@@ -12,7 +12,7 @@ pub struct Oracle {
     burst: i128,
     window: i128,
     is_strict: bool,
-    /// When, and how much.
+    /// The times and the amounts.
     pub history: Vec<(i128, i128)>,
 }
 

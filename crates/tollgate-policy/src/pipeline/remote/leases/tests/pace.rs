@@ -1,4 +1,4 @@
-//! How often a node asks under overload, in small.
+//! Small tests of how often a node asks under overload.
 
 use alloc::vec;
 
@@ -17,7 +17,8 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(1_000_000 + millis)
 }
 
-/// A node of a quota of so many in 10 s that asks for the cost of one request at 0, after 50 more.
+/// A node with a quota of this many in 10 s that asks for the cost of one request at 0, after 50
+/// more.
 fn asking(limit: u64) -> Holding {
     let mut holding = Holding::default();
     holding.know(Paces::of([limiter(Algorithm::Gcra, limit, 10)].iter()));
@@ -27,7 +28,7 @@ fn asking(limit: u64) -> Holding {
     holding
 }
 
-/// The same, denied at 0: the authority says 10 ms.
+/// The same, denied at 0: the authority's response has a wait of 10 ms.
 fn denied(limit: u64) -> Holding {
     let mut holding = asking(limit);
     holding.answer(1, Err(NoLease::Refused), at(0));
@@ -52,13 +53,13 @@ fn a_denied_node_asks_again_when_ten_units_have_grown_back() {
     let ask = holding.ask(9, 2, 1, at(130), TIMES);
     assert!(ask.want > 0);
     assert_eq!(holding.take(at(131), 1), Taken::Wait(at(380)));
-    // Denied again, it waits for longer, and at most for a second.
+    // Denied again, it waits longer, but at most a second.
     holding.answer(2, Err(NoLease::Refused), at(132));
     for wait in [260, 520, 1_000, 1_000] {
         holding.back_off(at(200), 1);
         assert_eq!(rest(&holding, 200), Some(wait));
     }
-    // A node that wants little of the limit has no room for ten units in its part of the burst.
+    // The share of the burst of a node with little demand has no room for ten units.
     let mut holding = asking(1_000);
     holding.demand.now = 1;
     holding.hear_denial(at(0), 1, Some(Span::from_millis(10)));
@@ -75,22 +76,23 @@ fn the_interval_follows_what_an_answer_is_worth() {
         holding
     };
     let units = |units| Ok(LeaseGrant { units, life: LIFE });
-    // Half of the way to where it is worth 13 with the request that asked, from when it was asked.
+    // Half of the way to an interval worth 13, including the request that asked, from the time of
+    // that request.
     for (leased, wait) in
         [(Err(NoLease::NearLimit), 277), (units(5), 206), (units(12), 130), (units(25), 98)]
     {
         assert_eq!(rest(&answered(leased), 130), Some(wait), "{leased:?}");
     }
-    // All that was wanted: nothing is scarce.
+    // Everything that was wanted: nothing is scarce.
     assert_eq!(rest(&answered(units(102)), 130), None);
-    // What it has is spent before anything is denied.
+    // The held units are spent before anything is denied.
     let mut holding = answered(units(5));
     for _ in 0..5 {
         assert!(matches!(holding.take(at(140), 1), Taken::Spent { .. }));
     }
     assert!(!holding.is_due(at(140)), "nor is it asked for in advance");
     assert!(matches!(holding.take(at(140), 1), Taken::Denied(_)));
-    // Where little is left for another reason, every request asks.
+    // When few units are left for another reason, every request asks.
     for why in [NoLease::Unsteady, NoLease::Awaited, NoLease::TooMany, NoLease::Unleasable] {
         assert_eq!(answered(Err(why)).take(at(133), 1), Taken::Ask, "{why:?}");
     }
@@ -115,12 +117,12 @@ fn nothing_is_denied_while_plenty_is_left() {
     }
 }
 
-// Guards: intervals of twelve nodes that share a burst of 60, of which a third was denied.
+// Guards: intervals of twelve nodes that share a burst of 60, where a third was denied.
 #[test]
 fn a_lease_shows_that_a_burst_is_too_small_for_so_many_nodes() {
     let quota = Quota::new(1_000, Span::from_secs(10)).unwrap().with_burst(60).unwrap();
     let limiter = Limiter::new(Algorithm::Gcra, quota).unwrap();
-    // What the authority leases of `left` where so many nodes hold something.
+    // The lease that the authority grants from `left` when this many nodes hold units.
     let is_crowded = |nodes: u64, left: u64| {
         let mut holding = denied(1_000);
         holding.know(Paces::of([limiter].iter()));
@@ -139,7 +141,7 @@ fn a_lease_shows_that_a_burst_is_too_small_for_so_many_nodes() {
         assert!((1..=3).all(|nodes| !is_crowded(nodes, left)), "{left}");
     }
     assert!(is_crowded(6, 20) && is_crowded(12, 20));
-    // Ten seconds later it is tried again.
+    // Ten seconds later intervals are tried again.
     let mut holding = asking(1_000);
     holding.unpaced_until = at(10);
     for (now, is_paced) in [(9, false), (10, true)] {
@@ -150,14 +152,14 @@ fn a_lease_shows_that_a_burst_is_too_small_for_so_many_nodes() {
 
 #[test]
 fn a_lease_that_is_used_up_is_reported_with_the_next_question_or_a_little_later() {
-    // A lease that another request needs is closed then.
+    // A lease that another request needs is closed at that time.
     let mut holding = asking(1_000);
     holding.answer(1, Ok(LeaseGrant { units: 1, life: LIFE }), at(2));
     assert!(matches!(holding.take(at(10), 1), Taken::Spent { .. }));
     assert_eq!(holding.take(at(10), 1), Taken::Ask);
     assert_eq!((holding.is_due(at(1_009)), holding.is_due(at(1_010))), (false, true));
     assert_eq!(holding.due_at(), Some(at(1_010)));
-    // What is left goes back at once.
+    // The remaining units are given back at once.
     let mut holding = asking(1_000);
     holding.answer(1, Ok(LeaseGrant { units: 2, life: LIFE }), at(2));
     assert!(matches!(holding.take(at(10), 1), Taken::Spent { .. }));
@@ -175,14 +177,14 @@ fn it_ends_when_nobody_asks_for_a_second() {
     assert!(!holding.is_paced());
 }
 
-// Guards: an interval in which a burst is full again.
+// Guards: an interval in which a burst becomes full.
 #[test]
 fn an_interval_is_no_longer_than_a_quota_bears() {
     let paces = |algorithm| Paces::of([limiter(algorithm, 100, 1)].iter());
     for algorithm in [Algorithm::Gcra, Algorithm::TokenBucket, Algorithm::LeakyBucket] {
         assert_eq!(paces(algorithm).longest().as_millis_ceil(), 500, "{algorithm:?}");
     }
-    // Of a window the units that are denied or reported late are lost.
+    // Units of a window that are denied or reported late are lost.
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog] {
         assert_eq!(paces(algorithm), Paces::default(), "{algorithm:?}");
     }

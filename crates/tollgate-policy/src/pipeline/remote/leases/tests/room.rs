@@ -1,18 +1,18 @@
-//! What a store may forget of a key while units of it are leased.
+//! The counts of a key that a store may drop while units of it are leased.
 
 use tollgate_core::{ALLOWED_SKEW, Algorithm, Span};
 
 use super::random::Random;
 use super::{Key, at, granted, report, set, want};
 
-// Guards: a key near its limit that a full table takes for little used, because what it has leased
-// is charged in the next window only: it is forgotten, and admitted anew.
+// Guards: a key near its limit that a full table treats as little used, because its leased units
+// are charged in the next window only: it is evicted, and allowed again.
 #[test]
 fn what_is_leased_makes_no_key_look_less_used() {
     let mut random = Random(5);
     for algorithm in Algorithm::ALL {
         if algorithm == Algorithm::LeakyQueue {
-            continue; // it leases nothing
+            continue; // no leases
         }
         for _ in 0..200 {
             let mut key = Key::new(set(algorithm, 100, 10));
@@ -31,7 +31,7 @@ fn what_is_leased_makes_no_key_look_less_used() {
             assert!(used >= before, "{algorithm:?}: {used} of {before} without what is leased");
             let of_spent = spent.counts.used(now);
             assert_eq!(used, of_spent, "{algorithm:?}: as if all were spent");
-            // Nor is it idle before what is out can be spent and is charged.
+            // Nor is it idle before units that are out can be spent and are charged.
             let end = now.saturating_add(Span::from_secs(3));
             assert!(key.counts.idle_at() >= end.max(spent.counts.idle_at()), "{algorithm:?}");
             let mut row = alloc::vec::Vec::new();

@@ -1,8 +1,9 @@
-//! Shards as they are shipped, in bytes, against the key's object: random schedules of requests,
-//! messages that are lost, late and doubled, memories that begin anew, and clocks that are wrong.
+//! Shards as shipped, in bytes, against the key's object: random schedules of requests, lost, late
+//! and repeated messages, memories that are lost, and wrong clocks.
 //!
-//! What was admitted, by whomever and when, must be what one limiter admits. Schedules: 3,000 in
-//! a debug build, 400,000 when it is optimised; `TOLLGATE_SCHEDULES` says another number.
+//! The allowed requests of all shards, at their times, must be ones that one limiter allows.
+//! Schedules: 3,000 in a debug build, 400,000 when optimised; `TOLLGATE_SCHEDULES` sets another
+//! number.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,7 +23,7 @@ const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_780_000_000 * SECOND;
 const STEPS: u64 = 150;
 
-/// A request to the key's object that is under way, and an answer.
+/// A request to the key's object in flight, and a reply.
 #[derive(Clone)]
 enum Message {
     Question { shard: usize, bytes: Vec<u8>, costs: Vec<u64> },
@@ -38,7 +39,7 @@ struct Model {
     counts: Counts,
     shards: Vec<Shard>,
     wire: Vec<Message>,
-    /// When, and how much of each set; nothing of what was given back.
+    /// The time and the cost for each set, without refunded requests.
     admitted: Vec<(u64, Vec<u64>)>,
     in_hand: u64,
 }
@@ -49,7 +50,7 @@ fn random_limiter(random: &mut Random) -> Limiter {
         let quota =
             Quota::new(20 + random.below(200), Span::from_millis(600 + random.below(6_000)));
         let quota = if random.one_in(4) { quota.unwrap().strict() } else { quota.unwrap() };
-        // A document with a queue and shards is refused.
+        // A document with a queue and shards is invalid.
         match Limiter::new(algorithm, quota) {
             Ok(limiter) if algorithm != Algorithm::LeakyQueue => return limiter,
             _ => {}
@@ -74,8 +75,8 @@ impl Model {
         Self { random, now: 0, version: 1, sets, counts, shards, wire, admitted, in_hand: 0 }
     }
 
-    /// The clock of the key's object; of a shard it is wrong by minutes, and slow or fast by up to
-    /// 0.1 %. Both show whole milliseconds.
+    /// The clock of the key's object. That of a shard is wrong by minutes, and slow or fast by up
+    /// to 0.1 %. Both show whole milliseconds.
     fn clock(&self) -> Timestamp {
         Timestamp::from_millis((START + self.now) / 1_000_000)
     }
@@ -113,7 +114,7 @@ impl Model {
             }
             13 => {
                 if self.random.one_in(8) {
-                    // Memory begins anew: an eviction, a crash, another version of the code.
+                    // The memory is lost: an eviction, a crash, another version of the code.
                     let table = u128::from(self.random.below(u64::MAX)) + 100;
                     self.shards[shard] = Shard::new(table);
                 }
@@ -135,7 +136,7 @@ impl Model {
     }
 
     fn request(&mut self, shard: usize) {
-        // A burst, as a hot key has them.
+        // A burst, as is usual for a hot key.
         let count = if self.random.one_in(3) { 1 + self.random.below(12) } else { 1 };
         for _ in 0..count {
             let behind = self.random.one_in(30);
@@ -173,7 +174,7 @@ impl Model {
         }
     }
 
-    /// Another key refuses the request, sometimes later, and what it cost is given back.
+    /// Another key denies the request, sometimes later, and its cost is refunded.
     fn may_refund(&mut self, shard: usize, request: &[u8], reply: &[u8], place: usize) {
         if !self.random.one_in(6) {
             return;
@@ -201,7 +202,7 @@ impl Model {
 
     fn deliver(&mut self) {
         let i = self.random.place(self.wire.len());
-        // The platform may send a question twice, and an answer comes once: twice does no harm.
+        // The platform may repeat a request, but not a reply; repeating both does no harm.
         let message =
             if self.random.one_in(12) { self.wire[i].clone() } else { self.wire.swap_remove(i) };
         if self.random.one_in(20) {
@@ -247,7 +248,8 @@ impl Model {
     }
 }
 
-/// The first schedule in which too much is admitted; and how much was admitted in hand.
+/// The first schedule in which too many requests are allowed; and how many were allowed from held
+/// units.
 fn search(seeds: u64) -> (Option<u64>, u64) {
     let mut in_hand = 0;
     let found = (0..seeds).find(|seed| {
