@@ -1,6 +1,8 @@
-//! What the slim module has in place of the reader of documents: nothing that it could follow.
+//! The slim module's replacement for the reader of documents: there is nothing that it could
+//! follow.
 //!
-//! Invariant: who has no compiled policy is told so in words; nobody can hold a [`Follower`].
+//! Invariant: an operator without a compiled policy gets a clear message; no value of type
+//! [`Follower`] exists.
 
 use tollgate_core::Timestamp;
 
@@ -8,14 +10,14 @@ use crate::active_policy::ActivePolicy;
 use crate::config::Config;
 use crate::proxy::Proxy;
 
-/// Nobody: what a server gives is a document.
+/// Uninhabited: a server's policy is a document.
 pub struct Follower<H> {
     never: std::convert::Infallible,
     host: std::marker::PhantomData<H>,
 }
 
 impl<H: Proxy> Follower<H> {
-    /// The plugin begins with what it is configured with.
+    /// The plugin begins with its own configuration.
     pub fn begin<T>(_: &H, own: Config, _: Vec<u8>, _: &T) -> (Config, Option<Self>) {
         debug_assert!(own.policy_from.is_none(), "a compiled policy follows nobody");
         (own, None)
