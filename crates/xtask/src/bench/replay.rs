@@ -1,5 +1,5 @@
-//! How fast `tollgate replay` is, beside what reading the same log costs at least: finding its
-//! lines, or unpacking it, and nothing else.
+//! The speed of `tollgate replay`, compared with the least cost of reading the same log: finding
+//! its lines, or unpacking it, and nothing else.
 //!
 //! Invariant: both read the same file in the same round, so that a slow minute of the machine falls
 //! out of the ratio; a ratio is the median of its rounds. All time is that of the whole program.
@@ -139,7 +139,7 @@ struct Logs<'a> {
 }
 
 impl Logs<'_> {
-    /// The log of this kind: made anew, since a half one may lie there.
+    /// The log with these properties: made again, since an incomplete one may exist.
     fn made<S: AsRef<OsStr>>(
         &self,
         kind: &str,

@@ -1,7 +1,7 @@
-//! How long the Worker takes from nothing to its first answer, and how much is uploaded for it.
+//! How long the Worker takes from nothing to its first response, and how much is uploaded for it.
 //!
 //! Invariant: a start is a new workerd with empty storage, begun in turns with one whose script
-//! does nothing; what is said is the median of what ours takes more. CPU time holds on a busy
+//! does nothing; the reported figure is the median of our additional time. CPU time holds on a busy
 //! machine, the time on the clock only on an idle one.
 
 use super::{

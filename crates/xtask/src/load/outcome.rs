@@ -1,6 +1,6 @@
-//! What came of one run: counts, latencies, and a course over time.
+//! The result of one run: counts, latencies, and a course over time.
 //!
-//! Invariant: pure. Every request that was sent is counted once: served, refused or failed.
+//! Invariant: pure. Every request that was sent is counted once: served, denied or failed.
 
 use super::h2load::Answer;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Outcome {
         self.served + self.refused + self.failed
     }
 
-    /// So many thousandths of the answers took at most so many milliseconds.
+    /// The latency in milliseconds that this many thousandths of the responses did not exceed.
     pub fn latency_ms(&self, thousandths: usize) -> f64 {
         let rank = (self.latencies.len() * thousandths).div_ceil(1000);
         let found = self.latencies.get(rank.saturating_sub(1));

@@ -1,8 +1,8 @@
 //! `cargo xtask release`: everything that a release consists of, in one folder, with its sums.
 //!
-//! Invariant: what is in it is what was tested: the modules, packages and programs that the steps
-//! of `cargo xtask test` build and run. Archives, lists and sums are the same in every run on the
-//! same files. Deliberately absent: publishing.
+//! Invariant: it contains the tested files: the modules, packages and programs that the steps of
+//! `cargo xtask test` build and run. Archives, lists and sums are the same in every run on the same
+//! files. Deliberately absent: publishing.
 
 pub mod inside;
 pub mod names;

@@ -52,7 +52,7 @@ pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
     Server { name: options.name, port, running, log }.wait_until_ready(port, path)
 }
 
-/// Lets Envoy itself check a configuration; it really loads and configures the filter.
+/// Lets Envoy check a configuration; it really loads and configures the filter.
 pub fn validate(workspace: &Workspace, envoy: Release, name: &str, config: &str) -> Result<()> {
     let config = write_config(workspace, name, config)?;
     let mut command = Command::new(envoy.binary(workspace));

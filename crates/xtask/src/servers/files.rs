@@ -1,9 +1,9 @@
 //! A server of static files on loopback: the playground as any host of static files would serve it.
 //!
-//! Invariant: it answers with the files that were in its folder when it started, each by its whole
-//! name; no path of a request ever reaches the file system, so none can climb out of the folder.
-//! GET and HEAD only, one answer a connection. Deliberately absent: whatever a page on this machine
-//! does not need, as ranges, compression and TLS.
+//! Invariant: it responds with the files that were in its folder when it started, each by its whole
+//! name; no path of a request ever reaches the file system, so none can leave the folder. GET and
+//! HEAD only, one response per connection. Deliberately absent: features that a page on this
+//! machine does not need, such as ranges, compression and TLS.
 
 use crate::{
     build::playground,
@@ -35,7 +35,7 @@ struct Content {
     is_named_by_content: bool,
 }
 
-/// What is served: by paths, `/` and `/index.html` for the page.
+/// The served files: by paths, `/` and `/index.html` for the page.
 struct Site {
     prefix: String,
     /// What the files may do.
