@@ -19,7 +19,7 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Of all answers, in microseconds, in rising order.
     latencies: Vec<u64>,
-    /// When each bin begins in seconds since the first request: served, refused, failed a second.
+    /// When each bin begins in seconds since the first request: served, denied, failed per second.
     pub course: Vec<(f64, [f64; 3])>,
 }
 
