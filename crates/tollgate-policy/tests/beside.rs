@@ -221,7 +221,7 @@ fn what_a_response_brings_about_asks_for_no_entry_and_a_cut_request_says_none() 
     let mut settled = Vec::new();
     plan.partition(0).unwrap().settle_request(&policy, &mut settled);
     assert_eq!(Counts::entry_of(&settled), None);
-    // A client of the store that did not ask gets no other entry.
+    // A plan that did not ask accepts no other entry.
     policy.plan(&org("acme"), &mut plan);
     let told = Counts::other_entry(b"x").reply;
     let accepted = plan.partition_mut(0).unwrap().accept(&policy, &told);

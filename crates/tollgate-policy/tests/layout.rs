@@ -139,8 +139,8 @@ fn an_object_with_an_old_row_answers_fronts_of_both_versions() {
     let of_format_1 = counts().answer_format_1(&policy, &wire, now).unwrap();
     let quiet = counts().answer(&[&todays[..24], &[1 | 4], &todays[25..]].concat(), now).unwrap();
     assert_eq!(of_format_1.reply, quiet.reply[1..], "the same, and no states");
-    // A block, in the numbers of a denial: earlier code takes any flag but the charge's for a
-    // missing reply, and then `on_failure` would allow a client that an operator blocked.
+    // A block, in the numbers of a denial: earlier code treats any flag but the charge's as an
+    // invalid reply, and then `on_failure` would allow a client that an operator blocked.
     let (mut blocked, mut block) = (counts(), Vec::new());
     let until = KeyOperation::Block(Timestamp::from_millis(LAST + 90_000));
     let rule = policy.rules()[0].name();

@@ -170,7 +170,7 @@ pub fn origin_of(bucket: u32) -> Option<(u32, u8)> {
     Some((lower, u8::try_from(top.checked_add(1)?).ok()?))
 }
 
-/// Bytes that are no bucket of this version.
+/// Bytes that are not a bucket of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 

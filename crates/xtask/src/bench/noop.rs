@@ -1,4 +1,4 @@
-//! The least a proxy-wasm filter can be: a module that answers "continue" and calls nothing.
+//! The smallest proxy-wasm filter: a module that returns "continue" and calls nothing.
 //!
 //! Invariant: the cost of a request with it is Envoy's cost for entering wasm once; no filter can
 //! be cheaper. It exports the functions that Envoy needs to load it and one callback.

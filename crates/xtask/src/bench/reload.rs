@@ -30,7 +30,7 @@ use std::{
 use tollgate_policy::{Plugin, Surface};
 
 const CONNECTIONS: u32 = 8;
-/// Per connection: 2,000 requests a second in all, half of what one worker can serve.
+/// Per connection: 2,000 requests per second in all, half of what one worker can serve.
 const EVERY: Duration = Duration::from_millis(4);
 const CHANGES: u32 = 10;
 const BETWEEN_CHANGES: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ const BETWEEN_CHANGES: Duration = Duration::from_secs(1);
 const DURING: Duration = Duration::from_millis(250);
 const RULES: u32 = 100;
 
-/// One request: when it was due, and how long its answer took.
+/// One request: when it was due, and how long its response took.
 type Sample = (Instant, Duration);
 
 pub fn measure(workspace: &Workspace) -> Result<String> {

@@ -35,7 +35,7 @@ const PACKED: f64 = 0.5;
 /// One rule, as most policies begin.
 const POLICY: &str = r#"{ "version": 1, "rules": [{ "name": "each", "key": ["client_ip"], "quotas": [{ "limit": 10, "window": "1m" }] }] }"#;
 
-/// One log, and what it is compared with.
+/// One log, and the program it is compared with.
 struct Subject {
     name: &'static str,
     log: PathBuf,

@@ -53,7 +53,7 @@ const HEALTH: &str = "/.well-known/tollgate/health";
 /// The request to the service.
 const CHECK: &str =
     r#"{"method":"GET","host":"a.example","path":"/","headers":{},"client_ip":"192.0.2.1"}"#;
-/// Reads the question and answers as much as the service does; counts before, as `tests/twin` does,
+/// Reads the request and returns as much as the service does; counts before, as `tests/twin` does,
 /// where the path says so.
 const TWINS_SCRIPT: &str = r#"
 import { DurableObject } from "cloudflare:workers";

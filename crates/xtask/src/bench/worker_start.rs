@@ -28,7 +28,7 @@ const MOST_BYTES: usize = 160 * 1024;
 const NOOP_SCRIPT: &str =
     "export class Limiter {}\nexport default { fetch: () => new Response(\"ok\") };\n";
 
-/// What each start took, in milliseconds.
+/// The duration of each start, in milliseconds.
 #[derive(Default)]
 struct Starts {
     cpu: Vec<f64>,

@@ -26,7 +26,7 @@ pub enum Pace {
 pub struct Answer {
     /// When it was sent, in microseconds since 1970.
     pub sent_us: u64,
-    /// `None` when there was no answer.
+    /// `None` when there was no response.
     pub status: Option<u16>,
     /// From the first byte sent to the last one received, in microseconds.
     pub took_us: u64,

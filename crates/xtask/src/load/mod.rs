@@ -1,7 +1,7 @@
 //! `cargo xtask load`: each product under steady and under sudden load, in one table and one plot
 //! for each.
 //!
-//! Invariant: the requests come from a load generator that is not ours, each answer is counted
+//! Invariant: the requests come from a load generator that is not ours, each response is counted
 //! once, and a run in which more is served than the policy allows fails. Latencies are those of
 //! this machine at this hour, with the generator on it; `cargo xtask bench` compares the cost with
 //! other limiters.
@@ -80,7 +80,7 @@ pub fn load(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.write { write(workspace, &text) } else { Ok(()) }
 }
 
-/// A second of each, on the products as they are built: every request gets an answer, and the
+/// A second of each, on the products as they are built: every request gets a response, and the
 /// limits hold.
 pub fn briefly(workspace: &Workspace) -> Result<()> {
     let runs = runs(workspace, 1)?;

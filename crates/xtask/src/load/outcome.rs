@@ -13,11 +13,11 @@ const BIN_US: u64 = 200_000;
 pub struct Outcome {
     pub served: u64,
     pub refused: u64,
-    /// Neither: no answer, or any other status.
+    /// Neither: no response, or any other status.
     pub failed: u64,
-    /// From the first request sent to the last answer.
+    /// From the first request sent to the last response.
     pub elapsed: Duration,
-    /// Of all answers, in microseconds, in rising order.
+    /// Of all responses, in microseconds, in rising order.
     latencies: Vec<u64>,
     /// When each bin begins in seconds since the first request: served, denied, failed per second.
     pub course: Vec<(f64, [f64; 3])>,

@@ -116,7 +116,7 @@ fn standard_library() -> Result<Value> {
     }))
 }
 
-/// When what is built was committed; none outside a repository.
+/// The time of the commit that is built; none outside a repository.
 fn committed_at(workspace: &Workspace) -> Option<String> {
     let mut git = Command::new("git");
     git.current_dir(&workspace.root).env("TZ", "UTC");

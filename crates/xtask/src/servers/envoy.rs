@@ -27,7 +27,7 @@ pub struct Options {
     pub name: &'static str,
     /// The bootstrap as YAML or JSON.
     pub config: String,
-    /// A port and path that answer once it is up.
+    /// A port and path that respond once it is up.
     pub ready: (u16, &'static str),
     pub concurrency: u32,
 }

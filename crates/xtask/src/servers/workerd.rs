@@ -34,14 +34,14 @@ impl Code {
     }
 }
 
-/// The class of what is compared with.
+/// The class of the code that is compared with.
 const SCRIPT_CLASS: &str = "Limiter";
 const ASSETS: &str = "assets.mjs";
 
 /// Where the Durable Objects store their state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// In files, written before an answer leaves, as deployed.
+    /// In files, written before a response leaves, as deployed.
     Disk,
     /// In memory, to measure the cost of the disk.
     Memory,
@@ -74,7 +74,7 @@ pub struct Options {
     pub storage: Storage,
     /// Whether `target/tollgate/assets` is bound, as the block of assets in wrangler.toml does it.
     pub has_assets: bool,
-    /// A path that answers once it is up.
+    /// A path that responds once it is up.
     pub ready: &'static str,
 }
 

@@ -24,7 +24,7 @@ enum Field {
     Whole,
     /// Other fields, each in the table.
     Fields,
-    /// A list of what the path with `[]` says.
+    /// A list whose elements the path with `[]` describes.
     List,
     /// Texts by names that are free.
     Labels,

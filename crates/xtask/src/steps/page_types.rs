@@ -16,7 +16,7 @@ use std::{fs, path::Path, process::Command};
 /// The locations of modules.
 const PAGES: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
 
-/// What the build puts in: wasm, the glue to it, and the name of a file.
+/// Files that the build adds: wasm, the glue to it, and the name of a file.
 const BUILT: &str = r#"declare module "*.wasm";
 declare module "tollgate";
 declare module "tollgate-logs";

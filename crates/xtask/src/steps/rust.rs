@@ -18,7 +18,7 @@ const CASES: &str = "tollgate-cases";
 /// A policy in virtual time, whose tables are the same everywhere.
 const SIM: &str = "tollgate-sim";
 const READ: &str = "read the failed test; its doc comment says what it guards";
-/// What is loaded into a proxy, a Worker or a page.
+/// Crates that are loaded into a proxy, a Worker or a page.
 const SHIPPED: [&str; 8] = [
     "tollgate-core",
     "tollgate-policy",

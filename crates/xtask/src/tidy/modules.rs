@@ -15,7 +15,7 @@ pub type Files = BTreeMap<String, File>;
 /// A module's place in [`Crate::modules`].
 pub type Id = usize;
 
-/// Every module of a crate that is no test.
+/// Every module of a crate except tests.
 pub struct Crate<'a> {
     files: &'a Files,
     pub modules: Vec<Module<'a>>,

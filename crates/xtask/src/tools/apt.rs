@@ -113,7 +113,8 @@ pub fn install_redis(workspace: &Workspace, job: &Job) -> Result<()> {
     if !LIBRARIES.iter().all(is_there) {
         install(&LIBRARIES, job)?;
     }
-    // One program, which is what it is called: the packages of server and sentinel are links to it.
+    // One program, whose role depends on its name: the packages of server and sentinel are links to
+    // it.
     atomically(&workspace.tool("redis"), |folder| {
         download(folder, "redis-tools", ".", job)?;
         let link = |name: &str| {
