@@ -1,21 +1,21 @@
-//! What one decision costs: N decisions of one algorithm, or of `governor`, for `cargo xtask
+//! The cost of one decision: N decisions of one algorithm, or of `governor`, for `cargo xtask
 //! bench`.
 //!
 //! ```text
 //! cost <what> <decisions> [allow|deny|mixed]  # prints: what decisions admitted ns-per-decision
 //! ```
 //!
-//! What: an algorithm (`gcra`, `sliding-buckets/360`: of so many parts), one that answers only with
-//! a verdict and a wait (`gcra-lazy`), `governor`, `governor-state`, and the loops of both round
-//! nothing, `loop` and `governor-loop`, which are to be taken off.
+//! The subject is an algorithm (`gcra`, `sliding-buckets/360`: with this many parts), a variant
+//! that returns only a verdict and a wait (`gcra-lazy`), `governor`, `governor-state`, or the empty
+//! loops of both, `loop` and `governor-loop`, whose cost is to be subtracted.
 //!
 //! Run it under `valgrind --tool=callgrind` with two different N and divide the difference of the
-//! instruction counts by the difference of N: start-up and the table of requests fall out. The
-//! clock is an argument of the loop, never read: the one reading of the real clock is around it.
+//! instruction counts by the difference of N: start-up and the table of requests cancel. The clock
+//! is an argument of the loop, never read: the one reading of the real clock is around it.
 //!
-//! - `allow`: time passes one emission interval a request, everything is admitted;
-//! - `deny`: time stands still, after the first ones everything is denied;
-//! - `mixed` (default): three requests in one emission interval, so that about a third is admitted.
+//! - `allow`: time passes one emission interval per request, everything is allowed;
+//! - `deny`: time does not move, after the first requests everything is denied;
+//! - `mixed` (default): three requests in one emission interval, so that about a third is allowed.
 
 #[cfg(target_arch = "wasm32")]
 fn main() {}
@@ -95,7 +95,7 @@ mod native {
         Limiter::new(algorithm, quota.expect("a burst")).expect("a limiter")
     }
 
-    /// An answer, and whether it is yes.
+    /// A decision, and whether it allows.
     trait Answer {
         fn is_admitted(&self) -> bool;
     }
@@ -112,7 +112,8 @@ mod native {
         }
     }
 
-    /// governor's: outermost an error for a cost that never fits, then one for a denial.
+    /// The decision of governor: outermost an error for a cost that never fits, then one for a
+    /// denial.
     impl Answer for Told {
         fn is_admitted(&self) -> bool {
             matches!(self, Ok(Ok(())))
@@ -144,26 +145,26 @@ mod native {
         admitted
     }
 
-    /// A call, as from a surface: nothing is known about the arguments and all of the answer is
+    /// A call, as from a surface: nothing is known about the arguments and the whole decision is
     /// made.
     #[inline(never)]
     fn decide(limiter: &Limiter, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         limiter.check(state, now, cost)
     }
 
-    /// For a caller that needs the verdict and one number only.
+    /// For a caller that needs only the verdict and one number.
     #[inline(never)]
     fn decide_lazily(limiter: &Limiter, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
         limiter.admit(state, now, cost)
     }
 
-    /// The loop and a call that decides nothing, of which the compiler does not know that.
+    /// The loop and a call that decides nothing, which the compiler does not know.
     fn nothing(count: u64, step_ns: u64) -> u64 {
         let admit: fn(&Limiter, &mut [u8], Timestamp, u64) -> Ruling = |_, _, _, _| Ruling::Admit;
         ours(limiter("gcra"), count, step_ns, black_box(admit))
     }
 
-    /// The other limiter as most use it: it answers yes, or no and until when.
+    /// The other limiter in its common use: it returns yes, or no and until when.
     fn governor(count: u64, step_ns: u64) -> u64 {
         let limiter = |clock| RateLimiter::direct_with_clock(their_quota(), clock);
         theirs(limiter, count, step_ns, |limiter, cost, _| their_answer(limiter, cost))
@@ -174,7 +175,7 @@ mod native {
         limiter.check_n(cost)
     }
 
-    /// With the numbers that our decision carries: how much remains, or how long to wait.
+    /// With the numbers that our decision contains: how much remains, or how long to wait.
     fn governor_with_state(count: u64, step_ns: u64) -> u64 {
         let limiter = |clock| {
             RateLimiter::direct_with_clock(their_quota(), clock)

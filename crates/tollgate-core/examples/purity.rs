@@ -14,8 +14,8 @@
 mod wasm {
     use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 
-    /// Checks, refunds and peeks one cost on a state never seen, and returns what remains;
-    /// `u64::MAX` for a quota that cannot be.
+    /// Checks, refunds and peeks one cost on a state never seen, and returns the remaining units;
+    /// `u64::MAX` for an impossible quota.
     #[unsafe(no_mangle)]
     pub extern "C" fn decide(
         algorithm: u32,

@@ -1,9 +1,9 @@
-//! A state under other parameters: what a key has used stays used when its quota is changed.
+//! A state under other parameters: the used units of a key stay used when its quota is changed.
 //!
-//! Invariant: at the change no more is admitted than the new capacity less what the old quota says
-//! is used, and all rounding is against the client; what is idle stays idle; equal parameters keep
+//! Invariant: at the change no more is allowed than the new capacity less the units used under the
+//! old quota, and all rounding is against the client; an idle key stays idle; equal parameters keep
 //! every byte. Deliberately not here: which quota a state belongs to, and states of earlier
-//! layouts: whoever stores them [converts](Limiter::convert) them first.
+//! layouts: the store [converts](Limiter::convert) them first.
 
 use crate::algorithms::gcra::Gcra;
 use crate::algorithms::leaky_bucket::LeakyBucket;
@@ -13,11 +13,12 @@ use crate::limiter::Limiter;
 use crate::time::{LATEST, Timestamp};
 
 impl Limiter {
-    /// Writes to `state` what `old_state`, which `old` left, is under this limiter at `now`.
+    /// Writes to `state` the state that `old_state`, which `old` left, becomes under this limiter
+    /// at `now`.
     ///
     /// With T' the emission interval of this limiter and T that of `old`, W' and W the windows:
     ///
-    /// | from | to | what is kept |
+    /// | from | to | kept |
     /// |---|---|---|
     /// | any | the same, with equal parameters | every byte |
     /// | `gcra`, `token-bucket`, `leaky-bucket` | any of the three | the debt in units: `min(ceil(debt x T' / T), burst' x T')` |
@@ -26,17 +27,18 @@ impl Limiter {
     /// | `sliding-window` | `sliding-window`, W' = W | both counts |
     /// | `sliding-buckets` | `sliding-buckets`, W' = W, as many parts | all counts |
     /// | `sliding-log` | `sliding-log` | the newest limit' entries that have not left |
-    /// | one that [holds](Limiter::with_holds) | any | what it owes with all that it holds, which is used then |
-    /// | any | any other | nothing by itself |
+    /// | one that [holds](Limiter::with_holds) | any | its debt including all held units, which then count as used |
+    /// | any | any other | nothing |
     ///
-    /// Where u is what `old` has used at `now`, its capacity less what remains, and less than
-    /// `min(u, capacity')` is used by what was kept, the difference is charged at `now`: all of it
-    /// in the last line, one unit where an estimate is no longer rounded up, what has faded where
-    /// parts are weighted from now on, and entries that have left a shorter window.
+    /// Here u is the number of units that `old` has used at `now`: its capacity less the remaining
+    /// units. Where the kept part uses less than `min(u, capacity')`, the difference is charged at
+    /// `now`: all of it in the last row, one unit where an estimate is no longer rounded up, the
+    /// faded units where parts are weighted from now on, and entries that have left a shorter
+    /// window.
     ///
-    /// To be asked once for a state and a change, and the answer to be stored, also when nothing is
-    /// charged to it: what is carried anew at every look goes on by the old quota, and no
-    /// `retry_after` comes true.
+    /// Call it once for a state and a change, and store the result, also when nothing is charged to
+    /// it: a state that is carried again at every read continues by the old quota, and no
+    /// `retry_after` becomes true.
     ///
     /// Never fails, whatever the bytes. A foreign state (see
     /// [`ALLOWED_SKEW`](crate::ALLOWED_SKEW)) has used nothing: as a count or an entry it is kept
@@ -79,7 +81,7 @@ impl Limiter {
         }
     }
 
-    /// Writes what of `old_state` means the same here to `state`, which is all zero.
+    /// Writes to `state`, which is all zero, the part of `old_state` that means the same here.
     fn keep(&self, old: &Self, old_state: &[u8], now: Timestamp, state: &mut [u8]) {
         match (self, old) {
             _ if self.counts_as(old) => state.copy_from_slice(old_state),
@@ -111,7 +113,8 @@ impl Limiter {
         }
     }
 
-    /// The rate of the three that keep one debt, each in its own way; `None` for the others.
+    /// The rate of the three algorithms that keep one debt, each in its own way; `None` for the
+    /// others.
     const fn meter(&self) -> Option<&Rate> {
         match self {
             Self::Gcra(gcra) => Some(gcra.rate()),

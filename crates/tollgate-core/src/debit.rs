@@ -1,18 +1,18 @@
 //! Use that is recorded after the fact: a debit decides nothing and is never denied.
 //!
-//! Invariant: a debit never lowers what a key has used, credits nothing and admits nothing that
-//! would have been denied without it. What a key can owe is capped at two bursts (two limits), so a
-//! key is whole again within the time that [`ALLOWED_SKEW`](crate::ALLOWED_SKEW) promises; use
-//! beyond the cap is forgiven. Deliberately not here: which requests are debited, and the answer to
-//! a report.
+//! Invariant: a debit never lowers a key's used units, credits nothing and allows nothing that
+//! would have been denied without it. A key's debt is capped at two bursts (two limits), so a key
+//! is whole again within the time that [`ALLOWED_SKEW`](crate::ALLOWED_SKEW) promises; use beyond
+//! the cap is forgiven. Deliberately not here: which requests are debited, and the response to a
+//! report.
 
 use crate::limiter::{Limiter, update};
 use crate::time::{LATEST, Timestamp};
 
 impl Limiter {
     /// Records `units` that were used at `now`, whether or not they fit: tokens that a response
-    /// turned out to cost, or what a caller reports. Limit 1,000 per minute, 900 used, a report of
-    /// 300: nothing remains until 201 units have come back.
+    /// turned out to cost, or units that a caller reports. Limit 1,000 per minute, 900 used, a
+    /// debit of 300: nothing remains until 201 units have come back.
     ///
     /// With T the emission interval and n the units:
     ///
@@ -24,9 +24,9 @@ impl Limiter {
     /// | `sliding-buckets` | the same for the sum, counted in the newest part |
     /// | `sliding-log` | n entries at `now`, at most `limit`; the oldest are dropped |
     ///
-    /// A late clock is treated as by [`Limiter::check`]. So is a foreign state: what is left of it
-    /// is its debt within one burst. 0 units, and bytes that are no state of this limiter, change
-    /// nothing. Never fails.
+    /// A late clock is treated as by [`Limiter::check`]. So is a foreign state: its debt within one
+    /// burst is kept. 0 units, and bytes that are not a state of this limiter, change nothing.
+    /// Never fails.
     pub fn debit(&self, state: &mut [u8], units: u64, now: Timestamp) {
         if units == 0 || state.len() != self.state_len() {
             return;

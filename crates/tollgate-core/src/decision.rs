@@ -1,34 +1,35 @@
-//! What a limiter answers: a verdict and the numbers a client may be told.
+//! The result of a limiter: a verdict and the numbers that a client may see.
 //!
-//! Invariant: a denial is an answer, not an error, and it never changed the state. Seconds, headers
-//! and problem documents are the policy layer's business.
+//! Invariant: a denial is a decision, not an error, and it never changes the state. Seconds,
+//! headers and problem documents belong to the policy layer.
 
 use crate::time::{Span, Timestamp};
 
-/// May the request go on?
+/// Whether the request may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Now.
     Allow,
-    /// After waiting this long, which is more than zero. Only `leaky-queue` answers it; the place
+    /// After waiting this long, which is more than zero. Only `leaky-queue` returns it; the place
     /// in the queue is taken.
     Delay(Span),
     /// Not now; nothing was charged.
     Deny,
 }
 
-/// A verdict and its one number, for a caller that needs no more:
+/// A verdict and its one number, for a caller that needs nothing more:
 /// [`Limiter::admit`](crate::Limiter::admit) and
 /// [`Limiter::would_admit`](crate::Limiter::would_admit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling {
     /// [`Verdict::Allow`].
     Admit,
-    /// [`Verdict::Delay`]: admitted, and to go on after this long.
+    /// [`Verdict::Delay`]: allowed, and to continue after this long.
     AdmitAfter(Span),
-    /// [`Verdict::Deny`]: the same cost is admitted after this long, if nobody else uses the key.
+    /// [`Verdict::Deny`]: the same cost is allowed after this long, if no other request uses the
+    /// key.
     RetryAfter(Span),
-    /// [`Verdict::Deny`]: no wait can help, the cost exceeds what the quota ever holds.
+    /// [`Verdict::Deny`]: no wait can help, the cost exceeds the quota's capacity.
     Never,
 }
 
@@ -71,27 +72,27 @@ impl From<&Decision> for Ruling {
     }
 }
 
-/// One quota's answer to one request.
+/// One quota's decision on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// May the request go on?
+    /// Whether the request may continue.
     pub verdict: Verdict,
     /// The quota's limit, in quota units per window.
     pub limit: u64,
-    /// How many quota units would be admitted at this instant, after this request if it was
-    /// admitted. Limit 10 per second, 6 used: remaining is 4.
+    /// How many quota units would be allowed at this instant, after this request if it was allowed.
+    /// Limit 10 per second, 6 used: remaining is 4.
     pub remaining: u64,
-    /// On a denial: the shortest wait after which the same cost is admitted if nobody else uses the
-    /// key. One nanosecond less and it is denied again. `None` when admitted, and when no wait can
-    /// help because the cost exceeds what the quota ever holds.
+    /// On a denial: the shortest wait after which the same cost is allowed if no other request uses
+    /// the key. One nanosecond less and it is denied again. `None` when allowed, and when no wait
+    /// can help because the cost exceeds the quota's capacity.
     pub retry_after: Option<Span>,
     /// The effective window: within this time no more than `remaining` units should be used. With
-    /// `remaining` 0 it is the time until one unit is admitted.
+    /// `remaining` 0 it is the time until one unit is allowed.
     pub reset_after: Span,
 }
 
 impl Decision {
-    /// The answer where the bytes are no state: denied, and no wait helps.
+    /// The decision where the bytes are not a state: denied, and no wait helps.
     #[cold]
     pub(crate) const fn of_no_state(limit: u64) -> Self {
         Self {
@@ -109,8 +110,8 @@ impl Decision {
         !matches!(self.verdict, Verdict::Deny)
     }
 
-    /// The receipt for an admission of `cost` at `now`, for
-    /// [`Limiter::refund`](crate::Limiter::refund); `None` for a denial.
+    /// The receipt for an allowed `cost` at `now`, for [`Limiter::refund`](crate::Limiter::refund);
+    /// `None` for a denial.
     #[must_use]
     pub const fn charge(&self, now: Timestamp, cost: u64) -> Option<Charge> {
         match self.verdict {
@@ -121,14 +122,14 @@ impl Decision {
     }
 }
 
-/// The receipt of one admission: what is needed to take it back.
+/// The receipt of one allowed request, which is needed to take the charge back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// The time it was decided at.
     pub at: Timestamp,
     /// The quota units charged.
     pub cost: u64,
-    /// How long the request was told to wait; zero unless the verdict was [`Verdict::Delay`]. Of
-    /// the end of a charge, with the time that the units before it take.
+    /// The wait that the request was given; zero unless the verdict was [`Verdict::Delay`]. For the
+    /// end of a charge it includes the time that the units before it take.
     pub delay: Span,
 }

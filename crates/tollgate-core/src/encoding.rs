@@ -1,9 +1,8 @@
-//! How a state of a few fields lies in bytes: little-endian `u64`s in their order, nothing between
-//! them.
+//! The bytes of a state of a few fields: little-endian `u64`s in their order, nothing between them.
 //!
 //! Invariant: all zero bytes are the state "never seen", and decoding accepts any bytes (each
 //! algorithm brings an impossible state within its quota before use), so no stored value can trap.
-//! The version of the layout is kept once by whoever stores the bytes (`layout.rs`), not in every
+//! The version of the layout is kept once by the store of the bytes (`layout.rs`), not in every
 //! state.
 
 /// A state of a fixed number of bytes.

@@ -1,17 +1,16 @@
-//! Layouts of states that once were, and how a state of one becomes one of today's.
+//! Earlier layouts of states, and the conversion of their states to today's layout.
 //!
-//! Invariant: a converted state decides as the earlier one did, so that a deployment with a new
-//! layout resets nobody. Versions are counted over all algorithms together; one whose layout did
+//! Invariant: a converted state decides as the earlier one did, so a deployment with a new layout
+//! resets no key. Versions are counted over all algorithms together; an algorithm whose layout did
 //! not change keeps its bytes through every version. Deliberately not here: the way back. Earlier
-//! code does not know a later layout, and whoever stores states sees to it that it takes none for
-//! its own.
+//! code does not know a later layout, and the store has to prevent that it reads one as its own.
 
 use crate::limiter::Limiter;
 
 /// The latest version of the layouts: 2, since the sliding buckets keep their sum.
 ///
-/// Whoever stores states says beside them which version they are of, [`Limiter::state_version`],
-/// and [converts](Limiter::convert) those of an earlier one.
+/// The store of the states records their version, [`Limiter::state_version`], and
+/// [converts](Limiter::convert) those of an earlier one.
 pub const ENCODING_VERSION: u8 = 2;
 
 impl Limiter {
@@ -36,9 +35,9 @@ impl Limiter {
         }
     }
 
-    /// Writes what `earlier` is in the layout of `version` to `state`, in today's layout; false
-    /// when either is not as long as a state there, and then nothing is written. Any bytes are
-    /// converted to something.
+    /// Writes to `state`, in today's layout, the state that `earlier` is in the layout of
+    /// `version`. False when either does not have the length of a state there, and then nothing is
+    /// written. Any bytes are converted to a state.
     #[must_use]
     pub fn convert(&self, version: u8, earlier: &[u8], state: &mut [u8]) -> bool {
         if self.state_len_in(version) != Some(earlier.len()) || state.len() != self.state_len() {
@@ -51,10 +50,10 @@ impl Limiter {
         true
     }
 
-    /// False when `state` contradicts itself, which only damage leaves: the sum that sliding
-    /// buckets store next to their counters is another than theirs. Such a state can allow three
-    /// limits in a window. Whoever reads stored states [repairs](Limiter::repair) them. No state
-    /// of another algorithm says one thing twice.
+    /// False when `state` contradicts itself, which only damage causes: the sum that sliding
+    /// buckets store next to their counters differs from the sum of the counters. Such a state can
+    /// allow three limits in a window. A process that reads stored states
+    /// [repairs](Limiter::repair) them. States of the other algorithms contain nothing twice.
     #[must_use]
     #[inline]
     pub fn is_consistent(&self, state: &[u8]) -> bool {
@@ -71,7 +70,7 @@ impl Limiter {
         }
     }
 
-    /// Makes `state` [consistent](Limiter::is_consistent): the counters are right.
+    /// Makes `state` [consistent](Limiter::is_consistent): the counters are kept.
     pub fn repair(&self, state: &mut [u8]) {
         if let Self::SlidingBuckets(buckets) = self {
             buckets.shape().repair(state);

@@ -1,13 +1,13 @@
 //! Rate limiting as a pure function: `(parameters, state, now, cost) -> (decision, next state)`.
 //!
-//! A surface (a proxy filter, a Durable Object, a browser, a command line) loads a few bytes, asks
-//! a [`Limiter`] and commits the bytes; everything that decides is here. The one invariant: the
-//! same parameters, bytes, time and cost give the same decision and the same bytes on every target.
+//! A surface (a proxy filter, a Durable Object, a browser, a command line) loads a few bytes, calls
+//! a [`Limiter`] and commits the bytes; all deciding code is here. The one invariant: the same
+//! parameters, bytes, time and cost give the same decision and the same bytes on every target.
 //!
-//! Each of the [`algorithms`] says its formula, its bound and its source.
+//! The documentation of each of the [`algorithms`] contains its formula, its bound and its source.
 //!
-//! What is deliberately absent: no clock, no I/O, no allocation, no float, no `unsafe`, no panic,
-//! no dependency. Built for `wasm32-unknown-unknown` the crate imports nothing.
+//! Deliberately absent: no clock, no I/O, no allocation, no float, no `unsafe`, no panic, no
+//! dependency. Built for `wasm32-unknown-unknown` the crate imports nothing.
 //!
 //! ```
 //! use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp, Verdict};

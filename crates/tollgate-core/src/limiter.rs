@@ -1,6 +1,6 @@
 //! One enum over the algorithms, working on bytes that any store can hold.
 //!
-//! Invariant: `check` writes the state only when it admits a cost above zero; a denial and a peek
+//! Invariant: `check` writes the state only when it allows a cost above zero; a denial and a peek
 //! leave every byte as it was. Dispatch is a `match`: the set of algorithms is closed.
 
 use crate::algorithms::Algorithm;
@@ -21,12 +21,12 @@ use crate::encoding::Encoded;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Span, Timestamp};
 
-/// All of a quota, in the parts that [`Limiter::used`] counts.
+/// A whole quota, in the parts that [`Limiter::used`] counts.
 pub const FULLY_USED: u32 = 65_536;
 
-/// The compiled parameters of one quota: what decides.
-// The tag stands by itself: hidden in a field that has room for it, it takes five instructions more
-// to read.
+/// The compiled parameters of one quota, which decide.
+// The tag is a separate field: hidden in a field that has room for it, it takes five instructions
+// more to read.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter {
@@ -46,7 +46,7 @@ pub enum Limiter {
     SlidingBuckets(SlidingBuckets),
     /// See [`Algorithm::SlidingLog`].
     SlidingLog(SlidingLog),
-    /// One of the first three that [holds](Limiter::with_holds) what it admits.
+    /// One of the first three that [holds](Limiter::with_holds) the units that it allows.
     Holds(Holds),
 }
 
@@ -65,7 +65,7 @@ impl Limiter {
     ///
     /// # Errors
     /// A quota that this algorithm cannot hold: a strict burst above the limit, a burst for one
-    /// that knows none, a limit or a number of buckets outside its range.
+    /// that has none, a limit or a number of buckets outside its range.
     pub const fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, QuotaError> {
         match algorithm {
             Algorithm::Gcra => variant!(Gcra, Gcra::new(quota)),
@@ -97,14 +97,15 @@ impl Limiter {
         }
     }
 
-    /// Decides on `cost` quota units at `now` and, when admitted, records them in `state`.
+    /// Decides on `cost` quota units at `now` and, when allowed, records them in `state`.
     ///
     /// `state` is [`Limiter::state_len`] bytes, all zero when never seen. Bytes of another length
-    /// are no state of this limiter: the cost is denied, with no `retry_after`. A cost of 0 is
-    /// always admitted and changes nothing. Never fails.
+    /// are not a state of this limiter: the cost is denied, with no `retry_after`. A cost of 0 is
+    /// always allowed and changes nothing. Never fails.
     #[inline]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        // The usual case of the default; the rest is a call away and does not weigh on it.
+        // The usual case of the default; the other algorithms are a call away and do not slow it
+        // down.
         match self {
             Self::Gcra(gcra) => check_fast(gcra, state, now, cost)
                 .unwrap_or_else(|| check_slow(gcra, state, now, cost)),
@@ -112,12 +113,12 @@ impl Limiter {
         }
     }
 
-    /// Decides as [`Limiter::check`] does, and writes the same bytes, but works out only the
-    /// verdict and its one number: for a caller that reports neither what remains nor when the
-    /// quota is whole, or not yet. Who does want them afterwards asks [`Limiter::peek`] with a cost
-    /// of 0.
+    /// Decides as [`Limiter::check`] does, and writes the same bytes, but computes only the verdict
+    /// and its one number: for a caller that does not report, or not yet, the remaining units or
+    /// when the quota is whole. A caller that needs them afterwards calls [`Limiter::peek`] with a
+    /// cost of 0.
     ///
-    /// It spares a division and most of the answer: half the instructions by GCRA.
+    /// It saves a division and most of the decision: half the instructions for GCRA.
     #[inline]
     pub fn admit(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
         match self {
@@ -127,16 +128,16 @@ impl Limiter {
         }
     }
 
-    /// What [`Limiter::admit`] would answer, without recording anything. Several limiters that are
-    /// to admit all or nothing are asked by this, then charged by [`Limiter::check`], or, when one
-    /// refuses, looked at by [`Limiter::peek`].
+    /// The result that [`Limiter::admit`] would return, without recording anything. Call this on
+    /// several limiters that are to allow all or nothing, then charge them with [`Limiter::check`],
+    /// or, when one denies, read them with [`Limiter::peek`].
     #[must_use]
     #[inline]
     pub fn would_admit(&self, state: &[u8], now: Timestamp, cost: u64) -> Ruling {
         Ruling::from(&self.peek(state, now, cost))
     }
 
-    /// What [`Limiter::check`] would answer, without recording anything.
+    /// The decision that [`Limiter::check`] would return, without recording anything.
     #[must_use]
     #[inline]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
@@ -147,8 +148,8 @@ impl Limiter {
         }
     }
 
-    /// Every case of every algorithm. Each has a function of its own, which is jumped to and saves
-    /// what it uses itself.
+    /// Every case of every algorithm. Each has its own function, which is jumped to and saves the
+    /// registers it uses itself.
     #[inline(never)]
     fn check_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         match self {
@@ -187,7 +188,7 @@ impl Limiter {
     /// Takes `charge` back at `now`: the roll-back of layered limits, or the settling of a cost
     /// known only afterwards. At the time of the charge it undoes it exactly; later it gives back
     /// at most what was charged, and never so much that a window exceeds the quota's bound. The
-    /// charge must be one that was admitted on this state, and is given back once.
+    /// charge must be one that was allowed on this state, and is given back once.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
         if state.len() != self.state_len() {
             return;
@@ -206,7 +207,7 @@ impl Limiter {
     }
 
     /// The time from which `state` decides like a state never seen: a store may forget it then,
-    /// without loss. [`Timestamp::ZERO`] for bytes that are no state of this limiter.
+    /// without loss. [`Timestamp::ZERO`] for bytes that are not a state of this limiter.
     #[must_use]
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
         if state.len() != self.state_len() {
@@ -225,13 +226,13 @@ impl Limiter {
         }
     }
 
-    /// A time before which `units` more cannot have been admitted, one after the other, on a key of
-    /// which this limiter's last word is `decision`, provided that nothing is given back: what a
-    /// request has to wait for at least with the rest of these units ahead of it.
+    /// A time before which `units` more cannot have been allowed, one after the other, on a key
+    /// whose last decision by this limiter is `decision`, provided that nothing is given back: the
+    /// least wait of a request with the rest of these units ahead of it.
     ///
-    /// GCRA and its kin: exactly when they have. The fixed window: exactly, if the costs divide the
-    /// limit. The others know here only how many units remain, not when the used ones leave: at
-    /// most one window too early.
+    /// GCRA and its kin: the exact time. The fixed window: the exact time, if the costs divide the
+    /// limit. For the others only the number of remaining units is known here, not when the used
+    /// ones leave: at most one window too early.
     #[must_use]
     pub fn soonest(&self, decision: &Decision, units: u64) -> Span {
         match self {
@@ -243,15 +244,15 @@ impl Limiter {
             Self::FixedWindow(_) => self.refilled(decision, units, decision.reset_after),
             Self::SlidingWindow(window) => window.soonest(decision, units),
             Self::SlidingBuckets(_) | Self::SlidingLog(_) => {
-                let some_left = decision.remaining > 0; // and when the next one leaves is not told
+                let some_left = decision.remaining > 0; // and the decision does not contain when the next one leaves
                 let next = if some_left { Span::ZERO } else { decision.reset_after };
                 self.refilled(decision, units, next)
             }
         }
     }
 
-    /// When `units` have fitted into what remains, a whole limit from `next` on, and one more in
-    /// every window after that.
+    /// When `units` have fitted into the remaining units, a whole limit from `next` on, and one
+    /// more in every window after that.
     fn refilled(&self, decision: &Decision, units: u64, next: Span) -> Span {
         let Some(beyond) = units.checked_sub(decision.remaining).filter(|beyond| *beyond > 0)
         else {
@@ -262,11 +263,11 @@ impl Limiter {
     }
 
     /// The share of the quota that `state` has used at `now`, in parts of [`FULLY_USED`], rounded
-    /// up: `ceil((capacity - remaining) x 65,536 / capacity)`, where `remaining` is what a decision
-    /// at `now` would report. 0 is "like never seen as far as admissions go", 1 the least that
-    /// counts, and 65,536 means that not even one more unit is admitted. Limit 10, 3 used: 19,661.
+    /// up: `ceil((capacity - remaining) x 65,536 / capacity)`, where `remaining` is the number that
+    /// a decision at `now` would report. 0 is "decides like never seen", 1 the least that counts,
+    /// and 65,536 means that not even one more unit is allowed. Limit 10, 3 used: 19,661.
     ///
-    /// One formula for all algorithms, because each defines what remains; what is used is
+    /// One formula for all algorithms, because each defines its remaining units; the used units are
     ///
     /// | algorithm | units used at `now` |
     /// |---|---|
@@ -277,8 +278,8 @@ impl Limiter {
     /// | `sliding-window` | the estimate, rounded as for decisions |
     /// | `sliding-buckets`, `sliding-log` | the units that have not left; weighted, the estimate |
     ///
-    /// It never falls by a charge and never grows by time alone, so a store that must forget
-    /// somebody forgets who used least. 0 for bytes that are no state of this limiter: there is
+    /// It never falls by a charge and never grows by time alone, so a store that must forget a key
+    /// forgets the one that used least. 0 for bytes that are not a state of this limiter: there is
     /// nothing to lose.
     #[must_use]
     pub fn used(&self, state: &[u8], now: Timestamp) -> u32 {
@@ -313,7 +314,7 @@ impl Limiter {
         }
     }
 
-    /// The quota that is held.
+    /// The limiter's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         match self {
@@ -341,14 +342,14 @@ impl Limiter {
         self.quota().window()
     }
 
-    /// The greatest cost that can ever be admitted: the burst, which is the limit where there is no
+    /// The greatest cost that can ever be allowed: the burst, which is the limit where there is no
     /// burst. A greater one is denied with no `retry_after`.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         self.quota().burst()
     }
 
-    /// The documented bound: quota units admitted at most in any half-open interval as long as the
+    /// The documented bound: quota units allowed at most in any half-open interval as long as the
     /// quota's window, wherever it starts, while the clock does not go back. Limit 10 per minute:
     /// 19 by GCRA, 20 by the fixed and the sliding window, 10 by the log.
     #[must_use]

@@ -1,4 +1,4 @@
-//! What is allowed: a limit per window, and how much of it at once.
+//! The quota: a limit per window, and how much of it at once.
 //!
 //! Invariant: a [`Quota`] is valid by construction, so every algorithm may multiply its spans
 //! without overflow. Building an impossible quota is the core's only error.
@@ -27,7 +27,7 @@ pub const MIN_BUCKETS: u16 = 2;
 /// 10 s of an hour.
 pub const MAX_BUCKETS: u16 = 360;
 
-/// How many quota units in how long, valid by construction.
+/// A number of quota units per length of time, valid by construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u64,
@@ -55,8 +55,8 @@ impl Quota {
         Ok(Self { limit, window, burst: limit, strict: false })
     }
 
-    /// The same quota admitting `burst` units at once when idle, in place of `limit`. The window
-    /// counters and the log know no burst and refuse one that differs
+    /// The same quota allowing `burst` units at once when idle, in place of `limit`. The window
+    /// counters and the log have no burst and reject one that differs
     /// ([`Limiter::new`](crate::Limiter::new)).
     ///
     /// # Errors
@@ -74,9 +74,9 @@ impl Quota {
     /// The same quota, held more strictly. GCRA and its kin slow down to T = window / (limit -
     /// burst + 1) and are then never over `limit` in any window: leave room between burst and
     /// limit, because with burst = limit one unit grows back in a whole window. The sliding window
-    /// rounds its estimate up: at most 2 x limit - 1. The sliding buckets and the log are never
-    /// over anyhow, and the fixed window cannot be held so: [`Limiter::new`](crate::Limiter::new)
-    /// refuses it.
+    /// rounds its estimate up: at most 2 x limit - 1. The sliding buckets and the log never exceed
+    /// it anyway, and the fixed window cannot be strict: [`Limiter::new`](crate::Limiter::new)
+    /// rejects it.
     #[must_use]
     pub const fn strict(mut self) -> Self {
         self.strict = true;
@@ -95,7 +95,7 @@ impl Quota {
         self.window
     }
 
-    /// Quota units admitted at once when idle.
+    /// Quota units allowed at once when idle.
     #[must_use]
     pub const fn burst(&self) -> u64 {
         self.burst
@@ -108,7 +108,7 @@ impl Quota {
     }
 }
 
-/// Why a quota cannot be.
+/// The reason why a quota is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaError {
     /// The limit is not within 1 to [`MAX_LIMIT`].
@@ -125,14 +125,14 @@ pub enum QuotaError {
         /// The largest burst at this rate.
         largest_burst: u64,
     },
-    /// A strict burst above the limit would admit more than the limit at once.
+    /// A strict burst above the limit would allow more than the limit at once.
     StrictBurst {
         /// The largest burst of a strict quota: its limit.
         largest_burst: u64,
     },
-    /// This algorithm has no burst of its own: it admits up to the limit at once.
+    /// This algorithm has no burst of its own: it allows up to the limit at once.
     NoBurst,
-    /// A fixed window admits up to twice its limit across a boundary, and cannot be held strictly.
+    /// A fixed window allows up to twice its limit across a boundary, and cannot be held strictly.
     NoStrict,
     /// This algorithm counts units up to a smaller limit.
     LimitOfAlgorithm {

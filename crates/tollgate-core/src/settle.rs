@@ -9,10 +9,10 @@ use crate::limiter::Limiter;
 use crate::time::{Span, Timestamp};
 
 impl Limiter {
-    /// The same quota by the same algorithm, for requests of which it is known afterwards how many
-    /// units they used: what [`Limiter::check`] admits is held until [`Limiter::settle`]. States of
-    /// `gcra`, `token-bucket` and `leaky-bucket` are 32 bytes longer then; the window counters and
-    /// the log need nothing for it. `None` for `leaky-queue`, whose slots are taken for good.
+    /// The same quota by the same algorithm, for requests whose used units are known afterwards:
+    /// the units that [`Limiter::check`] allows are held until [`Limiter::settle`]. States of
+    /// `gcra`, `token-bucket` and `leaky-bucket` are then 32 bytes longer; the window counters and
+    /// the log need nothing for it. `None` for `leaky-queue`, whose slots are taken permanently.
     #[must_use]
     pub const fn with_holds(self) -> Option<Self> {
         Some(match self {
@@ -24,7 +24,7 @@ impl Limiter {
         })
     }
 
-    /// True when it keeps what it holds apart, in a longer state.
+    /// True when it keeps held units separately, in a longer state.
     #[must_use]
     pub const fn keeps_holds(&self) -> bool {
         matches!(self, Self::Holds(_))
@@ -43,7 +43,7 @@ impl Limiter {
     }
 
     /// Settles `charge` at `now`, of which `used` units turned out to be used: the others come
-    /// back, and what is above its cost is a [`Limiter::debit`]. A charge is settled once.
+    /// back, and a use above its cost is a [`Limiter::debit`]. A charge is settled once.
     ///
     /// A limiter [with holds](Limiter::with_holds) has to settle every charge, also one that is
     /// used as it was charged: until then its units are held, and units that other requests did not
@@ -62,9 +62,9 @@ impl Limiter {
     }
 
     /// The last `units` of `charge`, at most all of it, for [`Limiter::refund`]: a cost that turned
-    /// out lower gives the difference back. What drains as time passes takes the units that stay
-    /// first, so that no more is left than if only these had been charged. Cost 10 at one a second,
-    /// settled at 4 after 5 s: 5 units are owed, 6 too many, so all 5 come back.
+    /// out lower gives the difference back. Draining over time takes the units that stay first, so
+    /// that no more is left than if only these had been charged. Cost 10 at one a second, settled
+    /// at 4 after 5 s: 5 units are owed, 6 too many, so all 5 come back.
     #[must_use]
     pub const fn last_of(&self, charge: Charge, units: u64) -> Charge {
         let units = if units < charge.cost { units } else { charge.cost };

@@ -1,40 +1,41 @@
 //! Points in time and lengths of time, as the core counts them: whole nanoseconds in a `u64`.
 //!
-//! Invariant: no public operation here wraps or panics; every one saturates and says at which end.
-//! A [`Timestamp`] counts from an epoch that the surface chooses (Unix time, or the start of a
-//! monotonic clock) and must keep for as long as it keeps the states. Nothing here reads a clock.
+//! Invariant: no public operation here wraps or panics; every one saturates, and its documentation
+//! names the end. A [`Timestamp`] counts from an epoch that the surface chooses (Unix time, or the
+//! start of a monotonic clock) and must keep for as long as it keeps the states. Nothing here reads
+//! a clock.
 
 use core::num::NonZeroU64;
 
 /// The longest time a full burst may take to grow back: 732 days, twice the longest window, because
-/// the emission interval is rounded up by less than one nanosecond a unit.
+/// the emission interval is rounded up by less than one nanosecond per unit.
 pub const MAX_BURST_SPAN: Span = Span::from_secs(732 * 86_400);
 
-/// How far back a clock may step while every state stands as it is.
+/// How far back a clock may step while every state keeps its meaning.
 ///
 /// A clock that is at most this far behind the time a state was last charged at is taken to be
-/// late: the state is believed, so that no interval is credited twice when a clock oscillates.
+/// late: the state is used, so that no interval is credited twice when a clock oscillates.
 ///
-/// A state beyond what a quota can owe (two bursts) and this skew is foreign: the clock was set
-/// back, or other hands wrote it. The next request of a cost that fits at all is admitted, and the
-/// debt it leaves is the old one brought within one burst at the new time. It is admitted because a
-/// denial writes nothing: a debt brought within one burst again at every look would never drain,
-/// and the key would stay locked out until the clock has caught up.
+/// A state beyond the largest debt (two bursts) plus this skew is foreign: the clock was set back,
+/// or something else wrote it. The next request whose cost can fit is allowed, and the debt it
+/// leaves is the old one reduced to one burst at the new time. It is allowed because a denial
+/// writes nothing: a debt that was reduced to one burst again at every read would never drain, and
+/// the key would stay locked out until the clock has caught up.
 ///
-/// So whoever asks, whenever and whatever the state, is denied no longer than two bursts and 30 s
+/// So a request, at any time and on any state, is denied for no longer than two bursts and 30 s
 /// (window counters and the log: their windows and 30 s). 30 s covers NTP steps and the drift
 /// between two hosts. Hosts that share states must agree on the time to within it.
 pub const ALLOWED_SKEW: Span = Span::from_secs(30);
 
-/// The last point in time that is decided at: 575 years after the epoch.
+/// The last point in time at which decisions are made: 575 years after the epoch.
 ///
-/// A later `now` counts as this one: time stands still there, and what is used up stays used up. It
+/// A later `now` counts as this one: time then no longer advances, and used units stay used. It
 /// leaves room for every span that an algorithm adds to `now` (at most two bursts and the skew, or
 /// three windows), so that no sum saturates and makes a debt look smaller than it is.
 pub const LATEST: Timestamp = Timestamp(u64::MAX - 4 * MAX_BURST_SPAN.0);
 
-/// Up to here, 292 years after the epoch, a time is decided at in the fast way: half of what can be
-/// written down, so that it is told by one bit, and far before [`LATEST`].
+/// Up to here, 292 years after the epoch, decisions use the fast way: half of the range, so that
+/// one bit shows it, and far before [`LATEST`].
 pub(crate) const NEAR: Timestamp = Timestamp(u64::MAX / 2);
 
 /// A point in time: nanoseconds since the surface's epoch, up to 584 years of them.
@@ -44,7 +45,7 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// The epoch itself.
     pub const ZERO: Self = Self(0);
-    /// The last point in time that can be written down.
+    /// The last point in time that can be represented.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The point `nanos` nanoseconds after the epoch.

@@ -1,5 +1,5 @@
-//! Quotas that are changed while keys are in use: what was used stays used. All pairs of
-//! algorithms, with bursts, strict and weighted.
+//! Quotas that are changed while keys are in use: used units stay used. All pairs of algorithms,
+//! with bursts, strict and weighted.
 
 use crate::support::arbitrary::*;
 use crate::support::oracle::Oracle;
@@ -15,12 +15,12 @@ fn carried(key: &Key, limiter: Limiter, now: u64) -> Key {
     next
 }
 
-/// What is used at `now`.
+/// The used units at `now`.
 fn used(key: &Key, now: u64) -> u64 {
     key.limiter.capacity() - key.peek(now, 0).remaining
 }
 
-/// Any two limiters, half of them of one algorithm in one window, where most is kept.
+/// Any two limiters, half of them of one algorithm in one window, for which most is kept.
 fn change() -> impl Strategy<Value = (Limiter, Limiter)> {
     (limiter(), limiter(), any::<bool>()).prop_map(|(old, other, is_near)| {
         if is_near { (old, near(&old, &other)) } else { (old, other) }
@@ -44,7 +44,7 @@ fn near(old: &Limiter, other: &Limiter) -> Limiter {
     build(algorithm, numbers)
 }
 
-/// A key that was used from `start` on, and when it was last asked.
+/// A key that was used from `start` on, and the time of its last request.
 fn in_use(limiter: Limiter, start: u64, steps: &[Step]) -> (Key, u64) {
     let mut key = Key::new(limiter);
     let mut now = start;
@@ -52,7 +52,7 @@ fn in_use(limiter: Limiter, start: u64, steps: &[Step]) -> (Key, u64) {
     (key, now)
 }
 
-/// Mostly none; sometimes so much that the clock is late, and more than any state is believed.
+/// Mostly none; sometimes enough that the clock is late, and more than any state is used with.
 fn late_ns() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(0), 2 => 0..=SKEW_NS, 1 => SKEW_NS..400 * SKEW_NS]
 }
@@ -60,8 +60,8 @@ fn late_ns() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(config(CASES))]
 
-    /// After the change every answer is that of an oracle that knows the whole history, and what
-    /// the documents say that becomes of it.
+    /// After the change every decision is that of an oracle that knows the whole history and the
+    /// documented effect of the change.
     #[test]
     fn random_changes_agree(
         (old, new) in change(), start in start(), before in steps(25), pause in pause(),
@@ -82,9 +82,9 @@ proptest! {
         run(&mut next, now, &after, |_, at, cost, decision| oracle.follow(at, cost, decision));
     }
 
-    /// At the change no more is admitted than the new capacity less what was used, on any clock and
-    /// whatever the bytes are. But for buckets that nobody wrote: charged, they add up what they
-    /// have.
+    /// At the change no more is allowed than the new capacity less the used units, on any clock and
+    /// whatever the bytes are. The exception is buckets that no limiter wrote: when charged, they
+    /// add up their counters.
     #[test]
     fn at_the_change_nothing_is_given_back(
         (old, new) in change(), start in start(), steps in steps(40), pause in pause(),
@@ -124,7 +124,7 @@ proptest! {
         prop_assert!(used(&back, now) >= used(&key, now), "{key:?} by {new:?}");
     }
 
-    /// What is idle at the change decides like never seen from then on, in every field.
+    /// A key that is idle at the change decides like never seen from then on, in every field.
     #[test]
     fn what_is_idle_stays_idle(
         (old, new) in change(), start in start(), before in steps(20), pause in pause(), after in steps(10),
@@ -140,7 +140,7 @@ proptest! {
     }
 
     /// Any bytes are carried to a state: nothing traps, never more than the capacity at one
-    /// instant, and nobody is denied for longer than two bursts or windows and the skew.
+    /// instant, and no request is denied for longer than two bursts or windows and the skew.
     #[test]
     fn any_bytes_are_carried(
         (old, new) in change(), damage in damage(), length in prop::option::weighted(0.1, 0..300_usize),
@@ -174,8 +174,8 @@ proptest! {
 proptest! {
     #![proptest_config(config(if cfg!(debug_assertions) { 300 } else { 6_000 }))]
 
-    /// In no half-open window across the change is more admitted than the bound, whoever takes what
-    /// there is at whichever of these times.
+    /// In no half-open window across the change is more allowed than the bound, however requests
+    /// use the capacity at these times.
     #[test]
     fn never_above_the_bound_across_a_change(
         (old, new) in change(), start in start(),
@@ -195,8 +195,8 @@ proptest! {
     }
 }
 
-/// Units admitted at most in any half-open window across a change that is as long as the shorter of
-/// the two windows, as docs/policy.md says it.
+/// Units allowed at most in any half-open window across a change that is as long as the shorter of
+/// the two windows, as documented in docs/policy.md.
 fn bound(old: &Limiter, new: &Limiter) -> u64 {
     let (from, to) = (old.algorithm(), new.algorithm());
     let is_queue = |algorithm| algorithm == Algorithm::LeakyQueue;
@@ -221,7 +221,7 @@ struct World {
 }
 
 impl World {
-    /// The most that is admitted in a window across the change, from the `index`-th time on: of
+    /// The most that is allowed in a window across the change, from the `index`-th time on: of
     /// nothing, one unit and all that remains at each.
     fn most(&self, index: usize, key: &Key, taken: &mut Vec<(u64, u64)>) -> u64 {
         let Some(now) = self.times.get(index).copied() else { return 0 };
@@ -247,8 +247,8 @@ impl World {
     }
 }
 
-/// A debt lies in the bytes as a charge at the time of the change would leave it, so that the next
-/// decision is one of the usual case: of gcra, token and leaky bucket.
+/// The bytes of a debt are those of a charge at the time of the change, so that the next decision
+/// is one of the usual case: for gcra, token and leaky bucket.
 #[test]
 fn a_debt_lies_as_it_was_charged() {
     const SECOND: u64 = 1_000_000_000;
@@ -334,7 +334,8 @@ fn all_small_changes_agree() {
             traces += small.explore(&Key::new(old), &Oracle::new(&old), start, Small::EVENTS);
         }
     }
-    // Of each pair: 6 and 36 and 216 before the change, 216 x 3 changes, and what follows these.
+    // Of each pair: 6 and 36 and 216 before the change, 216 x 3 changes, and the events that
+    // follow.
     assert_eq!(traces, 3 * 81 * (6 + 36 + 216 + 216 * 3 * (1 + 6 + 36)));
 }
 
@@ -371,7 +372,7 @@ impl Small {
     }
 }
 
-/// 95 of 100 are used, the limit is lowered to 10 and raised again: counts of windows know all of
+/// 95 of 100 are used, the limit is lowered to 10 and raised again: counts of windows keep all of
 /// it, and a debt or a log no more than the lower quota could count.
 #[test]
 fn lowered_and_raised_again_a_limit_gives_back_what_the_lower_one_cannot_count() {

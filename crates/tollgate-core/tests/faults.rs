@@ -1,5 +1,5 @@
-//! Laws under faults: clocks that stand still, step back, jump ahead and oscillate; states that are
-//! any bytes; every integer at its extremes.
+//! Laws under faults: clocks that stop, step back, jump ahead and oscillate; states that are any
+//! bytes; every integer at its extremes.
 
 use crate::support::arbitrary::*;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ impl Fault {
     }
 }
 
-/// Standing still, running on, jumping ahead; back within the skew and far beyond it.
+/// Stopping, advancing, jumping ahead; back within the skew and far beyond it.
 fn fault() -> impl Strategy<Value = Fault> {
     let hour_ns = 3_600_000_000_000_u64;
     prop_oneof![
@@ -84,8 +84,8 @@ proptest! {
         }
     }
 
-    /// Within the skew no interval is credited twice: what is admitted in all keeps the bound of
-    /// the whole time that the clock covered, even when charges are given back now and then.
+    /// Within the skew no interval is credited twice: the total that is allowed keeps the bound of
+    /// the whole time that the clock covered, even when some charges are given back.
     #[test]
     fn a_clock_within_the_skew_gains_nothing(
         limiter in limiter(),
@@ -126,8 +126,8 @@ proptest! {
         }
     }
 
-    /// Nobody is locked out: after a step back of any length a denial is over within two bursts and
-    /// the skew.
+    /// No client is locked out: after a step back of any length a denial is over within two bursts
+    /// and the skew.
     #[test]
     fn no_clock_locks_a_key_out(limiter in limiter(), steps in faults(), back in 0..START) {
         let mut key = Key::new(limiter);
@@ -144,8 +144,8 @@ proptest! {
         }
     }
 
-    /// A clock set back beyond the skew lets one request through and then owes at most one burst:
-    /// never more than the capacity at one instant, whatever happened before.
+    /// A clock set back beyond the skew allows one request and then owes at most one burst: never
+    /// more than the capacity at one instant, whatever happened before.
     #[test]
     fn at_most_the_capacity_at_one_instant_of_any_clock(limiter in limiter(), steps in faults()) {
         let mut key = Key::new(limiter);
@@ -160,8 +160,8 @@ proptest! {
         }
     }
 
-    /// Any bytes are a state: nothing traps, never more than the capacity is admitted at one
-    /// instant, and whoever comes, whenever, is served in time.
+    /// Any bytes are a state: nothing traps, never more than the capacity is allowed at one
+    /// instant, and any client, at any time, is served in time.
     #[test]
     fn any_bytes_are_a_state(
         limiter in limiter(), seed in prop::collection::vec(any_byte(), 200), now in any_time(),
@@ -184,7 +184,7 @@ proptest! {
         served_in_time(&key, now, now.saturating_add(later_ns), units > 0);
     }
 
-    /// Whatever the bytes, and whatever the clock did, what is idle decides like never seen, in
+    /// Whatever the bytes, and whatever the clock did, an idle state decides like never seen, in
     /// every field.
     #[test]
     fn any_bytes_are_forgotten_without_loss(
@@ -194,7 +194,7 @@ proptest! {
         let mut key = Key::new(limiter);
         key.state.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, random)| *byte = *random);
         if is_empty {
-            // What refunds leave: a window of its own with nothing counted in it.
+            // The result of refunds: a window of its own with nothing counted in it.
             key.state.fill(0);
             key.state[0] = index;
         }
@@ -209,9 +209,10 @@ proptest! {
         }
     }
 
-    /// Whatever numbers a state holds, what is said of it is exact: what remains is admitted and no
-    /// unit more, and a denial is over when it says. Except for a log in no order, and for buckets
-    /// before they are repaired: to find these would cost every decision a walk around the ring.
+    /// Whatever numbers a state contains, the reported numbers are exact: the remaining units are
+    /// allowed and no unit more, and a denial is over at the reported time. Except for a log out of
+    /// order, and for buckets before they are repaired: to find these would cost every decision a
+    /// walk around the ring.
     #[test]
     fn what_is_said_of_any_numbers_is_exact(
         limiter in limiter().prop_filter("no log", |l| l.algorithm() != Algorithm::SlidingLog),
@@ -265,8 +266,8 @@ proptest! {
         }
     }
 
-    /// What requests, refunds and debits leave is consistent, whatever the clock does, and a repair
-    /// changes nothing.
+    /// States after requests, refunds and debits are consistent, whatever the clock does, and a
+    /// repair changes nothing.
     #[test]
     fn what_is_written_is_consistent(
         limiter in limiter(),
@@ -294,7 +295,7 @@ proptest! {
     }
 
     /// Refunds of anything, at any time, on any bytes: nothing traps, and still never more than the
-    /// capacity is admitted at one instant.
+    /// capacity is allowed at one instant.
     #[test]
     fn any_refund_is_harmless(
         limiter in limiter(), seed in prop::collection::vec(any_byte(), 200), now in any_time(),
@@ -312,7 +313,7 @@ proptest! {
     }
 
     /// A debit of anything, at any time, on any bytes is recorded, lowers nothing, and is over
-    /// within two bursts and the skew: what fits the capacity is used at that time.
+    /// within two bursts and the skew: the part that fits the capacity is used at that time.
     #[test]
     fn any_debit_is_recorded(
         limiter in limiter(), seed in prop::collection::vec(any_byte(), 200), now in any_time(),
@@ -328,8 +329,8 @@ proptest! {
         served_in_time(&key, now, now.saturating_add(later_ns), units > 0);
     }
 
-    /// What is denied without a debit is denied with it, at that time and at any later one, on
-    /// every clock within the skew.
+    /// A cost that is denied without a debit is denied with it, at that time and at any later one,
+    /// on every clock within the skew.
     #[test]
     fn a_debit_admits_nothing(
         limiter in limiter(), steps in steps(30), units in any_cost(), late_ns in 0..SKEW_NS,
@@ -349,7 +350,7 @@ proptest! {
         prop_assert!(limiter.idle_at(&with.state) >= limiter.idle_at(&without.state));
     }
 
-    /// Bytes of another length are no state: denied for good, and left as they are.
+    /// Bytes of another length are not a state: denied permanently, and left unchanged.
     #[test]
     fn other_lengths_are_no_state(limiter in limiter(), length in 0..300_usize, cost in any_cost()) {
         prop_assume!(length != limiter.state_len());
@@ -365,9 +366,9 @@ proptest! {
     }
 }
 
-/// Nobody who comes at `now` or `later` is denied for longer than two bursts and the skew. A key
-/// that was charged at `now` is whole again by then; one that was not may hold a state that is
-/// foreign now and a debt when the clock comes near it, because nothing but a charge may change it.
+/// No request at `now` or `later` is denied for longer than two bursts and the skew. A key that was
+/// charged at `now` is whole again by then; one that was not may have a state that is foreign now
+/// and a debt when the clock comes near it, because nothing but a charge may change it.
 fn served_in_time(key: &Key, now: u64, later: u64, was_charged: bool) {
     let longest_ns = longest_wait_ns(&key.limiter);
     let capacity = key.limiter.capacity();
@@ -392,8 +393,8 @@ fn any_cost() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0..20_u64, 1 => Just(u64::MAX), 1 => any::<u64>()]
 }
 
-/// A clock that goes 11 s back and on again, ten requests each time, for the time of a thousand
-/// windows.
+/// A clock that goes 11 s back and forward again, ten requests each time, for the time of a
+/// thousand windows.
 #[test]
 fn oscillating_by_11_s_gains_nothing() {
     for window_s in [1, 5, 10, 60] {
@@ -419,8 +420,8 @@ fn oscillating_by_11_s_gains_nothing() {
     }
 }
 
-/// A damaged byte is not believed for ever, although the key is never idle: two windows later the
-/// bound holds again, and after the skew what is within it is admitted again.
+/// A damaged byte does not have an effect forever, although the key is never idle: two windows
+/// later the bound holds again, and after the skew requests within it are allowed again.
 #[test]
 fn a_damaged_byte_is_healed_while_the_key_is_in_use() {
     const WINDOW_NS: u64 = SKEW_NS;
@@ -455,8 +456,8 @@ fn a_damaged_byte_is_healed_while_the_key_is_in_use() {
     assert!(damaged > 400, "{damaged}");
 }
 
-/// The words that a state begins with at their ends, above counters and times that are at theirs:
-/// every question has an answer, and what is idle is idle in every field.
+/// The words at the start of a state at their extremes, above counters and times at theirs: every
+/// call returns a decision, and an idle state is idle in every field.
 #[test]
 fn states_at_their_extremes_are_states() {
     const WORDS: [u64; 6] = [0, 1, 1 << 16, 1 << 32, u64::MAX - 1, u64::MAX];
@@ -486,7 +487,7 @@ fn states_at_their_extremes_are_states() {
     }
 }
 
-/// A clock that stands still admits one capacity, however often it is asked.
+/// A clock that does not move allows one capacity, however often it is asked.
 #[test]
 fn a_clock_that_stands_still_gives_one_capacity() {
     for limiter in of_every_algorithm(10, Span::from_secs(1)) {
@@ -498,7 +499,7 @@ fn a_clock_that_stands_still_gives_one_capacity() {
     }
 }
 
-/// Beyond LATEST time stands still: no later time gives anything back.
+/// Beyond LATEST time does not advance: no later time gives anything back.
 #[test]
 fn at_the_end_of_time_nothing_is_free() {
     for limiter in of_every_algorithm(10, Span::from_secs(1)) {
@@ -570,8 +571,9 @@ fn extreme_limiters() -> Vec<Limiter> {
     limiters
 }
 
-/// Found by the fuzzer: counters that hold more than the sum says are believed oldest first, up to
-/// the sum; so the wait is over when it says, although the one in which it ends has more units.
+/// Found by the fuzzer: counters that contain more than the sum are used oldest first, up to the
+/// sum; so the wait is over at the reported time, although the counter in which it ends has more
+/// units.
 #[test]
 fn counters_beyond_the_sum_are_not_waited_for() {
     let quota = Quota::new(1, Span::from_millis(1)).expect("a quota");

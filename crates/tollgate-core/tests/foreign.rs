@@ -1,8 +1,9 @@
-//! States that no request left by this clock: what tells them from a debt, at the last nanosecond.
+//! States that no request left by this clock: the boundary between them and a debt, at the last
+//! nanosecond.
 //!
 //! Invariant: the same rule for all eight algorithms. Up to two bursts and the skew beyond now a
-//! state is a debt; beyond that it is foreign, and stands in nobody's way. Only a charge writes, so
-//! one that is never charged is a debt once the clock has come near it.
+//! state is a debt; beyond that it is foreign, and blocks no request. Only a charge writes, so one
+//! that is never charged is a debt once the clock has come near it.
 
 use crate::support::arbitrary::*;
 use tollgate_core::{ALLOWED_SKEW, Algorithm, Limiter, Quota, Span};
@@ -10,7 +11,7 @@ use tollgate_core::{ALLOWED_SKEW, Algorithm, Limiter, Quota, Span};
 const SECOND: u64 = 1_000_000_000;
 const SKEW: u64 = ALLOWED_SKEW.as_nanos();
 const WINDOW: u64 = 60 * SECOND;
-/// What both units take to grow back, where there is a rate.
+/// The time in which both units grow back, where there is a rate.
 const BURST: u64 = WINDOW;
 /// 30 s after a window and a part of one begin, far enough from the epoch for any step back.
 const NOW: u64 = 1_000_000 * WINDOW + 30 * SECOND;
@@ -42,7 +43,7 @@ fn a_debt_ends_where_the_foreign_begins() {
     }
 }
 
-/// Costs that never fit, costs of 0 and looks write nothing, whatever the state is and however
+/// Costs that never fit, costs of 0 and peeks write nothing, whatever the state is and however
 /// often they come; the first request that fits makes the state one of this clock.
 #[test]
 fn only_a_charge_brings_a_foreign_state_back() {
@@ -58,7 +59,7 @@ fn only_a_charge_brings_a_foreign_state_back() {
             }
         }
         assert_eq!(untouched.state, key.state, "{algorithm:?}");
-        // Left alone it is what it always was to the clock that comes near: a debt, for its own
+        // Uncharged, it stays what it always was to the clock that comes near: a debt, for its own
         // time.
         assert!(!untouched.peek(until - 1, 2).is_admitted(), "{algorithm:?}");
         assert!(untouched.peek(until + 2 * WINDOW, 2).is_admitted(), "{algorithm:?}");
@@ -72,7 +73,7 @@ fn only_a_charge_brings_a_foreign_state_back() {
 }
 
 /// Found by chance: 180.39 s at time 0, under costs that write nothing, and its whole burst is
-/// still refused at 180 s, the first time it is asked for. It is served at the time that the denial
+/// still denied at 180 s, the first time it is requested. It is allowed at the time that the denial
 /// names.
 #[test]
 fn a_state_that_nobody_charged_is_a_debt_when_its_time_comes() {
@@ -89,7 +90,7 @@ fn a_state_that_nobody_charged_is_a_debt_when_its_time_comes() {
     assert!(key.peek(tat, 2).is_admitted());
 }
 
-/// A count that no request left is believed up to twice the limit, and is gone with its windows.
+/// A count that no request left is used up to twice the limit, and ends with its windows.
 #[test]
 fn a_foreign_count_is_gone_with_its_windows() {
     for (algorithm, counts) in [(Algorithm::FixedWindow, 1..2), (Algorithm::SlidingWindow, 1..3)] {

@@ -1,5 +1,5 @@
-//! The bytes of every state, written down: a change here is a new version of the layouts, and the
-//! bytes of the earlier one stay here with what becomes of them.
+//! The bytes of every state, written down: a change here is a new version of the layouts. The bytes
+//! of the earlier version stay here with their conversion.
 
 use crate::support;
 use crate::support::arbitrary::{Key, at};
@@ -89,7 +89,7 @@ fn the_sub_windows() {
     );
 }
 
-/// What layout 1 had of the same charges, and what becomes of it.
+/// The bytes of layout 1 for the same charges, and their conversion.
 #[test]
 fn the_sub_windows_of_layout_1() {
     let earlier: [[u8; 4]; 7] = [

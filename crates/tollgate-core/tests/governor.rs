@@ -31,7 +31,8 @@ fn theirs(interval_ns: u64, burst: u64, clock: &FakeRelativeClock) -> Theirs {
         .with_middleware::<StateInformationMiddleware>()
 }
 
-/// What the other limiter says: admitted with so much remaining, or how long to wait, if ever.
+/// The other limiter's result: allowed with this many remaining, or how long to wait, if a wait
+/// helps.
 fn ask(theirs: &Theirs, cost: u64, clock: &FakeRelativeClock) -> Result<u64, Option<u64>> {
     use governor::clock::Clock;
     let cost = u32::try_from(cost).ok().and_then(NonZeroU32::new).expect("a cost above 0");

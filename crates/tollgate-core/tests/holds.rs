@@ -1,5 +1,5 @@
-//! Holds against a model: what is kept of a random schedule is what a limiter without holds admits,
-//! each unit counted at its request.
+//! Holds against a model: the kept units of a random schedule are those that a limiter without
+//! holds allows, each unit counted at its request.
 
 use std::collections::BinaryHeap;
 
@@ -10,13 +10,14 @@ use tollgate_core::{Algorithm, Charge, HOLD_AGE, Limiter, Quota, Span};
 const SECOND: u64 = 1_000_000_000;
 const KINDS: [Algorithm; 3] = [Algorithm::Gcra, Algorithm::TokenBucket, Algorithm::LeakyBucket];
 
-/// What happens next to a key.
+/// The next event of a key.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Request {
         cost: u64,
     },
-    /// The response of one of the requests under way: so many of eight parts of its cost are used.
+    /// The response of one of the requests in progress: this many of eight parts of its cost are
+    /// used.
     Response {
         which: prop::sample::Index,
         eighths: u64,
@@ -25,7 +26,7 @@ enum Event {
     Loss {
         which: prop::sample::Index,
     },
-    /// Units that were used and not held, at most a burst, where the debt does not come to its cap.
+    /// Units that were used and not held, at most a burst, where the debt does not reach its cap.
     Debit {
         units: u64,
     },
@@ -45,11 +46,11 @@ struct Admitted {
     is_open: bool,
 }
 
-/// A limiter with holds, and what was admitted by it.
+/// A limiter with holds, and the units allowed by it.
 struct Schedule {
     key: Key,
     admitted: Vec<Admitted>,
-    /// The units that were debited, with the number of admissions before them and the time.
+    /// The debited units, with the number of allowed requests before them and the time.
     debited: Vec<(usize, u64, u64)>,
     latest: u64,
 }
@@ -114,7 +115,7 @@ impl Schedule {
         }
     }
 
-    /// What is kept is what a limiter without holds admits, with the same debits.
+    /// The kept units are those that a limiter without holds allows, with the same debits.
     fn assert_kept_within(&self, limiter: Limiter) {
         let (mut plain, mut debited) = (Key::new(limiter), self.debited.iter().peekable());
         for (i, admitted) in self.admitted.iter().enumerate() {
@@ -195,7 +196,7 @@ proptest! {
         schedule.assert_kept_within(limiter);
     }
 
-    /// The same where the clock is late by up to the skew, time and again.
+    /// The same where the clock is repeatedly late by up to the skew.
     #[test]
     fn a_clock_that_oscillates_credits_nothing_twice(
         limiter in limiter(),
@@ -209,7 +210,7 @@ proptest! {
         schedule.assert_kept_within(limiter);
     }
 
-    /// A key whose holds were all given back decides like one never asked.
+    /// A key whose holds were all given back decides like one never used.
     #[test]
     fn a_key_that_used_nothing_decides_like_one_never_asked(
         limiter in limiter(), steps in prop::collection::vec((0..160_u64, event()), 1..80),
@@ -240,7 +241,7 @@ proptest! {
         }
     }
 
-    /// Taken back at the time of the charge, every byte that decides is as it was.
+    /// When taken back at the time of the charge, every byte that decides is as before.
     #[test]
     fn a_roll_back_at_once_leaves_nothing(
         limiter in limiter(), cost in 1..7_u64, steps in prop::collection::vec((pause(), event()), 1..60),
@@ -259,8 +260,8 @@ proptest! {
         }
     }
 
-    /// No release forgives a debit, however much is debited: who is denied for debits alone stays
-    /// denied.
+    /// No release forgives a debit, however much is debited: a client that is denied for debits
+    /// alone stays denied.
     #[test]
     fn what_is_given_back_is_never_a_debit(
         limiter in limiter(),
@@ -281,7 +282,7 @@ proptest! {
         }
     }
 
-    /// The three algorithms are one.
+    /// The three algorithms decide the same.
     #[test]
     fn the_three_decide_alike(
         limiter in limiter(), steps in prop::collection::vec((pause(), event()), 1..80),
@@ -301,8 +302,8 @@ proptest! {
 }
 
 /// Clients that send the next request once the last was answered or denied: `loops` of them,
-/// responses of `response_ns`, of which every `charged`-th is charged (0: none). The admissions and
-/// denials of each minute.
+/// responses of `response_ns`, of which every `charged`-th is charged (0: none). Returns the
+/// allowed and denied requests of each minute.
 fn loops(limiter: Limiter, loops: u64, response_ns: u64, charged: u64) -> Vec<(u64, u64)> {
     let mut schedule = Schedule::new(limiter);
     let mut due = BinaryHeap::new();
@@ -344,7 +345,7 @@ fn requests_that_are_never_charged_are_never_denied() {
     }
 }
 
-/// What is charged passes at the rate of the limit, however long the responses take.
+/// Charged requests pass at the rate of the limit, however long the responses take.
 #[test]
 fn the_rate_is_the_limit_where_all_is_charged() {
     for kind in KINDS {
@@ -376,7 +377,7 @@ fn a_hold_that_expires_is_charged() {
     assert_eq!(schedule.key.peek(now + SECOND, 0).remaining, 4, "it came too late");
 }
 
-/// The debit that came to its cap is owed still when a hold is released that the cap had forgiven.
+/// The debit that reached its cap is still owed when a hold is released that the cap had forgiven.
 #[test]
 fn a_release_does_not_lower_a_capped_debit() {
     for kind in KINDS {
@@ -390,7 +391,7 @@ fn a_release_does_not_lower_a_capped_debit() {
     }
 }
 
-/// What expired and has drained does not weigh on the requests after it.
+/// Units that expired and have drained do not burden later requests.
 #[test]
 fn what_expired_long_after_it_drained_is_over() {
     let limiter = Limiter::new(Algorithm::Gcra, quota(60, 60)).unwrap();
@@ -402,7 +403,7 @@ fn what_expired_long_after_it_drained_is_over() {
     assert_eq!(schedule.key.peek(now + 30 * SECOND, 0).remaining, 60);
 }
 
-/// A state that this clock cannot have left holds nothing, and what it owes is used.
+/// A state that this clock cannot have left holds nothing, and its debt is used.
 #[test]
 fn a_foreign_state_holds_nothing() {
     let limiter = Limiter::new(Algorithm::Gcra, quota(60, 60)).unwrap();

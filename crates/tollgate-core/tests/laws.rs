@@ -12,7 +12,7 @@ const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };
 proptest! {
     #![proptest_config(config(CASES))]
 
-    /// At one instant never more than the capacity is admitted.
+    /// At one instant never more than the capacity is allowed.
     #[test]
     fn never_above_the_burst_at_one_instant(limiter in limiter(), start in start(), steps in steps(40)) {
         let admitted = run(&mut Key::new(limiter), start, &steps, |_, _, _, _| {});
@@ -22,7 +22,7 @@ proptest! {
         }
     }
 
-    /// No half-open window as long as the quota's admits more than the documented bound.
+    /// No half-open window as long as the quota's allows more than the documented bound.
     #[test]
     fn never_above_the_bound_in_any_window(limiter in limiter(), start in start(), steps in steps(60)) {
         let admitted = run(&mut Key::new(limiter), start, &steps, |_, _, _, _| {});
@@ -34,7 +34,8 @@ proptest! {
     }
 
     /// GCRA and its kin keep `burst + ceil(w / T) - 1` for every length w, not only for the window,
-    /// and a strict one `limit` in the window; the departures of the queue are never closer than T.
+    /// and a strict one keeps `limit` in the window; the departures of the queue are never closer
+    /// than T.
     #[test]
     fn the_bound_of_a_rate_holds_for_every_length(
         algorithm in algorithm().prop_filter("a rate", |a| a.has_burst()),
@@ -66,7 +67,7 @@ proptest! {
     }
 
     /// Whatever is given back, and whenever: departures of the queue are never closer than T for
-    /// every unit of the one before. Who is given back after its departure has departed.
+    /// every unit of the one before. A request that is given back after its departure has departed.
     #[test]
     fn departures_keep_their_distance_whatever_is_given_back(
         numbers in numbers(), start in start(),
@@ -102,9 +103,9 @@ proptest! {
         }
     }
 
-    /// `soonest` is never later than the time at which costs have gone one after the other, each as
-    /// soon as it can; GCRA and its kin say exactly that time, all others exactly when one unit
-    /// fits that does not fit now.
+    /// `soonest` is never later than the time at which costs have been allowed one after the other,
+    /// each as soon as it can; GCRA and its kin return exactly that time, all others exactly when
+    /// one unit fits that does not fit now.
     #[test]
     fn soonest_is_never_late(limiter in limiter(), start in start(), steps in steps(20), costs in prop::collection::vec(1_u64..=3, 1..20)) {
         let mut key = Key::new(limiter);
@@ -128,7 +129,7 @@ proptest! {
         }
     }
 
-    /// A denial names the first nanosecond at which the same cost is admitted; none if it never is.
+    /// A denial names the first nanosecond at which the same cost is allowed; none if it never is.
     #[test]
     fn denied_until_retry_after_and_allowed_at_it(limiter in limiter(), start in start(), steps in steps(40)) {
         run(&mut Key::new(limiter), start, &steps, |key, now, cost, decision| {
@@ -149,7 +150,7 @@ proptest! {
         });
     }
 
-    /// A denial, a peek and a cost of 0 change no byte; a peek answers as the check does.
+    /// A denial, a peek and a cost of 0 change no byte; a peek returns the decision of the check.
     #[test]
     fn what_is_not_charged_changes_no_byte(limiter in limiter(), start in start(), steps in steps(40)) {
         let mut before = vec![0; limiter.state_len()];
@@ -167,7 +168,7 @@ proptest! {
         });
     }
 
-    /// The short answer is the whole one, cut short, and leaves the same bytes.
+    /// The short decision is the whole one, cut short, and leaves the same bytes.
     #[test]
     fn a_ruling_is_a_decision_in_short(limiter in limiter(), start in start(), steps in steps(40)) {
         let mut lazy = Key::new(limiter);
@@ -183,7 +184,7 @@ proptest! {
         });
     }
 
-    /// `remaining` is admitted and one more is not, after every answer.
+    /// `remaining` is allowed and one more is not, after every decision.
     #[test]
     fn remaining_is_exact(limiter in limiter(), start in start(), steps in steps(40)) {
         run(&mut Key::new(limiter), start, &steps, |key, now, _, decision| {
@@ -194,7 +195,7 @@ proptest! {
         });
     }
 
-    /// With nothing remaining, `reset_after` is the first nanosecond at which one unit is admitted;
+    /// With nothing remaining, `reset_after` is the first nanosecond at which one unit is allowed;
     /// with something, it is a time within which no more units than that come back than the rate
     /// gives.
     #[test]
@@ -222,8 +223,8 @@ proptest! {
         prop_assert!(key.peek(later, decision.remaining).is_admitted(), "{limiter:?}");
     }
 
-    /// A refund at the instant of the charge undoes it: every later answer is as if it had not
-    /// been.
+    /// A refund at the instant of the charge undoes it: every later decision is as if it had not
+    /// been made.
     #[test]
     fn a_refund_at_the_same_instant_undoes(
         limiter in limiter(), start in start(), steps in steps(30), later in 0..3_000_u64,
@@ -245,8 +246,8 @@ proptest! {
         });
     }
 
-    /// However late charges are given back, what was admitted and not given back keeps the bound in
-    /// every window, and at every instant the capacity.
+    /// However late charges are given back, the units that were allowed and not given back keep the
+    /// bound in every window, and at every instant the capacity.
     #[test]
     fn net_of_late_refunds_the_bound_holds(
         limiter in limiter(), start in start(),
@@ -276,7 +277,7 @@ proptest! {
     }
 
     /// A cost that turned out lower: whenever the difference is given back, no more is left than if
-    /// the lower cost had been charged at once, and just as much where it is given back at once.
+    /// the lower cost had been charged at once, and the same where it is given back at once.
     #[test]
     fn a_settled_cost_leaves_no_more_than_itself(
         limiter in limiter(), start in start(),
@@ -337,8 +338,8 @@ proptest! {
         prop_assert_eq!(format!("{kept:?}"), format!("{forgotten:?}"));
     }
 
-    /// The share used is what is not left, rounded up; never seen is 0, and all of it exactly when
-    /// not one more unit is admitted.
+    /// The share used is the part that is not left, rounded up; never seen is 0, and the share is
+    /// all exactly when not one more unit is allowed.
     #[test]
     fn the_share_used_is_what_does_not_remain(
         limiter in limiter(), start in start(), steps in steps(40),
@@ -400,8 +401,8 @@ proptest! {
     }
 
     /// A larger quota never denies more, in this sense, for every algorithm and all costs: of the
-    /// requests that the smaller one admits, the larger one, charged with the same, denies none,
-    /// lets none wait longer, and has at least as much remaining.
+    /// requests that the smaller one allows, the larger one, charged with the same, denies none,
+    /// delays none longer, and has at least as much remaining.
     #[test]
     fn a_larger_quota_admits_what_the_smaller_one_admits(
         algorithm in algorithm(), numbers in numbers(), limit_more in 0..6_u64, burst_more in 0..6_u64,
@@ -420,9 +421,10 @@ proptest! {
         });
     }
 
-    /// And in the stronger sense, each left to its own admissions: with unit costs the larger quota
-    /// has never admitted fewer in all. This is not so for the sliding window (its weight carries a
-    /// full window over) and for mixed costs (one dear request more may cost two cheap ones later).
+    /// And in the stronger sense, each with the requests that it allows itself: with unit costs the
+    /// larger quota has never allowed fewer in all. This does not hold for the sliding window (its
+    /// weight carries a full window over) and for mixed costs (one expensive request more may cost
+    /// two cheap ones later).
     #[test]
     fn a_larger_quota_never_admits_fewer_units(
         algorithm in algorithm().prop_filter("exact", |a| *a != Algorithm::SlidingWindow),

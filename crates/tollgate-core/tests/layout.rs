@@ -1,8 +1,7 @@
-//! States of earlier layouts: what the code that wrote them answered is what is answered after they
-//! are converted.
+//! States of earlier layouts: after conversion they give the decisions of the code that wrote them.
 //!
 //! `layout_1.txt` was written by the core of commit 7a4de38 and is never written again.
-//! `recorded.rs` converts random bytes of layout 1, too, and compares what follows.
+//! `recorded.rs` converts random bytes of layout 1, too, and compares the following decisions.
 
 use crate::support::arbitrary::{Key, at, limiter};
 
@@ -23,7 +22,8 @@ fn states_of_layout_1_decide_as_they_did() {
                 let quota = format!("quota: sliding-buckets {limit} {window} {buckets}");
                 let case = parse("layout 1", &format!("case: a state\n{quota}")).expect("a quota");
                 let key = key.insert(Key::new(replay::limiter(&case[0].quotas[0])));
-                // The last word says when the state is idle; it is kept until the state is known.
+                // The last word contains when the state is idle; it is kept until the state is
+                // known.
                 key.state = idle_at.strip_prefix("idle_at=").expect("idle_at").into();
             }
             [hex] => {
@@ -62,8 +62,8 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 proptest! {
-    /// Bytes of today's layout are their own conversion; of no version and of another length
-    /// nothing is made.
+    /// Bytes of today's layout convert to themselves; bytes of no version and of another length
+    /// give nothing.
     #[test]
     fn only_states_of_a_version_are_converted(
         limiter in limiter(), seed in prop::collection::vec(any::<u8>(), 200), longer in 1..9_usize,

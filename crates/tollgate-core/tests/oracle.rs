@@ -61,7 +61,7 @@ proptest! {
     }
 
     /// Charges taken back: at once from GCRA and its kin, the last one from the queue until it
-    /// departs, any time from the counters.
+    /// departs, at any time from the counters.
     #[test]
     fn random_traces_with_refunds_agree(
         limiter in limiter(), start in start(),

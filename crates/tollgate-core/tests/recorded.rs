@@ -1,22 +1,22 @@
-//! Four million random steps whose answers were recorded once: a change of the core changes no
+//! Four million random steps whose decisions were recorded once: a change of the core changes no
 //! decision.
 //!
-//! A section is one key of one quota and [`STEPS`] steps: checks, looks and refunds of many costs,
-//! on a clock that stands still, runs on, jumps years ahead and steps back, within the skew and
-//! beyond; its state may come from another quota or be any bytes. `recorded.txt` holds 16 bits of
-//! each section's answers, so that a difference names its algorithm and quota, and 64 bits of all
-//! sections of an algorithm. Answers are recorded, never bytes of states: a layout may change, what
-//! it decides may not. The oracle says that the decisions are right; this, that they are the same
-//! as ever.
+//! A section is one key of one quota and [`STEPS`] steps: checks, peeks and refunds of many costs,
+//! on a clock that stops, advances, jumps years ahead and steps back, within the skew and beyond;
+//! its state may come from another quota or be any bytes. `recorded.txt` contains 16 bits of each
+//! section's decisions, so that a difference names its algorithm and quota, and 64 bits of all
+//! sections of an algorithm. Decisions are recorded, never bytes of states: a layout may change,
+//! its decisions may not. The oracle checks that the decisions are right; this test checks that
+//! they are unchanged.
 //!
 //! Recorded by the core of commit 7a4de38, which kept no sums and searched without shortcuts. To
 //! find the first step that differs: the failure names a file with the section's steps; copy this
 //! test into a work tree of that commit, let it write the same section
 //! (`TOLLGATE_SECTION=sliding-log/7 cargo test -p tollgate-core --test all recorded::`) and compare
-//! the two. `TOLLGATE_BLESS=1` with the profile `release-test` records anew, which is only right
-//! where a decision is meant to change.
+//! the two. `TOLLGATE_BLESS=1` with the profile `release-test` records again, which is only right
+//! for an intended change of a decision.
 //!
-//! Not here: what `leaky-queue` gives back of a slot that has departed; it is tested by itself.
+//! Not here: refunds by `leaky-queue` of a slot that has departed; another test covers them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ use tollgate_core::{
 /// Sections of each of the eight algorithms, and the steps of each.
 const SECTIONS: u64 = 2_000;
 const STEPS: u64 = 250;
-/// Not optimised, every so many-th section is enough.
+/// Without optimisation, every n-th section is enough.
 const EVERY: u64 = if cfg!(debug_assertions) { 16 } else { 1 };
 /// Digests on a line of the record.
 const ON_A_LINE: u64 = 20;
@@ -90,7 +90,8 @@ fn sliding_log_decides_as_recorded() {
     as_recorded(7);
 }
 
-/// The steps meet every corner that they are for, or the record would say nothing about it.
+/// The steps reach every corner that they are for; otherwise the record would prove nothing about
+/// it.
 #[test]
 fn the_steps_meet_every_corner() {
     for (algorithm, name) in NAMES.into_iter().enumerate() {
@@ -160,7 +161,7 @@ fn asked_for(name: &str) -> Option<u64> {
     (algorithm == name).then(|| number.parse().expect("a number of a section"))
 }
 
-/// Writes the steps of a section and says where.
+/// Writes the steps of a section and returns where.
 fn written(algorithm: usize, number: u64) -> PathBuf {
     let mut section = Section::new(algorithm, number);
     let mut text = format!("{:?}\n{:?}\n", section.limiter, section.stranger);
@@ -171,12 +172,12 @@ fn written(algorithm: usize, number: u64) -> PathBuf {
     file
 }
 
-/// The 16 bits that are recorded of a section.
+/// The 16 recorded bits of a section.
 fn short(digest: u64) -> u16 {
     (digest >> 48) as u16
 }
 
-/// What is recorded of one algorithm.
+/// The record of one algorithm.
 struct Record {
     all: u64,
     sections: Vec<u16>,
@@ -217,8 +218,8 @@ impl Record {
     }
 }
 
-/// Writes the record of one algorithm; the others stay. The tests run beside each other, so one at
-/// a time.
+/// Writes the record of one algorithm; the others stay. The tests run in parallel, so one at a
+/// time.
 fn bless(name: &str, all: u64, digests: &[u64]) {
     static FILE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = FILE.lock();
@@ -241,12 +242,12 @@ fn bless(name: &str, all: u64, digests: &[u64]) {
     std::fs::write(path, text).expect("the record can be written");
 }
 
-/// One key and what happens to it.
+/// One key and its steps.
 struct Section {
     random: Random,
     limiter: Limiter,
-    /// A limiter of another quota with states as long, which now and then takes part: it leaves
-    /// counts and times that the limiter itself never would.
+    /// A limiter of another quota with states of the same length, which sometimes takes part: it
+    /// leaves counts and times that the limiter itself never would.
     stranger: Option<Limiter>,
     state: Vec<u8>,
     now: u64,
@@ -254,7 +255,7 @@ struct Section {
     charges: Vec<(Charge, Decision)>,
 }
 
-/// How often each corner was met.
+/// How often each corner was reached.
 #[derive(Default)]
 struct Seen {
     checks: u64,
@@ -297,7 +298,7 @@ impl Section {
         Self { random, limiter, stranger, state, now, last: None, charges: Vec::new() }
     }
 
-    /// Takes every step; the digest of all answers. The steps are written to `text`.
+    /// Takes every step; the digest of all decisions. The steps are written to `text`.
     fn run(&mut self, seen: &mut Seen, mut text: Option<&mut String>) -> u64 {
         let mut digest = Digest::new(1);
         for step in 0..STEPS {
@@ -312,7 +313,7 @@ impl Section {
         digest.0
     }
 
-    /// One step at `now`, and what it was in words.
+    /// One step at `now`, and its description.
     fn step(&mut self, digest: &mut Digest, seen: &mut Seen) -> String {
         let now = Timestamp::from_nanos(self.now);
         let cost = self.cost();
@@ -353,7 +354,7 @@ impl Section {
         }
     }
 
-    /// Takes one of the last charges back, and looks.
+    /// Takes one of the last charges back, and peeks.
     fn refund(&mut self, digest: &mut Digest, seen: &mut Seen) -> String {
         let now = Timestamp::from_nanos(self.now);
         if self.charges.is_empty() {
@@ -410,7 +411,7 @@ impl Section {
         "a state of any bytes".to_owned()
     }
 
-    /// Where the clock goes next.
+    /// The next time of the clock.
     fn time(&mut self, seen: &mut Seen) -> u64 {
         let (now, window_ns) = (self.now, self.limiter.window().as_nanos());
         let random = &mut self.random;
@@ -450,7 +451,7 @@ impl Section {
         }
     }
 
-    /// Mostly one; what remains and one more; nothing, the limit, more than ever fits.
+    /// Mostly one; the remaining units and one more; nothing, the limit, more than ever fits.
     fn cost(&mut self) -> u64 {
         let capacity = self.limiter.capacity();
         let remaining = self.last.map_or(capacity, |last| last.remaining);
@@ -565,7 +566,7 @@ impl Random {
         }
     }
 
-    /// In a window of 1 ms to 366 days, and with a burst if the algorithm knows one.
+    /// In a window of 1 ms to 366 days, and with a burst if the algorithm has one.
     fn limiter(&mut self, algorithm: Algorithm, limit: u64) -> Limiter {
         let window_ns = match self.below(10) {
             0 => 1_000_000,
@@ -629,7 +630,7 @@ impl Random {
     }
 
     /// A state of the log: where it begins, how many entries, and entries that never fall, as in
-    /// every log that a request left. What a search finds among others is nobody's promise.
+    /// every log that a request left. The result of a search among others is not specified.
     fn log_state(&mut self, limit: u64, now_ns: u64, window_ns: u64) -> Vec<u8> {
         let (start, len) = (self.below(limit + 2), self.below(limit + 2) as u32);
         let mut words = vec![0; limit as usize];

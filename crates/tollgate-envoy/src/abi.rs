@@ -1,10 +1,10 @@
-//! What the host calls: the exports of the proxy-wasm ABI, and nothing but handing over to
+//! The exports of the proxy-wasm ABI, which the host calls. They only hand each call over to
 //! [`Filter`].
 //!
-//! Our own and not the SDK's, because its dispatcher panics about a context that it does not know,
-//! and a host does ask about such: a request that is answered after its client left has its
-//! response seen by a context that was deleted. Invariant: none of these traps, whatever the host
-//! calls, in any order, about any context. `exports.txt` names what the shipped module exports:
+//! These are our own and not the SDK's, because its dispatcher panics on a context that it does not
+//! know. A host does call about such contexts: when a client leaves before its response, the host
+//! passes the response to a context that was deleted. Invariant: no export traps, whatever the host
+//! calls, in any order, about any context. `exports.txt` names the exports of the shipped module:
 //! every callback costs each request some time.
 #![allow(
     unsafe_code,
@@ -24,12 +24,12 @@ thread_local! {
     static FILTER: Filter<Host> = const { Filter::new(Host) };
 }
 
-/// Hands a call over; `otherwise` is never the answer, but there is one.
+/// Hands a call over. `otherwise` is the return value when there is no filter, which never happens.
 fn filter<T>(otherwise: T, call: impl FnOnce(&Filter<Host>) -> T) -> T {
     FILTER.try_with(call).unwrap_or(otherwise)
 }
 
-/// Which version of the ABI this module speaks.
+/// The ABI version of this module.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_abi_version_0_2_1() {}
 
@@ -39,8 +39,8 @@ pub extern "C" fn _initialize() {
     panic::set_hook(Box::new(|panic| log_critical(&panic.to_string())));
 }
 
-/// Memory for what a host call returns, which takes it over; null when there is too little: the
-/// host then answers its call with a failure.
+/// Allocates memory for the result of a host call, which takes it over. Null when there is too
+/// little memory; the host then fails its call.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(len: usize) -> *mut u8 {
     match Layout::array::<u8>(len) {
@@ -50,13 +50,13 @@ pub extern "C" fn malloc(len: usize) -> *mut u8 {
     }
 }
 
-/// A context begins: a root of its own, or a stream of the root `parent`.
+/// A context begins: a root, or a stream of the root `parent`.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_context_create(context: u32, parent: u32) {
     filter((), |filter| filter.on_context_create(context, parent));
 }
 
-/// The root's configuration of `len` bytes; false refuses it.
+/// Reads the root's configuration of `len` bytes; false rejects it.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_configure(root: u32, len: usize) -> u32 {
     filter(false, |filter| filter.on_configure(root, len)).into()
@@ -81,7 +81,7 @@ pub extern "C" fn proxy_on_response_headers(stream: u32, _count: u32, _end: u32)
     Flow::Continue.number()
 }
 
-/// The answer to a request of our own, which the context `context` made; 0 headers when there is
+/// The response to a request of our own, which the context `context` sent; 0 headers when there is
 /// none.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_http_call_response(

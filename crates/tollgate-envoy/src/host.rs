@@ -1,10 +1,10 @@
-//! Every call to the host, by the ABI itself (proxy-wasm 0.2.1 and WASI preview 1).
+//! Every call to the host, through the ABI itself (proxy-wasm 0.2.1 and WASI preview 1).
 //!
-//! Not by the SDK's `hostcalls`, for these reasons: they panic on a status they do not expect (a
+//! The SDK's `hostcalls` are not used, for these reasons: they panic on an unexpected status (a
 //! trap takes the worker's VM down), `get_map_value` panics on a header that is not UTF-8, names of
-//! shared data must be text, `send_http_response` can neither say details nor a gRPC status, and
+//! shared data must be text, `send_http_response` can send neither details nor a gRPC status, and
 //! there is no monotonic clock. Invariant: nothing here panics, and every failure of the host is a
-//! value. Deliberately absent: what the host calls; that is `abi`.
+//! value. Deliberately absent: the callbacks of the host; those are `abi`.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
 use core::ptr::null_mut;
@@ -20,7 +20,7 @@ use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
 
-/// The statuses that are told apart; every other one is a failure.
+/// The statuses that are distinguished; every other one is a failure.
 pub const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
@@ -180,7 +180,8 @@ impl Proxy for Host {
     }
 
     fn set_filter_state(&self, name: &str, value: &str) {
-        // SAFETY: the host reads both during the call. What it does not take, no log shows.
+        // SAFETY: the host reads both during the call. A value that the host does not take appears
+        // in no log.
         let _ =
             unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }
@@ -199,13 +200,13 @@ impl Proxy for Host {
     }
 
     fn enter(&self, id: u32) -> bool {
-        // SAFETY: a plain number. The host answers "bad argument" for a stream that is gone.
+        // SAFETY: a plain number. The host returns "bad argument" for a stream that is gone.
         unsafe { proxy_set_effective_context(id) == OK }
     }
 
     fn add_response_header(&self, name: &str, value: &str) {
         let (name, value) = (name.as_bytes(), value.as_bytes());
-        // SAFETY: the host reads both during the call. A refused line changes nothing for the
+        // SAFETY: the host reads both during the call. A rejected line changes nothing for the
         // request.
         let _ = unsafe {
             proxy_add_header_map_value(
@@ -243,7 +244,7 @@ impl Proxy for Host {
 
     fn resume(&self, id: u32) {
         if self.enter(id) {
-            // SAFETY: a plain number. The stream is there, so it goes on.
+            // SAFETY: a plain number. The stream exists, so it continues.
             let _ = unsafe { proxy_continue_stream(HTTP_REQUEST) };
         }
     }
@@ -266,7 +267,7 @@ impl Proxy for Host {
 
 fn set_header(map: u32, name: &str, value: &str) {
     let (name, value) = (name.as_bytes(), value.as_bytes());
-    // SAFETY: the host reads both during the call. A refused line changes nothing for the request.
+    // SAFETY: the host reads both during the call. A rejected line changes nothing for the request.
     let _ = unsafe {
         proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
     };
@@ -318,7 +319,7 @@ impl SharedData for Host {
 impl Calls for Host {
     fn call(&self, call: &HttpCall<'_>) -> Result<u32, NotSent> {
         let HttpCall { cluster, headers, body, timeout_ms } = call;
-        let trailers = 0_u32.to_le_bytes(); // a map of nothing
+        let trailers = 0_u32.to_le_bytes(); // an empty map
         let mut number = 0;
         // SAFETY: the host reads all of them during the call and writes four bytes to `number`.
         let status = unsafe {
@@ -351,7 +352,7 @@ impl Calls for Host {
     }
 }
 
-/// One line in the host's log about what must never happen.
+/// One line in the host's log about an event that must never happen.
 pub fn log_critical(text: &str) {
     log(CRITICAL_LEVEL, text);
 }
@@ -389,7 +390,7 @@ fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8
     (status == OK).then(|| owned(bytes, len))
 }
 
-/// Takes over what the host wrote into memory that it asked our allocator for.
+/// Takes over the bytes that the host wrote into memory from our allocator.
 fn owned(bytes: *mut u8, len: usize) -> Vec<u8> {
     if bytes.is_null() || len == 0 {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! The host's clocks (WASI preview 1), and the offset of this virtual machine.
 //!
-//! Invariant: a clock that the host does not give is a value. Deliberately absent: which offset it
-//! is; that is `clock`'s.
+//! Invariant: a missing clock of the host is a value. Deliberately absent: the choice of the
+//! offset; that is `clock`'s.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
 use core::cell::Cell;
@@ -30,7 +30,7 @@ pub fn wall() -> Option<Timestamp> {
     time(REALTIME)
 }
 
-/// What the monotonic clock is increased by.
+/// The offset that is added to the monotonic clock.
 pub fn offset() -> Span {
     OFFSET.get()
 }

@@ -1,6 +1,6 @@
-//! The host's metrics, by the ABI.
+//! The host's metrics, through the ABI.
 //!
-//! Invariant: nothing here panics; a metric that the host refuses is `None`, and one that does not
+//! Invariant: nothing here panics; a metric that the host rejects is `None`, and one that does not
 //! count stops no request. Deliberately absent: names.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 

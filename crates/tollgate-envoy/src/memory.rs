@@ -1,19 +1,19 @@
-//! How much memory is taken, and when it is too much to take more.
+//! How much memory is allocated, and whether more may be.
 //!
-//! An allocation that fails inside a request cannot be answered: Rust aborts, the virtual machine
-//! is gone, and its worker with it. So a request is refused long before the host's end of memory (1
-//! GiB in Envoy). Invariant: what clients can make grow asks here first. Deliberately absent: who
-//! took how much.
+//! The filter cannot handle a failed allocation inside a request: Rust aborts, and the virtual
+//! machine and its worker are lost. So a request is denied long before the host's memory limit (1
+//! GiB in Envoy). Invariant: everything that clients can make grow checks here first. Deliberately
+//! absent: which part allocated how much.
 #![allow(unsafe_code, reason = "an allocator is unsafe by nature")]
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// From here on no request takes more. Far above what the limits on waiting requests come to, and
-/// far below the end, because memory that was given back in pieces is not all of use.
+/// From here on no request allocates more. Far above the sum of the limits on waiting requests, and
+/// far below the end, because memory that was freed in pieces is not all usable.
 pub const HIGH_WATER: usize = 256 << 20;
 
-/// Bytes that are taken.
+/// Allocated bytes.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator, counting.
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// Notes an allocation that took the place of one of `before` bytes, unless it failed.
+/// Counts an allocation that replaced one of `before` bytes, unless it failed.
 fn counted(bytes: *mut u8, size: usize, before: usize) -> *mut u8 {
     if !bytes.is_null() {
         TAKEN.fetch_add(size, Ordering::Relaxed);
@@ -52,23 +52,23 @@ fn counted(bytes: *mut u8, size: usize, before: usize) -> *mut u8 {
     bytes
 }
 
-/// What the gauge says of this machine's memory.
+/// This virtual machine's memory as the gauge shows it.
 static REPORTED: AtomicUsize = AtomicUsize::new(0);
 
-/// By how many bytes this machine's memory has grown since this was asked last. It never shrinks.
+/// By how many bytes this virtual machine's memory has grown since the last call. It never shrinks.
 pub fn grown() -> i64 {
     let has = core::arch::wasm32::memory_size(0).saturating_mul(65_536);
     let had = REPORTED.swap(has, Ordering::Relaxed);
     i64::try_from(has.saturating_sub(had)).unwrap_or(i64::MAX)
 }
 
-/// True when no request may take more.
+/// True when no request may allocate more.
 pub fn is_short() -> bool {
     TAKEN.load(Ordering::Relaxed) > HIGH_WATER
 }
 
-/// True when `len` bytes more may be taken: above the high water there is as much again for
-/// requests that are under way.
+/// True when `len` bytes more may be allocated: above the high water there is as much again for
+/// requests in progress.
 pub fn has_room_for(len: usize) -> bool {
     TAKEN.load(Ordering::Relaxed).saturating_add(len) <= HIGH_WATER.saturating_mul(2)
 }

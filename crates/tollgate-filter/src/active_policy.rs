@@ -1,9 +1,9 @@
-//! A policy in force: it decides requests, settles what their responses bring about, and takes
+//! A policy in force: it decides requests, settles the charges of their responses, and takes
 //! charges back.
 //!
-//! Invariant: nothing is borrowed across a host call, so a host that calls back in the middle of
-//! one finds a policy that works. Deliberately absent: what becomes of the request; that is
-//! `filter`'s and `retry`'s.
+//! Invariant: nothing is borrowed across a host call, so a host that calls back during one finds a
+//! working policy. Deliberately absent: the request's further handling; that is `filter`'s and
+//! `retry`'s.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,25 +29,25 @@ use crate::watch::metrics::{Asked, Wait};
 use crate::watch::observer::Observer;
 use crate::watch::tally::Tally;
 
-/// Plans kept for the next requests; more streams than these at once only allocate.
+/// The number of plans kept for the next requests; more streams at once than this only allocate.
 const SPARE_PLANS: usize = 256;
 
 /// Logged with each configuration on such a host.
 const NOT_GUESSED: &str = "tollgate: no common sequence of numbers for writes was proved on this host; each count is read before it is written";
 
-/// The longest key that is kept as it is while its request is under way, in bytes: tokens of a
-/// client are longer, and a request may have one for each rule.
+/// The longest key that is kept unchanged while its request is in progress, in bytes. Tokens of
+/// clients are longer, and a request may have one for each rule.
 const LONGEST_KEY: usize = 128;
 
-/// A policy in force, with the buffers that its requests use again.
+/// A policy in force, with the buffers that its requests reuse.
 pub struct ActivePolicy<H> {
     pub(crate) host: H,
     pub(crate) config: Config,
     pub(crate) seed: Seed,
     pub(crate) observer: Observer<H>,
-    /// Who asks for the counts of a fleet, if rules have them.
+    /// Sends the lease requests, if rules count for a fleet.
     pub(crate) node: Option<NodeId>,
-    /// What the authority is to count by.
+    /// The rules in the form that the authority counts by.
     pub(crate) fleet_fingerprint: u64,
     /// The `payload_in_metadata` of the jwt_authn filter, if the policy counts by claims.
     payload: Option<Rc<str>>,
@@ -56,7 +56,8 @@ pub struct ActivePolicy<H> {
     scratch: Cell<Scratch>,
     /// The policies of routes that name one.
     pub(crate) routes: Routes<Self>,
-    /// What tells its lines from those of the other policies of its root; 0 of one alone.
+    /// The number that distinguishes its lines from those of the root's other policies; 0 for a
+    /// single policy.
     line_salt: u64,
 }
 
@@ -64,17 +65,18 @@ pub struct ActivePolicy<H> {
 pub enum Planned {
     /// No rule applies.
     Nothing,
-    /// The host did not say what the request is, so nobody knows which rules apply.
+    /// The host did not return the request's properties, so the rules that apply are unknown.
     Unreadable,
-    /// These do.
+    /// These rules apply.
     Plan(Box<Plan>),
 }
 
 impl<H: Proxy> ActivePolicy<H> {
-    /// The policy of `config`, in force. Whoever `says` what an operator must know of it logs that.
+    /// Puts the policy of `config` in force. The log `says`, if any, gets the lines that an
+    /// operator must know.
     ///
     /// # Errors
-    /// Why it cannot be: the host's fault, and for now.
+    /// The reason why it cannot: a temporary failure of the host.
     pub fn activate(
         host: H,
         mut config: Config,
@@ -150,7 +152,7 @@ impl<H: Proxy> ActivePolicy<H> {
         Planned::Plan(plan)
     }
 
-    /// Rules of the fleet say nothing until those of this node have decided.
+    /// Rules of the fleet decide after those of this node.
     fn set_fleet_aside(&self, plan: &mut Plan) {
         for i in 0..plan.len() {
             if plan.partition(i).is_some_and(|it| it.is_fleet(&self.config.policy)) {
@@ -159,7 +161,7 @@ impl<H: Proxy> ActivePolicy<H> {
         }
     }
 
-    /// What is left of a key that is too long to be kept.
+    /// The part of a key that is kept when the key is too long.
     fn digest(&self, group: usize, key: &[u8]) -> [u8; 16] {
         let group = self.config.policy.groups().get(group).filter(|group| group.is_fleet());
         match (group, &self.config.fleet) {
@@ -168,7 +170,7 @@ impl<H: Proxy> ActivePolicy<H> {
         }
     }
 
-    /// Decides a plan again, or for the first time; without a clock nothing can be decided, so
+    /// Decides a plan again, or for the first time. Without a clock nothing can be decided, so
     /// `on_failure` does.
     pub fn decide_at(&self, plan: &mut Plan, now: Option<Timestamp>) {
         let stats = match now {
@@ -178,7 +180,7 @@ impl<H: Proxy> ActivePolicy<H> {
         self.add(&stats);
     }
 
-    /// Counts the last word on a request, which came this long after the request.
+    /// Counts the final decision on a request, which came this long after the request.
     pub fn count(&self, plan: &Plan, waited: Span) {
         self.observer.count(plan, &self.outcome(plan), waited);
     }
@@ -187,12 +189,12 @@ impl<H: Proxy> ActivePolicy<H> {
         self.observer.add(stats);
     }
 
-    /// Counts what could not be decided or charged.
+    /// Counts a request that could not be decided or charged.
     pub fn count_failure(&self) {
         self.add(&CommitStats { failures: 1, ..CommitStats::default() });
     }
 
-    /// Charges and gives back what the response brings about.
+    /// Charges and refunds as the response requires.
     pub fn settle(&self, plan: &mut Plan) {
         if plan.is_deferred() {
             self.settle_as(plan, self.host.response_status());
@@ -208,8 +210,8 @@ impl<H: Proxy> ActivePolicy<H> {
         }
     }
 
-    /// The stream of a request that was let through ended before it had a response: its client
-    /// left, or the host gave it up.
+    /// The stream of an allowed request ended before it had a response: its client left, or the
+    /// host aborted it.
     pub fn end_without_status(&self, mut plan: Box<Plan>) {
         if plan.is_deferred() {
             self.settle_as(&mut plan, None);
@@ -217,7 +219,7 @@ impl<H: Proxy> ActivePolicy<H> {
         self.keep(plan);
     }
 
-    /// Takes back what a request was charged that will not go on; false when not all of it could
+    /// Takes back the charges of a request that does not continue; false when not all of them could
     /// be.
     pub fn take_back(&self, plan: &mut Plan, now: Timestamp) -> bool {
         let mut is_back = true;
@@ -230,14 +232,14 @@ impl<H: Proxy> ActivePolicy<H> {
         is_back
     }
 
-    /// Says what would be decided, and charges nothing.
+    /// Decides without charging.
     pub fn look(&self, plan: &mut Plan, now: Timestamp) {
         let look = |plan: &mut Plan, config: &Config| plan.look(&config.policy, now);
         let stats = self.enforce(plan, now, |enforcement| enforcement.look(look));
         self.add(&stats);
     }
 
-    /// Gives a request the time `at`, which another one was charged for; false when its state
+    /// Gives a request the time `at`, which was charged for another request; false when its state
     /// cannot be read.
     pub fn give_place(&self, plan: &mut Plan, now: Timestamp, at: Timestamp) -> bool {
         let mut is_given = false;
@@ -252,70 +254,70 @@ impl<H: Proxy> ActivePolicy<H> {
         is_given
     }
 
-    /// Refuses a request that may not wait.
+    /// Denies a request that may not wait.
     pub fn reject_waiting(&self, plan: &mut Plan, full: Full) {
         plan.reject_waiting(&self.config.policy, full);
     }
 
-    /// How much may wait.
+    /// The limits on waiting requests.
     pub fn limits(&self) -> Limits {
         self.config.policy.waiting()
     }
 
-    /// The lines that a request has to stand in if others do.
+    /// The lines that a request has to join if other requests wait in them.
     pub fn turns<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = Turn> + use<'a, H> {
         plan.turns(&self.config.policy)
     }
 
-    /// The line of spare times that a request may have one of.
+    /// The line of spare times from which a request may take one.
     pub fn spare_line(&self, plan: &Plan) -> Option<Turn> {
         plan.spare_line(&self.config.policy)
     }
 
-    /// What the quotas of a line say.
+    /// The state of a line's quotas.
     pub fn pace(&self, plan: &Plan, turn: &Turn, now: Timestamp) -> Option<Pace> {
         plan.pace(&self.config.policy, turn, now)
     }
 
-    /// The place that a request has in a `leaky-queue`.
+    /// The request's place in a `leaky-queue`.
     pub fn place(&self, plan: &Plan) -> Option<Turn> {
         plan.place(&self.config.policy)
     }
 
-    /// Its place is the one at `at` from now on.
+    /// Moves the request's place to `at`.
     pub fn move_place(&self, plan: &mut Plan, at: Timestamp) {
         plan.move_place(&self.config.policy, at);
     }
 
-    /// Says in the log what it is time for, of all policies of the root.
+    /// Logs what is due, for all policies of the root.
     pub fn tick(&self, now: Timestamp) {
         let of_routes = self.routes.policies().filter_map(|policy| policy.observer.tick(now));
         let next_at = of_routes.chain(self.observer.tick(now)).min();
         self.observer.wake_at(next_at, now);
     }
 
-    /// It decides no new requests, nor do those that routes name.
+    /// Ends this policy and those that routes name: they decide no new requests.
     pub fn end(&self) {
         self.observer.end();
         self.routes.policies().for_each(|policy| policy.observer.end());
     }
 
-    /// Whose line it is.
+    /// The key of its line.
     pub fn line(&self, plan: &Plan, turn: &Turn) -> Line {
         (turn.record, Table::fingerprint(&self.seed, turn.key(plan)).get() ^ self.line_salt)
     }
 
-    /// Counts what happened to a request that waits, or would.
+    /// Counts an event of a request that waits, or would wait.
     pub fn count_wait(&self, wait: Wait) {
         self.observer.count_wait(wait);
     }
 
-    /// Sets the timer and the gauges of those who wait.
+    /// Sets the timer and the gauges of waiting requests.
     pub fn settle_waiting(&self, waiting: &Waiting<H>, now: Timestamp) {
         waiting.settle(now, &self.observer.metrics);
     }
 
-    /// Takes what waits at a root that ends out of the gauges.
+    /// Takes the waiting requests of a root that ends out of the gauges.
     pub fn end_waiting(&self, waiting: &Waiting<H>) {
         waiting.end(&self.observer.metrics);
     }
@@ -326,7 +328,7 @@ impl<H: Proxy> ActivePolicy<H> {
         CommitStats { failures: 1, ..CommitStats::default() }
     }
 
-    /// Counts what became of so many questions to the authority.
+    /// Counts the outcome of this many lease requests.
     pub fn count_asked(&self, asked: Asked, count: usize) {
         self.observer.count_asked(asked, count);
     }
@@ -346,12 +348,12 @@ impl<H: Proxy> ActivePolicy<H> {
         stats
     }
 
-    /// What was decided.
+    /// The decisions.
     pub fn outcome<'a>(&'a self, plan: &'a Plan) -> Outcome<'a> {
         plan.outcome(&self.config.policy)
     }
 
-    /// Sets the headers for the origin that rules ask for, on the request of the current context.
+    /// Sets the headers for the origin that rules configure, on the request of the current context.
     pub fn mark(&self, plan: &Plan) {
         self.outcome(plan).marks(&mut |name, value| self.host.set_request_header(name, value));
     }
@@ -367,7 +369,7 @@ impl<H: Proxy> ActivePolicy<H> {
     pub fn keep(&self, mut plan: Box<Plan>) {
         let mut plans = self.plans.take();
         if plans.len() < SPARE_PLANS {
-            // Or long requests, as many as there are plans, would hold their memory for ever.
+            // Otherwise long requests, as many as there are plans, would hold their memory forever.
             plan.forget_long();
             plans.push(plan);
         }
@@ -375,7 +377,7 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 }
 
-/// The content type of a gRPC request's refusal; `None` for any other request.
+/// The content type of a gRPC request's denial; `None` for any other request.
 pub fn grpc_type<H: Proxy>(facts: &RequestFacts<H>) -> Option<&'static str> {
     facts.header("content-type").and_then(|kind| tollgate_policy::grpc_content_type(&kind))
 }
@@ -385,7 +387,7 @@ mod tests {
     use super::*;
     use tollgate_policy::{DescribedRequest, Policy, Surface};
 
-    // Guards: requests in flight that keep what their clients sent, ten kilobytes of each.
+    // Guards: requests in progress that each keep ten kilobytes that their clients sent.
     #[test]
     fn a_request_in_flight_keeps_little_of_long_keys() {
         let names: Vec<_> = (0..8).map(|i| format!("x-key-{i}")).collect();

@@ -1,9 +1,9 @@
-//! The filter's contexts: a root for each policy, a stream for each request, found by the host's
-//! numbers.
+//! The filter's contexts, found by the host's numbers: a root for each policy, a stream for each
+//! request.
 //!
-//! Invariant: whatever a host calls, in any order, about any context, known or not, also in the
-//! middle of a call of ours: an answer, never a trap. So a map is only ever borrowed between host
-//! calls, never across one, and an unknown context lets the request go on. Deliberately absent:
+//! Invariant: whatever a host calls, in any order, about any context, known or not, also during a
+//! call of ours, gets a return value and never a trap. So a map is only ever borrowed between host
+//! calls, never across one, and an unknown context lets the request continue. Deliberately absent:
 //! decisions (the policy's) and unsafe calls (`host`, `abi`).
 
 use std::cell::Cell;
@@ -29,9 +29,9 @@ use crate::request::waiting::Waiting;
 use crate::watch::metrics::Wait;
 use crate::watch::tally::Tally;
 
-/// Requests whose turn is taken in one call of the timer. The host handles the response to each
-/// refusal inside that of the one before, so 400 of them end the stack of its thread; the rest has
-/// its turn a millisecond later.
+/// The most requests whose turn is taken in one call of the timer. The host handles the response to
+/// each denial inside that of the one before, so 400 of them overflow the stack of its thread; the
+/// rest have their turn a millisecond later.
 pub const TURNS_PER_TICK: usize = 32;
 
 /// All contexts of one virtual machine.
@@ -42,7 +42,7 @@ pub struct Filter<H> {
     streams: Cell<SlabMap<u64, Stream<H>>>,
 }
 
-/// One plugin configuration: all roots of a `vm_id` share this virtual machine's memory.
+/// One plugin configuration; all roots of a `vm_id` share this virtual machine's memory.
 struct Root<H> {
     policy: Cell<Option<Rc<ActivePolicy<H>>>>,
     follower: Cell<Option<Rc<Follower<H>>>>,
@@ -52,7 +52,7 @@ struct Root<H> {
     authority: Rc<Authority<H>>,
 }
 
-/// A policy in force, and who follows its server.
+/// A policy in force, and its follower, if it has a server.
 type Configured<H> = (ActivePolicy<H>, Option<Follower<H>>);
 
 /// One request.
@@ -67,8 +67,8 @@ impl<H: Proxy> Filter<H> {
         Self { host, roots: Cell::new(Vec::new()), streams: Cell::new(SlabMap::new()) }
     }
 
-    /// A context begins: a root if it has no parent, else a stream of that root. One that is there
-    /// stays as it is: the host announces a root again for every listener that shares it.
+    /// A context begins: a root if it has no parent, else a stream of that root. An existing
+    /// context is unchanged: the host announces a root again for every listener that shares it.
     pub fn on_context_create(&self, id: u32, parent: u32) {
         if parent == 0 {
             let root = || Rc::new(Root::new(self.host.clone(), id));
@@ -84,7 +84,7 @@ impl<H: Proxy> Filter<H> {
         }
     }
 
-    /// Takes the configuration of a root, `len` bytes; false when it is refused.
+    /// Takes the configuration of a root, `len` bytes; false when it is rejected.
     pub fn on_configure(&self, id: u32, len: usize) -> bool {
         let Some(root) = self.root(id) else { return false };
         match self.configured(&root, len) {
@@ -109,7 +109,7 @@ impl<H: Proxy> Filter<H> {
         }
     }
 
-    /// What a configuration of `len` bytes puts in force, and who follows its server.
+    /// The policy that a configuration of `len` bytes puts in force, and its follower.
     fn configured(&self, root: &Root<H>, len: usize) -> Result<Configured<H>, Vec<String>> {
         let host = &self.host;
         let scope = host.plugin_scope();
@@ -120,27 +120,27 @@ impl<H: Proxy> Filter<H> {
         Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))
     }
 
-    /// Asks the server of a root, or takes another policy of it.
+    /// Asks the server of a root for its policy, or puts a fetched policy in force.
     fn follow(&self, root: &Root<H>) {
         let Some(follower) = root.follower() else { return };
         let Some(now) = self.host.now() else { return };
         let policy = follower.tick(now);
         if !root.follower().is_some_and(|current| Rc::ptr_eq(&current, &follower)) {
-            return; // configured anew in the middle of this
+            return; // configured again during this call
         }
         if let Some(policy) = policy {
             root.put(policy);
         }
-        // Compiling takes its time.
+        // Compiling takes time.
         let now = self.host.now().unwrap_or(now);
         root.timer.set(Wants::Following, follower.wants_at(), now);
     }
 
-    /// Gives those their turn who are due.
+    /// Gives the waiting requests that are due their turn.
     pub fn on_tick(&self, id: u32) {
         let Some(root) = self.root(id) else { return };
         root.timer.has_fired();
-        // First of all: a call belongs to the current context, which is still the root.
+        // This comes first: a call belongs to the current context, which is still the root.
         self.follow(&root);
         root.tally.flush();
         let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
@@ -181,7 +181,7 @@ impl<H: Proxy> Filter<H> {
         }
     }
 
-    /// Gives so many their turn who wait for the authority, and looks after what is in hand.
+    /// Gives some requests that wait for the authority their turn, and checks the leases.
     fn give_turns(&self, root: &Root<H>, policy: &ActivePolicy<H>, turns: usize, now: Timestamp) {
         for _ in 0..turns {
             let Some(stream) = root.authority.next(now) else { break };
@@ -238,8 +238,8 @@ impl<H: Proxy> Filter<H> {
         flow
     }
 
-    /// Refuses a request about which nothing can be known. Not `on_failure`: nobody knows whose it
-    /// would be.
+    /// Denies a request about which nothing can be known. `on_failure` does not apply, because the
+    /// rule is unknown.
     fn give_up(&self, policy: &ActivePolicy<H>, reply: &Reply) -> Flow {
         policy.observer.count_given_up();
         self.host.reply(reply);
@@ -253,8 +253,8 @@ impl<H: Proxy> Filter<H> {
         }
     }
 
-    /// A call of ours is answered: the one with this number, which the context `id` made. The body
-    /// has `len` bytes.
+    /// The response to a call of ours with this number, which the context `id` made. The body has
+    /// `len` bytes.
     pub fn on_call_answered(&self, id: u32, call: u32, len: usize) {
         let Some(root) = self.root(id) else { return };
         let now = self.host.now().unwrap_or_default();
@@ -269,7 +269,7 @@ impl<H: Proxy> Filter<H> {
         self.give_turns(&root, &policy, TURNS_PER_TICK, now);
     }
 
-    /// Hands the answers to a question to who waits for them, if somebody does.
+    /// Hands the results of a lease request to the stream that waits for them, if there is one.
     fn hand_over(&self, root: &Root<H>, sent: Sent<H>, answers: Vec<KeyAnswer>) {
         let Sent { policy, keys, stream } = sent;
         let mut rest = Some((keys, answers));
@@ -300,7 +300,7 @@ impl<H: Proxy> Filter<H> {
         }
     }
 
-    /// A root of the plugin of this label follows no server any more; others may.
+    /// A root of the plugin of this label follows no server any more; other roots may.
     fn end_following(&self, follower: Option<Rc<Follower<H>>>, plugin: &str) {
         let Some(follower) = follower else { return };
         let is_of = |root: &Root<H>| root.policy().is_some_and(|it| it.config.plugin == plugin);
@@ -309,7 +309,7 @@ impl<H: Proxy> Filter<H> {
         }
     }
 
-    /// Hands over to the host what was counted: for who reads its counters without a timer.
+    /// Hands the counters over to the host, for readers of its counters that have no timer.
     pub fn flush(&self) {
         self.all_roots().iter().for_each(|root| root.tally.flush());
     }
@@ -345,7 +345,7 @@ impl<H: Proxy> Filter<H> {
         })
     }
 
-    /// Sets what is still to be done about a stream; at once, if it ended meanwhile.
+    /// Sets the remaining work for a stream, or does it at once if the stream has ended meanwhile.
     fn set_pending(&self, id: u32, pending: Pending<H>) {
         let rest = with(&self.streams, |streams| match streams.get_mut(&id.into()) {
             Some(stream) => core::mem::replace(&mut stream.pending, pending),
@@ -365,7 +365,7 @@ impl<H: Proxy> Root<H> {
         Self { policy, follower, timer, tally, waiting, authority }
     }
 
-    /// From now on this policy decides requests that come; those under way have theirs.
+    /// Makes this policy decide new requests; requests in progress keep theirs.
     fn put(&self, policy: ActivePolicy<H>) {
         self.waiting.set_limits(policy.limits());
         self.authority.set_limits(policy.limits());
@@ -389,8 +389,8 @@ fn take<T>(roots: &mut Vec<(u32, T)>, id: u32) -> Option<T> {
     Some(roots.remove(place).1)
 }
 
-/// Acts on what a cell holds. No host call belongs into `act`: whoever calls back finds the cell
-/// empty.
+/// Acts on the content of a cell. `act` must not make a host call: if the host called back, it
+/// would find the cell empty.
 fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
     let mut value = cell.take();
     let result = act(&mut value);

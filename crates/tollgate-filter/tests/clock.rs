@@ -9,7 +9,7 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_filter::counts::clock::{Clocks, agree};
 use tollgate_filter::host::shared_data::{INSERT, SharedData, Stored, Written};
 
-/// 18 July 2025, the machine has run for a day.
+/// 18 July 2025, after the machine has run for a day.
 const WALL_S: u64 = 1_752_800_000;
 const UPTIME_S: u64 = 86_401;
 
@@ -26,12 +26,12 @@ fn agreed(shared: &impl SharedData, clocks: Clocks) -> Span {
     agree(shared, clocks, || false).expect("the map answers")
 }
 
-/// The name of the offset in a map that has nothing else.
+/// The name of the offset in a map that contains nothing else.
 fn name(shared: &Shared) -> Vec<u8> {
     shared.entries().into_keys().next().unwrap()
 }
 
-// Guards: windows that begin at the start of the machine, and clocks that show nothing sensible.
+// Guards: windows that begin at the start of the machine, and clocks with implausible times.
 #[test]
 fn the_offset_is_what_the_wall_clock_is_ahead() {
     let never = Clocks { wall: None, ..clocks(UPTIME_S, 0) };
@@ -51,20 +51,20 @@ fn the_offset_is_what_the_wall_clock_is_ahead() {
     }
 }
 
-// Guards: a count that begins again, or a key that is locked out, because somebody set the clock.
+// Guards: a count that begins again, or a key that is locked out, because someone set the clock.
 #[test]
 fn no_step_of_the_wall_clock_changes_it() {
     let shared = Shared::default();
     let first = agreed(&shared, clocks(UPTIME_S, WALL_S));
     for wall_s in [0, WALL_S - 3_600, WALL_S + 3_600, WALL_S * 2, u64::MAX / 1_000_000_000] {
         assert_eq!(agreed(&shared, clocks(UPTIME_S + 10, wall_s)), first, "{wall_s}");
-        // A virtual machine that was there keeps it, too.
+        // An existing virtual machine keeps it, too.
         let known = Clocks { own: first, ..clocks(UPTIME_S + 10, wall_s) };
         assert_eq!(agreed(&shared, known), first, "{wall_s}");
     }
 }
 
-// Two workers that come at once, the second between any two calls of the first.
+// Two workers that start at once, the second between any two calls of the first.
 #[test]
 fn workers_that_come_at_once_have_one() {
     for at in 0..4 {
@@ -95,8 +95,8 @@ fn a_map_that_is_counted_in_without_an_offset_stays_without() {
     assert_eq!(agreed(&shared, clocks(UPTIME_S, WALL_S)), Span::ZERO);
 }
 
-// Bytes that are no offset, of another plugin with this `vm_id`: a machine that has one restores
-// it.
+// Bytes that are not an offset, of another plugin with this `vm_id`: a machine that has one
+// restores it.
 #[test]
 fn a_damaged_offset_is_written_again() {
     let shared = Shared::default();

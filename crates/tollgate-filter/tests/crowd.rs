@@ -1,4 +1,4 @@
-//! Full tables: who leaves, who stays, and how many keys a table holds.
+//! Full tables: which keys leave, which stay, and how many keys a table contains.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -29,7 +29,7 @@ fn name(number: u64) -> Vec<u8> {
     format!("client-{number}").into_bytes()
 }
 
-/// What a test remembers of one key: its fingerprint, and each quota's bytes.
+/// A test's record of one key: its fingerprint, and each quota's bytes.
 struct Known(NonZeroU64, Vec<(Limiter, Vec<u8>)>);
 
 impl Known {
@@ -39,7 +39,7 @@ impl Known {
         Self(fingerprint, limiters.map(|limiter| (limiter, vec![0; limiter.state_len()])).collect())
     }
 
-    /// All quotas or none.
+    /// Charges all quotas or none.
     fn charge(&mut self, now: Timestamp) -> bool {
         let passes =
             self.1.iter().all(|(limiter, state)| limiter.peek(state, now, 1).is_admitted());
@@ -75,8 +75,9 @@ fn held(shared: &Shared, worker: &Worker, known: &BTreeMap<u64, Known>) -> Vec<u
     known.iter().filter(is_in).map(|(key, _)| *key).collect()
 }
 
-// Random clients in a table of sixteen, for every algorithm, beside a model that forgets nothing:
-// who leaves is idle, or nobody used less of his quotas; and nobody else is forgotten.
+// Random clients in a table of sixteen, for every algorithm, compared with a model that forgets
+// nothing. A key that leaves is idle, or no key had used less of its quotas; and no other key is
+// forgotten.
 #[test]
 fn who_used_least_leaves_a_full_table() {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -96,7 +97,7 @@ fn who_used_least_leaves_a_full_table() {
             for _ in 0..400 {
                 now += numbers.below(SECOND / 4);
                 let at = Timestamp::from_nanos(now);
-                // Some come again and again, most once.
+                // Some come repeatedly, most once.
                 let client =
                     if numbers.below(2) == 0 { numbers.below(12) } else { numbers.below(1000) };
                 let before = held(&shared, &worker, &known);
@@ -139,9 +140,9 @@ fn who_used_least_leaves_a_full_table() {
     assert!(left_live > 100 && left_idle > 10, "{left_live} live, {left_idle} idle");
 }
 
-// Somebody sends a new key with every request; clients that have used everything try again all the
-// time. None is let in once, whatever the algorithm, and a client in the middle of its quota gets
-// no more than is left of it.
+// An attacker sends a new key with every request; clients that have used everything try again all
+// the time. None of them is allowed once, whatever the algorithm, and a client in the middle of its
+// quota gets no more than its remaining units.
 #[test]
 fn a_flood_of_keys_lets_nobody_in_again() {
     const MANY: u64 = if cfg!(debug_assertions) { 5_000 } else { 2_000_000 };
@@ -170,7 +171,7 @@ fn a_flood_of_keys_lets_nobody_in_again() {
             evictions += stats.evictions;
             pardons += stats.evictions_half_used;
             if key % 1000 == 0 {
-                worker.forget(); // as if every try came to another worker
+                worker.forget(); // as if every attempt came to another worker
                 let_in +=
                     (0..20).filter(|client| worker.ask(&shared, &name(*client), now).0).count();
             }
@@ -191,7 +192,8 @@ fn a_flood_of_keys_lets_nobody_in_again() {
     }
 }
 
-// A shadow quota refuses nobody. Whoever uses it up must not push out who is refused.
+// A shadow quota denies no request. A client that uses it up must not evict a client that is
+// denied.
 #[test]
 fn a_shadow_does_not_outrank_what_is_enforced() {
     let shared = Shared::default();
@@ -231,10 +233,11 @@ fn who_is_refused_longest_stays_longest() {
     }
 }
 
-// As many different keys as the policy says, and half as many: how many counts does the table lose?
+// As many different keys as the policy's capacity, and half as many: how many counts does the table
+// lose?
 #[test]
 fn a_table_holds_what_its_capacity_says() {
-    // In a small table chance has more of a say.
+    // In a small table chance has more influence.
     let (large, at_full) = if cfg!(debug_assertions) { (4096, 3_000) } else { (65_536, 1_000) };
     for (capacity, quotas, at_half, at_full) in [
         (large, quota(5, "gcra"), 0, at_full),

@@ -1,6 +1,6 @@
-//! What a worker remembers of denials, beside another worker of the same host.
+//! A worker's memory of denials, next to another worker of the same host.
 //!
-//! Invariant: what is told from memory is what the shared tables would say.
+//! Invariant: a result from memory is the result of the shared tables.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -31,7 +31,7 @@ impl SharedData for Shared {
     }
 }
 
-/// A request of one client that costs so much.
+/// A request of one client with this cost.
 struct Costing(&'static str);
 
 impl Facts for Costing {
@@ -69,8 +69,8 @@ fn decide(
     plan.outcome(&config.policy).retry_after().map(Span::as_secs_ceil)
 }
 
-// A worker that remembers a costly request's denial would tell a cheaper one the wait of back then,
-// although others of its cost were admitted elsewhere meanwhile.
+// A worker that remembers a costly request's denial would give a cheaper one the earlier wait,
+// although other requests of its cost were allowed elsewhere meanwhile.
 #[test]
 fn a_wait_is_exact_whatever_requests_cost() {
     let document = br#"{"version": 1, "rules": [{"name": "r", "key": ["client_ip"],
@@ -83,7 +83,7 @@ fn a_wait_is_exact_whatever_requests_cost() {
     assert_eq!(decide(&config, &shared, &mut one, 1000, "6"), Some(36), "6 grow back");
 }
 
-// With one cost the memory is exact, and is used: the shared tables are not asked again.
+// With one cost the memory is exact, and is used: the shared tables are not read again.
 #[test]
 fn a_denial_of_a_fixed_cost_is_repeated_from_memory() {
     let document = br#"{"version": 1, "rules": [{"name": "r", "key": ["client_ip"],
@@ -147,8 +147,8 @@ fn documents() -> Vec<(&'static str, bool, Value)> {
     ]
 }
 
-// Guards: a remembered denial that says another thing than the tables, whatever the rules are, in
-// whichever worker others are admitted, and one that outlives its time; and a memory of no use.
+// Guards: a remembered denial that differs from the tables, whatever the rules are and whichever
+// worker allows other requests; one that outlives its time; and a memory that is never used.
 #[test]
 fn what_is_said_from_memory_is_what_the_tables_say() {
     const SECOND: u64 = 1_000_000_000;

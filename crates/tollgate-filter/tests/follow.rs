@@ -1,5 +1,5 @@
-//! Workers that follow a server, on a host that the test answers for: what is asked, what is taken,
-//! who compiles when, and that no version goes back.
+//! Workers that follow a server, on a host whose responses the test provides: what they fetch and
+//! use, which one compiles when, and that no version goes back.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use tollgate_table::Seed;
 
 use crate::support::host_map::HostMap;
 
-/// What all workers share.
+/// The state that all workers share.
 #[derive(Default)]
 struct Process {
     now: Cell<Timestamp>,
@@ -265,7 +265,7 @@ impl Worker {
         Self { filter, world, streams: Cell::new(10) }
     }
 
-    /// The timer fires after as long as it is set for.
+    /// The timer fires after its interval.
     fn tick(&self) {
         let ms = self.world.tick_ms.get();
         assert!(ms > 0, "the timer is off");
@@ -273,7 +273,7 @@ impl Worker {
         self.filter.on_tick(ROOT);
     }
 
-    /// Ticks until something is asked; its number and its headers.
+    /// Ticks until a request is sent; its number and its headers.
     fn asks(&self) -> (u32, HashMap<String, String>) {
         for _ in 0..20 {
             if let Some((number, headers, timeout_ms)) = self.world.calls.borrow_mut().pop() {
@@ -291,21 +291,21 @@ impl Worker {
         self.filter.on_call_answered(ROOT, call, body.len());
     }
 
-    /// Answers with a policy.
+    /// Responds with a policy.
     fn gives(&self, call: u32, version: u32, text: &str) {
         let (version, tag) = (version.to_string(), format!("\"{version}-{}\"", text.len()));
         let headers = [(":status", "200"), ("etag", &*tag), ("tollgate-policy-version", &*version)];
         self.answer(call, &headers, text.as_bytes());
     }
 
-    /// Asks, is given this policy, and takes its turn.
+    /// Fetches, gets this policy, and takes its turn.
     fn takes(&self, version: u32, text: &str) {
         let (call, _) = self.asks();
         self.gives(call, version, text);
         self.tick();
     }
 
-    /// The limit that a key that nobody has used is told.
+    /// The limit in the response for an unused key.
     fn limit(&self, key: &'static str) -> u32 {
         self.world.fields.borrow_mut().clear();
         assert!(self.passes(key), "{key} is fresh");
@@ -330,7 +330,7 @@ impl Worker {
     }
 }
 
-/// The pairs of a map as the host has it.
+/// The pairs of a map in the host's form.
 fn pairs(bytes: &[u8]) -> HashMap<String, String> {
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let count = number(0);
@@ -375,7 +375,7 @@ fn a_question_has_the_token_and_the_tag_that_was_seen_last() {
     assert_eq!(process.said(), ["tollgate: server \"c\": policy 7 is in force"]);
 }
 
-// Guards: workers that all ask in the same moment, and ones that ask later than they may.
+// Guards: workers that all fetch at the same moment, and workers that fetch later than allowed.
 #[test]
 fn questions_are_spread_and_never_late() {
     let process = Rc::new(Process::default());
@@ -390,7 +390,7 @@ fn questions_are_spread_and_never_late() {
         worker.answer(call, &[(":status", "304")], b"");
     }
     assert!(seen.len() > 50, "{}", seen.len());
-    // Before its first answer a server is asked each second.
+    // Before its first response a server is asked each second.
     let fresh = Worker::new(&Rc::new(Process::default()));
     let (call, _) = fresh.asks();
     fresh.answer(call, &[(":status", "503")], b"");
@@ -425,11 +425,11 @@ fn what_cannot_be_had_changes_nothing_and_is_said_once() {
             let (call, asked) = worker.asks();
             assert!(!asked.contains_key("if-none-match"), "nothing was taken");
             worker.answer(call, headers, body);
-            worker.answer(call, headers, body); // a second time it is nobody's
+            worker.answer(call, headers, body); // the second time it belongs to no call
         }
         let line =
             format!("tollgate: server \"c\": no policy could be had: {why}; the last one stays");
-        let expected = if i == 6 { vec![] } else { vec![line] }; // it was said of the one before
+        let expected = if i == 6 { vec![] } else { vec![line] }; // it was logged for the one before
         assert_eq!(process.said(), expected, "{why}");
         assert_eq!(failures(&process), [2 * (i64::try_from(i).unwrap() + 1), 0], "{why}");
     }
@@ -441,7 +441,7 @@ fn what_cannot_be_had_changes_nothing_and_is_said_once() {
         let (call, _) = worker.asks();
         worker.gives(call, 8, &good);
         worker.world.is_short.set(false);
-        // An answer that never comes is given up.
+        // A response that never comes is given up.
         let (_, _) = worker.asks();
         worker.tick();
     }
@@ -476,7 +476,7 @@ fn a_policy_that_is_wrong_here_is_refused_with_every_problem() {
     assert_eq!(failures(&process), [0, 2]);
     assert_eq!(process.metric("tollgate.policy_version.plugin=p"), 0);
     assert_eq!(workers[0].limit("a"), 3);
-    // What stands beside a policy is no part of one.
+    // Text after a policy is not part of one.
     workers[0]
         .takes(5, &format!(r#"{{"policy": {}, "policy_from": {{"cluster": "x"}}}}"#, policy(9)));
     assert_eq!(failures(&process), [0, 3]);
@@ -484,7 +484,7 @@ fn a_policy_that_is_wrong_here_is_refused_with_every_problem() {
     assert_eq!(workers[0].limit("b"), 9);
 }
 
-// Guards: all workers that compile at the same time, and one that died with its turn.
+// Guards: all workers compiling at the same time, and a worker that died with its turn.
 #[test]
 fn workers_compile_one_after_the_other() {
     let process = Rc::new(Process::default());
@@ -529,7 +529,7 @@ fn no_worker_goes_back_and_whoever_begins_later_begins_with_the_newest() {
     let line = "tollgate: server \"c\": has policy 1, and 3 is in force here, which stays";
     assert_eq!(process.said(), [line]);
     assert_eq!(failures(&process), [0, 2]);
-    // An instance that is made anew does not begin with its configuration.
+    // An instance that is created again does not begin with its configuration.
     let anew = Worker::new(&process);
     assert_eq!(anew.limit("d"), 10);
     assert_eq!(anew.admitted("k"), 0);
@@ -559,7 +559,7 @@ fn a_request_under_way_ends_under_the_policy_that_it_began_with() {
     assert_eq!(worker.admitted("k"), 8, "and it was counted");
 }
 
-// Guards: a root that is gone, or configured anew, and an answer that comes for it.
+// Guards: a root that is gone, or configured again, and a response that comes for it.
 #[test]
 fn an_answer_for_nobody_changes_nothing() {
     let process = Rc::new(Process::default());
@@ -577,7 +577,7 @@ fn an_answer_for_nobody_changes_nothing() {
     assert_eq!(failures(&process), [0, 0]);
 }
 
-// Guards: two servers that do not agree, of which each has its own way with every question.
+// Guards: two servers that disagree, and that take effect in turn with every fetch.
 #[test]
 fn another_document_of_the_same_version_changes_nothing() {
     let process = Rc::new(Process::default());
@@ -590,13 +590,13 @@ fn another_document_of_the_same_version_changes_nothing() {
         assert_eq!(failures(&process), [0, refused]);
     }
     assert_eq!(workers[0].limit("a"), 9);
-    // Another worker that is told the other one takes what is kept.
+    // Another worker that gets the other policy uses the stored one.
     workers[1].takes(7, &policy(50));
     workers[1].tick();
     assert_eq!(workers[1].limit("b"), 9);
     workers[1].takes(8, &policy(50));
     assert_eq!(workers[1].limit("c"), 50);
-    // Those of files have no versions: whoever changes a file is followed.
+    // Policies of files have no versions: every change of the file is followed.
     let process = Rc::new(Process::default());
     let worker = Worker::new(&process);
     worker.takes(0, &policy(9));
@@ -604,7 +604,7 @@ fn another_document_of_the_same_version_changes_nothing() {
     assert_eq!(worker.limit("a"), 50);
 }
 
-// Guards: a policy that a later build of this filter has kept, which holds up every other one here.
+// Guards: a policy that a later build of this filter has stored, which blocks every other one here.
 #[test]
 fn what_is_kept_and_cannot_be_enforced_holds_nobody_up() {
     let process = Rc::new(Process::default());
@@ -629,8 +629,8 @@ fn what_is_kept_and_cannot_be_enforced_holds_nobody_up() {
     assert_eq!(Worker::new(&process).limit("c"), 50, "it is what is kept now");
 }
 
-// Guards: a gauge that goes on showing the version of a server that nobody follows any more, and
-// one that shows nothing of a plugin that another root still follows for.
+// Guards: a gauge that still shows the version of a server that no root follows any more, and one
+// that shows nothing for a plugin that another root still follows.
 #[test]
 fn a_plugin_that_stops_following_has_no_version() {
     const VERSION: &str = "tollgate.policy_version.plugin=p";
@@ -641,7 +641,7 @@ fn a_plugin_that_stops_following_has_no_version() {
         worker.takes(7, &policy(30));
     }
     assert_eq!(process.metric(VERSION), 7);
-    // Another listener's, with the same plugin: the first one follows still.
+    // Another listener's root, with the same plugin: the first one follows still.
     let still = format!(r#"{{"policy": {}}}"#, policy(5));
     for worker in &workers {
         *worker.world.configuration.borrow_mut() = still.clone();
@@ -657,7 +657,7 @@ fn a_plugin_that_stops_following_has_no_version() {
     workers[1].answer(call, &[(":status", "304")], b"");
     workers[1].filter.on_delete(ROOT);
     assert_eq!(process.metric(VERSION), 0);
-    // Configured anew in the same root.
+    // Configured again in the same root.
     let worker = Worker::new(&process);
     assert_eq!(process.metric(VERSION), 7, "what is kept");
     *worker.world.configuration.borrow_mut() = still;
@@ -665,8 +665,8 @@ fn a_plugin_that_stops_following_has_no_version() {
     assert_eq!(process.metric(VERSION), 0);
 }
 
-// Guards: one question that had no answer, and an hour until the next one; and failures so rare
-// that no alert about a server that does not answer can last.
+// Guards: one fetch without a response, followed by an hour until the next one; and failures so
+// rare that no alert about a server that does not respond can last.
 #[test]
 fn who_has_no_answer_asks_again_within_a_minute() {
     let process = Rc::new(Process::default());

@@ -1,5 +1,5 @@
-//! Tables that change their size: nobody is forgotten and nobody is counted twice, whoever looks
-//! when.
+//! Tables that change their size: no client is forgotten and none is counted twice, whichever
+//! worker reads when.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,8 +32,8 @@ fn all_are_refused(worker: &mut Worker, shared: &Shared, count: usize) {
     }
 }
 
-// A larger capacity, by one step and by many at once, and back: who has used everything stays
-// refused.
+// A larger capacity, by one step and by many at once, and back: a client that has used everything
+// stays denied.
 #[test]
 fn another_capacity_forgets_nobody() {
     for sizes in [&[64, 128][..], &[64, 4096, 64, 100_000], &[64, 65, 1000, 4, 1_000_000, 200]] {
@@ -43,7 +43,7 @@ fn another_capacity_forgets_nobody() {
             let mut worker = Worker::new(&sized(*capacity), &shared);
             all_are_refused(&mut worker, &shared, 60);
         }
-        // And new keys are counted as ever.
+        // And new keys are counted as usual.
         for capacity in &sizes[1..] {
             let mut worker = Worker::new(&sized(*capacity), &shared);
             assert_eq!(worker.passes(&shared, b"new", NOW, 1), 1, "{capacity}");
@@ -51,7 +51,7 @@ fn another_capacity_forgets_nobody() {
     }
 }
 
-// The table that was too small: all of its ways are taken when the operator asks for a larger one.
+// The table was too small: all of its ways are taken when the operator asks for a larger one.
 #[test]
 fn a_full_table_grows_without_loss() {
     let shared = Shared::default();
@@ -64,7 +64,7 @@ fn a_full_table_grows_without_loss() {
     }
     assert!(evicted > 0, "it is full");
     let kept = |shared: &Shared, worker: &mut Worker| -> Vec<usize> {
-        // Looking changes nothing: a look is a request that is refused.
+        // Reading changes nothing: a read is a request that is denied.
         (0..2_000).filter(|number| is_known(shared, worker, *number)).collect()
     };
     let before = kept(&shared, &mut worker);
@@ -80,7 +80,7 @@ fn a_full_table_grows_without_loss() {
     }
 }
 
-/// True when the key is in the table; asked of a copy, so that nothing is changed.
+/// True when the key is in the table; read from a copy, so that nothing is changed.
 fn is_known(shared: &Shared, worker: &mut Worker, number: usize) -> bool {
     let copy = Shared::default();
     shared.entries().iter().for_each(|(name, (value, _))| copy.put(name, value));
@@ -88,7 +88,7 @@ fn is_known(shared: &Shared, worker: &mut Worker, number: usize) -> bool {
     !worker.ask(&copy, &key(number), NOW).0
 }
 
-// A smaller capacity gives no memory back, so it costs nobody his count; the operator is told.
+// A smaller capacity frees no memory, so no client loses its count; the log informs the operator.
 #[test]
 fn a_smaller_capacity_is_said_in_the_log() {
     let shared = Shared::default();
@@ -100,7 +100,8 @@ fn a_smaller_capacity_is_said_in_the_log() {
     assert_eq!(Worker::new(&sized(131_072), &shared).log, Vec::<String>::new());
 }
 
-// The map of a filter of layout 1: what it counted cannot be read, and whoever updates must know.
+// The map of a filter of layout 1: its counts cannot be read, and the operator that updates must
+// know.
 #[test]
 fn counts_of_layout_1_are_said_to_be_lost() {
     let shared = Shared::default();
@@ -110,7 +111,7 @@ fn counts_of_layout_1_are_said_to_be_lost() {
     assert_eq!(Worker::new(&sized(64), &shared).log, Vec::<String>::new(), "it is said once");
 }
 
-// An extent that nobody can have written: everything is found all the same.
+// An extent that no worker can have written: everything is still found.
 #[test]
 fn a_broken_extent_forgets_nobody() {
     let shared = Shared::default();
@@ -144,8 +145,8 @@ fn interrupted(
 }
 
 // Workers with the old and the new policy serve at the same time, until connections are drained.
-// Between any two host calls of one the other makes a whole request: of the same key five pass in
-// all, at every moment.
+// Between any two host calls of one the other makes a whole request: of the same key five requests
+// are allowed in all, at every moment.
 #[test]
 fn old_and_new_workers_count_together_at_every_moment() {
     for (small, large) in [(4, 64), (4, 4096), (1000, 4096)] {
@@ -195,8 +196,8 @@ fn neighbours_that_move_together_stay_counted() {
     }
 }
 
-// The same fresh keys on eight threads whose policies ask for tables of four sizes: every key
-// passes five times. The smallest has room for all of them, so that nobody has to leave it,
+// The same fresh keys on eight threads whose policies ask for tables of four sizes: every key is
+// allowed five times. The smallest has room for all of them, so that no key has to leave it,
 // whichever thread comes first.
 #[test]
 fn fresh_keys_are_exact_while_the_table_grows() {
@@ -204,7 +205,7 @@ fn fresh_keys_are_exact_while_the_table_grows() {
     const SMALLEST: u32 = if cfg!(debug_assertions) { 2_048 } else { 16_384 };
     let shared = Shared::default();
     let passed: Mutex<BTreeMap<usize, usize>> = Mutex::default();
-    // The first workers are there before the table grows.
+    // The first workers start before the table grows.
     drop(Worker::new(&sized(SMALLEST), &shared));
     thread::scope(|scope| {
         for (thread, times) in [1, 32, 2, 128, 8, 1, 32, 512].into_iter().enumerate() {

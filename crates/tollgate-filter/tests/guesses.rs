@@ -1,6 +1,6 @@
-//! Workers that do not read what they wrote last: beside others, and while numbers wrap.
+//! Workers that do not read their last writes: next to other workers, and while numbers wrap.
 //!
-//! Invariant: whoever guesses decides as one who reads would.
+//! Invariant: a worker that guesses decides as a worker that reads.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 
 const NOW: u64 = 1_000_000_000_000;
 
-/// A host that counts what is read of its map, and what is written in vain.
+/// A host that counts reads of its map, and failed writes.
 struct Counted<'a> {
     shared: &'a Shared,
     reads: Cell<usize>,
@@ -48,7 +48,7 @@ impl Random {
     }
 }
 
-// The point of it: the first request finds nothing, the second learns a number.
+// The purpose: the first request finds nothing, the second learns a number.
 #[test]
 fn a_worker_alone_reads_a_key_twice() {
     for algorithm in ["gcra", "token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
@@ -64,8 +64,8 @@ fn a_worker_alone_reads_a_key_twice() {
     }
 }
 
-// Any order of requests of several workers under any kind of rules: each is answered as by one that
-// reads all, and what is stored is the same to the byte.
+// Any order of requests of several workers under any rules: each gets the result of a worker that
+// always reads, and the stored bytes are the same.
 #[test]
 fn workers_that_take_turns_decide_as_one() {
     const REQUESTS: usize = 1_000;
@@ -106,13 +106,13 @@ fn workers_that_take_turns_decide_as_one() {
             let key = [b'k', b'A' + u8::try_from(random.below(30)).unwrap()];
             let number = random.below(workers.len());
             let one = workers[number].ask(&shared, &key, NOW).0;
-            // One without a past reads everything.
+            // A worker without a past reads everything.
             reader.forget();
             let reads = reader.ask(&model, &key, NOW).0;
             assert_eq!(one, reads, "round {round}, request {request}");
         }
         let stored = |shared: &Shared| {
-            // What a probe leaves is as random as its token.
+            // The bytes that a probe leaves are as random as its token.
             let entries = shared.entries().into_iter().filter(|(name, _)| name.len() > 5);
             entries.map(|(name, (value, _))| (name, value)).collect::<BTreeMap<_, _>>()
         };
@@ -155,8 +155,8 @@ fn nobody_gets_more_while_both_guess() {
     assert!(learnt > 0, "nobody guessed in {most} requests");
 }
 
-// A bucket that nobody wrote since the numbers wrapped has one that looks later than all: a guess
-// behind it could be the number of a later write, and that write would be lost.
+// A bucket that no worker wrote since the numbers wrapped has one that looks later than all: a
+// guess behind it could be the number of a later write, and that write would be lost.
 #[test]
 fn a_number_of_before_the_wrap_is_not_believed() {
     let document = policy(64, &quota(10, "fixed-window"));
@@ -181,8 +181,8 @@ fn a_number_of_before_the_wrap_is_not_believed() {
     }
 }
 
-// Whoever guessed that something was left and lost is denied by what it read then, and need not
-// read that again.
+// A worker that guessed that units were left and lost is denied by the bytes it read then, and need
+// not read them again.
 #[test]
 fn a_denial_after_a_lost_guess_is_remembered() {
     let shared = Shared::default();
@@ -199,7 +199,7 @@ fn a_denial_after_a_lost_guess_is_remembered() {
     assert_eq!(counted.reads.get(), 3);
 }
 
-// What another gave back is there for whoever remembers that nothing was left.
+// A worker that remembers that nothing was left finds the units that another gave back.
 #[test]
 fn a_denial_is_never_guessed() {
     let shared = Shared::default();
@@ -213,8 +213,8 @@ fn a_denial_is_never_guessed() {
     assert!(!one.ask(&shared, b"k", NOW).0);
 }
 
-// Of several keys none is guessed: what one of them has used up by an old guess would refuse the
-// others, or leave them uncharged.
+// Of several keys none is guessed: a key that an old guess shows as used up would deny the others,
+// or leave them uncharged.
 #[test]
 fn several_keys_are_charged_together() {
     let quota = |limit: u32| json!([{"limit": limit, "window": "1d", "algorithm": "fixed-window"}]);
@@ -233,8 +233,8 @@ fn several_keys_are_charged_together() {
     assert_eq!(shared.entries().len(), before + 1, "the key of its own is charged, too");
 }
 
-// The same the other way round: what is charged beside a shadow that denies is charged once. Logs
-// are too long to be remembered, so only one of the two could be guessed.
+// The same in the other order: a charge next to a shadow that denies is charged once. Logs are too
+// long to be remembered, so only one of the two could be guessed.
 #[test]
 fn several_keys_are_charged_once() {
     let document = json!({"version": 1, "rules": [

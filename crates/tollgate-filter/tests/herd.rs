@@ -1,8 +1,8 @@
-//! Thousands of requests that wait for one key: how often they are decided, in which order they go,
-//! and who is refused.
+//! Thousands of requests that wait for one key: how often they are decided, in which order they
+//! continue, and which are denied.
 //!
 //! Invariant: reads and writes of the shared data are counted, not time: a line costs about one of
-//! each for every request that goes and a read for every one that comes, however long it is.
+//! each for every request that continues and a read for every one that arrives, however long it is.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use tollgate_table::Seed;
 
 use crate::support::host_map::HostMap;
 
-/// A host whose clock stands still until the test moves it.
+/// A host whose clock is stopped until the test moves it.
 #[derive(Default)]
 struct World {
     policy: String,
@@ -32,16 +32,16 @@ struct World {
     log: RefCell<Vec<String>>,
     shared: RefCell<HostMap>,
     reads: Cell<u64>,
-    /// Those that stand.
+    /// Requests that are stopped.
     writes: Cell<u64>,
-    /// Streams that went on, in their order, and how many were answered in the origin's place.
+    /// Streams that continued, in their order, and how many got a response in the origin's place.
     resumed: RefCell<Vec<u32>>,
     refused: RefCell<Vec<u16>>,
     counters: RefCell<Vec<(String, i64)>>,
 }
 
 impl World {
-    /// What the counter whose name ends so says.
+    /// The value of the counter whose name ends with this.
     fn counted(&self, name: &str) -> i64 {
         let counters = self.counters.borrow();
         counters.iter().find(|(known, _)| known.ends_with(name)).expect("it is defined").1
@@ -239,7 +239,7 @@ fn tick(filter: &Filter<Host>, world: &World) {
 }
 
 // Guards: a herd. Every waiter was decided at its own time, as many as there are for one unit:
-// 5,000 held connections took a worker's whole time.
+// 5,000 held connections took all of a worker's time.
 #[test]
 fn five_thousand_waiters_are_decided_once_each_and_in_order() {
     const CROWD: u32 = 5_000;
@@ -264,14 +264,14 @@ fn five_thousand_waiters_are_decided_once_each_and_in_order() {
     let resumed = world.resumed.borrow();
     assert_eq!(*resumed, (1..=CROWD).map(|id| FIRST + id).collect::<Vec<_>>());
     assert!(world.refused.borrow().is_empty());
-    // A request that goes is read, unless it is decided on what was written last, and written.
+    // A request that continues is read, unless it is decided on the last write, and written.
     let most = u64::from(CROWD + ticks) + 10;
     let (reads, writes) = (world.reads.get(), world.writes.get());
     assert!(reads <= most, "{reads} reads for {CROWD} and {ticks} of another route");
     assert!(writes <= most, "{writes} writes for {CROWD} and {ticks} of another route");
 }
 
-// Guards: waiting in vain. Three seconds let 300 through; everybody else is told so when it comes.
+// Guards: waiting in vain. Three seconds allow 300; every other request is denied when it arrives.
 #[test]
 fn whoever_cannot_go_in_time_is_refused_at_once() {
     let (filter, world) = filter("3s", "{}");
@@ -287,7 +287,7 @@ fn whoever_cannot_go_in_time_is_refused_at_once() {
     assert!(world.now.get() <= Timestamp::from_millis(4_000), "within three seconds");
 }
 
-// Guards: a full list, which was `on_failure`, by default allow: everybody passed uncounted.
+// Guards: a full list, which was `on_failure`, by default allow: every request passed uncounted.
 #[test]
 fn too_many_are_refused_and_never_let_through() {
     for (waiting, status) in [(r#"{"per_key": 20}"#, 429), (r#"{"total": 20}"#, 503)] {
@@ -297,7 +297,7 @@ fn too_many_are_refused_and_never_let_through() {
             .count();
         assert_eq!((passed, filter.waiting()), (1, 20));
         assert_eq!(*world.refused.borrow(), vec![status; 79]);
-        // A client that leaves makes room for another one, and those who stay go in order.
+        // A client that leaves makes room for another one, and those that stay continue in order.
         filter.on_delete(FIRST + 5);
         come(&filter, &world, FIRST + 200, "/slow");
         assert_eq!((filter.waiting(), world.refused.borrow().len()), (20, 79));
@@ -309,8 +309,8 @@ fn too_many_are_refused_and_never_let_through() {
     }
 }
 
-// Guards: a line that takes its pace from another rule. A request whose own key admits it at last
-// is held up by what others used of a second key: from then on it waits for that one.
+// Guards: a line that takes its pace from another rule. A request that its own key finally allows
+// is delayed by what others used of a second key: from then on it waits for that one.
 #[test]
 fn a_request_that_waits_for_another_rule_takes_that_rules_pace() {
     let rule = |name: &str, key: &str, window: &str, burst: u32| {
@@ -334,19 +334,19 @@ fn a_request_that_waits_for_another_rule_takes_that_rules_pace() {
     }
     assert_eq!(*world.resumed.borrow(), [FIRST + 1]);
     assert_eq!(world.now.get(), Timestamp::from_millis(4_000));
-    // The first one hands over what was counted.
+    // The first one hands the counts over.
     assert_eq!((ticks, world.reads.get()), (3, 4), "decided after one second and after three");
 }
 
-/// A `leaky-queue` of one a second for everybody, and a day's quota of the same key for `/both`.
+/// A `leaky-queue` of one a second for all clients, and a day's quota of the same key for `/both`.
 const QUEUE: &str = r#"{"version": 1, "rules": [
     {"name": "queue", "key": ["client_ip"], "action": {"delay": {"max": "1m"}},
      "quotas": [{"limit": 1, "window": "1s", "burst": 30, "algorithm": "leaky-queue"}]},
     {"name": "day", "when": {"paths": ["/both"]}, "key": ["client_ip"],
      "quotas": [{"limit": 100, "window": "1d", "algorithm": "fixed-window"}]}]}"#;
 
-// Guards: a place that was taken back and kept for the next one all the same, because another quota
-// of the same key looked as before: two went at that time, one of them uncounted.
+// Guards: a place that was taken back and still kept for the next request, because another quota of
+// the same key looked as before: two continued at that time, one of them uncounted.
 #[test]
 fn a_place_that_was_taken_back_is_given_to_one() {
     let (filter, world) = with_policy(QUEUE.to_owned());
@@ -368,7 +368,7 @@ fn a_place_that_was_taken_back_is_given_to_one() {
     assert_eq!(went, [(2_000, 1), (3_000, 2), (4_000, 3)]);
 }
 
-// Guards: a refusal that was counted as let through, because the place was given back before the
+// Guards: a denial that was counted as allowed, because the place was given back before the
 // counting.
 #[test]
 fn who_may_not_wait_is_counted_as_denied() {
@@ -385,8 +385,8 @@ fn who_may_not_wait_is_counted_as_denied() {
     assert_eq!(counted("quota=queue.result=denied"), 0, "no quota denies who would have to wait");
 }
 
-// Guards: counts that are lost, or told twice: with the timer, with a root that ends before it
-// fires, and with a policy that is replaced.
+// Guards: counts that are lost, or handed over twice: with the timer, with a root that ends before
+// it fires, and with a policy that is replaced.
 #[test]
 fn what_is_counted_is_handed_over_once() {
     let (filter, world) = filter("1s", "{}");
@@ -418,7 +418,7 @@ fn what_is_counted_is_handed_over_once() {
     assert_eq!(sum.map(|(_, count)| count).sum::<i64>(), 10);
 }
 
-// Guards: a line for every refusal, and none at all.
+// Guards: a line for every denial, and none at all.
 #[test]
 fn the_log_is_told_once_a_minute_who_is_refused() {
     let policy = r#"{"version": 1, "rules": [{"name": "r", "key": ["client_ip"],

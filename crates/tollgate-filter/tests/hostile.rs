@@ -1,8 +1,8 @@
-//! The filter on a host that is out to trap it.
+//! The filter on a host that tries to trap it.
 //!
-//! Invariant: whatever is called, in any order, about any context, in the middle of any call of
-//! ours, and whatever is answered: an answer, never a panic; and when every context is gone,
-//! nothing is left of them.
+//! Invariant: whatever is called, in any order, about any context, during any call of ours, and
+//! whatever the host returns, the filter returns a value and never panics; and when every context
+//! is gone, nothing is left of them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -43,7 +43,7 @@ impl Random {
 
 struct World {
     random: Random,
-    /// A call in so many fails, or says nonsense; 0: none does.
+    /// One call in this many fails, or returns nonsense; 0: none does.
     faults: Cell<u64>,
     now_ns: Cell<u64>,
     has_clock: Cell<bool>,
@@ -58,7 +58,7 @@ struct World {
     calls: Cell<u64>,
 }
 
-/// What the filter calls.
+/// The filter that the host calls.
 #[derive(Clone)]
 struct Hostile(Rc<World>);
 
@@ -69,8 +69,7 @@ const DEEPEST: u32 = 6;
 const IDS: u64 = 12;
 
 impl Hostile {
-    /// True when this call is to fail; before that the host may call the filter in the middle of
-    /// it.
+    /// True when this call is to fail; before that the host may call the filter during it.
     fn fails(&self) -> bool {
         let world = &self.0;
         world.calls.set(world.calls.get() + 1);
@@ -311,7 +310,7 @@ impl Proxy for Hostile {
     }
 }
 
-/// Policies that wait, refuse, mark and charge by the response.
+/// Policies that wait, deny, mark and charge by the response.
 fn policies() -> Vec<String> {
     let rule = |more: &str| {
         format!(
@@ -382,7 +381,7 @@ fn no_call_and_no_answer_traps() {
         }
         (0..2_000).for_each(|_| any_call(&filter, &world.random));
         world.faults.set(0);
-        // A response, ours or not, ends the wait of whoever still does.
+        // A response, ours or not, ends the wait of a request that still waits.
         (0..u32::try_from(IDS).unwrap()).for_each(|id| filter.on_response_headers(id));
         assert_eq!(filter.waiting(), 0, "seed {seed}");
         (0..u32::try_from(IDS).unwrap()).for_each(|id| filter.on_delete(id));
@@ -402,7 +401,7 @@ fn the_policies_of_the_law_are_good() {
     }
 }
 
-// A request that nobody knows is not ours to stop.
+// A request of an unknown context is not ours to stop.
 #[test]
 fn unknown_contexts_go_on() {
     let (filter, _) = world(0, 0, policies());
@@ -417,8 +416,8 @@ fn unknown_contexts_go_on() {
 }
 
 // A reload ends a root that may still keep times of a `leaky-queue`: clients left them while the
-// root that comes after had given out later ones. The gauges are of all roots together, so what one
-// does not take along would be held for ever.
+// next root had given out later ones. The gauges are of all roots together, so a part that a root
+// does not subtract would stay forever.
 #[test]
 fn a_root_that_ends_takes_its_part_of_the_gauges_along() {
     let queue = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
@@ -449,7 +448,7 @@ fn a_root_that_ends_takes_its_part_of_the_gauges_along() {
     }
 }
 
-// What a response would have charged and nobody can: somebody must see it.
+// A charge by the response that cannot be made: a metric must show it.
 #[test]
 fn a_response_that_cannot_be_charged_without_a_clock_is_counted() {
     let charged = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
@@ -481,8 +480,8 @@ fn one_request(filter: &Filter<Hostile>) -> Flow {
     flow
 }
 
-// Guards: a worker without memory that refuses everybody, and no metric that an alert looks at says
-// so.
+// Guards: a worker without memory that denies every request, while no metric that an alert uses
+// shows it.
 #[test]
 fn a_refusal_for_want_of_memory_is_counted_as_one() {
     let limited = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
@@ -499,7 +498,7 @@ fn a_refusal_for_want_of_memory_is_counted_as_one() {
     assert_eq!(of("failed_requests.on_failure=allow"), 0);
 }
 
-// Guards: an operator who is woken because limits are not enforced, by a rule that enforces none.
+// Guards: an alert that limits are not enforced, caused by a rule that enforces none.
 #[test]
 fn on_failure_decides_about_no_request_that_a_shadow_alone_fails_at() {
     for (mode, decided) in [("shadow", 0), ("enforce", 1)] {

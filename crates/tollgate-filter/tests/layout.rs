@@ -1,4 +1,4 @@
-//! Counts of an earlier layout of states: a filter that is deployed over them forgets nobody.
+//! Counts of an earlier layout of states: a filter that is deployed over them forgets no client.
 //!
 //! `layout_1.txt` was left by the filter of commit 7a4de38 and is never written again. The values
 //! of that policy are longer today, by enough that a bucket has fewer ways: the table has to grow
@@ -10,7 +10,7 @@ use tollgate_policy::BUCKET_NAME;
 use tollgate_table::{Bucket, Table};
 
 const SECOND: u64 = 1_000_000_000;
-/// When the first of each key's requests came; one more every 7 s.
+/// The time of the first request of each key; one more every 7 s.
 const THEN: u64 = 1_000 * SECOND;
 const NOW: u64 = THEN + 35 * SECOND;
 const KEYS: u64 = 12;
@@ -72,8 +72,8 @@ fn value(worker: &mut Worker, shared: &Shared, number: u64) -> Vec<u8> {
     values[0].clone()
 }
 
-// Who is refused writes nothing: the old value stays and refuses, whoever looks and however often.
-// Who is charged has one of today beside it, in the same buckets.
+// A client that is denied writes nothing: the old value stays and denies, whichever worker reads
+// and however often. A client that is charged also has a value of today, in the same buckets.
 #[test]
 fn an_old_value_is_rewritten_when_its_key_is_charged() {
     let shared = left_by_layout_1();

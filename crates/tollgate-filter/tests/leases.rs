@@ -1,9 +1,9 @@
-//! Rules of a fleet in the filter: several workers of one process, and an authority whose answers
-//! come when the test says so.
+//! Rules of a fleet in the filter: several workers of one process, and an authority whose responses
+//! come when the test sends them.
 //!
-//! Invariant: the authority here is the real accounting behind the real messages; what is tested is
-//! who asks, who waits, and that nobody is admitted whom one limiter refuses. The real server is
-//! asked by the end-to-end tests.
+//! Invariant: the authority here is the real accounting behind the real messages. The tests check
+//! which requests ask, which wait, and that no request is allowed that one limiter denies. The
+//! end-to-end tests use the real server.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use tollgate_table::Seed;
 
 use crate::support::host_map::HostMap;
 
-/// One question that waits for its answer: the worker, the call, the body.
+/// One lease request that waits for its response: the worker, the call, the body.
 struct Question {
     worker: usize,
     call: u32,
@@ -40,24 +40,24 @@ struct World {
     counters: RefCell<Vec<(String, i64)>>,
     random: Cell<u64>,
     calls: Cell<u32>,
-    /// So many writes lose their race.
+    /// This many writes lose their race.
     lost: Cell<u32>,
     questions: RefCell<Vec<Question>>,
-    /// All that were ever asked.
+    /// All lease requests ever sent.
     asked: RefCell<Vec<Vec<u8>>>,
     is_away: Cell<bool>,
-    /// The circuit breaker of the authority's cluster: so many questions, of all workers, and
-    /// whether it is what an answer is about.
+    /// The circuit breaker of the authority's cluster: its limit of lease requests, of all workers,
+    /// and whether a response comes from it.
     most_calls: Cell<usize>,
     is_full: Cell<bool>,
-    /// What the answer that is handed over is.
+    /// The response that is handed over.
     status: Cell<&'static str>,
     body: RefCell<Vec<u8>>,
     /// Streams whose clients have left.
     left: RefCell<BTreeSet<u32>>,
     resumed: RefCell<Vec<u32>>,
     refused: RefCell<Vec<(u16, Vec<u8>)>>,
-    /// The bodies of refusals.
+    /// The bodies of denials.
     bodies: RefCell<Vec<Vec<u8>>>,
     fields: RefCell<Vec<(String, String)>>,
     tick_ms: RefCell<Vec<u32>>,
@@ -69,7 +69,7 @@ struct World {
 struct Host {
     world: Rc<World>,
     worker: usize,
-    /// Whom calls are about.
+    /// The current context.
     context: Rc<Cell<u32>>,
 }
 
@@ -170,7 +170,7 @@ impl Counters for Host {
 
 impl Proxy for Host {
     fn monotonic(&self) -> Option<Timestamp> {
-        // No two looks at a clock show the same.
+        // No two reads of a clock show the same.
         let now = self.world.now.get().saturating_add(Span::from_nanos(100));
         self.world.now.set(now);
         Some(now)
@@ -258,14 +258,14 @@ impl Proxy for Host {
 
 const ROOT: u32 = 1;
 
-/// One process with so many workers.
+/// One process with this many workers.
 struct Process {
     world: Rc<World>,
     workers: Vec<(Filter<Host>, Host)>,
     next: u32,
 }
 
-/// What became of a request that came.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     Passed,
@@ -341,12 +341,12 @@ impl Process {
         if flow == Flow::Continue { Came::Passed } else { Came::Held(id) }
     }
 
-    /// Questions that wait for an answer.
+    /// Lease requests that wait for a response.
     fn asked(&self) -> usize {
         self.world.questions.borrow().len()
     }
 
-    /// Answers the oldest question as the authority does.
+    /// Responds to the oldest lease request as the authority does.
     fn answer(&mut self) {
         let question = self.world.questions.borrow_mut().remove(0);
         let body = self.decided(&question.body);
@@ -371,7 +371,7 @@ impl Process {
         filter.on_call_answered(ROOT, question.call, len);
     }
 
-    /// What the authority does with a question: looks at all keys, then charges all or none.
+    /// The authority's handling of a lease request: checks all keys, then charges all or none.
     fn decided(&self, body: &[u8]) -> Vec<u8> {
         let world = &self.world;
         let question = LeaseQuestion::read(body).expect("a question");
@@ -407,7 +407,7 @@ impl Process {
         self.world.now.set(now.saturating_add(Span::from_millis(millis)));
     }
 
-    /// The timer of a worker fires after as long as it was set for.
+    /// The timer of a worker fires after its interval.
     fn tick(&self, worker: usize) {
         let ms = self.world.tick_ms.borrow()[worker];
         assert_ne!(ms, 0, "the timer stands still though somebody waits");
@@ -459,7 +459,7 @@ fn without_leases_every_request_asks_and_the_authority_decides() {
                 process.answer();
                 passed += usize::from(process.resumed() == [id]);
             }
-            // Refused so lately that it is again.
+            // Denied so recently that it is denied again.
             Came::Refused(429) => assert!(i > 5, "{i}"),
             other => panic!("{other:?}"),
         }
@@ -495,7 +495,7 @@ fn a_busy_key_is_paid_from_leases_that_all_workers_share() {
     assert!(process.counted("tollgate.fleet_granted") > 0);
 }
 
-// Guards: units of one lease that two workers spend, and one that ended.
+// Guards: units of one lease that two workers spend, and of a lease that ended.
 #[test]
 fn never_more_than_one_limiter_admits() {
     for limit in [1, 10, 100, 1_000] {
@@ -522,7 +522,7 @@ fn never_more_than_one_limiter_admits() {
     }
 }
 
-/// A process whose worker 0 asks for a lease that is under way.
+/// A process whose worker 0 has a lease request in flight.
 fn asking() -> (Process, u32) {
     let mut process = Process::new(&rule("", 1_000), 2);
     let mut last = None;
@@ -536,7 +536,7 @@ fn asking() -> (Process, u32) {
 #[test]
 fn others_wait_for_what_one_asks_and_find_it_at_their_tick() {
     let (mut process, _) = asking();
-    // The first four ask for themselves; the one that asks for a lease is waited for.
+    // The first four ask for themselves; requests wait for the one that asks for a lease.
     let asked = process.asked();
     let Came::Held(other) = process.come(1, "a") else { panic!() };
     let Came::Held(own) = process.come(0, "a") else { panic!() };
@@ -562,7 +562,7 @@ fn a_client_that_leaves_leaves_what_was_asked_for_to_others() {
     let Came::Passed = process.come(0, "a") else { panic!() };
     assert_eq!(process.counted("tollgate.waiting_left"), 1);
     assert_eq!(process.counted("tollgate.fleet_paused"), 0);
-    // One that stands in a line and leaves is forgotten.
+    // A request that waits in a line and leaves is forgotten.
     let (mut process, _) = asking();
     let Came::Held(waits) = process.come(1, "a") else { panic!() };
     process.leave(1, waits);
@@ -600,7 +600,8 @@ fn without_an_answer_each_rule_says_what_becomes_of_a_request() {
             assert_eq!(passed, 6 - statuses.len(), "{on_failure} {has_cluster}");
             let failed = process.counted("tollgate.fleet_failed");
             assert!(failed >= 5, "{failed}");
-            // After five in a row nobody asks for a second, then one does.
+            // After five failures in a row no lease request is sent for a second, then one at a
+            // time.
             let asked = process.counted("tollgate.fleet_asked");
             process.come(0, "b");
             assert_eq!(process.counted("tollgate.fleet_asked"), asked);
@@ -646,14 +647,14 @@ fn answers_that_are_none_are_failures() {
         let question = process.world.questions.borrow_mut().remove(0);
         process.give(&question, status, body);
         assert_eq!(process.statuses(), [503], "{status}");
-        // The same answer once more is nobody's.
+        // The same response a second time belongs to no call.
         process.give(&question, "200", good.clone());
         assert_eq!((process.statuses().len(), process.resumed().len()), (0, 0));
     }
 }
 
-// Guards: a sprayer of fresh keys. Each of them asks, and what is beyond the limits must not pass,
-// whatever is done when the authority is away.
+// Guards: a sprayer of fresh keys. Each of them asks, and requests beyond the limits must not pass,
+// whatever `on_failure` is when the authority is away.
 #[test]
 fn fresh_keys_without_end_are_refused_and_never_let_through() {
     let head = r#""version": 1, "waiting": {"total": 300, "per_key": 50}"#;
@@ -679,7 +680,7 @@ fn fresh_keys_without_end_are_refused_and_never_let_through() {
     }
     assert_eq!(process.resumed().len(), 300);
     assert_eq!(process.counted("tollgate.fleet_paused"), 0);
-    // Of one key only so many wait.
+    // Per key only this many wait.
     let head = r#""version": 1, "waiting": {"per_key": 3}"#;
     let mut process = Process::with(head, &rule("", 1_000), 1);
     let came: Vec<Came> = (0..20).map(|_| process.come(0, "a")).collect();
@@ -712,7 +713,7 @@ fn what_is_left_goes_back_before_it_ends() {
     assert!(finals.iter().all(|(_, cost, is_final)| *cost == 0 && *is_final), "{finals:?}");
     assert!(finals[0].0 < ms(2_000), "{finals:?}");
     assert!(finals.len() <= 3, "{finals:?}");
-    // Nothing is out: the whole limit can be had, the last of it at intervals.
+    // Nothing is leased: the whole limit is available, the last of it at intervals.
     let (mut passed, mut held) = (0, 0);
     process.wait(10_000);
     process.resumed();
@@ -741,7 +742,7 @@ fn rules_of_this_node_decide_first_and_all_are_charged_or_none() {
         process.answer_all();
     }
     assert_eq!(process.resumed().len(), 2);
-    // The fleet refuses: this node takes its charge back.
+    // The fleet denies: this node takes its charge back.
     assert!(matches!(process.come(0, "a"), Came::Held(_)));
     process.answer_all();
     assert_eq!(process.statuses(), [429]);
@@ -750,10 +751,10 @@ fn rules_of_this_node_decide_first_and_all_are_charged_or_none() {
     assert!(matches!(process.come(0, "a"), Came::Held(_)), "the third of three");
     process.answer_all();
     assert_eq!(process.resumed().len(), 1);
-    // This node refuses: nobody is asked, and the fleet is charged nothing.
+    // This node denies: no lease request is sent, and the fleet is charged nothing.
     assert_eq!(process.come(0, "a"), Came::Refused(429));
     assert_eq!(process.counted("tollgate.fleet_asked"), asked + 1);
-    // A client that leaves while the fleet is asked gives this node its unit back.
+    // A client that leaves while a lease request is in flight gives this node its unit back.
     for _ in 0..4 {
         let Came::Held(id) = process.come(0, "b") else { panic!() };
         process.leave(0, id);
@@ -763,8 +764,9 @@ fn rules_of_this_node_decide_first_and_all_are_charged_or_none() {
     assert!(matches!(process.come(0, "b"), Came::Held(_)));
 }
 
-// Guards: what goes back of many keys under many rules, in a question that is too long to be read:
-// nothing of it ever goes back, and five of them in a row are taken for an authority that is away.
+// Guards: leases to return of many keys under many rules, in a lease request that is too long to be
+// read: none of them ever goes back, and five such requests in a row are taken for an authority
+// that is away.
 #[test]
 fn what_goes_back_of_many_rules_is_no_longer_than_a_message() {
     let rules: Vec<_> =
@@ -786,8 +788,8 @@ fn what_goes_back_of_many_rules_is_no_longer_than_a_message() {
     assert!(asked > 0 && process.counted("tollgate.fleet_failed") == 0);
 }
 
-// Guards: a crowd on one key, in which a request that loses every race is let through uncounted,
-// though its rule says that the node counts by itself then.
+// Guards: a crowd on one key, in which a request that loses every race is allowed uncounted, though
+// its rule specifies that the node then counts alone.
 #[test]
 fn who_loses_every_race_is_counted_by_the_node_alone() {
     let mut process = Process::new(&rule(r#""on_failure": {"share": 5}, "#, 10), 1);
@@ -802,8 +804,8 @@ fn who_loses_every_race_is_counted_by_the_node_alone() {
     assert_eq!((process.asked(), process.resumed().len()), (0, 0));
 }
 
-// Guards: a key whose store is away (or that is out of turn) takes along what the authority refused
-// about another key of the same request.
+// Guards: a key whose store is away (or that is out of turn), which removes the authority's denial
+// of another key of the same request.
 #[test]
 fn what_is_refused_stays_refused_when_another_key_is_not_answered() {
     for (other, on_failure) in [
@@ -823,7 +825,7 @@ fn what_is_refused_stays_refused_when_another_key_is_not_answered() {
         let Came::Held(_) = process.come(0, "a") else { panic!() };
         let question = process.world.questions.borrow_mut().remove(0);
         let mut replies = LeaseReply::read(&process.decided(&question.body)).unwrap();
-        // That of all keys is the one without an answer.
+        // The reply about the key of `all` becomes one without a result.
         assert_eq!(replies.len(), 2);
         replies[0] = other.clone();
         let mut body = Vec::new();
@@ -891,7 +893,7 @@ fn a_long_key_is_the_same_for_all_nodes() {
     assert_eq!(hashes[0], hashes[1]);
 }
 
-// Guards: an authority that is hostile or wrong, of which a node would spend units without end.
+// Guards: a hostile or faulty authority, of which a node would spend unlimited units.
 #[test]
 fn a_node_takes_no_more_than_it_asked_for() {
     let (mut process, _) = asking();
@@ -902,7 +904,7 @@ fn a_node_takes_no_more_than_it_asked_for() {
         wanted = wanted.max(rule.ask.want);
         let mut replies = LeaseReply::read(&process.decided(&question.body)).unwrap();
         let LeaseReply::Decided(reply) = &mut replies[0] else { panic!("{replies:?}") };
-        // What was leased of the one set: units, life in milliseconds, and no reason why not.
+        // The lease for the one set: units, life in milliseconds, and no reason for a denial.
         reply[2..15].copy_from_slice(&[0xff; 13]);
         reply[14] = 0;
         let mut body = Vec::new();
@@ -935,7 +937,7 @@ impl Process {
 }
 
 // Guards: leases of a policy that are not given back because those of another one, of the same key,
-// are looked after in their place.
+// are checked in their place.
 #[test]
 fn leases_of_two_policies_are_looked_after_beside_each_other() {
     let rule_of = |limit| format!(r#"{{"version": 1, "rules": [{}]}}"#, rule("", limit));
@@ -981,7 +983,7 @@ fn leases_of_two_policies_are_looked_after_beside_each_other() {
     assert_eq!(back, BTreeSet::from(both));
 }
 
-// Guards: a gauge that says for ever that somebody waits.
+// Guards: a gauge that shows waiting requests forever.
 #[test]
 fn who_waits_is_told_right_after_a_policy_without_a_fleet() {
     let local = rule("", 5).replace(r#""scope": "fleet", "#, "");
@@ -1003,8 +1005,9 @@ fn who_waits_is_told_right_after_a_policy_without_a_fleet() {
     }
 }
 
-// Guards: the question that is to find out whether the authority is back, and that nobody answers:
-// nobody would ever ask again, and its request would be held for ever.
+// Guards: the lease request that is to find out whether the authority is back, and that has no
+// response: no lease request would ever be sent again, and its client request would be held
+// forever.
 #[test]
 fn a_question_that_is_never_answered_holds_nobody_for_ever() {
     let mut process = Process::new(&rule(r#""on_failure": "deny", "#, 10), 1);
@@ -1030,7 +1033,7 @@ fn a_question_that_is_never_answered_holds_nobody_for_ever() {
     assert!(matches!(process.come(0, "b"), Came::Held(_)));
     process.answer_all();
     assert_eq!(process.resumed().len(), 1);
-    // As many of them as may be under way.
+    // As many of them as may be in flight.
     let mut process = Process::new(&rule(r#""on_failure": "deny", "lease": 0, "#, 10), 1);
     for i in 0..128 {
         assert!(matches!(process.come(0, &i.to_string()), Came::Held(_)));
@@ -1045,8 +1048,8 @@ fn a_question_that_is_never_answered_holds_nobody_for_ever() {
     assert_eq!(process.resumed().len(), 1);
 }
 
-// Guards: an authority that is taken for dead because this proxy asks it too much, which opens the
-// gate where the rule lets requests through without one.
+// Guards: an authority that is taken for dead because this proxy sends it too much, which opens the
+// gate where the rule allows requests without one.
 #[test]
 fn a_full_cluster_is_no_authority_that_is_away() {
     for (on_failure, late) in
@@ -1055,7 +1058,7 @@ fn a_full_cluster_is_no_authority_that_is_away() {
         let rule = rule(&format!(r#""on_failure": {on_failure}, "lease": 0, "#), 10);
         let mut process = Process::new(&rule, 2);
         process.world.most_calls.set(8);
-        // The first worker has all of it; the other one has none, and waits all the same.
+        // The first worker has all of it; the other one has none, and waits anyway.
         for i in 0..8 {
             assert!(matches!(process.come(0, &i.to_string()), Came::Held(_)));
         }
@@ -1071,7 +1074,7 @@ fn a_full_cluster_is_no_authority_that_is_away() {
             (0..2).for_each(|worker| process.fire(worker));
         }
         assert_eq!(process.resumed().len(), 29);
-        // There is none for two time-outs.
+        // There is none for two timeouts.
         for i in 0..8 {
             assert!(matches!(process.come(0, &format!("next-{i}")), Came::Held(_)));
         }
@@ -1085,14 +1088,15 @@ fn a_full_cluster_is_no_authority_that_is_away() {
         assert_eq!(process.counted("tollgate.fleet_overloaded"), 1);
         assert_eq!(process.counted("tollgate.fleet_failed"), 0);
     }
-    // With nothing under way for so long it is the authority that is away.
+    // With nothing in flight for that time, the authority is away.
     let mut process = Process::new(&rule(r#""on_failure": "allow", "lease": 0, "#, 10), 1);
     process.world.most_calls.set(0);
     assert_eq!(process.come(0, "a"), Came::Passed);
     assert_eq!(process.counted("tollgate.fleet_failed"), 1);
 }
 
-// Guards: the same where the cluster takes so few questions that another worker's is the only one.
+// Guards: the same where the cluster takes so few lease requests that another worker's is the only
+// one.
 #[test]
 fn a_cluster_that_takes_one_question_is_full_for_every_worker() {
     let mut process = Process::new(&rule(r#""on_failure": "allow", "lease": 0, "#, 10), 2);
@@ -1109,8 +1113,8 @@ fn a_cluster_that_takes_one_question_is_full_for_every_worker() {
     assert_eq!(process.counted("tollgate.fleet_overloaded"), 0);
 }
 
-// Guards: two workers that give back what the process holds of one key, and of which each takes the
-// answer to the other's question for none to its own: they would ask without end.
+// Guards: two workers that return the leases that the process holds of one key. Each would read the
+// response to the other's lease request as no response to its own, and both would ask without end.
 #[test]
 fn what_two_workers_give_back_at_the_same_time_is_given_back_once() {
     let (mut process, _) = asking();
@@ -1128,7 +1132,7 @@ fn what_two_workers_give_back_at_the_same_time_is_given_back_once() {
     for _ in 0..200 {
         process.wait(20);
         (0..2).for_each(|worker| process.fire(worker));
-        // Both are under way at once, and the first is answered first.
+        // Both are in flight at once, and the first gets its response first.
         for _ in 0..process.asked() {
             process.answer();
         }
@@ -1137,7 +1141,7 @@ fn what_two_workers_give_back_at_the_same_time_is_given_back_once() {
     assert!(asked < 10, "{asked} questions");
 }
 
-// Guards: the same where the host finds out later, and answers in the authority's place.
+// Guards: the same where the host finds out later, and responds in the authority's place.
 #[test]
 fn an_answer_of_a_full_cluster_refuses_and_lets_nobody_through() {
     for (on_failure, statuses) in [
@@ -1183,8 +1187,8 @@ fn spent_in_the_end(process: &mut Process) -> usize {
     usize::try_from(spent.values().sum::<u64>()).unwrap()
 }
 
-// Guards: units that are counted as spent for a request that had to wait for its turn, and was
-// refused after all or left.
+// Guards: units that are counted as spent for a request that had to wait for its turn, and then was
+// denied or left.
 #[test]
 fn what_was_paid_for_a_request_that_has_no_turn_goes_back_into_its_lease() {
     let queue = r#"{"name": "queue", "key": [], "when": {"paths": ["/slow"]}, "action": {"delay": {"max": "5m"}},
@@ -1199,7 +1203,7 @@ fn what_was_paid_for_a_request_that_has_no_turn_goes_back_into_its_lease() {
     assert!(paid > 8, "{paid}");
     process.resumed();
     process.world.path.set("/slow");
-    // The first of the queue goes on at once, two wait, the others may not.
+    // The first of the queue continues at once, two wait, the others may not.
     let came: Vec<Came> = (0..6).map(|_| process.come(0, "a")).collect();
     let [Came::Passed, Came::Held(_), Came::Held(leaves), rest @ ..] = &came[..] else {
         panic!("{came:?}")
@@ -1210,8 +1214,8 @@ fn what_was_paid_for_a_request_that_has_no_turn_goes_back_into_its_lease() {
     assert_eq!(process.resumed().len(), 1);
 }
 
-// Guards: answers that are too long to be read, which are taken for an authority that is away: of
-// what goes back of many rules with many quotas, and of a log that is used up.
+// Guards: responses that are too long to be read, which are taken for an authority that is away:
+// with returned leases of many rules with many quotas, and with a log that is used up.
 #[test]
 fn an_answer_has_room_for_what_is_asked() {
     let quotas: Vec<_> = (1..=16)
@@ -1257,8 +1261,8 @@ fn an_answer_has_room_for_what_is_asked() {
     assert_eq!((process.resumed().len(), process.statuses()), (1, vec![429]));
 }
 
-// Guards: a request that is let through, or always refused, because it is under more rules than one
-// question has room for.
+// Guards: a request that is allowed, or always denied, because it is under more rules than one
+// lease request has room for.
 #[test]
 fn a_request_under_too_many_rules_is_refused_by_check_and_never_let_through() {
     let rules = |n: usize, path: &str| -> Vec<String> {
@@ -1293,8 +1297,8 @@ fn a_request_under_too_many_rules_is_refused_by_check_and_never_let_through() {
     assert_eq!(process.counted("tollgate.fleet_overloaded"), 1);
 }
 
-/// What a client is shown of a denial: `Retry-After`, the name, `r` and `t` of each quota, and the
-/// quotas that are violated.
+/// The fields of a denial that a client sees: `Retry-After`, the name, `r` and `t` of each quota,
+/// and the quotas that are violated.
 #[derive(Debug, PartialEq)]
 struct Denial {
     retry_after: Option<u64>,
@@ -1303,7 +1307,7 @@ struct Denial {
 }
 
 impl Process {
-    /// Sends a request, answered at once; what it is shown where it is denied.
+    /// Sends a request, answered at once; the fields that it gets where it is denied.
     fn denial(&mut self, path: &'static str) -> Option<Denial> {
         self.world.path.set(path);
         self.world.refused.borrow_mut().clear();
@@ -1361,7 +1365,7 @@ fn layered(scope: &str) -> String {
 }
 
 // Guards: a denial that is repeated from memory as "every quota is used up, come back in a second".
-// A rule that counts locally is the oracle; what it charges while the fleet still denies is undone.
+// A rule that counts locally is the oracle; its charges while the fleet still denies are undone.
 #[test]
 fn a_repeated_denial_shows_what_a_local_rule_shows() {
     let mut local = Process::new(&layered(""), 1);
@@ -1384,7 +1388,7 @@ fn a_repeated_denial_shows_what_a_local_rule_shows() {
             (None, None) => {}
             (Some(local), None) => panic!("admitted by the fleet alone: {local:?}"),
             (None, Some(shown)) => {
-                // It is trusted for a second at most, whatever is given back meanwhile.
+                // It is used for a second at most, whatever is given back meanwhile.
                 assert!(is_repeated && shown.retry_after == Some(1), "{shown:?}");
                 *local.world.shared.borrow_mut() = before;
                 longer += 1;
@@ -1397,7 +1401,7 @@ fn a_repeated_denial_shows_what_a_local_rule_shows() {
                     let is_same = if *r == 0 || *shown_r == 0 || !is_repeated {
                         (r, t) == (shown_r, shown_t)
                     } else {
-                        // What grew back since is not known.
+                        // Units that grew back since are not known.
                         shown_r <= r
                     };
                     assert!(is_same, "{is_repeated} {expected:?} {shown:?}");

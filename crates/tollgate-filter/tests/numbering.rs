@@ -1,6 +1,6 @@
 //! Hosts that number the writes of their map in other ways than Envoy.
 //!
-//! Invariant: a host on which counts are exact is never refused, whatever other workers do while
+//! Invariant: a host on which counts are exact is never rejected, whatever other workers do while
 //! the probe runs; a number is guessed only where all writes have one sequence of numbers.
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ type Result = std::result::Result<Numbering, &'static str>;
 const SEQUENCE: Result = Ok(Numbering::OneSequence);
 const UNPROVED: Result = Ok(Numbering::Unproved);
 
-/// What is probed of a host, and a word of the reason for which it is refused.
+/// The expected result of a host's probe, and a word of the reason for its rejection.
 const HOSTS: [(Numbers, std::result::Result<Numbering, &str>); 9] = [
     (Numbers::OneSequence, SEQUENCE),
     (Numbers::PerName(1), UNPROVED),
@@ -36,12 +36,12 @@ fn assert_is(result: Result, expected: Result, what: &str) {
     }
 }
 
-// Guards: limits that are exceeded because a host's numbers mean something else than Envoy's.
+// Guards: limits that are exceeded because a host's numbers have another meaning than Envoy's.
 #[test]
 fn each_host_is_refused_or_counted_on_exactly() {
     for (numbers, expected) in HOSTS {
         let shared = Shared::numbering(numbers);
-        // The later workers find the result of the first, or are refused like it.
+        // The later workers find the result of the first, or are rejected like it.
         for worker in 0..3 {
             assert_is(probe(&shared, &token()), expected, &format!("{numbers:?}, {worker}"));
         }
@@ -73,18 +73,19 @@ fn a_probe_while_numbers_wrap_refuses_nothing() {
         let first = probe(&shared, &token());
         assert!(first.is_ok(), "{before} before the wrap: {first:?}");
         let shared = Shared::default();
-        // Bytes that are no result, under the number of an insertion.
+        // Bytes that are not a result, under the number of an insertion.
         shared.set_latest(u32::MAX - 1);
         shared.put(b"\x02cas1", b"?");
         assert_eq!(probe(&shared, &token()), SEQUENCE);
     }
 }
 
-/// A host on which, before each call of a probe, others write and probe, who are disturbed alike.
+/// A host on which, before each call of a probe, other workers write and probe; they are disturbed
+/// in the same way.
 struct Busy<'a> {
     shared: &'a Shared,
     random: &'a Random,
-    /// One call in so many is preceded by another worker's probe.
+    /// One call in this many is preceded by another worker's probe.
     others: u64,
     depth: u32,
     results: &'a RefCell<Vec<Result>>,
@@ -145,7 +146,7 @@ fn a_probe_that_others_disturb_concludes_nothing_else() {
             results.borrow_mut().push(first);
             for result in results.borrow().iter() {
                 probes += 1;
-                // Not to be sure is correct.
+                // An uncertain result is correct.
                 if *result == UNPROVED && expected != UNPROVED {
                     disturbed += 1;
                 } else {
@@ -181,8 +182,8 @@ fn workers_that_probe_at_once_agree() {
     }
 }
 
-// The least that shows it: with numbers of each name, a guess that is the number of a later write
-// of the same bucket undoes that write.
+// The smallest case that shows it: with numbers of each name, a guess that is the number of a later
+// write of the same bucket undoes that write.
 #[test]
 fn numbers_of_each_name_are_not_guessed() {
     for numbers in [Numbers::OneSequence, Numbers::PerName(1), Numbers::PerName(2)] {

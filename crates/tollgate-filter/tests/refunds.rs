@@ -1,5 +1,5 @@
-//! What is given back of a request that does not go on: what it was charged, and nothing of what
-//! others were.
+//! Refunds of a request that does not continue: its own charges, and nothing of other requests'
+//! charges.
 
 use std::cell::RefCell;
 
@@ -9,9 +9,9 @@ use serde_json::json;
 const SECOND: u64 = 1_000_000_000;
 const NOON: u64 = 43_200 * SECOND;
 
-// Guards: a request of two keys that lost its race for the first one, was to wait and might not.
-// What it would have been charged for the second key, and never was, came out of what others had
-// used.
+// Guards: a request of two keys that lost its race for the first one, was to wait and was not
+// allowed to. The charge for the second key, which was never made, was subtracted from other
+// requests' use.
 #[test]
 fn what_was_never_committed_is_not_given_back() {
     let rule = |name: &str, key: &serde_json::Value, limit: u32| {
@@ -54,8 +54,8 @@ fn a_place_that_is_free_again_is_no_longer_denied() {
     assert!(worker.ask(&shared, b"client", NOON).0);
 }
 
-// Guards: a denial that is repeated until tomorrow, although what refused was a charge of a request
-// that another key then refused, and that was taken back a moment later.
+// Guards: a denial that is repeated until tomorrow, although it came from a charge of a request
+// that another key then denied, and that was taken back a moment later.
 #[test]
 fn what_was_denied_beside_a_charge_that_was_taken_back_is_looked_at_again() {
     let of_day =
@@ -68,7 +68,7 @@ fn what_was_denied_beside_a_charge_that_was_taken_back_is_looked_at_again() {
     let new = || Worker::new(&policy, &shared);
     let (mut worker, mut other, mut third) = (new(), new(), new());
     let mut denied = Vec::new();
-    // Both keys are read, and the first is charged; then somebody else uses up the second.
+    // Both keys are read, and the first is charged; then another request uses up the second.
     let mut meanwhile = |call: usize| {
         if call == 3 {
             assert!(third.told(&shared, ("/all", b"another"), NOON).0.starts_with("Pass"));

@@ -1,5 +1,5 @@
-//! Another policy over the same tables: what clients used goes on, whichever worker has which
-//! policy when, and who is remembered for it keeps its place.
+//! Another policy over the same tables: the counts of clients continue, whichever worker has which
+//! policy when, and a remembered client keeps its place.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,8 +38,8 @@ impl SharedData for Counted<'_> {
     }
 }
 
-// Every algorithm: raised, only the difference; lowered, nothing; and whoever used nothing is as
-// new.
+// Every algorithm: with a raised limit only the difference is left; with a lowered one nothing; and
+// a client that used nothing is as new.
 #[test]
 fn a_change_gives_nobody_a_fresh_count() {
     for algorithm in Algorithm::ALL.map(Algorithm::name) {
@@ -63,7 +63,7 @@ fn a_change_gives_nobody_a_fresh_count() {
         for number in 0..40 {
             assert_eq!(lowered.passes(&shared, &key(number), NOW, 40), 0, "{algorithm}: {number}");
         }
-        // A refusal is enough for it to hold for a worker that is being replaced.
+        // A denial is enough for it to apply to a worker that is being replaced.
         for number in 0..40 {
             assert_eq!(before.passes(&shared, &key(number), NOW, 40), 0, "{algorithm}: {number}");
         }
@@ -72,8 +72,8 @@ fn a_change_gives_nobody_a_fresh_count() {
     }
 }
 
-// What a request costs the host is the same as ever once its record is of the worker's own policy,
-// in values that fill a word and in those that do not; the first one after a change reads the
+// The host cost of a request is the same as usual once its record is of the worker's own policy, in
+// values that fill a word and in those that do not; the first request after a change reads the
 // directory.
 #[test]
 fn only_the_first_request_after_a_change_reads_the_directory() {
@@ -91,15 +91,16 @@ fn only_the_first_request_after_a_change_reads_the_directory() {
         };
         assert_eq!([calls(&mut old), calls(&mut old)], [2, 2]);
         let mut new = Worker::new(&after, &shared);
-        // Its third need not be read: nobody wrote since.
+        // Its third need not be read: no worker wrote since.
         assert_eq!([calls(&mut new), calls(&mut new), calls(&mut new)], [3, 2, 1]);
-        // The other one is being replaced: it asks for each of its requests, and its guess is lost.
+        // The other worker is being replaced: it reads for each of its requests, and its guess is
+        // lost.
         assert_eq!([calls(&mut old), calls(&mut old)], [4, 3]);
     }
 }
 
-// Four workers, two of which have the newer policy, race over some keys; nobody gets more than it
-// gives, and everybody gets all of it.
+// Four workers, two of which have the newer policy, race over some keys; no key gets more than it
+// gives, and every key gets all of it.
 #[test]
 fn workers_of_both_policies_admit_together_what_the_newer_one_gives() {
     for (limit, used) in [(40, 25), (25, 20)] {
@@ -108,7 +109,7 @@ fn workers_of_both_policies_admit_together_what_the_newer_one_gives() {
         for number in 0..20 {
             assert_eq!(old.passes(&shared, &key(number), NOW, used), used);
         }
-        // One request of each client is what the newer policy needs to see.
+        // One request of each client is enough for the newer policy to see it.
         let mut new = Worker::new(&log_of(limit), &shared);
         for number in 0..20 {
             assert!(new.ask(&shared, &key(number), NOW).0);
@@ -141,9 +142,8 @@ fn workers_of_both_policies_admit_together_what_the_newer_one_gives() {
     }
 }
 
-// Full buckets with some keys that were refused under another policy: a flood of new keys takes
-// none of their places, neither at a worker of the newer policy nor at one that has not heard of
-// it.
+// Full buckets with some keys that were denied under another policy: a flood of new keys takes none
+// of their places, neither at a worker of the newer policy nor at one that does not know it.
 #[test]
 fn a_flood_takes_no_place_of_who_was_refused_under_another_policy() {
     let small = |limit| policy(4, &quota(limit, "gcra"));
@@ -161,15 +161,15 @@ fn a_flood_takes_no_place_of_who_was_refused_under_another_policy() {
             evicted += lax.ask(&shared, &key(number), NOW).1.evictions;
         }
         assert!(evicted > 1_000, "it is full: {evicted}");
-        strict.forget(); // what it saw denied itself
+        strict.forget(); // the denials it saw itself
         for number in 0..3 {
             assert_eq!(strict.passes(&shared, &key(number), NOW, 9), 0, "{flooded}, key {number}");
         }
     }
 }
 
-// Who is refused under the newer policy is refused by the older one from then on, and comes back
-// when it was told to.
+// A client that is denied under the newer policy is denied by the older one from then on, and may
+// return at the reported time.
 #[test]
 fn a_refusal_is_written_once() {
     let shared = Shared::default();
@@ -204,7 +204,7 @@ fn a_damaged_directory_is_said_and_begins_anew() {
         [&[][..], &[9], &whole[..whole.len() - 1], &[&whole[..], &[0]].concat(), &[255; 64]]
     {
         shared.put(&name, damaged);
-        // Whoever is at work goes on, and reads it for nothing.
+        // A running worker continues, and has no cost for reading it.
         assert_eq!(old.passes(&shared, b"other", NOW, 1), 1);
         let new = Worker::new(&log_of(20), &shared);
         let line =
@@ -212,7 +212,7 @@ fn a_damaged_directory_is_said_and_begins_anew() {
         assert_eq!(new.log, [line]);
         assert_eq!(Worker::new(&log_of(20), &shared).log, Vec::<String>::new());
     }
-    // The worker's own quotas are in nobody's directory any more; its records are its own.
+    // The worker's own quotas are in no directory any more; its records are its own.
     assert_eq!(old.passes(&shared, b"k", NOW, 9), 4);
 }
 
@@ -230,8 +230,8 @@ fn a_full_directory_is_said() {
     assert!(bytes.len() < 20_000, "{}", bytes.len());
 }
 
-// Another worker is configured between any two steps of one: both stand in the directory, whose
-// last one is the newer.
+// Another worker is configured between any two steps of one: both are in the directory, whose last
+// one is the newer.
 #[test]
 fn workers_that_are_configured_at_once_agree() {
     for call in 0..6 {
@@ -261,8 +261,8 @@ fn workers_that_are_configured_at_once_agree() {
     }
 }
 
-// The host stops answering about the directory alone: the last good one stands, and a worker that
-// has none counts what it knows.
+// The host stops responding about the directory alone: the last good one is used, and a worker that
+// has none counts the quotas it knows.
 #[test]
 fn an_unreachable_directory_stops_nobody() {
     struct Silent<'a>(&'a Shared, [u8; 10]);

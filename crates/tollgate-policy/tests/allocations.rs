@@ -1,8 +1,8 @@
 //! The allow path allocates nothing in the policy layer, counted by the allocator itself.
 //!
-//! Invariant: once the buffers of a plan have grown, planning, loading, deciding, the answer, its
+//! Invariant: once the buffers of a plan have grown, planning, loading, deciding, the response, its
 //! fields and marks come from them. The facts are borrowed, as from a surface that owns its
-//! headers; what a surface's host calls copy is the surface's.
+//! headers; the copies of a surface's host calls belong to the surface.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Entry, Facts, Plan, Policy, Surface};
 
-/// The system's allocator, counting what each thread asks for.
+/// The system's allocator, counting the requests of each thread.
 struct Counting;
 
 thread_local! {
@@ -34,7 +34,7 @@ fn count(more: usize, less: usize) {
     });
 }
 
-// SAFETY: every call is handed to `System` as it came.
+// SAFETY: every call is passed to `System` unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
@@ -287,7 +287,7 @@ fn a_plan_that_is_kept_holds_no_long_request() {
     assert_eq!(HELD.get(), kept, "usual buffers are kept");
 }
 
-/// Guards: a table for each segment of hostile bytes, which takes many times as much as they do.
+/// Guards: a table for each segment of hostile bytes, which takes many times their memory.
 #[test]
 fn what_hostile_compiled_bytes_take_grows_with_them() {
     let document = format!(
@@ -297,13 +297,14 @@ fn what_hostile_compiled_bytes_take_grows_with_them() {
     let policy = Policy::compile(&document, Surface::Worker).unwrap();
     let mut bytes = Vec::new();
     policy.write_compiled(&mut bytes);
-    // A pattern: how many segments, each the number of its variant and what it has, and no `**`.
+    // A pattern: how many segments, each with the number of its variant and its content, and no
+    // `**`.
     let pattern =
         |i: usize| [&[64, 0, 5][..], format!("{i:05}").as_bytes(), &[1; 63], &[0]].concat();
     let one = pattern(0);
     let place = bytes.windows(one.len()).position(|window| *window == *one).unwrap();
     assert_eq!(bytes[place - 1], 1, "one pattern");
-    // As many as a list may have, no two of which share a place: 640,000 segments.
+    // As many as a list may have, no two of which share a position: 640,000 segments.
     let many: Vec<u8> = (0..10_000).flat_map(pattern).collect();
     let end = bytes.len() - 8;
     let parts = [&bytes[..place - 1], &[0x90, 0x4e], &many, &bytes[place + one.len()..end]];

@@ -1,7 +1,7 @@
-//! Hosts: one grammar, and what becomes of a request whose authority is not of it.
+//! Hosts: one grammar, and the handling of a request whose authority does not match it.
 //!
-//! Invariant: no spelling of a host goes round a rule for it. What cannot be read is refused with
-//! 400 by every rule that it could concern, and touches no other.
+//! Invariant: no spelling of a host avoids a rule for it. A host that cannot be read is denied with
+//! 400 by every rule that it could concern, and affects no other.
 
 use tollgate_policy::{Answer, RuleResult};
 
@@ -20,7 +20,7 @@ fn document(head: &str, rule: &str) -> String {
     format!(r#"{{"version": 1, {head} "rules": [{{"name": "r", {rule}, {quotas}}}]}}"#)
 }
 
-/// What origins are known to serve as api.example.com, or may be.
+/// Authorities that origins are known to serve as api.example.com, or may serve.
 const UNREADABLE: [&str; 14] = [
     "api.example.com:80:80",
     "api.example.com:65536",

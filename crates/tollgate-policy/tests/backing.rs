@@ -1,8 +1,8 @@
-//! Rules that a client leaves by making up a value, and what stands behind them.
+//! Rules that a client avoids by making up a value, and the rules that back them.
 
 use tollgate_policy::{Policy, Surface};
 
-/// The rules that nothing backs, of a policy with a rule `token` by this key and these others.
+/// The rules without backing of a policy with a rule `token` by this key and these others.
 fn unbacked(token: &str, others: &[&str]) -> Vec<String> {
     let quotas = r#""quotas": [{"limit": 1, "window": "1m"}]"#;
     let rules: Vec<String> = [token]

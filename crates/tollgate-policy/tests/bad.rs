@@ -1,7 +1,6 @@
-//! Every message for every mistake, to the letter, from folders of policies beside what is said
-//! about them.
+//! The exact message for every mistake, from folders of policies with the expected texts.
 //!
-//! `bad/NAME.json` is refused with the lines of `bad/NAME.txt`; `warnings/NAME.json` is accepted
+//! `bad/NAME.json` is rejected with the lines of `bad/NAME.txt`; `warnings/NAME.json` is accepted
 //! with the warnings of its `.txt`. `NAME.worker.json` is for that surface, `NAME.json` for Envoy.
 //! After a change of words, `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test all bad::`
 //! writes the texts; read the diff.
@@ -12,12 +11,12 @@ use std::path::{Path, PathBuf};
 use tollgate_policy::{Malformed, Policy, Surface};
 
 /// The wings that read a document, where messages are made. Each message is covered by the folders
-/// of policies, by `problems.rs` when it needs a document too large to keep, or by `explain.rs`
-/// when it is said of a policy that is good, or by `tenants.rs` when it is said of an entry, by
-/// `plugin.rs` when it is said of what stands beside a policy.
+/// of policies, by `problems.rs` when it needs a document too large to keep, by `explain.rs` when
+/// it is about a valid policy, by `tenants.rs` when it is about an entry, or by `plugin.rs` when it
+/// is about settings next to a policy.
 const WINGS: [&str; 5] = ["json", "http", "document", "policy", "compile"];
 
-/// Every source of these, and the one of the core that refuses quotas.
+/// Every source of these, and the one of the core that rejects quotas.
 fn sources() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec![crates.join("../tollgate-core/src/quota.rs")];
@@ -29,7 +28,7 @@ fn sources() -> Vec<String> {
     files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
 }
 
-/// Literals with a space that nobody reads.
+/// Literals with a space that no one reads.
 const NO_MESSAGES: &[&str] = &[
     " weighted",                  // part of a quota's identity
     "Tollgate policy, version 1", // in the schema
@@ -46,7 +45,7 @@ const NO_MESSAGES: &[&str] = &[
     "window must be 1ms to 366d",
 ];
 
-/// What the clients of requests are told, not who writes a document.
+/// Messages for clients of requests, not for the author of a document.
 const OF_REQUESTS: [Malformed; 5] = [
     Malformed::Repeated,
     Malformed::Control,
@@ -65,7 +64,7 @@ fn folder(name: &str) -> Vec<PathBuf> {
     policies
 }
 
-/// Compares what `said` about each policy of a folder with the text beside it.
+/// Compares the result of `said` for each policy of a folder with the text next to it.
 fn check(name: &str, said: fn(&str, Surface) -> String) {
     let mut wrong = String::new();
     for path in folder(name) {
@@ -139,7 +138,7 @@ fn no_message_of_the_sources_is_left_out() {
     assert!(missing.is_empty(), "add a policy to tests/bad or tests/warnings for: {missing:#?}");
 }
 
-/// What stands between the placeholders of a format, wherever it is long enough to tell.
+/// The texts between the placeholders of a format, wherever one is long enough to identify it.
 fn pieces(format: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut rest = format.to_string();

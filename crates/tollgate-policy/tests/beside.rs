@@ -1,5 +1,5 @@
-//! Entries of tenants that lie beside counts: whatever a front guesses, the request is decided as
-//! with the entry that lies there.
+//! Entries of tenants that are stored with counts: whatever a front guesses, the request is decided
+//! with the stored entry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn org(name: &str) -> Request {
     get("/", "192.0.2.1").header("x-org", name)
 }
 
-/// A front that guesses, and stores that know.
+/// A front that guesses, and stores that have the entries.
 struct Front {
     policy: Policy,
     plan: Plan,
@@ -42,7 +42,7 @@ impl Front {
         Arc::new(self.policy.tenant(b"acme", &entry))
     }
 
-    /// Asks every store as it is; true when one has another entry, and nothing was charged then.
+    /// Asks every store; true when one has another entry, and nothing was charged then.
     fn ask(&mut self, peeks: bool, now: Timestamp) -> bool {
         let Self { policy, plan, counts, entries, asked } = self;
         for i in 0..plan.len() {
@@ -151,7 +151,7 @@ fn an_entry_is_asked_for_together_only_where_the_key_is_the_tenant_alone() {
         (r#"[{"header": "x-org"}, "client_ip"]"#, "", false),
         (r#"["client_ip"]"#, "", false),
         ("[]", "", false),
-        // Who waits stands in a line by what its quotas are.
+        // A request that waits joins a line by its quotas.
         (r#"[{"header": "x-org"}]"#, r#""action": {"delay": {"max": "1s"}},"#, false),
     ] {
         let policy = compile(&format!(
@@ -163,7 +163,7 @@ fn an_entry_is_asked_for_together_only_where_the_key_is_the_tenant_alone() {
         assert_eq!(plan.ask_under(&policy, 0), is_alone, "{key} {on_it}");
         assert_eq!(policy.tenancy() != 0, policy.keys_of_tenant(b"acme").len() == 1, "{key}");
     }
-    // Nobody's request, and one that cannot be read, ask nothing of an entry.
+    // A request without a tenant, and one that cannot be read, ask nothing of an entry.
     let policy = compile(ALONE);
     let mut plan = Plan::new();
     policy.plan(&get("/", "192.0.2.1"), &mut plan);
@@ -188,7 +188,7 @@ fn a_tenancy_is_what_tenants_are_counted_alone_by() {
     assert_eq!(of(org, &format!("{},{}", rule("b", org), rule("c", host))), tenancy);
     assert_ne!(of(host, &rule("a", host)), tenancy);
     assert_eq!(of(org, &rule("a", host)), 0);
-    // What a path captures is each rule's own.
+    // The captured text of a path belongs to each rule.
     let shop = |name: &str| {
         format!(
             r#"{{"name": "{name}", "when": {{"paths": ["/{name}/{{shop}}"]}}, "key": [{{"path_param": "shop"}}],
@@ -215,13 +215,13 @@ fn what_a_response_brings_about_asks_for_no_entry_and_a_cut_request_says_none() 
         let mut counts = Counts::default();
         let said = Counts::entry_of(&request[..len]);
         assert!(said.is_none() || said == Some(9));
-        // The whole of the first rule is a request; any other part of it is none.
+        // The whole of the first rule is a request; any other part of it is not.
         assert!(counts.answer(&request[..len], Timestamp::from_millis(1)).is_err() || len == 33);
     }
     let mut settled = Vec::new();
     plan.partition(0).unwrap().settle_request(&policy, &mut settled);
     assert_eq!(Counts::entry_of(&settled), None);
-    // Nobody who did not ask is told of another entry.
+    // A plan that did not ask accepts no other entry.
     policy.plan(&org("acme"), &mut plan);
     let told = Counts::other_entry(b"x").reply;
     let accepted = plan.partition_mut(0).unwrap().accept(&policy, &told);

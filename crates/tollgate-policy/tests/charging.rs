@@ -1,5 +1,5 @@
-//! Charging by the response: what holds a place meanwhile, what gives it back, and what a client
-//! that leaves is charged.
+//! Charging by the response: which requests hold a place meanwhile, which responses give it back,
+//! and the charge of a client that leaves.
 
 use proptest::prelude::*;
 use tollgate_core::Timestamp;
@@ -29,7 +29,7 @@ fn guarded(charge: &str, quota: &str) -> Surfaced {
 const FIVE: &str = r#"{"limit": 5, "window": "1h", "algorithm": "sliding-log"}"#;
 const RESERVE: &str = r#", "reserve": true"#;
 
-/// The plan of a request that was let through, to be settled later.
+/// The plan of an allowed request, to be settled later.
 fn sent(surface: &mut Surfaced, millis: u64) -> Option<Plan> {
     let seen = surface.check(&login(), millis);
     (seen.answer == Answer::Pass).then(|| std::mem::take(&mut surface.plan))
@@ -49,7 +49,7 @@ fn answered(
     surface.settle(status, millis)
 }
 
-// Guards: parallel guesses. As many as the limit are under way, whatever becomes of them; a success
+// Guards: parallel guesses. At most the limit are in progress, whatever their responses; a success
 // brings its place back, a failure does not.
 #[test]
 fn a_held_place_is_given_back_by_a_status_that_is_not_charged() {
@@ -66,7 +66,7 @@ fn a_held_place_is_given_back_by_a_status_that_is_not_charged() {
     assert_eq!(next.len(), 4, "one has failed");
 }
 
-// Without it all of them are let through, which `check` warns of.
+// Without it all of them are allowed, and `check` warns of that.
 #[test]
 fn without_a_held_place_all_under_way_pass() {
     let mut surface = guarded("", FIVE);
@@ -78,7 +78,7 @@ fn without_a_held_place_all_under_way_pass() {
     assert!(sent(&mut surface, 2).is_none());
 }
 
-// Guards: work that the origin did for a client that did not wait for it, again and again.
+// Guards: repeated work of the origin for a client that did not wait for it.
 #[test]
 fn a_client_that_leaves_is_charged_unless_the_policy_says_otherwise() {
     for (charge, passed) in [
@@ -101,7 +101,7 @@ fn a_client_that_leaves_is_charged_unless_the_policy_says_otherwise() {
     }
 }
 
-// Guards: a failure of our own that its client pays for: by a status, or as one that left.
+// Guards: a failure of our own that its client pays for: by a status, or as a client that left.
 #[test]
 fn a_request_that_was_never_sent_is_not_charged() {
     for charge in ["", r#", "on_abort": "charge""#, r#", "reserve": true"#] {
@@ -127,7 +127,7 @@ fn a_place_is_given_back_once_and_only_if_it_was_taken() {
     assert!(!surface.settle(200, 0), "it was settled");
     assert!(!surface.plan.is_deferred());
     let _ = sent(&mut surface, 0).unwrap();
-    // The commit of another one fails: the host did not answer, and the rule lets it through.
+    // The commit of another one fails: the host did not respond, and the rule allows the request.
     surface.policy.plan(&login(), &mut surface.plan);
     surface.plan.partition_mut(0).unwrap().load(&surface.policy, None);
     surface.plan.decide(&surface.policy, Timestamp::ZERO);
@@ -136,7 +136,7 @@ fn a_place_is_given_back_once_and_only_if_it_was_taken() {
     assert_eq!((0..9).filter_map(|_| sent(&mut surface, 0)).count(), 4);
 }
 
-// A refused request holds nothing; nor does one that another rule refuses.
+// A denied request holds nothing; nor does one that another rule denies.
 #[test]
 fn what_is_refused_holds_no_place() {
     let held =
@@ -153,7 +153,8 @@ fn what_is_refused_holds_no_place() {
     assert_eq!(denied.header("ratelimit"), Some(r#""r0";r=5;t=3600, "r1";r=0;t=3600"#));
 }
 
-// Two rules of one key lie in one value: what one gives back and the other charges is one commit.
+// Two rules of one key are in one value: the refund by one and the charge by the other are one
+// commit.
 #[test]
 fn rules_of_one_key_are_settled_together() {
     let held =
@@ -171,7 +172,7 @@ fn rules_of_one_key_are_settled_together() {
     );
 }
 
-// A window that is over is over: nothing comes back into the next one.
+// An expired window is over: nothing comes back into the next one.
 #[test]
 fn nothing_is_given_back_into_another_window() {
     let quota = r#"{"limit": 2, "window": "1h", "algorithm": "fixed-window"}"#;
@@ -182,8 +183,8 @@ fn nothing_is_given_back_into_another_window() {
     assert!(sent(&mut surface, 3_600_002).is_none(), "two were let through in this hour");
 }
 
-// A shadow holds and gives back, too, or its numbers would not be those of the rule once it is
-// enforced.
+// A shadow rule holds and gives back, too; otherwise its numbers would not be those of the rule
+// once it is enforced.
 #[test]
 fn a_shadow_counts_as_if_it_were_enforced() {
     let held = format!(
@@ -243,8 +244,8 @@ fn requests_that_are_never_charged_use_nothing_up() {
     }
 }
 
-/// Responses of 5 s under 600 per minute and a burst of 10: what is charged passes at the rate of
-/// the limit, although 50 requests are under way.
+/// Responses of 5 s under 600 per minute and a burst of 10: charged requests pass at the rate of
+/// the limit, although 50 requests are in progress.
 #[test]
 fn the_rate_is_the_limit_however_long_responses_take() {
     for algorithm in KEEP_HOLDS {
@@ -296,8 +297,9 @@ fn settled_there(
 }
 
 proptest! {
-    /// Guesses and their answers in any order, some without an answer: at most the limit ever fail,
-    /// and once every answer was a success at one time the count is as if nothing had come.
+    /// Guesses and their responses in any order, some without a response: at most the limit ever
+    /// fail, and once every response was a success at one time the count is as if no request had
+    /// come.
     #[test]
     fn no_order_of_answers_admits_more_than_the_limit(
         algorithm in 0..ALGORITHMS.len(),
@@ -353,7 +355,7 @@ proptest! {
         prop_assert!(plan.settle(policy, status) || status == Some(401));
         let mut request = vec![];
         plan.partition(0).unwrap().settle_request(policy, &mut request);
-        // What is used is settled, too, where the count keeps what is held apart.
+        // Used units are settled, too, where the count stores held units separately.
         let is_settled = status != Some(401) || KEEP_HOLDS.contains(&ALGORITHMS[algorithm]);
         prop_assert_eq!(plan.partition(0).unwrap().gives_back(), plan.partition(0).unwrap().applies() && is_settled);
         let now = Timestamp::from_millis(now + later);

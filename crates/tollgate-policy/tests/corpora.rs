@@ -1,6 +1,6 @@
-//! The corpora of `tests/fuzz`, replayed without a fuzzer: what once broke a law stays mended.
+//! The corpora of `tests/fuzz`, replayed without a fuzzer: inputs that once broke a law stay fixed.
 //!
-//! The targets' bodies are the fuzzer's own; `tests/fuzz/README.md` says how a file gets here.
+//! The targets' bodies are the fuzzer's own; `tests/fuzz/README.md` describes how a file gets here.
 
 #[path = "../../../tests/fuzz/src/lib.rs"]
 mod fuzz;
@@ -34,10 +34,9 @@ fn compiled_policies() {
     replay("compiled", fuzz::compiled::check);
 }
 
-/// The fuzzer of compiled policies begins with policies as they are written today. It is also what
-/// shows that their format has changed, on purpose or not: the shape of it does so by itself where
-/// a field is new (`src/binary/mod.rs`); where the same bytes come to mean something else, raise
-/// the version there.
+/// The fuzzer of compiled policies begins with policies in today's format. This also shows that
+/// their format has changed, on purpose or not. A new field changes the shape (`src/binary/mod.rs`)
+/// and so the version; where the same bytes get another meaning, raise the version there.
 #[test]
 fn seeds_of_compiled_policies_are_as_they_are_written() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
@@ -45,7 +44,7 @@ fn seeds_of_compiled_policies_are_as_they_are_written() {
     let mut seeds = 0;
     for file in fs::read_dir(corpus.join("policy")).unwrap() {
         let file = file.unwrap();
-        // Few, because each is written anew with every change of the format.
+        // Few, because each is written again with every change of the format.
         let name = file.file_name().into_string().unwrap();
         if !["everything", "policy-0", "recipes-"].iter().any(|of| name.starts_with(of)) {
             continue;
@@ -83,7 +82,7 @@ fn paths() {
     replay("paths", fuzz::paths::check);
 }
 
-/// What makes several values of one, in every order.
+/// The settings that make several values one, in every order.
 #[test]
 fn values_of_few_pieces() {
     const PIECES: [&str; 8] = ["a", "b", ",", ", ", " ", "\t", "ab", "\x0b"];
@@ -95,7 +94,7 @@ fn values_of_few_pieces() {
     }
 }
 
-/// What servers differ in, in every order.
+/// The settings in which servers differ, in every order.
 #[test]
 fn paths_of_few_pieces() {
     const PIECES: [&str; 11] =

@@ -1,5 +1,5 @@
-//! Whoever counts without a policy decides as a plan does on a value of its own, byte for byte,
-//! also while the policy changes, its row is written and read again, and charges are taken back.
+//! A count without a policy decides as a plan does on its own value, byte for byte, also while the
+//! policy changes, its row is written and read again, and charges are taken back.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn quota(random: &mut Random, name: &str) -> String {
     format!(r#"{{"name": "{name}", "limit": {limit}, "window": "{window}", {more}}}"#)
 }
 
-/// Rules by one key, of which each request meets some. The same rules and quotas by their names,
+/// Rules by one key, of which each request meets some. The names of rules and quotas are the same,
 /// whatever the random numbers.
 fn document(random: &mut Random) -> String {
     let mut quotas = |names: &[&str]| {
@@ -78,8 +78,8 @@ fn any_request(random: &mut Random) -> Request {
 struct Reference(BTreeMap<u64, (StoredSet, Vec<u8>)>);
 
 impl Reference {
-    /// Decides what `plan` has to decide on the value. What a quota's states were used of before is
-    /// carried to it when it is first asked with.
+    /// Decides the partitions of `plan` on the value. States that belonged to an earlier quota are
+    /// carried to the new one when it is first used.
     fn decide(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp, is_look: bool) {
         let applied = applied(policy, plan);
         for index in &applied {
@@ -106,7 +106,7 @@ impl Reference {
         self.each(policy, |at, states| states.copy_from_slice(&value[at]));
     }
 
-    /// Where the states of each set of the policy lie in its value, and these.
+    /// The location of the states of each set of the policy in its value, and these.
     fn each(&mut self, policy: &Policy, mut each: impl FnMut(std::ops::Range<usize>, &mut [u8])) {
         let mut end = 0;
         for set in policy.quota_sets() {
@@ -119,8 +119,8 @@ impl Reference {
         }
     }
 
-    /// The row says the same of everything that is not idle; what is not in it was forgotten by
-    /// whoever reads it again.
+    /// The row contains everything that is not idle; states that are not in it are forgotten when
+    /// it is read again.
     fn assert_is(&mut self, row: &[u8], now: Timestamp, is_read_again: bool) {
         let mut rest = &row[ROW_HEAD..];
         let mut found = BTreeMap::new();
@@ -129,7 +129,7 @@ impl Reference {
             let len = u32::from_le_bytes(rest[..4].try_into().unwrap());
             let (states, others) = rest[4..].split_at(usize::try_from(len).unwrap());
             rest = others;
-            // A second one is what is remembered of the quotas before.
+            // A second one is the record of the earlier quotas.
             found.entry(set.stable_id()).or_insert((set, states));
         }
         for (id, (set, states)) in &self.0 {
@@ -213,7 +213,7 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
         let has_passed = matches!(seen_here.answer, Answer::Pass | Answer::Delay(_));
         admitted += usize::from(has_passed && kind == Kind::Check);
         if kind == Kind::Check && random.one_in(8) {
-            // Another key refused it after all.
+            // Another key then denied it.
             let later = Timestamp::from_millis(ms + random.below(3));
             let refunded = counts.refund(&asked, &reply, later).unwrap();
             elsewhere.partition_mut(0).unwrap().accept(&policy, &refunded.reply).unwrap();
@@ -233,7 +233,7 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
                 reference.decide(&policy, &mut here, later, false);
                 ask(&mut counts, &mut elsewhere, &policy, later, Kind::Settle);
                 let charged = |plan: &Plan| plan.partition(0).unwrap().changed();
-                // What is given back is no charge in a reply.
+                // A refund is not a charge in a reply.
                 let gives_back = here.partition(0).unwrap().gives_back();
                 assert!(gives_back || charged(&here) == charged(&elsewhere), "{round}");
             }
@@ -271,7 +271,7 @@ fn charged_rule(name: &str, quota: &str, charge: &str, version: u64) -> Policy {
     policy
 }
 
-/// What a client is told that asks once more.
+/// The result of another request of the client.
 fn decided(counts: &mut Counts, policy: &Policy, millis: u64) -> (Answer, Plan) {
     let mut plan = Plan::new();
     policy.plan(&get("/", "192.0.2.1"), &mut plan);
@@ -279,8 +279,8 @@ fn decided(counts: &mut Counts, policy: &Policy, millis: u64) -> (Answer, Plan) 
     (plan.outcome(policy).answer(), plan)
 }
 
-/// What is used is worked out of the old quota once. Else who is refused under the new one, and
-/// comes back when it is told to, would be refused again, until the old quota is over.
+/// The used units are computed from the old quota once. Otherwise a client that is denied under the
+/// new one, and comes back at the reported time, would be denied again until the old quota is over.
 #[test]
 fn a_changed_quota_keeps_its_word_to_who_is_refused() {
     let before = one_rule("r", r#""limit": 10, "window": "1d""#, 1);
@@ -305,8 +305,8 @@ fn a_changed_quota_keeps_its_word_to_who_is_refused() {
     assert_eq!(decided(&mut counts, &after, START + 6_000).0, Answer::Pass);
 }
 
-/// Two files are deployed side by side, or one is rolled back and deployed again: a client whose
-/// requests meet now this and now that quota gets no more of either than where each is alone.
+/// Two files are deployed in parallel, or one is rolled back and deployed again: a client whose
+/// requests meet now one and now the other quota gets no more of either than from that quota alone.
 #[test]
 fn who_meets_two_quotas_in_turn_gets_no_more_than_both_have() {
     for algorithm in [
@@ -359,19 +359,19 @@ fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
     assert_eq!((plan.newer(), plan.has_failed()), (Some(7), true));
     assert_eq!(under_way.newer(), None);
 
-    // What a response brought about is done under whichever version.
+    // The effects of a response are applied under any version.
     assert!(under_way.settle(&old, Some(200)) && under_way.partition(0).unwrap().gives_back());
     ask(&mut counts, &mut under_way, &old, Timestamp::from_millis(START), Kind::Settle);
     let (_, plan) = decided(&mut counts, &new, START);
     assert_eq!(plan.outcome(&new).verdicts()[0].quotas[0].1.remaining, 3, "two of three are held");
-    // And nobody who counts no versions is turned away.
+    // And no request of a front that counts no versions is denied.
     let unversioned = one_held_rule(r#""limit": 5, "window": "1h""#, 0);
     assert_eq!(decided(&mut counts, &unversioned, START).0, Answer::Pass);
     assert_eq!(counts.version(), 7);
 }
 
-/// A response of a request that came under a quota which has been changed since: charged by the
-/// quota of now, as far as it fits; what it would give back stays used.
+/// A response to a request under a quota that has been changed since: it is charged by the present
+/// quota, as far as it fits; units that it would give back stay used.
 #[test]
 fn what_responses_bring_about_meets_the_quota_of_now() {
     let later = |limit: u32, version| {
@@ -408,7 +408,7 @@ fn what_responses_bring_about_meets_the_quota_of_now() {
     assert!(!counts.answer(&asked, Timestamp::from_millis(START)).unwrap().is_changed);
 }
 
-/// Guards: a row that grows with every rule that ever was. Names come and go.
+/// Guards: a row that grows with every rule that ever existed. Names come and go.
 #[test]
 fn a_row_is_bounded_whatever_rules_were() {
     let mut counts = Counts::default();
@@ -421,7 +421,7 @@ fn a_row_is_bounded_whatever_rules_were() {
     // 30 s of clocks that differ, one rule each 100 ms, 62 bytes each.
     assert!(longest < 21_000, "{longest}");
 
-    // None of them is over before a year has passed, and who has used most is kept.
+    // None of them is over before a year has passed, and the most used are kept.
     let mut counts = Counts::default();
     let used_up = one_rule("used up", r#""limit": 1, "window": "366d""#, 0);
     decided(&mut counts, &used_up, START);
@@ -430,12 +430,12 @@ fn a_row_is_bounded_whatever_rules_were() {
         decided(&mut counts, &policy, START + n);
     }
     let row = row_of(&counts, Timestamp::from_millis(START + 1_200));
-    // Ten bytes say that some were forgotten, so that nothing of theirs is given back.
+    // Ten bytes record that some were forgotten, so that none of their units are given back.
     assert_eq!(row.len(), ROW_HEAD + 10 + 1_024 * 62);
     assert!(matches!(decided(&mut counts, &used_up, START + 1_200).0, Answer::Refuse { .. }));
 }
 
-/// Stored and sent for ever: these bytes are read by code of later and of before.
+/// Stored and sent permanently: these bytes are read by later and earlier code.
 #[test]
 fn bytes_of_a_request_a_reply_and_a_row() {
     let policy = one_rule("r", r#""limit": 5, "window": "1s""#, 2);
@@ -465,7 +465,7 @@ fn bytes_of_a_request_a_reply_and_a_row() {
     assert_eq!([hex(&asked), hex(&reply), hex(&row)].concat(), golden);
 }
 
-/// A quota that holds units says so by a flag (4), and its state is 32 bytes longer.
+/// A quota that holds units is marked by a flag (4), and its state is 32 bytes longer.
 #[test]
 fn bytes_of_a_row_with_holds() {
     let policy = one_held_rule(r#""limit": 5, "window": "1s""#, 2);

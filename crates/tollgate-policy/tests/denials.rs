@@ -1,5 +1,5 @@
-//! Refusing without asking: what is remembered refuses exactly what the store would refuse, and of
-//! a flood few requests reach the store.
+//! Denying from memory: a remembered denial denies exactly the requests that the store would deny,
+//! and few requests of a flood reach the store.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,13 +33,13 @@ struct Objects {
 }
 
 impl Objects {
-    /// What the object of `key` answers to `request`.
+    /// The response of the object of `key` to `request`.
     fn ask(&mut self, key: &[u8], request: &[u8], now: Timestamp) -> Vec<u8> {
         self.calls += 1;
         self.counts.entry(key.to_vec()).or_default().answer(request, now).unwrap().reply
     }
 
-    /// What all objects together would decide, with nothing remembered and nothing charged.
+    /// The decision of all objects together, with nothing remembered and nothing charged.
     fn oracle(&self, policy: &Policy, request: &Request, now: Timestamp) -> Seen {
         let mut plan = Plan::new();
         policy.plan(request, &mut plan);
@@ -63,7 +63,7 @@ impl Objects {
     }
 }
 
-/// One isolate: its clock is so much ahead of the objects' (in ms).
+/// One isolate: its clock is this much ahead of the objects' (in ms).
 struct Front {
     denials: Denials,
     ahead: u64,
@@ -78,7 +78,8 @@ impl Front {
         Timestamp::from_millis(ms + self.ahead)
     }
 
-    /// Decides a request as the Worker does, without any time passing; true when nobody was asked.
+    /// Decides a request as the Worker does, without any time passing; true when no object was
+    /// asked.
     fn decide(
         &mut self,
         policy: &Policy,
@@ -119,8 +120,9 @@ impl Front {
 }
 
 impl Front {
-    /// Decides a request of several keys in the order of the Worker: one count is charged at once,
-    /// those between are asked first, the last is charged when no other refuses.
+    /// Decides a request of several keys in the order of the Worker: a single count is charged at
+    /// once; of several, all but the last are asked first, and the last is charged when no other
+    /// denies.
     fn decide_in_order(
         &mut self,
         policy: &Policy,
@@ -179,7 +181,7 @@ impl Front {
     }
 }
 
-/// Rules of three keys, in this order in the document; each answers in its own way.
+/// Rules of three keys, in this order in the document; each responds in its own way.
 fn several(order: usize, algorithms: [usize; 3]) -> Policy {
     let each = format!(
         r#"{{"name": "each", "key": ["client_ip"], "action": {{"deny": {{"status": 403, "body": "each"}}}},
@@ -204,14 +206,14 @@ fn several(order: usize, algorithms: [usize; 3]) -> Policy {
     policy(&rules.join(","))
 }
 
-/// All but the queue, whose places are given back otherwise.
+/// All but the queue, whose places are given back in another way.
 const NO_QUEUE: [usize; 7] = [0, 1, 2, 4, 5, 6, 7];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Charging in order decides as asking all first does, to the byte, and where several rules
-    /// refuse, the same request is refused from memory with the same status, fields and body.
+    /// deny, the same request is denied from memory with the same status, fields and body.
     #[test]
     fn charged_in_order_and_refused_from_memory_it_is_the_same_answer(
         order in 0_usize..6,
@@ -235,14 +237,14 @@ proptest! {
             if asked.answer == Answer::Pass {
                 continue;
             }
-            // Nothing was charged, so the next one is answered as this one was, without asking.
+            // Nothing was charged, so the next request gets the same result, without asking.
             let again = objects.oracle(&policy, &request, Timestamp::from_millis(ms));
             let calls = objects.calls;
             let (remembered, is_remembered) =
                 front.decide_in_order(&policy, &mut objects, &request, ms);
             prop_assert!(is_remembered && objects.calls == calls);
             prop_assert_eq!(&remembered, &again);
-            // And within the second for which it is believed.
+            // And within the second for which it is used.
             let later = objects.oracle(&policy, &request, Timestamp::from_millis(ms + 700));
             let mut ahead = Objects { counts: objects.counts.clone(), calls: 0 };
             let (remembered, is_remembered) =
@@ -270,7 +272,7 @@ fn client(n: u64) -> Request {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Where nothing comes back, an answer from memory is the store's own at that time, with every
+    /// Where nothing comes back, a result from memory is the store's own at that time, with every
     /// field, whatever passed meanwhile and however many fronts ask.
     #[test]
     fn what_is_remembered_is_what_the_store_would_say(
@@ -292,9 +294,9 @@ proptest! {
         }
     }
 
-    /// Where units come back, other rules count beside, and costs differ, a refusal from memory is
-    /// one that the store gave, or would have given, within the last second; and nothing else is
-    /// ever taken from memory.
+    /// Where units come back, other rules also count, and costs differ, a denial from memory is one
+    /// that the store gave, or would have given, within the last second; and nothing else is ever
+    /// taken from memory.
     #[test]
     fn where_units_come_back_a_refusal_is_at_most_a_second_old(
         algorithm in 0..ALGORITHMS.len(),
@@ -311,7 +313,7 @@ proptest! {
         let mut fronts = [Front::new(1, 5), Front::new(2, 0)];
         // Of requests that come one after the other each is the one that asks.
         fronts[1].denials = Denials::new([2; 16]).patient(Span::from_secs(30));
-        // What the objects held lately, charged with what passed since.
+        // The recent content of the objects, charged with the requests that passed since.
         let mut lately: VecDeque<(u64, Objects)> = VecDeque::new();
         let mut ms = 1_780_000_000_000;
         for (front, key, step, cost, chance) in events {
@@ -319,7 +321,7 @@ proptest! {
             lately.push_back((ms, Objects { counts: objects.counts.clone(), calls: 0 }));
             lately.retain(|(until, _)| until + FRESH.as_millis_ceil() >= ms);
             if chance == 0 {
-                // Somebody's charges are all taken back.
+                // All charges of one client are taken back.
                 let key = objects.counts.keys().nth(usize::try_from(key).unwrap()).cloned();
                 key.and_then(|key| objects.counts.remove(&key));
             }
@@ -346,12 +348,12 @@ proptest! {
     }
 }
 
-/// A flood in steps of one millisecond: what is under way takes `WAY` of them there and back again.
+/// A flood in steps of one millisecond: a request takes `WAY` of them to the object and again back.
 struct Flood {
     policy: Policy,
     front: Front,
     objects: Objects,
-    /// When it arrives, which request.
+    /// The request that arrives at each time.
     going: VecDeque<(u64, Plan)>,
     coming: VecDeque<(u64, Plan, Vec<u8>)>,
     passed: u64,
@@ -396,13 +398,13 @@ impl Flood {
     }
 }
 
-/// Guards: a flood that costs calls. With 100 requests for each one that is admitted, at most 2 %
-/// of them reach an object, and none that the object would have admitted is refused for long: as
-/// many pass as without.
+/// Guards: a flood that costs calls. With 100 requests for each one that is allowed, at most 2 % of
+/// them reach an object, and none that the object would have allowed is denied for long: as many
+/// pass as without.
 #[test]
 fn of_a_flood_few_requests_reach_an_object() {
     for algorithm in ALGORITHMS {
-        // (keys, requests a millisecond, limit of each key in 5 s)
+        // (keys, requests per millisecond, limit of each key in 5 s)
         for (keys, rate, limit) in [(1, 4, 200), (1_000, 20, 1)] {
             let mut flood = Flood::new(policy(&format!(
                 r#"{{"name": "each", "key": [{{"header": "x-key"}}], "on_missing": "deny", "quotas": [
@@ -436,8 +438,8 @@ fn of_a_flood_few_requests_reach_an_object() {
     }
 }
 
-/// A site of one unit an hour behind a rule for each client, and a front that has heard that the
-/// site is used up; at `START`.
+/// A site of one unit per hour behind a rule for each client, and a front that knows that the site
+/// is used up; at `START`.
 fn used_up_site() -> (Policy, Objects, Front) {
     let policy = policy(
         r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 9, "window": "1h", "algorithm": "gcra"}]},
@@ -454,7 +456,7 @@ fn used_up_site() -> (Policy, Objects, Front) {
 const START: u64 = 1_780_000_000_000;
 const PATIENCE: Span = Span::from_millis(500);
 
-/// A fresh client's plan, and whether it is refused from memory `after_ms` after the start.
+/// A fresh client's plan, and whether it is denied from memory `after_ms` after the start.
 fn arrive(front: &mut Front, policy: &Policy, n: u64, after_ms: u64) -> (Plan, bool) {
     let mut plan = Plan::new();
     policy.plan(&client(n), &mut plan);
@@ -462,8 +464,8 @@ fn arrive(front: &mut Front, policy: &Policy, n: u64, after_ms: u64) -> (Plan, b
     (plan, is_refused)
 }
 
-/// Guards: a flood of fresh keys that all ask when a denial is no longer believed. One asks, the
-/// others have the old denial, as of their time, until the store had its time to answer.
+/// Guards: a flood of fresh keys that all ask when a denial expires. One asks, the others get the
+/// old denial, as of their time, until the store had its time to respond.
 #[test]
 fn when_a_denial_is_no_longer_believed_one_request_asks() {
     let (policy, mut objects, mut front) = used_up_site();
@@ -486,7 +488,7 @@ fn when_a_denial_is_no_longer_believed_one_request_asks() {
             }
         }
         assert_eq!((asks, sent), (1, 64), "round {round}");
-        // It is answered by the time that the next round comes.
+        // Its response comes before the next round.
         let now = START + after + fresh + 1;
         let mut plan = Plan::new();
         policy.plan(&client(99), &mut plan);
@@ -500,15 +502,15 @@ fn when_a_denial_is_no_longer_believed_one_request_asks() {
         }
         front.denials.close(&policy, &plan);
     }
-    // The store does not answer: beyond its time every request asks, and the policy decides.
+    // The store does not respond: after its time every request asks, and the policy decides.
     let heard = 3 * (fresh + 1);
     assert!(!arrive(&mut front, &policy, 200, heard + fresh + 1).1);
     assert!(arrive(&mut front, &policy, 201, heard + last).1);
     assert!((0..64).all(|n| !arrive(&mut front, &policy, 20 + n, heard + last + 1).1));
 }
 
-/// Guards: a store that is slow and so opens what is used up. The request that asks in vain has the
-/// denial that stood when it came; where nothing stood, the policy says what becomes of it.
+/// Guards: a slow store that allows requests of a used-up quota. A request that asks in vain gets
+/// the denial that was remembered when it came; where there was none, the policy decides it.
 #[test]
 fn a_silent_store_does_not_open_what_was_used_up() {
     let fresh = FRESH.as_millis_ceil();
@@ -542,7 +544,7 @@ fn a_silent_store_does_not_open_what_was_used_up() {
 }
 
 /// Guards: a request that is denied by its own charge because another of its counts is silent: its
-/// unit would go back, and it and all that come after would pass uncounted.
+/// unit would go back, and it and all later requests would pass uncounted.
 #[test]
 fn what_a_count_answered_to_the_request_itself_decides_nothing() {
     let (policy, _, _) = used_up_site();
@@ -569,7 +571,7 @@ fn what_a_count_answered_to_the_request_itself_decides_nothing() {
 }
 
 /// Guards: a unit that came back, whose request is denied by its own charge because the store is
-/// silent: what the policy says of failures decides it.
+/// silent: the policy's setting for failures decides it.
 #[test]
 fn a_request_with_a_unit_of_its_own_is_not_denied_for_a_silent_store() {
     let policy = policy(
@@ -586,8 +588,8 @@ fn a_request_with_a_unit_of_its_own_is_not_denied_for_a_silent_store() {
     assert!(!front.denials.would_stand_in(&policy, &plan, times));
 }
 
-/// What a settled cost gives back is found within a second; a rule that names no cost is believed
-/// until its time, whatever is settled elsewhere.
+/// The refund of a settled cost is found within a second; a denial of a rule that names no cost is
+/// used until its time, whatever is settled elsewhere.
 #[test]
 fn a_settled_cost_is_found_within_a_second() {
     for (cost, settles, asked_after_ms) in [
@@ -615,8 +617,8 @@ fn a_settled_cost_is_found_within_a_second() {
     }
 }
 
-/// What nodes of a fleet give back is found within a second, whichever rule of the policy refuses:
-/// they have one answer.
+/// Units that nodes of a fleet give back are found within a second, whichever rule of the policy
+/// denies: they share one response.
 #[test]
 fn where_nodes_lease_a_refusal_is_a_second_old() {
     for (scope, leases, asked_after_ms) in [
@@ -644,13 +646,13 @@ fn where_nodes_lease_a_refusal_is_a_second_old() {
     }
 }
 
-/// Where an operator may give back, a refusal is believed until its time only while the number of
-/// the last relief is known and is the one that was known before it was asked.
+/// Where an operator may give units back, a denial is used until its time only while the number of
+/// the last relief is known and is the one that was known before the store was asked.
 #[test]
 fn an_operators_relief_is_found_once_its_number_is_known() {
     let policy = lone("fixed-window", 2, "1h");
     let start = 1_780_000_000_000;
-    // The number known when it was asked, when it was heard, and ten seconds later.
+    // The number known when the store was asked, when it responded, and ten seconds later.
     for (asked, heard, later, is_remembered) in [
         (Some(4), Some(4), Some(4), true),
         (Some(4), Some(4), Some(5), false),

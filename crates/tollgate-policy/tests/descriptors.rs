@@ -1,4 +1,4 @@
-//! Descriptors: what a rate limit service is asked about, as conditions and as keys.
+//! Descriptors: the input of a rate limit service, as conditions and as keys.
 
 use crate::support::{Descriptor, Request, Surfaced};
 use tollgate_policy::{Answer, Policy, Surface};
@@ -8,7 +8,7 @@ const DENIED: Answer = Answer::Refuse { status: 429 };
 /// A list of a condition, the entries of a descriptor, and whether these are those.
 type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
 
-/// What a service is asked: a domain, a descriptor, and the others of the same call.
+/// The input of a service: a domain, a descriptor, and the others of the same call.
 fn asked(entries: &[(&'static str, &'static str)], beside: &[Descriptor]) -> Request {
     Request {
         domain: Some("d"),
@@ -87,7 +87,7 @@ fn the_whole_descriptor_is_its_entries_in_their_order() {
         // Of several alternatives one is enough.
         let condition = format!(r#"{{"entries": [[{{"z": "*"}}], {wanted}]}}"#);
         assert_eq!(holds(&condition, &asked(entries, &[])), *expected, "{wanted}: {entries:?}");
-        // The descriptors beside it are others than the descriptor itself.
+        // The other descriptors of the call do not include the descriptor itself.
         let condition = format!(r#"{{"beside": [{wanted}]}}"#);
         let others = [vec![("z", "0")], entries.to_vec()];
         assert_eq!(holds(&condition, &asked(&[], &others)), *expected, "{wanted}: {entries:?}");
@@ -136,7 +136,7 @@ fn an_entry_by_its_key_stands_anywhere() {
     let both = r#"{"descriptor": {"plan": "*", "user": {"not": "7"}}}"#;
     assert!(holds(both, &asked(&[("user", "8"), ("plan", "")], &[])));
     assert!(!holds(both, &asked(&[("user", "7"), ("plan", "")], &[])));
-    // Of several values one is enough to count a request, and all are needed to let it off.
+    // Of several values one is enough to count a request, and all are needed to exempt it.
     let two = asked(&[("plan", "gold"), ("plan", "free")], &[]);
     let applies = |fields: &str| {
         !Surfaced::on(&rule(fields), Surface::Server).check(&two, 0).headers.is_empty()
@@ -159,7 +159,7 @@ fn a_key_part_is_the_value_of_the_entry() {
     assert!(admits(&[("user", "8")]));
     assert!(admits(&[("user", "")]), "an empty value is a value");
     assert!(!admits(&[("user", "")]));
-    // Several values are told apart from every single one, and from others that read alike.
+    // Several values are distinguished from every single one, and from others that read alike.
     assert!(admits(&[("user", "1"), ("user", "2")]));
     assert!(!admits(&[("user", "1"), ("plan", "x"), ("user", "2")]));
     for others in [
@@ -173,7 +173,7 @@ fn a_key_part_is_the_value_of_the_entry() {
         assert!(admits(others), "{others:?}");
         assert!(!admits(others), "{others:?}");
     }
-    // Without the entry the rule does not apply, unless it says otherwise.
+    // Without the entry the rule does not apply, unless it specifies that it does.
     let none = asked(&[("plan", "gold")], &[]);
     assert!(by(r#"{"descriptor": "user"}"#).check(&none, 0).headers.is_empty());
     let mut wanted = Surfaced::on(
@@ -197,7 +197,7 @@ fn tiers_and_named_keys_know_descriptors() {
     assert_eq!(admitted(&[("user", "7")]), 2);
     assert_eq!(admitted(&[("user", "8"), ("plan", "gold")]), 3);
     assert_eq!(admitted(&[("user", "8")]), 1);
-    // Whoever names a key by its value means the one that a request has.
+    // An operator that names a key by its value means the key of a request with that value.
     let mut users = Surfaced::on(&document, Surface::Server);
     users.check(&asked(&[("user", "8")], &[]), 0);
     let given = users.policy.key_of("r", &["8".into()]).unwrap();

@@ -56,7 +56,8 @@ fn a_rule_stands_as_it_is_planned() {
         let applicability = policy.applicability(&request);
         for (i, of_rule) in applicability.iter().enumerate() {
             let applies = *of_rule == Applicability::Applies;
-            // Who lacks the key of a rule that wants it is refused before another is asked.
+            // A request that lacks the key of a rule that requires it is denied before another rule
+            // is checked.
             let is_refused = verdicts.iter().any(|verdict| verdict.partition.is_none());
             let is_asked = !is_refused || i == 4;
             assert_eq!(

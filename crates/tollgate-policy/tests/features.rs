@@ -1,4 +1,4 @@
-//! Every feature of the policy document, each by what a client sees.
+//! Every feature of the policy document, as a client sees it.
 
 use tollgate_core::Span;
 use tollgate_policy::{Answer, Failure, RuleResult, Surface};
@@ -7,7 +7,8 @@ use crate::support::{Request, Surfaced, get};
 
 const DENIED: Answer = Answer::Refuse { status: 429 };
 
-/// A policy of one rule, key the client's address, 1 per minute unless `fields` say otherwise.
+/// A policy of one rule, key the client's address, 1 per minute unless `fields` contain another
+/// quota.
 fn rule(fields: &str) -> String {
     let key = if fields.contains("\"key\"") { "" } else { r#""key": ["client_ip"],"# };
     let quotas = if fields.starts_with("\"quotas\"")
@@ -50,7 +51,7 @@ fn hosted(host: &'static str) -> Request {
     Request { host, ..at("/") }
 }
 
-// HTTP/2 lets `post` through, which Werkzeug and Django serve as POST and other servers refuse.
+// HTTP/2 permits `post`, which Werkzeug and Django serve as POST and other servers reject.
 #[test]
 fn a_method_in_other_letters_is_counted_and_never_let_off() {
     let post = |method| at("/").method(method);
@@ -245,7 +246,7 @@ fn a_missing_part_is_skipped_denied_or_shared() {
         Answer::Pass,
         "empty is not missing"
     );
-    // But a route has no empty name, as Envoy gives it to all that have none.
+    // But a route has no empty name, as Envoy gives it to all routes without a name.
     for nameless in [Request { route: Some(""), ..at("/") }, at("/")] {
         let mut routes = Surfaced::new(&rule(r#""key": ["route"], "on_missing": "deny""#));
         assert_eq!(routes.check(&nameless, 0).header("retry-after"), None, "missing, not used up");
@@ -398,7 +399,7 @@ fn a_percentage_of_keys_is_enforced_and_always_the_same() {
     assert!((250..350).contains(&first.len()), "{}", first.len());
     assert_eq!(first, enforced("a", &one, None));
     assert_eq!(first, enforced("a", &one, Some([7; 16])), "the salt is the same on every surface");
-    // Of 30 % of 30 % there are about 90 in both, whatever else they are.
+    // Of 30 % of 30 % there are about 90 in both, whatever their other properties.
     let shared = |theirs: &[u32]| first.iter().filter(|i| theirs.contains(i)).count();
     for theirs in [
         enforced("b", &one, None),
@@ -411,8 +412,7 @@ fn a_percentage_of_keys_is_enforced_and_always_the_same() {
 
 const UNSALTED: &str = r#"{"enforce_percent": 30}"#;
 
-/// Without a salt the surface's secret chooses; where there is none, nobody can say, and it is
-/// enforced.
+/// Without a salt the surface's secret chooses; where there is none, the rule is enforced for all.
 #[test]
 fn without_a_salt_the_secret_of_the_surface_chooses() {
     let first = enforced("a", UNSALTED, Some([7; 16]));
@@ -489,7 +489,8 @@ fn a_denial_beside_a_missing_part_says_what_is_missing() {
     assert!(denied.body.unwrap().contains("the request lacks what its quota is counted by"));
 }
 
-/// Guards: a rule that asks for a credential by its key, and cannot say 401 to who has none.
+/// Guards: a rule that requires a credential by its key, and cannot respond with 401 to a client
+/// without one.
 #[test]
 fn a_missing_part_is_answered_as_the_rule_answers() {
     let missing = r#""key": [{"header": "x-k"}], "on_missing": "deny", "action": "#;
@@ -529,7 +530,7 @@ fn a_request_waits_as_long_as_the_action_lets_it() {
     assert_eq!(surface.check(&at("/"), 0).answer, Answer::Retry(Span::from_millis(1500)));
     surface.waited = Span::from_millis(1500);
     assert_eq!(surface.check(&at("/"), 1500).answer, Answer::Pass);
-    // What is counted in the end: the rule delayed it, unless it did not wait.
+    // The final count: the rule delayed it, unless it did not wait.
     for (waited, result) in [(0, RuleResult::Allowed), (1500, RuleResult::Delayed)] {
         let outcome = surface.plan.outcome(&surface.policy);
         let results: Vec<_> = outcome.rules_after(Span::from_millis(waited)).collect();
@@ -558,7 +559,7 @@ fn a_queue_delays_up_to_its_length_and_no_longer_than_the_action_says() {
     assert_eq!(bounded.check(&at("/"), 1000).answer, delay(1));
 }
 
-// Guards: a rule that only watches, of which metrics and logs say that it held requests up.
+// Guards: a rule that only observes, while metrics and logs report that it delayed requests.
 #[test]
 fn a_shadow_delays_nobody_and_does_not_say_so() {
     let queue = r#"{"limit": 1, "window": "1s", "burst": 4, "algorithm": "leaky-queue"}"#;
@@ -570,7 +571,7 @@ fn a_shadow_delays_nobody_and_does_not_say_so() {
         assert_eq!(said.result, result);
         assert_eq!(said.said_by(), (result == RuleResult::Shadowed).then_some(0));
     }
-    // Another rule held the request up.
+    // Another rule delayed the request.
     let delay = r#""key": [], "action": {"delay": {"max": "2s"}}"#;
     let mut surface = Surfaced::new(&format!(
         r#"{{"version": 1, "rules": [

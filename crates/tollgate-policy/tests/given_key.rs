@@ -64,7 +64,7 @@ fn a_named_key_is_that_of_its_requests() {
         let key = key_of(rule, &values).unwrap();
         assert!(keys(&request).contains(&key), "{rule} {values:?}");
     }
-    // What a segment of the path captured, as it is counted.
+    // The captured text of a path segment, as it is counted.
     let captured = key_of("item", &["a"]).unwrap();
     assert!(keys(&get("/items/a", "192.0.2.1")).contains(&captured));
 }
@@ -101,7 +101,7 @@ fn parts_of_the_schema() -> Vec<Value> {
     plain.into_iter().chain(named).collect()
 }
 
-/// `value` with everything escaped that a path or a query may not have; an escape stays one.
+/// `value` with every character escaped that a path or a query may not have; an escape stays one.
 fn in_url(value: &str) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(byte);
     value.bytes().fold(String::new(), |text, byte| match byte {
@@ -155,8 +155,8 @@ fn by(part: &Value) -> Policy {
     surfaces.find_map(|surface| Policy::compile(&document, *surface).ok()).unwrap()
 }
 
-/// Whatever a client may send for any part of a key, an operator can name it, as the client sent
-/// it; and what no client can send is no key.
+/// Whatever a client may send for any part of a key, an operator can name it as the client sent it;
+/// and a value that no client can send is not a key.
 #[test]
 fn every_key_part_of_the_schema_can_be_named() {
     const VALUES: [&str; 22] = [

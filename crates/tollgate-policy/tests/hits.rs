@@ -1,4 +1,4 @@
-//! Descriptors that say how many hits they are, and the one quota that is told of several.
+//! Descriptors with a number of hits, and the one quota that is reported of several.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -51,13 +51,13 @@ fn hits_multiply_the_cost_of_every_rule() {
          "quotas": [{"limit": 1000, "window": "1h"}]}]}"#;
     let policy = Policy::compile(document, Surface::Library).expect("a policy");
     let mut stored = Vec::new();
-    // Hits, whether it passes, and what is left of the quota of 100.
+    // Hits, whether they pass, and the remaining units of the quota of 100.
     for (hits, passes, left) in [
         (None, true, 99),
         (Some(9), true, 90),
         (Some(0), true, 90),
         (Some(91), false, 0),
-        // No wait would help, so what is left is told.
+        // No wait would help, so the remaining units are reported.
         (Some(u64::MAX), false, 90),
         (Some(90), true, 0),
     ] {
@@ -103,7 +103,7 @@ fn what_is_told_of_one_quota_is_what_the_fields_say() {
     }
 }
 
-// Guards: a rule about requests that counts descriptors, which are none.
+// Guards: a rule about requests that counts descriptors, which are not requests.
 #[test]
 fn rules_about_requests_are_for_no_descriptor() {
     let quotas = r#""quotas": [{"limit": 1, "window": "1h"}]"#;

@@ -1,8 +1,8 @@
-//! Hostile documents, requests and stored bytes: an answer, never a panic.
+//! Hostile documents, requests and stored bytes: a result, never a panic.
 //!
-//! Invariant: whatever is compiled ends with a policy or with problems; whatever a client sends is
-//! decided; whatever lies in the store admits no more than one full quota. No clock is read: a busy
-//! machine fails nobody.
+//! Invariant: every compilation ends with a policy or with problems; every request is decided;
+//! whatever bytes are stored allow no more than one full quota. No clock is read, so no test fails
+//! because the machine is busy.
 
 use std::fmt::Write;
 
@@ -73,7 +73,7 @@ fn large_documents_are_told_so() {
     assert!(told.unwrap_err().to_string().len() < MIB, "a name is repeated with every mistake");
 }
 
-/// The `n`-th item of a list, as JSON.
+/// The `n`-th entry of a list, as JSON.
 type Item = fn(usize) -> String;
 
 /// 1 MiB of the shortest and of different items, for every list that a document may have.
@@ -199,7 +199,7 @@ fn as_much_as_is_allowed_is_a_policy() {
         let items = list(10_000, condition.1);
         let conditions = format!(r#"{{"{}": [{items}]}}"#, condition.0);
         assert!(compile(&rule(&format!(r#", "when": {conditions}"#))), "{}", condition.0);
-        // Whether one list covers another is asked of rules and of exemptions.
+        // Whether one list covers another is checked for rules and for exemptions.
         compile(&rule(&format!(r#", "when": {conditions}, "unless": {conditions}"#)));
     }
     let values = list(10_000, |i| format!(r#""k{i}""#));
@@ -268,7 +268,8 @@ fn odd_numbers_and_text_are_told() {
         compile(&rule(&format!(
             r#", "when": {{"paths": ["/{text}"], "hosts": ["{text}"], "headers": {{"x": "{text}"}}}}"#
         )));
-        // A byte order mark begins a document as editors write it; nothing else may stand there.
+        // A byte order mark begins a document as editors write it; it is rejected at any other
+        // position.
         assert_eq!(compile(&format!("{text}{}", rule(""))), text == "\u{feff}");
         assert!(!compile(&format!("{}{text}", rule(""))));
     }
@@ -313,7 +314,8 @@ fn char_boundary(text: &str, at: usize) -> usize {
     (at % (text.len() + 1)..).find(|i| text.is_char_boundary(*i)).unwrap()
 }
 
-/// So many cases a law; a failing seed is kept beside the test and run first from then on.
+/// The number of cases per law; a failing seed is stored next to the test and run first from then
+/// on.
 fn config(cases: u32) -> ProptestConfig {
     let persistence = FileFailurePersistence::WithSource("regressions");
     ProptestConfig {
@@ -417,7 +419,7 @@ fn a_host_of_dots_is_looked_up() {
     for (host, applies) in [
         (format!("{long}test"), false),
         (format!("{long}example.com"), true),
-        (format!("{dots}test"), true), // is no host, so nobody knows
+        (format!("{dots}test"), true), // not a host, so its reading is unknown
     ] {
         let seen = surface.check(&Request { host: host.leak(), ..get("/", "192.0.2.1") }, 0);
         assert_eq!(!seen.headers.is_empty(), applies);

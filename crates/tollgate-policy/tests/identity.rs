@@ -1,4 +1,4 @@
-//! Who the client is: the corpus of `tests/identity`, on the policy layer.
+//! The identity of a client: the corpus of `tests/identity`, on the policy layer.
 
 #[path = "../../../tests/identity/format.rs"]
 mod format;
@@ -31,7 +31,7 @@ fn request(peer: IpAddr, case: &Case) -> Request {
 fn is_counted_as_its_client(group: &Group, case: &Case, surface: Surface) -> bool {
     let mut surfaced = Surfaced::on(&policy(group.settings), surface);
     assert_eq!(surfaced.check(&request(group.peer, case), 0).answer, Answer::Pass);
-    // The same client without proxies: what it has left tells whether it was the one.
+    // The same client without proxies: its remaining units show whether it was the counted one.
     let key = surfaced.plan.partition(0).unwrap().key().to_vec();
     let mut direct = Surfaced::on(&policy("{}"), surface);
     direct.check(&Request { peer: Some(case.client), ..Request::default() }, 0);

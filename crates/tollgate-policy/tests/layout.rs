@@ -1,5 +1,5 @@
-//! Values that an earlier version stored: nobody's count begins anew because the layout of its
-//! state did.
+//! Values that an earlier version stored: no client's count begins again because the layout of its
+//! state changed.
 
 use crate::support::*;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
@@ -11,13 +11,13 @@ const POLICY: &str = r#"{"version": 1, "rules": [
         {"name": "day", "limit": 20, "window": "1d"}]},
     {"name": "all", "key": ["client_ip"], "quotas": [{"limit": 50, "window": "1h", "algorithm": "sliding-window"}]}]}"#;
 
-/// What the policy of commit 7a4de38 stored for one client after four requests, the last of them at
-/// [`LAST`].
+/// The bytes that the policy of commit 7a4de38 stored for one client after four requests, the last
+/// of them at [`LAST`].
 const LAYOUT_1: &str = "\
     7bfd128c24000000b32d1e000000000000000000000000000200000001000000010000000000750449e4b318\
     9b7e40f2180000006c8b07000000000000000000000000000400000000000000";
 const LAST: u64 = 1_780_001_900_000;
-/// What it then answered, a minute and more later.
+/// Its results then, a minute and more later.
 const AFTER: [(u64, &str); 7] = [
     (0, r#""hour";r=0;t=1900, "day";r=15;t=64800, "all";r=45;t=100"#),
     (1, r#""hour";r=0;t=1900, "day";r=15;t=64800, "all";r=45;t=99"#),
@@ -69,14 +69,15 @@ fn it_is_converted_when_it_is_read_and_written_when_it_is_charged() {
     let stored = surface.store.values().next().unwrap();
     assert!(stored.len() == value_len && is_value(stored) && is_value(&layout_1()));
 
-    // One is left of five, and two are asked for.
+    // One is left of five, and two are requested.
     let costly = POLICY.replace(r#""name": "api","#, r#""name": "api", "cost": 2,"#);
     let mut refused = left(&costly);
     refused.check(&request(), LAST);
     assert!(refused.store.values().all(|stored| *stored == layout_1()), "a denial writes nothing");
 }
 
-/// A store that forgets what is idle, or who used least, must not take an old value for either.
+/// A store that forgets idle values, or those that used least, must not mistake an old value for
+/// either.
 #[test]
 fn its_claims_are_what_they_were() {
     let policy = Policy::compile(POLICY, Surface::Envoy).unwrap();
@@ -87,7 +88,7 @@ fn its_claims_are_what_they_were() {
     assert!(share.enforced < FULLY_USED);
 }
 
-/// Beside a rule that is new, in another order, and padded as Envoy's table pads.
+/// With a new rule, in another order, and padded as Envoy's table pads.
 #[test]
 fn it_is_found_wherever_it_lies() {
     let other =
@@ -109,8 +110,8 @@ fn row_of_format_1(policy: &Policy) -> Vec<u8> {
     [&group, &9_000_000_000_u64.to_le_bytes()[..], &layout_1()].concat()
 }
 
-/// In front one version, in the object another: the object goes on counting by its old row, whoever
-/// asks.
+/// One version in front, another in the object: the object continues to count by its old row,
+/// whichever front asks.
 #[test]
 fn an_object_with_an_old_row_answers_fronts_of_both_versions() {
     let policy = Policy::compile(POLICY, Surface::Worker).unwrap();
@@ -129,7 +130,7 @@ fn an_object_with_an_old_row_answers_fronts_of_both_versions() {
     front.partition_mut(0).unwrap().accept(&policy, &answered.reply).unwrap();
     assert_eq!(seen(&policy, &front, Span::ZERO).header("ratelimit"), Some(AFTER[0].1));
 
-    // The group, then of each rule its identity as it stands in an old row, binding, a cost of one.
+    // The group, then of each rule its identity as in an old row, binding, a cost of one.
     let rules = records(&layout_1());
     let asked = |id: [u8; 4]| [&id[..], &[1], &1_u64.to_le_bytes()].concat();
     let todays = wire;
@@ -138,8 +139,8 @@ fn an_object_with_an_old_row_answers_fronts_of_both_versions() {
     let of_format_1 = counts().answer_format_1(&policy, &wire, now).unwrap();
     let quiet = counts().answer(&[&todays[..24], &[1 | 4], &todays[25..]].concat(), now).unwrap();
     assert_eq!(of_format_1.reply, quiet.reply[1..], "the same, and no states");
-    // A block, in the numbers of a refusal: code of before takes any flag but the charge's for no
-    // reply, and then `on_failure` would let through whom an operator blocked.
+    // A block, in the numbers of a denial: earlier code treats any flag but the charge's as an
+    // invalid reply, and then `on_failure` would allow a client that an operator blocked.
     let (mut blocked, mut block) = (counts(), Vec::new());
     let until = KeyOperation::Block(Timestamp::from_millis(LAST + 90_000));
     let rule = policy.rules()[0].name();
@@ -148,14 +149,15 @@ fn an_object_with_an_old_row_answers_fronts_of_both_versions() {
     let refused = blocked.answer_format_1(&policy, &wire, now).unwrap().reply;
     assert_eq!(refused.len(), of_format_1.reply.len());
     assert_eq!((refused[8], refused[9]), (0, 2), "no flag; a denial");
-    // Code of today that is asked for what it does not know, and code of before by code of today.
+    // Today's code that gets an unknown request from earlier code, and earlier code that gets one
+    // from today's.
     let unknown = [&row[..8], &asked([7, 0, 0, 0])].concat();
     let refused = counts().answer_format_1(&policy, &unknown, now);
     assert_eq!(refused, Err(WireError::OtherPolicy));
     assert_eq!(counts().answer(&unknown, now), Err(WireError::OtherPolicy));
 }
 
-/// Code of before, after a roll-back: it looks for its own records by identity and length. It finds
+/// Earlier code, after a roll-back: it looks for its own records by identity and length. It finds
 /// those whose layout is the same, and takes none of today's for its own, whatever their lengths.
 #[test]
 fn earlier_code_finds_what_did_not_change_and_misreads_nothing() {

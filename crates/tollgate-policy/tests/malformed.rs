@@ -1,8 +1,7 @@
-//! Requests that cannot be read: refused with 400 by the rules that would have to guess, counted by
+//! Requests that cannot be read: denied with 400 by the rules that would have to guess, counted by
 //! the others.
 //!
-//! Invariant: such a request charges nothing, loads nothing, and no spelling of it takes a mark
-//! off.
+//! Invariant: such a request charges nothing, loads nothing, and no spelling of it removes a mark.
 
 use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
 
@@ -51,7 +50,7 @@ fn an_enforced_rule_refuses_and_nothing_is_loaded_or_charged() {
     assert_eq!(surface.check(&get("/", "192.0.2.1"), 0).answer, Answer::Pass);
 }
 
-// A status of one's own is for those who are over a limit, and a wait ends in the same request.
+// A custom status is for requests over a limit, and a wait ends in the same request.
 #[test]
 fn whatever_the_action_says_the_answer_is_400() {
     for action in [
@@ -108,7 +107,7 @@ fn the_same_cost_twice_is_one_cost() {
     }
 }
 
-// RFC 9110, 8.6: what is sent on may be any of the lengths.
+// RFC 9110, 8.6: the forwarded length may be any of the lengths.
 #[test]
 fn lengths_that_differ_cannot_be_read() {
     let document =

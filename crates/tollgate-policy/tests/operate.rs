@@ -1,4 +1,4 @@
-//! What an operator does to one key: described, reset, blocked until a time.
+//! Operations on one key: describe, reset, block until a time.
 
 use proptest::prelude::*;
 use tollgate_core::{Span, Timestamp};
@@ -91,7 +91,7 @@ fn a_block_refuses_until_its_time_whatever_the_policy_becomes() {
     );
     assert!(!object.passes(&changed, "gold", at(599)));
     assert!(object.passes(&changed, "gold", at(600)), "it is over");
-    // Only a shadow: it passes, and would not have.
+    // Only a shadow rule: the request passes, and would have been denied.
     let shadow =
         compiled(&POLICY.replace(r#""name": "each","#, r#""name": "each", "mode": "shadow","#));
     object.operate(&shadow, "each", KeyOperation::Block(at(9_000)), at(700));
@@ -122,20 +122,20 @@ fn a_key_is_told_in_numbers() {
     let decisions = state.decisions(sets[0]).unwrap();
     assert_eq!((decisions[0].limit, decisions[0].remaining), (5, 2));
     assert_eq!(state.decisions(sets[1]), None);
-    // Under a policy that changed since: what it will carry over.
+    // Under a policy that changed since: the units that it will carry over.
     let changed = compiled(&POLICY.replace(r#""limit": 5"#, r#""limit": 4"#));
     let state = object.operate(&changed, "each", KeyOperation::Describe, at(3));
     let set = changed.quota_sets_of(0).next().unwrap();
     assert_eq!(state.decisions(set).unwrap()[0].remaining, 1);
-    // What a reset forgets is the rule's own.
+    // A reset clears the rule's own state.
     object.operate(&policy, "each", KeyOperation::Reset, at(4));
     let state = object.operate(&policy, "more", KeyOperation::Describe, at(4));
     assert_eq!(state.decisions(policy.quota_sets_of(1).next().unwrap()).unwrap()[0].remaining, 47);
 }
 
 proptest! {
-    /// A reset in the middle of a flood: from then on no more is admitted than to a fresh key,
-    /// though charges of before are given back afterwards.
+    /// A reset in the middle of a flood: from then on no more is allowed than to a fresh key,
+    /// though earlier charges are given back afterwards.
     #[test]
     fn after_a_reset_no_more_is_admitted_than_to_a_fresh_key(
         algorithm in 0_usize..8,
@@ -166,7 +166,7 @@ proptest! {
                 _ => admitted += u32::from(object.check(&policy, "none", at(5)).0.partition(0).unwrap().changed()),
             }
         }
-        // A queue admits what waits, too.
+        // A queue allows waiting requests, too.
         let capacity = { let mut fresh = Object::default(); (0..40).filter(|_| fresh.check(&policy, "none", at(5)).0.partition(0).unwrap().changed()).count() };
         prop_assert!(usize::try_from(admitted).unwrap() <= capacity, "{} of {}", admitted, capacity);
     }

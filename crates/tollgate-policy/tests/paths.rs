@@ -1,8 +1,8 @@
-//! Rules by path against whoever spells paths differently: what counts, what lets off, and what
-//! keys are made of.
+//! Rules by path against clients that spell paths differently: which requests count, which are
+//! exempt, and how keys are built.
 //!
-//! Invariant: a rule counts every request that some kind of server takes to its path; an exemption
-//! lets off only what every kind takes to its own.
+//! Invariant: a rule counts every request that some server takes to its path; an exemption exempts
+//! only requests that every server takes to its path.
 
 use tollgate_policy::{Answer, Plan, Policy, Surface};
 
@@ -26,7 +26,7 @@ fn plan(policy: &Policy, target: &str) -> Plan {
     plan
 }
 
-/// Every one of these reaches `/login` at nginx, or at another server that the readings are of.
+/// Every one of these reaches `/login` at nginx, or at another server whose readings are covered.
 const TO_LOGIN: [&str; 14] = [
     "/login",
     "/x/..%2flogin",
@@ -94,7 +94,7 @@ fn keys_are_made_of_the_reading_with_slashes() {
     assert_ne!(key("/p/7"), key("/p/8"));
 }
 
-/// What one server takes for one resource and another for two has no key: it is refused, not
+/// A path that one server takes for one resource and another for two has no key: it is denied, not
 /// guessed.
 #[test]
 fn what_servers_dispute_is_no_key() {
@@ -137,15 +137,15 @@ fn a_literal_slash_is_a_letter() {
     let key = |target| plan(&by_path, target).partition(0).unwrap().key().to_vec();
     assert_ne!(key("/a%2Fb"), key("/a/b"));
     assert_ne!(key("/a%2Fb"), key("/a%5Cb"));
-    // No URL has a backslash, so servers differ: it counts whichever it is.
+    // No URL contains a backslash, so servers differ: it counts under both readings.
     let exact = policy(literal, r#""when": {"paths": ["/a/b"]}, "key": ["client_ip"]"#);
     assert_eq!(plan(&exact, "/a\\b").len(), 1);
     assert_eq!(plan(&exact, "/x\\y/../../a/b").len(), 1);
     assert_eq!(plan(&exact, "/x\\y/../a/b").len(), 1);
 }
 
-/// A tier only chooses between quotas; it takes the reading that keys take, or a spelling would
-/// choose it.
+/// A tier only chooses between quotas; it uses the reading that keys use, or a spelling would
+/// choose the tier.
 #[test]
 fn a_spelling_does_not_choose_the_tier() {
     let tiers = r#""key": ["client_ip"], "tiers": [{"name": "large", "when": {"paths": ["/x/**"]},

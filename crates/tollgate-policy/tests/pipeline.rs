@@ -1,4 +1,4 @@
-//! The pipeline from document to answer, as a surface drives it, on an in-memory store.
+//! The pipeline from document to response, as a surface runs it, on an in-memory store.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Counts, Failure, Plan, Policy, RuleResult, Surface};
@@ -135,7 +135,7 @@ fn a_lost_race_is_decided_again_and_rolled_back() {
     plan.partition_mut(1).unwrap().load(policy, Some(&theirs));
     assert!(!plan.partition_mut(1).unwrap().redecide(policy, now));
     plan.partition_mut(0).unwrap().load(policy, Some(&committed));
-    // Its commit loses a race, too: another worker wrote the same value once more.
+    // Its commit loses a race, too: another worker wrote the same value again.
     plan.partition_mut(0).unwrap().refund(policy, now);
     let refunded = plan.partition(0).unwrap().value().to_vec();
     plan.partition_mut(0).unwrap().load(policy, Some(&committed));
@@ -256,8 +256,8 @@ fn every_committed_value_is_one_and_what_was_cut_is_none() {
     assert!(!tollgate_policy::is_value(&vec![0; value.len()]));
 }
 
-/// A quota that is alone is asked and charged at once; beside another one every quota is asked
-/// before any is charged.
+/// A single quota is checked and charged at once; of several, every quota is checked before any is
+/// charged.
 #[test]
 fn a_quota_alone_decides_as_it_does_beside_another() {
     let algorithms = [
@@ -285,7 +285,7 @@ fn a_quota_alone_decides_as_it_does_beside_another() {
         let (mut now, mut step) = (10_000_u64, 7_u64);
         for _ in 0..300 {
             step = step * 1_103_515_245 % 1_000_003;
-            // The clock steps back now and then.
+            // The clock sometimes steps back.
             now = if step % 9 == 0 { now - step % 700 } else { now + step % 900 };
             let request = get("/", "192.0.2.1");
             let seen = alone.check(&request, now);

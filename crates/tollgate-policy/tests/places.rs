@@ -1,8 +1,7 @@
-//! Secrets at the wrong place of a document: what everybody may see of a problem never repeats
-//! them.
+//! Secrets at the wrong place of a document: public texts of a problem never repeat them.
 //!
 //! A document with every field is spoiled at every place in every way: the secret as value, as
-//! item, as name, beside the right one, at the end of a text, given twice.
+//! item, as name, next to the right one, at the end of a text, given twice.
 
 use serde_json::{Map, Value, json};
 use tollgate_policy::{DescribedRequest, Policy, Problems, Surface};
@@ -124,7 +123,7 @@ fn no_place_repeats_a_misplaced_secret() {
             places.extend(seen);
         }
     }
-    // The whole texts do repeat it, at many places: else this test would prove nothing.
+    // The private texts do repeat it, at many places; otherwise this test would prove nothing.
     assert!(documents.len() > 800 && repeated > 800, "{} {repeated}", documents.len());
     assert!(places.len() > 100, "{:?}", places.keys());
     assert!(places.contains_key("rules[0].when.headers.*"), "{:?}", places.keys());

@@ -1,4 +1,4 @@
-//! A plugin's configuration: a policy as before, or a policy and whom the plugin asks beside it.
+//! A plugin's configuration: a policy alone, or a policy and the servers that the plugin uses.
 
 use tollgate_core::Span;
 use tollgate_policy::{Plugin, Policy, PolicyFrom, Surface, fleet_secret, plugin_hash_key};
@@ -93,7 +93,7 @@ fn the_server_of_later_policies_stands_beside_the_first_one() {
     assert_eq!((all.every, all.timeout), (Span::from_secs(60), Span::from_millis(100)));
 }
 
-// Guards: a text that ends a line of the question, and a token in a log.
+// Guards: a text that ends a line of the request, and a token in a log.
 #[test]
 fn mistakes_of_the_server_are_said_without_the_token() {
     let document =
@@ -112,7 +112,7 @@ fn mistakes_of_the_server_are_said_without_the_token() {
         ]
     );
     assert_eq!(problems(&document("{}")), ["policy_from.cluster: is missing"]);
-    // Who follows a server needs a policy to begin with.
+    // A plugin that follows a server needs a policy to begin with.
     assert_eq!(problems(r#"{"policy_from": {"cluster": "c"}}"#).len(), 3);
 }
 
@@ -140,8 +140,8 @@ fn masked_keys_are_for_surfaces_that_verify_nothing() {
     }
 }
 
-// Guards: a route's policy that is not compiled as a policy is, or a mistake in it that nobody is
-// told.
+// Guards: a route's policy that is not compiled as a policy is, or a mistake in it that is not
+// reported.
 #[test]
 fn policies_for_some_routes_stand_beside_the_policy() {
     let document = format!(

@@ -1,4 +1,4 @@
-//! What is said about a wrong policy, to the letter.
+//! The exact messages about a wrong policy.
 
 use tollgate_policy::{Policy, Surface};
 

@@ -1,4 +1,4 @@
-//! What a policy says that it reads is what it reads, and all of it.
+//! The declared reads of a policy are its actual reads, and all of them.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -56,7 +56,7 @@ fn rule(fields: &str) -> Policy {
     compile(&document, Surface::Library)
 }
 
-/// What is read, and by what, as text.
+/// The declared reads and their readers, as text.
 fn reads(policy: &Policy) -> Vec<String> {
     let by = |by: &Reader<'_>| match by {
         Reader::Exempt(i) => format!("exempt[{i}]"),
@@ -70,7 +70,7 @@ fn reads(policy: &Policy) -> Vec<String> {
     policy.reads().iter().map(|read| format!("{}: {}", by(&read.by), read.fact)).collect()
 }
 
-/// What the schema lets the document have, so that a new kind without a row here is found.
+/// The parts that the schema permits, so that a new one without a row here is found.
 fn of_schema(pointer: &str) -> Value {
     let schema: Value = serde_json::from_str(&schema()).unwrap();
     schema.pointer(&format!("/properties/rules/items/properties{pointer}")).unwrap().clone()
@@ -180,7 +180,7 @@ fn one_client_is_one_network() {
     assert_eq!(policy.client_network(&Request { peer: None, ..get("/", "::1") }), None);
 }
 
-/// Notes which facts it is asked for.
+/// Records the facts that it is asked for.
 struct Noting<'r> {
     request: &'r Request,
     asked: RefCell<BTreeSet<String>>,
@@ -255,7 +255,8 @@ fn asked_for(fact: &str) -> Vec<String> {
     vec![asked.to_owned()]
 }
 
-/// One policy for each kind alone, and requests that reach it: what is asked is what was said.
+/// One policy for each part alone, and requests that reach it: the actual reads are the declared
+/// ones.
 #[test]
 fn nothing_is_asked_that_was_not_said() {
     let mut policies = Vec::new();

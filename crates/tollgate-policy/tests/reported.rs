@@ -1,5 +1,5 @@
-//! `"cost": "reported"`: a descriptor's hits were used already, and are recorded whatever is
-//! decided.
+//! `"cost": "reported"`: a descriptor's hits were used already, and are recorded whatever the
+//! decision is.
 
 use crate::support::{Request, Surfaced, seen};
 use tollgate_core::{Span, Timestamp};
@@ -7,7 +7,7 @@ use tollgate_policy::{Answer, Counts, KeyOperation, Partition, Plan, Policy, Sur
 
 const DENIED: Answer = Answer::Refuse { status: 429 };
 
-/// A descriptor of one user, with so many hits.
+/// A descriptor of one user, with this many hits.
 fn asked(hits: u64) -> Request {
     Request {
         domain: Some("llm"),
@@ -68,7 +68,8 @@ fn a_budget_ends_though_its_last_report_did_not_fit() {
     let mut surface = Surfaced::on(&policy, Surface::Server);
     let mut elsewhere = Elsewhere::default();
     let compiled = Policy::compile(&policy, Surface::Server).unwrap();
-    // Three reports of 300 fit; the fourth is used up to 1,200: a look is over until 201 are back.
+    // Three reports of 300 fit; the fourth is used up to 1,200: a peek is denied until 201 are
+    // back.
     let mut passed = 0;
     for i in 0..11 {
         let answer = surface.check(&asked(0), i).answer;
@@ -140,7 +141,8 @@ fn a_report_is_recorded_in_shadow_and_where_another_rule_lacks_its_key() {
     };
     assert_eq!(surface.check(&asked(0), 0).answer, Answer::Pass);
     assert_eq!(result(&surface).label(), "shadowed");
-    // A rule that refuses who lacks its key is refused before anything is loaded; not a report.
+    // A rule that denies requests without its key denies them before anything is loaded; not a
+    // report.
     let keyed = r#", {"name": "keyed", "when": {"domain": "llm"}, "key": [{"descriptor": "none"}],
         "on_missing": "deny", "quotas": [{"limit": 2, "window": "1m"}]}"#;
     let mut surface = Surfaced::on(&budget("", keyed), Surface::Server);
@@ -169,7 +171,7 @@ fn a_look_charges_nothing_and_nothing_takes_a_report_back() {
     assert!(plan.partition_mut(0).unwrap().refund(&policy, now));
     assert_eq!(plan.partition(0).unwrap().value(), stored);
     assert_eq!(seen(&policy, &plan, Span::ZERO).header("ratelimit"), Some("\"tokens\";r=600;t=36"));
-    // The same of counts elsewhere.
+    // The same for counts elsewhere.
     let mut counts = Counts::default();
     let mut request = Vec::new();
     policy.plan(&asked(400), &mut plan);

@@ -1,4 +1,4 @@
-//! Whose count a rule's is: its own, a part of it, or the fleet's; and who goes on alone.
+//! The scope of a rule's count: its own, a share, or the fleet's; and which rules continue alone.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ fn no_two_scopes_of_one_key_share_a_stored_value() {
     for surface in [Surface::Envoy, Surface::Worker, Surface::Server] {
         let policy = compiled(&rules, surface);
         let groups: Vec<usize> = policy.rules().iter().map(|rule| rule.group()).collect();
-        // How many nodes there are is no other count: what is used goes on when one is added.
+        // A new number of nodes is not another count: its use continues when one is added.
         assert_eq!(groups, [0, 1, 2, 2, 0]);
         let identities: BTreeSet<u64> = policy.groups().iter().map(Group::identity).collect();
         assert_eq!(identities.len(), 3);
@@ -105,7 +105,7 @@ fn what_is_counted_for_the_fleet_has_one_identity_everywhere() {
     for surface in [Surface::Worker, Surface::Server] {
         assert_eq!(compiled(&rules, surface).fleet_fingerprint(), one);
     }
-    // Local rules and spelling part nobody from his authority; quotas and keys do.
+    // Local rules and spelling separate no node from its authority; quotas and keys do.
     let same = document(&rules).replace(": ", ":").replace("r1", "local");
     let same = Policy::compile(&same, Surface::Server).unwrap();
     assert_eq!(same.fleet_fingerprint(), one);

@@ -23,7 +23,7 @@ fn policy(rules: &str, version: u64) -> Policy {
     policy
 }
 
-/// A rule whose requests say what they cost.
+/// A rule whose requests name their cost.
 fn rule(quota: &str) -> String {
     format!(
         r#"{{"name": "r", "key": ["client_ip"], "cost": {{"header": "x-cost", "max": 1000}},
@@ -31,7 +31,7 @@ fn rule(quota: &str) -> String {
     )
 }
 
-/// What a request of this cost is charged with: the receipt to settle it by, if it was admitted.
+/// Charges a request of this cost: the receipt to settle it by, if it was allowed.
 fn check(counts: &mut Counts, policy: &Policy, cost: u64, now: Timestamp) -> Option<Vec<u8>> {
     let mut plan = Plan::new();
     policy.plan(&get("/", "192.0.2.1").header("x-cost", cost.to_string()), &mut plan);
@@ -71,7 +71,7 @@ struct Open {
     settled: Option<(u64, Settlement)>,
 }
 
-/// What happened, for the limiter that is charged the settled costs.
+/// The events, for the limiter that is charged the settled costs.
 enum Event {
     /// The cost of the charge with this number, once it is known.
     Charge(usize),
@@ -112,7 +112,7 @@ fn what_stands_is_what_a_limiter_has_that_charged_the_settled_costs() {
                 version += 1;
                 let other = QUOTAS[seed].replace("40", random.of(&["40", "25", "90"]));
                 active = policy(&rule(&other), version);
-                // It is carried when it is first asked with.
+                // The state is carried when the policy is first used.
                 check(&mut counts, &active, 1_000, at(ms));
                 let limiter = *active.quota_sets()[0].quotas()[0].limiter();
                 events.push((ms, Event::Policy(Box::new(limiter))));
@@ -142,7 +142,8 @@ fn what_stands_is_what_a_limiter_has_that_charged_the_settled_costs() {
                         late += 1;
                     }
                     Some((earlier, said)) => {
-                        // Alike where it is the same, told apart where it is not; nothing changed.
+                        // The same result for the same cost, a different one for another; nothing
+                        // changed.
                         let another = Settlement::Another { cost: *earlier };
                         assert_eq!(settlement, if cost == *earlier { *said } else { another });
                         assert_eq!(counts, before);
@@ -246,7 +247,7 @@ fn an_id_is_valid_for_ten_minutes() {
     assert_eq!(SETTLE_WITHIN.as_millis_ceil(), 10 * MINUTE);
 }
 
-/// A clock that was set back by more than clocks differ: the charge is of another time.
+/// A clock that was set back by more than clocks differ: the charge is from another time.
 #[test]
 fn a_clock_that_was_set_back_gives_nothing_back_and_charges() {
     let (policy, mut counts, receipt) = charged(BY_LOG);
@@ -257,14 +258,14 @@ fn a_clock_that_was_set_back_gives_nothing_back_and_charges() {
         panic!("it is not too old")
     };
     assert_eq!(charged, 12);
-    // It is not remembered: it would outlast all that is charged from now on.
+    // It is not remembered: it would outlast all later charges.
     assert!(counts.idle_at() < at(START + 61 * MINUTE));
     // Within it the charge is known.
     assert_eq!(settle(&mut counts, 3, 0, &receipt, at(START - 30_000)), stands(0));
 }
 
-/// Guards: units that come back twice, because the row that knew of the first time is gone, and
-/// then out of what others have used since.
+/// Guards: units that come back twice because the row that contained the first time is gone, and
+/// then out of other requests' use.
 #[test]
 fn what_was_lost_is_not_given_back() {
     for quota in QUOTAS {
@@ -280,7 +281,7 @@ fn what_was_lost_is_not_given_back() {
             let used_up = left(&mut counts, &policy, now);
             settle(&mut counts, 1, 2, &receipt, now);
             assert_eq!(left(&mut counts, &policy, now), used_up, "{quota}");
-            // What is charged from then on is settled as ever.
+            // Later charges are settled as usual.
             let receipt = check(&mut counts, &policy, 5, later).unwrap();
             let before = left(&mut counts, &policy, later);
             let settled = settle(&mut counts, 2, 1, &receipt, later);
@@ -291,8 +292,8 @@ fn what_was_lost_is_not_given_back() {
     }
 }
 
-/// Guards: a caller that repeats itself, and is charged for it each time because the row that knew
-/// of the first time is gone.
+/// Guards: a caller that repeats itself, and is charged each time because the row that contained
+/// the first time is gone.
 #[test]
 fn what_is_repeated_after_a_loss_is_charged_once() {
     for quota in QUOTAS {
@@ -304,7 +305,7 @@ fn what_is_repeated_after_a_loss_is_charged_once() {
         let after = left(&mut counts, &policy, now);
         assert_eq!(said, stands(12), "{quota}");
         for i in 1..4 {
-            // As an object that was evicted meanwhile, or began anew on another machine.
+            // As for an object that was evicted meanwhile, or began again on another machine.
             let mut row = Vec::new();
             counts.encode(now, &mut row);
             counts = Counts::decode(&row).unwrap();
@@ -334,7 +335,7 @@ fn a_reset_or_blocked_key_gives_nothing_back_and_charges() {
         assert_eq!(settle(&mut counts, 1, 0, &receipt, at(START + 3)), stands(0));
         let used = if is_reset { 5 } else { 0 };
         assert_eq!(left(&mut counts, &policy, at(START + 3)), 20 - used);
-        // What turned out higher is charged, of which nothing was reset.
+        // A higher final cost is charged, and none of it was reset.
         assert_eq!(settle(&mut counts, 2, 13, &receipt, at(START + 4)), stands(13));
         assert_eq!(left(&mut counts, &policy, at(START + 4)), 17 - used);
     }
@@ -354,7 +355,7 @@ fn changed_quotas_stay_changed() {
     old_again.set_version(3);
     check(&mut counts, &old_again, 1, at(START + 3)).unwrap();
     assert_eq!(settle(&mut counts, 3, 0, &receipt, at(START + 4)), stands(10));
-    // Where nobody counts versions, the same.
+    // Where no versions are counted, the same.
     let unversioned = |limit: &str| policy(&rule(&BY_LOG.replace("20", limit)), 0);
     let (old, mut counts) = (unversioned("20"), Counts::default());
     let receipt = check(&mut counts, &old, 10, at(START)).unwrap();
@@ -364,8 +365,8 @@ fn changed_quotas_stay_changed() {
     assert_eq!(settle(&mut counts, 2, 0, &receipt, at(START + 2)), stands(10));
 }
 
-/// Guards: a million settlements of one key that fill the object, or that make it forget what was
-/// given back.
+/// Guards: a million settlements of one key that fill the object, or that make it forget the
+/// refunds.
 #[test]
 fn a_key_remembers_no_more_than_it_may_and_forgets_on_the_strict_side() {
     let policy =
@@ -386,13 +387,13 @@ fn a_key_remembers_no_more_than_it_may_and_forgets_on_the_strict_side() {
     assert!(row.len() < 34_000, "{}", row.len());
     let mut counts = Counts::decode(&row).unwrap();
     for (i, receipt) in receipts.iter().enumerate() {
-        // The charge of one that is forgotten stays as it is by now, which is less than this says.
+        // The charge of a forgotten one stays as it is by now, which is less than this result.
         let is_forgotten = i < receipts.len() - MAX_SETTLED;
         let expected = stands(if is_forgotten { 10 } else { 3 });
         assert_eq!(settle(&mut counts, u64::try_from(i).unwrap(), 3, receipt, now), expected);
     }
     assert_eq!(left(&mut counts, &policy, now), 100_000 - used);
-    // A higher cost is charged all the same, or a crowd could hide it.
+    // A higher cost is still charged, or a crowd could hide it.
     assert_eq!(settle(&mut counts, 0, 30, &receipts[0], now), stands(30));
     assert_eq!(left(&mut counts, &policy, now), 100_000 - used - 20);
     // All of it is forgotten in the end.
@@ -402,8 +403,8 @@ fn a_key_remembers_no_more_than_it_may_and_forgets_on_the_strict_side() {
     assert!(row.len() < 200 && row[0] == 2, "{}", row.len());
 }
 
-/// Rules that name no cost count requests, shadow rules say nothing of what stands, and a higher
-/// cost is debited in each of several quotas, up to two limits.
+/// Rules that name no cost count requests, shadow rules do not affect the result, and a higher cost
+/// is debited in each of several quotas, up to two limits.
 #[test]
 fn rules_that_name_a_cost_are_settled() {
     let each = |limit: u32, name: &str, more: &str| {
@@ -447,7 +448,7 @@ fn rules_that_name_a_cost_are_settled() {
     }
 }
 
-/// Guards: a charge that a crash forgets, and that is then given back from what others charged.
+/// Guards: a charge that a crash forgets, and that is then given back from other requests' charges.
 #[test]
 fn what_is_to_be_settled_is_durable_before_it_is_answered() {
     let document = rule(r#""limit": 10, "window": "1h""#)
@@ -478,7 +479,7 @@ fn what_is_no_settlement_changes_nothing() {
         assert!(counts.answer(&request[..end], at(START)).is_err(), "{end}");
         assert_eq!(counts, before);
     }
-    // A request that is to be decided is no receipt.
+    // A request to be decided is not a receipt.
     let mut plan = Plan::new();
     let policy = policy(&rule(BY_LOG), 1);
     policy.plan(&get("/", "192.0.2.1"), &mut plan);

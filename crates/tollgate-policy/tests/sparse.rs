@@ -1,5 +1,5 @@
-//! Many rules that count by one key: a value has the records alone that something was charged to,
-//! and decides as if it had all of them.
+//! Many rules that count by one key: a value contains only records with a charge, and decides as if
+//! it had all of them.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn a_key_takes_what_the_rules_take_that_it_uses() {
     assert_eq!(surface.store.values().next().unwrap().len(), 3 * RECORD);
 }
 
-// Guards: a record of every rule in the end, because none ever leaves.
+// Guards: a record of every rule in the end, because none is ever removed.
 #[test]
 fn what_is_idle_leaves_when_a_record_comes() {
     let mut surface = thousand();
@@ -74,7 +74,7 @@ fn what_is_idle_leaves_when_a_record_comes() {
     assert!(surface.store.values().next().unwrap().len() >= 59 * RECORD);
 }
 
-// Each request asks one rule, so that rule alone, with a value of its own, says what is right.
+// Each request applies one rule, so that rule alone, with its own value, gives the right result.
 #[test]
 fn every_rule_decides_as_if_it_were_alone() {
     let quotas = |of: usize| QUOTAS[of % QUOTAS.len()];
@@ -99,7 +99,7 @@ fn every_rule_decides_as_if_it_were_alone() {
         let after = all.store.values().next().map_or(0, Vec::len);
         shrank += usize::from(after < before);
         longest = longest.max(after);
-        // Whoever forgets it looks at all of it.
+        // A store that forgets it looks at all of it.
         let stored = all.store.values().next().unwrap();
         let idle_at = all.policy.groups()[0].idle_at(&all.policy, stored);
         let live = alone.iter().filter_map(|one| {
@@ -118,7 +118,7 @@ fn decisions(surface: &Surfaced) -> impl Iterator<Item = (usize, Vec<Decision>)>
 }
 
 // Guards: records looked for all at once, where one rule is given the place of another. Each rule
-// is in shadow, so whatever one denies, the others charge.
+// is in shadow, so if one denies, the others still charge.
 #[test]
 fn many_rules_that_apply_at_once_count_as_if_each_were_alone() {
     let quotas = |of: usize| QUOTAS[of % QUOTAS.len()];
@@ -163,8 +163,8 @@ fn load(plan: &mut Plan, policy: &Policy, known: &Directory, stored: Option<&[u8
     }
 }
 
-// Guards: a count that begins anew because so many rules were added, or taken away, that values are
-// of the other kind.
+// Guards: a count that begins again because rules were added, or removed, until values have the
+// other form.
 #[test]
 fn counts_go_on_when_values_become_sparse_and_whole_again() {
     let few = |limit: u32| rule(0, &format!(r#"{{"limit": {limit}, "window": "1d"}}"#));
@@ -209,7 +209,8 @@ fn counts_go_on_when_values_become_sparse_and_whole_again() {
     assert_eq!(admitted, expected);
 }
 
-// Guards: an update of the filter that begins every count anew: before, each value had all records.
+// Guards: an update of the filter that begins every count again: before, each value had all
+// records.
 #[test]
 fn a_value_with_all_records_is_read_as_well() {
     let mut surface = thousand();

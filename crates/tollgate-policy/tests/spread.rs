@@ -1,6 +1,6 @@
-//! What clients may do with the numbers they are told: spread `r` over `t`, and wait `Retry-After`.
+//! Use of the reported numbers by clients: spread `r` over `t`, and wait `Retry-After`.
 //!
-//! Invariant: a client that does so is never refused, and one that spreads gets (nearly) all of the
+//! Invariant: a client that does so is never denied, and one that spreads gets (nearly) all of the
 //! rate. The fields are read with a structured-field parser that is not ours: see docs/fields.md.
 
 use crate::support::{Seen, Surfaced, get};
@@ -12,7 +12,7 @@ const START_MS: u64 = 1_900_000_900_137;
 const DENIED: Answer = Answer::Refuse { status: 429 };
 const TEN_MINUTES_US: u64 = 600_000_000;
 
-/// The algorithms whose clients get 95 % of the rate; `leaky-queue` spreads requests by itself.
+/// The algorithms whose clients get 95 % of the rate; `leaky-queue` itself spreads requests.
 const PACED: [&str; 7] = [
     "gcra",
     "token-bucket",
@@ -42,8 +42,8 @@ impl Client {
         self.surfaced.check(&request, START_MS + self.now_us.div_ceil(1_000))
     }
 
-    /// Asks once, expects to be admitted, and returns `r` and `t` of the quota that says the
-    /// longest pace.
+    /// Asks once, expects to be allowed, and returns `r` and `t` of the quota with the longest
+    /// pace.
     fn paced(&mut self) -> (u64, u64) {
         let seen = self.asks(1);
         assert_eq!(seen.answer, Answer::Pass, "after {} us", self.now_us);
@@ -51,7 +51,7 @@ impl Client {
         told.into_iter().max_by_key(|(r, t)| pace_us(*r, *t)).unwrap()
     }
 
-    /// Uses up what there is at once, and waits until one more is admitted.
+    /// Uses up all units at once, and waits until one more is allowed.
     fn spends_everything(&mut self) {
         let t = loop {
             let (r, t) = self.paced();
@@ -79,7 +79,8 @@ fn told(field: &str) -> Vec<(u64, u64)> {
     list.iter().map(member).collect()
 }
 
-/// What ten minutes of a client that paces each request by the answer to the one before admit.
+/// The requests allowed in ten minutes to a client that paces each request by the response to the
+/// one before.
 fn paced_by_every_answer(client: &mut Client) -> u64 {
     let (end_us, mut admitted) = (client.now_us + TEN_MINUTES_US, 0);
     while client.now_us < end_us {
@@ -90,7 +91,8 @@ fn paced_by_every_answer(client: &mut Client) -> u64 {
     admitted
 }
 
-/// What ten minutes of a client that sends `r` evenly over `t`, and only then looks again, admit.
+/// The requests allowed in ten minutes to a client that sends `r` evenly over `t`, and only then
+/// reads the fields again.
 fn spread_in_batches(client: &mut Client) -> u64 {
     let (end_us, mut admitted) = (client.now_us + TEN_MINUTES_US, 0);
     let (mut r, mut t) = client.paced();
@@ -105,8 +107,8 @@ fn spread_in_batches(client: &mut Client) -> u64 {
     admitted
 }
 
-/// What a client of these quotas gets of `rate_per_hour`, in thousandths: the least of every way to
-/// pace and to begin.
+/// A client's share of `rate_per_hour` under these quotas, in thousandths: the least of every way
+/// to pace and to begin.
 fn least_share(quotas: &str, rate_per_hour: u64) -> u64 {
     let ways: [fn(&mut Client) -> u64; 2] = [paced_by_every_answer, spread_in_batches];
     let begins: [fn(&mut Client); 2] = [|_| {}, Client::spends_everything];
@@ -152,7 +154,7 @@ fn who_spreads_r_over_t_gets_95_percent_of_the_rate_and_no_429() {
 }
 
 /// The fields count whole seconds, so the pace of a quota that grows back within seconds cannot be
-/// told exactly; what is told is on the safe side.
+/// reported exactly; the reported pace is on the safe side.
 #[test]
 fn who_spreads_r_over_t_of_a_short_window_gets_no_429() {
     for algorithm in PACED {
@@ -183,7 +185,7 @@ fn retry_after_is_exact_to_the_second() {
     }
 }
 
-/// Asks, and after each of five denials twice more: a second too early, and when told.
+/// Asks, and after each of five denials twice more: a second too early, and at the reported time.
 fn check_waits(quota: &str, cost: u64, step_us: u64, at: &str) {
     let mut client = Client::new(quota);
     for _ in 0..5 {
@@ -196,7 +198,7 @@ fn check_waits(quota: &str, cost: u64, step_us: u64, at: &str) {
     }
 }
 
-/// Asks until it is denied; what `Retry-After` says then.
+/// Asks until it is denied; returns the `Retry-After` of that denial.
 fn denied_for(client: &mut Client, cost: u64, step_us: u64, at: &str) -> u64 {
     for _ in 0..1_000 {
         let seen = client.asks(cost);

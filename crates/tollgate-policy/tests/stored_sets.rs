@@ -1,5 +1,5 @@
-//! Quota sets by their parameters alone: golden bytes, which outlive every deployment, and what
-//! goes on of a client's state when its quota changes.
+//! Quota sets by their parameters alone: golden bytes, which outlive every deployment, and the part
+//! of a client's state that continues when its quota changes.
 
 use crate::support::{Surfaced, get};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use tollgate_policy::{Policy, StoredSet, Surface, carry_set};
 
 const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 
-/// Everything that a form can say: each algorithm, a tier, strictness, weights, a burst.
+/// Everything that the format can express: each algorithm, a tier, strictness, weights, a burst.
 const ALL: &str = r#"{"version": 1, "rules": [{"name": "api", "key": [], "quotas": [
     {"name": "a", "limit": 10, "window": "1s", "burst": 3, "strict": true},
     {"name": "b", "limit": 20, "window": "1m", "algorithm": "token-bucket"},
@@ -97,7 +97,7 @@ fn what_is_no_set_is_not_read() {
         assert_eq!(StoredSet::read(&mut rest), None, "{len}");
         assert_eq!(rest.len(), len, "nothing is taken off");
     }
-    // Byte by byte: what it is, and values that it never has.
+    // Byte by byte: its meaning, and values that it never has.
     let wrong: [(usize, &[u8]); 10] = [
         (12, &[0, 3, 255]),          // the layout of a later version, or of none
         (13, &[0]),                  // no quotas
@@ -145,7 +145,7 @@ fn a_damaged_sum_is_repaired_where_it_is_read() {
     assert!(seen.header("ratelimit").is_some_and(|value| value.contains(";r=3;")), "{seen:?}");
 }
 
-/// A failing seed is kept beside the test and run first from then on.
+/// A failing seed is stored next to the test and run first from then on.
 fn config() -> ProptestConfig {
     let persistence = FileFailurePersistence::WithSource("regressions");
     ProptestConfig {
@@ -204,7 +204,7 @@ fn a_set_is_known_by_its_names() {
     assert_ne!(ids(&rule("ab", "c", 1))[1], ids(&rule("a", "bc", 1))[1]);
 }
 
-/// What `to` has left, quota by quota, of a client that used `used` of each of `from`'s.
+/// The remaining units in `to`, quota by quota, of a client that used `used` of each of `from`'s.
 fn left(from: &str, used: u64, to: &str) -> Vec<u64> {
     let (from, to) = (of_quotas(from), of_quotas(to));
     let mut states = vec![0; from.states_len()];
@@ -228,7 +228,7 @@ fn what_is_used_goes_on_by_the_names_of_quotas() {
         )
     };
     let two = |one: String, other: String| format!("{one}, {other}");
-    // Raised and lowered; the other one is as it was.
+    // Raised and lowered; the other one is unchanged.
     assert_eq!(
         left(&two(quota("a", 10), quota("b", 20)), 6, &two(quota("a", 100), quota("b", 20))),
         [94, 14]

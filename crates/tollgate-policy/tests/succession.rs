@@ -1,5 +1,5 @@
-//! A policy that takes the place of another: what clients used goes on, in one store that both
-//! count in while connections are drained.
+//! A policy that replaces another: clients' counts continue, in one store that both count in while
+//! connections are drained.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tollgate_policy::{Answer, Directory, Plan, Policy, Registered, Surface, is_v
 
 const NOW: u64 = 1_780_000_000_000;
 
-/// What all listeners count in: one group's values, and the directory beside them.
+/// The store that all listeners count in: one group's values, and the directory.
 #[derive(Default)]
 struct Shared {
     store: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -73,7 +73,7 @@ impl Listener {
         }
     }
 
-    /// How many of `tries` are admitted at one time.
+    /// How many of `tries` are allowed at one time.
     fn admitted(&mut self, shared: &mut Shared, tries: usize, millis: u64) -> usize {
         let is_admitted = |answer| matches!(answer, Answer::Pass | Answer::Delay(_));
         (0..tries).filter(|_| is_admitted(self.check(shared, millis).answer)).count()
@@ -93,7 +93,7 @@ fn named(name: &str, limit: u32) -> String {
     quota(limit).replace('{', &format!(r#"{{"name": "{name}", "#))
 }
 
-/// How many a client still gets after a change, which had 6 of "api" before it.
+/// The requests that a client still gets after a change, after 6 of "api" before it.
 fn left_after(before: &str, after: &str) -> usize {
     let mut shared = Shared::default();
     assert_eq!(Listener::of(before, &mut shared).admitted(&mut shared, 6, NOW), 6);
@@ -139,7 +139,7 @@ fn a_rule_that_did_not_change_keeps_its_bytes_beside_one_that_did() {
     assert_eq!(seen.header("ratelimit"), Some(r#""api";r=1;t=12342, "steady";r=44;t=3168"#));
 }
 
-// A value that another policy wrote costs more to load; the first charge brings it into the own
+// A value that another policy wrote costs more to load; the first charge converts it to the own
 // layout.
 #[test]
 fn the_first_charge_makes_a_value_current() {
@@ -172,8 +172,8 @@ fn while_connections_drain_a_newer_record_is_decided_by_its_own_quotas() {
     }
 }
 
-// The listener that drains has no quota "burst", and still has one "day": what it admits is charged
-// to all that the newer policy has, and to nothing else.
+// The listener that drains has no quota "burst", and still has one "day": a request that it allows
+// is charged to all quotas that the newer policy has, and to nothing else.
 #[test]
 fn a_quota_that_only_the_newer_policy_has_counts_what_the_older_one_admits() {
     let mut shared = Shared::default();
@@ -194,7 +194,7 @@ fn a_quota_that_only_the_newer_policy_has_counts_what_the_older_one_admits() {
     assert_eq!(old.admitted(&mut shared, 9, NOW), 0);
 }
 
-// The newer policy has refused a client: so does the older one from then on.
+// The newer policy has denied a client: so does the older one from then on.
 #[test]
 fn a_refusal_is_enough_for_the_newer_policy_to_hold() {
     let mut shared = Shared::default();
@@ -205,8 +205,8 @@ fn a_refusal_is_enough_for_the_newer_policy_to_hold() {
     assert_eq!(old.admitted(&mut shared, 6, NOW), 0);
 }
 
-// 10 a day are used up, and it becomes 10 a minute: who is told to come back in six seconds is
-// admitted then.
+// 10 per day are used up, and it becomes 10 per minute: a client that gets `Retry-After: 6` is
+// allowed then.
 #[test]
 fn the_time_to_come_back_holds_after_a_change() {
     let of = |window| rule("api", &format!(r#"{{"limit": 10, "window": "{window}"}}"#));
@@ -305,11 +305,11 @@ fn a_record_of_other_quotas_weighs_as_much_as_they_say() {
         Timestamp::from_millis(NOW + 86_400_000)
     );
     assert!(!group.has_unknown(&new.policy, &new.known, value));
-    // Who does not know the quotas knows nothing of the client.
+    // A listener that does not know the quotas has no count of the client.
     assert_eq!(group.used_share(&new.policy, value, now).enforced, 0);
     assert_eq!(group.idle_at(&new.policy, value), Timestamp::ZERO);
     assert!(group.has_unknown(&new.policy, &Directory::default(), value));
-    // A rule in shadow is one for its earlier records, too.
+    // A rule in shadow is also one for its earlier records.
     let shadow = rule("api", &quota(1000)).replace("\"key\"", "\"mode\": \"shadow\", \"key\"");
     let shadow = Listener::of(&shadow, &mut shared);
     let share =
@@ -317,8 +317,8 @@ fn a_record_of_other_quotas_weighs_as_much_as_they_say() {
     assert_eq!((share.enforced, share.shadow), (0, FULLY_USED));
 }
 
-// What was charged to other quotas is not given back to these: after a clamp it would be more than
-// was taken.
+// Charges to other quotas are not given back to these: after a clamp the refund would exceed the
+// charge.
 #[test]
 fn a_place_that_was_held_under_other_quotas_stays_taken() {
     let held = |limit| {
@@ -399,8 +399,8 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// Whatever bytes lie in the directory and in the value: no panic, and what is written is a
-    /// value that is current or known.
+    /// Whatever bytes are in the directory and in the value: no panic, and the written value is
+    /// current or known.
     #[test]
     fn any_bytes_are_loaded(
         noise in prop::collection::vec(any::<u8>(), 0..80), cut in 0_usize..200, at in 0_usize..300,
@@ -430,8 +430,9 @@ proptest! {
         let _ = group.idle_at_with(&new.policy, &new.known, stored);
     }
 
-    /// Several policies side by side, each of which gives more than the one before: in every order
-    /// of requests exactly what the newest gives is admitted, and by the others nothing after it.
+    /// Several policies in parallel, each of which gives more than the one before: in every order
+    /// of requests exactly the newest policy's quota is allowed, and nothing more by the others
+    /// after it.
     #[test]
     fn every_order_of_requests_admits_what_the_newest_policy_gives(
         mut limits in prop::collection::vec(1_u32..12, 2..5),

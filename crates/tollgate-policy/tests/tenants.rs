@@ -1,4 +1,5 @@
-//! Tenants' entries: how they are read, whose they are, and that they decide as a tier would.
+//! Tenants' entries: how they are read, which tenant they belong to, and that they decide as a tier
+//! would.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ impl Operated {
         seen(policy, plan, Span::ZERO)
     }
 
-    /// How many of `n` requests at once are admitted.
+    /// How many of `n` requests at once are allowed.
     fn admitted(&mut self, request: &Request, n: usize, millis: u64) -> usize {
         (0..n).filter(|_| self.check(request, millis).answer == Answer::Pass).count()
     }
@@ -181,7 +182,7 @@ fn an_entry_competes_with_tiers_by_priority() {
         (Some(r#"{"tier": "gold", "priority": 7}"#), 4, 4, 4),
         (Some(r#"{"quotas": {"each": [{"limit": 3, "window": "1m"}]}}"#), 3, 3, 9),
         (Some(r#"{"quotas": {"each": [{"limit": 3, "window": "1m"}]}, "priority": 7}"#), 3, 3, 3),
-        // The tenant's own go before its tier, in the rules that they are for.
+        // The tenant's own quotas precede its tier, in the rules that they are for.
         (Some(r#"{"tier": "gold", "quotas": {"each": [{"limit": 3, "window": "1m"}]}}"#), 3, 3, 9),
         (Some(r#"{"tier": "gold", "quotas": {"site": [{"limit": 3, "window": "1m"}]}}"#), 3, 3, 3),
     ] {
@@ -218,7 +219,7 @@ fn an_entry_is_of_its_tenant_only() {
     }
 }
 
-/// Whoever is asked about an id by an operator finds the tenant that a request is of.
+/// An operator's query about an id finds the tenant of the requests with that id.
 #[test]
 fn a_tenant_is_known_by_what_its_requests_say() {
     let request = Request {
@@ -253,7 +254,7 @@ fn a_tenant_is_known_by_what_its_requests_say() {
         policy.plan(&request, &mut plan);
         let expected = id.map(|id| policy.tenant_id(id).unwrap());
         assert_eq!(plan.tenant(), expected.as_deref(), "{part}");
-        // Where no rule applies nobody is asked for an entry.
+        // Where no rule applies no entry is read.
         policy.plan(&Request { target: "/".into(), ..request.clone() }, &mut plan);
         assert_eq!(plan.tenant(), None, "{part}");
     }
@@ -283,7 +284,7 @@ fn a_client_of_a_tenant_is_named_where_its_requests_count() {
     policy.plan_for(&org("acme"), &tenant, &mut plan);
     let of_tenant = address().of_tenant(&policy, "acme").unwrap();
     assert_eq!(plan.partition(0).unwrap().key(), of_tenant.bytes());
-    // Where the key says it, it is not said twice.
+    // Where the key names it, it is not repeated.
     let named = policy.key_of("org", &["acme".into()]).unwrap();
     assert_eq!(plan.partition(1).unwrap().key(), named.bytes());
     assert!(!named.is_apart_of_tenants(&policy) && address().is_apart_of_tenants(&policy));
@@ -315,7 +316,7 @@ fn a_tenant_has_one_name() {
     }
 }
 
-/// A request that says two tenants is refused: it would have the limits that it likes better.
+/// A request that names two tenants is denied: it would get the limits that it prefers.
 #[test]
 fn a_request_of_two_tenants_is_refused() {
     let mut operated = Operated::new(GOLD);
@@ -330,8 +331,8 @@ fn a_request_of_two_tenants_is_refused() {
     assert_eq!(first.admitted(&both, 12, 1), 2);
 }
 
-/// Two tenants behind one address, and a count that all share: what is a tenant's own is counted
-/// for it alone, and neither refuses the other.
+/// Two tenants behind one address, and a count that all share: a tenant's own count is for it
+/// alone, and neither denies the other.
 #[test]
 fn own_quotas_count_one_tenant_whatever_the_key_is() {
     for key in ["[]", r#"["client_ip"]"#, r#"[{"header": "x-org"}]"#] {
@@ -349,7 +350,7 @@ fn own_quotas_count_one_tenant_whatever_the_key_is() {
 }
 
 /// The identity of a tenant's own quotas is that of the rule, whatever the numbers are, so that a
-/// store can carry what is used; it is no tier's, whatever the tier is called.
+/// store can carry the used units; it is not that of any tier, whatever the tier's name.
 #[test]
 fn own_quotas_have_one_identity_in_a_rule() {
     let policy = compile(&GOLD.replace("\"vip\"", "\"tenant\""));
@@ -394,8 +395,8 @@ fn quotas(random: &mut Random) -> String {
 
 /// One random policy: with entries, and with the same written as tiers. A tier of the entry's own
 /// goes first of those with its priority. Where an entry names a tier of the policy, the policy
-/// with tiers has it once more, for this tenant: the keys name the tenant then, and nothing but the
-/// entry gives it, so that neither shares a count.
+/// with tiers has it a second time, for this tenant: the keys name the tenant then, and nothing but
+/// the entry gives it, so that neither shares a count.
 fn twins(random: &mut Random) -> (Operated, Operated) {
     let by_name = random.below(3) == 0;
     let mut entries: Vec<(&str, u64, BTreeMap<usize, String>)> = Vec::new();
@@ -468,8 +469,8 @@ fn twins(random: &mut Random) -> (Operated, Operated) {
     (operated, Operated::new(&document("", &with_tiers)))
 }
 
-/// Guards: an entry that decides anything else than the tier that it stands for. Both answer every
-/// request alike, with all header fields.
+/// Guards: an entry that decides differently from the tier that it represents. Both respond to
+/// every request alike, with all header fields.
 #[test]
 fn an_entry_decides_as_a_tier_would() {
     let (mut refused, mut by_entry) = (0, 0);
@@ -494,6 +495,6 @@ fn an_entry_decides_as_a_tier_would() {
             by_entry += u32::from(outcome.decisions().any(|rule| rule.set.is_of_tenant()));
         }
     }
-    // It was about something.
+    // The comparison had a subject.
     assert!(refused > 3_000 && by_entry > 3_000, "{refused} {by_entry}");
 }

@@ -1,9 +1,9 @@
-//! One value has one count: whatever stands round it, however often it is given, and wherever it is
+//! One value has one count: whatever surrounds it, however often it is given, and wherever it is
 //! read.
 //!
 //! Invariant: with limit 1, of all the spellings that an origin takes for one credential exactly
-//! one request is admitted; a request whose values differ is refused with 400, unless the policy
-//! says which is meant.
+//! one request is allowed; a request whose values differ is denied with 400, unless the policy
+//! specifies which is meant.
 
 use tollgate_policy::{Answer, Surface};
 
@@ -17,7 +17,7 @@ fn at(target: &str) -> Request {
     get(target, "192.0.2.1")
 }
 
-/// One rule, limit 1 unless `rule` says otherwise.
+/// One rule, limit 1 unless `rule` contains another.
 fn document(head: &str, rule: &str) -> String {
     let quotas = r#""quotas": [{"limit": 1, "window": "1m"}]"#;
     format!(r#"{{"version": 1, {head} "rules": [{{"name": "r", {rule}, {quotas}}}]}}"#)
@@ -163,7 +163,7 @@ fn what_http_forbids_in_a_value_is_no_new_key() {
     }
 }
 
-// What one of two addresses is worth nobody knows: the client is who is known to have called.
+// Which of two addresses is right is unknown: the client is the one known to have connected.
 #[test]
 fn a_client_with_two_addresses_is_the_connection() {
     let head =
@@ -177,8 +177,8 @@ fn a_client_with_two_addresses_is_the_connection() {
     assert_eq!(surface.check(&at("/"), 0).answer, DENIED, "all of these are one");
 }
 
-// The rule applies if any value is wanted; it lets off only what is wanted whichever value the
-// origin takes.
+// The rule applies if any value matches; it exempts only if every value that the origin may take
+// matches.
 #[test]
 fn conditions_hold_for_any_value_and_let_off_only_for_all() {
     let plan = |value: &str| at("/").header("x-plan", value);
@@ -235,7 +235,7 @@ fn a_tier_is_for_one_value() {
         assert_eq!(seen.header("ratelimit-policy"), expected.as_deref(), "{repeated} {plan}");
         assert_eq!(seen.answer == BAD, limit.is_none(), "{repeated} {plan}");
     }
-    // Another key's tier says nothing about this one.
+    // Another key's tier does not affect this one.
     let of_key = tier("").replace(r#""when""#, r#""key_values": ["other"], "when""#);
     let request = at("/").header("x-key", "k").header("x-plan", "gold, free");
     assert_eq!(Surfaced::new(&of_key).check(&request, 0).answer, PASS);
@@ -298,7 +298,7 @@ fn two_tokens_that_differ_are_refused() {
     }
 }
 
-// A key's definition, and so its counts, is the same whether its default is said or not.
+// A key's definition, and so its counts, is the same whether its default is written or not.
 #[test]
 fn only_an_unusual_mode_is_another_key() {
     let identity = |part: &str| Surfaced::new(&counting(part)).policy.groups()[0].identity();

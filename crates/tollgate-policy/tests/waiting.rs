@@ -1,4 +1,4 @@
-//! What waiting needs of plans: decided again as they came, small while they are kept, turned away
+//! The requirements of waiting on plans: decided again unchanged, small while they are kept, denied
 //! without `on_failure`.
 
 use tollgate_core::{Span, Timestamp};
@@ -29,7 +29,7 @@ fn planned(policy: &Policy, request: &Request) -> Plan {
     plan
 }
 
-/// Decides on what is stored and stores what was charged.
+/// Decides on the stored value and stores the charge.
 fn decide(policy: &Policy, plan: &mut Plan, stored: &mut Vec<u8>, now: u64) -> Answer {
     plan.partition_mut(0).unwrap().load(policy, Some(stored));
     plan.decide(policy, at(now));
@@ -69,7 +69,7 @@ fn a_kept_plan_is_decided_again_as_it_came() {
     assert_ne!(paid.turns(&policy).next().unwrap().record, turn.record);
 }
 
-// Guards: a request that says two things and is let go first for one of them.
+// Guards: a request with two values that is allowed to continue for one of them first.
 #[test]
 fn a_request_stands_by_the_first_conditions_that_surely_hold() {
     let policy = policy(
@@ -210,7 +210,7 @@ fn a_place_can_be_another_one() {
         decide(&policy, plan, &mut stored, 1_000);
     }
     let last = plans[3].partition(0).unwrap().value().to_vec();
-    // The second leaves; those behind move up, and what it gives back is the last time.
+    // The second leaves; those behind move up, and its refund is the last time.
     let leaves = &mut plans[1];
     assert_eq!(leaves.place(&policy).unwrap().cost, 1);
     leaves.move_place(&policy, at(4_000));

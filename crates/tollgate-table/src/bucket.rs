@@ -1,24 +1,24 @@
-//! A growing set-associative table: which bucket holds a key, and who must leave a full one. Pure
-//! functions over bytes.
+//! A growing set-associative table: which bucket contains a key, and which key must leave a full
+//! one. Pure functions over bytes.
 //!
-//! The host's store has no delete, no expiry and no listing, so one entry per client would let
-//! anybody fill the memory. Here a key's hash names one of 2^level buckets, and a bucket holds at
-//! most [`TableSize::ways`] keys, which says why that many. Invariant: the table never holds more
-//! than `ways` x buckets values, and while a bucket has a free or an idle way nothing is lost. A
-//! full bucket gives up the least claim; what that is the caller says, and the keyed hash, which
-//! nobody can choose, breaks ties.
+//! The host's store has no delete, no expiry and no listing, so one entry per client would let any
+//! client fill the memory. Here a key's hash names one of 2^level buckets, and a bucket contains at
+//! most [`TableSize::ways`] keys; the reason for that number is there. Invariant: the table never
+//! contains more than `ways` x buckets values, and while a bucket has a free or an idle way nothing
+//! is lost. A full bucket gives up the least claim. The caller determines claims, and the keyed
+//! hash, which no client can choose, breaks ties.
 //!
 //! A bucket in bytes: the layout's version, the bucket's level, then for every way in use the
 //! fingerprint (`u64`), the value's length in words of eight bytes (`u16`) and the value; all
-//! little-endian. Each way says its own length, so that values of an older policy stay readable
-//! beside new ones.
+//! little-endian. Each way contains its own length, so that values of an older policy stay readable
+//! next to new ones.
 //!
 //! A key's bucket is the lowest `level` bits of its fingerprint, so a bucket can be halved without
 //! knowing any key: bucket `b` of level `l` becomes `b` and `b + 2^l` of level `l + 1`. The
 //! filter's `places.rs` does that, one bucket at a time and exactly, when a policy asks for a
 //! larger table.
 //!
-//! Deliberately absent: host calls, and any knowledge of what a value means.
+//! Deliberately absent: host calls, and any knowledge of a value's meaning.
 
 use core::hash::Hasher;
 use core::num::NonZeroU64;
@@ -28,10 +28,10 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use tollgate_policy::{BUCKET_NAME, MAX_WAYS, TableSize, WORD};
 
 /// The version of a bucket's bytes; it is part of the bucket's name, too. Version 1 (four ways, a
-/// number of buckets that the capacity gave, no level) is not read: the log says so.
+/// number of buckets from the capacity, no level) is not read; the log reports it.
 pub const LAYOUT_VERSION: u8 = 2;
 
-/// The highest level that is read: more buckets than a number of them can be.
+/// The highest level that is read: more buckets would exceed the range of their numbers.
 const MAX_LEVEL: u8 = 31;
 
 /// The random key of the hash, agreed by all workers.
@@ -45,7 +45,7 @@ pub struct Table {
     extent: Extent,
 }
 
-/// How far a table reaches.
+/// The number of a table's buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The lowest level that any worker ever used: a bucket below 2^base was never half of another.
@@ -54,7 +54,7 @@ pub struct Extent {
     pub level: u8,
 }
 
-/// A key that is too long to be kept: nobody without the seed finds another one with the same
+/// A key that is too long to be kept: without the seed no client finds another one with the same
 /// digest.
 pub fn digest(seed: &Seed, key: &[u8]) -> [u8; 16] {
     let mut hasher = SipHasher13::new_with_key(seed);
@@ -76,25 +76,23 @@ impl Table {
         Self { identity: hasher.finish(), size, extent: Extent { base: level, level } }
     }
 
-    /// The same table as far as it really reaches: it may have been larger before, or have grown
-    /// since.
+    /// The same table with its real extent: it may have been larger before, or have grown since.
     pub const fn reaching(mut self, extent: Extent) -> Self {
         self.extent = extent;
         self
     }
 
-    /// How large the policy asks it to be.
+    /// The size that the policy asks for.
     pub const fn size(&self) -> TableSize {
         self.size
     }
 
-    /// How far it reaches.
+    /// Its extent.
     pub const fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// What tells `key` from all others, under `seed`. Two keys share 64 random bits once in 10^19
-    /// pairs.
+    /// The fingerprint of `key`, under `seed`. Two keys share 64 random bits once in 10^19 pairs.
     pub fn fingerprint(seed: &Seed, key: &[u8]) -> NonZeroU64 {
         let mut hasher = SipHasher13::new_with_key(seed);
         hasher.write(key);
@@ -111,7 +109,7 @@ impl Table {
         name
     }
 
-    /// The name of what says the table's extent.
+    /// The name of the value that contains the table's extent.
     pub fn extent_name(&self) -> [u8; 9] {
         let mut name = [LAYOUT_VERSION; 9];
         for (byte, part) in name.iter_mut().skip(1).zip(self.identity.to_le_bytes()) {
@@ -120,8 +118,8 @@ impl Table {
         name
     }
 
-    /// The name of what says the quotas that its values may be of: of no other length than this one
-    /// is any name of ours.
+    /// The name of the value that contains the quotas that the table's values may be of. No other
+    /// name of ours has this length.
     pub fn directory_name(&self) -> [u8; 10] {
         let mut name = [b'q'; 10];
         for (byte, part) in name.iter_mut().zip(self.extent_name()) {
@@ -130,8 +128,8 @@ impl Table {
         name
     }
 
-    /// The name of what is written, without any bytes, whenever a charge was taken back: its number
-    /// says whether one was. Of no other length than this one is any name of ours.
+    /// The name of a value that is written, without any bytes, whenever a charge was taken back:
+    /// its number shows whether one was. No other name of ours has this length.
     pub fn refunds_name(&self) -> [u8; 11] {
         let mut name = [b'r'; 11];
         for (byte, part) in name.iter_mut().zip(self.extent_name()) {
@@ -152,7 +150,7 @@ impl Extent {
         }
     }
 
-    /// The bytes that say it.
+    /// The bytes that contain it.
     pub const fn to_bytes(self) -> [u8; 3] {
         [LAYOUT_VERSION, self.base, self.level]
     }
@@ -172,7 +170,7 @@ pub fn origin_of(bucket: u32) -> Option<(u32, u8)> {
     Some((lower, u8::try_from(top.checked_add(1)?).ok()?))
 }
 
-/// Bytes that are no bucket of this version.
+/// Bytes that are not a bucket of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
@@ -184,7 +182,7 @@ pub struct Bucket<'a> {
     ways: Ways<'a>,
 }
 
-/// The ways that are left to read, all of them whole.
+/// The ways that are not read yet, all of them whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ways<'a>(&'a [u8]);
 
@@ -198,7 +196,7 @@ impl<'a> Bucket<'a> {
     /// Reads a bucket.
     ///
     /// # Errors
-    /// Another version, a level that cannot be, a length that does not add up, too many ways, or a
+    /// Another version, an impossible level, a length that does not add up, too many ways, or a
     /// fingerprint of zero.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Corrupt> {
         let [LAYOUT_VERSION, level, ways @ ..] = bytes else { return Err(Corrupt) };
@@ -218,7 +216,7 @@ impl<'a> Bucket<'a> {
         [LAYOUT_VERSION, level]
     }
 
-    /// Keys that another bucket has since this level do not belong to this one.
+    /// Keys that belong to another bucket since this level do not belong to this one.
     pub const fn level(&self) -> u8 {
         self.level
     }
@@ -234,8 +232,9 @@ impl<'a> Bucket<'a> {
         ways.find(|way| way.fingerprint == fingerprint).map(|way| way.value)
     }
 
-    /// Writes the bucket to `out` with this key's value in it, and says what was lost: the least
-    /// claim of a full bucket's other keys, if none was idle. `claim` is `None` for an idle value.
+    /// Writes the bucket to `out` with this key's value in it, and returns the lost claim: the
+    /// least claim of a full bucket's other keys, if none was idle. `claim` is `None` for an idle
+    /// value.
     ///
     /// A bucket that already holds more than `ways` keys keeps that many.
     pub fn with<C: Ord>(
@@ -262,8 +261,8 @@ impl<'a> Bucket<'a> {
         lost
     }
 
-    /// Where the way with this fingerprint is in the bytes of all ways; nothing at their end if
-    /// there is none.
+    /// The position of the way with this fingerprint in the bytes of all ways; nothing at their end
+    /// if there is none.
     fn place(&self, fingerprint: NonZeroU64) -> Range<usize> {
         let all = self.ways.0.len();
         let mut ways = self.ways;
@@ -324,7 +323,7 @@ impl<'a> Way<'a> {
     }
 
     /// A value longer than [`MAX_VALUE_LEN`](tollgate_policy::MAX_VALUE_LEN) would be cut; the
-    /// configuration refuses such a policy.
+    /// configuration rejects such a policy.
     fn write(&self, out: &mut Vec<u8>) {
         let words = u16::try_from(self.value.len().div_ceil(WORD)).unwrap_or(u16::MAX);
         let len = usize::from(words).saturating_mul(WORD);
@@ -406,7 +405,8 @@ mod tests {
         assert_eq!((lost, keys(&bytes)), (Some(50), vec![1, 3, 4, 5]));
     }
 
-    // Who sends keys does not know the hash's key, so no order of sending decides who leaves.
+    // A client that sends keys does not know the hash's key, so no order of sending decides which
+    // keys leave.
     #[test]
     fn equal_claims_leave_by_their_fingerprints() {
         for order in [[4, 2, 9, 3], [2, 3, 4, 9], [9, 4, 3, 2]] {
@@ -419,7 +419,7 @@ mod tests {
         }
     }
 
-    // A policy with longer values has fewer keys in a bucket; those that are there already stay.
+    // A policy with longer values has fewer keys in a bucket; existing keys stay.
     #[test]
     fn a_bucket_with_more_keys_than_now_keeps_them() {
         let mut out = vec![];

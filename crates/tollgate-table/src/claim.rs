@@ -1,4 +1,4 @@
-//! What a key's value weighs against the others of a full bucket: who has the least claim leaves.
+//! The claim of a key's value to its place in a full bucket: the key with the least claim leaves.
 //!
 //! Invariant: an idle value has none, because forgetting it is no loss.
 
@@ -12,8 +12,8 @@ pub struct Claim {
     idle_at: Timestamp,
 }
 
-/// What a value weighs at `now`; `None` when it can be forgotten without loss. Records of other
-/// quotas than the policy's weigh what the directory `known` says of them.
+/// The claim of a value at `now`; `None` when it can be forgotten without loss. For records of
+/// other quotas than the policy's it follows the directory `known`.
 #[must_use]
 pub fn claim(
     policy: &Policy,
@@ -28,7 +28,7 @@ pub fn claim(
 }
 
 impl Claim {
-    /// True when the key had used half of a quota or more: somebody who was limited, or near it.
+    /// True when the key had used half of a quota or more: a limited client, or one near its limit.
     #[must_use]
     pub const fn is_half_used(&self) -> bool {
         self.share.enforced.saturating_mul(2) >= FULLY_USED

@@ -1,7 +1,7 @@
 //! The bounded table that the filter keeps in Envoy's shared data: how a bucket's bytes are read
-//! and written, and whose place a new key takes in a full one.
+//! and written, and which key a new key replaces in a full bucket.
 //!
-//! Invariant: pure functions; the filter, the command line's tests and the simulator ask the same
+//! Invariant: pure functions; the filter, the command line's tests and the simulator use the same
 //! code. Deliberately absent: host calls, and how a table grows; that is the filter's `places.rs`.
 #![forbid(unsafe_code)]
 

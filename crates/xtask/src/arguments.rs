@@ -1,8 +1,8 @@
-//! What `cargo xtask` can be asked for.
+//! The arguments of `cargo xtask`.
 //!
 //! Invariant: every number is bounded here, and every word is known here but the targets of the
-//! fuzzer, which are files. Built without clap's derive macros: they would cost everybody who
-//! starts `cargo xtask up` for the first time four seconds more.
+//! fuzzer, which are files. Built without clap's derive macros: they would make the first start of
+//! `cargo xtask up` four seconds slower.
 
 use crate::{
     bench::{self, Effort, Part},

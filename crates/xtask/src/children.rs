@@ -1,8 +1,9 @@
 //! Every process xtask starts, so that none is left behind.
 //!
-//! Invariant: a child is in the registry from before it runs until it was waited for, and Ctrl-C or
-//! SIGTERM stops everything in the registry before xtask ends. Children get their own process
-//! group, so that a tool's helpers go with it. Only pids from the registry are ever signalled.
+//! Invariant: a child is in the registry from before it runs until xtask has waited for it, and
+//! Ctrl-C or SIGTERM stops everything in the registry before xtask ends. Children get their own
+//! process group, so that a tool's helpers end with it. Only pids from the registry are ever
+//! signalled.
 
 use crate::problem::{OrProblem, Problem, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
@@ -21,9 +22,9 @@ use std::{
 /// How a child is asked to end before its group is killed.
 #[derive(Debug, Clone, Copy)]
 pub enum Stop {
-    /// A tool with helpers (cargo, npm): the whole group is told at once.
+    /// A tool with helpers (cargo, npm): the whole group is signalled at once.
     Group,
-    /// A server that ends its own helpers: only the leader is told, and gets this long.
+    /// A server that ends its own helpers: only the leader is signalled, and gets this long.
     Leader(Duration),
 }
 
@@ -62,7 +63,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Its standard output, if that was piped and nobody has taken it.
+    /// Its standard output, if that was piped and has not been taken.
     pub fn output(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
@@ -113,9 +114,9 @@ pub fn stop_all_on_signal() -> Result<()> {
     Ok(())
 }
 
-/// What all children that were waited for have used of the processors, with their own children.
+/// Processor time of all children that xtask has waited for, with their own children.
 pub fn processor_time() -> Option<Duration> {
-    const TICKS: u64 = 100; // a second; a constant of Linux that programs are told
+    const TICKS: u64 = 100; // per second; a constant of Linux in its interface to programs
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let after_name = stat.rsplit_once(") ")?.1;
     let mut fields = after_name.split(' ').skip(13).map_while(|field| field.parse::<u64>().ok());
@@ -138,7 +139,7 @@ fn terminate(entry: Entry) {
     while !is_gone(entry.pid) && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(20));
     }
-    // Helpers that outlived their leader, and a leader that did not listen.
+    // Helpers that outlived their leader, and a leader that ignored the signal.
     kill_process_group(entry.pid, Signal::KILL).ok();
     waitpid(Some(entry.pid), WaitOptions::empty()).ok();
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask doctor`: what is there, what is missing, and what to do about it.
+//! `cargo xtask doctor`: which tools are installed, which are missing, and how to install them.
 //!
-//! Invariant: changes nothing and needs no network. Fails only when something is missing that xtask
-//! cannot install by itself.
+//! Invariant: changes nothing and needs no network. Fails only when a tool is missing that xtask
+//! cannot install.
 
 use crate::{
     problem::{Problem, Result},

@@ -32,7 +32,7 @@ use crate::{
 };
 use std::{env, ffi::OsString, path::PathBuf, process::Command};
 
-/// Tells a test where the real servers and the products are.
+/// Gives a test the locations of the real servers and the products.
 pub fn for_tests<'a>(
     workspace: &Workspace,
     envoy: Release,
@@ -70,7 +70,7 @@ pub fn with_tools<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mu
         .env("PATH", path(workspace))
         .env("WRANGLER_SEND_METRICS", "false")
         .env("CLOUDFLARE_CF_FETCH_ENABLED", "false")
-        // Seconds in the browser; a busy machine is no failure.
+        // Seconds in the browser; a busy machine is not a failure.
         .env("WASM_BINDGEN_TEST_TIMEOUT", "120")
         .env("CI", "true") // wrangler asks no questions
 }

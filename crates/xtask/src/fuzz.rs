@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: the targets of `tests/fuzz` and the laws of the property tests, for as long
-//! as one likes and with a fresh seed each time; the test step, briefly and the same each time.
+//! `cargo xtask fuzz`: the targets of `tests/fuzz` and the laws of the property tests, for any
+//! length of time and with a fresh seed each time; the test step, briefly and the same each time.
 //!
-//! Invariant: the committed corpora change only by `--keep`. A finding comes with what to commit
-//! and the way to see it again without a fuzzer. Everything is built into `target/fuzz`, by a
-//! compiler of its own, so that the other builds stay as they are.
+//! Invariant: the committed corpora change only by `--keep`. A finding comes with the files to
+//! commit and the way to reproduce it without a fuzzer. Everything is built into `target/fuzz`, by
+//! a separate compiler, so that the other builds stay unchanged.
 
 use crate::{
     problem::{OrProblem, Problem, Result},
@@ -23,17 +23,17 @@ use std::{
 pub static TOOLS: [&Tool; 2] = [&tools::NIGHTLY, &tools::CARGO_FUZZ];
 
 const FOLDER: &str = "tests/fuzz";
-/// Inputs for one target in the test step, those of its corpus among them: a number, so that a slow
-/// machine tries the same ones. They are the same because nothing chooses them but the seed and
-/// what they reach: compared values are not taken up, because addresses are among them, nor what
-/// the run has written itself, because that is read again by the clock.
+/// Inputs for one target in the test step, including those of its corpus. It is a number, so a slow
+/// machine tries the same ones. They are the same because only the seed and the reached code choose
+/// them. Compared values are not used, because addresses are among them, nor the files that the run
+/// itself has written, because those are read again by the clock.
 const BRIEF: [&str; 5] = ["-seed=1", "-runs=20000", "-timeout=600", "-use_cmp=0", "-reload=0"];
 /// The property tests, as if they were a target.
 const LAWS: &str = "laws";
 const FIX: &str = "correct tests/fuzz, or what it calls";
 /// No input is large or takes much memory.
 const LIMITS: [&str; 2] = ["-max_len=65536", "-rss_limit_mb=2048"];
-/// Nor seconds, when somebody watches.
+/// Nor seconds, when a person watches.
 const PATIENCE: &str = "-timeout=5";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub fn fuzz(workspace: &Workspace, mut options: Options) -> Result<()> {
     Ok(())
 }
 
-/// The property tests with one fresh seed after the other, for so long; at least once.
+/// The property tests with one fresh seed after the other, for this long; at least once.
 fn laws(workspace: &Workspace, seconds: u32) -> Result<()> {
     let started = Instant::now();
     loop {
@@ -97,12 +97,12 @@ fn laws(workspace: &Workspace, seconds: u32) -> Result<()> {
     }
 }
 
-/// What proptest takes its seed from; `.cargo/config.toml` sets it for every other run.
+/// The variable of proptest's seed; `.cargo/config.toml` sets it for every other run.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// Each target on its corpus and then on a number of inputs, the same ones each time: nothing that
-/// an earlier run found is looked at. Only `policy` and `paths` differ a little from run to run,
-/// because a table of theirs hashes by a seed of its own.
+/// Each target on its corpus and then on a number of inputs, the same ones each time: findings of
+/// an earlier run are not used. Only `policy` and `paths` differ a little from run to run, because
+/// a table of theirs hashes by its own seed.
 pub fn briefly(workspace: &Workspace) -> Result<()> {
     build(workspace)?;
     for target in targets(workspace)? {
@@ -142,7 +142,7 @@ fn build(workspace: &Workspace) -> Result<()> {
     run::shown(&mut cargo_fuzz(workspace, "build"), FIX)
 }
 
-/// The target on a scratch folder, where it writes what it finds, and on other folders.
+/// The target on a scratch folder, where it writes its findings, and on other folders.
 fn fuzzer(
     workspace: &Workspace,
     target: &str,
@@ -175,12 +175,12 @@ fn in_order(folder: &Path) -> Result<String> {
     Ok(names.join(","))
 }
 
-/// Adds to the corpus what reaches code that the corpus does not.
+/// Adds to the corpus inputs that reach code that the corpus does not.
 fn merge(workspace: &Workspace, target: &str) -> Command {
     let mut command = cargo_fuzz(workspace, "run");
     command.arg(target).arg(corpus(workspace, target));
     command.arg(workspace.out.join("fuzz").join(target));
-    // As few files as will do, and none for running a loop more often.
+    // As few files as possible, and none for running a loop more often.
     command.args(["--", "-set_cover_merge=1", "-use_counters=0"]);
     command
 }
@@ -193,9 +193,9 @@ fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
         .env("CARGO_TARGET_DIR", workspace.target.join("fuzz"))
         .args(["run", versions::NIGHTLY])
         .arg(cargo_tools::cargo_fuzz_bin(workspace).join("cargo-fuzz"))
-        // What is tested has no unsafe code, and runs twice as fast without the address sanitizer.
+        // The tested code has no unsafe code, and runs twice as fast without the address sanitizer.
         .args([verb, "--fuzz-dir", FOLDER, "--sanitizer", "none"]);
-    // What cargo told this program about its own toolchain must not reach the other one.
+    // Variables that cargo set for this program's toolchain must not reach the other one.
     for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(variable);
     }
@@ -214,7 +214,7 @@ fn again(target: &str) -> String {
     )
 }
 
-/// The law that was broken and the file that broke it, out of all that the fuzzer said.
+/// The law that was broken and the file that broke it, from the fuzzer's output.
 fn excerpt(said: &str) -> String {
     const TOLD: [&str; 3] = ["panicked at", "Test unit written to", "ERROR: libFuzzer"];
     let lines: Vec<&str> = said.lines().collect();

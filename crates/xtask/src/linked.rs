@@ -1,7 +1,7 @@
-//! Who is linked into what is shipped, as cargo says it.
+//! The packages that are linked into the products, according to cargo.
 //!
-//! Invariant: the same Cargo.lock gives the same answer on every machine. Deliberately absent: what
-//! runs only while it is compiled, and whether some code of a package is really called.
+//! Invariant: the same Cargo.lock gives the same result on every machine. Deliberately absent: code
+//! that runs only during compilation, and whether some code of a package is really called.
 
 use crate::{
     problem::{OrProblem, Result},
@@ -15,13 +15,14 @@ use std::{
     process::Command,
 };
 
-/// Where programs run that are built here; said, so that lists do not depend on who makes them.
+/// The target of programs that are built here; explicit, so that lists do not depend on the machine
+/// that makes them.
 pub const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A package: name and version.
 pub type Name = (String, String);
 
-/// What cargo knows of a package.
+/// Cargo's data about a package.
 #[derive(Debug)]
 pub struct Package {
     pub licence: String,
@@ -32,7 +33,7 @@ pub struct Package {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub is_ours: bool,
-    /// Whom it imports itself.
+    /// Its own imports.
     pub imports: BTreeSet<Name>,
 }
 
@@ -40,7 +41,7 @@ pub fn shown((name, version): &Name) -> String {
     format!("{name} {version}")
 }
 
-/// Who is linked into `package`, itself among them.
+/// The packages that are linked into `package`, itself among them.
 pub fn tree(workspace: &Workspace, package: &str, target: &str) -> Result<BTreeMap<Name, Node>> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root).args(["tree", "--locked", "--prefix", "depth"]);

@@ -1,7 +1,7 @@
 //! `cargo xtask`: the one entry point for building, running and testing Tollgate.
 //!
-//! Invariant: the same commands run on a laptop and in CI, and every failure says what to do. No
-//! shell script holds logic.
+//! Invariant: the same commands run on a laptop and in CI, and every failure contains advice. No
+//! shell script contains logic.
 
 mod arguments;
 mod bench;

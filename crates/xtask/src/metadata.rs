@@ -1,4 +1,4 @@
-//! What cargo says about the workspace: its packages, their direct dependencies and test targets.
+//! Cargo's data about the workspace: its packages, their direct dependencies and test targets.
 //!
 //! Invariant: read with `--no-deps`, so it needs no network and no downloaded crate.
 

@@ -1,10 +1,10 @@
-//! `cargo xtask notice`: NOTICE, the licences of what the shipped modules bundle.
+//! `cargo xtask notice`: NOTICE, the licences of the packages bundled in the shipped modules.
 //!
-//! Invariant: the same Cargo.lock gives the same file on every machine, and a licence that nobody
-//! has looked at yet is an error. Who is bundled cargo says; the words are the licence files in the
-//! packages. Of a choice of licences Apache-2.0 is taken, which is ours, so its text stands in
-//! LICENSE. Deliberately absent: whether some code of a package is really called; who is linked is
-//! named.
+//! Invariant: the same Cargo.lock gives the same file on every machine, and a licence that no one
+//! has reviewed is an error. Cargo lists the bundled packages; the texts are the licence files in
+//! the packages. Of a choice of licences Apache-2.0 is taken, which is ours, so its text is in
+//! LICENSE. Deliberately absent: whether some code of a package is really called; every linked
+//! package is named.
 
 use crate::{
     linked::{self, NATIVE_TARGET, Name, Package, shown},
@@ -22,7 +22,7 @@ use std::{
 
 const FILE: &str = "NOTICE";
 
-/// What is shipped: the package, its target, and what people call it.
+/// A product: the package, its target, and its common name.
 const PRODUCTS: [(&str, &str, &str); 5] = [
     ("tollgate-envoy", WASM_TARGET, "The Envoy filter"),
     ("tollgate-worker", WASM_TARGET, "The Cloudflare Worker"),
@@ -30,11 +30,11 @@ const PRODUCTS: [(&str, &str, &str); 5] = [
     ("tollgate-cli", NATIVE_TARGET, "The command line"),
     ("tollgate-server", NATIVE_TARGET, "The server"),
 ];
-/// What the playground's scripts are bundled with: whatever of it does not only test.
+/// The packages bundled with the playground's scripts: all that do not only test.
 const PAGE_LOCK: &str = "crates/xtask/page/package-lock.json";
 
-/// Licences that may be bundled with what is under Apache-2.0. The first of a choice that stands
-/// here first is taken.
+/// Licences that may be bundled with code under Apache-2.0. Of a choice the first in this list is
+/// taken.
 const ALLOWED: [&str; 7] =
     ["Apache-2.0", "MIT", "ISC", "BSD-3-Clause", "Zlib", "Unicode-3.0", "BSL-1.0"];
 
@@ -51,13 +51,13 @@ COPYRIGHT-library.html of every Rust distribution. The Worker's and the playgrou
 writes, under Apache-2.0 or MIT.
 ";
 
-/// Writes the file anew.
+/// Writes the file again.
 pub fn write(workspace: &Workspace) -> Result<()> {
     let text = text(workspace)?;
     fs::write(workspace.root.join(FILE), text).or_problem("cannot write NOTICE", "free disk space")
 }
 
-/// Fails when the file is not what would be written.
+/// Fails when the file differs from the one that would be written.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let written = fs::read_to_string(workspace.root.join(FILE)).unwrap_or_default();
     if written == text(workspace)? {
@@ -118,7 +118,7 @@ fn words(name: &Name, bundled: &Package) -> Result<(String, String)> {
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| is_wanted(&licence, file));
     files.sort();
-    // What names its licence goes before what does not.
+    // A file that names its licence precedes one that does not.
     let own = format!("LICENSE-{licence}");
     if let Some(own) = files.iter().find(|file| file.ends_with(&own)).cloned() {
         files = vec![own];
@@ -137,7 +137,7 @@ fn words(name: &Name, bundled: &Package) -> Result<(String, String)> {
     Ok((licence, texts.join("\n\n")))
 }
 
-/// Of Apache-2.0 only what a package adds to it; of others whatever may be their text.
+/// Of Apache-2.0 only the package's additions; of others every possible text.
 fn is_wanted(licence: &str, file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
     let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
@@ -171,7 +171,7 @@ fn scripts(workspace: &Workspace) -> Result<BTreeMap<Name, Package>> {
     Ok(bundled(&lock, &modules))
 }
 
-/// Whatever a lock file names that is not only for development.
+/// Every package of a lock file that is not only for development.
 fn bundled(lock: &Value, modules: &Path) -> BTreeMap<Name, Package> {
     let packages = lock["packages"].as_object().into_iter().flatten();
     let shipped = packages.filter(|(_, package)| package["dev"] != true);
@@ -186,12 +186,12 @@ fn bundled(lock: &Value, modules: &Path) -> BTreeMap<Name, Package> {
         .collect()
 }
 
-/// One to a line, so that a difference shows who came and who left.
+/// One per line, so that a difference shows which packages were added and removed.
 fn listed(names: &[String]) -> String {
     names.iter().map(|name| format!("  {name}\n")).collect()
 }
 
-/// Without white space at the ends of lines, and in the same line ends everywhere.
+/// Without white space at the ends of lines, and with the same line ends everywhere.
 fn plain(text: &str) -> String {
     let lines: Vec<&str> = text.trim().lines().map(str::trim_end).collect();
     lines.join("\n")

@@ -1,7 +1,7 @@
-//! The error of every xtask command: what failed, why, and what to do about it.
+//! The error of every xtask command: the failure, the reason and the remedy.
 //!
-//! Invariant: all three parts are filled, so nobody has to guess the next step. No error chain and
-//! no back trace: xtask talks to a person at a terminal or to somebody reading a CI log.
+//! Invariant: all three parts are filled, so that the next step is clear. No error chain and no
+//! back trace: xtask's reader is a person at a terminal or of a CI log.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,4 +1,4 @@
-//! What is being done, for how long, and that it is alive.
+//! The current work, its duration, and a sign that it is alive.
 //!
 //! Invariant: on a terminal one line is redrawn; elsewhere whole lines are written, at most one per
 //! job and ten seconds, so that a CI log stays readable. Nothing here fails.
@@ -20,7 +20,7 @@ const PLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Terminals narrower than this wrap; that is ugly, not wrong.
 const LINE_WIDTH: usize = 100;
 
-/// One thing that takes its time: an installation, a compilation.
+/// One job that takes time: an installation, a compilation.
 #[derive(Debug)]
 pub struct Job {
     pub name: String,
@@ -85,8 +85,8 @@ impl Board {
         })
     }
 
-    /// Runs `work` as a job that is named while it runs: what is being done, what was done, and
-    /// why.
+    /// Runs `work` as a job that is named while it runs: the present and past wording, and the
+    /// reason.
     pub fn job<T>(
         &self,
         job: Job,
@@ -104,7 +104,7 @@ impl Board {
         result
     }
 
-    /// A line of its own above what is drawn.
+    /// A separate line above the board.
     pub fn say(&self, line: &str) {
         let clear = if stdout().is_terminal() { "\r\x1b[2K" } else { "" };
         println!("{clear}{line}");
@@ -131,7 +131,7 @@ impl Board {
     }
 }
 
-/// A duration as a person says it: `0.4 s`, `12 s`, `3 min 20 s`.
+/// A duration in readable form: `0.4 s`, `12 s`, `3 min 20 s`.
 pub fn seconds(duration: Duration) -> String {
     match duration.as_secs() {
         0..10 => format!("{:.1} s", duration.as_secs_f64()),

@@ -1,7 +1,7 @@
 //! Running a command to its end: on the terminal, for its output, or into a log with progress.
 //!
 //! Invariant: a command that failed becomes a `Problem` that shows the command line and the end of
-//! what it said. No shell is ever involved.
+//! its output. No shell is ever involved.
 
 use crate::{
     children::{self, Stop},
@@ -20,7 +20,7 @@ use std::{
 /// How much of a log an error message repeats.
 const TAIL_LINES: usize = 25;
 
-/// A way to run a command to its end, with what to do when it fails: [`shown`], or [`logged`] for a
+/// A way to run a command to its end, with advice for its failure: [`shown`], or [`logged`] for a
 /// job.
 pub type Runner<'a> = &'a dyn Fn(&mut Command, &str) -> Result<()>;
 

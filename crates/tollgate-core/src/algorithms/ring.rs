@@ -1,12 +1,12 @@
-//! The decision of the two that keep a ring of what was admitted: the log and the buckets.
+//! The decision of the two algorithms that keep a ring of allowed units: the log and the buckets.
 //!
-//! Invariant: a wait ends exactly when enough of the oldest units have left for what is waited for
-//! to be admitted. When a unit leaves is the ring's own business, and not here.
+//! Invariant: a wait ends exactly when enough of the oldest units have left for the waiting cost to
+//! be allowed. Deliberately not here: when a unit leaves, which the ring knows.
 
 use crate::decision::{Decision, Verdict};
 use crate::time::{Span, Timestamp};
 
-/// What a ring knows at one time.
+/// The state of a ring at one time.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted {
     pub(crate) limit: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// True when `cost` fits beside what is used, or is nothing.
+    /// True when `cost` fits in addition to the used units, or is zero.
     #[inline]
     pub(crate) fn admits(self, cost: u64) -> bool {
         self.used.saturating_add(cost) <= self.limit || cost == 0
@@ -26,7 +26,7 @@ impl Counted {
     /// as the youngest. Limit 10, 9 used, cost 3: denied until the oldest 2 have left.
     ///
     /// Until the oldest unit leaves no more than `remaining` should be used (`reset_after`); with
-    /// none remaining, until as many have left as let one in.
+    /// none remaining, until enough have left to allow one.
     #[inline]
     pub(crate) fn decide(self, cost: u64, left_at: impl Fn(u64) -> Timestamp) -> Decision {
         let Self { limit, used, now } = self;

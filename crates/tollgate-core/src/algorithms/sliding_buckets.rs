@@ -1,23 +1,23 @@
 //! Sliding buckets: a rolling window counted in N parts.
 //!
 //! State: the index of the newest sub-window, `floor(now / sub)` with `sub = ceil(window / N)`, and
-//! a ring of N + 1 counters, so that the sub-window which the window's start falls in is counted
-//! whole. A sub-window counts until one window after its end; a cost is admitted when `the sum of
+//! a ring of N + 1 counters, so that the sub-window that contains the window's start is counted
+//! whole. A sub-window counts until one window after its end; a cost is allowed when `the sum of
 //! those that count + cost <= limit`. The sum of the whole ring and the oldest sub-window that has
-//! any units stand in the state, so that a decision costs the same with 2 parts as with 360: the
+//! any units are in the state, so that a decision costs the same with 2 parts as with 360: the
 //! first that counts is `index - N`, or the next one in the last nanoseconds of a sub-window (N of
-//! them may be longer than the window by less than N ns). What has left is taken off the sum once,
-//! and once a window the counters are added up again. A damaged sum is found where a state is read
-//! from its store.
+//! them may be longer than the window by less than N ns). Units that have left are subtracted from
+//! the sum once, and once per window the counters are added up again. A damaged sum is found where
+//! a state is read from its store.
 //!
-//! Bound: at most `limit` in any half-open window, never over. The price is on the other side: a
-//! unit comes back at most one sub-window later than an exact log would give it back.
+//! Bound: at most `limit` in any half-open window, never over. The cost is that a unit comes back
+//! at most one sub-window later than an exact log would give it back.
 //!
-//! *Weighted*, the sub-window that the window's start falls in counts by what of it the window
-//! still covers, as the sliding window counts its older half: `its units x left / sub`, rounded
-//! down, with `strict` up. On a real day that takes a third off the error, of 6 parts as of 60, and
-//! it gives the bound up: `2 x limit`, `strict` one less, by units that all stand at the end of one
-//! sub-window.
+//! *Weighted*, the sub-window that contains the window's start counts in proportion to the part
+//! that the window still covers, as the sliding window counts its older half: `its units x left /
+//! sub`, rounded down, with `strict` up. On real traffic of a day that reduces the error by a
+//! third, with 6 parts as with 60, but the bound becomes `2 x limit`, `strict` one less, by units
+//! that are all at the end of one sub-window.
 //!
 //! Source: Figma, "An alternative approach to rate limiting", 2017 (60 sub-windows, not weighted).
 //!
@@ -38,7 +38,7 @@ use crate::time::{LATEST, Span, Timestamp};
 pub struct SlidingBuckets {
     quota: Quota,
     buckets: u16,
-    /// The oldest sub-window counts by what of it the window covers.
+    /// The oldest sub-window counts in proportion to the part that the window covers.
     is_weighted: bool,
     shape: Shape,
     sub_window: Span,
@@ -55,16 +55,16 @@ pub struct SlidingBuckets {
     last: u64,
 }
 
-/// A state as it stands at one time.
+/// A state at one time.
 #[derive(Clone, Copy)]
 struct Moment {
     now: Timestamp,
     /// The sub-window to count in: that of `now`, or the newest one on a late clock.
     index: u64,
-    /// What is in the N + 1 sub-windows up to `index`. All of it counts, unless the window no
-    /// longer reaches into the first: that one counts again when the clock steps back.
+    /// The units in the N + 1 sub-windows up to `index`. All of them count, unless the window no
+    /// longer reaches into the first sub-window: that one counts again when the clock steps back.
     ring: Ring,
-    /// What of it counts.
+    /// The units of these that count.
     counting: Ring,
     /// How much of the sub-window N before `index` the window covers.
     left: Span,
@@ -75,8 +75,8 @@ struct Moment {
 
 impl SlidingBuckets {
     /// The parameters for `quota` in `buckets` parts. Limit 100 per 60 s in 60 parts: a unit comes
-    /// back between 60 s and 61 s after it was used; `weighted`, when the units of its part are
-    /// taken as spread evenly over it.
+    /// back between 60 s and 61 s after it was used; `weighted`, units of a part count as spread
+    /// evenly over it.
     ///
     /// # Errors
     /// A burst that differs from the limit, a limit above [`MAX_LIMIT_OF_BUCKETS`], and `buckets`
@@ -119,8 +119,8 @@ impl SlidingBuckets {
         self.shape.state_len()
     }
 
-    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Bytes of another
-    /// length than [`SlidingBuckets::state_len`] are no state, and are denied.
+    /// Decides on `cost` at `now` and, when allowed, records it in `state`. Bytes of another length
+    /// than [`SlidingBuckets::state_len`] are not a state, and are denied.
     #[inline(never)]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         let Some((header, counters)) = self.shape.split_mut(state) else {
@@ -141,7 +141,7 @@ impl SlidingBuckets {
         decision
     }
 
-    /// What [`SlidingBuckets::check`] would answer, without recording anything.
+    /// The decision that [`SlidingBuckets::check`] would return, without recording anything.
     #[must_use]
     #[inline(never)]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
@@ -156,10 +156,10 @@ impl SlidingBuckets {
         self.decide(counters, &moment, cost)
     }
 
-    /// The decision at once in the usual case, and what the ring is when it is to be recorded:
-    /// without weights, by a clock that is not late, where the window reaches into all of the ring,
-    /// with a cost of at least one that can fit, and when it does not, the oldest units are enough
-    /// to wait for. `None` otherwise. No sum here exceeds [`LATEST`].
+    /// The decision at once in the usual case, and the ring after it when it is to be recorded. The
+    /// usual case has no weights, a clock that is not late, a window that reaches into all of the
+    /// ring, and a cost of at least one that can fit. When the cost does not fit now, it only has
+    /// to wait for the oldest units. `None` otherwise. No sum here exceeds [`LATEST`].
     #[inline]
     fn decide_fast(
         &self,
@@ -207,8 +207,8 @@ impl SlidingBuckets {
     }
 
     /// Takes `charge` back at `now`: exact while its sub-window is in the ring; later there is
-    /// nothing left to give back. What a late clock charged to a later sub-window is given back to
-    /// the earlier one.
+    /// nothing left to give back. Units that a late clock charged to a later sub-window are given
+    /// back to the earlier one.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
         let Some((header, counters)) = self.shape.split_mut(state) else { return };
         let (ring, charged_at) = (Ring::read(header, self.shape), charge.at.min(LATEST));
@@ -223,7 +223,7 @@ impl SlidingBuckets {
         let Some((header, counters)) = self.shape.split_mut(state) else { return };
         let (ring, limit) = (Ring::read(header, self.shape), self.quota.limit());
         let moment = self.moment(ring, counters, now, units.min(limit));
-        let most = most_counted(limit).min(MAX_LIMIT_OF_BUCKETS); // which one counter can hold
+        let most = most_counted(limit).min(MAX_LIMIT_OF_BUCKETS); // the most that one counter can contain
         let units = units.min(most.saturating_sub(moment.ring.sum));
         if units > 0 {
             self.record(header, counters, &moment, units);
@@ -240,7 +240,7 @@ impl SlidingBuckets {
         self.shape.last(ring, counters).map_or(empty_at, |index| self.leaves_at(index))
     }
 
-    /// The ring that a state is.
+    /// The ring of a state.
     pub(crate) const fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -250,7 +250,7 @@ impl SlidingBuckets {
         (self.shape, self.quota.window()) == (other.shape, other.quota.window())
     }
 
-    /// The quota that is held.
+    /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.quota
@@ -262,14 +262,14 @@ impl SlidingBuckets {
         self.buckets
     }
 
-    /// True when the oldest part counts by what of it the window still covers.
+    /// True when the oldest part counts in proportion to the part that the window still covers.
     #[must_use]
     pub const fn is_weighted(&self) -> bool {
         self.is_weighted
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: the limit; weighted,
-    /// 2 x limit, one less when strict.
+    /// Units allowed at most in any half-open window as long as the quota's: the limit; weighted, 2
+    /// x limit, one less when strict.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         let limit = self.quota.limit();
@@ -322,7 +322,8 @@ impl SlidingBuckets {
         })
     }
 
-    /// When the oldest `units` have left. What is not in the ring (yet) is in `moment.index`.
+    /// When the oldest `units` have left. Units that are not in the ring (yet) are in
+    /// `moment.index`.
     fn left_at(&self, counters: &Counters, moment: &Moment, units: u64) -> Timestamp {
         if units > moment.counting.sum || moment.is_anew {
             return self.leaves_at(moment.index);
@@ -330,7 +331,7 @@ impl SlidingBuckets {
         self.leaves_at(self.shape.reached_by(moment.counting, counters, units).index)
     }
 
-    /// The units that the oldest sub-window has and that weigh nothing any more.
+    /// The units of the oldest sub-window that no longer weigh anything.
     fn faded(&self, counters: &Counters, moment: &Moment) -> u64 {
         let Moment { index, counting, left, is_anew, .. } = *moment;
         let is_oldest = index.checked_sub(self.shape.parts()) == Some(counting.oldest);
@@ -342,7 +343,7 @@ impl SlidingBuckets {
         units.saturating_sub(self.weight().of(units, left))
     }
 
-    /// When the oldest `units` weigh nothing any more; `charged` are not in the ring yet.
+    /// When the oldest `units` no longer weigh anything; `charged` are not in the ring yet.
     fn faded_at(
         &self,
         counters: &Counters,
@@ -364,7 +365,7 @@ impl SlidingBuckets {
             of = self.shape.units(counting, counters, last);
             Reached { index: reached, before } = last;
         }
-        // All but so many of its units may still weigh.
+        // All but this many of its units may still weigh.
         let room = of.saturating_sub(units.saturating_sub(before));
         let left = self.weight().at_most(of, room).min(self.reaches_for);
         Timestamp::from_nanos(self.leaves_at(reached).as_nanos().saturating_sub(left.as_nanos()))
@@ -381,7 +382,7 @@ impl SlidingBuckets {
         end_at.saturating_add(self.quota.window())
     }
 
-    /// Counts `cost` in `moment.index`, and writes what the ring is then.
+    /// Counts `cost` in `moment.index`, and writes the resulting ring.
     fn record(&self, header: &mut Header, counters: &mut Counters, moment: &Moment, cost: u64) {
         let Moment { index, ring, .. } = *moment;
         if moment.is_anew {

@@ -1,9 +1,9 @@
-//! Sliding log: the time of every admitted unit; exact, for small limits.
+//! Sliding log: the time of every allowed unit; exact, for small limits.
 //!
 //! State: a ring of `limit` times, oldest first. An entry made at t leaves at `t + window`; a cost
-//! is admitted when `entries that have not left + cost <= limit`, and takes that many entries.
+//! is allowed when `entries that have not left + cost <= limit`, and takes that many entries.
 //!
-//! Bound: exactly `limit` in any half-open window; no other algorithm here admits more than this
+//! Bound: exactly `limit` in any half-open window; no other algorithm here allows more than this
 //! one at a bound this tight.
 //!
 //! Source: common practice (for example Redis sorted sets trimmed by score); the definition itself.
@@ -18,13 +18,13 @@ use crate::encoding::position;
 use crate::quota::{MAX_LIMIT_OF_LOG, Quota, QuotaError};
 use crate::time::{LATEST, Timestamp};
 
-/// The parameters of the sliding log. The state is [`SlidingLog::state_len`] bytes: the place of
+/// The parameters of the sliding log. The state is [`SlidingLog::state_len`] bytes: the position of
 /// the oldest entry and the number of entries (`u32` each), then `limit` times (`u64`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog(Quota);
 
-/// What a state says of its entries. Impossible numbers are brought within the ring, and no entry
-/// is later than the newest one.
+/// The content of a state's header. Impossible numbers are brought within the ring, and no entry is
+/// later than the newest one.
 #[derive(Clone, Copy)]
 struct Log {
     limit: u64,
@@ -33,13 +33,13 @@ struct Log {
     newest_at: Timestamp,
 }
 
-/// The first word: the place of the oldest entry, and the number of entries in the upper half.
+/// The first word: the position of the oldest entry, and the number of entries in the upper half.
 type Header = [u8; 8];
 
-/// The times of a ring, by their places.
+/// The times of a ring, by their positions.
 type Entries = [[u8; 8]];
 
-/// A log as it stands at one time.
+/// A log at one time.
 #[derive(Clone, Copy)]
 struct Moment {
     log: Log,
@@ -55,7 +55,7 @@ struct Moment {
 }
 
 impl SlidingLog {
-    /// The parameters for `quota`. Limit 10 per 60 s: the eleventh is admitted when the first is 60
+    /// The parameters for `quota`. Limit 10 per 60 s: the eleventh is allowed when the first is 60
     /// s old.
     ///
     /// # Errors
@@ -76,8 +76,8 @@ impl SlidingLog {
         position(self.0.limit().saturating_add(1).saturating_mul(8))
     }
 
-    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Bytes of another
-    /// length than [`SlidingLog::state_len`] are no state, and are denied.
+    /// Decides on `cost` at `now` and, when allowed, records it in `state`. Bytes of another length
+    /// than [`SlidingLog::state_len`] are not a state, and are denied.
     #[inline(never)]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         let Some((header, entries)) = self.split_mut(state) else {
@@ -91,7 +91,7 @@ impl SlidingLog {
         decision
     }
 
-    /// What [`SlidingLog::check`] would answer, without recording anything.
+    /// The decision that [`SlidingLog::check`] would return, without recording anything.
     #[must_use]
     #[inline(never)]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
@@ -161,13 +161,13 @@ impl SlidingLog {
         *next_header = header_of(next.start, next.len);
     }
 
-    /// The quota that is held.
+    /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.0
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: the limit.
+    /// Units allowed at most in any half-open window as long as the quota's: the limit.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         self.0.limit()
@@ -192,7 +192,7 @@ impl SlidingLog {
         counted.decide(cost, |units| self.left_at(entries, moment, units))
     }
 
-    /// When the oldest `units` entries have left. What is not in the log (yet) is made at
+    /// When the oldest `units` entries have left. Entries that are not in the log (yet) are made at
     /// `moment.at`.
     #[inline]
     fn left_at(&self, entries: &Entries, moment: &Moment, units: u64) -> Timestamp {
@@ -210,7 +210,7 @@ impl SlidingLog {
         (entries.len() == position(self.0.limit())).then_some((header, entries))
     }
 
-    /// The same to be written.
+    /// The same, writable.
     #[inline]
     fn split_mut<'s>(&self, state: &'s mut [u8]) -> Option<(&'s mut Header, &'s mut Entries)> {
         let (words, []) = state.as_chunks_mut() else { return None };
@@ -219,7 +219,7 @@ impl SlidingLog {
     }
 }
 
-/// Adds `cost` entries; returns the header that the log has then.
+/// Adds `cost` entries; returns the log's header after that.
 #[inline]
 fn record(entries: &mut Entries, moment: &Moment, cost: u64) -> Header {
     let log = moment.log;
@@ -265,8 +265,8 @@ impl Log {
         }
     }
 
-    /// How many of the oldest entries hold `condition`, which later ones hold only if earlier ones
-    /// do. Mostly it is none or a few: they are sought from the oldest on in steps that double.
+    /// How many of the oldest entries meet `condition`, which later ones meet only if earlier ones
+    /// do. Mostly it is none or a few: the search starts at the oldest, in steps that double.
     #[inline]
     fn count_while(&self, entries: &Entries, condition: impl Fn(Timestamp) -> bool) -> u64 {
         let holds = |index| condition(self.made_at(entries, index));
@@ -291,7 +291,7 @@ impl Log {
         holding
     }
 
-    /// Where the `index`-th entry is in the ring.
+    /// The position of the `index`-th entry in the ring.
     #[inline]
     fn place(&self, index: u64) -> u64 {
         let place = self.start.saturating_add(index);

@@ -1,9 +1,9 @@
 //! Sliding window: two counters, the older one weighted.
 //!
 //! State: the index of the window, aligned as in `fixed_window`, and the units counted in it and in
-//! the one before. The estimate of what the last window's length admitted is `previous x (window -
-//! elapsed) / window + current`; a cost is admitted when `floor(estimate) + cost <= limit`, with
-//! `strict` when `ceil(estimate) + cost <= limit`.
+//! the one before. The estimate of the units allowed within the last window's length is `previous x
+//! (window - elapsed) / window + current`; a cost is allowed when `floor(estimate) + cost <=
+//! limit`, with `strict` when `ceil(estimate) + cost <= limit`.
 //!
 //! Bound: `2 x limit` in any half-open window: a spike at the last instant of a window, then a
 //! steady stream as its weight decays. `strict` saves the one unit that the floor gives: `2 x
@@ -36,15 +36,15 @@ pub struct SlidingWindow {
 pub struct SlidingWindowState {
     /// floor(time / window) of the window of `current`.
     pub index: u64,
-    /// The units admitted in the window before.
+    /// The units allowed in the window before.
     pub previous: u64,
-    /// The units admitted in the window.
+    /// The units allowed in the window.
     pub current: u64,
 }
 
 impl SlidingWindow {
     /// The parameters for `quota`. Limit 7 per 60 s, 5 in the minute before and 3 in this one, 18 s
-    /// into it: the estimate is 5 x 42 / 60 + 3 = 6.5, and one more is admitted unless strict.
+    /// into it: the estimate is 5 x 42 / 60 + 3 = 6.5, and one more is allowed unless strict.
     ///
     /// # Errors
     /// A burst that differs from the limit.
@@ -81,8 +81,8 @@ impl SlidingWindow {
     }
 
     /// The state with `charge` taken back at `now`: exact while its window is one of the two
-    /// counted; later there is nothing left to give back. What a late clock charged to the next
-    /// window is given back to the window before it, which decays earlier.
+    /// counted; later there is nothing left to give back. Units that a late clock charged to the
+    /// next window are given back to the window before it, which decays earlier.
     #[must_use]
     pub fn refund(
         &self,
@@ -126,13 +126,13 @@ impl SlidingWindow {
         let start_at = Timestamp::start_of(state.index, span);
         let end_at = start_at.saturating_add(span);
         match (state.previous, state.current) {
-            (0, 0) => start_at, // before it a late clock is still told when this window ends
+            (0, 0) => start_at, // before it a late clock still gets the end of this window
             (_, 0) => end_at,
             _ => end_at.saturating_add(span),
         }
     }
 
-    /// A time before which `units` more cannot have been admitted from `decision` on: the estimate
+    /// A time before which `units` more cannot have been allowed from `decision` on: the estimate
     /// never falls faster than by a limit in a window, give or take the one unit that is rounded.
     pub(crate) fn soonest(&self, decision: &Decision, units: u64) -> Span {
         let beyond = units.saturating_sub(decision.remaining);
@@ -145,13 +145,13 @@ impl SlidingWindow {
         next.max(Span::from_nanos(decayed))
     }
 
-    /// The quota that is held.
+    /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: 2 x limit, one less
+    /// Units allowed at most in any half-open window as long as the quota's: 2 x limit, one less
     /// when strict.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
@@ -159,8 +159,7 @@ impl SlidingWindow {
         if self.quota.is_strict() { twice.saturating_sub(1) } else { twice }
     }
 
-    /// The window that `now` counts in; impossible counts are brought down to the most that is
-    /// believed.
+    /// The window that `now` counts in; impossible counts are reduced to the most that is used.
     fn bring_to(&self, state: SlidingWindowState, now: Timestamp, cost: u64) -> SlidingWindowState {
         let (span, limit) = (self.quota.window(), self.quota.limit());
         let index = now.index_of(span);
@@ -180,9 +179,9 @@ impl SlidingWindow {
         }
     }
 
-    /// What is left of the window of `state` at `now`, in the usual case: that is the window of
-    /// `now`, too, and the counts are believed. Whether it is the same is told by a multiplication,
-    /// without dividing.
+    /// The rest of the window of `state` at `now`, in the usual case: that is also the window of
+    /// `now`, and the counts are possible. A multiplication, not a division, shows whether it is
+    /// the same.
     #[inline]
     fn left_fast(&self, state: SlidingWindowState, now: Timestamp) -> Option<Span> {
         let (window, most) = (self.quota.window(), most_counted(self.quota.limit()));
@@ -197,8 +196,8 @@ impl SlidingWindow {
         window.checked_sub(elapsed).filter(|left| *left > Span::ZERO)
     }
 
-    /// The answer in the usual case; `retry_after` is that of a cost. With nothing remaining, a
-    /// cost of one has to wait as long as the key is exhausted.
+    /// The decision in the usual case; `retry_after` is that of a cost. With nothing remaining, a
+    /// cost of one has to wait for as long as the key is exhausted.
     #[inline]
     fn answer(
         &self,
@@ -225,13 +224,13 @@ impl SlidingWindow {
         self.weight(window.previous, span.saturating_sub(elapsed)).saturating_add(window.current)
     }
 
-    /// What `previous` units weigh when so much of the window is left, rounded.
+    /// The weight of `previous` units when this much of the window is left, rounded.
     #[inline]
     fn weight(&self, previous: u64, left: Span) -> u64 {
         Weight::new(self.quota.window(), &self.quota).of(previous, left)
     }
 
-    /// The earliest time at which `cost`, which does not fit now, is admitted if nothing else is.
+    /// The earliest time at which `cost`, which does not fit now, is allowed if no other cost is.
     fn admits_at(&self, window: SlidingWindowState, cost: u64) -> Timestamp {
         let span = self.quota.window();
         let end_at = Timestamp::start_of(window.index, span).saturating_add(span);
@@ -241,7 +240,7 @@ impl SlidingWindow {
         }
     }
 
-    /// How long until `cost`, which does not fit when `left` is left of the window, is admitted.
+    /// How long until `cost`, which does not fit when `left` is left of the window, is allowed.
     #[inline]
     fn wait(&self, window: SlidingWindowState, left: Span, cost: u64) -> Span {
         match self.fits(window, cost) {
@@ -304,7 +303,7 @@ impl Step for SlidingWindow {
         self.quota().limit()
     }
 
-    /// In the window of the state, with counts that are believed. The estimate is taken once.
+    /// In the window of the state, with possible counts. The estimate is computed once.
     #[inline]
     fn check_fast(
         &self,
@@ -314,7 +313,7 @@ impl Step for SlidingWindow {
         record: impl FnOnce(SlidingWindowState),
     ) -> Option<Decision> {
         let limit = self.quota.limit();
-        // One comparison for both ends: 0 becomes the greatest.
+        // One comparison for both ends: 0 becomes the greatest number.
         if cost.wrapping_sub(1) >= limit {
             return None;
         }

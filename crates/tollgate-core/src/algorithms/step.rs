@@ -1,9 +1,8 @@
 //! One step of an algorithm whose state is a few numbers: bytes in, decision and bytes out.
 //!
-//! Invariant: bytes are written when, and only when, a cost above zero is admitted. An algorithm
-//! has two ways to the same decision: a fast one for what usually happens, which may decline, and a
-//! slow one that decides on whatever bytes, times and costs there are. The slow one is the
-//! definition.
+//! Invariant: bytes are written when, and only when, a cost above zero is allowed. An algorithm has
+//! two ways to the same decision: a fast one for the usual case, which may decline, and a slow one
+//! that decides on any bytes, times and costs. The slow one is the definition.
 //!
 //! Deliberately not here: the ring of the log and the buckets, which works on its bytes in place.
 
@@ -13,15 +12,15 @@ use crate::time::Timestamp;
 
 /// An algorithm whose state is a few numbers.
 pub(crate) trait Step {
-    /// What it remembers of a key.
+    /// Its memory of a key.
     type State: Encoded;
 
-    /// The quota's limit, for an answer to bytes that are no state.
+    /// The quota's limit, for a decision on bytes that are not a state.
     fn limit(&self) -> u64;
 
     /// The decision, in the usual case: a clock that is not late, a state that such a clock left, a
     /// cost of at least one that can fit. `None` otherwise. Calls `record` with the next state when
-    /// admitted.
+    /// allowed.
     #[inline]
     fn check_fast(
         &self,
@@ -33,7 +32,7 @@ pub(crate) trait Step {
         None
     }
 
-    /// What a cost of 0 is answered in the usual case.
+    /// The decision on a cost of 0 in the usual case.
     #[inline]
     fn look_fast(&self, _state: Self::State, _now: Timestamp) -> Option<Decision> {
         None
@@ -43,7 +42,8 @@ pub(crate) trait Step {
     fn check_slow(&self, state: Self::State, now: Timestamp, cost: u64) -> (Decision, Self::State);
 }
 
-/// Decides and records in the usual case; `None` when it is not that, or the bytes are no state.
+/// Decides and records in the usual case; `None` when it is another case, or the bytes are not a
+/// state.
 #[inline]
 pub(crate) fn check_fast<A: Step>(
     algorithm: &A,
@@ -57,8 +57,8 @@ pub(crate) fn check_fast<A: Step>(
     algorithm.check_fast(A::State::decode(bytes), now, cost, |next| next.encode(bytes))
 }
 
-/// As [`check_fast`]. What a ruling does not say is not worked out: it is inlined, and nothing else
-/// uses it.
+/// As [`check_fast`]. Numbers that a ruling does not contain are not computed: it is inlined, and
+/// nothing else uses it.
 #[inline]
 pub(crate) fn admit_fast<A: Step>(
     algorithm: &A,
@@ -69,7 +69,7 @@ pub(crate) fn admit_fast<A: Step>(
     check_fast(algorithm, bytes, now, cost).map(|decision| Ruling::from(&decision))
 }
 
-/// What [`check_fast`] would answer.
+/// The decision that [`check_fast`] would return.
 #[inline]
 pub(crate) fn peek_fast<A: Step>(
     algorithm: &A,
@@ -131,13 +131,13 @@ pub(crate) fn admit_slow<A: Step>(
     Ruling::from(&check_slow(algorithm, bytes, now, cost))
 }
 
-/// What [`check`] would answer.
+/// The decision that [`check`] would return.
 #[inline(never)]
 pub(crate) fn peek<A: Step>(algorithm: &A, bytes: &[u8], now: Timestamp, cost: u64) -> Decision {
     peek_fast(algorithm, bytes, now, cost).unwrap_or_else(|| peek_slow(algorithm, bytes, now, cost))
 }
 
-/// What [`check_slow`] would answer.
+/// The decision that [`check_slow`] would return.
 #[cold]
 #[inline(never)]
 pub(crate) fn peek_slow<A: Step>(

@@ -1,11 +1,11 @@
-//! Token bucket: the same decisions as GCRA, told in tokens.
+//! Token bucket: the same decisions as GCRA, expressed in tokens.
 //!
 //! State: how many of the `burst` tokens are missing, and when that was counted. One token comes
 //! back every T: `missing - floor((now - refilled_at) / T)` are missing at `now`, and a cost is
-//! admitted when `missing + cost <= burst`. The state counts missing tokens, not tokens, so that
-//! all zero bytes are a full bucket at any `now`. GCRA's TAT is `refilled_at + missing x T`.
+//! allowed when `missing + cost <= burst`. The state counts missing tokens, not tokens, so that all
+//! zero bytes are a full bucket at any `now`. GCRA's TAT is `refilled_at + missing x T`.
 //!
-//! Bound: as GCRA, any half-open window w admits at most `burst + ceil(w / T) - 1`.
+//! Bound: as GCRA, any half-open window w allows at most `burst + ceil(w / T) - 1`.
 //!
 //! Source: Turner, "New directions in communications", IEEE Communications Magazine 24 (10), 1986;
 //! RFC 2697, RFC 2698.
@@ -79,8 +79,8 @@ impl TokenBucket {
     }
 
     /// The state with `charge` taken back at `now`. Exact when `now` is the time of the charge;
-    /// later, what has been refilled by then is not given back, so that no window ever exceeds the
-    /// bound.
+    /// later, tokens that have been refilled by then are not given back, so that no window ever
+    /// exceeds the bound.
     #[must_use]
     pub fn refund(
         &self,
@@ -90,7 +90,7 @@ impl TokenBucket {
     ) -> TokenBucketState {
         let interval = self.0.emission_interval();
         let owed = self.0.owed(&charge, now);
-        // Whole tokens, rounded up; what that is too much, `refilled_at` takes back.
+        // Whole tokens, rounded up; `refilled_at` takes the excess back.
         let tokens = owed.div_ceil(interval).min(state.missing);
         let span = interval.saturating_mul(tokens);
         let refilled_at = state
@@ -116,7 +116,7 @@ impl TokenBucket {
     }
 
     /// The state in which all is paid off at `paid_off_at`: the tokens that are missing at `now`,
-    /// and of the first of them what has come back.
+    /// and the part of the first of them that has come back.
     pub(crate) const fn paid_off(
         &self,
         paid_off_at: Timestamp,
@@ -129,7 +129,8 @@ impl TokenBucket {
                 TokenBucketState { missing, refilled_at: Timestamp::ZERO.saturating_add(span) }
             }
             None => {
-                // Before the epoch: what is left of the first token is told as a late clock would.
+                // Before the epoch, the rest of the first token is counted as a late clock would
+                // count it.
                 let missing = missing.saturating_sub(1);
                 let refilled_at = paid_off_at.saturating_sub(self.0.span_of(missing));
                 TokenBucketState { missing, refilled_at }
@@ -137,18 +138,18 @@ impl TokenBucket {
         }
     }
 
-    /// What the quota is held by.
+    /// The rate that decides.
     pub(crate) const fn rate(&self) -> &Rate {
         &self.0
     }
 
-    /// The quota that is held.
+    /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
         &self.0.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window /
+    /// Units allowed at most in any half-open window as long as the quota's: burst + ceil(window /
     /// T) - 1.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
@@ -181,20 +182,19 @@ impl TokenBucket {
         }
     }
 
-    /// The tokens missing at `now`: a late clock has ceil((refilled_at - now) / T) more to wait
-    /// for.
+    /// The tokens missing at `now`: a late clock waits for ceil((refilled_at - now) / T) more.
     const fn missing_at(&self, bucket: TokenBucketState, now: Timestamp) -> u64 {
         let late = bucket.refilled_at.since(now).div_ceil(self.0.emission_interval());
         bucket.missing.saturating_add(late)
     }
 
-    /// The time until the bucket is full: T for every missing token, less what has passed of the
+    /// The time until the bucket is full: T for every missing token, less the elapsed part of the
     /// first.
     const fn debt(&self, bucket: TokenBucketState, now: Timestamp) -> Span {
         bucket.refilled_at.saturating_add(self.0.span_of(bucket.missing)).since(now)
     }
 
-    /// After the clock was reset: the cost is admitted, and the bucket is empty then.
+    /// After the clock was reset: the cost is allowed, and the bucket is then empty.
     fn restart(
         &self,
         state: TokenBucketState,
@@ -216,8 +216,8 @@ impl Step for TokenBucket {
         self.quota().limit()
     }
 
-    /// One division: the tokens that came back are counted when a cost is admitted, and what
-    /// remains is the burst without those that are missing then.
+    /// One division: the tokens that came back are counted when a cost is allowed, and the
+    /// remaining ones are the burst without those that are missing then.
     #[inline]
     fn check_fast(
         &self,

@@ -1,13 +1,13 @@
-//! What units weigh of which the window covers only a part.
+//! The weight of units of which the window covers only a part.
 //!
-//! Both sliding counters know how many units an interval had, and not when: they take them as
+//! Both sliding counters know how many units an interval had, and not when: they treat them as
 //! spread evenly. Invariant: all products are exact, and a weight is rounded once, down or up as
 //! the quota is held. Deliberately not here: which interval that is.
 
 use crate::quota::Quota;
 use crate::time::Span;
 
-/// How the units of one interval are weighed.
+/// The weighing of the units of one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Weight {
     /// The interval, in nanoseconds.
@@ -23,7 +23,8 @@ impl Weight {
         Self { interval: interval.as_nanos(), rounds_up: quota.is_strict() }
     }
 
-    /// `units x left / interval`, rounded: what they weigh while `left` of the interval is covered.
+    /// `units x left / interval`, rounded: the weight of `units` while `left` of the interval is
+    /// covered.
     #[inline]
     pub(crate) fn of(self, units: u64, left: Span) -> u64 {
         let rounding = if self.rounds_up { self.interval.saturating_sub(1) } else { 0 };

@@ -8,7 +8,8 @@ pub const SKEW_NS: u64 = ALLOWED_SKEW.as_nanos();
 /// Noon on a day in 2026, so that a clock can step back a long way.
 pub const START: u64 = 1_780_000_000_000_000_000;
 
-/// So many cases a law; a failing seed is kept beside the test and run first from then on.
+/// The number of cases per law; a failing seed is stored next to the test and run first from then
+/// on.
 pub fn config(cases: u32) -> ProptestConfig {
     let persistence = FileFailurePersistence::WithSource("regressions");
     ProptestConfig {
@@ -17,7 +18,7 @@ pub fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// One limiter with its bytes, and what it admitted so far.
+/// One limiter with its bytes, and the units it allowed so far.
 #[derive(Clone, Debug)]
 pub struct Key {
     pub limiter: Limiter,
@@ -45,7 +46,7 @@ impl Key {
         self.limiter.debit(&mut self.state, units, at(now));
     }
 
-    /// Takes back an admission; `decision` and `charged_at` are of its check.
+    /// Takes the charge of a request back; `decision` and `charged_at` are of its check.
     pub fn refund(&mut self, decision: &Decision, charged_at: u64, cost: u64, now: u64) {
         let charge = decision.charge(at(charged_at), cost).expect("admitted");
         self.limiter.refund(&mut self.state, charge, at(now));
@@ -56,7 +57,7 @@ pub const fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(nanos)
 }
 
-/// An admission, as the tests remember it.
+/// An allowed request, as the tests remember it.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
     pub at: u64,
@@ -64,7 +65,7 @@ pub struct Admission {
     pub decision: Decision,
 }
 
-/// How a trace goes on: what passes before the next request, and its cost.
+/// How a trace continues: the pause before the next request, and its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub pause: Pause,
@@ -74,7 +75,7 @@ pub struct Step {
 #[derive(Clone, Copy, Debug)]
 pub enum Pause {
     None,
-    /// Exactly as long as the last denial said, plus this many nanoseconds.
+    /// Exactly as long as the last denial's wait, plus this many nanoseconds.
     Retry {
         late_ns: u64,
     },
@@ -140,7 +141,7 @@ pub fn algorithm() -> impl Strategy<Value = Algorithm> {
     )
 }
 
-/// The numbers of a quota before it is known which algorithm holds it.
+/// The numbers of a quota before the algorithm is chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     pub limit: u64,
@@ -162,7 +163,7 @@ pub fn numbers() -> impl Strategy<Value = Numbers> {
         .prop_map(|(limit, window_ns, burst, strict)| Numbers { limit, window_ns, burst, strict })
 }
 
-/// The limiter of these numbers, as far as the algorithm knows them.
+/// The limiter of these numbers, as far as the algorithm has them.
 pub fn build(algorithm: Algorithm, numbers: Numbers) -> Limiter {
     let quota = Quota::new(numbers.limit, Span::from_nanos(numbers.window_ns)).expect("a quota");
     let quota = if algorithm.has_burst() {
@@ -182,14 +183,14 @@ pub fn limiter() -> impl Strategy<Value = Limiter> {
     })
 }
 
-/// T, computed anew from the quota.
+/// T, computed again from the quota.
 pub fn emission_interval_ns(quota: &Quota) -> u64 {
     let units = if quota.is_strict() { quota.limit() - quota.burst() + 1 } else { quota.limit() };
     quota.window().as_nanos().div_ceil(units)
 }
 
-/// Runs a trace on a clock that never goes back, following denials where the steps say so, and
-/// calls `seen` with every request and its answer. Returns what was admitted.
+/// Runs a trace on a clock that never goes back, following denials where the steps require it, and
+/// calls `seen` with every request and its decision. Returns the allowed requests.
 pub fn run(
     key: &mut Key,
     start: u64,
@@ -212,14 +213,14 @@ pub fn run(
     admitted
 }
 
-/// Units admitted from `start` on for `span_ns`, half-open.
+/// Units allowed from `start` on for `span_ns`, half-open.
 pub fn units_within(admitted: &[Admission], start: u64, span_ns: u64) -> u64 {
     let inside = |a: &&Admission| a.at >= start && a.at - start < span_ns;
     admitted.iter().filter(inside).map(|a| a.cost).sum()
 }
 
-/// The documented bound for a clock that moved anywhere between two points: what can have been
-/// admitted between them in all.
+/// The documented bound for a clock that moved anywhere between two points: the most that can have
+/// been allowed between them.
 pub fn bound_between(limiter: &Limiter, first: u64, last: u64) -> u64 {
     let quota = limiter.quota();
     let window_ns = quota.window().as_nanos();
@@ -234,7 +235,7 @@ pub fn bound_between(limiter: &Limiter, first: u64, last: u64) -> u64 {
     }
 }
 
-/// The longest that anybody is denied a cost that fits, whatever the bytes and the clock: two
+/// The longest time for which a cost that fits is denied, whatever the bytes and the clock: two
 /// bursts or two windows, and the skew.
 pub fn longest_wait_ns(limiter: &Limiter) -> u64 {
     let own_ns = if limiter.algorithm().has_burst() {
@@ -245,7 +246,7 @@ pub fn longest_wait_ns(limiter: &Limiter) -> u64 {
     2 * own_ns + SKEW_NS
 }
 
-/// What becomes of a state that somebody else writes to.
+/// The change of a state that another process writes to.
 #[derive(Clone, Debug)]
 pub enum Damage {
     /// Some of its bytes.

@@ -1,4 +1,4 @@
-//! What the tests of the core share: limiters, traces, and one helper per feature.
+//! Shared by the tests of the core: limiters, traces, and one helper per feature.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -1,9 +1,10 @@
-//! A naive oracle that keeps the whole history and says in one line what is admitted. Its
-//! arithmetic is exact (`i128`, products in place of quotients) and shares no code with the core.
+//! A naive oracle that keeps the whole history and computes in one line the cost that is allowed.
+//! Its arithmetic is exact (`i128`, products in place of quotients) and shares no code with the
+//! core.
 //!
-//! The oracle only answers "would this cost be admitted at that time?". What a decision claims is
-//! checked by asking: `remaining` is admitted and one more is not; `retry_after` is admitted and
-//! one nanosecond less is not.
+//! The oracle only answers "would this cost be admitted at that time?". The numbers of a decision
+//! are checked by asking it: `remaining` is allowed and one more is not; `retry_after` is allowed
+//! and one nanosecond less is not.
 
 use tollgate_core::{Algorithm, Decision, Limiter, Verdict};
 
@@ -22,7 +23,7 @@ pub struct Oracle {
     window: i128,
     strict: bool,
     pub history: Vec<Charged>,
-    /// The latest time anything was counted at, taken back since or not.
+    /// The latest time anything was counted at, even if taken back since.
     pub latest: i128,
 }
 
@@ -56,7 +57,7 @@ impl Oracle {
             }
     }
 
-    /// From every request on, what was admitted since drains one unit every T: the debt of any
+    /// From every request on, the units allowed since then drain one unit every T: the debt of any
     /// stretch of the history, with the new cost, is at most one burst.
     fn rate(&self, now: i128, cost: i128) -> bool {
         let interval = self.interval();
@@ -96,8 +97,9 @@ impl Oracle {
         self.history.iter().filter(counts).map(|c| c.cost).sum::<i128>() + cost <= self.limit
     }
 
-    /// Each part counts by what of it the window still covers. The oldest is covered in part or not
-    /// at all; where N parts are longer than the window, the next one counts whole until then.
+    /// Each part counts in proportion to the time that the window still covers. The oldest is
+    /// covered in part or not at all; where N parts are longer than the window, the next one counts
+    /// whole until then.
     fn weighted_buckets(&self, now: i128, cost: i128, buckets: i128) -> bool {
         let part = self.part(buckets);
         let now = now.max(self.latest / part * part);
@@ -123,12 +125,12 @@ impl Oracle {
         self.history.iter().filter(inside).map(|c| c.cost).sum()
     }
 
-    /// The most that is admitted at `now`.
+    /// The most that is allowed at `now`.
     pub fn remaining(&self, now: i128) -> i128 {
         (0..self.burst).rev().find(|cost| self.admits(now, cost + 1)).map_or(0, |cost| cost + 1)
     }
 
-    /// Records units that were used whether or not they fit, as the documents say it.
+    /// Records units that were used whether or not they fit, as documented.
     pub fn debit(&mut self, now: i128, units: i128) {
         match self.algorithm {
             _ if units == 0 => {}
@@ -157,7 +159,7 @@ impl Oracle {
         }
     }
 
-    /// The units that a window counter holds at `now`, before any weight.
+    /// The units in a window counter at `now`, before any weight.
     fn counted(&self, now: i128) -> i128 {
         match self.algorithm {
             Algorithm::SlidingBuckets { buckets, .. } => {
@@ -176,7 +178,7 @@ impl Oracle {
         (self.window + buckets - 1) / buckets
     }
 
-    /// The history under the quota of `new` from `now` on, as the documents say it.
+    /// The history under the quota of `new` from `now` on, as documented.
     pub fn carried(&self, new: &Limiter, now: i128) -> Self {
         let used = self.burst - self.remaining(now);
         let mut next = Self::new(new);
@@ -195,7 +197,7 @@ impl Oracle {
                 (next.history, next.latest) = (self.history.clone(), self.latest);
             }
             (Algorithm::SlidingWindow, Algorithm::SlidingWindow) if is_same_window => {
-                // No count is believed beyond two limits.
+                // No count is used beyond two limits.
                 let start = self.latest / self.window * self.window;
                 for at in [start - self.window, start] {
                     let cost = self.units_in(at, at + self.window).min(2 * next.limit);

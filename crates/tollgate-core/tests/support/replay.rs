@@ -19,7 +19,7 @@ struct Receipt {
     charges: Vec<Charge>,
 }
 
-/// Runs a case; every disagreement as `file:line: ...`.
+/// Runs a case; returns every disagreement as `file:line: ...`.
 pub fn run(case: &Case) -> Vec<String> {
     let mut buckets: Vec<Bucket> = case.quotas.iter().map(Bucket::new).collect();
     let mut receipts: Vec<Receipt> = Vec::new();
@@ -88,7 +88,7 @@ pub fn limiter(line: &QuotaLine) -> Limiter {
     Limiter::new(algorithm, quota).expect("a limiter")
 }
 
-/// All or nothing: looks at every quota first, and charges them only if all admit.
+/// All or nothing: peeks at every quota first, and charges them only if all allow.
 fn ask(
     buckets: &mut [Bucket],
     now: Timestamp,

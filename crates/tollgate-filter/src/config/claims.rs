@@ -1,11 +1,12 @@
-//! Claims of a verified token, out of the stream's metadata: the message of protobuf that says of
-//! every value what it is.
+//! Claims of a verified token, read from the stream's metadata. In that protobuf message every
+//! value has its type.
 //!
-//! Invariant: a claim is text, a number or a truth value, as the token had it; a list, an object
-//! and null are no claim. The host would give one claim by its own path, but without its kind:
-//! eight bytes are then a text or a double. Any bytes end, in a claim or in none.
+//! Invariant: a claim is text, a number or a boolean, as in the token; a list, an object and null
+//! are not claims. The host can return one claim by its own path, but without its type: eight bytes
+//! could then be a text or a double. Any bytes give a claim or none.
 //!
-//! Deliberately absent: verifying. What stands here was put there by the jwt_authn filter in front.
+//! Deliberately absent: verification. The jwt_authn filter in front of this one has put the claims
+//! there.
 //!
 //! Source: `envoy.config.core.v3.Metadata` and google/protobuf/struct.proto.
 
@@ -15,7 +16,7 @@ use tollgate_policy::decimal;
 
 use crate::wire::structpb::{Field, Reader};
 
-/// Where the jwt_authn filter leaves what it verified.
+/// Where the jwt_authn filter leaves the verified claims.
 const VERIFIER: &[u8] = b"envoy.filters.http.jwt_authn";
 
 /// The claim `name` under `payload`, the filter's `payload_in_metadata`, in a serialised
@@ -61,7 +62,7 @@ fn entry<'a>(message: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     found
 }
 
-/// The last field of a message: of a value, which has one of several, the one that counts.
+/// The last field of a message. Of the alternatives in a value, the last one counts.
 fn only_field(message: &[u8]) -> Option<Field<'_>> {
     let mut last = None;
     let mut fields = Reader(message);
@@ -88,8 +89,8 @@ pub mod tests {
         [&[2 << 3 | 1][..], &value.to_le_bytes()].concat()
     }
 
-    /// What Envoy gives for `metadata` when jwt_authn has left these claims, beside what others
-    /// left.
+    /// The bytes that Envoy returns for `metadata` when jwt_authn has left these claims, in
+    /// addition to other filters' metadata.
     pub fn metadata() -> Vec<u8> {
         let claims = map(&[
             ("sub", message(3, b"user-042")),
@@ -109,12 +110,12 @@ pub mod tests {
         let verified = map(&[("header", message(5, &[])), ("payload", message(5, &claims))]);
         [
             map(&[("a.filter", others), ("envoy.filters.http.jwt_authn", verified)]),
-            message(2, b"\x0a\x01a"), // typed metadata of somebody else
+            message(2, b"\x0a\x01a"), // typed metadata of another filter
         ]
         .concat()
     }
 
-    // Guards: eight bytes of text taken for a number, and a number for text: the kind is in the
+    // Guards: eight bytes of text read as a number, and a number read as text: the type is in the
     // message.
     #[test]
     fn a_claim_has_the_kind_that_the_token_gave_it() {

@@ -1,12 +1,12 @@
-//! Documents: what the configuration says in JSON or YAML, and what a server gives, compiled here.
+//! Documents: the configuration's JSON or YAML, and a server's policies, compiled here.
 //!
-//! Invariant: the slim module has nothing of this; it is a quarter of the other one's code.
+//! Invariant: the slim module contains nothing of this; it is a quarter of the other one's code.
 
 use tollgate_policy::{Plugin, Policy, Problems, Surface};
 
 use crate::wire::structpb;
 
-/// The plugin that a configuration says, which is no compiled one.
+/// The plugin of a configuration that is not a compiled one.
 ///
 /// # Errors
 /// Every problem, one line each.
@@ -15,7 +15,7 @@ pub fn plugin(configuration: &[u8]) -> Result<Plugin, Vec<String>> {
     Plugin::compile(&text, Surface::Envoy).map_err(|problems| lines(&problems))
 }
 
-/// The policy that a server gave.
+/// The policy from a server.
 ///
 /// # Errors
 /// Every problem, one line each.
@@ -29,9 +29,9 @@ fn lines(problems: &Problems) -> Vec<String> {
 
 /// The policy's JSON text.
 ///
-/// JSON holds no control characters but white space. A serialised `Struct` with at least one field
-/// always holds others (the tag of a map entry's value is 0x12), although it may begin like white
-/// space.
+/// JSON contains no control characters but white space. A serialised `Struct` with at least one
+/// field always contains others (the tag of a map entry's value is 0x12), although it may begin
+/// like white space.
 fn text(configuration: &[u8]) -> Result<String, String> {
     if configuration.iter().any(|byte| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) {
         return structpb::to_json(configuration).map_err(|error| error.message().into());
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_struct_is_known_by_its_control_bytes() {
-        // {"version": 1}: it begins with a line feed, like an indented text might.
+        // {"version": 1}: it begins with a line feed, as an indented text might.
         let bytes = b"\n\x14\n\x07version\x12\x09\x11\0\0\0\0\0\0\xf0\x3f";
         assert_eq!(text(bytes), Ok("{\"version\":1}".into()));
         assert!(text(b"\n\x14\n\x07version").is_err());

@@ -1,8 +1,8 @@
-//! What a plugin's configuration is: a compiled policy, or something else.
+//! Detects whether a plugin's configuration is a compiled policy or something else.
 //!
-//! Invariant: a compiled policy is known by how it begins, in every form in which Envoy and what
-//! writes its configurations can hold it; no document begins so. Deliberately absent: whether it is
-//! one; that is for whoever reads it.
+//! Invariant: a compiled policy is recognised by its first bytes, in every form in which Envoy and
+//! the writers of its configurations can hold it; no document begins with them. Deliberately
+//! absent: whether it is valid; its reader checks that.
 
 use std::borrow::Cow;
 
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(compiled(json).as_deref(), Some(&text[..]));
     }
 
-    // Guards: a document that is taken for a compiled policy and refused in the wrong words.
+    // Guards: a document that is taken for a compiled policy and rejected with the wrong message.
     #[test]
     fn everything_else_is_none() {
         let two = [object("compiled", &bytes_field(3, b"a")), object("x", &bytes_field(3, b"b"))];

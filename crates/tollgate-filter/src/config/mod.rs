@@ -1,8 +1,7 @@
-//! A plugin's configuration: from the bytes that Envoy hands over to a compiled policy and its
-//! tables.
+//! A plugin's configuration: compiles the bytes from Envoy to a policy and its tables.
 //!
-//! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
-//! each; nothing is corrected silently. Deliberately absent: host calls.
+//! Invariant: a configuration either compiles as a whole or is rejected with every problem, one
+//! line each; nothing is corrected silently. Deliberately absent: host calls.
 
 use tollgate_policy::{
     Fleet, Group, NamedPolicy, Plugin, Policy, PolicyFrom, Scope, Surface, metric_label,
@@ -17,7 +16,7 @@ mod document;
 mod given;
 pub(crate) mod routes;
 
-/// What the slim module says of everything but a compiled policy.
+/// The message of the slim module for everything but a compiled policy.
 const NOT_COMPILED: &str = "this module reads no documents; give it what \"tollgate compile policy.json \
     --surface envoy --base64\" writes, or load tollgate-envoy.wasm instead of tollgate-envoy-slim.wasm";
 
@@ -27,36 +26,36 @@ pub struct Config {
     pub policy: Policy,
     /// One table for each of the policy's groups, in their order.
     pub tables: Vec<Table>,
-    /// What quotas the records of each may be of.
+    /// The quotas that the records of each table may be of.
     pub directories: Directories,
-    /// Whom to ask for the counts of a fleet.
+    /// The authority for the counts of a fleet.
     pub fleet: Option<Fleet>,
-    /// Whom to ask for later policies.
+    /// The server for later policies.
     pub policy_from: Option<PolicyFrom>,
     /// The policies of routes that name one, by their names.
     pub named: Vec<(String, Config)>,
     /// True when rules count for a fleet.
     pub has_fleet: bool,
-    /// What the plugin is called in the metrics.
+    /// The plugin's name in the metrics.
     pub plugin: String,
-    /// Which denials may be repeated without a look.
+    /// The denials that may be repeated without reading the tables.
     pub final_denials: FinalDenials,
 }
 
-/// What a plugin keeps when a server gives it another policy.
+/// The values that a plugin keeps when a server provides another policy.
 #[derive(Clone)]
 pub struct Beside {
-    /// Whom to ask for the counts of a fleet.
+    /// The authority for the counts of a fleet.
     pub fleet: Option<Fleet>,
-    /// What keys are hashed with before they are reported.
+    /// The key of the hash under which keys are reported.
     pub hash_key: Option<[u8; 16]>,
 }
 
 impl Config {
     /// Reads a plugin configuration: a compiled policy in one of the forms of `given::compiled`,
-    /// or a document (a policy, or a policy and the servers to ask) as JSON text (`StringValue`,
-    /// `BytesValue`) or as a serialised `google.protobuf.Struct` (YAML inside the Envoy
-    /// configuration). `scope` is the plugin's own name, see [`Table::new`].
+    /// or, where documents are read, a policy, alone or together with the servers to ask: JSON text
+    /// (`StringValue`, `BytesValue`) or a serialised `google.protobuf.Struct` (YAML inside the
+    /// Envoy configuration). `scope` is the plugin's own name, see [`Table::new`].
     ///
     /// # Errors
     /// Every problem, one line each.
@@ -81,7 +80,7 @@ impl Config {
         Ok(Self { policy_from, named, ..Self::of(policy, fleet, scope)? })
     }
 
-    /// A policy that routes name: what it counts is found by the name, too.
+    /// Compiles a policy that routes name; its counts are found by that name, too.
     fn of_name(named: NamedPolicy, scope: &[u8]) -> Result<(String, Self), Vec<String>> {
         let NamedPolicy { name, policy } = named;
         let scope_of_name = [scope, b"\0", name.as_bytes()].concat();
@@ -92,7 +91,7 @@ impl Config {
         Ok((name, Self { plugin, ..config }))
     }
 
-    /// Compiles a policy that a server gave, for a plugin that is otherwise configured as before.
+    /// Compiles a policy from a server, for a plugin whose other configuration is unchanged.
     ///
     /// # Errors
     /// Every problem, one line each.
@@ -141,7 +140,7 @@ fn compiled(configuration: &[u8]) -> Result<Option<Plugin>, Vec<String>> {
     Ok(None)
 }
 
-/// What the filter cannot keep of what rules say of a fleet.
+/// The requirements of fleet rules that the filter cannot meet.
 fn unkept(policy: &Policy, has_authority: bool) -> Vec<String> {
     let of_fleet = policy.rules().iter().enumerate();
     let of_fleet = of_fleet.filter(|(_, rule)| rule.scope() == Scope::Fleet);
@@ -188,7 +187,8 @@ mod tests {
         }
     }
 
-    // Guards: twelve filters that each admit the whole limit, though the policy says one count.
+    // Guards: twelve filters that each allow the whole limit, though the policy specifies one
+    // count.
     #[test]
     fn a_count_of_the_fleet_is_refused_without_an_authority() {
         let policy = br#"{"version": 1, "rules": [
@@ -201,7 +201,7 @@ mod tests {
         );
     }
 
-    // Guards: an authority that is lost when the policy is compiled, or is asked otherwise.
+    // Guards: an authority that is lost when the policy is compiled, or is contacted differently.
     #[test]
     fn whom_to_ask_is_compiled_with_the_policy() {
         let document = r#"{"fleet": {"cluster": "a", "path": "/l", "token": "t", "secret": "0123456789abcdef"},
@@ -222,7 +222,7 @@ mod tests {
     const DAMAGED: &str =
         "the compiled policy is damaged: it was cut or changed; compile the policy again";
 
-    // Guards: what an operator is told who gives the wrong file, in each module.
+    // Guards: the message in each module to an operator that supplies the wrong file.
     #[test]
     fn what_is_no_policy_is_refused_in_words() {
         assert_eq!(refused(b""), ["the plugin has no configuration; put the policy there"]);

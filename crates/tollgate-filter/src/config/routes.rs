@@ -1,9 +1,9 @@
-//! The policies of routes that name one: which of them is the request's.
+//! The policies of routes that name one, and the choice of the request's policy.
 //!
-//! Invariant: a route has the policy that it names, and no other; one that names what is not there
-//! has none, so its requests are refused and not let through. A configuration with one policy asks
-//! the host for nothing. Deliberately absent: what a route names when the host does not say it,
-//! which is as if it named nothing.
+//! Invariant: a route has the policy that it names, and no other. A route that names an unknown
+//! policy has none, so its requests are denied and not allowed. A configuration with one policy
+//! makes no host call for this. Deliberately absent: the name of a route when the host does not
+//! return it, which counts as no name.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,24 +13,24 @@ use crate::host::proxy::Proxy;
 /// Where a route names its policy: `metadata: { filter_metadata: { tollgate: { policy: ... } } }`.
 const NAME: &[u8] = b"xds\0route_metadata\0filter_metadata\0tollgate\0policy";
 
-/// Said once per worker and configuration.
+/// Logged once per worker and configuration.
 const UNKNOWN: &str = "tollgate: a route names a policy that is not among \"policies\"; its requests are answered with \
     500 (tollgate_unknown_policy)";
 
 /// Policies by the names that routes have for them.
 pub struct Routes<P> {
     named: Vec<(Box<str>, Rc<P>)>,
-    /// True once the log says that a name is unknown.
+    /// True once the log shows that a name is unknown.
     warned: Cell<bool>,
 }
 
-/// Whose request it is.
+/// The policy of a request.
 pub enum Chosen<P> {
-    /// Of the route's own policy.
+    /// The route's own policy.
     Named(Rc<P>),
-    /// Of the one that all other routes have.
+    /// The policy of all other routes.
     Usual,
-    /// Nobody knows of which.
+    /// Unknown.
     Unknown,
 }
 
@@ -45,7 +45,7 @@ impl<P> Routes<P> {
         self.named.iter().map(|(_, policy)| &**policy)
     }
 
-    /// Whose the request of the current context is.
+    /// The policy of the request of the current context.
     pub fn choose<H: Proxy>(&self, host: &H) -> Chosen<P> {
         if self.named.is_empty() { Chosen::Usual } else { self.choose_named(host) }
     }

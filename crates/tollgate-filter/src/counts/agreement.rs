@@ -1,8 +1,8 @@
-//! What all workers of a map agree on before a policy counts in it: how the host numbers writes,
-//! the clock, and the key of the hash that places keys.
+//! The values that all workers of a map agree on before a policy counts in it: how the host numbers
+//! writes, the clock, and the key of the hash that places keys.
 //!
-//! Invariant: the worker that comes first writes it, and it stays as long as the host's map does. A
-//! client that does not know the seed cannot aim at a bucket.
+//! Invariant: the first worker writes it, and it stays for as long as the host's map does. A client
+//! that does not know the seed cannot aim at a bucket.
 
 use tollgate_table::{LAYOUT_VERSION, Seed};
 
@@ -13,7 +13,7 @@ use crate::host::shared_data::{INSERT, Stored, Written};
 
 const SEED: &[u8] = &[LAYOUT_VERSION, b's', b'e', b'e', b'd'];
 
-/// Tries to agree: every failed one means that another worker wrote it.
+/// Attempts to agree. Every failed attempt means that another worker wrote the value.
 const TRIES: u32 = 8;
 
 /// The agreement.
@@ -27,14 +27,15 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Reaches it.
+    /// Reaches the agreement.
     ///
     /// # Errors
-    /// Why the host cannot be counted with.
+    /// The reason why the filter cannot count on this host.
     pub fn reach<H: Proxy>(host: &H) -> Result<Self, &'static str> {
         let token = host.random_seed().ok_or(NO_ANSWER)?;
         let numbering = numbering::probe(host, &token)?;
-        // Before the seed: a map with a seed and no offset has workers that know of none.
+        // This comes before the seed: in a map with a seed and no offset, workers know of no
+        // offset.
         let has_seed = || !matches!(host.get(SEED), Stored::Absent);
         let clocks = Clocks {
             own: host.clock_offset(),
@@ -47,7 +48,7 @@ impl Agreement {
     }
 }
 
-/// The seed, and true if it is this worker's.
+/// The seed, and true if this worker wrote it.
 fn seed<H: Proxy>(host: &H) -> Option<(Seed, bool)> {
     let mut is_own = false;
     for _ in 0..TRIES {

@@ -14,14 +14,14 @@ use crate::host::shared_data::{INSERT, SharedData, Stored};
 /// The offset, in nanoseconds, little-endian.
 const NAME: &[u8] = &[LAYOUT_VERSION, b'w', b'a', b'l', b'l'];
 
-/// Tries to agree: every failed one means that another worker wrote it.
+/// Attempts to agree. Every failed attempt means that another worker wrote the value.
 const TRIES: u32 = 8;
 
-/// The start of the year 2200. A wall clock that shows more is not believed: the core decides at no
+/// The start of the year 2200. A wall clock that shows more is not trusted: the core decides at no
 /// time later than 2545, where a count would never end.
 const LATEST: Timestamp = Timestamp::from_millis(7_258_118_400_000);
 
-/// What a worker knows when it comes to a map.
+/// The values that a worker has when it first uses a map.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clocks {
     /// The offset that it has had; zero for none.
@@ -33,8 +33,8 @@ pub struct Clocks {
 }
 
 /// The offset that all workers of the map have: that of `clocks`, if none has one yet. `is_counted`
-/// says whether a filter without an offset counts in the map, which then stays without. `None` when
-/// the host does not answer.
+/// is true when a filter without an offset counts in the map, which then stays without. `None` when
+/// the host does not respond.
 pub fn agree(
     shared: &impl SharedData,
     clocks: Clocks,
@@ -56,7 +56,7 @@ pub fn agree(
 }
 
 impl Clocks {
-    /// The offset that this worker would have: its own, if it has one.
+    /// The offset that this worker would propose: its own, if it has one.
     fn offset(self) -> Span {
         match (self.monotonic, self.wall) {
             (Some(now), Some(wall)) if self.own == Span::ZERO && wall <= LATEST => wall.since(now),

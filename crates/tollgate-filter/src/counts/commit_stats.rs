@@ -1,30 +1,30 @@
-//! What happens while a request is committed, besides the decision.
+//! Events while a request is committed, in addition to the decision.
 //!
 //! Invariant: pure; counting saturates. Deliberately absent: how it is shown, which is `metrics`.
 
 use tollgate_table::Bucket;
 
-/// What happened besides the decision; for the metrics.
+/// Events in addition to the decision, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitStats {
     /// Commits that lost a race and were decided again.
     pub retries: i64,
-    /// Live states that another key took the place of.
+    /// Live states that were evicted for another key.
     pub evictions: i64,
-    /// Those of them whose key had used half of a quota or more: somebody who was limited, or near
-    /// it.
+    /// Evicted keys that had used half of a quota or more: limited clients, or clients near their
+    /// limit.
     pub evictions_half_used: i64,
     /// Partitions that could not be read or written.
     pub failures: i64,
-    /// Requests refused by a remembered denial.
+    /// Requests denied by a remembered denial.
     pub remembered: i64,
-    /// Keys that are in the tables now and were not; fewer are less than 0.
+    /// The change in the number of keys in the tables; below 0 when there are fewer.
     pub new_keys: i64,
 }
 
 impl CommitStats {
-    /// A bucket that had so many keys is `bytes` now; `lost` when a live key lost its place there,
-    /// and whether that one had used half of a quota.
+    /// A bucket that had this many keys is `bytes` now. `lost` is set when a live key lost its
+    /// place there, and whether that key had used half of a quota.
     pub fn wrote(&mut self, before: usize, bytes: &[u8], lost: Option<bool>) {
         let number = |keys: usize| i64::try_from(keys).unwrap_or(i64::MAX);
         let now = Bucket::parse(bytes).map_or(before, |bucket| bucket.keys());

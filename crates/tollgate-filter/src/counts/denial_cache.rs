@@ -1,24 +1,25 @@
-//! What this worker saw denied: a denial needs no look into the shared tables to be repeated.
+//! Denials that this worker saw: a denial can be repeated without reading the shared tables.
 //!
-//! A denial changes nothing, and until its `retry_after` nobody else is admitted, so the value
-//! stays as it was: a request that is denied on the remembered value is denied on the present one,
-//! with the same numbers. Invariant: only denials are taken from here, never admissions, and only
-//! those that are final (`final_denials`) and under the number under which they were remembered.
-//! With several costs another worker may admit a cheaper request, and the numbers would be old.
+//! A denial changes nothing, and until its `retry_after` no other request is allowed, so the value
+//! stays the same: a request that is denied on the remembered value is denied on the present one,
+//! with the same numbers. Invariant: only denials are taken from here, never allowances, and only
+//! denials that are final (`final_denials`) and under the number under which they were remembered.
+//! With several costs another worker may allow a cheaper request, and the numbers would be old.
 //! Where places are held (`reserve`) or waited for (`leaky-queue`), a charge may be given back, and
-//! the denial was false. That time goes forward is the monotonic clock's promise.
+//! the denial would be wrong. The monotonic clock guarantees that time goes forward.
 //!
-//! Deliberately absent: any decision; the policy decides on the value like on a loaded one.
+//! Deliberately absent: any decision; the policy decides on the value as on a loaded one.
 
 use core::num::NonZeroU64;
 
-/// Keys remembered by one worker for one policy; a key that falls onto another's place replaces it.
+/// The keys that one worker remembers for one policy. A key that maps to an occupied place replaces
+/// the key there.
 const PLACES: u64 = 4096;
 
 /// Longer values (logs) are not remembered: 4096 of them would be 32 MB.
 const MAX_VALUE_LEN: usize = 256;
 
-/// Values on which a request was denied, by the group and the fingerprint of the key.
+/// Values on which a request was denied, by group and fingerprint of the key.
 #[derive(Default)]
 pub struct DenialCache {
     places: Vec<Option<Denial>>,
@@ -27,7 +28,7 @@ pub struct DenialCache {
 struct Denial {
     group: usize,
     key: NonZeroU64,
-    /// The number under which it holds; `None` when the key was denied, and on what is not known.
+    /// The number under which it holds; `None` when the key was denied on an unknown value.
     since: Option<u32>,
     value: Vec<u8>,
 }
@@ -61,7 +62,7 @@ impl DenialCache {
         }
     }
 
-    /// Forgets the key: it was admitted.
+    /// Forgets the key, which was allowed.
     pub fn forget(&mut self, group: usize, key: NonZeroU64) {
         if self.knows(group, key)
             && let Some(place) = self.places.get_mut(place(key))
@@ -101,7 +102,8 @@ mod tests {
         assert_eq!(denials.get(0, key(5 + 4096), 0), Some(&b"other"[..]));
     }
 
-    // Guards: rules with other keys that happen to have the same bytes, and what was taken back.
+    // Guards: rules with other keys that happen to have the same bytes, and charges that were taken
+    // back.
     #[test]
     fn a_denial_is_of_its_group_and_number() {
         let mut denials = DenialCache::default();

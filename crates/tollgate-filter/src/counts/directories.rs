@@ -1,14 +1,14 @@
-//! What quotas the records of each table may be of, kept beside it in the host's map: a change of
-//! the policy goes on where the one before it was.
+//! The quotas that each table's records may be of, stored in the host's map in addition to the
+//! table: after a change of the policy, counts continue where those of the earlier policy were.
 //!
-//! Invariant: a worker's quotas stand in the directory before it writes a record of them, and a
-//! record that is not a worker's own is only read by a directory that was read after it. So whoever
-//! meets a record knows its quotas, and knows whose configuration is the newer one, however late it
-//! was configured itself. Bytes that are no directory are replaced when a policy is configured, and
-//! until then the last good one stands.
+//! Invariant: a worker's quotas are in the directory before it writes a record of them. A record of
+//! other quotas is only read with a directory that was read after the record. So a worker that
+//! finds a record knows its quotas and knows which configuration is newer, however late that worker
+//! was configured. Bytes that are not a directory are replaced when a policy is configured; until
+//! then the last good one is used.
 //!
-//! Deliberately absent: a look at the directory by requests whose records are the worker's own,
-//! which are all but the first of each key after a change.
+//! Deliberately absent: reading the directory for requests whose records are the worker's own.
+//! Those are all but the first of each key after a change.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,15 +18,15 @@ use tollgate_table::Table;
 
 use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 
-/// Tries to write a directory: every lost race means that another worker wrote one, mostly the same
-/// one.
+/// Attempts to write a directory. Every lost race means that another worker wrote one, mostly the
+/// same one.
 const MAX_TRIES: u32 = 32;
 
-/// The directory of every table as it was read last.
+/// The directory of every table as last read.
 #[derive(Default)]
 pub struct Directories(RefCell<Vec<Read>>);
 
-/// One directory as it was read.
+/// One directory as read.
 #[derive(Clone, Default)]
 struct Read {
     /// The number of its bytes in the host's map; `None` before they were read.
@@ -34,7 +34,8 @@ struct Read {
     directory: Rc<Directory>,
 }
 
-/// Enters the quotas of one group; what it read or wrote, and what was lost.
+/// Enters the quotas of one group; returns the directory that was read or written, and what was
+/// lost.
 fn enter(
     shared: &impl SharedData,
     policy: &Policy,
@@ -65,7 +66,7 @@ fn enter(
         bytes.clear();
         directory.write(&mut bytes);
         match shared.set(&name, &bytes, cas.unwrap_or(INSERT)) {
-            // Under which number it stands now the host does not say.
+            // The host does not return the number of the write.
             Written::Done => {
                 return Some((Read { cas: None, directory: Rc::new(directory) }, lost));
             }
@@ -77,8 +78,8 @@ fn enter(
 }
 
 impl Directories {
-    /// Enters the policy's quotas for each of its tables. What an operator must know is returned, a
-    /// line each; `None` when the host does not answer.
+    /// Enters the policy's quotas for each of its tables. Returns what an operator must know, a
+    /// line each; `None` when the host does not respond.
     pub fn agree(
         &self,
         shared: &impl SharedData,
@@ -98,7 +99,7 @@ impl Directories {
         Some(lines)
     }
 
-    /// What is known of the quotas in the table with this index, asked for anew.
+    /// The directory of the table with this index, read again.
     pub fn ask(&self, shared: &impl SharedData, index: usize, table: &Table) -> Rc<Directory> {
         let before = self.last(index);
         let (bytes, cas) = match shared.get(&table.directory_name()) {
@@ -111,8 +112,8 @@ impl Directories {
         directory
     }
 
-    /// What is known of the quotas of `value`, one of this table's: as it was read last, if that
-    /// knows them all.
+    /// The quotas of `value`, one of this table's: from the directory as last read, if that has
+    /// them all.
     pub fn knowing(
         &self,
         shared: &impl SharedData,

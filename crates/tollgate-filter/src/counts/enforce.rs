@@ -1,11 +1,12 @@
-//! One request against the shared tables: load, decide, commit, and give back what cannot stand.
+//! One request against the shared tables: load, decide, commit, and take back charges that cannot
+//! remain.
 //!
 //! Invariant: a value is only ever written over exactly the bytes it was decided on (compare and
-//! swap, or insert if absent), so any number of workers together admit what one would. Every loop
-//! is bounded, and what happens after the bound is the rule's `on_failure`.
+//! swap, or insert if absent), so any number of workers together allow as many requests as one
+//! would. Every loop is bounded, and after the bound the rule's `on_failure` applies.
 //!
-//! Deliberately absent: any decision; those are the policy's. No host calls either: [`SharedData`]
-//! stands for them.
+//! Deliberately absent: any decision; those are the policy's. Host calls are absent, too:
+//! [`SharedData`] represents them.
 
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Failure, Partition, Plan};
@@ -21,7 +22,7 @@ use crate::host::shared_data::{INSERT, SharedData, Written};
 /// some microseconds each; measured with four workers on one key, one in two hundred is lost once.
 pub const MAX_TRIES: u32 = 32;
 
-/// One request's way through the tables.
+/// One request's work on the tables.
 pub struct Enforcement<'a, S> {
     /// The host's map.
     pub shared: &'a S,
@@ -29,15 +30,15 @@ pub struct Enforcement<'a, S> {
     pub seed: &'a Seed,
     /// The policy in force and its tables.
     pub config: &'a Config,
-    /// What applies to this request.
+    /// The rules that apply to this request.
     pub plan: &'a mut Plan,
-    /// Used again for every request.
+    /// Reused for every request.
     pub scratch: &'a mut Scratch,
     /// Read once for the request.
     pub now: Timestamp,
 }
 
-/// How a commit ended for good.
+/// The final result of a commit.
 enum Commit {
     Done,
     /// Decided again after a lost race, and denied now.
@@ -46,7 +47,7 @@ enum Commit {
 }
 
 impl<S: SharedData> Enforcement<'_, S> {
-    /// Decides and commits; afterwards `plan.outcome()` is the answer.
+    /// Decides and commits; afterwards `plan.outcome()` is the result.
     pub fn run(&mut self) -> CommitStats {
         let mut stats = CommitStats::default();
         self.locate();
@@ -67,7 +68,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         stats
     }
 
-    /// Decides and commits partition `index` alone; the others are as they are.
+    /// Decides and commits partition `index` alone; the others are unchanged.
     pub fn run_one(&mut self, index: usize) -> CommitStats {
         let mut stats = CommitStats::default();
         self.locate();
@@ -81,7 +82,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         stats
     }
 
-    /// Commits a partition that was decided; true when the request is refused by that.
+    /// Commits a partition that was decided; true when that denies the request.
     fn commit_one(&mut self, index: usize, stats: &mut CommitStats) -> bool {
         if !self.is_local(index) {
             return false;
@@ -100,9 +101,10 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// Decides. On what was written here last, where there is one key: only a write proves that, so
-    /// what does not lead to one, as no denial does, is read and decided again. Of several keys one
-    /// might be proved before another, and the request decided on what was never together.
+    /// Decides. With a single key, it decides on the bytes that this worker wrote last: only a
+    /// write proves them, so a decision that leads to no write, as a denial, is read and decided
+    /// again. With several keys, one might be proved before another, and the request decided on
+    /// values that never existed together.
     fn decide(&mut self, stats: &mut CommitStats) {
         if self.plan.len() == 1 && self.is_local(0) && self.guess() {
             self.plan.decide(&self.config.policy, self.now);
@@ -129,7 +131,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         !self.config.has_fleet || self.is(index, |it| !it.is_fleet(&self.config.policy))
     }
 
-    /// Charges what a settled plan ([`Plan::settle`]) still owes, and gives back what it held.
+    /// Charges the costs that a settled plan ([`Plan::settle`]) still owes, and returns the units
+    /// that it held.
     pub fn charge(&mut self) -> CommitStats {
         let mut stats = CommitStats::default();
         self.locate();
@@ -143,8 +146,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.plan.decide(&self.config.policy, self.now);
         for index in 0..self.plan.len() {
             if self.is(index, |partition| partition.applies() && partition.changed()) {
-                // What is used up by now, or cannot be written, is not charged: nobody waits for
-                // the answer.
+                // Costs that are used up by now, or cannot be written, are not charged: no client
+                // waits for the result.
                 if let Commit::Failed(failure) = self.commit(index, &mut stats) {
                     self.fail(index, failure, &mut stats);
                 }
@@ -153,7 +156,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         stats
     }
 
-    /// Loads every partition and charges none: `act` then says what would be.
+    /// Loads every partition and charges none; `act` then gets the decision without the charge.
     pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config)) -> CommitStats {
         let mut stats = CommitStats::default();
         self.locate();
@@ -162,8 +165,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         stats
     }
 
-    /// Takes back what was charged earlier, for a request that was to go on and will not; false
-    /// when the place that it waits for stays taken.
+    /// Takes back an earlier charge of a request that does not continue after all; false when the
+    /// place that it waits for stays taken.
     pub fn take_back(&mut self, stats: &mut CommitStats) -> bool {
         let mut is_free = true;
         self.locate();
@@ -175,9 +178,9 @@ impl<S: SharedData> Enforcement<'_, S> {
         is_free
     }
 
-    /// Takes back every charge: for a request that is refused after all. What was not committed yet
-    /// is taken back in the plan alone, or else it would be taken out of what others were charged
-    /// when the request is refused later.
+    /// Takes back every charge of a request that is denied after all. A charge that was not
+    /// committed yet is taken back in the plan alone; otherwise it would be taken out of other
+    /// requests' charges when the request is denied later.
     pub fn refund_committed(&mut self, stats: &mut CommitStats) {
         for index in 0..self.plan.len() {
             if self.read(index).is_some_and(|read| read.committed) {
@@ -206,7 +209,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.scratch.reads.get(index)
     }
 
-    /// True when partition `index` is what `says` it is.
+    /// True when partition `index` exists and `says` accepts it.
     fn is(&self, index: usize, says: impl FnOnce(Partition<'_>) -> bool) -> bool {
         self.plan.partition(index).is_some_and(says)
     }
@@ -215,7 +218,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.is(index, |partition| partition.changed())
     }
 
-    /// Notes what every partition's key is in the tables; nothing of them is read yet.
+    /// Notes each partition's key in the tables; nothing is read yet.
     fn locate(&mut self) {
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
         for partition in self.plan.partitions() {
@@ -226,8 +229,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// Hands the value of the only key to the plan as it was written here last; false when nothing
-    /// is known of it, or it has to be read for another reason.
+    /// Hands the value of the only key to the plan as this worker wrote it last; false when it is
+    /// unknown, or has to be read for another reason.
     fn guess(&mut self) -> bool {
         let Some(mut partition) = self.plan.partition_mut(0) else { return false };
         let group = partition.group();
@@ -269,7 +272,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         Ok(())
     }
 
-    /// Writes the plan's value, deciding again after every lost race.
+    /// Writes the plan's value, and decides again after every lost race.
     fn commit(&mut self, index: usize, stats: &mut CommitStats) -> Commit {
         for _ in 0..MAX_TRIES {
             let is_guess = self.read(index).is_some_and(|read| read.is_guess);
@@ -293,8 +296,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         Commit::Failed(Failure::Contended)
     }
 
-    /// Writes what was carried into the policy's quotas, although nothing is charged; who lost the
-    /// race need not try again.
+    /// Writes the values that were carried into the policy's quotas, although nothing is charged. A
+    /// worker that lost the race need not try again.
     fn keep_carried(&mut self, index: usize, stats: &mut CommitStats) {
         if self.is(index, |partition| partition.is_carried()) {
             let _ = self.write(index, stats);
@@ -302,8 +305,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// Takes one committed charge back; false when a place in it stays taken, or all of it: after
-    /// too many lost races, which is too strict for this client and never too lax.
+    /// Takes one committed charge back; false when a place in it stays taken, or all of it. That
+    /// happens after too many lost races; it is too strict for this client and never too lax.
     fn refund(&mut self, index: usize, stats: &mut CommitStats) -> bool {
         for _ in 0..MAX_TRIES {
             if self.load(index).is_err() {
@@ -328,7 +331,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         false
     }
 
-    /// One conditional write of the bucket with the plan's value in it.
+    /// One conditional write of the bucket that contains the plan's value.
     fn write(&mut self, index: usize, stats: &mut CommitStats) -> Written {
         let Some(partition) = self.plan.partition(index) else { return Written::Unreachable };
         let policy = &self.config.policy;

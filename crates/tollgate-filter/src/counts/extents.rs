@@ -1,26 +1,26 @@
-//! How far each table reaches, agreed by all workers through the host's map when a policy is
+//! How many buckets each table has, agreed by all workers through the host's map when a policy is
 //! configured.
 //!
-//! Invariant: a table's extent is written down before a worker uses it, and only ever grows, so
-//! whoever looks for a key looks in all the places where another may have put it (`places`). Bytes
-//! that say no extent count as a table that began with one bucket: any bucket may then be half of
-//! another, and is looked for there.
+//! Invariant: a table's extent is written before a worker uses it, and only ever grows. So a worker
+//! that looks for a key looks in all the places where another may have put it (`places`). Bytes
+//! that are not an extent count as a table that began with one bucket: any bucket may then be half
+//! of another, and keys are looked for there.
 //!
-//! Deliberately absent: a look at the extent by a request. It would cost as much as the look at the
-//! bucket, and a bucket says itself whether it was halved.
+//! Deliberately absent: reading the extent for a request. That would cost as much as reading the
+//! bucket, and a bucket itself shows whether it was halved.
 
 use tollgate_table::{Extent, Table};
 
 use crate::config::Config;
 use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 
-/// Tries to write an extent down: every lost race means that somebody else wrote one.
+/// Attempts to write an extent. Every lost race means that another worker wrote one.
 const MAX_TRIES: u32 = 32;
 
 /// Where workers of layout 1 agreed on their seed: the sign that they counted here.
 const SEED_OF_LAYOUT_1: &[u8] = b"\x01seed";
 
-/// How a table was found.
+/// The state in which a table was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     New,
@@ -28,8 +28,8 @@ enum Found {
     Unreachable,
 }
 
-/// Brings every table of `config` to the extent that all workers agree on. What an operator must
-/// know is returned, a line each; `None` when the host does not answer.
+/// Brings every table of `config` to the extent that all workers agree on. Returns what an operator
+/// must know, a line each; `None` when the host does not respond.
 pub fn agree(shared: &impl SharedData, config: &mut Config) -> Option<Vec<String>> {
     let (mut lines, mut is_new) = (Vec::new(), false);
     for (group, table) in config.tables.iter_mut().enumerate() {

@@ -1,21 +1,21 @@
-//! Which denials a worker may repeat from memory until their `retry_after`.
+//! The denials that a worker may repeat from memory until their `retry_after`.
 //!
-//! Invariant: a denial is repeated only where all that is said with it, each number of each rule,
-//! is what the shared tables would say. A rule whose requests cost the same, and that takes no
-//! place back, says the same until its `retry_after`: whoever could charge it is denied. A rule
-//! that admits beside it says the same only if nobody charges it alone, because the one that denies
-//! is asked by all requests of the key. Else its numbers would be old, though the refusal is right.
-//! What was charged before another key refused is taken back; then the number of
-//! [`Table::refunds_name`](tollgate_table::Table::refunds_name) is another one, and what was
-//! remembered under the one before is not believed.
+//! Invariant: a denial is repeated only where everything reported with it, each number of each
+//! rule, is what the shared tables would give. A rule whose requests cost the same, and that takes
+//! no place back, reports the same until its `retry_after`: every request that could charge it is
+//! denied. A rule that allows in the same decision reports the same only if no request charges it
+//! alone, which holds because the denying rule applies to all requests of the key. Otherwise its
+//! numbers would be old, though the denial is right. A charge made before another key denied is
+//! taken back; then the number of [`Table::refunds_name`](tollgate_table::Table::refunds_name)
+//! changes, and a denial remembered under the earlier number is not used.
 //!
-//! Deliberately absent: denials with several keys. What is left of a key that many share changes
-//! with each of their requests, and refusals tell it.
+//! Deliberately absent: denials with several keys. The remaining units of a key that many clients
+//! share change with each of their requests, and denials report them.
 
 use tollgate_core::Algorithm;
 use tollgate_policy::{Answer, Outcome, Policy, Rule, RuleResult};
 
-/// What holds for the rules of a policy.
+/// The properties of a policy's rules.
 #[derive(Default)]
 pub struct FinalDenials {
     /// By index; empty where nothing may be remembered.
@@ -24,9 +24,9 @@ pub struct FinalDenials {
 }
 
 struct Kind {
-    /// What denies stays so until its time.
+    /// A denial of this rule holds until its time.
     is_final: bool,
-    /// All requests of its key ask it, and are refused by it.
+    /// The rule applies to all requests of its key, and denies them.
     refuses_for_all: bool,
     charges_by_response: bool,
 }
@@ -56,12 +56,13 @@ impl FinalDenials {
         self.rules.iter().any(|kind| kind.is_final)
     }
 
-    /// True when a charge may be taken back, so that who remembers has to look whether one was.
+    /// True when a charge may be taken back, so a worker that remembers a denial has to check for
+    /// that.
     pub const fn are_taken_back(&self) -> bool {
         self.are_taken_back
     }
 
-    /// True for a refusal, of a request of one key, that stays as it is until its time.
+    /// True for a denial, of a request of one key, that holds until its time.
     pub fn has(&self, outcome: Outcome<'_>) -> bool {
         let kind = |index: usize| self.rules.get(index);
         let is_for_all = || {

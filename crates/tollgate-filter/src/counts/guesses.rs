@@ -1,54 +1,54 @@
-//! Buckets as this worker wrote them last, and the number under which each probably stands: who is
+//! Buckets as this worker wrote them last, and the probable number of each: a request that is
 //! decided on them reads nothing.
 //!
-//! This is for hosts that number all writes of the map one after the other (`numbering` proves it)
-//! and do not tell a writer which number was his. It is later than every number that was given out
-//! before, so it is `latest + 1` at the earliest, where `latest` is the latest that this worker
-//! knows of. That is the guess. If it is right and nobody has written since, the bucket is what was
-//! remembered, and a write on that condition replaces exactly what was decided on. If it is wrong,
-//! another write had that number before: this bucket has a later one, now and after every write to
-//! come. So a wrong guess can only lose, as any race is lost, and costs one refused write; a right
-//! one saves a read, which is four times as dear. It pays where one guess in five is right; below
-//! that, guesses are few.
+//! This is for hosts that number all writes of the map in one sequence (`numbering` proves it) and
+//! do not return a write's number to its writer. That number is later than every number that was
+//! given out before, so it is `latest + 1` at the earliest, where `latest` is the latest that this
+//! worker knows of. That is the guess. If it is right and no worker has written since, the bucket
+//! is unchanged, and a write on that condition replaces exactly the bytes that were decided on. If
+//! it is wrong, another write had that number before: this bucket has a later one, now and after
+//! every write to come. So a wrong guess can only lose, as in any lost race, and costs one failed
+//! write; a right one saves a read, which costs four times as much. It pays where one guess in five
+//! is right; below that, guesses are few.
 //!
 //! Invariant: a number is never guessed that a later write of the bucket could have. Numbers wrap
-//! at 2^32: a bucket that nobody wrote since then has one that looks later than all, and what is
-//! known falls behind while others write, which makes it look later in the end. So only the number
-//! of a bucket that this worker wrote within [`KEPT`] is believed, nothing is for longer than that
-//! since it was told, and the two that mean something else are never guessed: 0 (write blindly) and
-//! [`INSERT`]. Deliberately absent: any decision, and host calls.
+//! at 2^32: a bucket that no worker wrote since then has one that looks later than all, and the
+//! known number falls behind while other workers write, so that it finally looks later. So only the
+//! number of a bucket that this worker wrote within [`KEPT`] is used, nothing is used for longer
+//! than that since the host returned it, and the two numbers with a special meaning are never
+//! guessed: 0 (write blindly) and [`INSERT`]. Deliberately absent: any decision, and host calls.
 
 use tollgate_core::{Span, Timestamp};
 
 use crate::host::shared_data::INSERT;
 
-/// Buckets remembered by one worker for one policy; one that falls onto another's place replaces
-/// it.
+/// The buckets that one worker remembers for one policy. A bucket that maps to an occupied place
+/// replaces the one there.
 const PLACES: usize = 1024;
 
 /// Longer buckets (of logs) are not remembered: a thousand of them would be megabytes.
 const MAX_LEN: usize = 2048;
 
-/// For how long anything is believed. 2^32 writes take an hour where a second has a million.
+/// For how long an entry is used. 2^32 writes take an hour at a million per second.
 const KEPT: Span = Span::from_secs(10);
 
-/// What a right guess is worth in wrong ones: where one in five is right, guesses cost what they
-/// save.
+/// The value of a right guess in wrong ones: where one in five is right, guesses cost as much as
+/// they save.
 const RIGHT: u8 = 4;
-/// After so many wrong ones it stops: so soon after others began to write.
+/// After this many wrong guesses it stops, soon after other workers began to write.
 const MOST: u8 = 60;
-/// From then on so many are let go by before one is tried.
+/// From then on, this many opportunities are skipped before one is tried.
 const SKIPPED: u8 = 32;
 
 /// The last writes of one worker.
 #[derive(Default)]
 pub struct Guesses {
     places: Vec<Option<Remembered>>,
-    /// The latest number that is known to have been given out, and when the host told one last.
+    /// The latest number that is known to have been given out, and when the host last returned one.
     latest: Option<(u32, Timestamp)>,
-    /// What wrong guesses have cost that right ones have not yet brought in.
+    /// The cost of wrong guesses that right ones have not yet recovered.
     owed: u8,
-    /// How many more are let go by before one is tried all the same.
+    /// How many more opportunities are skipped before one is tried.
     skipped: u8,
 }
 
@@ -62,14 +62,14 @@ struct Remembered {
 }
 
 impl Guesses {
-    /// The bytes of a bucket and the number that they probably have. They are forgotten by that: a
-    /// write will bring others.
+    /// The bytes of a bucket and the number that they probably have. This also forgets them,
+    /// because a write will change them.
     pub fn take(&mut self, group: usize, bucket: u32, now: Timestamp) -> Option<(Vec<u8>, u32)> {
         let guess = self.fresh(group, bucket, now)?.guess.take()?;
         self.may_guess().then_some(guess)
     }
 
-    /// Learns the number that the host told with a bucket's bytes.
+    /// Learns the number that the host returned with a bucket's bytes.
     pub fn saw(&mut self, group: usize, bucket: u32, number: u32, now: Timestamp) {
         if self.fresh(group, bucket, now).is_none() {
             return; // it may be older than the wrap
@@ -80,8 +80,8 @@ impl Guesses {
         }
     }
 
-    /// Remembers a bucket that was written under a number which the host keeps to itself. `bytes`
-    /// are others afterwards.
+    /// Remembers a bucket that was written under a number which the host does not return. `bytes`
+    /// are different afterwards.
     pub fn wrote(&mut self, group: usize, bucket: u32, bytes: &mut Vec<u8>, now: Timestamp) {
         let told = self.told(now);
         self.latest = told.map(|(latest, told_at)| (latest.wrapping_add(1), told_at));
@@ -93,7 +93,7 @@ impl Guesses {
         let number = self.latest.map(|(number, _)| number);
         let number = number.filter(|number| !matches!(*number, 0 | INSERT));
         let guess = number.filter(|_| bytes.len() <= MAX_LEN).map(|number| {
-            // The buffer may be one that a long bucket has needed.
+            // The buffer may be one that a long bucket has used.
             let is_long = bytes.capacity() > 2 * MAX_LEN;
             let spare = spare.unwrap_or_default();
             let written = if is_long { bytes.to_vec() } else { core::mem::replace(bytes, spare) };
@@ -102,7 +102,7 @@ impl Guesses {
         *place = Some(Remembered { group, bucket, at: now, guess });
     }
 
-    /// A guess was right, or it was refused.
+    /// A guess was right, or its write failed.
     pub fn was(&mut self, right: bool) {
         self.owed = if right {
             self.owed.saturating_sub(RIGHT)
@@ -111,13 +111,13 @@ impl Guesses {
         };
     }
 
-    /// What was written in this bucket, if that was just now.
+    /// The last write of this bucket, if that was recent.
     fn fresh(&mut self, group: usize, bucket: u32, now: Timestamp) -> Option<&mut Remembered> {
         let it = self.places.get_mut(place_of(group, bucket))?.as_mut()?;
         (it.group == group && it.bucket == bucket && is_fresh(it.at, now)).then_some(it)
     }
 
-    /// The latest number, if the host told one just now.
+    /// The latest number, if the host returned one recently.
     fn told(&self, now: Timestamp) -> Option<(u32, Timestamp)> {
         self.latest.filter(|(_, told_at)| is_fresh(*told_at, now))
     }
@@ -131,13 +131,13 @@ impl Guesses {
     }
 }
 
-/// A time ahead is of a clock that went back, by which nothing is known.
+/// A time ahead comes from a clock that went back, by which nothing is known.
 fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
     at <= now && now.since(at) < KEPT
 }
 
 fn place_of(group: usize, bucket: u32) -> usize {
-    // Numbers of buckets are bits of a hash already; groups begin at places of their own.
+    // Numbers of buckets are bits of a hash already; groups begin at different offsets.
     let number = usize::try_from(bucket).unwrap_or(0).wrapping_add(group.wrapping_mul(389));
     number.checked_rem(PLACES).unwrap_or(0)
 }
@@ -150,7 +150,7 @@ mod tests {
         Timestamp::ZERO.saturating_add(Span::from_secs(seconds))
     }
 
-    /// One that wrote bucket 5 of group 0 and then read it under `number`.
+    /// A worker that wrote bucket 5 of group 0 and then read it under `number`.
     fn knowing(number: u32) -> Guesses {
         let mut guesses = Guesses::default();
         guesses.wrote(0, 5, &mut b"a".to_vec(), at(100));
@@ -186,7 +186,8 @@ mod tests {
         let mut guesses = knowing(7);
         guesses.wrote(0, 5, &mut b"b".to_vec(), at(101));
         assert_eq!(guesses.take(0, 5, at(111)), None);
-        // Own writes tell nothing of others': what is known could fall behind by the whole circle.
+        // A worker's own writes show nothing of other workers' writes: its known number could fall
+        // behind by the whole range.
         let mut guesses = knowing(7);
         assert_eq!(guess(&mut guesses, 105), Some(8));
         assert_eq!(guess(&mut guesses, 109), Some(9));

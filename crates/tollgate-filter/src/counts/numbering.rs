@@ -6,11 +6,11 @@
 //! of numbers. Without the first no count is exact, so the filter refuses to start. Without the
 //! second no number can be guessed (`guesses`), so every value is read before it is written.
 //!
-//! Invariant: a host that has both properties is never refused, however many workers probe and
+//! Invariant: a host that has both properties is never rejected, however many workers probe and
 //! write at the same time. Every conclusion follows from writes that the host accepted on the
-//! condition that nobody else had written; after a lost race the probe begins again, or finds the
-//! result of the worker that was faster. The probe takes two names in each map, because the host
-//! deletes none.
+//! condition that no other worker had written; after a lost race the probe begins again, or finds
+//! the result of the worker that was faster. The probe takes two names in each map, because the
+//! host deletes none.
 
 use tollgate_table::{LAYOUT_VERSION, Seed};
 
@@ -21,11 +21,11 @@ use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 pub enum Numbering {
     /// All writes of the map have one sequence of numbers.
     OneSequence,
-    /// That was disproved, or not proved.
+    /// The single sequence was disproved, or not proved.
     Unproved,
 }
 
-/// The value that is probed, and then the result.
+/// The value that is probed, and later contains the result.
 const PROBED: &[u8] = &[LAYOUT_VERSION, b'c', b'a', b's', b'1'];
 
 /// Written between two writes of [`PROBED`].
@@ -38,10 +38,10 @@ const REPLACED_ONCE: [u8; 1] = [1];
 const ONE_SEQUENCE: [u8; 1] = [2];
 const UNPROVED: [u8; 1] = [3];
 
-/// Probes until one is not disturbed: each disturbance means that another worker probes.
+/// Probes until one attempt is not disturbed: each disturbance means that another worker probes.
 const TRIES: u32 = 8;
 
-/// Why nothing can be counted on a host that does not answer.
+/// The reason why the filter cannot count on a host that does not respond.
 pub const NO_ANSWER: &str = "the host gives no random seed or no shared data";
 
 const NOT_INSERTED: &str = "this host's shared data cannot count exactly: it does not insert a value under the number 4294967295";
@@ -56,7 +56,7 @@ const BLIND: &str = "this host's shared data cannot count exactly: it numbers a 
 /// How `shared` numbers writes. `token` is random, so a probe recognises the values that it wrote.
 ///
 /// # Errors
-/// Why nothing can be counted exactly in this map.
+/// The reason why the filter cannot count exactly in this map.
 pub fn probe(shared: &impl SharedData, token: &Seed) -> Result<Numbering, &'static str> {
     let probe = Probe { shared, token };
     for _ in 0..TRIES {
@@ -73,7 +73,7 @@ struct Probe<'a, S> {
 }
 
 impl<S: SharedData> Probe<'_, S> {
-    /// One try; `None` when another worker was faster.
+    /// One attempt; `None` when another worker was faster.
     fn result(&self) -> Result<Option<Numbering>, &'static str> {
         let (bytes, number) = self.read_or_insert(PROBED)?;
         if bytes == ONE_SEQUENCE {
@@ -101,7 +101,7 @@ impl<S: SharedData> Probe<'_, S> {
         } else {
             (Numbering::Unproved, UNPROVED)
         };
-        // If it is lost, the next worker probes again.
+        // If this write is lost, the next worker probes again.
         self.shared.set(PROBED, &result, last);
         Ok(Some(numbering))
     }
@@ -118,7 +118,7 @@ impl<S: SharedData> Probe<'_, S> {
             return Ok(found);
         }
         self.shared.set(name, &FRESH, INSERT);
-        // Whichever worker inserted it: the host deletes nothing while one runs.
+        // Any worker may have inserted it: the host deletes nothing while one runs.
         self.read(name)?.ok_or(NOT_INSERTED)
     }
 

@@ -1,23 +1,23 @@
-//! Where a key's value is read and written while tables grow: the way through buckets of several
-//! levels.
+//! The bucket in which a key's value is read and written while tables grow, found through buckets
+//! of several levels.
 //!
-//! A policy that asks for a larger table must not forget anybody, and all workers must agree where
-//! a key is, those too that serve an old configuration until its connections are drained. So a
-//! table only grows, and every bucket says its own level. Invariant: at any time exactly one bucket
-//! is the one that a key is decided in, whoever looks:
+//! A policy that asks for a larger table must not forget any client, and all workers must agree
+//! where a key is, including those that serve an old configuration until its connections are
+//! drained. So a table only grows, and every bucket contains its own level. Invariant: at any time
+//! exactly one bucket is the one that a key is decided in, for every worker:
 //!
 //! - A bucket of a higher level than the worker's sends the worker on to the key's bucket of that
 //!   level.
-//! - An upper half that is absent is made by whoever needs it first: its lower half is raised to a
-//!   level at which the key is no longer its own (compare and swap: who meanwhile decided there has
-//!   lost the race and looks again), then the keys of the upper half, which nobody changes any
-//!   more, are inserted under its name (insert if absent), and only then leave the lower half. An
-//!   absent lower half is inserted raised, or else a slower worker could still insert it with a key
-//!   that lives elsewhere.
-//! - A full bucket is halved, if it can be, before anybody has to leave it.
+//! - An absent upper half is made by the first worker that needs it. It raises the lower half to a
+//!   level at which the key is no longer the lower half's own (compare and swap: a worker that
+//!   meanwhile decided there has lost the race and reads again). Then it inserts the keys of the
+//!   upper half, which no worker changes any more, under the upper half's name (insert if absent),
+//!   and only then removes them from the lower half. An absent lower half is inserted raised;
+//!   otherwise a slower worker could still insert it with a key that lives elsewhere.
+//! - A full bucket is halved, if it can be, before any key has to leave it.
 //!
-//! In a table that has not grown all of this is one look. Deliberately absent: tables that shrink.
-//! The host gives no memory back, so there would be nothing to gain.
+//! In a table that has not grown all of this is one read. Deliberately absent: tables that shrink.
+//! The host frees no memory, so there would be nothing to gain.
 
 use core::num::NonZeroU64;
 
@@ -26,7 +26,7 @@ use tollgate_table::{Bucket, Corrupt, Table, bucket_of, origin_of};
 
 use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 
-/// How many buckets are looked at for one key: two for each of 32 levels, or races that are lost.
+/// How many buckets are read for one key: two for each of 32 levels, or races that are lost.
 const MAX_LOOKS: u32 = 64;
 
 /// The bucket that a key is decided in.
@@ -43,7 +43,7 @@ pub struct Place {
 /// grown.
 ///
 /// # Errors
-/// The host does not answer; a bucket's bytes are none (it was emptied); or too many races were
+/// The host does not respond; a bucket's bytes are invalid (it was emptied); or too many races were
 /// lost.
 pub fn find(
     shared: &impl SharedData,
@@ -80,7 +80,7 @@ pub fn find(
     Err(Failure::Contended)
 }
 
-/// The bucket that is looked at first for this key.
+/// The bucket that is read first for this key.
 pub fn first(table: &Table, fingerprint: NonZeroU64) -> u32 {
     bucket_of(fingerprint, table.extent().level)
 }
@@ -103,7 +103,7 @@ fn half_to_leave(table: &Table, number: u32, level: u8, bucket: &Bucket<'_>) -> 
     if is_full { bucket.upper_half(number, level) } else { None }
 }
 
-/// The bucket in `bytes`; what is none is replaced by an empty one, unless somebody else was
+/// The bucket in `bytes`. Invalid bytes are replaced by an empty bucket, unless another worker was
 /// faster.
 fn parse<'b>(
     shared: &impl SharedData,
@@ -127,14 +127,15 @@ struct Halves<'a, S> {
 }
 
 impl<S: SharedData> Halves<'_, S> {
-    /// True when no key of the absent `bucket` lives in another one. Else, or when that is not
-    /// known yet, it or one that it comes from has been brought one step nearer to being there.
+    /// True when no key of the absent `bucket` lives in another one. Otherwise, or when that is not
+    /// known yet, this has brought the bucket, or one that it comes from, one step nearer to
+    /// existing.
     fn none_lives_elsewhere(&self, bucket: u32) -> Result<bool, Failure> {
         let mut upper = bucket;
         loop {
             let origin = origin_of(upper).filter(|(_, since)| *since > self.table.extent().base);
             let Some((lower, since)) = origin else {
-                break; // never half of another: nobody has been there
+                break; // never half of another: no worker has written there
             };
             match self.shared.get(&self.table.name(lower)) {
                 Stored::Unreachable => return Err(Failure::Unreachable),
@@ -155,7 +156,7 @@ impl<S: SharedData> Halves<'_, S> {
     }
 
     /// One step towards two halves: raises the lower one, or moves the keys of the upper one. True
-    /// when nothing is left to be done.
+    /// when no step remains.
     fn split(
         &self,
         upper: u32,
@@ -174,15 +175,15 @@ impl<S: SharedData> Halves<'_, S> {
         {
             return Ok(true);
         }
-        // Whoever inserts it, it is there afterwards, with these keys: nobody changes them here any
-        // more.
+        // Whichever worker inserts it, it exists afterwards, with these keys: no worker changes
+        // them here any more.
         self.set(upper, &out, INSERT)?;
         bucket.part(bucket.level(), |fingerprint| bucket_of(fingerprint, since) != upper, &mut out);
         self.set(lower, &out, cas)?;
         Ok(false)
     }
 
-    /// A lost race is no failure: somebody else took a step, and it is looked at again.
+    /// A lost race is not a failure: another worker took a step, and the bucket is read again.
     fn set(&self, bucket: u32, bytes: &[u8], cas: u32) -> Result<(), Failure> {
         match self.shared.set(&self.table.name(bucket), bytes, cas) {
             Written::Done | Written::Lost => Ok(()),

@@ -1,9 +1,10 @@
-//! Denials that are repeated without a look into the tables.
+//! Denials that are repeated without reading the tables.
 //!
-//! Invariant: what was denied is remembered on a value that was read after the number under which
-//! it is remembered, and is repeated only while that number stands: so no charge that was in the
-//! value has been taken back since. The number is asked only for a key that was denied before: who
-//! is admitted does not pay for it, and it has no bytes, which are what is dear in an answer.
+//! Invariant: a denial is remembered on a value that was read after the number under which it is
+//! remembered, and is repeated only while that number is unchanged: so no charge that was in the
+//! value has been taken back since. The number is read only for a key that was denied before: a
+//! request that is allowed does not pay for it, and its value has no bytes, which are the expensive
+//! part of a read.
 //!
 //! Deliberately absent: which denials these are; see `final_denials`.
 
@@ -13,8 +14,8 @@ use crate::counts::enforce::Enforcement;
 use crate::host::shared_data::{INSERT, SharedData, Stored};
 
 impl<S: SharedData> Enforcement<'_, S> {
-    /// Under what number a denial of this request may be remembered; `None` where none may, or it
-    /// was not asked because the key was not denied before.
+    /// The number under which a denial of this request may be remembered; `None` where none may, or
+    /// the number was not read because the key was not denied before.
     pub(crate) fn refunds_before(&self) -> Option<u32> {
         let (group, key) = self.lone_key()?;
         if !self.config.final_denials.are_taken_back() {
@@ -30,7 +31,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// Decides on the value of an earlier denial, if there is one; true when that denies still.
+    /// Decides on the value of an earlier denial, if there is one; true when that still denies.
     pub(crate) fn is_denied_as_before(&mut self, since: Option<u32>) -> bool {
         let (Some((group, key)), Some(since)) = (self.lone_key(), since) else { return false };
         let Some(value) = self.scratch.denials.get(group, key, since) else { return false };
@@ -40,7 +41,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.config.final_denials.has(self.plan.outcome(&self.config.policy))
     }
 
-    /// Remembers the value of a denial by a quota, and forgets it after an admission.
+    /// Remembers the value of a denial by a quota, and forgets it after the key was allowed.
     pub(crate) fn remember_denial(&mut self, since: Option<u32>) {
         let Some((group, key)) = self.lone_key() else { return };
         let is_final = || self.config.final_denials.has(self.plan.outcome(&self.config.policy));
@@ -51,8 +52,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// Says that a charge was taken back. Who loses the race for it loses it to one who says so
-    /// later than this charge was taken back.
+    /// Records that a charge was taken back. A worker that loses the race for this record loses it
+    /// to a worker that records it after this charge was taken back.
     pub(crate) fn note_refund(&self, index: usize) {
         let table = self.plan.partition(index).and_then(|it| self.config.tables.get(it.group()));
         let Some(table) = table.filter(|_| self.config.final_denials.are_taken_back()) else {

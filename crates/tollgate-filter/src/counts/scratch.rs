@@ -1,6 +1,6 @@
-//! What a worker keeps from one request to the next: buffers, what it saw denied, what it wrote.
+//! A worker's memory from one request to the next: buffers, denials it saw, its last writes.
 //!
-//! Invariant: nothing in it decides. An empty one answers the same, with more calls of the host.
+//! Invariant: nothing in it decides. An empty one gives the same decisions, with more host calls.
 
 use core::num::NonZeroU64;
 
@@ -8,7 +8,7 @@ use crate::counts::denial_cache::DenialCache;
 use crate::counts::guesses::Guesses;
 use crate::counts::numbering::Numbering;
 
-/// A bucket as it was read, and where.
+/// A bucket as it was read, and its location.
 #[derive(Default)]
 pub(crate) struct Read {
     pub(crate) fingerprint: Option<NonZeroU64>,
@@ -20,7 +20,7 @@ pub(crate) struct Read {
     pub(crate) committed: bool,
 }
 
-/// Buffers that are used again for every request.
+/// Buffers that are reused for every request.
 #[derive(Default)]
 pub struct Scratch {
     pub(crate) reads: Vec<Read>,

@@ -1,8 +1,7 @@
-//! When this worker looks after what it asked for: units that nobody spends go back before they
-//! end.
+//! When this worker checks its leases again: units that remain unspent go back before they end.
 //!
-//! Invariant: a key stands here once, and so many keys at the most; what is not looked after ends
-//! by itself, and counts as spent. Deliberately absent: what is done then.
+//! Invariant: it contains a key once, and at most `MOST` keys. A lease that is not checked expires,
+//! and counts as spent. Deliberately absent: what a check does.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,10 +13,11 @@ use crate::active_policy::ActivePolicy;
 use crate::fleet::holdings::Place;
 use crate::fleet::spending::AskedKey;
 
-/// Keys that are looked after; what has a lease has had eight requests within its life.
+/// The most keys that are checked. A key with a lease has had eight requests within the lease's
+/// life.
 const MOST: usize = 65_536;
 
-/// What is to be looked after, and when.
+/// The keys to check, and when.
 pub struct Agenda<H> {
     by_time: BTreeSet<(Timestamp, Place)>,
     keys: SlabMap<Place, Entry<H>>,
@@ -36,7 +36,7 @@ impl<H> Default for Agenda<H> {
 }
 
 impl<H> Agenda<H> {
-    /// The key that `asked` was about is to be looked at by `at`.
+    /// Schedules the check of the key of `asked` for `at` at the latest.
     pub fn put(&mut self, at: Timestamp, policy: Rc<ActivePolicy<H>>, asked: AskedKey) {
         let place = asked.place;
         let known = self.keys.get(&place).map(|entry| entry.at);
@@ -50,12 +50,12 @@ impl<H> Agenda<H> {
         self.keys.insert(place, Entry { at, policy, asked });
     }
 
-    /// When something is due next.
+    /// The time of the next check.
     pub fn next_at(&self) -> Option<Timestamp> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// What is due at `now`, if it has no more rules than there is `room` for.
+    /// The key that is due at `now`, if it has at most as many rules as there is `room` for.
     pub fn pop(&mut self, now: Timestamp, room: usize) -> Option<(Rc<ActivePolicy<H>>, AskedKey)> {
         let (at, place) = *self.by_time.first()?;
         let rules = self.keys.get(&place).map_or(0, |entry| entry.asked.key.rules.len());

@@ -1,10 +1,10 @@
-//! What one root asks the authority of a fleet: questions under way, requests that wait for an
-//! answer, and what is to be looked after.
+//! The exchange of one root with the authority of a fleet: lease requests in flight, client
+//! requests that wait for a response, and leases to check.
 //!
-//! Invariant: so many questions are under way and so many requests wait as the limits say, for one
-//! key and in all, and one more is refused: never let through. A question belongs to the root, so
-//! what it brings is kept when the client that it was asked for has left. Nothing is borrowed
-//! across a host call. Deliberately absent: what is asked, and what becomes of a request.
+//! Invariant: the limits bound the lease requests in flight and the waiting client requests, per
+//! key and in all. One more is denied, never allowed. A lease request belongs to the root, so its
+//! result is kept when its client has left. Nothing is borrowed across a host call. Deliberately
+//! absent: the content of lease requests, and the handling of client requests.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,58 +25,59 @@ use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, Wants};
 use crate::watch::metrics::Asked;
 
-/// Questions under way at once. Envoy's clusters take 1,024 by default of all workers together, and
-/// what is beyond fails, which is no answer.
+/// The most lease requests in flight at once. Envoy's clusters take 1,024 by default from all
+/// workers together, and those beyond fail without a response.
 const MAX_CALLS: usize = 128;
 
-/// Workers cannot wake each other: for an answer that another one waits for is looked so often.
+/// Workers cannot wake each other, so a worker polls at this interval for a response that another
+/// one waits for.
 const LOOK_AGAIN: Span = Span::from_millis(4);
 
-/// What is to go back while nothing may be asked is looked at so often.
+/// While no lease request may be sent, leases to return are checked at this interval.
 const TRY_AGAIN: Span = Span::from_millis(100);
 
-/// An answer that is this late will not come: the host gives one of its own when the time is over.
+/// A response that is this late will not come: the host generates one when the time is over.
 const GIVEN_UP: Span = Span::from_secs(5);
 
-/// Whether the authority may be asked.
+/// Whether a lease request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// It may.
+    /// It may be sent.
     Open,
-    /// Too many questions are under way.
+    /// Too many lease requests are in flight.
     Busy,
-    /// It did not answer lately.
+    /// The authority did not respond lately.
     Away,
 }
 
-/// What one root asks.
+/// The exchange of one root with its authority.
 pub struct Authority<H> {
     host: H,
     root: u32,
     timer: Rc<Timer<H>>,
     state: Cell<Option<State<H>>>,
     crowd: Crowd,
-    /// What the gauge says, and which it is: a policy that comes later may have none.
+    /// The value in the gauge, and the gauge: a later policy may have none.
     reported: Cell<i64>,
     gauge: Cell<Option<u32>>,
 }
 
 struct State<H> {
     breaker: Breaker,
-    /// With the time until which each is waited for.
+    /// Each call with its deadline.
     calls: SlabMap<u64, (Timestamp, Sent<H>)>,
     pauses: Pauses,
     agenda: Agenda<H>,
-    /// The cluster took no more: nobody asks until then.
+    /// The cluster took no more: no lease request is sent until then.
     full_until: Timestamp,
-    /// When the timer is to fire for calls that nobody answers.
+    /// When the timer is to fire for calls without a response.
     watch_at: Option<Timestamp>,
-    /// When the timer is to fire for those who wait.
+    /// When the timer is to fire for waiting requests.
     look_at: Option<Timestamp>,
 }
 
 impl<H: Proxy> Authority<H> {
-    /// Nothing is asked yet by the root of this number.
+    /// The exchange of the root of this number, with no lease requests yet.
     pub fn new(host: H, root: u32, timer: Rc<Timer<H>>) -> Self {
         let state = State {
             breaker: Breaker::default(),
@@ -92,12 +93,13 @@ impl<H: Proxy> Authority<H> {
         Self { host, root, timer, state, crowd, reported, gauge }
     }
 
-    /// As many may wait from now on.
+    /// Sets the limits for waiting requests.
     pub fn set_limits(&self, limits: Limits) {
         self.with(|state| state.pauses.set_limits(limits));
     }
 
-    /// Acts on the state. No host call belongs into `act`: whoever calls back finds none.
+    /// Acts on the state. `act` must not make a host call: if the host called back, it would find
+    /// no state.
     fn with<R>(&self, act: impl FnOnce(&mut State<H>) -> R) -> Option<R> {
         let mut state = self.state.take();
         let result = state.as_mut().map(act);
@@ -105,7 +107,7 @@ impl<H: Proxy> Authority<H> {
         result
     }
 
-    /// Whether it may be asked at `now`.
+    /// Whether a lease request may be sent at `now`.
     pub fn gate(&self, now: Timestamp) -> Gate {
         let gate = self.with(|state| {
             if !state.breaker.may_ask(now) {
@@ -116,7 +118,7 @@ impl<H: Proxy> Authority<H> {
         gate.unwrap_or(Gate::Busy)
     }
 
-    /// Sends a question for a stream, which calls are about.
+    /// Sends a lease request for a stream, which is the current context.
     ///
     /// # Errors
     /// The host does not send it.
@@ -162,8 +164,8 @@ impl<H: Proxy> Authority<H> {
         Unsent { keys, is_full }
     }
 
-    /// Asks ahead for what `keys` are about; nobody waits for the answer. Calls are about the
-    /// stream `back_to` before and after, if about one.
+    /// Asks in advance for the leases of `keys`; no request waits for the response. The stream
+    /// `back_to`, if any, is the current context before and after.
     pub fn ask_ahead(
         &self,
         policy: &Rc<ActivePolicy<H>>,
@@ -181,7 +183,7 @@ impl<H: Proxy> Authority<H> {
         self.settle(now, policy);
     }
 
-    /// Takes note that a question about these was not sent.
+    /// Records that a lease request about these keys was not sent.
     pub fn unask(&self, policy: &Rc<ActivePolicy<H>>, keys: Vec<AskedKey>) {
         for key in keys {
             let next = policy.unask(&key);
@@ -189,7 +191,7 @@ impl<H: Proxy> Authority<H> {
         }
     }
 
-    /// Takes note of answers that nobody waits for.
+    /// Records results that no request waits for.
     pub fn hear(&self, policy: &Rc<ActivePolicy<H>>, keys: Vec<AskedKey>, answers: &[KeyAnswer]) {
         for (key, answer) in keys.into_iter().zip(answers) {
             let leased = match answer {
@@ -201,8 +203,8 @@ impl<H: Proxy> Authority<H> {
         }
     }
 
-    /// The key is to be looked after at `next`, if there is such a time; the line of who waits for
-    /// it may go on.
+    /// Schedules the check of the key for `next`, if there is such a time. The line of requests
+    /// that wait for the key may continue.
     pub fn look_at(&self, next: Option<Timestamp>, policy: &Rc<ActivePolicy<H>>, key: AskedKey) {
         self.with(|state| {
             state.pauses.may_go_on(key.place);
@@ -212,7 +214,8 @@ impl<H: Proxy> Authority<H> {
         });
     }
 
-    /// The question of a call that is answered: with what it says about each key, in `len` bytes.
+    /// The lease request of a call whose response has arrived, with the result for each key, read
+    /// from `len` bytes.
     pub fn answered(&self, call: u32, len: usize) -> Option<(Sent<H>, Vec<KeyAnswer>)> {
         let (_, sent) = self.with(|state| state.calls.remove(&call.into())).flatten()?;
         let now = self.host.now().unwrap_or_default();
@@ -240,8 +243,8 @@ impl<H: Proxy> Authority<H> {
         (sent, nothing)
     }
 
-    /// A question that the host has not answered though its time is over, as if it had failed. It
-    /// would hold its request, its place among the calls and the breaker for ever.
+    /// A lease request without a response after its deadline, treated as failed. Otherwise it would
+    /// hold its client request, its place among the calls and the breaker forever.
     pub fn overdue(&self, now: Timestamp) -> Option<(Sent<H>, Vec<KeyAnswer>)> {
         let sent = self.with(|state| {
             let call = *state.calls.iter().find(|(_, (until, _))| *until <= now)?.0;
@@ -250,17 +253,17 @@ impl<H: Proxy> Authority<H> {
         sent.flatten().map(|(_, sent)| self.failed(sent, now))
     }
 
-    /// A request of so many bytes begins to wait; false when too many do.
+    /// A request of this many bytes begins to wait; false when too many do.
     pub fn begin(&self, stage: Stage, stream: u32, bytes: usize) -> bool {
         self.with(|state| state.pauses.begin(stage, stream, bytes)) == Some(true)
     }
 
-    /// A request that was given its turn waits on, as the first.
+    /// A request that was given its turn continues to wait, as the first.
     pub fn go_on(&self, stage: Stage, stream: u32) {
         self.with(|state| state.pauses.go_on(stage, stream));
     }
 
-    /// Nobody waits for the answer to this call.
+    /// No request waits for the response to this call.
     pub fn forget(&self, call: u32) {
         self.with(|state| {
             if let Some((_, sent)) = state.calls.get_mut(&call.into()) {
@@ -269,7 +272,7 @@ impl<H: Proxy> Authority<H> {
         });
     }
 
-    /// A request waits no longer. What was asked for it is answered for nobody.
+    /// A request no longer waits. The response to its lease request is still used.
     pub fn end(&self, stage: Stage, stream: u32, bytes: usize) {
         self.with(|state| state.pauses.end(stage, stream, bytes));
         if let Stage::Asked(call) = stage {
@@ -277,7 +280,7 @@ impl<H: Proxy> Authority<H> {
         }
     }
 
-    /// True when the timer may be its own.
+    /// True when the timer may be this one's.
     pub fn is_used(&self) -> bool {
         let is_used = self.with(|state| {
             state.pauses.len() > 0 || !state.calls.is_empty() || state.agenda.next_at().is_some()
@@ -290,7 +293,7 @@ impl<H: Proxy> Authority<H> {
         self.with(|state| state.pauses.len()).unwrap_or_default()
     }
 
-    /// The timer fires: everybody may look again.
+    /// The timer fires: every waiting request may check again.
     pub fn wake(&self) {
         self.with(|state| {
             state.look_at = None;
@@ -298,7 +301,7 @@ impl<H: Proxy> Authority<H> {
         });
     }
 
-    /// The next stream that may have its turn; it stands in no line any more.
+    /// The next stream that may have its turn, removed from its line.
     pub fn next(&self, now: Timestamp) -> Option<u32> {
         let next = self.with(|state| {
             let may_ask = state.has_room(now);
@@ -307,7 +310,7 @@ impl<H: Proxy> Authority<H> {
         next.flatten()
     }
 
-    /// Gives back, or asks for, what is due at `now`.
+    /// Returns or requests leases that are due at `now`.
     pub fn look_after(&self, now: Timestamp) {
         if self.gate(now) != Gate::Open {
             return;
@@ -336,7 +339,7 @@ impl<H: Proxy> Authority<H> {
         }
     }
 
-    /// The root ends: there is no timer any more, and its part leaves the gauge.
+    /// The root ends: it has no timer any more, and its part leaves the gauge.
     pub fn close(&self) {
         self.report(0);
         self.state.set(None);
@@ -358,11 +361,11 @@ impl<H: Proxy> Authority<H> {
             } else if state.pauses.wait() {
                 Some(LOOK_AGAIN)
             } else {
-                // What is due and may not be asked.
+                // Leases are due that may not be requested yet.
                 agenda.filter(|at| *at <= now).map(|_| TRY_AGAIN)
             };
             let soon = soon.map(|soon| now.saturating_add(soon));
-            // Requests that come do not put it off.
+            // New requests do not postpone it.
             state.look_at = state.look_at.into_iter().chain(soon).min().filter(|_| soon.is_some());
             let agenda = agenda.filter(|at| *at > now);
             let watch = state.watch(now);
@@ -376,12 +379,12 @@ impl<H: Proxy> Authority<H> {
 }
 
 impl<H> State<H> {
-    /// True when one more question may be under way.
+    /// True when one more lease request may be in flight.
     fn has_room(&self, now: Timestamp) -> bool {
         self.calls.len() < MAX_CALLS && self.full_until <= now
     }
 
-    /// When the timer is to fire for calls that nobody answers; not put off by those that go.
+    /// When the timer is to fire for calls without a response; calls that end do not postpone it.
     fn watch(&mut self, now: Timestamp) -> Option<Timestamp> {
         let first = self.calls.values().map(|(until, _)| *until).min();
         self.watch_at = self.watch_at.filter(|at| first.is_some() && *at > now).or(first);

@@ -1,17 +1,17 @@
-//! Whether the authority is asked: one that does not answer is not waited for by everybody.
+//! A circuit breaker for the authority: when it does not respond, requests stop waiting for it.
 //!
-//! Invariant: after so many failures in a row nobody asks for a while, then one does at a time,
-//! until one is answered. It is each worker's own. Deliberately absent: what becomes of who may not
-//! ask; that is the rule's `on_failure`.
+//! Invariant: after `MOST` failures in a row this worker sends nothing for a while, then one lease
+//! request at a time, until one has a response. Every worker has its own breaker. Deliberately
+//! absent: the handling of a request that may not ask; that is the rule's `on_failure`.
 
 use tollgate_core::{Span, Timestamp};
 
-/// Failures in a row after which nobody asks.
+/// Failures in a row after which no lease request is sent.
 const MOST: u32 = 5;
-/// For how long.
+/// For how long none is sent.
 const OPEN_FOR: Span = Span::from_secs(1);
 
-/// What is known of the authority.
+/// The breaker's state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Breaker {
     failures: u32,
@@ -20,27 +20,27 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// True when a question may go at `now`.
+    /// True when a lease request may be sent at `now`.
     pub fn may_ask(&self, now: Timestamp) -> bool {
         self.failures < MOST || (!self.is_probed && self.closed_until <= now)
     }
 
-    /// A question goes.
+    /// A lease request was sent.
     pub const fn asks(&mut self) {
         self.is_probed = self.failures >= MOST;
     }
 
-    /// One was answered.
+    /// A response arrived.
     pub fn answered(&mut self) {
         *self = Self::default();
     }
 
-    /// One found no room on its way: that says nothing of who was to answer.
+    /// A lease request found no room on its way, which shows nothing about the authority.
     pub const fn was_full(&mut self) {
         self.is_probed = false;
     }
 
-    /// One was not, as of `now`.
+    /// A lease request failed, as of `now`.
     pub fn failed(&mut self, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         self.is_probed = false;

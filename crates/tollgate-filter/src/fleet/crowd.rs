@@ -1,11 +1,11 @@
-//! Whether questions are under way to one cluster, of all workers of this process: the host fails
-//! at once what is beyond the cluster's circuit breaker, and what no host of it could take, and
-//! does not say which.
+//! Whether requests of any worker of this process to one cluster are in flight. The host fails at
+//! once both the requests beyond the cluster's circuit breaker and those that no healthy host could
+//! take, and does not distinguish them.
 //!
-//! Invariant: a failure is taken for an overload only while questions of this process are under
-//! way, or were until two time-outs ago: an authority that is away is never taken for a busy one
-//! for longer. A worker notes it twice in a time-out at the most. Deliberately absent: how many
-//! the host allows, which it tells nobody.
+//! Invariant: a failure counts as an overload only while requests of this process are in flight, or
+//! were until two timeouts ago. So an unreachable authority is never taken for a busy one for
+//! longer. A worker notes it at most twice per timeout. Deliberately absent: how many requests the
+//! host allows, which it does not report.
 
 use std::cell::Cell;
 
@@ -14,15 +14,15 @@ use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::host::shared_data::{INSERT, SharedData, Stored};
 
-/// What this worker noted last.
+/// The last note of this worker.
 #[derive(Default)]
 pub struct Crowd {
     noted_at: Cell<Option<Timestamp>>,
 }
 
 impl Crowd {
-    /// A question of this worker is under way to `cluster` at `now`, answered within `patience`.
-    /// One is enough: nobody says how few a circuit breaker takes.
+    /// A request of this worker to `cluster` is in flight at `now`, with the timeout `patience`.
+    /// One is enough, because a circuit breaker's limit may be as low as that.
     pub fn note(
         &self,
         shared: &impl SharedData,
@@ -41,11 +41,11 @@ impl Crowd {
             Stored::Unreachable => return,
         };
         let until = now.saturating_add(patience).saturating_add(patience);
-        // Who lost the race was preceded by one who noted the same.
+        // A worker that lost the race was preceded by one with the same note.
         let _ = shared.set(&name, &until.as_nanos().to_le_bytes(), cas);
     }
 
-    /// True while any worker has one under way.
+    /// True while any worker has one in flight.
     pub fn is_there(shared: &impl SharedData, cluster: &str, now: Timestamp) -> bool {
         let Stored::Value(bytes, _) = shared.get(&name(cluster)) else { return false };
         let until = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));

@@ -1,9 +1,9 @@
-//! What the workers of this process hold of a key of the fleet: read, changed and committed in the
-//! shared tables.
+//! The units of a fleet's key that the workers of this process hold: read, changed and committed in
+//! the shared tables.
 //!
 //! Invariant: a change is committed over exactly the bytes that it was made on, and the clock was
-//! read in the same try, after them: nothing is spent of a lease that is over. Deliberately
-//! absent: what the change is.
+//! read in the same attempt, after them: nothing is spent of an expired lease. Deliberately absent:
+//! the change itself.
 
 use core::num::NonZeroU64;
 
@@ -17,11 +17,12 @@ use crate::counts::places;
 use crate::host::proxy::Proxy;
 use crate::host::shared_data::Written;
 
-/// Whose holdings. Two policies that are in force at the same time, of two listeners or one before
-/// and one after a change, may both have a first group, and the same key in it.
+/// The policy, group and key of holdings. Two policies that are in force at the same time, of two
+/// listeners or one before and one after a change, may both have a first group, and the same key in
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// What the authority is asked under.
+    /// The policy that lease requests contain.
     pub policy: u64,
     /// The group in that policy.
     pub group: usize,
@@ -29,19 +30,19 @@ pub struct Place {
     pub fingerprint: NonZeroU64,
 }
 
-/// What came of one try.
+/// The result of one attempt.
 pub enum Change<T> {
-    /// This, and the holdings are to be written.
+    /// This result, and the holdings are to be written.
     Write(T),
-    /// This, and they stay as they are.
+    /// This result, and the holdings stay unchanged.
     Keep(T),
 }
 
-/// Makes `act`'s change of what is held of the key with this fingerprint, again after every lost
+/// Makes `act`'s change of the holdings of the key with this fingerprint, again after every lost
 /// race.
 ///
 /// # Errors
-/// The host does not answer or has no clock, a bucket was emptied, or every race was lost.
+/// The host does not respond or has no clock, a bucket was emptied, or every race was lost.
 pub fn change<H: Proxy, T>(
     host: &H,
     (table, fingerprint): (&Table, NonZeroU64),

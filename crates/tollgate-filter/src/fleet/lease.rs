@@ -1,19 +1,19 @@
-//! How far a held request is with the authority of a fleet.
+//! The progress of a held request with the authority of a fleet.
 //!
-//! Invariant: what is paid is in the plan of the same request, and goes back if it does not go on.
-//! Deliberately absent: what is done with it; that is `paused`'s.
+//! Invariant: the paid leases are in the plan of the same request, and go back if it does not
+//! continue. Deliberately absent: their use; that is `paused`'s.
 
 use tollgate_core::Timestamp;
 use tollgate_policy::Paid;
 
 use crate::fleet::pauses::Stage;
 
-/// How far it is.
+/// The progress of a request with the authority.
 pub struct Lease {
-    /// What is paid already, with the partition, while the rest is asked for.
+    /// The leases that are paid already, with the partition, while the rest is requested.
     pub paid: Vec<(usize, Paid)>,
-    /// Where it waits, and how many bytes are held meanwhile; `None` before it does.
+    /// Where the request waits, and how many bytes are held meanwhile; `None` before it waits.
     pub stage: Option<(Stage, usize)>,
-    /// Nobody is waited for beyond.
+    /// The time until which the request waits.
     pub deadline: Timestamp,
 }

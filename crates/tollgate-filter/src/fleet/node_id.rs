@@ -1,8 +1,8 @@
-//! What this process's table is called in the fleet, and numbers for its leases.
+//! The name of this process's table in the fleet, and the numbers of its leases.
 //!
 //! Invariant: the name is 128 random bits that the table was given when it began, agreed by all
-//! workers, so a process that is started anew has another one; and no number is used twice, by
-//! whichever worker. Deliberately absent: a node's own name, which it would have again.
+//! workers, so a restarted process has another one; and no number is used twice, by whichever
+//! worker. Deliberately absent: a node's own name, which it would have again.
 
 use std::cell::Cell;
 
@@ -11,13 +11,13 @@ use tollgate_table::LAYOUT_VERSION;
 use crate::host::proxy::Proxy;
 use crate::host::shared_data::{INSERT, Stored, Written};
 
-/// Where it stands in the host's map: the name, then how many configurations have asked for it.
+/// The location in the host's map: the name, then how many configurations have asked for it.
 const NAME: &[u8] = &[LAYOUT_VERSION, b'n', b'o', b'd', b'e'];
 
-/// Every failed try means that another worker was faster.
+/// Attempts. Every failed attempt means that another worker was faster.
 const MAX_TRIES: u32 = 64;
 
-/// Numbers that one configuration of one worker has: more than it ever uses.
+/// Numbers per configuration of one worker: more than it ever uses.
 const NUMBERS: u32 = 40;
 
 /// One configuration of one worker.
@@ -27,7 +27,8 @@ pub struct NodeId {
 }
 
 impl NodeId {
-    /// Agrees with the other workers; `None` when the host gives no shared data or no random bits.
+    /// Agrees with the other workers; `None` when the host provides no shared data or no random
+    /// bits.
     pub fn agree<H: Proxy>(host: &H) -> Option<Self> {
         for _ in 0..MAX_TRIES {
             let (table, count, cas) = match host.get(NAME) {
@@ -41,7 +42,7 @@ impl NodeId {
             let mut bytes = table.to_le_bytes().to_vec();
             bytes.extend(count.saturating_add(1).to_le_bytes());
             match host.set(NAME, &bytes, cas) {
-                // Never 0, which is no number.
+                // Never 0, which is not a valid number.
                 Written::Done => {
                     let first = u64::from(count).wrapping_shl(NUMBERS).saturating_add(1);
                     return Some(Self { table, next: Cell::new(first) });
@@ -53,7 +54,7 @@ impl NodeId {
         None
     }
 
-    /// What the table is called.
+    /// The table's name.
     pub const fn table(&self) -> u128 {
         self.table
     }

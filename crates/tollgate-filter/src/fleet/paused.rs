@@ -1,10 +1,10 @@
-//! A request under rules of a fleet: paid from what is in hand, or held until the authority has
-//! answered or somebody else has.
+//! A request under rules of a fleet: paid from leases in hand, or held until the authority has
+//! responded to it or to another request.
 //!
-//! Invariant: what was taken for a request that does not go on is put back, once; a request that
-//! may not wait is refused with 503, or counted by this node alone where its rules say so, and
-//! never let through for it. Deliberately absent: what is held and asked; that is `spending`'s, and
-//! how much may wait; that is `pauses`'s.
+//! Invariant: units that were taken for a request that does not continue are put back, once. A
+//! request that may not wait is denied with 503, or counted by this node alone where its rules
+//! configure that, and never allowed for that reason. Deliberately absent: holding and requesting
+//! leases; that is `spending`'s; and how many may wait; that is `pauses`'s.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::Full;
@@ -20,11 +20,12 @@ use crate::request::pending_response::PendingResponse;
 use crate::request::retry::{Held, Pending};
 use crate::watch::metrics::{Asked, Wait};
 
-/// When nobody knows better.
+/// The wait when no better time is known.
 const SOON: Span = Span::from_secs(1);
 
 impl<H: Proxy> Held<H> {
-    /// The rules of this node admit it at `now`: it takes what those of the fleet cost.
+    /// The rules of this node allow the request at `now`: it takes the costs under those of the
+    /// fleet.
     pub fn lease(self, now: Timestamp) -> Pending<H> {
         let gate = self.authority.gate(now);
         let mut held = self;
@@ -32,7 +33,7 @@ impl<H: Proxy> Held<H> {
         held.begin(gate, spent, now)
     }
 
-    /// The same once this was taken, or not, while the gate was so.
+    /// The same with the result of an earlier attempt to take them, made when the gate was `gate`.
     pub fn begin(mut self, gate: Gate, spent: (Leasing, Purse), now: Timestamp) -> Pending<H> {
         let patience = self.policy.patience();
         let deadline = now.saturating_add(patience).saturating_add(patience);
@@ -40,7 +41,7 @@ impl<H: Proxy> Held<H> {
         self.go_by(gate, spent, now)
     }
 
-    /// Its turn has come in the line of who waits for what others ask.
+    /// Its turn has come in the line of requests that wait for the lease requests of others.
     pub fn look_again(mut self, now: Timestamp) -> Pending<H> {
         if !self.host.enter(self.id) {
             self.abandon(); // its client has left
@@ -67,7 +68,7 @@ impl<H: Proxy> Held<H> {
             }
             Leasing::Ask => self.ask(purse, now),
             Leasing::Refused => self.conclude(now),
-            // It does not answer, or has not for so long.
+            // The authority does not respond, or has not within the deadline.
             Leasing::Closed if gate != Gate::Busy => self.alone(None, now),
             Leasing::Wait(_) if self.is_late(now) => self.alone(None, now),
             Leasing::Closed if self.is_late(now) => self.overloaded(None, now),
@@ -82,7 +83,7 @@ impl<H: Proxy> Held<H> {
 
     fn ask(mut self, purse: Purse, now: Timestamp) -> Pending<H> {
         if !fits(&purse.asked) {
-            // A path that is read in several ways, under the rules of all of them.
+            // A path that is read in several ways is under the rules of all of them.
             self.policy.put_back(&mut self.plan, purse);
             return self.overloaded(None, now);
         }
@@ -99,7 +100,7 @@ impl<H: Proxy> Held<H> {
                 if !is_full {
                     return self.alone(None, now);
                 }
-                // It takes its turn when there is room, and its costs with it.
+                // The request takes its turn when there is room, and its costs then.
                 let paid = self.lease.as_mut().map(|lease| core::mem::take(&mut lease.paid));
                 self.put_back(paid.unwrap_or_default());
                 self.go_by(Gate::Busy, (Leasing::Closed, Purse::default()), now)
@@ -107,7 +108,7 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Waits, if it may.
+    /// Waits, if the request may.
     fn pause(mut self, stage: Stage, now: Timestamp) -> Pending<H> {
         self.plan.shrink();
         let id = self.id;
@@ -134,7 +135,7 @@ impl<H: Proxy> Held<H> {
         Pending::Waiting(Box::new(self))
     }
 
-    /// The answer to what was asked for it.
+    /// The result of the lease request for this request.
     pub fn answered(mut self, keys: Vec<AskedKey>, answers: Vec<KeyAnswer>) -> Pending<H> {
         let now = self.host.now().unwrap_or_default();
         let policy = std::rc::Rc::clone(&self.policy);
@@ -176,21 +177,21 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Takes the reply for the decision of a partition; its answers, or `None` of a reply that is
-    /// none.
+    /// Uses the reply for the decision of a partition. Returns the reply's results, or `None` if it
+    /// is malformed.
     fn take(&mut self, key: &AskedKey, reply: &[u8]) -> Option<Vec<DirectAnswer>> {
         let paid = self.lease.as_ref().map(|lease| &lease.paid[..]).unwrap_or_default();
         self.policy.take_reply(&mut self.plan, key, reply, paid)
     }
 
-    /// Nobody answers about these partitions, or any: they are counted by this node alone, or
-    /// `on_failure` decides.
+    /// The authority does not respond about these partitions, or about any: they are counted by
+    /// this node alone, or `on_failure` decides.
     fn alone(mut self, unanswered: Option<&[usize]>, now: Timestamp) -> Pending<H> {
         self.policy.go_on_alone(&mut self.plan, unanswered, now);
         self.conclude(now)
     }
 
-    /// Too much is under way: it is counted by this node alone, or refused.
+    /// Too many lease requests are in flight: the request is counted by this node alone, or denied.
     fn overloaded(mut self, unanswered: Option<&[usize]>, now: Timestamp) -> Pending<H> {
         self.policy.count_asked(Asked::Overloaded, 1);
         if !self.policy.go_on_alone(&mut self.plan, unanswered, now) {
@@ -230,18 +231,18 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Takes back what it was charged.
+    /// Takes back the request's charges.
     fn give_back(&mut self, paid: Vec<(usize, Paid)>, now: Timestamp) {
         self.put_back(paid);
         self.policy.take_back(&mut self.plan, now);
     }
 
-    /// Puts back into leases what was taken of them.
+    /// Puts units back into the leases that they were taken from.
     pub fn put_back(&mut self, paid: Vec<(usize, Paid)>) {
         self.policy.put_back(&mut self.plan, Purse { paid, ..Purse::default() });
     }
 
-    /// Its client has left while the authority was asked.
+    /// Its client has left while the lease request was in flight.
     pub fn abandon_lease(mut self, lease: Lease) {
         let now = self.host.now().unwrap_or_default();
         if let Some((stage, bytes)) = lease.stage {
@@ -254,8 +255,8 @@ impl<H: Proxy> Held<H> {
     }
 }
 
-/// True where one message has room for the question, and for its answer: what is asked about one
-/// request is not asked in parts, of which one might be charged and the other not.
+/// True where one message has room for the lease request, and for its response. Keys of one request
+/// are not sent in parts, of which one might be charged and the other not.
 fn fits(asked: &[AskedKey]) -> bool {
     let rules = asked.iter().map(|asked| asked.key.rules.len());
     rules.fold(0_usize, usize::saturating_add) <= MAX_LEASE_SETS

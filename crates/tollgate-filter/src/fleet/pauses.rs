@@ -1,10 +1,10 @@
-//! Requests that wait for the authority of a fleet: in the line of a key that somebody else asks
-//! about, for a question that may go, or for the answer to one.
+//! Requests that wait for the authority of a fleet: in the line of a key for which another request
+//! has a lease request in flight, for room to send a lease request, or for the response to one.
 //!
-//! Invariant: so many of one key, so many in all and so many bytes as the limits say; of a key the
-//! first that came goes first. Whatever happens to one request costs the logarithm of how many
-//! wait, so a crowd that leaves holds up no other client. Deliberately absent: the requests
-//! themselves, and any call.
+//! Invariant: the limits bound the requests per key, the requests in all and their bytes; of a key
+//! the first that came goes first. Any event of one request costs the logarithm of how many wait,
+//! so a crowd that leaves delays no other client. Deliberately absent: the requests themselves, and
+//! any call.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,38 +15,39 @@ use crate::fleet::holdings::Place;
 /// Where a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// For what somebody else asks about this key.
+    /// For another request's lease request about this key.
     Line(Place),
-    /// For a question that may go.
+    /// For room to send a lease request.
     Unsent,
-    /// For the answer to this call.
+    /// For the response to this call.
     Asked(u32),
 }
 
-/// All that wait at one root, by the numbers of their streams.
+/// All waiting requests of one root, by the numbers of their streams.
 #[derive(Default)]
 pub struct Pauses {
     limits: Limits,
     lines: SlabMap<Place, Line>,
-    /// Lines whose first may have something now; and some that ended.
+    /// Lines whose first request may get units now; and some that ended.
     ready: VecDeque<Place>,
     unsent: Queue,
-    /// Where each stream is in the one queue that it is in.
+    /// The number of each stream in its one queue.
     numbers: BTreeMap<u64, u64>,
     len: usize,
     bytes: usize,
 }
 
-/// Who waits for what somebody else asks about a key.
+/// The requests that wait for another request's lease request about a key.
 #[derive(Default)]
 struct Line {
     queue: Queue,
-    /// True for a line whose first may have something now; then it is among those that are ready.
+    /// True for a line whose first request may get units now; then it is among those that are
+    /// ready.
     is_ready: bool,
 }
 
-/// Streams by numbers in the order of their turns. Of the same type as the numbers of the streams,
-/// so that the module has the code of one map.
+/// Streams by numbers in the order of their turns. It has the same type as the numbers of the
+/// streams, so that the module has the code of one map.
 #[derive(Default)]
 struct Queue(BTreeMap<u64, u64>);
 
@@ -66,7 +67,7 @@ impl Queue {
 }
 
 impl Pauses {
-    /// As many may wait from now on.
+    /// Sets the limits.
     pub const fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
@@ -76,17 +77,17 @@ impl Pauses {
         self.len
     }
 
-    /// True when somebody waits for others than the authority.
+    /// True when a request waits for others than the authority.
     pub fn wait(&self) -> bool {
         !self.lines.is_empty() || !self.unsent.0.is_empty()
     }
 
-    /// True when somebody may have his turn now.
+    /// True when a request may have its turn now.
     pub fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// A request of so many bytes begins to wait; false when too many do.
+    /// A request of this many bytes begins to wait; false when too many do.
     pub fn begin(&mut self, stage: Stage, stream: u32, bytes: usize) -> bool {
         let ahead = match stage {
             Stage::Line(place) => self.lines.get(&place).map_or(0, |line| line.queue.0.len()),
@@ -102,7 +103,7 @@ impl Pauses {
         true
     }
 
-    /// A request that was given its turn waits on, as the first.
+    /// A request that was given its turn continues to wait, as the first.
     pub fn go_on(&mut self, stage: Stage, stream: u32) {
         self.put(stage, stream, Queue::before);
         if let Stage::Line(place) = stage {
@@ -131,7 +132,7 @@ impl Pauses {
         }
     }
 
-    /// The first of a line may have something now.
+    /// The first of a line may get units now.
     pub fn may_go_on(&mut self, place: Place) {
         if let Some(line) = self.lines.get_mut(&place)
             && !core::mem::replace(&mut line.is_ready, true)
@@ -140,8 +141,9 @@ impl Pauses {
         }
     }
 
-    /// The first of every line may. Lines that were to have their turn already stay ahead: else
-    /// only the first ones would have it, and who stands in the last ones would wait for ever.
+    /// The first of every line may. Lines that were to have their turn already stay ahead:
+    /// otherwise only the first lines would have it, and requests in the last ones would wait
+    /// forever.
     pub fn wake(&mut self) {
         let ready = &mut self.ready;
         self.lines.for_each_mut(|place, line| {
@@ -151,7 +153,7 @@ impl Pauses {
         });
     }
 
-    /// The next that may have its turn; it stands in no line any more.
+    /// The next request that may have its turn, removed from its line.
     pub fn next(&mut self, may_ask: bool) -> Option<u32> {
         while let Some(place) = self.ready.front() {
             if let Some(line) = self.lines.get_mut(place).filter(|line| line.is_ready) {
@@ -181,7 +183,7 @@ impl Pauses {
         self.numbers.insert(stream.into(), number);
     }
 
-    /// The first of this line has nothing now. It is mostly the one that had its turn last.
+    /// The first of this line gets nothing now. It is mostly the one that had its turn last.
     fn rest(&mut self, place: Place) {
         if let Some(line) = self.lines.get_mut(&place).filter(|line| line.is_ready) {
             line.is_ready = false;
@@ -206,8 +208,8 @@ mod tests {
 
     use super::*;
 
-    // Guards: requests that are held for ever, past every deadline, because at each tick the same
-    // first lines are looked at.
+    // Guards: requests that are held forever, past every deadline, because at each tick the same
+    // first lines are checked.
     #[test]
     fn every_line_has_its_turn_however_few_have_it_at_a_tick() {
         let lines = 100_u32;
@@ -236,7 +238,7 @@ mod tests {
         Place { policy: 1, group: 0, fingerprint: NonZeroU64::MIN.saturating_add(i) }
     }
 
-    // Guards: a crowd that leaves and holds up every other client of the worker meanwhile. With a
+    // Guards: a crowd that leaves and delays every other client of the worker meanwhile. With a
     // search through the line for each this takes 5,000,000,000 steps.
     #[test]
     fn a_crowd_leaves_one_by_one_in_any_order() {
@@ -274,7 +276,8 @@ mod tests {
         };
         let mut pauses = Pauses::default();
         pauses.set_limits(Limits { per_key: 20_000, total: 20_000, bytes: 1 << 20 });
-        // Who waits in each of three lines, and which of these are ready, in their order.
+        // The waiting requests of each of three lines, and which of these lines are ready, in their
+        // order.
         let mut lines = [const { Vec::<u32>::new() }; 3];
         let mut ready = Vec::<usize>::new();
         let mut turns = 0;

@@ -1,8 +1,8 @@
-//! One question to the authority of a fleet: sent by the root, and what an answer says.
+//! One lease request to the authority of a fleet: sent by the root, and its response.
 //!
-//! Invariant: an answer is read whole or not at all, in memory that is bounded; what the host says
-//! of its own circuit breaker is told apart from an authority that does not answer. Deliberately
-//! absent: what is asked, and what becomes of an answer.
+//! Invariant: a response is read whole or not at all, in memory that is bounded; a failure of the
+//! host's own circuit breaker is distinguished from an authority that does not respond.
+//! Deliberately absent: the content of lease requests, and the use of responses.
 
 use std::rc::Rc;
 
@@ -14,49 +14,49 @@ use crate::host::calls::{HttpCall, NotSent};
 use crate::host::proxy::Proxy;
 use crate::wire::header_map::HeaderMapWriter;
 
-/// What Envoy says beside the status where the circuit breaker of a cluster refused a request.
+/// Envoy's text next to the status where the circuit breaker of a cluster denied a request.
 const OVERLOADED: &str = "x-envoy-overloaded";
 
-/// A question under way.
+/// A lease request in flight.
 pub struct Sent<H> {
-    /// The policy that it was asked under.
+    /// The policy that it was sent under.
     pub policy: Rc<ActivePolicy<H>>,
-    /// What was asked.
+    /// The keys in it.
     pub keys: Vec<AskedKey>,
-    /// The stream that waits for the answer, if it still does.
+    /// The stream that waits for the response, if it still does.
     pub stream: Option<u32>,
 }
 
-/// A question that was not sent.
+/// A lease request that was not sent.
 pub struct Unsent {
-    /// What was to be asked.
+    /// The keys in it.
     pub keys: Vec<AskedKey>,
-    /// As many as the cluster takes are under way: nobody is away.
+    /// As many as the cluster takes are in flight: the authority is not away.
     pub is_full: bool,
 }
 
-/// What came back.
+/// The result of a lease request.
 pub enum Answers {
-    /// This about each key.
+    /// A result for each key.
     Each(Vec<KeyAnswer>),
-    /// The cluster's circuit breaker refused it, or one on the way: nobody is away.
+    /// The cluster's circuit breaker rejected it, or one on the way did: the authority is not away.
     Full,
-    /// Nothing that can be used.
+    /// Nothing usable.
     Nothing,
 }
 
-/// What an answer of the authority says about one key.
+/// The result for one key in the authority's response.
 pub enum KeyAnswer {
-    /// What was leased, and the reply to its costs.
+    /// The leases, and the reply to the key's costs.
     Decided(Vec<Leased>, Vec<u8>),
-    /// Nothing that can be used.
+    /// Nothing usable.
     Failed,
-    /// Too much is under way there.
+    /// The authority has too many requests in flight.
     Overloaded,
 }
 
 impl KeyAnswer {
-    /// What `reply` says.
+    /// The result in `reply`.
     pub fn of(reply: &LeaseReply) -> Self {
         match reply {
             LeaseReply::Decided(bytes) => match read_leased(bytes) {
@@ -70,8 +70,8 @@ impl KeyAnswer {
 }
 
 impl<H: Proxy> Sent<H> {
-    /// Asks, in the name of `root`, which outlives the stream; calls are about the stream
-    /// `back_to` before and after, if about one.
+    /// Sends a lease request from the context of `root`, which outlives the stream. The stream
+    /// `back_to`, if any, is the current context before and after.
     ///
     /// # Errors
     /// The host does not send it.
@@ -102,7 +102,7 @@ impl<H: Proxy> Sent<H> {
         call
     }
 
-    /// What the answer says that is being handed over, whose body has `len` bytes.
+    /// The result in the response that is being handed over, whose body has `len` bytes.
     pub fn answers(&self, host: &H, len: usize) -> Answers {
         let status = host.answer_header(":status");
         if status.as_deref() == Some(b"503") && host.answer_header(OVERLOADED).is_some() {

@@ -1,8 +1,8 @@
-//! Rules of a fleet under the policy in force: what the workers of this process hold is spent, and
-//! what is to be asked of the authority is written down.
+//! Rules of a fleet under the policy in force: spends the leases that the workers of this process
+//! hold, and builds lease requests.
 //!
-//! Invariant: of all the keys of one request either all are paid or asked about, or nothing is
-//! taken of any. Deliberately absent: sending, waiting, and what becomes of the request.
+//! Invariant: either all keys of one request are paid or requested, or nothing is taken of any.
+//! Deliberately absent: sending, waiting, and the handling of the request.
 
 use core::num::NonZeroU64;
 
@@ -18,41 +18,41 @@ use crate::fleet::holdings::{Change, Place, change};
 use crate::host::proxy::Proxy;
 use crate::watch::metrics::Asked;
 
-/// When nobody knows better.
+/// The wait when no better time is known.
 const SOON: Span = Span::from_secs(1);
 
-/// A key that the authority is asked about.
+/// A key in a lease request.
 pub struct AskedKey {
-    /// Its number in the plan of the request that waits for the answer, if one does.
+    /// Its number in the plan of the request that waits for the response, if one does.
     pub partition: Option<usize>,
-    /// Where its holdings stand.
+    /// The place of its holdings.
     pub place: Place,
-    /// What is asked.
+    /// The content of the lease request about it.
     pub key: LeaseKey,
 }
 
-/// What was taken for a request, and what is to be asked.
+/// The units taken for a request, and the keys of its lease requests.
 #[derive(Default)]
 pub struct Purse {
-    /// From which leases, with the partition.
+    /// The leases that paid, with the partition.
     pub paid: Vec<(usize, Paid)>,
-    /// For the request.
+    /// Keys to request for the request.
     pub asked: Vec<AskedKey>,
-    /// Although nobody waits for it.
+    /// Keys to request in advance, for which no request waits.
     pub ahead: Vec<AskedKey>,
 }
 
-/// How far a request is with the rules of the fleet.
+/// The progress of a request with the rules of the fleet.
 pub enum Leasing {
     /// All of them are paid.
     Paid,
-    /// The authority is to be asked.
+    /// A lease request is to be sent.
     Ask,
-    /// Somebody asks about this key; nothing was taken.
+    /// A lease request about this key is in flight; nothing was taken.
     Wait(Place),
-    /// The authority is to be asked, and may not be; nothing was taken.
+    /// A lease request is needed and may not be sent; nothing was taken.
     Closed,
-    /// It was refused so lately that it is again; nothing was taken.
+    /// It was denied so recently that it is denied again; nothing was taken.
     Refused,
 }
 
@@ -62,17 +62,17 @@ impl<H: Proxy> ActivePolicy<H> {
         self.node.is_some()
     }
 
-    /// Where the authority is.
+    /// The authority's cluster.
     pub fn cluster(&self) -> &str {
         self.config.fleet.as_ref().map_or("", |fleet| &fleet.cluster)
     }
 
-    /// For how long an answer of the authority is waited for.
+    /// The timeout of a lease request.
     pub fn patience(&self) -> Span {
         self.config.fleet.as_ref().map_or(Span::ZERO, |fleet| fleet.timeout)
     }
 
-    /// Takes what the request costs under the rules of the fleet.
+    /// Takes the request's costs under the rules of the fleet.
     pub fn spend(&self, plan: &mut Plan, may_ask: bool) -> (Leasing, Purse) {
         let (mut purse, mut stats) = (Purse::default(), CommitStats::default());
         let (mut leasing, mut denied_by) = (Leasing::Paid, None);
@@ -139,14 +139,14 @@ impl<H: Proxy> ActivePolicy<H> {
         })
     }
 
-    /// What is known of the other keys of a request that one of them denies from memory: a client
-    /// is shown the same quotas whether the authority was asked or not.
+    /// Adds the known state of the other keys of a request that one key denies from memory: a
+    /// client sees the same quotas whether the authority was asked or not.
     fn recall_others(&self, plan: &mut Plan, denied_by: usize, stats: &mut CommitStats) {
         let policy = &self.config.policy;
         for i in (0..plan.len()).filter(|i| *i != denied_by) {
             let Some(place) = self.place_of(plan, i) else { continue };
             let Some(at) = self.table(place) else { continue };
-            // Without the host's answer they are not shown.
+            // If the host does not respond they are not shown.
             let _ = change(&self.host, at, stats, |holdings, now| {
                 if let Some(mut partition) = plan.partition_mut(i) {
                     partition.recall(policy, holdings, now);
@@ -156,8 +156,7 @@ impl<H: Proxy> ActivePolicy<H> {
         }
     }
 
-    /// Gives back what was taken for a request that does not go on; what was asked is asked for
-    /// nobody.
+    /// Gives back the units of a request that does not continue; its lease requests are withdrawn.
     pub fn put_back(&self, plan: &mut Plan, purse: Purse) {
         let mut stats = CommitStats::default();
         self.unwind(plan, purse, &mut stats);
@@ -173,7 +172,7 @@ impl<H: Proxy> ActivePolicy<H> {
                 let paid: Vec<Paid> = of_it.collect();
                 self.change_or_count(place, stats, |holdings, now| {
                     for paid in &paid {
-                        // What a lease has that ended since is lost.
+                        // A lease that ended since loses its rest.
                         holdings.of(paid.set).put_back(now, paid.number, paid.cost);
                     }
                 });
@@ -185,8 +184,8 @@ impl<H: Proxy> ActivePolicy<H> {
         }
     }
 
-    /// Takes note that a question never left. When the holdings are to be looked at next, if they
-    /// are.
+    /// Records that a lease request was never sent. Returns when the holdings are to be checked
+    /// next, if they are.
     pub fn unask(&self, asked: &AskedKey) -> Option<Timestamp> {
         let mut stats = CommitStats::default();
         let next = self.withdraw(asked, &mut stats);
@@ -204,9 +203,9 @@ impl<H: Proxy> ActivePolicy<H> {
         next.flatten()
     }
 
-    /// Takes in what was answered about a key; `None` when there was no answer. `direct` is what
-    /// it answered to the request that waited for it, if one did. When the holdings are to be
-    /// looked at next, if they are.
+    /// Records the result for a key; `None` when there was no response. `direct` is the result for
+    /// the request that waited for it, if one did. Returns when the holdings are to be checked
+    /// next, if they are.
     pub fn hear(
         &self,
         asked: &AskedKey,
@@ -223,7 +222,7 @@ impl<H: Proxy> ActivePolicy<H> {
                         holding.confirm(&rule.ask.reports);
                         holding.answer(rule.ask.number, rule.ask.within(*leased), now);
                     }
-                    // It was answered without anything about leases: nothing was leased.
+                    // The response contains nothing about leases: nothing was leased.
                     Some(None) => holding.unasked(rule.ask.number),
                     None => holding.fail(rule.ask.number),
                 }
@@ -232,7 +231,7 @@ impl<H: Proxy> ActivePolicy<H> {
                 holdings.of(answer.set).remember(now, answer);
             }
             let due = next_look(holdings, asked);
-            // What is to be repeated is not at once: the authority may be away.
+            // A repeated lease request is not sent at once: the authority may be away.
             due.map(|at| if leased.is_some() { at } else { at.max(now.saturating_add(SOON)) })
         });
         let granted = leased.unwrap_or_default().iter().filter(|leased| leased.is_ok()).count();
@@ -243,8 +242,8 @@ impl<H: Proxy> ActivePolicy<H> {
         next.flatten()
     }
 
-    /// Takes the authority's reply for the decision about a key, where the rules of `paid` are paid
-    /// already; its answers about the others, or `None` of a reply that is none.
+    /// Uses the authority's reply for the decision about a key, where the rules of `paid` are paid
+    /// already. Returns the reply's results for the others, or `None` if it is malformed.
     pub fn take_reply(
         &self,
         plan: &mut Plan,
@@ -263,8 +262,8 @@ impl<H: Proxy> ActivePolicy<H> {
         Some(direct)
     }
 
-    /// What is to be asked of a key that `asked` was about, although nobody spends: what is left
-    /// goes back before it ends. Or when to look again, if ever.
+    /// The lease request for the key of `asked` when no request spends: the remaining units go back
+    /// before they end. Otherwise when to check again, if ever.
     pub fn look_after(&self, asked: &AskedKey) -> Result<AskedKey, Option<Timestamp>> {
         let mut stats = CommitStats::default();
         let Some(node) = self.node.as_ref() else { return Err(None) };
@@ -294,7 +293,7 @@ impl<H: Proxy> ActivePolicy<H> {
         Ok(AskedKey { partition: None, place: asked.place, key })
     }
 
-    /// The body of a question.
+    /// The body of a lease request.
     pub fn question<'k>(&self, keys: impl Iterator<Item = &'k AskedKey>) -> Vec<u8> {
         let keys = keys.map(|asked| asked.key.clone()).collect();
         let table = self.node.as_ref().map_or(0, |node| node.table());
@@ -303,9 +302,9 @@ impl<H: Proxy> ActivePolicy<H> {
         body
     }
 
-    /// The authority does not answer: rules that say so count in a partition of this node alone,
-    /// the others fail. True when all of them could. Only the partitions that are `unanswered`,
-    /// where some are: what the authority refused about another one stays refused.
+    /// The authority does not respond: rules that configure it count in a partition of this node
+    /// alone, the others fail. True when all of them could count. Only the partitions that are
+    /// `unanswered`, where some are: a denial of the authority about another one remains.
     pub fn go_on_alone(
         &self,
         plan: &mut Plan,
@@ -334,7 +333,7 @@ impl<H: Proxy> ActivePolicy<H> {
         plan.partition(i).is_none_or(|partition| !partition.applies())
     }
 
-    /// Nothing can be taken or asked: as if the authority did not answer.
+    /// Nothing can be taken or requested: as if the authority did not respond.
     fn fail_one(&self, plan: &mut Plan, i: usize, failure: Failure, stats: &mut CommitStats) {
         stats.failures = stats.failures.saturating_add(1);
         if let Some(now) = self.host.now() {
@@ -344,8 +343,8 @@ impl<H: Proxy> ActivePolicy<H> {
         }
     }
 
-    /// Changes the holdings at `place`; `None` when they cannot be: what is in hand there ends by
-    /// itself.
+    /// Changes the holdings at `place`; `None` when they cannot be changed: the leases in hand
+    /// there expire.
     fn change_or_count<T>(
         &self,
         place: Place,
@@ -360,7 +359,7 @@ impl<H: Proxy> ActivePolicy<H> {
         done.ok()
     }
 
-    /// Where the holdings of partition `i` stand, if it is one of the fleet that has not failed.
+    /// The place of the holdings of partition `i`, if it is one of the fleet that has not failed.
     fn place_of(&self, plan: &Plan, i: usize) -> Option<Place> {
         let partition = plan.partition(i)?;
         let is_asked = partition.is_fleet(&self.config.policy)
@@ -393,7 +392,7 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 }
 
-/// When the holdings that were asked about are to be looked at next, if ever.
+/// When the holdings of the key are to be checked next, if ever.
 fn next_look(holdings: &mut tollgate_policy::Holdings, asked: &AskedKey) -> Option<Timestamp> {
     let sets = asked.key.rules.iter().map(|rule| rule.ask.set);
     sets.filter_map(|set| holdings.of(set).due_at()).min()

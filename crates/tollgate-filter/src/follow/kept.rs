@@ -1,11 +1,11 @@
-//! The last good policy of a server, kept in the host's map: whoever begins later begins with it.
+//! The last good policy of a server, stored in the host's map: later instances begin with it.
 //!
-//! Invariant: its version never goes back, whoever writes: of several workers that were told
-//! different versions all go on with the newest, and of two documents of one version with the one
-//! that came first. But what cannot be enforced here, of another build of this filter, holds nobody
-//! up. It is written before anybody decides by it, so an
-//! instance that is made anew (after a trap, or for another listener) never begins with an earlier
-//! one. Deliberately absent: a look by a request.
+//! Invariant: its version never goes back, whichever worker writes. Of several workers that got
+//! different versions, all continue with the newest; of two documents of one version, with the one
+//! that came first. But a policy that cannot be enforced here, of another build of this filter,
+//! blocks no worker. It is written before any decision uses it, so an instance that is created
+//! again (after a trap, or for another listener) never begins with an earlier one. Deliberately
+//! absent: a read by a request.
 //!
 //! In the map, little-endian: version `u64`, length of the tag `u16`, the tag, the text.
 
@@ -14,10 +14,10 @@ use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 
-/// Tries to write: every lost race means that another worker wrote one, mostly the same.
+/// Attempts to write. Every lost race means that another worker wrote one, mostly the same.
 const MAX_TRIES: u32 = 32;
 
-/// A policy as a server gave it.
+/// A policy from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     /// Its number, which grows with each change.
@@ -28,19 +28,19 @@ pub struct Given {
     pub text: String,
 }
 
-/// What became of a policy that is to be kept.
+/// The result of storing a policy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It is kept, by this worker or another.
+    /// It is stored, by this worker or another.
     Kept,
-    /// A newer one is.
+    /// A newer one is stored.
     Newer(Given),
-    /// The host did not answer.
+    /// The host did not respond.
     Unreachable,
 }
 
-/// A name in the host's map for what concerns one server and one plugin: of no other length is any
-/// name of a table.
+/// A name in the host's map for data about one server and one plugin. No name of a table has its
+/// length.
 pub fn name(kind: [u8; 3], scope: &[u8], from: &PolicyFrom) -> [u8; 12] {
     let parts = [scope, from.cluster.as_bytes(), from.authority.as_bytes(), from.path.as_bytes()];
     let id = digest(&Seed::default(), &parts.join(&0));
@@ -51,16 +51,16 @@ pub fn name(kind: [u8; 3], scope: &[u8], from: &PolicyFrom) -> [u8; 12] {
     name
 }
 
-/// Where the policy is kept.
+/// The location of the stored policy.
 pub struct Kept([u8; 12]);
 
 impl Kept {
-    /// That of one server, for one plugin.
+    /// The location for one server and one plugin.
     pub fn new(scope: &[u8], from: &PolicyFrom) -> Self {
         Self(name(*b"pol", scope, from))
     }
 
-    /// What is kept.
+    /// The stored policy.
     pub fn get(&self, shared: &impl SharedData) -> Option<Given> {
         match shared.get(&self.0) {
             Stored::Value(bytes, _) => Given::read(&bytes),
@@ -68,7 +68,7 @@ impl Kept {
         }
     }
 
-    /// Keeps `given`, unless a newer one is, other than that of the tag `unfit`.
+    /// Stores `given`, unless a newer one is stored whose tag is not `unfit`.
     pub fn keep(&self, shared: &impl SharedData, given: &Given, unfit: &[u8]) -> Keep {
         let Some(bytes) = given.bytes() else { return Keep::Unreachable };
         for _ in 0..MAX_TRIES {
@@ -94,8 +94,8 @@ impl Kept {
 }
 
 impl Given {
-    /// True where this one, another document, is not to follow one of `version`. Those of 0 are of
-    /// files and have no order.
+    /// True where this policy, another document, must not replace one of `version`. Policies of
+    /// version 0 come from files and have no order.
     pub const fn is_behind(&self, version: u64) -> bool {
         self.version < version || self.version == version && version > 0
     }

@@ -1,10 +1,12 @@
-//! A policy that comes from a server: asked for again and again, and taken when it is another one.
+//! A follower of a policy server: fetches the policy periodically, and puts it in force when it
+//! changes.
 //!
 //! Invariant: there is always a good policy in force, the last good one or that of the
-//! configuration; what cannot be had, cannot be enforced here or is older changes nothing, is
-//! counted, and is said once by all workers together. No request waits for an answer; while a
-//! policy compiles, the requests of this one worker do. Deliberately absent: what becomes of counts
-//! (`directories`), and of requests under way: they end under the policy that they began with.
+//! configuration. A policy that cannot be fetched, cannot be enforced here or is older changes
+//! nothing, is counted, and is logged once for all workers together. No request waits for the
+//! server; while a policy compiles, the requests of this one worker wait. Deliberately absent: the
+//! further use of counts (`directories`), and requests in progress: they end under the policy that
+//! they began with.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,27 +29,26 @@ mod kept;
 pub(crate) mod said;
 mod turn;
 
-/// Until a server has answered for the first time it is asked this often, if it is asked less often
-/// later.
+/// Until a server has responded for the first time, the longest interval between two fetches.
 const FIRST_EVERY: Span = Span::from_secs(1);
-/// So soon it is asked again that did not answer, if it is asked less often otherwise.
+/// After a failed fetch, the longest interval until the next one.
 const AGAIN_AFTER: Span = Span::from_secs(60);
-/// An answer that is this late will not come: the host gives one of its own when the time is over.
+/// A response that is this late will not come: the host generates one when the time is over.
 const GIVEN_UP: Span = Span::from_secs(5);
-/// When another worker compiles, until this one looks again.
+/// The interval at which this worker checks again while another worker compiles.
 const NEXT_TURN: Span = Span::from_millis(20);
 /// The longest entity tag that is sent back.
 const MAX_TAG: usize = 256;
-/// Problems of one policy that are logged.
+/// The most problems of one policy that are logged.
 const MAX_LINES: usize = 20;
 
-/// What comes next.
+/// The next action.
 enum State {
-    /// Asking, then.
+    /// Fetch, at this time.
     Rest(Timestamp),
-    /// An answer, by then.
+    /// A response is expected, by this time.
     Asked { call: u32, until: Timestamp },
-    /// Compiling, when it is this worker's turn.
+    /// Compile, when it is this worker's turn.
     Fetched(Given, Timestamp),
 }
 
@@ -62,23 +63,24 @@ pub struct Follower<H> {
     failures: Said,
     changes: Said,
     metrics: FollowMetrics,
-    /// `None` in the middle of a step.
+    /// `None` during a step.
     state: Cell<Option<State>>,
     version: Cell<u64>,
-    /// The tag of what is in force; empty while that came from no server.
+    /// The tag of the policy in force; empty while that came from no server.
     tag: Cell<Vec<u8>>,
-    /// The tag of what was seen last, in force or refused.
+    /// The tag of the last fetched policy, in force or rejected.
     seen: Cell<Vec<u8>>,
     has_answered: Cell<bool>,
-    /// The tag of what is kept and cannot be enforced here.
+    /// The tag of the kept policy, if that cannot be enforced here.
     unfit: Cell<Vec<u8>>,
-    /// What was given when a newer one was kept, which may be unfit.
+    /// The policy that was fetched when a newer one, which may be unfit, was kept.
     instead: Cell<Option<Given>>,
 }
 
 impl<H: Proxy> Follower<H> {
-    /// What a plugin begins with that is configured with `own`: the last good policy of its server,
-    /// if this process has one, else its own; and who follows the server, if it has one.
+    /// The first policy of a plugin that is configured with `own`: the last good policy of its
+    /// server, if this process has one, else its own. Returned with its follower, if it has a
+    /// server.
     pub fn begin(
         host: &H,
         own: Config,
@@ -123,12 +125,12 @@ impl<H: Proxy> Follower<H> {
         (config, Some(follower))
     }
 
-    /// Nobody follows the server for this plugin any more: the gauge says so.
+    /// No root follows the server for this plugin any more; the gauge shows that.
     pub fn end(&self) {
         self.metrics.set_version(0, &self.host);
     }
 
-    /// When it is to be called again.
+    /// The time of the next call.
     pub fn wants_at(&self) -> Option<Timestamp> {
         let state = self.state.take();
         let at = state.as_ref().map(|state| match state {
@@ -138,8 +140,8 @@ impl<H: Proxy> Follower<H> {
         at
     }
 
-    /// Does what is due; the policy that is in force from now on, if that is another one. The
-    /// current context is the root.
+    /// Does the work that is due. Returns the policy that is in force from now on, if that is
+    /// another one. The current context is the root.
     pub fn tick(&self, now: Timestamp) -> Option<ActivePolicy<H>> {
         let (next, policy) = match self.state.take()? {
             State::Rest(at) if at <= now => (self.ask(now), None),
@@ -152,7 +154,7 @@ impl<H: Proxy> Follower<H> {
     }
 
     fn ask(&self, now: Timestamp) -> State {
-        // Another one of this plugin may have ended since.
+        // Another root of this plugin may have ended since.
         self.metrics.set_version(self.version.get(), &self.host);
         let PolicyFrom { cluster, authority, path, token, timeout, .. } = &self.from;
         let mut headers = HeaderMapWriter::default();
@@ -181,8 +183,8 @@ impl<H: Proxy> Follower<H> {
         }
     }
 
-    /// Takes the answer to the call with this number, whose body has `len` bytes; false when it is
-    /// none of this.
+    /// Takes the response to the call with this number, whose body has `len` bytes; false when the
+    /// call belongs to another follower.
     pub fn answered(&self, number: u32, len: usize, now: Timestamp) -> bool {
         let next = match self.state.take() {
             Some(State::Asked { call, .. }) if call == number => self.read(len, now),
@@ -216,7 +218,7 @@ impl<H: Proxy> Follower<H> {
         }
     }
 
-    /// The policy in an answer.
+    /// The policy in a response.
     fn given(&self, len: usize) -> Result<Given, &'static str> {
         if len > MAX_DOCUMENT {
             return Err("its policy is longer than 1 MiB");
@@ -240,7 +242,7 @@ impl<H: Proxy> Follower<H> {
         Ok(Given { version, tag, text })
     }
 
-    /// What is to be done about a policy that came.
+    /// The next step for a fetched policy.
     fn consider(&self, given: Given, now: Timestamp) -> State {
         let in_force = self.tag.take();
         let is_in_force = in_force == given.tag;
@@ -255,9 +257,9 @@ impl<H: Proxy> Follower<H> {
         State::Fetched(given, now)
     }
 
-    /// The server has an older one than is in force, as it was set back, or another document of the
-    /// same version. Nobody follows it there: of two servers that do not agree each would have its
-    /// own way in turn.
+    /// The server has an older policy than the one in force, because it was reset, or another
+    /// document of the same version. This follower keeps its policy: otherwise two servers that
+    /// disagree would each take effect in turn.
     fn behind(&self, given: &Given, now: Timestamp) -> State {
         let (told, version) = (given.version, self.version.get());
         let has = if told == version { "has another" } else { "has" };
@@ -301,7 +303,8 @@ impl<H: Proxy> Follower<H> {
         self.unfit.set(unfit);
         match kept {
             Keep::Kept => self.instead.set(None),
-            // Another worker was told so. It compiles, unless another build of this filter did.
+            // Another worker got this newer policy. It compiles that, unless another build of this
+            // filter did.
             Keep::Newer(newer) => {
                 self.instead.set(Some(given));
                 return (State::Fetched(newer, now), None);
@@ -325,7 +328,7 @@ impl<H: Proxy> Follower<H> {
         }
     }
 
-    /// What failed here is tried again with the next answer.
+    /// After a failure here, the next response is tried again.
     fn again(&self, why: &str, now: Timestamp) -> State {
         self.seen.set(Vec::new());
         self.failed(why, now)
@@ -362,13 +365,13 @@ impl<H: Proxy> Follower<H> {
         self.host.log_warning(&format!("tollgate: server \"{cluster}\": {what}"));
     }
 
-    /// Until it is asked again: a little sooner than it has to be, each worker at a time of its
-    /// own.
+    /// The rest until the next fetch: a little shorter than the interval, by a random part for each
+    /// worker.
     fn rest(&self, now: Timestamp) -> State {
         self.rest_at_most(self.from.every, now)
     }
 
-    /// The same, and at most so long.
+    /// The same, with at most this interval.
     fn rest_at_most(&self, most: Span, now: Timestamp) -> State {
         let every = self.from.every.min(most);
         let every = if self.has_answered.get() { every } else { every.min(FIRST_EVERY) };

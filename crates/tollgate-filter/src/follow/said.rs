@@ -1,8 +1,8 @@
-//! What the log was told of a server or a plugin, by any worker: a line that all have to say is
-//! said once.
+//! The last log line about a server or a plugin, by any worker: a line that all workers have is
+//! logged once.
 //!
-//! Invariant: nothing but a hash of it is kept, and losing it costs a line. In the host's map:
-//! sixteen bytes, or none when there is nothing to say.
+//! Invariant: only a hash of it is stored, and losing it costs a line. In the host's map: sixteen
+//! bytes, or none when there is nothing to log.
 
 use tollgate_policy::PolicyFrom;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
@@ -10,7 +10,7 @@ use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 use crate::follow::kept::name;
 use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 
-/// What was said last of one matter.
+/// The last line about one matter.
 pub struct Said([u8; 12]);
 
 impl Said {
@@ -29,7 +29,7 @@ impl Said {
         Self(name(kind, scope, from))
     }
 
-    /// True for the worker that is to say it.
+    /// True for the worker that is to log it.
     pub fn is_new(&self, shared: &impl SharedData, what: &[u8]) -> bool {
         let hash = digest(&Seed::default(), what);
         let cas = match shared.get(&self.0) {
@@ -41,7 +41,7 @@ impl Said {
         shared.set(&self.0, &hash, cas) != Written::Lost
     }
 
-    /// True for the worker that is to say that it is over.
+    /// True for the worker that is to log that the matter is over.
     pub fn is_over(&self, shared: &impl SharedData) -> bool {
         match shared.get(&self.0) {
             Stored::Value(bytes, cas) if !bytes.is_empty() => {

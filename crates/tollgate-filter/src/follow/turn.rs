@@ -1,8 +1,8 @@
-//! Who of this process compiles a policy: one worker at a time, so that not all stand still
+//! The turn to compile a policy: one worker of this process at a time, so that not all pause
 //! together.
 //!
-//! Invariant: a worker that ends while it has its turn holds the others up for [`LONGEST`] and no
-//! longer. Nothing but time depends on it: two that compile at once are only slower.
+//! Invariant: a worker that ends while it has its turn delays the others for [`LONGEST`] and no
+//! longer. Only time depends on it: two workers that compile at once are only slower.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_table::{LAYOUT_VERSION, Seed};
@@ -10,16 +10,17 @@ use tollgate_table::{LAYOUT_VERSION, Seed};
 use crate::host::proxy::Proxy;
 use crate::host::shared_data::{INSERT, Stored, Written};
 
-/// Many times what a policy of 1 MiB takes on a busy machine.
+/// Many times the compile time of a policy of 1 MiB on a busy machine.
 pub const LONGEST: Span = Span::from_secs(10);
 
 const NAME: &[u8] = &[LAYOUT_VERSION, b't', b'u', b'r', b'n'];
 
-/// A turn that was taken: until when, and a number that nobody else has.
+/// A turn that was taken: its end, and a unique number.
 pub struct Turn([u8; 24]);
 
 impl Turn {
-    /// Takes it; `None` while another worker has it. Without shared data everybody has his own.
+    /// Takes the turn; `None` while another worker has it. Without shared data every worker has its
+    /// own.
     pub fn take<H: Proxy>(host: &H, now: Timestamp) -> Option<Self> {
         let cas = match host.get(NAME) {
             Stored::Value(bytes, _) if is_taken(&bytes, now) => return None,
@@ -34,12 +35,12 @@ impl Turn {
         }
     }
 
-    /// Gives it back, unless it was over and another worker has it.
+    /// Gives the turn back, unless it was over and another worker has it.
     pub fn give_back<H: Proxy>(self, host: &H) {
         if let Stored::Value(bytes, cas) = host.get(NAME)
             && bytes == self.0
         {
-            // Lost: it was taken over meanwhile. Unreachable: it is over by itself.
+            // Lost: another worker took it over meanwhile. Unreachable: it expires.
             let _ = host.set(NAME, &[], cas);
         }
     }
@@ -54,7 +55,7 @@ impl Turn {
     }
 }
 
-/// True while somebody has it. A time further ahead than any turn is nobody's.
+/// True while a worker has the turn. A time further ahead than any turn belongs to no worker.
 fn is_taken(bytes: &[u8], now: Timestamp) -> bool {
     let Some((until, _)) = bytes.split_first_chunk() else { return false };
     let until = Timestamp::from_nanos(u64::from_le_bytes(*until));

@@ -1,8 +1,8 @@
-//! Requests of the filter's own to a cluster of the host, as a trait: sent, and answered later.
+//! The filter's own requests to a cluster of the host, as a trait: sent now, and answered later.
 //!
-//! Invariant: a call belongs to the context that is the current one when it is sent, and its answer
-//! comes to that context, or never. A failure of the call (no healthy host, a time-out) is an
-//! answer of the host's own with a status, or one without. Deliberately absent: what is asked.
+//! Invariant: a call belongs to the context that is current when it is sent. Its response comes to
+//! that context, or never. When a call fails (no healthy host, a timeout), the host generates a
+//! response, with or without a status. Deliberately absent: the content of requests.
 
 /// A request to a cluster.
 pub struct HttpCall<'a> {
@@ -12,28 +12,29 @@ pub struct HttpCall<'a> {
     pub headers: &'a [u8],
     /// The body; empty for none.
     pub body: &'a [u8],
-    /// After so long the host answers in the other's place.
+    /// After this long the host generates a response.
     pub timeout_ms: u32,
 }
 
-/// Why the host does not send a request.
+/// The reason why the host does not send a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSent {
-    /// It takes no such request: there is no such cluster.
+    /// The host takes no such request: there is no such cluster.
     Refused,
     /// It failed at once: no host of the cluster is healthy, or as many requests as its circuit
-    /// breaker allows are under way. The ABI does not tell these apart.
+    /// breaker allows are in flight. The ABI does not distinguish these.
     Failed,
 }
 
 /// The host's client.
 pub trait Calls {
-    /// Sends a request for the current context; the number that its answer will have.
+    /// Sends a request for the current context and returns the number that its response will have.
     ///
     /// # Errors
     /// It was not sent.
     fn call(&self, call: &HttpCall<'_>) -> Result<u32, NotSent>;
-    /// A header of the answer that is being handed over; `None` when it has none.
+    /// A header of the response that is being handed over; `None` when the response does not have
+    /// it.
     fn answer_header(&self, name: &str) -> Option<Vec<u8>>;
     /// The first `len` bytes of its body; empty when the host does not give them.
     fn answer_body(&self, len: usize) -> Vec<u8>;

@@ -1,6 +1,6 @@
 //! The host's metrics, as a trait.
 //!
-//! Invariant: a metric that the host does not have is `None`, and nothing else follows from it.
+//! Invariant: a metric that the host does not have is `None`, which has no other effect.
 //! Deliberately absent: names.
 
 /// The host's metrics.
@@ -13,6 +13,6 @@ pub trait Counters {
     fn define_histogram(&self, name: &str) -> Option<u32>;
     /// Adds to a counter or a gauge.
     fn add(&self, counter: u32, by: i64);
-    /// Sets a gauge, or takes a value into a histogram.
+    /// Sets a gauge, or records a value in a histogram.
     fn record(&self, metric: u32, value: u64);
 }

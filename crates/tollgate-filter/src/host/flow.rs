@@ -1,20 +1,20 @@
-//! What becomes of a request at once.
+//! Whether a request continues or stops.
 //!
-//! Invariant: the number that the host is told stops a body, too.
+//! Invariant: the number that is returned to the host stops a body, too.
 
-/// What the host is to do with a request.
+/// Whether the host continues or stops a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It goes on.
+    /// The request continues.
     Continue,
-    /// It stops, its body and trailers too.
+    /// The request stops, its body and trailers too.
     Stop,
 }
 
 impl Flow {
     /// The ABI's number for it. Not 1, which stops the headers alone under
-    /// `allow_on_headers_stop_iteration`: the body would take the request on. 4 stops everything,
-    /// whatever the operator has set.
+    /// `allow_on_headers_stop_iteration`: the body would then send the request on. 4 stops
+    /// everything, whatever the operator has set.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {

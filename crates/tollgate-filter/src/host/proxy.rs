@@ -1,8 +1,8 @@
-//! What the filter asks of its host: the calls of the proxy-wasm ABI, as a trait.
+//! The host calls of the filter, as a trait: the proxy-wasm ABI.
 //!
 //! Invariant: every failure of the host is a value. The shipped filter runs on `host`, which makes
-//! the calls; tests run the same filter on hosts that fail, answer nonsense and call back in the
-//! middle of a call. Deliberately absent: what is decided by what the host says.
+//! the calls; tests run the same filter on hosts that fail, return nonsense and call back during a
+//! call. Deliberately absent: decisions on the results.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_table::Seed;
@@ -34,7 +34,7 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn random_seed(&self) -> Option<Seed>;
     /// The plugin's configuration; empty when there is none.
     fn configuration(&self, len: usize) -> Vec<u8>;
-    /// What the operator named this plugin: its `name` and its `root_id`.
+    /// The operator's names for this plugin: its `name` and its `root_id`.
     fn plugin_scope(&self) -> Vec<u8>;
     /// One line in the host's log, at error level.
     fn log_error(&self, text: &str);
@@ -44,26 +44,27 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn log_info(&self, text: &str);
     /// Sets a value of the request of the current context that the host's access log can read.
     fn set_filter_state(&self, name: &str, value: &str);
-    /// Sets a header of the request that goes on; what the client sent under that name is replaced.
+    /// Sets a header of the request to the origin; a client's value under that name is replaced.
     fn set_request_header(&self, name: &str, value: &str);
-    /// Sets a header of the response; what stood under that name is replaced.
+    /// Sets a header of the response; an earlier value under that name is replaced.
     fn set_response_header(&self, name: &str, value: &str);
-    /// Appends a line to the response's headers; what the origin sent stays.
+    /// Appends a line to the response's headers; the origin's lines stay.
     fn add_response_header(&self, name: &str, value: &str);
     /// The status of the response.
     fn response_status(&self) -> Option<u16>;
-    /// Bytes of the request's headers, which the host holds as long as the request waits.
+    /// Bytes of the request's headers, which the host holds for as long as the request waits.
     fn request_bytes(&self) -> usize;
-    /// Makes the stream `id` the one that calls are about; false when its client has left.
+    /// Makes the stream `id` the current context; false when its client has left.
     fn enter(&self, id: u32) -> bool;
-    /// Answers the request of the current context; false when the host does not.
+    /// Responds to the request of the current context; false when the host does not.
     fn reply(&self, reply: &Reply) -> bool;
-    /// Lets the paused request of the stream `id` go on; nothing happens when its client has left.
+    /// Lets the paused request of the stream `id` continue; nothing happens when its client has
+    /// left.
     fn resume(&self, id: u32);
     /// Calls the root context of the current context every `ms` milliseconds; 0 stops it.
     fn set_tick_ms(&self, ms: u32);
-    /// By how many bytes this machine's memory has grown since this was asked last.
+    /// By how many bytes this virtual machine's memory has grown since the last call.
     fn memory_growth(&self) -> i64;
-    /// True when so much memory is taken that a request must not take more.
+    /// True when so much memory is allocated that a request must not allocate more.
     fn is_memory_short(&self) -> bool;
 }

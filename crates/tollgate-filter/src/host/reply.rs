@@ -1,8 +1,7 @@
-//! A refusal as the host sends it: for HTTP a status with fields and a body, for gRPC a bare 200.
+//! A denial as the host sends it: for HTTP a status with fields and a body, for gRPC a bare 200.
 //!
-//! Invariant: nothing but what the policy's outcome says goes out; names of quotas, never keys.
-//! Deliberately absent: host calls, and the fields of a gRPC answer, which go onto it when it
-//! comes.
+//! Invariant: nothing but the policy's outcome is sent; names of quotas, never keys. Deliberately
+//! absent: host calls, and the fields of a gRPC response, which are added to it when it comes.
 
 use std::borrow::Cow;
 
@@ -11,11 +10,11 @@ use tollgate_policy::{Answer, Outcome};
 use crate::watch::labels::Labels;
 use crate::wire::header_map::HeaderMapWriter;
 
-/// What answers the request instead of the origin.
+/// The response to a request in the origin's place.
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// The gRPC status; -1, which is none, for HTTP.
+    /// The gRPC status; -1, which is not a status, for HTTP.
     pub grpc_status: i32,
     /// For the access log: `%RESPONSE_CODE_DETAILS%`.
     pub details: Cow<'static, str>,
@@ -26,7 +25,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The answer to a request about which nothing can be decided, because there is no memory for
+    /// The response to a request about which nothing can be decided, because there is no memory for
     /// it.
     #[must_use]
     pub fn overloaded() -> Self {
@@ -35,8 +34,8 @@ impl Reply {
         Self { headers: headers.finish(), ..Self::bare(503, "tollgate_overloaded") }
     }
 
-    /// The answer to a request whose route names a policy that is not there: a mistake of the
-    /// operator, which no later try mends.
+    /// The response to a request whose route names a policy that does not exist: a mistake of the
+    /// operator, which no later try corrects.
     #[must_use]
     pub fn unknown_policy() -> Self {
         Self::bare(500, "tollgate_unknown_policy")
@@ -47,7 +46,7 @@ impl Reply {
         Self { status, grpc_status: -1, details: details.into(), headers, body }
     }
 
-    /// The answer to a request that `outcome` refuses, or to one of `grpc`'s content type.
+    /// The response to a request that `outcome` denies, or to one of `grpc`'s content type.
     pub fn new(outcome: &Outcome<'_>, labels: &Labels, grpc: Option<&'static str>) -> Self {
         let mut headers = HeaderMapWriter::default();
         let status = match outcome.final_answer() {
@@ -70,7 +69,7 @@ impl Reply {
     }
 }
 
-/// `tollgate_denied{login}`: the rule that refuses, as the metrics call it.
+/// `tollgate_denied{login}`: the rule that denies, by its name in the metrics.
 fn details(outcome: &Outcome<'_>, labels: &Labels) -> Cow<'static, str> {
     let word = if outcome.is_failure() { "tollgate_failure{" } else { "tollgate_denied{" };
     let rule = outcome.refused_by().map_or("", |rule| labels.rule(rule));

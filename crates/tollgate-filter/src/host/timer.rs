@@ -1,7 +1,7 @@
-//! The host's one timer of a root, for several who want to be called at times of their own.
+//! The host's one timer of a root, for several users with times of their own.
 //!
-//! Invariant: it is set for the earliest of what is wanted, never earlier and never stopped while
-//! something is. Deliberately absent: what is done when it fires; everybody looks for himself.
+//! Invariant: it is set for the earliest wanted time, never earlier, and never stopped while a time
+//! is wanted. Deliberately absent: the work when it fires; every user checks for itself.
 
 use std::cell::Cell;
 
@@ -9,18 +9,18 @@ use tollgate_core::Timestamp;
 
 use crate::host::proxy::Proxy;
 
-/// Who wants to be called.
+/// A user of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
     /// Requests that wait.
     Waiting,
-    /// Questions to the authority of a fleet.
+    /// Lease requests to the authority of a fleet.
     Asking,
-    /// The policy, which may have changed where it comes from.
+    /// The policy, which may have changed at its server.
     Following,
-    /// What was counted, and is to be handed over.
+    /// Counts that are to be handed over.
     Counting,
-    /// What the log is to be told.
+    /// Pending log lines.
     Telling,
 }
 
@@ -43,17 +43,17 @@ impl Wants {
 pub struct Timer<H> {
     host: H,
     wanted: [Cell<Option<Timestamp>>; Wants::ALL.len()],
-    /// What the host's timer is set for.
+    /// The time that the host's timer is set for.
     set_for: Cell<Option<Timestamp>>,
 }
 
 impl<H: Proxy> Timer<H> {
-    /// Nobody wants anything.
+    /// A timer without a wanted time.
     pub fn new(host: H) -> Self {
         Self { host, wanted: Default::default(), set_for: Cell::default() }
     }
 
-    /// The host's timer fires, and goes on with its period until it is set again.
+    /// The host's timer fires, and repeats with its period until it is set again.
     pub fn has_fired(&self) {
         self.set_for.set(Some(Timestamp::ZERO));
     }
@@ -63,7 +63,7 @@ impl<H: Proxy> Timer<H> {
         self.wanted.get(who.index()).and_then(Cell::get)
     }
 
-    /// From now on `who` wants to be called at `at`, or not at all.
+    /// Sets when `who` wants to be called: at `at`, or not at all.
     pub fn set(&self, who: Wants, at: Option<Timestamp>, now: Timestamp) {
         if let Some(wanted) = self.wanted.get(who.index()) {
             wanted.set(at);

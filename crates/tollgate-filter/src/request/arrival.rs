@@ -1,7 +1,7 @@
-//! A request that has just come: it goes on, is refused, or waits.
+//! The first decision on a request: it continues, is denied, or waits.
 //!
-//! Invariant: whoever has to wait stands behind those who came before, without a decision of its
-//! own. Deliberately absent: what becomes of it while it waits; that is `retry`'s.
+//! Invariant: a request that has to wait joins the line after those that came before it, without a
+//! decision of its own. Deliberately absent: its handling while it waits; that is `retry`'s.
 
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ pub struct Arrival<'a, H> {
 }
 
 impl<H: Proxy> Arrival<'_, H> {
-    /// Decides it.
+    /// Decides the request.
     pub fn decide(self, mut plan: Box<Plan>) -> Pending<H> {
         let clock = self.host.now();
         let now = clock.unwrap_or_default();
@@ -66,7 +66,7 @@ impl<H: Proxy> Arrival<'_, H> {
         }
     }
 
-    /// Takes what the rules of a fleet cost, which those of this node admit.
+    /// Takes the costs under the rules of a fleet, once the rules of this node allow the request.
     fn lease(self, mut plan: Box<Plan>, now: Timestamp) -> Pending<H> {
         let gate = self.authority.gate(now);
         let (leasing, purse) = self.policy.spend(&mut plan, gate == Gate::Open);
@@ -80,7 +80,7 @@ impl<H: Proxy> Arrival<'_, H> {
         self.held(plan, now).begin(gate, (leasing, purse), now)
     }
 
-    /// The first line of others that it has to stand in.
+    /// The first line of other requests that it has to join.
     fn line_ahead(&self, plan: &Plan) -> Option<Turn> {
         self.policy.turns(plan).find(|turn| {
             let line = self.policy.line(plan, turn);
@@ -88,7 +88,7 @@ impl<H: Proxy> Arrival<'_, H> {
         })
     }
 
-    /// Stands behind others, unless a rule refuses it.
+    /// Joins the line after the others, unless a rule denies the request.
     fn follow(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
         self.policy.look(&mut plan, now);
         match self.policy.outcome(&plan).answer() {
@@ -97,7 +97,7 @@ impl<H: Proxy> Arrival<'_, H> {
         }
     }
 
-    /// A time of a `leaky-queue` that a client has left, if it may have that.
+    /// Takes a time of a `leaky-queue` that a client has left, if the request may have it.
     fn spare(&self, plan: &Plan, now: Timestamp) -> Option<(Turn, Timestamp)> {
         let place = self.policy.spare_line(plan)?;
         let line = (self.policy.line(plan, &place), place.cost);

@@ -1,11 +1,11 @@
-//! What a request is, over host calls: each is made at most once per request, and only when asked
-//! for.
+//! The facts of a request, read through host calls: each call is made at most once per request, and
+//! only when needed.
 //!
 //! Invariant: values are bytes and every line of a header counts. The host's call for one header
-//! gives the first line alone, so a client could hide behind a second one; the call for all headers
-//! costs the same (measured: 2.5 us against 2.25 us for one) and answers every later question, too.
+//! returns the first line alone, so a client could hide a second one. The call for all headers
+//! costs the same (measured: 2.5 us against 2.25 us for one) and serves every later read, too.
 //!
-//! Deliberately absent: who may be believed about a client's address; that is the connection
+//! Deliberately absent: which proxies are trusted for a client's address; that is the connection
 //! manager's `use_remote_address`, and the policy's.
 
 use std::borrow::Cow;
@@ -35,8 +35,7 @@ pub struct RequestFacts<S> {
     payload: Option<Rc<str>>,
     headers: OnceCell<Option<HeaderMap>>,
     peer: OnceCell<Option<IpAddr>>,
-    /// What the filters in front left, all of it: only the whole message says which claims are
-    /// numbers.
+    /// All metadata of the filters in front: only the whole message shows which claims are numbers.
     metadata: OnceCell<Vec<u8>>,
 }
 
@@ -52,33 +51,33 @@ impl<S: RequestSource> RequestFacts<S> {
         }
     }
 
-    /// True when the headers were asked for, and the host did not give them: what was read of them
-    /// is nothing.
+    /// True when the headers were read and the host did not return them: values read from them are
+    /// empty.
     pub fn is_unreadable(&self) -> bool {
         self.headers.get().is_some_and(Option::is_none)
     }
 
-    /// True when the address was asked for, and the connection has one.
+    /// True when the address was read, and the connection has one.
     pub fn has_address(&self) -> bool {
         matches!(self.peer.get(), Some(Some(_)))
     }
 
     /// True when a connection manager with `use_remote_address`, or a proxy in front, has noted an
-    /// address on the request; also when the headers cannot be read. Such a manager leaves one of
-    /// these at least, whether it appends (`skip_xff_append`) and whatever client it is.
+    /// address on the request; also when the headers cannot be read. Such a manager leaves at least
+    /// one of these headers, whether it appends (`skip_xff_append`) or not, for every client.
     pub fn has_noted_address(&self) -> bool {
         const NOTES: [&str; 3] =
             ["x-forwarded-for", "x-envoy-external-address", "x-envoy-internal"];
         NOTES.iter().any(|name| self.header(name).is_some()) || self.is_unreadable()
     }
 
-    /// True when the headers were asked for, so that another look at them is no host call.
+    /// True when the headers have been read, so that reading them again is not a host call.
     pub fn has_headers(&self) -> bool {
         self.headers.get().is_some()
     }
 
-    /// True when the address was asked for and is this machine's own, and the request has come
-    /// through a proxy: then all clients of that proxy are one. Envoy itself may have added the
+    /// True when the address was read and is this machine's own, and the request has come through a
+    /// proxy: then all clients of that proxy share one address. Envoy itself may have added the
     /// address of its peer to the list.
     pub fn is_from_a_proxy_of_this_machine(&self) -> bool {
         let Some(Some(peer)) = self.peer.get() else { return false };
@@ -107,7 +106,7 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
     }
 
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        // Envoy calls the host `:authority` in every version of HTTP.
+        // Envoy names the host `:authority` in every version of HTTP.
         let name = if name == "host" { ":authority" } else { name };
         self.headers()?.joined(name.as_bytes())
     }

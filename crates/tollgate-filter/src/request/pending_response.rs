@@ -1,7 +1,8 @@
-//! What goes onto a response when it comes: the fields of what passed, and all of a gRPC refusal.
+//! Additions to a response when it comes: the fields of an allowed request, and all of a gRPC
+//! denial.
 //!
 //! Invariant: a plan comes back to the policy that lent it, whether a response comes or not.
-//! Deliberately absent: what the fields say; that is the policy's.
+//! Deliberately absent: the content of the fields; that is the policy's.
 
 use std::rc::Rc;
 
@@ -11,21 +12,21 @@ use crate::active_policy::ActivePolicy;
 use crate::host::proxy::Proxy;
 use crate::host::reply::Reply;
 
-/// What a stream's response still lacks.
+/// The additions that a stream's response still needs.
 pub enum PendingResponse<H> {
-    /// Nothing: no rule applies, or the answer is ours and complete.
+    /// Nothing: no rule applies, or the response is ours and complete.
     Nothing,
-    /// The fields of a request that was let through, and what its response's status brings about.
+    /// The fields of an allowed request, and the charges that its response's status causes.
     Fields(Rc<ActivePolicy<H>>, Box<Plan>),
-    /// Every field of a refused gRPC request, with this content type. The host's own answer has no
-    /// content type without a body, and goes by the type that the request came with, which a filter
-    /// in front (`grpc_web`) may have changed.
+    /// Every field of a denied gRPC request, with this content type. The host's own response has no
+    /// content type without a body, and uses the type that the request came with, which a filter in
+    /// front (`grpc_web`) may have changed.
     Trailers(Rc<ActivePolicy<H>>, Box<Plan>, &'static str),
 }
 
 impl<H: Proxy> PendingResponse<H> {
-    /// Answers the request of the current context in the origin's place, and says what that answer
-    /// still lacks.
+    /// Responds to the request of the current context in the origin's place, and returns the
+    /// additions that the response still needs.
     pub fn refusal(
         host: &H,
         policy: Rc<ActivePolicy<H>>,
@@ -40,8 +41,8 @@ impl<H: Proxy> PendingResponse<H> {
         Self::Nothing
     }
 
-    /// Writes it onto the response of the current context, and charges what the response's status
-    /// brings about.
+    /// Writes the additions to the response of the current context, and charges as the response's
+    /// status requires.
     pub fn put_on_response(self, host: &H) {
         match self {
             Self::Nothing => {}

@@ -1,8 +1,8 @@
-//! A request that waits: held at its headers, given its turn by the timer, or given up when its
+//! A request that waits: held at its headers, given its turn by the timer, or dropped when its
 //! client leaves.
 //!
-//! Invariant: what is held is the plan, not the request; a request that ends while it waits leaves
-//! its line and gives its charge back at once. Deliberately absent: whose turn is when; that is the
+//! Invariant: the filter holds the plan, not the request; a request that ends while it waits leaves
+//! its line and gives its charge back at once. Deliberately absent: the order of turns; that is the
 //! queue's.
 
 use std::rc::Rc;
@@ -19,14 +19,14 @@ use crate::request::pending_response::PendingResponse;
 use crate::request::waiting::Waiting;
 use crate::watch::metrics::Wait;
 
-/// When nobody knows better.
+/// The wait when no better time is known.
 const SOON: Span = Span::from_secs(1);
 
-/// What is still to be done about a stream.
+/// The remaining work for a stream.
 pub enum Pending<H> {
     /// It waits.
     Waiting(Box<Held<H>>),
-    /// It is decided; this is what its response still lacks.
+    /// It is decided; its response still needs these additions.
     Response(PendingResponse<H>),
 }
 
@@ -37,7 +37,8 @@ impl<H: Proxy> Pending<H> {
     /// The response to the request comes.
     pub fn put_on_response(self, host: &H) {
         match self {
-            // Answered by somebody else, a time-out for one: it will not reach the origin.
+            // Another filter or the host has responded, for example after a timeout: the request
+            // will not reach the origin.
             Self::Waiting(held) => held.abandon(),
             Self::Response(pending) => pending.put_on_response(host),
         }
@@ -63,13 +64,13 @@ pub struct Held<H> {
     pub since: Timestamp,
     /// Bytes of its headers, which the host holds meanwhile.
     pub header_bytes: usize,
-    /// The content type of its refusal, if it is a gRPC request.
+    /// The content type of its denial, if it is a gRPC request.
     pub grpc: Option<&'static str>,
     pub seat: Option<Seated>,
     pub authority: Rc<Authority<H>>,
-    /// How far it is with the authority of a fleet.
+    /// Its progress with the authority of a fleet.
     pub lease: Option<Lease>,
-    /// What it took of leases, with the partition, while it waits for a place.
+    /// The units it took from leases, with the partition, while it waits for a place.
     pub paid: Vec<(usize, Paid)>,
     /// The host holds it.
     pub is_stopped: bool,
@@ -79,13 +80,13 @@ pub struct Held<H> {
 #[derive(Clone, Copy)]
 pub struct Seated {
     ticket: Ticket,
-    /// The line that it stands in; `None` when it has a place: when its time comes it goes on,
+    /// The line that it waits in; `None` when it has a place: when its time comes it continues,
     /// without another decision.
     turn: Option<Turn>,
 }
 
 impl<H: Proxy> Held<H> {
-    /// Stands in the line of `turn` until its turn comes; refuses it when it may not.
+    /// Waits in the line of `turn` until its turn comes; denies the request when it may not.
     pub fn stand(mut self, turn: Turn, now: Timestamp) -> Pending<H> {
         let pace = self.policy.pace(&self.plan, &turn, now);
         self.plan.shrink();
@@ -98,7 +99,8 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Waits for the time `at` that a `leaky-queue` has given it; gives it back when it may not.
+    /// Waits for the time `at` that a `leaky-queue` has given it; gives the time back when it may
+    /// not wait.
     pub fn wait_for(mut self, at: Timestamp, now: Timestamp) -> Pending<H> {
         let place = self.policy.place(&self.plan);
         self.plan.shrink();
@@ -113,7 +115,7 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Waits for the time that a client left which went before; its plan says so already.
+    /// Waits for the earlier time that a client left; its plan has that time already.
     pub fn wait_for_spare(mut self, place: Turn, now: Timestamp) -> Pending<H> {
         self.plan.shrink();
         let (spot, id) = (self.spot(Some(&place)), self.id);
@@ -148,7 +150,7 @@ impl<H: Proxy> Held<H> {
         Seat { key: self.line_of(turn), cost, deadline, rank, bytes: self.bytes() }
     }
 
-    /// Where it waits for its time: beside others, if it has one place alone.
+    /// Where it waits for its time: outside all lines, if it only has a place.
     fn spot(&self, place: Option<&Turn>) -> Spot<crate::request::waiting::Line> {
         let max = place.map_or(Span::MAX, |place| place.max);
         Spot {
@@ -159,7 +161,7 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Its turn comes at `now`: it goes on, is refused, or waits on.
+    /// Its turn comes at `now`: it continues, is denied, or waits on.
     pub fn take_turn(mut self, now: Timestamp) -> Pending<H> {
         let Some(Seated { ticket, turn: Some(turn) }) = self.seat else {
             return self.go_after_wait();
@@ -171,8 +173,7 @@ impl<H: Proxy> Held<H> {
         self.policy.decide_at(&mut self.plan, Some(now));
         let waited = now.since(self.since);
         let answer = self.policy.outcome(&self.plan).answer_after(waited);
-        // It may be another rule that holds it up now: then it goes over to that line, at that
-        // pace.
+        // Another rule may delay it now: then it moves to that rule's line, at that rule's pace.
         let next = self.policy.outcome(&self.plan).turn();
         let next = next.and_then(|next| Some((next, self.policy.pace(&self.plan, &next, now)?)));
         if let (Answer::Retry(_), Some((next, pace))) = (answer, next) {
@@ -214,7 +215,7 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Its time has come, for which it waited.
+    /// The time it waited for has come.
     pub fn go_after_wait(self) -> Pending<H> {
         if let Some(now) = self.host.now() {
             self.policy.observer.count_waited(now.since(self.since));
@@ -222,13 +223,13 @@ impl<H: Proxy> Held<H> {
         self.go()
     }
 
-    /// It goes on.
+    /// It continues.
     pub fn go(self) -> Pending<H> {
         self.host.resume(self.id);
         Pending::Response(PendingResponse::Fields(self.policy, self.plan))
     }
 
-    /// It has waited as long as its rule lets it; it may be worth coming back after `wait`.
+    /// It has waited for as long as its rule allows; its client may try again after `wait`.
     pub fn give_up(mut self, wait: Span, now: Timestamp) -> Pending<H> {
         self.seat = None;
         if self.host.enter(self.id) {
@@ -238,13 +239,13 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// What is said of a request that is let through, once its place is sure.
+    /// Counts and marks a request that is allowed, once its place is certain.
     pub fn let_through(&self, waited: Span) {
         self.policy.count(&self.plan, waited);
         self.policy.mark(&self.plan);
     }
 
-    /// Refuses it because it may not wait, and gives back what it was charged.
+    /// Denies it because it may not wait, and gives its charges back.
     pub fn reject_waiting(mut self, full: Full, now: Timestamp) -> Pending<H> {
         self.put_back_paid();
         self.policy.reject_waiting(&mut self.plan, full);
@@ -252,13 +253,13 @@ impl<H: Proxy> Held<H> {
         self.refuse_full(full, now)
     }
 
-    /// The same when others were charged for it.
+    /// The same when other requests were charged for it.
     fn reject_waiting_uncharged(mut self, full: Full, now: Timestamp) -> Pending<H> {
         self.policy.reject_waiting(&mut self.plan, full);
         self.refuse_full(full, now)
     }
 
-    /// Puts back into leases what it took of them, if it did.
+    /// Puts units back into the leases that it took them from, if it did.
     fn put_back_paid(&mut self) {
         if !self.paid.is_empty() {
             let paid = core::mem::take(&mut self.paid);
@@ -266,7 +267,7 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Refuses it once its plan says that it may not wait.
+    /// Denies it once its plan records that it may not wait.
     fn refuse_full(self, full: Full, now: Timestamp) -> Pending<H> {
         if matches!(full, Full::Key(_) | Full::Worker(_)) {
             self.policy.count_wait(Wait::Full);
@@ -275,15 +276,15 @@ impl<H: Proxy> Held<H> {
         self.refuse(waited)
     }
 
-    /// Answers it in the origin's place.
+    /// Responds to it in the origin's place.
     pub fn refuse(self, waited: Span) -> Pending<H> {
         self.policy.count(&self.plan, waited);
         let (plan, grpc) = (self.plan, self.grpc);
         Pending::Response(PendingResponse::refusal(&self.host, self.policy, plan, grpc))
     }
 
-    /// It will not go on: it leaves its line, those behind it move up, and what it was charged is
-    /// taken back.
+    /// It will not continue: it leaves its line, those behind it move up, and its charges are taken
+    /// back.
     pub fn abandon(mut self) {
         if let Some(lease) = self.lease.take() {
             return self.abandon_lease(lease);

@@ -1,8 +1,8 @@
-//! The requests of one root that wait, with the host's timer and gauges beside them.
+//! The waiting requests of one root, with the host's timer and gauges.
 //!
-//! Invariant: the timer is set for the next time that the queue names, the gauges say what the
-//! queue holds, and nothing is borrowed across a host call. Deliberately absent: whose turn is
-//! when; that is `tollgate_policy::waiting`'s.
+//! Invariant: the timer is set for the next time that the queue names, the gauges show the queue's
+//! content, and nothing is borrowed across a host call. Deliberately absent: the order of turns;
+//! that is `tollgate_policy::waiting`'s.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,25 +14,25 @@ use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, Wants};
 use crate::watch::metrics::Metrics;
 
-/// Whose line it is: the rule or tier with its quotas, and the fingerprint of its key.
+/// The key of a line: the rule or tier with its quotas, and the fingerprint of its key.
 pub type Line = (u32, u64);
 
-/// Who waits, by the numbers of their streams.
+/// The waiting requests, by the numbers of their streams.
 pub type Streams = Queue<Line, u32>;
 
-/// What waits at one root.
+/// The waiting requests of one root.
 pub struct Waiting<H> {
     host: H,
     timer: Rc<Timer<H>>,
     queue: Cell<Option<Streams>>,
-    /// What the gauges say.
+    /// The values in the gauges.
     reported: Cell<[i64; 2]>,
-    /// The root has ended: there is no timer, and nobody is told.
+    /// The root has ended: it has no timer and no gauges.
     has_ended: Cell<bool>,
 }
 
 impl<H: Proxy> Waiting<H> {
-    /// Nobody waits.
+    /// No request waits.
     pub fn new(host: H, timer: Rc<Timer<H>>) -> Self {
         let queue = Some(Queue::new(Limits::default()));
         Self {
@@ -44,7 +44,7 @@ impl<H: Proxy> Waiting<H> {
         }
     }
 
-    /// As many may wait; unless some do, for whom it stays as it was.
+    /// Sets the limits; while requests wait, the limits stay as they were.
     pub fn set_limits(&self, limits: Limits) {
         self.with(|queue| {
             if queue.is_empty() && queue.next_at().is_none() {
@@ -58,7 +58,8 @@ impl<H: Proxy> Waiting<H> {
         self.with(|queue| queue.len()).unwrap_or_default()
     }
 
-    /// Acts on the queue. No host call belongs into `act`: whoever calls back finds no queue.
+    /// Acts on the queue. `act` must not make a host call: if the host called back, it would find
+    /// no queue.
     pub fn with<R>(&self, act: impl FnOnce(&mut Streams) -> R) -> Option<R> {
         let mut queue = self.queue.take();
         let result = queue.as_mut().map(act);
@@ -77,8 +78,8 @@ impl<H: Proxy> Waiting<H> {
         self.report(held.map(|number| i64::try_from(number).unwrap_or(i64::MAX)), metrics);
     }
 
-    /// The root ends. The gauges are those of all roots together, so its part leaves with it;
-    /// streams that outlive it are waited for by nobody.
+    /// The root ends. The gauges are those of all roots together, so its part is subtracted; no
+    /// timer serves streams that outlive the root.
     pub fn end(&self, metrics: &Metrics) {
         self.has_ended.set(true);
         self.report([0, 0], metrics);

@@ -1,27 +1,27 @@
-//! What the host's access log is told of a request to which something happened: a rule refused,
-//! delayed or marked it, would have refused it, or could not decide.
+//! Access-log fields of a request that a rule denied, delayed or marked, would have denied, or
+//! could not decide.
 //!
-//! As filter state, `%FILTER_STATE(wasm.tollgate:PLAIN)%`: for each such rule its words with blanks
-//! between them, and a comma before the next rule's:
-//! `rule=login quota=minute result=denied remaining=0 pk=q1GkUGuSzIA= version=3`. Invariant: names
-//! as the metrics have them, and the keyed hash of a key, never anything that a client sent; at
-//! most [`MOST_RULES`] rules. A request that all rules allow costs nothing here.
+//! They are filter state, `%FILTER_STATE(wasm.tollgate:PLAIN)%`: for each such rule its fields
+//! separated by blanks, and a comma before the next rule: `rule=login quota=minute result=denied
+//! remaining=0 pk=q1GkUGuSzIA= version=3`. Invariant: it contains names as the metrics have them
+//! and the keyed hash of a key, never anything that a client sent; at most [`MOST_RULES`] rules. A
+//! request that all rules allow costs nothing here.
 
 use tollgate_core::{Span, Verdict};
 use tollgate_policy::{Outcome, RuleDecision, RuleResult, pk_text};
 
 use crate::watch::labels::Labels;
 
-/// The name of the filter state, behind the host's own `wasm.`.
+/// The name of the filter state, after the host's own prefix `wasm.`.
 pub const FILTER_STATE: &str = "tollgate";
 
-/// What is said of a request that was refused before any rule was asked.
+/// The fields of a request that was denied before any rule was checked.
 pub const GIVEN_UP: &str = "result=failed";
 
-/// So many rules have their words.
+/// The most rules whose fields are written.
 const MOST_RULES: usize = 8;
 
-/// What is said of a request that has waited so long; nothing when all rules allow it.
+/// The fields of a request that has waited this long; nothing when all rules allow it.
 pub fn told(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) -> String {
     let mut text = String::with_capacity(128);
     let said = outcome.decisions_after(waited);
@@ -50,7 +50,7 @@ fn tell(decision: &RuleDecision<'_>, waited: Span, labels: &Labels, text: &mut S
         push(text, " quota=", label);
     }
     push(text, " result=", decision.result.label());
-    // What is left where it is nearest to its end, when no quota is named.
+    // When no quota is named: the remaining units of the quota that is nearest to its end.
     let remaining = |quota: usize| decision.quotas.get(quota).map(|quota| quota.remaining);
     let least = || decision.quotas.iter().map(|quota| quota.remaining).min();
     if let Some(remaining) = quota.map_or_else(least, remaining) {

@@ -1,14 +1,14 @@
-//! Whether clients can choose the address that they are counted by, as far as requests show it.
+//! Detects, from requests, whether clients can choose the address that they are counted by.
 //!
-//! A connection manager with `use_remote_address` notes the connection's other end on every
-//! request: it appends it to X-Forwarded-For, or with `skip_xff_append` sets
+//! A connection manager with `use_remote_address` notes the address of the connection's other end
+//! on every request: it appends it to X-Forwarded-For, or with `skip_xff_append` sets
 //! X-Envoy-External-Address or X-Envoy-Internal. A manager without it takes the address from
-//! X-Forwarded-For, and what a client writes there is believed. The host shows no settings, so a
-//! request without all three headers is the sign: it came neither through the one kind of manager
-//! nor through a proxy that the other kind may believe.
+//! X-Forwarded-For, and trusts what a client wrote there. The host shows no settings, so the sign
+//! is a request without all three headers: it came neither through the first sort of manager nor
+//! through a proxy that the second may trust.
 //!
-//! Invariant: silent where the policy counts the entries of the list by itself (`trusted_hops`),
-//! and about connections without an address (Unix sockets). Deliberately absent: a decision.
+//! Invariant: silent where the policy itself counts the entries of the list (`trusted_hops`), and
+//! about connections without an address (Unix sockets). Deliberately absent: a decision.
 
 use std::cell::Cell;
 
@@ -17,8 +17,8 @@ use crate::follow::said::Said;
 use crate::host::proxy::Proxy;
 use crate::request::facts::RequestFacts;
 
-/// Reading headers is a host call, so where no rule reads them only one request in this many is
-/// looked at, and this many when a policy begins.
+/// Reading headers is a host call. Where no rule reads them, only one request in this many is
+/// checked, and this many when a policy begins.
 const LOOKED_AT: u32 = 64;
 
 const LOCAL_PROXY: &str = "a proxy on this machine sends requests, and the policy takes the address of the \
@@ -36,25 +36,25 @@ pub struct AddressWatch<H> {
     takes_the_connection: bool,
     trusts_the_connection: bool,
     requests: Cell<u32>,
-    /// True once the log shows that a proxy of this machine makes all clients one.
+    /// True once the log shows that a proxy on this machine makes all clients share one address.
     has_local_proxy: Cell<bool>,
     unverified: Cell<Unverified>,
-    /// How many policies of workers have seen a request with an address that is not verified.
+    /// The number of workers' policies that have seen a request with an unverified address.
     gauge: Option<u32>,
 }
 
-/// What was seen of addresses that are not verified.
+/// Unverified addresses seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Unverified {
     #[default]
     NotSeen,
     Seen,
-    /// The policy has ended, and what it saw is out of the gauge.
+    /// Ends the policy and removes its part from the gauge.
     Ended,
 }
 
 impl<H: Proxy> AddressWatch<H> {
-    /// Nothing is seen yet.
+    /// A watch that has seen nothing yet.
     pub fn new(host: H, config: &Config) -> Self {
         let gauge = host.define_gauge("tollgate.unverified_addresses");
         let policy = &config.policy;
@@ -71,7 +71,7 @@ impl<H: Proxy> AddressWatch<H> {
         }
     }
 
-    /// Looks at a request whose rules were asked what they need of it.
+    /// Checks a request whose rules have already read the facts they need.
     pub fn look(&self, facts: &RequestFacts<H>) {
         if !self.has_local_proxy.get()
             && self.takes_the_connection

@@ -1,7 +1,7 @@
-//! What rules, tiers and quotas are called in metrics, in `%RESPONSE_CODE_DETAILS%` and in access
+//! The labels of rules, tiers and quotas in metrics, in `%RESPONSE_CODE_DETAILS%` and in access
 //! logs: the same everywhere, so that one can be looked up in the other.
 //!
-//! Invariant: letters, digits, `-` and `_` alone ([`metric_label`]), whatever the policy says.
+//! Invariant: letters, digits, `-` and `_` alone ([`metric_label`]), whatever the policy contains.
 
 use tollgate_policy::{Policy, metric_label};
 

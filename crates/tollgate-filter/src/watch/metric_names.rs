@@ -1,9 +1,9 @@
 //! How many names of metrics there are, agreed by all workers through the host's map: the host
-//! never frees one.
+//! never frees a name.
 //!
 //! Invariant: the names of one `vm_id` are at most [`MAX_NAMES`], however often policies are
-//! replaced; what comes then is counted under names that are there. A name that was given stays
-//! given, also when its rule is gone. Deliberately absent: a look by a request.
+//! replaced; later rules are counted under existing names. A name that was given stays given, also
+//! when its rule is gone. Deliberately absent: a read by a request.
 //!
 //! In the map, for each family of names: eight bytes, little-endian, a hash whose lowest byte is
 //! how many names the family has.
@@ -17,17 +17,17 @@ use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 /// The most names.
 pub const MAX_NAMES: usize = 10_000;
 
-/// Of these, for what is of no rule and no plugin.
+/// Of these, the names for metrics of no rule and no plugin.
 pub const OWN_NAMES: usize = 64;
 
 const NAME: &[u8] = &[LAYOUT_VERSION, b'n', b'a', b'm', b'e', b's'];
 
-/// Tries to write: every lost race means that another worker wrote, mostly the same.
+/// Attempts to write. Every lost race means that another worker wrote, mostly the same.
 const MAX_TRIES: u32 = 32;
 
-/// Which of `families`, each with how many names it has, may have their names. Those that had them
-/// have them still, of others as many as there is room for, the first ones first; none when the
-/// host does not answer.
+/// Which of `families`, each with its number of names, may have their names. Families that had them
+/// keep them; of the others, the first ones for which there is room; none when the host does not
+/// respond.
 pub fn claim(shared: &impl SharedData, families: &[(String, u8)]) -> Vec<bool> {
     for _ in 0..MAX_TRIES {
         let (mut named, cas) = match shared.get(NAME) {
@@ -57,7 +57,7 @@ struct Named {
 }
 
 impl Named {
-    /// Those in `bytes`; none in what is damaged.
+    /// The families in `bytes`; none in damaged bytes.
     fn read(bytes: &[u8]) -> Self {
         let (entries, rest) = bytes.as_chunks::<8>();
         let mut named = Self::default();
@@ -76,7 +76,7 @@ impl Named {
 
     /// Enters a family of `of` names; false when there is no room for it.
     fn enter(&mut self, family: &str, of: u8) -> bool {
-        // Names are the operator's: nobody gains by two that meet.
+        // Names are the operator's: no one gains by two that collide.
         let [_, hash @ ..] = digest(&Seed::default(), family.as_bytes());
         let mut entry = [of; 8];
         for (byte, part) in entry.iter_mut().skip(1).zip(hash) {

@@ -1,38 +1,39 @@
-//! What is counted, and under which names.
+//! The metrics and their names.
 //!
 //! Invariant: every counter is defined once, when the policy is configured; a request only adds, to
-//! what `tally` hands over. Names, whose parts `stats_tags` of the bootstrap turn into labels:
+//! the counters that `tally` hands over. Names, whose parts `stats_tags` of the bootstrap turn into
+//! labels:
 //! `tollgate.decisions.plugin=<plugin>.rule=<rule>.quota=<quota>.tier=<tier>.result=<result>`,
-//! where the quota is the one that refuses or delays, and the tier is not there where it is the
-//! rule's own quotas; `tollgate.near_limit` by the same but the result;
+//! where the quota is the one that denies or delays, and the tier is absent for the rule's own
+//! quotas; `tollgate.near_limit` with the same parts except the result;
 //! `tollgate.table_keys.plugin=<plugin>` and `tollgate.table_room`, gauges: keys that the tables
-//! hold, idle ones among them, and how many they may. Of all plugins together:
+//! contain, idle ones among them, and how many they may. Of all plugins together:
 //! `tollgate.requests.answer=<answer>`; `tollgate.failed_requests.on_failure=<allow or deny>`,
-//! which `on_failure` decided, and under `deny` those that were refused before any rule was asked
-//! (no memory, an unknown policy); `tollgate.remembered_denials`, refused without a look into the
+//! which `on_failure` decided, and under `deny` those that were denied before any rule was checked
+//! (no memory, an unknown policy); `tollgate.remembered_denials`, denied without reading the
 //! tables; `tollgate.cas_retries`, commits that lost a race and were decided again;
 //! `tollgate.evictions`, live keys that left a full bucket to another, and
 //! `tollgate.evictions_half_used`, those of them that had used half of a quota or more (while it
-//! stands still, a full table forgave nobody who was limited); `tollgate.failures`, states that
+//! does not rise, a full table has forgotten no limited client); `tollgate.failures`, states that
 //! could not be read or written. Of requests that wait: the histogram `tollgate.wait_ms` of those
 //! that passed then; the gauges `tollgate.waiting` and `tollgate.waiting_bytes`;
-//! `tollgate.waiting_full`, refused because too many wait; `tollgate.waiting_left`, whose clients
-//! left; and `tollgate.places_unused`. The gauge `tollgate.memory_bytes` is what the workers'
-//! virtual machines have of memory, as of the last change of the others.
+//! `tollgate.waiting_full`, denied because too many wait; `tollgate.waiting_left`, whose clients
+//! left; and `tollgate.places_unused`. The gauge `tollgate.memory_bytes` is the memory of the
+//! workers' virtual machines, as of the last change of the other metrics.
 //!
 //! Of a plugin that follows a server: the gauge `tollgate.policy_version.plugin=<plugin>`, the
-//! number of the policy in force, 0 for that of the configuration and where none follows; and of
-//! all together `tollgate.policy_fetch_failures`, times that the server's could not be had, and
-//! `tollgate.policy_refused`, policies that were had and not taken, by each worker.
+//! number of the policy in force, 0 for that of the configuration and for a plugin that follows no
+//! server. Of all together: `tollgate.policy_fetch_failures`, failed fetches of the server's
+//! policy, and `tollgate.policy_refused`, policies that were fetched and rejected, by each worker.
 //!
-//! The host frees no name, so there are at most so many (`metric_names`): a rule that comes then is
-//! counted as `plugin=(other).rule=(other)`, which is no label of a rule.
+//! The host frees no name, so their number is limited (`metric_names`): a rule beyond the limit is
+//! counted as `plugin=(other).rule=(other)`, which is not a label of a rule.
 //!
-//! Of policies that count for a fleet: `tollgate.fleet_asked`, questions to the authority;
-//! `tollgate.fleet_granted`, leases; `tollgate.fleet_refused`, requests that it refused;
-//! `tollgate.fleet_failed`, questions without an answer that can be used;
-//! `tollgate.fleet_overloaded`, requests that could not be asked about because too much is under
-//! way; and the gauge `tollgate.fleet_paused`, requests that wait for an answer.
+//! Of policies that count for a fleet: `tollgate.fleet_asked`, lease requests to the authority;
+//! `tollgate.fleet_granted`, leases; `tollgate.fleet_refused`, client requests that it denied;
+//! `tollgate.fleet_failed`, lease requests without a usable response; `tollgate.fleet_overloaded`,
+//! client requests for which no lease request could be sent because too many are in flight; and the
+//! gauge `tollgate.fleet_paused`, client requests that wait for a response.
 
 use tollgate_core::Span;
 use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
@@ -47,18 +48,18 @@ use crate::watch::metric_names::claim;
 use crate::watch::rule_metrics::{Define, RuleMetrics};
 use crate::watch::tally::{Counter, Tally};
 
-/// What becomes of questions to the authority of a fleet.
+/// Events of lease requests to the authority of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
-    /// One was sent.
+    /// A lease request was sent.
     Sent,
     /// A lease was granted.
     Granted,
-    /// The authority refused a request.
+    /// The authority denied a client request.
     Refused,
-    /// One had no answer, or none that can be used.
+    /// A lease request had no response, or none that can be used.
     Failed,
-    /// A request could not be asked about, because too much is under way.
+    /// No lease request could be sent for a client request, because too many are in flight.
     Overloaded,
 }
 
@@ -82,7 +83,7 @@ impl Asked {
     }
 }
 
-/// What a request was answered.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answered {
     Passed,
@@ -106,7 +107,7 @@ impl Answered {
 pub struct Metrics {
     rules: RuleMetrics,
     requests: [Option<Counter>; Answered::ALL.len()],
-    /// Let through, and refused.
+    /// Allowed, and denied.
     failed_requests: [Option<Counter>; 2],
     remembered_denials: Option<Counter>,
     retries: Option<Counter>,
@@ -121,7 +122,7 @@ pub struct Metrics {
     gauges: Gauges,
 }
 
-/// What goes down again, and waits.
+/// Values that go down again, and waiting requests.
 #[derive(Default)]
 struct Gauges {
     waiting: [Option<u32>; 2],
@@ -132,14 +133,14 @@ struct Gauges {
     waits: Option<u32>,
 }
 
-/// What happens to requests that wait.
+/// Events of requests that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// One was refused because too many wait.
+    /// A request was denied because too many wait.
     Full,
-    /// The client of one left.
+    /// The client of a waiting request left.
     Left,
-    /// A time of a `leaky-queue` passed that a client had left and nobody else could use.
+    /// A time of a `leaky-queue` passed that a client had left and no other request could use.
     Unused,
 }
 
@@ -173,8 +174,8 @@ impl Metrics {
         }
     }
 
-    /// Counts the last decisions on one request, which has waited this long in all.
-    /// True when a rule said something else than that it allows the request.
+    /// Counts the final decisions on one request, which has waited this long in total. True when a
+    /// rule did anything other than allow it.
     pub fn count<H: Proxy>(
         &self,
         outcome: &Outcome<'_>,
@@ -190,7 +191,7 @@ impl Metrics {
             Answer::Pass => Answered::Passed,
         };
         self.answered(answered, tally);
-        // What fails at a shadow alone, `on_failure` decides nothing about.
+        // When only shadow rules fail, `on_failure` decides nothing.
         let is_binding = |it: RuleDecision<'_>| it.is_binding && it.result == RuleResult::Failed;
         if has_failed && outcome.decisions().any(is_binding) {
             let [allowed, denied] = self.failed_requests;
@@ -222,7 +223,7 @@ impl Metrics {
         self.answered(Answered::Unlimited, tally);
     }
 
-    /// Counts a request that is refused because nothing can be known about it.
+    /// Counts a request that is denied because nothing can be known about it.
     pub fn count_given_up<H: Proxy>(&self, tally: &Tally<H>) {
         self.answered(Answered::Refused, tally);
         let [_, denied] = self.failed_requests;
@@ -234,14 +235,14 @@ impl Metrics {
         tally.add(place.and_then(|place| *self.requests.get(place)?), 1);
     }
 
-    /// Takes in how long a request waited that goes on.
+    /// Records how long a request waited before it continued.
     pub fn wait(&self, waited: Span, counters: &impl Counters) {
         if let Some(waits) = self.gauges.waits {
             counters.record(waits, waited.as_millis_ceil());
         }
     }
 
-    /// Counts what happened to a request that waits, or would.
+    /// Counts an event of a request that waits, or would wait.
     pub fn count_wait<H: Proxy>(&self, wait: Wait, tally: &Tally<H>) {
         let counter = match wait {
             Wait::Full => self.full,
@@ -251,31 +252,32 @@ impl Metrics {
         tally.add(counter, 1);
     }
 
-    /// Counts what became of so many questions.
+    /// Counts the outcome of this many lease requests.
     pub fn count_asked<H: Proxy>(&self, asked: Asked, count: usize, tally: &Tally<H>) {
         let counter = self.asked.get(asked.index()).copied().flatten();
         tally.add(counter, i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// The gauge of requests that wait for an answer of the authority, if the policy counts for a
+    /// The gauge of requests that wait for a response of the authority, if the policy counts for a
     /// fleet.
     pub const fn paused(&self) -> Option<u32> {
         self.gauges.paused
     }
 
-    /// So many more, or fewer, wait now, with so many bytes.
+    /// Adds this many waiting requests, with this many bytes, to the gauges; negative numbers
+    /// subtract.
     pub fn change_waiting(&self, by: [i64; 2], counters: &impl Counters) {
         for (gauge, by) in self.gauges.waiting.into_iter().zip(by) {
             change(gauge, by, counters);
         }
     }
 
-    /// The memory of this virtual machine has grown by so many bytes.
+    /// The memory of this virtual machine has grown by this many bytes.
     pub fn grow_memory(&self, by: i64, counters: &impl Counters) {
         change(self.gauges.memory, by, counters);
     }
 
-    /// Counts what happened besides.
+    /// Counts the other events of a commit.
     pub fn add<H: Proxy>(&self, stats: &CommitStats, host: &H, tally: &Tally<H>) {
         tally.add(self.remembered_denials, stats.remembered);
         tally.add(self.retries, stats.retries);
@@ -309,7 +311,7 @@ fn change(gauge: Option<u32>, by: i64, counters: &impl Counters) {
     }
 }
 
-/// What is counted of a plugin that follows a server.
+/// The metrics of a plugin that follows a server.
 pub struct FollowMetrics {
     version: Option<u32>,
     failures: Option<u32>,
@@ -335,12 +337,12 @@ impl FollowMetrics {
         }
     }
 
-    /// The server's policy could not be had.
+    /// The server's policy could not be fetched.
     pub fn count_failure(&self, counters: &impl Counters) {
         change(self.failures, 1, counters);
     }
 
-    /// One was had, and not taken.
+    /// A policy was fetched and rejected.
     pub fn count_refused(&self, counters: &impl Counters) {
         change(self.refused, 1, counters);
     }
@@ -431,8 +433,8 @@ mod tests {
         assert_eq!(all, 2 * 2 * 5);
     }
 
-    // Guards: names without end, which the host never frees: a hundred policies of a hundred rules
-    // each, and every one of them is counted.
+    // Guards: an unlimited number of names, which the host never frees: a hundred policies of a
+    // hundred rules each, and every one of them is counted.
     #[test]
     fn names_are_bounded_however_often_policies_are_replaced() {
         let names = Names::default();
@@ -450,7 +452,7 @@ mod tests {
             }
         }
         assert!(is_full, "the last ones have no names");
-        // Who had names has them still.
+        // Families that had names keep them.
         let first = policy((0..100).map(|i| format!("r0-{i}")));
         let before = names.0.borrow().len();
         define(&first, "edge", &names);

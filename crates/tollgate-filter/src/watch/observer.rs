@@ -1,5 +1,5 @@
-//! What an operator is told of a policy in force: its metrics, the access log, and a line in the
-//! log about those who are refused most.
+//! The reports on a policy in force for the operator: its metrics, the access log, and a line in
+//! the log about the keys that are denied most.
 //!
 //! Invariant: bounded, whatever clients send; a request that all rules allow costs a few additions.
 //! Deliberately absent: decisions.
@@ -22,10 +22,10 @@ use crate::watch::metrics::{Asked, Metrics, Wait};
 use crate::watch::refused_keys::RefusedKeys;
 use crate::watch::tally::Tally;
 
-/// How often the log is told who is refused most.
+/// How often the log reports the keys that are denied most.
 const TELL_AFTER: Span = Span::from_secs(60);
 
-/// What is told of one policy.
+/// The reports on one policy.
 pub struct Observer<H> {
     host: H,
     plugin: String,
@@ -35,13 +35,13 @@ pub struct Observer<H> {
     tally: Rc<Tally<H>>,
     addresses: AddressWatch<H>,
     refused: Cell<RefusedKeys>,
-    /// When the log is told who is refused most.
+    /// When the log reports the keys that are denied most.
     tell_at: Cell<Option<Timestamp>>,
     has_ended: Cell<bool>,
 }
 
 impl<H: Proxy> Observer<H> {
-    /// Of the policy of `config`; its tables hold nothing yet if they are `new`.
+    /// The observer of the policy of `config`; its tables contain nothing yet if they are `new`.
     pub fn new(host: H, config: &Config, is_new: bool, tally: &Rc<Tally<H>>) -> Self {
         let labels = Labels::new(&config.policy);
         let define = &mut |name: &str| tally.define(name);
@@ -62,7 +62,7 @@ impl<H: Proxy> Observer<H> {
         }
     }
 
-    /// The last word on the request of the current context, which came this long after it.
+    /// The final decision on the request of the current context, which came this long after it.
     pub fn count(&self, plan: &Plan, outcome: &Outcome<'_>, waited: Span) {
         if self.metrics.count(outcome, waited, plan.has_failed(), &self.tally) {
             let told = access_log::told(outcome, waited, &self.labels, self.version);
@@ -73,7 +73,7 @@ impl<H: Proxy> Observer<H> {
         }
     }
 
-    /// A request whose rules were asked what they need of it.
+    /// Checks a request whose rules have already read the facts they need.
     pub fn look_at_address(&self, facts: &RequestFacts<H>) {
         self.addresses.look(facts);
     }
@@ -83,34 +83,34 @@ impl<H: Proxy> Observer<H> {
         self.metrics.count_unlimited(&self.tally);
     }
 
-    /// A request that is refused because nothing can be known about it.
+    /// A request that is denied because nothing can be known about it.
     pub fn count_given_up(&self) {
         self.add(&CommitStats { failures: 1, ..CommitStats::default() });
         self.metrics.count_given_up(&self.tally);
         self.host.set_filter_state(FILTER_STATE, access_log::GIVEN_UP);
     }
 
-    /// What happened besides.
+    /// Counts the other events of a commit.
     pub fn add(&self, stats: &CommitStats) {
         self.metrics.add(stats, &self.host, &self.tally);
     }
 
-    /// A request that goes on has waited this long.
+    /// A request that continues has waited this long.
     pub fn count_waited(&self, waited: Span) {
         self.metrics.wait(waited, &self.host);
     }
 
-    /// What happened to a request that waits, or would.
+    /// An event of a request that waits, or would wait.
     pub fn count_wait(&self, wait: Wait) {
         self.metrics.count_wait(wait, &self.tally);
     }
 
-    /// What became of so many questions to the authority.
+    /// The outcome of this many lease requests.
     pub fn count_asked(&self, asked: Asked, count: usize) {
         self.metrics.count_asked(asked, count, &self.tally);
     }
 
-    /// Says in the log who was refused most, when it is time for that; when it will be.
+    /// Logs the keys that were denied most, when that is due. Returns when it is due next.
     pub fn tick(&self, now: Timestamp) -> Option<Timestamp> {
         if self.tell_at.get().is_some_and(|at| at <= now) {
             self.tell_refused(TELL_AFTER);
@@ -118,13 +118,13 @@ impl<H: Proxy> Observer<H> {
         self.tell_at.get()
     }
 
-    /// The root is called then, for this policy and the others that it has.
+    /// The root is then called for this policy and its others.
     pub fn wake_at(&self, at: Option<Timestamp>, now: Timestamp) {
         self.tally.timer.set(Wants::Telling, at, now);
     }
 
-    /// The policy decides no new requests: what the log is still to be told is said now. Those that
-    /// it still refuses are in the metrics alone.
+    /// The policy decides no new requests: its pending log lines are written now. Later denials of
+    /// its waiting requests are in the metrics alone.
     pub fn end(&self) {
         self.has_ended.set(true);
         self.addresses.end();
@@ -149,7 +149,7 @@ impl<H: Proxy> Observer<H> {
         {
             let at = now.saturating_add(TELL_AFTER);
             self.tell_at.set(Some(at));
-            // Another policy of this root may have something to tell before.
+            // Another policy of this root may have a line to log before.
             let first = self.tally.timer.wanted(Wants::Telling).map_or(at, |other| other.min(at));
             self.tally.timer.set(Wants::Telling, Some(first), now);
         }

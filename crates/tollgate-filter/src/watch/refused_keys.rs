@@ -1,10 +1,10 @@
-//! Which keys are refused most, in bounded memory: for a line in the log.
+//! The keys that are denied most, in bounded memory: for a line in the log.
 //!
 //! Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k
 //! elements in data streams", 2005): a key that has no place takes that of the one with the fewest
-//! refusals, and its count. Invariant: [`PLACES`] keys, however many are refused; whoever has more
-//! than that part of all refusals is among them; a count is too high by at most what was taken
-//! over, which is kept beside it. No key is here, only its keyed hash, as clients are told it
+//! denials, and its count. Invariant: [`PLACES`] keys, however many are denied; every key with more
+//! than that part of all denials is among them; a count is too high by at most the count that was
+//! taken over, which is stored with it. No key is here, only its keyed hash, as clients see it
 //! (`pk`). Deliberately absent: the clock and the log.
 
 use core::cmp::Reverse;
@@ -20,25 +20,25 @@ const PLACES: usize = 64;
 /// Keys in a line.
 const TOLD: usize = 5;
 
-/// The refusals of one worker since the last line.
+/// The denials of one worker since the last line.
 #[derive(Default)]
 pub struct RefusedKeys {
     all: u64,
     places: Vec<Place>,
 }
 
-/// The refusals of one key by one rule.
+/// The denials of one key by one rule.
 #[derive(Clone, Copy)]
 struct Place {
     rule: usize,
     pk: u64,
     count: u64,
-    /// How many of them may be another's.
+    /// How many of them may be another key's.
     taken_over: u64,
 }
 
 impl RefusedKeys {
-    /// The rule of this index refused a request; of which key, if it has one.
+    /// The rule of this index denied a request; `key` is its key, if it has one.
     pub fn add(&mut self, rule: usize, pk: Option<u64>) {
         self.all = self.all.saturating_add(1);
         let Some(pk) = pk else { return };
@@ -55,17 +55,17 @@ impl RefusedKeys {
         }
     }
 
-    /// True when nobody was refused.
+    /// True when no request was denied.
     pub const fn is_empty(&self) -> bool {
         self.all == 0
     }
 
-    /// What the log is told of so many seconds: how many were refused, and the keys that were most
-    /// often.
+    /// The log line about this many seconds: how many were denied, and the keys that were denied
+    /// most often.
     pub fn line(mut self, labels: &Labels, seconds: u64) -> String {
         let mut line = format!("{} refused in {seconds} s", self.all);
         for i in 0..TOLD {
-            // Whoever is next of those few, instead of a sort of their own.
+            // The next of those few is selected each time, instead of a sort of its own.
             let places = self.places.iter().enumerate();
             let next = places.min_by_key(|(_, place)| Reverse(place.count)).map(|(at, _)| at);
             let Some(next) = next else { break };
@@ -73,7 +73,7 @@ impl RefusedKeys {
             let before = if i == 0 { "; most of them:" } else { "," };
             let (rule, pk) = (labels.rule(place.rule), pk_text(place.pk));
             let least = place.count.saturating_sub(place.taken_over);
-            let _ = write!(line, "{before} rule={rule} pk={pk} {least}"); // a text takes all
+            let _ = write!(line, "{before} rule={rule} pk={pk} {least}"); // a text accepts every write
             if place.taken_over > 0 {
                 let _ = write!(line, " to {}", place.count);
             }
@@ -95,8 +95,8 @@ mod tests {
         Labels::new(&Policy::compile(&document, Surface::Envoy).expect("a policy"))
     }
 
-    // Guards: memory that a sprayer of keys fills, and whoever hides behind one. 10,000 keys are
-    // refused once each, and in between one of them 500 times, another 300 times.
+    // Guards: memory that a sprayer of keys fills, and a client that hides behind one. 10,000 keys
+    // are denied once each, and in between one of them 500 times, another 300 times.
     #[test]
     fn who_is_refused_most_is_found_among_many() {
         let mut keys = RefusedKeys::default();

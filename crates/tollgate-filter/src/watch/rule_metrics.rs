@@ -1,7 +1,7 @@
-//! What is counted of rules: by quota set, quota and result.
+//! The counters of rules: by quota set, quota and result.
 //!
-//! Invariant: all names of a rule are there from the start, with 0, or the rule's are those of
-//! `(other)`; whatever a rule says is counted, if not by its quota then without one. A request only
+//! Invariant: all names of a rule exist from the start, with 0, or the rule's are those of
+//! `(other)`; every decision of a rule is counted, by its quota or else without one. A request only
 //! adds. Deliberately absent: how many names there may be.
 
 use tollgate_core::Span;
@@ -13,7 +13,7 @@ use crate::watch::labels::{Labels, SetLabels};
 use crate::watch::metric_names::claim;
 use crate::watch::tally::{Counter, Tally};
 
-/// What rules are counted as that have no names of their own.
+/// The label of rules that have no names of their own.
 const OTHER: &str = "plugin=(other).rule=(other)";
 
 /// What is defined: a counter for a name.
@@ -47,7 +47,7 @@ struct QuotaMetrics {
 
 impl RuleMetrics {
     /// Defines the counters of every rule. `plugin` is the plugin's label: rules of two plugins may
-    /// have one name.
+    /// have the same name.
     pub fn define(
         policy: &Policy,
         labels: &Labels,
@@ -70,8 +70,8 @@ impl RuleMetrics {
         Self { sets: names.iter().zip(is_named).map(&mut of_set).collect(), other }
     }
 
-    /// Counts what every rule said of a request, which has waited this long to be decided again;
-    /// true when one said something else than that it allows it.
+    /// Counts the decision of every rule on a request, which has waited this long to be decided
+    /// again; true when a rule did anything other than allow it.
     pub fn count<H: Proxy>(&self, outcome: &Outcome<'_>, waited: Span, tally: &Tally<H>) -> bool {
         let mut is_notable = false;
         for decision in outcome.decisions_after(waited) {
@@ -99,16 +99,16 @@ impl SetMetrics {
     }
 }
 
-/// What the counters of one quota set are called.
+/// The names of the counters of one quota set.
 struct Names<'a> {
     /// `plugin=edge.rule=login`
     rule: String,
     /// `.tier=gold`, or nothing
     tier: String,
     quotas: &'a [String],
-    /// What is said without naming a quota.
+    /// The results without a quota.
     results: Vec<RuleResult>,
-    /// What is said of each quota.
+    /// The results of each quota.
     of_quota: Vec<RuleResult>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// All of them in one text, and how many they are: others are another family.
+    /// All of them in one text, and their number: other names are another family.
     fn family(&self) -> (String, u8) {
         let Self { rule, tier, quotas, results, of_quota } = self;
         let each = of_quota.len().saturating_add(1);

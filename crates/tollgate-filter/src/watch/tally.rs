@@ -1,10 +1,10 @@
 //! Counters of one root, kept here and handed over to the host ten times a second: a call for each
 //! of them would cost more than a request's decision.
 //!
-//! Invariant: what was counted is handed over once, at the latest [`FLUSH_AFTER`] later or when the
-//! root ends; after that at once. While something is here the gauge `tollgate.uncounted` has one
-//! more, so whoever reads the counters knows whether they are complete. A virtual machine that
-//! traps takes with it what it had not handed over. Deliberately absent: names.
+//! Invariant: every count is handed over once, at the latest [`FLUSH_AFTER`] later or when the root
+//! ends; after that at once. While a count is here the gauge `tollgate.uncounted` is one higher, so
+//! readers of the counters know whether they are complete. A virtual machine that traps loses the
+//! counts that it had not handed over. Deliberately absent: names.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, Wants};
 use crate::watch::metric_names::MAX_NAMES;
 
-/// So late are counters at the most.
+/// The longest delay of counters.
 const FLUSH_AFTER: Span = Span::from_millis(100);
 
 const UNCOUNTED: &str = "tollgate.uncounted";
@@ -25,14 +25,14 @@ const UNCOUNTED: &str = "tollgate.uncounted";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter(usize);
 
-/// What is counted and not handed over yet.
+/// Counts that are not handed over yet.
 #[derive(Default)]
 struct Counts {
-    /// For each counter the host's number, and how much is here.
+    /// For each counter the host's number, and the count that is here.
     here: Vec<(u32, i64)>,
-    /// Places by the host's numbers: both as wide as those of other maps, so that it is one code.
+    /// Indexes by the host's numbers: both as wide as those of other maps, so that it is one code.
     places: BTreeMap<u64, u64>,
-    /// Those of which something is here.
+    /// The counters with a count here.
     changed: Vec<usize>,
 }
 
@@ -88,7 +88,7 @@ impl<H: Proxy> Tally<H> {
         }
     }
 
-    /// Something is here now.
+    /// Notes that a count is here now.
     fn begin(&self) {
         self.change_gauge(1);
         match self.host.now().filter(|_| !self.has_ended.get()) {
@@ -99,7 +99,7 @@ impl<H: Proxy> Tally<H> {
         }
     }
 
-    /// Hands over what is here.
+    /// Hands the counts over.
     pub fn flush(&self) {
         let taken = self.with(|counts| {
             let changed = core::mem::take(&mut counts.changed);
@@ -120,7 +120,7 @@ impl<H: Proxy> Tally<H> {
         }
     }
 
-    /// The root ends: nothing is kept from now on, because no timer will come.
+    /// The root ends: no count is kept from now on, because no timer will come.
     pub fn end(&self) {
         self.has_ended.set(true);
         self.flush();
@@ -132,7 +132,7 @@ impl<H: Proxy> Tally<H> {
         }
     }
 
-    /// No host call belongs into `act`: whoever calls back would count into nothing.
+    /// `act` must not make a host call: if the host called back, it would count into nothing.
     fn with<R>(&self, act: impl FnOnce(&mut Counts) -> R) -> R {
         let mut counts = self.counts.take();
         let result = act(&mut counts);

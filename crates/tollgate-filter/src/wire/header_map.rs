@@ -1,12 +1,12 @@
 //! The host's serialisation of a map: the number of pairs, the lengths of every key and value, then
 //! every key and value, each with a zero byte after it. All numbers are `u32`, little-endian.
 //!
-//! Invariant: values are bytes; reading any bytes ends, with what was whole. Source: the ABI of
-//! proxy-wasm 0.2.1, "serialized map".
+//! Invariant: values are bytes; reading any bytes ends, with the pairs that were whole. Source: the
+//! ABI of proxy-wasm 0.2.1, "serialized map".
 
 use std::borrow::Cow;
 
-/// A map as the host gave it.
+/// A map from the host.
 pub struct HeaderMap(Vec<u8>);
 
 impl HeaderMap {
@@ -50,11 +50,11 @@ fn take<'a>(bytes: &mut &'a [u8], len: u32) -> Option<&'a [u8]> {
     Some(text)
 }
 
-/// As long as a refusal with all its fields mostly is.
+/// The usual length of a denial with all its fields.
 const PAIRS: usize = 8;
 const BYTES: usize = 384;
 
-/// A map in the making.
+/// A map under construction.
 #[derive(Default)]
 pub struct HeaderMapWriter {
     count: u32,

@@ -1,9 +1,9 @@
 //! `google.protobuf.Struct` in its wire format to JSON text.
 //!
-//! Who writes the policy as YAML inside an Envoy configuration gives a `Struct`, and Envoy hands
-//! the filter its serialised bytes. Invariant: any bytes are either a whole, well-formed `Struct`
-//! or an error; nothing is guessed, skipped or cut. Deliberately absent: any other protobuf
-//! message; `claims` reads one with the reader of this one's fields.
+//! An operator that writes the policy as YAML inside an Envoy configuration provides a `Struct`,
+//! and Envoy hands the filter its serialised bytes. Invariant: any bytes are either a whole,
+//! well-formed `Struct` or an error; nothing is guessed, skipped or cut. Deliberately absent: any
+//! other protobuf message; `claims` reads one with the reader of this one's fields.
 //!
 //! Source: google/protobuf/struct.proto, and the encoding guide of protobuf.
 
@@ -14,10 +14,10 @@ use tollgate_policy::decimal;
 /// How deep lists and objects may nest: a policy needs six.
 const MAX_DEPTH: u32 = 32;
 
-/// Why bytes are not a `Struct`.
+/// The reason why bytes are not a `Struct`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StructError {
-    /// They end early, or hold a field that the message does not have.
+    /// They end early, or contain a field that the message does not have.
     Malformed,
     /// More than 32 levels.
     TooDeep,
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
     /// The next field; `None` after the last one.
     ///
     /// # Errors
-    /// The bytes end early, or begin no field that a `Struct` could have.
+    /// The bytes end early, or begin with a field that no `Struct` could have.
     pub fn next_field(&mut self) -> Result<Option<Field<'a>>, StructError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    // What protobuf itself writes, piece by piece.
+    // The bytes that protobuf itself writes, piece by piece.
     pub(crate) fn bytes_field(number: u8, bytes: &[u8]) -> Vec<u8> {
         let mut out = vec![number << 3 | 2];
         let mut len = bytes.len();

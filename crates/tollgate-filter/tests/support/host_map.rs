@@ -1,6 +1,6 @@
-//! The host's map as proxy-wasm-cpp-host has it: all writes of a process are numbered one after the
-//! other, 0 writes whatever stands there, and an absent name takes any number. And as other hosts
-//! may have it, because the specification leaves the numbers to them.
+//! The host's map as in proxy-wasm-cpp-host: all writes of a process are numbered one after the
+//! other, 0 writes over any value, and an absent name takes any number. It can also be as other
+//! hosts may have it, because the specification leaves the numbers to them.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub type Numbered = (Vec<u8>, u32);
 /// Which number a write gets, and which condition an absent or a present name takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
-    /// As Envoy.
+    /// As in Envoy.
     #[default]
     OneSequence,
     /// Each name counts its own writes, in steps of this size.
@@ -74,7 +74,7 @@ impl HostMap {
         Written::Done
     }
 
-    /// Writes whatever stands there.
+    /// Writes over any value.
     pub fn put(&mut self, name: &[u8], value: &[u8]) {
         self.set(name, value, 0);
     }

@@ -1,4 +1,4 @@
-//! What the tests of the tables share: a host's map for any number of threads, and workers that use
+//! Shared by the tests of the tables: a host's map for any number of threads, and workers that use
 //! it.
 #![allow(
     dead_code,
@@ -71,12 +71,12 @@ impl Shared {
         self.0.lock().unwrap().latest
     }
 
-    /// As if so many writes had been made before.
+    /// Continues as if this many writes had been made before.
     pub fn set_latest(&self, number: u32) {
         self.0.lock().unwrap().latest = number;
     }
 
-    /// Another host's, with the same in it.
+    /// Another host's map, with the same content.
     pub fn copy(&self) -> Self {
         Self(Mutex::new(self.0.lock().unwrap().clone()))
     }
@@ -96,7 +96,7 @@ impl SharedData for Shared {
     }
 }
 
-/// A host that calls somebody before every call to the map: another worker.
+/// A host that runs a function before every call to the map, as another worker.
 pub struct Interrupted<'a> {
     pub shared: &'a Shared,
     /// Called with the number of the host call that comes next.
@@ -160,7 +160,7 @@ pub fn quota(limit: u32, algorithm: &str) -> Value {
 /// A worker with a policy in force.
 pub struct Worker {
     pub config: Config,
-    /// What it logged when it was configured.
+    /// The lines that it logged when it was configured.
     pub log: Vec<String>,
     plan: Plan,
     scratch: Scratch,
@@ -176,8 +176,8 @@ impl Worker {
         Self { config, log, plan: Plan::new(), scratch: Scratch::new(numbering) }
     }
 
-    /// One whose policy was registered before others were, and who read the directory then: it
-    /// knows no other quotas.
+    /// A worker whose policy was registered before others were, and that read the directory then:
+    /// it knows no other quotas.
     pub fn late(policy: &Value, shared: &Shared) -> Self {
         let before = Shared::default();
         let mut worker = Self::new(policy, &before);
@@ -193,7 +193,7 @@ impl Worker {
         (matches!(answer, Answer::Pass | Answer::Delay(_)), stats)
     }
 
-    /// All that is said to a request of `key` for `path`, and whether it was said from memory.
+    /// The whole response to a request of `key` for `path`, and whether it came from memory.
     pub fn told(
         &mut self,
         shared: &impl SharedData,
@@ -211,7 +211,7 @@ impl Worker {
         (said, stats.remembered > 0)
     }
 
-    /// The request that was asked about last will not go on, whatever was decided.
+    /// The last decided request will not continue, whatever the decision was.
     pub fn take_back(&mut self, shared: &impl SharedData, now: u64) -> bool {
         self.enforcement(shared, now).take_back(&mut CommitStats::default())
     }
@@ -227,7 +227,7 @@ impl Worker {
         }
     }
 
-    /// What is hashed of a request of `key`.
+    /// The hashed bytes of a request of `key`.
     pub fn key_of(&mut self, key: &[u8]) -> Vec<u8> {
         self.config.policy.plan(&Of(key, "/"), &mut self.plan);
         self.plan.partition(0).unwrap().key().to_vec()
@@ -238,7 +238,7 @@ impl Worker {
         (0..most).take_while(|_| self.ask(shared, key, now).0).count()
     }
 
-    /// Forgets what it saw denied.
+    /// Forgets the denials that it saw.
     pub fn forget(&mut self) {
         self.scratch = Scratch::default();
     }

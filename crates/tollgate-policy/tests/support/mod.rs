@@ -1,4 +1,4 @@
-//! What the tests of the pipeline share: a request as a test writes it, and a surface on a map.
+//! Shared by the tests of the pipeline: a request as a test writes it, and a surface on a map.
 
 mod random;
 
@@ -108,7 +108,7 @@ pub fn get(target: &str, ip: &str) -> Request {
     }
 }
 
-/// What a client sees.
+/// The response that a client sees.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
     pub answer: Answer,
@@ -141,15 +141,15 @@ impl Surfaced {
         Self { policy, plan: Plan::new(), store: BTreeMap::new(), waited: Span::ZERO }
     }
 
-    /// Decides a request and commits what it is charged to.
+    /// Decides a request and commits its charges.
     pub fn check(&mut self, request: &Request, millis: u64) -> Seen {
         self.policy.plan(request, &mut self.plan);
         self.commit(millis);
         seen(&self.policy, &self.plan, self.waited)
     }
 
-    /// Charges and gives back what the response's status brings about, or its absence; false when
-    /// nothing.
+    /// Charges and refunds as the response's status, or its absence, requires; false when nothing
+    /// was done.
     pub fn settle(&mut self, status: impl Into<Option<u16>>, millis: u64) -> bool {
         let due = self.plan.settle(&self.policy, status.into());
         if due {
@@ -180,7 +180,7 @@ impl Surfaced {
     }
 }
 
-/// What the client of a decided plan sees.
+/// The response to the client of a decided plan.
 pub fn seen(policy: &Policy, plan: &Plan, waited: Span) -> Seen {
     let outcome = plan.outcome(policy);
     let mut headers = vec![];

@@ -16,12 +16,12 @@ impl Random {
         (z ^ (z >> 31)) % end
     }
 
-    /// True once in so many times.
+    /// True once in this many times.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A place in a list of so many.
+    /// An index in a list of this length.
     pub fn place(&mut self, len: usize) -> usize {
         usize::try_from(self.below(u64::try_from(len).unwrap())).unwrap()
     }

@@ -6,15 +6,15 @@
 use crate::{problem::Result, run, workspace::Workspace};
 use std::{path::Path, process::Command};
 
-/// Writes the document anew, after all searches; a log that is not named is `TOLLGATE_NASA_LOG`, if
-/// that is set.
+/// Writes the document again, after all searches; a log that is not named is `TOLLGATE_NASA_LOG`,
+/// if that is set.
 pub fn measure(workspace: &Workspace, log: Option<&Path>) -> Result<String> {
     let mut command = program(workspace, log);
     run::shown(&mut command, "see what differs; a bound that does not hold is a bug of the core")?;
     Ok("### Accuracy\n\nWritten into docs/accuracy.md.\n".to_owned())
 }
 
-/// Fails where the committed document is not what the code gives.
+/// Fails where the committed document differs from the code's result.
 pub fn check(workspace: &Workspace, log: Option<&Path>) -> Result<()> {
     let mut command = program(workspace, log);
     command.arg("--check");

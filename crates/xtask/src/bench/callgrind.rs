@@ -2,8 +2,8 @@
 //! Another processor changes them a little, because the C library chooses how it copies bytes by
 //! what the processor can: 1,175 to 1,185 for one decision of the policy layer.
 //!
-//! Invariant: what a program does once, before and after what is measured, falls out: it is run
-//! with two counts, and the difference is taken.
+//! Invariant: instructions executed once, before and after the measured part, cancel: the program
+//! runs with two counts, and the difference is taken.
 
 use crate::{
     problem::{Problem, Result},
@@ -11,8 +11,8 @@ use crate::{
 };
 use std::{path::Path, process::Command};
 
-/// Instructions of one of the things that `program` does a given number of times; `arguments`
-/// places the number.
+/// Instructions of one of the operations that `program` does a given number of times; `arguments`
+/// contains the number's position.
 pub fn each(
     program: &Path,
     (fewer, more): (u64, u64),

@@ -1,5 +1,5 @@
-//! What the kernel says about processors: their model, their load, what a process used, where it
-//! may run.
+//! The kernel's data about processors: their model, their load, a process's use, and where it may
+//! run.
 //!
 //! Invariant: time is the sum over the threads of a process in nanoseconds, from `schedstat`; the
 //! ticks of `/proc/<pid>/stat` would be 10 ms. Linux only, as all of xtask is.
@@ -57,13 +57,13 @@ fn model_in(cpuinfo: &str) -> Option<&str> {
         .find_map(|line| Some(line.strip_prefix("model name")?.split_once(':')?.1.trim()))
 }
 
-/// Of the last minute: above a few tenths before the start, somebody else is measured, too.
+/// Of the last minute: above a few tenths before the start, other programs are measured, too.
 pub fn load_average() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().unwrap_or("unknown").to_owned()
 }
 
-/// Who gets which processor.
+/// The assignment of processors.
 #[derive(Debug, Clone, Copy)]
 pub enum Seat {
     Server,

@@ -1,9 +1,9 @@
-//! The core alone: nanoseconds and instructions of one decision, beside `governor`.
+//! The core alone: nanoseconds and instructions of one decision, compared with `governor`.
 //!
 //! Invariant: both libraries run the same example with the same quota, and from the figures of each
-//! its own loop is taken off: the steps of its clock, and a call that decides nothing. Ceilings are
-//! of what is counted, loop included, so that a row of the example is compared with a number that
-//! stands here.
+//! its own loop is subtracted: the steps of its clock, and a call that decides nothing. Ceilings
+//! are of the counted instructions, loop included, so that a row of the example is compared with a
+//! number that is written here.
 
 use super::{
     callgrind,
@@ -22,17 +22,17 @@ const LOOP: &str = "loop";
 /// governor's, which also steps its clock.
 const GOVERNOR_LOOP: &str = "governor-loop";
 const GOVERNOR: &str = "governor";
-/// governor that also says how much remains or how long to wait, as every decision of ours does.
+/// governor that also returns how much remains or how long to wait, as every decision of ours does.
 const GOVERNOR_STATE: &str = "governor-state";
-/// What is not ours, in the order of the table.
+/// The other libraries' rows, in the order of the table.
 const BESIDE: [&str; 4] = [LOOP, GOVERNOR_LOOP, GOVERNOR, GOVERNOR_STATE];
 
 /// See the example: everything passes, nothing passes, a third passes.
 const WORKLOADS: [&str; 3] = ["allow", "deny", "mixed"];
 const MIXED: usize = 2;
 
-/// What the example calls it, and the most instructions of a decision by workload. The counts are
-/// the same in every run with the pinned compiler on x86-64, so there is no margin for noise.
+/// Its name in the example, and the most instructions of a decision by workload. The counts are the
+/// same in every run with the pinned compiler on x86-64, so there is no margin for noise.
 const CEILINGS: [(&str, [f64; WORKLOADS.len()]); 10] = [
     ("gcra", [69.0, 63.0, 63.0]),
     ("gcra-lazy", [39.0, 36.0, 36.0]),
@@ -42,17 +42,18 @@ const CEILINGS: [(&str, [f64; WORKLOADS.len()]); 10] = [
     ("fixed-window", [99.0, 90.0, 90.0]),
     ("sliding-window", [209.0, 190.0, 190.0]),
     ("sliding-buckets/60", [215.0, 215.0, 215.0]),
-    // A tenth more for allow alone: once in a turn it adds all counters up, against damaged sums.
+    // A tenth more for allow alone: once per turn it adds all counters up, against damaged sums.
     ("sliding-buckets/360", [236.0, 215.0, 215.0]),
     ("sliding-log", [290.0, 250.0, 250.0]),
 ];
 
-/// For the clock: long beside starting a process, short beside a time slice of a busy machine.
+/// For the clock: long compared with starting a process, short compared with a time slice of a busy
+/// machine.
 const TIMED: u64 = 3_000_000;
 /// For callgrind: both after every window was full once.
 const COUNTED: (u64, u64) = (10_000, 50_000);
 
-/// What one decision costs.
+/// The cost of one decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cost {
     ns: f64,
@@ -157,7 +158,7 @@ fn label(name: &str) -> String {
 }
 
 impl Cost {
-    /// Not of ns: a processor does the loop beside the decision.
+    /// Not of ns: a processor executes the loop in parallel with the decision.
     fn without(self, other: Self) -> Self {
         let mut instructions = self.instructions;
         for (count, taken) in instructions.iter_mut().zip(other.instructions) {

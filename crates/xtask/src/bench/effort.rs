@@ -1,6 +1,6 @@
-//! How long is measured, and the programs of ours that are.
+//! The duration of measurements, and our measured programs.
 //!
-//! Invariant: an example is built as what ships is built.
+//! Invariant: an example is built as the products are built.
 
 use crate::{problem::Result, run, workspace::Workspace};
 use std::{path::PathBuf, process::Command, time::Duration};
@@ -19,7 +19,7 @@ impl Effort {
     }
 }
 
-/// Builds the example `name` of `package` as it is measured, and says where it is.
+/// Builds the example `name` of `package` as it is measured, and returns its path.
 pub fn example(workspace: &Workspace, package: &str, name: &str) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);

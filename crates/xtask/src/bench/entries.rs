@@ -1,5 +1,5 @@
-//! The policy layer: a decision under one entry of a kind and under a thousand, whatever an entry
-//! is.
+//! The policy layer: a decision under one entry of a list and under a thousand, for every sort of
+//! entry.
 //!
 //! Invariant: each kind has a ceiling of instructions for both, so that nothing grows by the square
 //! of the number of entries, and entries of which one applies cost at most twice as much as one.
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(report(&kind, [9.0, 21.0]), "tiers: 9 of 10, under 1,000 21 of 20");
     }
 
-    // Guards: a ceiling that is raised until nothing is held below it.
+    // Guards: a ceiling that is raised until it limits nothing.
     #[test]
     fn the_ceiling_of_a_thousand_entries_follows_from_that_of_one() {
         for kind in &KINDS {

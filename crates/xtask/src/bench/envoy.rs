@@ -23,25 +23,25 @@ use std::{fs, path::Path};
 /// Rows that others are compared with.
 const NONE: usize = 0;
 const NATIVE_PER_CLIENT: usize = 2;
-/// So many that no client is ever forgotten: the default of 20 would reset their buckets.
+/// Enough that no client is ever forgotten: the default of 20 would reset their buckets.
 const MOST_CLIENTS: u32 = 100_000;
 /// Fewer than either limiter remembers.
 const MANY: u32 = 10_000;
-/// More than any load here asks for.
+/// More than any load here sends.
 pub const PLENTY: u32 = 1_000_000_000;
 
-/// Who sends the requests.
+/// The sender of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clients {
     /// One key: the state is always in the processor's cache.
     One,
-    /// One whose requests carry what browsers and other proxies add.
+    /// One whose requests carry the fields that browsers and other proxies add.
     Real,
     /// [`MANY`] keys in turn.
     Many,
 }
 
-/// What real requests carry besides.
+/// The other fields of real requests.
 const REAL: [&str; 20] = [
     "accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
     "accept-encoding: gzip, deflate, br, zstd",
@@ -102,7 +102,7 @@ pub fn plain(workspace: &Workspace, file: &'static str) -> Result<Server> {
     start(workspace, variant).map(|subject| subject.server)
 }
 
-/// A server that enforces `policy` and answers by itself.
+/// A server that enforces `policy` and responds without an origin.
 pub fn limited(workspace: &Workspace, file: &'static str, policy: &str) -> Result<Server> {
     let (clients, expect) = (Clients::One, Expect::Passed);
     let policy = serde_json::from_str(policy).or_problem("cannot read a policy", "correct it")?;
@@ -197,7 +197,7 @@ pub fn policy(path: &str, key: &Value, quota: &Value) -> Value {
     ]})
 }
 
-/// The filter with what its plugin is configured with.
+/// The filter with its plugin's configuration.
 pub fn wasm(module: &Path, id: &str, policy: &Value) -> Value {
     json!({
         "name": "tollgate",

@@ -1,10 +1,9 @@
-//! Envoy: instructions of one request, counted by callgrind, which sees what V8 has compiled, too:
+//! Envoy: instructions of one request, counted by callgrind, which also sees V8's compiled code:
 //! within 2 % the same however busy the machine is.
 //!
-//! Invariant: all rows are listeners of one Envoy with one worker and differ in the HTTP filter and
-//! in nothing else; each is asked the same requests, on so many connections at once that Envoy does
-//! not look for more work after each. What it does at its start and between the rows is not
-//! counted.
+//! Invariant: all rows are listeners of one Envoy with one worker and differ only in the HTTP
+//! filter; each gets the same requests, on enough connections at once that Envoy does not look for
+//! more work after each. Its work at its start and between the rows is not counted.
 
 use super::{
     envoy::{PLENTY, bootstrap, native_per_client, policy, wasm},
@@ -29,15 +28,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Until the host has its caches, and a limiter that starts full refuses.
+/// Until the host has its caches, and a limiter that starts full denies.
 const FIRST_TURNS: usize = 10;
 const COUNTED_TURNS: usize = 64;
-/// Each has one request under way in a turn.
+/// Each has one request in flight per turn.
 const CONNECTIONS: usize = 16;
 /// For Envoy's start: all of the filter is compiled by an emulated processor.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// What each request carries besides `host` and the key.
+/// The fields of each request besides `host` and the key.
 const USUAL: [&str; 8] = [
     "user-agent: curl/8.5.0",
     "accept: */*",
@@ -57,8 +56,8 @@ struct Row {
     filter: Option<Value>,
     is_denied: bool,
     has_more_fields: bool,
-    /// The row that it is compared with, and how many times as much it may cost: what it costs, and
-    /// 2 % for another processor.
+    /// The row that it is compared with, and the highest ratio to it: the measured one, and 2 % for
+    /// another processor.
     ceiling: Option<(usize, f64)>,
 }
 
@@ -91,7 +90,7 @@ fn rows(module: &Path) -> Vec<Row> {
     natives().into_iter().chain(ours(module)).chain(of_many(module)).collect()
 }
 
-/// What ours are compared with.
+/// The rows that ours are compared with.
 fn natives() -> [Row; BY_HEADER - 1] {
     let plenty = json!({"max_tokens": PLENTY, "tokens_per_fill": PLENTY, "fill_interval": "1s"});
     let one = json!({"max_tokens": 1, "tokens_per_fill": 1, "fill_interval": "86400s"});
@@ -104,12 +103,12 @@ fn natives() -> [Row; BY_HEADER - 1] {
     ]
 }
 
-/// One rule by a header, that admits.
+/// One rule by a header, which allows.
 fn by_header() -> Value {
     policy("/**", &json!([{"header": "x-key"}]), &json!({"limit": 1_000_000, "window": "1s"}))
 }
 
-/// One rule by a header, that refuses.
+/// One rule by a header, which denies.
 fn denying() -> Value {
     policy("/**", &json!([{"header": "x-key"}]), &json!({"limit": 1, "window": "1d"}))
 }
@@ -153,7 +152,7 @@ fn ours(module: &Path) -> [Row; 8] {
 /// As many rules as a policy may have, of which one concerns the requests.
 fn of_many(module: &Path) -> [Row; 2] {
     let own = one_of_many(|i| json!([{"header": format!("x-{i}")}]));
-    // The states of one key's definition stand in one value, of which few are used.
+    // The states of one key's definition are in one value, of which few are used.
     let same = one_of_many(|_| json!([{"header": "x-key"}]));
     let row = |label, name, policy, most| {
         Row::new(label, Some(named(module, name, policy)), Some((BY_HEADER, most)))
@@ -237,7 +236,7 @@ fn count(workspace: &Workspace, rows: &[Row]) -> Result<Vec<f64>> {
     for (row, port) in rows.iter().zip(ports) {
         let mut clients = (0..CONNECTIONS).map(|_| connected(port)).collect::<Result<Vec<_>>>()?;
         ask(&mut clients, row, FIRST_TURNS)?;
-        dump(&envoy, &folder)?; // what was before
+        dump(&envoy, &folder)?; // the instructions before
         ask(&mut clients, row, COUNTED_TURNS)?;
         counts.push(dump(&envoy, &folder)? / (COUNTED_TURNS * CONNECTIONS) as f64);
     }
@@ -297,7 +296,8 @@ fn connected(port: u16) -> Result<Client> {
     }
 }
 
-/// So many times a request on each connection and its whole answer, which must be the row's.
+/// Sends this many requests on each connection and reads each whole response, which must be the
+/// row's.
 fn ask(clients: &mut [Client], row: &Row, turns: usize) -> Result<()> {
     let more = (0..MORE).filter(|_| row.has_more_fields);
     let more = more.map(|i| format!("x-forwarded-part-{i}: some-value-of-{i}"));
@@ -313,7 +313,7 @@ fn ask(clients: &mut [Client], row: &Row, turns: usize) -> Result<()> {
         for client in &mut *clients {
             let status = client.answer().or_problem(row.label, "read Envoy's log")?;
             let wanted = if row.is_denied { "429" } else { "200" };
-            // What starts full refuses from the second request on.
+            // A limiter that starts full denies from the second request on.
             if status != wanted && !(row.is_denied && status == "200") {
                 let why = format!("it answered {status}");
                 return Err(Problem::new(row.label, why, "see how its filter is configured"));

@@ -21,12 +21,12 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// What a reader must know, below the table.
+    /// Notes for the reader, below the table.
     pub fn note(&mut self, text: &str) {
         text.clone_into(&mut self.note);
     }
 
-    /// The first column is text, the others are figures and stand to the right.
+    /// The first column is text, the others are figures, aligned to the right.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let rule: Vec<String> = (0..self.heading.len())
@@ -58,7 +58,7 @@ pub fn most(samples: &[f64]) -> f64 {
     samples.iter().copied().fold(f64::NAN, f64::max)
 }
 
-/// The median of the ratios of each round: what slows a whole round down falls out.
+/// The median of the ratios of each round: an effect that slows a whole round down cancels.
 pub fn paired_ratio(samples: &[f64], base: &[f64]) -> f64 {
     let ratios: Vec<f64> = samples.iter().zip(base).map(|(one, other)| one / other).collect();
     median(&ratios)
@@ -70,7 +70,7 @@ pub fn paired_difference(samples: &[f64], base: &[f64]) -> f64 {
     median(&differences)
 }
 
-/// A figure with so many decimals; a dash where there is none.
+/// A figure with this many decimals; a dash where there is none.
 pub fn figure(value: f64, decimals: usize) -> String {
     if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
 }

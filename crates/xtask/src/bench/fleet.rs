@@ -1,10 +1,10 @@
-//! What a decision costs a server: with counts in its own memory, and on a Redis that servers
-//! share, with CPU of the engine and round trips, and beside it what `envoyproxy/ratelimit` sends
-//! for each key.
+//! The cost of a decision for a server: with counts in its own memory, and on a Redis that servers
+//! share, with CPU of the engine and round trips, compared with the commands that
+//! `envoyproxy/ratelimit` sends for each key.
 //!
 //! Invariant: all ways of one store are measured in turns in each round; a figure is the median of
 //! the rounds. CPU is that of the threads or processes that decide, so neighbours do not count;
-//! latencies are shown beside PING's of the same round, and are not compared between machines.
+//! latencies are shown next to PING's of the same round, and are not compared between machines.
 
 use super::{
     effort::{Effort, example},
@@ -49,7 +49,7 @@ const WAYS: [(&str, &str); 16] = [
     ("incr_expire_64", "INCRBY and EXPIRE, 64 in a pipeline"),
 ];
 
-/// What lies in the engine for a key.
+/// The engine's data for a key.
 const MEMORY: [(&str, &str); 2] =
     [("commit", "ours, one quota of `gcra`"), ("incr_expire", "a count of INCRBY")];
 
@@ -77,7 +77,7 @@ const EDGES: [(&str, &str); 5] = [
     ("sliding-log", "`sliding-log`"),
 ];
 
-/// What is admitted round the edge of a window.
+/// The requests allowed around the edge of a window.
 fn edge_table(said: &str) -> Result<String> {
     let heading = ["way", "admitted / limit", "least-most"];
     let mut table = Table::new("Across the edge of a window", &heading);
@@ -101,7 +101,7 @@ fn edge_table(said: &str) -> Result<String> {
     Ok(table.markdown())
 }
 
-/// A Redis that keeps nothing and forgets nothing.
+/// A Redis that persists nothing and evicts nothing.
 fn engine(workspace: &Workspace, port: u16) -> Result<Running> {
     let folder = workspace.out.join("bench");
     fs::create_dir_all(&folder).or_problem("cannot create the engine's folder", "free space")?;
@@ -224,7 +224,7 @@ mod tests {
         let shown = table(&said).unwrap();
         let hot = "| Redis: one hot key, 64 clients | 2.00 | 0.50 | 0.030 | 90 | 100 | 500000 | 2000000 |";
         assert!(shown.contains(hot), "{shown}");
-        // A way that is not measured is not a row that is left out.
+        // A way that is not measured must not be a missing row.
         assert!(table(&said.replace("json 100", "jsn 100")).is_err());
         assert!(table(&said.replace("json 100", "json x")).is_err());
     }

@@ -1,6 +1,6 @@
-//! What a rule of a fleet costs in Envoy: CPU per request beside the same rule counted locally, the
-//! share of requests that leave the proxy, CPU of the authority, and how much of a limit two
-//! proxies admit while more is asked for.
+//! The cost of a rule of a fleet in Envoy: CPU per request compared with the same rule counted
+//! locally, the share of requests that leave the proxy, CPU of the authority, and how much of a
+//! limit two proxies allow while more is requested.
 //!
 //! Invariant: the Envoys differ in the scope and the lease of the one rule and in nothing else; one
 //! worker each, one authority with counts in its memory. CPU ratios are taken within a round.
@@ -26,7 +26,7 @@ use std::{
 };
 
 const SECRET: &str = "only-for-the-bench-fleet";
-/// More than any load here asks for.
+/// More than any load here sends.
 const PLENTY: u64 = 1_000_000_000;
 /// Of the limit that two proxies share; far below what either of them can serve.
 const RATE: u64 = 2_000;
@@ -34,7 +34,7 @@ const BURST: u64 = 500;
 /// Nothing is leased for one longest life and the error of the clock after the authority's start.
 const QUIET: Duration = Duration::from_secs(12);
 
-/// A rule, and what stands for it in the table.
+/// A rule, and its name in the table.
 struct Way {
     file: &'static str,
     label: &'static str,
@@ -213,7 +213,7 @@ fn shared(workspace: &Workspace, authority: &Server, effort: Effort) -> Result<[
     Ok([label, all.to_string(), share, figure(median(&costs), 2), part])
 }
 
-/// Loads both at the same time; what they served together.
+/// Loads both at the same time; their total of served requests.
 fn both(proxies: &[Proxy; 2], duration: Duration) -> Result<Served> {
     let wanted = requests(SHARED);
     let sums = thread::scope(|scope| {

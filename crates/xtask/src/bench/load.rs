@@ -1,7 +1,7 @@
-//! Several servers under the same load in turns, and what each request cost each of them.
+//! Several servers under the same load in turns, and the cost of each request on each of them.
 //!
 //! Invariant: all servers run from the beginning to the end, one of them is loaded at a time, and
-//! each round begins with another one. A server that answers other than it should fails the run.
+//! each round begins with another one. A server with a wrong response fails the run.
 
 use super::{
     cpu,
@@ -15,19 +15,19 @@ use crate::{
 };
 use std::time::Duration;
 
-/// So many requests may pass before a limiter that starts full denies the rest.
+/// The most requests that may pass before a limiter that starts full denies the rest.
 const FIRST_ADMITTED: u64 = 10;
-/// V8 compiles what is hot in steps.
+/// V8 compiles hot code in steps.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// What every answer must be.
+/// The required property of every response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     Passed,
     Refused,
 }
 
-/// One row of the table: a server, and what it is asked.
+/// One row of the table: a server, and its requests.
 #[derive(Debug)]
 pub struct Subject {
     pub name: &'static str,
@@ -75,8 +75,8 @@ fn rotated(len: usize, round: u32) -> impl Iterator<Item = usize> {
     (0..len).map(move |index| (index + round as usize) % len)
 }
 
-/// A table of costs, beside what each adds to the first row; each `(heading, row)` of `bases`
-/// becomes a column of ratios to that row.
+/// A table of costs, with the difference to the first row; each `(heading, row)` of `bases` becomes
+/// a column of ratios to that row.
 pub fn table(title: &str, names: &[&str], costs: &[Vec<f64>], bases: &[(&str, usize)]) -> Table {
     let mut heading = vec!["", "CPU us/request", "least-most", "added us"];
     heading.extend(bases.iter().map(|(name, _)| *name));

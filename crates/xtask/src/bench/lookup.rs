@@ -1,7 +1,7 @@
 //! The policy layer: a decision under one rule and under a thousand, of which one applies.
 //!
-//! Invariant: both run the same example with the same request but for its number; what compiling
-//! costs falls out of the instructions, and is not timed.
+//! Invariant: both run the same example with the same request except for its number; the cost of
+//! compiling cancels in the instructions, and is not timed.
 
 use super::{
     callgrind,
@@ -15,22 +15,22 @@ use crate::{
 };
 use std::{path::Path, process::Command};
 
-/// What the rules are found by: the name in the example, and in the table; and the most
-/// instructions of a decision under one rule. The counts are exact for the pinned compiler; what is
-/// above them is room for the next one. About a hundred of them go to quotas that stand in no
-/// policy, a tenant's or those of a later policy's record: a plan owns them, and lets go of them.
-/// Eleven go to whether a rule lets some of those that wait go first.
+/// How the rules are found: the name in the example, and in the table; and the most instructions of
+/// a decision under one rule. The counts are exact for the pinned compiler; the rest is room for
+/// the next one. About a hundred of them are for quotas that are not in a policy, a tenant's or
+/// those of a later policy's record: a plan owns and releases them. Eleven are for whether a rule
+/// lets some waiting requests go first.
 const KINDS: [(&str, &str, f64); 3] = [
     ("paths", "exact paths", 1_300.0),
     ("prefixes", "path prefixes", 1_445.0),
     ("hosts", "hosts", 1_575.0),
 ];
-/// What a decision under 1,000 rules costs at most, by what it costs under one.
+/// The highest cost of a decision under 1,000 rules, relative to its cost under one.
 const MOST_RATIO: f64 = 1.05;
 /// How many rules, or other entries, there are.
 const COUNTS: [&str; 2] = ["1", "1000"];
 
-/// Long beside starting a clock, short beside a time slice of a busy machine.
+/// Long compared with starting a clock, short compared with a time slice of a busy machine.
 const TIMED: u64 = 100_000;
 pub const COUNTED: (u64, u64) = (1_000, 5_000);
 
@@ -57,7 +57,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
 }
 
 /// Counts the instructions of a decision, and fails where there are more than the ceiling, or where
-/// 1,000 rules show.
+/// 1,000 rules have an effect.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let program = example(workspace, "tollgate-policy", "lookup")?;
     let mut exceeded = Vec::new();

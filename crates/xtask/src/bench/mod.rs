@@ -1,9 +1,9 @@
-//! `cargo xtask bench`: what a decision and a request cost, beside what one would use otherwise.
+//! `cargo xtask bench`: the cost of a decision and of a request, compared with the alternatives.
 //!
-//! Invariant: whatever is compared was measured in the same run, in turns, on the same machine; a
-//! ratio is taken within a round, so that a slow minute of the machine falls out. What is measured
-//! is CPU time and instructions. Latencies are not, but of a start and of a reload, which are
-//! nothing else: on a shared machine they measure the neighbours.
+//! Invariant: compared figures were measured in the same run, in turns, on the same machine; a
+//! ratio is taken within a round, so that a slow minute of the machine cancels. CPU time and
+//! instructions are measured. Latencies are not, except of a start and of a reload, which consist
+//! of nothing else: on a shared machine they measure the neighbours.
 
 mod accuracy;
 mod callgrind;
@@ -68,8 +68,8 @@ pub const ALL: [(&str, Part); 9] = [
 pub struct Options {
     pub parts: Vec<Part>,
     pub effort: Effort,
-    /// Hold what is counted below its ceilings, and compare what is written down; measure nothing
-    /// else.
+    /// Check the counted figures against their ceilings, and compare the written ones; measure
+    /// nothing else.
     pub check: bool,
     /// The day of real traffic that `accuracy` measures.
     pub log: Option<PathBuf>,
@@ -123,7 +123,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
 
 pub const NEEDED_TO_CHECK: &[&Tool] = &[&tools::VALGRIND];
 
-/// Holds what is counted in instructions below its ceilings.
+/// Checks the instruction counts against their ceilings.
 pub fn check(workspace: &Workspace) -> Result<()> {
     check_parts(workspace, &[Part::Core, Part::Policy])
 }
@@ -149,7 +149,7 @@ fn check_asked(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The committed tables of accuracy are what the code gives.
+/// The committed tables of accuracy are the code's results.
 pub fn check_accuracy(workspace: &Workspace) -> Result<()> {
     accuracy::check(workspace, None)
 }
@@ -184,7 +184,7 @@ fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
     parts.iter().flat_map(needs).collect()
 }
 
-/// What was measured, where, and how to read it.
+/// The measured figures, the machine, and how to read them.
 fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
     let fix = "run this in a clone made by git";
     let mut git = Command::new("git");

@@ -1,7 +1,7 @@
-//! The least a proxy-wasm filter can be: a module that answers "continue" and calls nothing.
+//! The smallest proxy-wasm filter: a module that returns "continue" and calls nothing.
 //!
-//! Invariant: what a request costs with it is what Envoy takes for entering wasm once; no filter
-//! can be cheaper. It exports what Envoy needs to load it and one callback.
+//! Invariant: the cost of a request with it is Envoy's cost for entering wasm once; no filter can
+//! be cheaper. It exports the functions that Envoy needs to load it and one callback.
 
 use wasm_encoder::{
     CodeSection, ExportKind, ExportSection, Function, FunctionSection, MemorySection, MemoryType,
@@ -41,7 +41,7 @@ pub fn module() -> Vec<u8> {
     module.finish()
 }
 
-/// A function that returns this, whatever it is given.
+/// A function that returns this, whatever its arguments.
 fn body(result: Option<i32>) -> Function {
     let mut function = Function::new([]);
     let mut instructions = function.instructions();

@@ -1,9 +1,9 @@
-//! Envoy: what clients feel of another policy, while they send.
+//! Envoy: the effect of another policy on clients, while they send.
 //!
 //! Invariant: each connection has a time for every request, and a latency is counted from that time
-//! on, so what a request waited behind a slow one before it is not lost. Rows differ in the module
+//! on, so that a request's wait behind a slow one before it is not lost. Rows differ in the module
 //! and in how the policy comes, and every change is another policy. These are latencies: on a busy
-//! machine they are the neighbours', and only the difference to the row above says something.
+//! machine they are the neighbours', and only the difference to the row above is meaningful.
 
 use super::{
     envoy::{bootstrap, wasm},
@@ -30,15 +30,15 @@ use std::{
 use tollgate_policy::{Plugin, Surface};
 
 const CONNECTIONS: u32 = 8;
-/// Of one connection: 2,000 requests a second in all, half of what one worker can do at its ease.
+/// Per connection: 2,000 requests per second in all, half of what one worker can serve.
 const EVERY: Duration = Duration::from_millis(4);
 const CHANGES: u32 = 10;
 const BETWEEN_CHANGES: Duration = Duration::from_secs(1);
-/// So long after a file was moved into place a request counts as one during the reload.
+/// How long after a file was moved into place a request counts as one during the reload.
 const DURING: Duration = Duration::from_millis(250);
 const RULES: u32 = 100;
 
-/// One request: when it was due, and how long its answer took.
+/// One request: when it was due, and how long its response took.
 type Sample = (Instant, Duration);
 
 pub fn measure(workspace: &Workspace) -> Result<String> {
@@ -73,7 +73,7 @@ fn row(label: &str, samples: &[Sample]) -> [String; 5] {
     [label.to_owned(), ms.len().to_string(), p50, p99, most]
 }
 
-/// The least that so large a part of `sorted` does not exceed; `NaN` of nothing.
+/// The least value that this part of `sorted` does not exceed; `NaN` of nothing.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = (sorted.len() as f64 * part).ceil() as usize;
     sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
@@ -124,7 +124,7 @@ fn stopped() -> Problem {
     Problem::new("a client stopped", "it panicked", "read what it said above")
 }
 
-/// Asks at its times, and says how long each answer took.
+/// Sends at its times, and returns how long each response took.
 fn client(port: u16, first: Instant, end: Instant) -> Result<Vec<Sample>> {
     let fix = "read Envoy's log in target/tollgate/run";
     let stream =
@@ -144,7 +144,7 @@ fn client(port: u16, first: Instant, end: Instant) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// Reads an answer that must be a good one.
+/// Reads a response that must be a good one.
 fn answer(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
     let (mut line, mut length, mut is_first) = (String::new(), 0, true);
     loop {

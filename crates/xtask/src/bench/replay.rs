@@ -1,5 +1,5 @@
-//! How fast `tollgate replay` is, beside what reading the same log costs at least: finding its
-//! lines, or unpacking it, and nothing else.
+//! The speed of `tollgate replay`, compared with the least cost of reading the same log: finding
+//! its lines, or unpacking it, and nothing else.
 //!
 //! Invariant: both read the same file in the same round, so that a slow minute of the machine falls
 //! out of the ratio; a ratio is the median of its rounds. All time is that of the whole program.
@@ -35,7 +35,7 @@ const PACKED: f64 = 0.5;
 /// One rule, as most policies begin.
 const POLICY: &str = r#"{ "version": 1, "rules": [{ "name": "each", "key": ["client_ip"], "quotas": [{ "limit": 10, "window": "1m" }] }] }"#;
 
-/// One log, and what it is compared with.
+/// One log, and the program it is compared with.
 struct Subject {
     name: &'static str,
     log: PathBuf,
@@ -139,7 +139,7 @@ struct Logs<'a> {
 }
 
 impl Logs<'_> {
-    /// The log of this kind: made anew, since a half one may lie there.
+    /// The log with these properties: made again, since an incomplete one may exist.
     fn made<S: AsRef<OsStr>>(
         &self,
         kind: &str,

@@ -1,5 +1,5 @@
-//! Envoy: how long it takes from nothing to its first answer with each module, and how much memory
-//! it has then. V8 compiles all of a module before.
+//! Envoy: how long it takes from nothing to its first response with each module, and how much
+//! memory it has then. V8 compiles all of a module before.
 //!
 //! Invariant: a start is a new Envoy with one worker; the rows differ in the module and in nothing
 //! else and take turns. CPU time holds on a busy machine, the time on the clock only on an idle
@@ -25,12 +25,12 @@ use serde_json::{Value, json};
 use std::{fs, path::PathBuf, time::Instant};
 use tollgate_policy::{Plugin, Surface};
 
-/// One module, with what it is configured with.
+/// One module, with its configuration.
 struct Row {
     label: &'static str,
     module: Option<PathBuf>,
     configuration: Value,
-    /// What each start took.
+    /// The duration of each start.
     starts: Vec<Start>,
 }
 

@@ -1,10 +1,10 @@
-//! The Worker in plain workerd: CPU per request in both of its uses, beside Workers that decide
-//! nothing: the same in JavaScript, and in Rust built as ours is.
+//! The Worker in plain workerd: CPU per request in both of its uses, compared with Workers that
+//! decide nothing: the same in JavaScript, and in Rust built as ours is.
 //!
 //! Invariant: every server gets the same requests of one client and the same workerd configuration;
-//! what runs in it differs. An admission is written to disk before it is answered, so that is
-//! measured, too. Says nothing about the platform's own servers, where storage is replicated
-//! elsewhere.
+//! only the code in it differs. An allowed request is written to disk before its response, so that
+//! is measured, too. This shows nothing about the platform's own servers, where storage is
+//! replicated elsewhere.
 
 use super::{
     cpu::{Seat, seated},
@@ -44,16 +44,16 @@ const RELAXED: usize = 7;
 const DENIED: usize = 8;
 const FORWARDER: usize = 9;
 
-/// What is aimed at: a row, the twin that it is compared with, and the most it may be of its CPU,
-/// in hundredths.
+/// A target: a row, the twin that it is compared with, and the most it may be of its CPU, in
+/// hundredths.
 const TARGETS: [(usize, usize, u32); 3] =
     [(STRICT, RUST_UPSERT, 115), (RELAXED, RUST_COUNT, 125), (DENIED, RUST_NOOP, 130)];
 
 const HEALTH: &str = "/.well-known/tollgate/health";
-/// What the service is asked.
+/// The request to the service.
 const CHECK: &str =
     r#"{"method":"GET","host":"a.example","path":"/","headers":{},"client_ip":"192.0.2.1"}"#;
-/// Reads the question and answers as much as the service does; counts before, as `tests/twin` does,
+/// Reads the request and returns as much as the service does; counts before, as `tests/twin` does,
 /// where the path says so.
 const TWINS_SCRIPT: &str = r#"
 import { DurableObject } from "cloudflare:workers";
@@ -144,7 +144,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     Ok(format!("{text}\n{}", worker_start::measure(workspace)?))
 }
 
-/// What is aimed at, and whether it is reached.
+/// The targets, and whether they are reached.
 fn targets(names: &[&str], costs: &[Vec<f64>]) -> Table {
     let heading = ["", "compared with", "x CPU", "at most", "reached"];
     let mut table = Table::new("Worker: what is aimed at", &heading);
@@ -224,13 +224,13 @@ fn start(ws: &Workspace, variant: Variant, origin: &Server, script: &Path) -> Re
     };
     if variant.used == Use::Service {
         see_decision(port, path, variant.expect)?;
-        // The service answers 200 whatever it decided.
+        // The service responds with 200 whatever it decided.
         expect = Expect::Passed;
     }
     Ok(Subject { name: variant.label, server, requests, expect })
 }
 
-/// The second answer in a row must be what the row of the table says.
+/// The second response in a row must be the one of the table's row.
 fn see_decision(port: u16, path: &str, expect: Expect) -> Result<()> {
     let wanted = match expect {
         Expect::Passed => r#""decision":"allow""#,
@@ -259,7 +259,7 @@ fn post(port: u16, path: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// What wrk sends to the service.
+/// The requests of wrk to the service.
 fn write_script(workspace: &Workspace) -> Result<PathBuf> {
     let fix = "free disk space";
     let file = workspace.out.join("run/bench-check.lua");

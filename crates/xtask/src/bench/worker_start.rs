@@ -1,7 +1,7 @@
-//! How long the Worker takes from nothing to its first answer, and how much is uploaded for it.
+//! How long the Worker takes from nothing to its first response, and how much is uploaded for it.
 //!
 //! Invariant: a start is a new workerd with empty storage, begun in turns with one whose script
-//! does nothing; what is said is the median of what ours takes more. CPU time holds on a busy
+//! does nothing; the reported figure is the median of our additional time. CPU time holds on a busy
 //! machine, the time on the clock only on an idle one.
 
 use super::{
@@ -28,7 +28,7 @@ const MOST_BYTES: usize = 160 * 1024;
 const NOOP_SCRIPT: &str =
     "export class Limiter {}\nexport default { fetch: () => new Response(\"ok\") };\n";
 
-/// What each start took, in milliseconds.
+/// The duration of each start, in milliseconds.
 #[derive(Default)]
 struct Starts {
     cpu: Vec<f64>,

@@ -1,4 +1,4 @@
-//! wrk: the command line of one load, and what it says afterwards.
+//! wrk: the command line of one load, and its report.
 //!
 //! Invariant: only loopback is loaded, from 16 connections and for a bounded time. Latencies are
 //! not read.
@@ -13,16 +13,16 @@ use std::{path::PathBuf, process::Command, time::Duration};
 /// Enough to keep one worker busy; more only lengthens the queue.
 const CONNECTIONS: &str = "16";
 
-/// What is asked, over and over.
+/// The request, sent repeatedly.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     pub path: &'static str,
     pub headers: Vec<&'static str>,
-    /// A Lua file for what is no GET.
+    /// A Lua file for a request that is not a GET.
     pub script: Option<PathBuf>,
 }
 
-/// What came back.
+/// The responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
     pub requests: u64,

@@ -1,7 +1,7 @@
-//! h2load: one run of it, and what it wrote of every request.
+//! h2load: one run of it, and its record of every request.
 //!
 //! Invariant: only loopback is loaded, for a bounded time and with a bounded number of requests.
-//! h2load is a load generator of its own, whose clock and sockets are not ours.
+//! h2load is an independent load generator, whose clock and sockets are not ours.
 
 use crate::{
     bench::cpu::{Seat, seated},
@@ -14,10 +14,10 @@ use std::{fs, path::PathBuf, process::Command};
 /// How the requests of one run are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Each connection sends so many a second, for so many seconds, whatever the answers take; one
-    /// that is not answered yet delays the next of its connection.
+    /// Each connection sends this many per second, for this many seconds, however long the
+    /// responses take; a pending response delays the next request of its connection.
     Steady { per_second: u32, seconds: u32 },
-    /// Each connection sends so many one after the other, as fast as they are answered.
+    /// Each connection sends this many one after the other, as fast as they are answered.
     AtOnce { requests: u32 },
 }
 
@@ -26,7 +26,7 @@ pub enum Pace {
 pub struct Answer {
     /// When it was sent, in microseconds since 1970.
     pub sent_us: u64,
-    /// `None` when there was no answer.
+    /// `None` when there was no response.
     pub status: Option<u16>,
     /// From the first byte sent to the last one received, in microseconds.
     pub took_us: u64,
@@ -72,7 +72,7 @@ fn file(workspace: &Workspace, name: &str) -> PathBuf {
 }
 
 /// One line each: when in microseconds, the status or -1, how long in microseconds. `None` when a
-/// line is none.
+/// line is invalid.
 fn answers(text: &str) -> Option<Vec<Answer>> {
     let line = |line: &str| {
         let mut columns = line.split('\t');

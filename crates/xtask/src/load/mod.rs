@@ -1,10 +1,10 @@
-//! `cargo xtask load`: what each product does under steady and under sudden load, in one table and
-//! one plot for each.
+//! `cargo xtask load`: each product under steady and under sudden load, in one table and one plot
+//! for each.
 //!
-//! Invariant: the requests come from a load generator that is not ours, each answer is counted
-//! once, and a run in which more is served than the policy can admit fails. Latencies are those of
-//! this machine at this hour, with the generator on it; what they cost beside other limiters is
-//! what `cargo xtask bench` measures.
+//! Invariant: the requests come from a load generator that is not ours, each response is counted
+//! once, and a run in which more is served than the policy allows fails. Latencies are those of
+//! this machine at this hour, with the generator on it; `cargo xtask bench` compares the cost with
+//! other limiters.
 
 mod h2load;
 mod outcome;
@@ -48,7 +48,7 @@ pub struct Options {
     pub write: bool,
 }
 
-/// A server under load, and what it did.
+/// A server under load, and its results.
 struct Loaded {
     product: &'static str,
     scenario: Scenario,
@@ -80,7 +80,7 @@ pub fn load(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.write { write(workspace, &text) } else { Ok(()) }
 }
 
-/// A second of each, on the products as they are built: every request gets an answer, and the
+/// A second of each, on the products as they are built: every request gets a response, and the
 /// limits hold.
 pub fn briefly(workspace: &Workspace) -> Result<()> {
     let runs = runs(workspace, 1)?;
@@ -103,7 +103,7 @@ fn runs(workspace: &Workspace, seconds: u32) -> Result<Vec<Loaded>> {
     Ok(runs)
 }
 
-/// One scenario on a server that knows nobody yet.
+/// One scenario on a server without any state of clients.
 fn run(workspace: &Workspace, product: &'static str, scenario: Scenario) -> Result<Loaded> {
     let (server, headers, origin) = start(workspace, product)?;
     let (paths, pid) = (scenario::paths(), server.running.pid());
@@ -236,7 +236,7 @@ fn write(workspace: &Workspace, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// `text` with what stands between the marks replaced.
+/// `text` with the part between the marks replaced.
 fn between(old: &str, text: &str) -> Option<String> {
     let (before, rest) = old.split_once(MARKS[0])?;
     let (_, after) = rest.split_once(MARKS[1])?;

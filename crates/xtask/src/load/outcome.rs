@@ -1,6 +1,6 @@
-//! What came of one run: counts, latencies, and a course over time.
+//! The result of one run: counts, latencies, and a course over time.
 //!
-//! Invariant: pure. Every request that was sent is counted once: served, refused or failed.
+//! Invariant: pure. Every request that was sent is counted once: served, denied or failed.
 
 use super::h2load::Answer;
 use std::time::Duration;
@@ -13,13 +13,13 @@ const BIN_US: u64 = 200_000;
 pub struct Outcome {
     pub served: u64,
     pub refused: u64,
-    /// Neither: no answer, or any other status.
+    /// Neither: no response, or any other status.
     pub failed: u64,
-    /// From the first request sent to the last answer.
+    /// From the first request sent to the last response.
     pub elapsed: Duration,
-    /// Of all answers, in microseconds, in rising order.
+    /// Of all responses, in microseconds, in rising order.
     latencies: Vec<u64>,
-    /// When each bin begins in seconds since the first request: served, refused, failed a second.
+    /// When each bin begins in seconds since the first request: served, denied, failed per second.
     pub course: Vec<(f64, [f64; 3])>,
 }
 
@@ -58,7 +58,7 @@ impl Outcome {
         self.served + self.refused + self.failed
     }
 
-    /// So many thousandths of the answers took at most so many milliseconds.
+    /// The latency in milliseconds that this many thousandths of the responses did not exceed.
     pub fn latency_ms(&self, thousandths: usize) -> f64 {
         let rank = (self.latencies.len() * thousandths).div_ceil(1000);
         let found = self.latencies.get(rank.saturating_sub(1));

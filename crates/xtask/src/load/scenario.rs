@@ -1,6 +1,6 @@
-//! What is sent, and what a policy may answer to it.
+//! The requests of a run, and the responses that a policy may give.
 //!
-//! Invariant: every client has one key and one quota, so that the most that may be served of a run
+//! Invariant: every client has one key and one quota, so that the most that may be served in a run
 //! is known before it begins: more is a failure of the limiter, and fails the run.
 
 use super::h2load::Pace;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How many clients there are; a connection takes them in turn.
 pub const CLIENTS: u32 = 20;
-/// Units a second of each client, and as many at once.
+/// Units per second of each client, and as many at once.
 pub const LIMIT: u32 = 25;
 /// Answers to a burst come for this long at most; the next begins then.
 pub const BETWEEN_BURSTS: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ pub struct Scenario {
     pub times: u32,
 }
 
-/// With so many seconds of each.
+/// With this many seconds of each.
 pub const fn all(seconds: u32) -> [Scenario; 3] {
     let bursts = seconds.div_ceil(2);
     [
@@ -64,7 +64,7 @@ impl Scenario {
         (each as u64).saturating_mul(self.connections as u64).saturating_mul(self.times as u64)
     }
 
-    /// The most that may be served of `sent` requests within `elapsed`: GCRA admits the burst, and
+    /// The most that may be served of `sent` requests within `elapsed`: GCRA allows the burst, and
     /// a unit whenever another interval is over.
     pub fn most_served(&self, sent: u64, elapsed: Duration) -> u64 {
         let grown = elapsed.as_nanos() * u128::from(LIMIT) / 1_000_000_000;
@@ -83,7 +83,7 @@ pub fn policy() -> String {
     .to_string()
 }
 
-/// What is asked for, by client.
+/// The requests, by client.
 pub fn paths() -> Vec<String> {
     (0..CLIENTS).map(|client| format!("/?client={client}")).collect()
 }

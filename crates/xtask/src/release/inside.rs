@@ -1,11 +1,11 @@
-//! Which packages a compiled file names in its functions: what a list of parts must not lack.
+//! The packages that a compiled file names in its functions: a list of parts must contain them.
 //!
 //! Invariant: reads symbols only (both of Rust's manglings), so it finds a
 //! package whose code is there, and may miss one of which everything was inlined.
 
 use std::collections::BTreeSet;
 
-/// What the standard library is made of, which is one entry of each list.
+/// The crates of the standard library, which is one entry of each list.
 const STANDARD: [&str; 22] = [
     "addr2line",
     "adler2",

@@ -1,8 +1,8 @@
 //! `cargo xtask release`: everything that a release consists of, in one folder, with its sums.
 //!
-//! Invariant: what is in it is what was tested: the modules, packages and programs that the steps
-//! of `cargo xtask test` build and run. Archives, lists and sums are the same in every run on the
-//! same files. Deliberately absent: publishing.
+//! Invariant: it contains the tested files: the modules, packages and programs that the steps of
+//! `cargo xtask test` build and run. Archives, lists and sums are the same in every run on the same
+//! files. Deliberately absent: publishing.
 
 pub mod inside;
 pub mod names;
@@ -48,7 +48,7 @@ pub fn release(workspace: &Workspace, extent: Extent) -> Result<()> {
     Ok(())
 }
 
-/// Builds what is there to be released; what the tests have built is not built again.
+/// Builds the files to release; files that the tests have built are not built again.
 pub fn build(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
     build::build(workspace, Product::Worker)?;
@@ -64,7 +64,7 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     run::shown(&mut pack, "see `include` in the Cargo.toml of the package")
 }
 
-/// Fills `folder` with what was built.
+/// Fills `folder` with the built files.
 pub fn assemble(workspace: &Workspace, folder: &Path) -> Result<()> {
     const FIX: &str = "free disk space";
     atomically(folder, |partial| {

@@ -1,6 +1,6 @@
-//! What is released under which names.
+//! The names of the published packages and files.
 
-/// What is published on crates.io.
+/// The packages on crates.io.
 pub const CRATES: [&str; 2] = ["tollgate-core", "tollgate-policy"];
 /// One version for all packages of the workspace.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,7 +1,7 @@
-//! What a release consists of: each part with its files, and who is linked into them.
+//! The parts of a release: each with its files, and the packages that are linked into them.
 //!
-//! Invariant: this list is the only one. A file that is missing is an error that says what builds
-//! it.
+//! Invariant: this list is the only one. A missing file is an error that names the command that
+//! builds it.
 
 use super::names::{CRATES, VERSION};
 use crate::{
@@ -29,7 +29,7 @@ const TEXTS: [&str; 2] = ["LICENSE", "NOTICE"];
 const FIX: &str = "run `cargo xtask release --dry-run`, which builds everything first";
 
 pub struct Part {
-    /// What its list of parts is called by.
+    /// The name of its list of parts.
     pub name: String,
     pub files: Vec<File>,
     /// None where nothing is compiled.
@@ -48,7 +48,7 @@ pub enum Kind {
     Program,
 }
 
-/// Whom to ask cargo about.
+/// The package and target to ask cargo about.
 pub struct Linked {
     pub package: &'static str,
     pub target: &'static str,
@@ -95,7 +95,7 @@ fn filter(workspace: &Workspace, module: &str) -> Result<Part> {
     Ok(Part { name, files, linked: Some(linked) })
 }
 
-/// What `wrangler deploy` uploads, with the file that tells it so; and the npm package.
+/// The files that `wrangler deploy` uploads, with the file that lists them; and the npm package.
 fn worker_modules(workspace: &Workspace) -> Result<Part> {
     let mut modules = entries(&workspace.worker_dir(), "")?;
     let text = fs::read_to_string(workspace.root.join("wrangler.toml"));
@@ -113,7 +113,7 @@ fn worker_modules(workspace: &Workspace) -> Result<Part> {
     Ok(Part { name: format!("tollgate-worker-{VERSION}"), files, linked: Some(linked) })
 }
 
-/// The configuration for modules that are built and lie beside it.
+/// The configuration for modules that are built, next to them.
 fn built(wrangler: &str) -> String {
     let main = format!("main = \"crates/tollgate-worker/{}\"", worker::MAIN);
     let text = wrangler.replace(&main, &format!("main = \"{}\"", worker::MAIN));
@@ -179,7 +179,7 @@ pub fn allow(file: &Path, kind: Kind) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Guards: who unpacks the modules deploys them, and builds nothing.
+    /// Guards: an operator that unpacks the modules deploys them, and builds nothing.
     #[test]
     fn wrangler_finds_the_modules_beside_its_file() {
         let text = "a = 1\nmain = \"crates/tollgate-worker/entry.mjs\"\n\n[build]\ncommand = \"x\"\n\n[[rules]]\nb = 2\n";

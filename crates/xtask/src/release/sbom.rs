@@ -1,4 +1,4 @@
-//! A list of parts: who is linked into the files of a release, as CycloneDX 1.6 in JSON.
+//! A list of parts: the packages linked into the files of a release, as CycloneDX 1.6 in JSON.
 //!
 //! Invariant: the same commit, Cargo.lock and files give the same bytes. Licences are what packages
 //! say themselves, sums of packages those of Cargo.lock.
@@ -96,12 +96,12 @@ fn hash(hex: &str) -> Value {
     json!([{"alg": "SHA-256", "content": hex}])
 }
 
-/// The name that tools know a package by.
+/// The name by which tools know a package.
 fn purl((name, version): &Name) -> String {
     format!("pkg:cargo/{name}@{version}")
 }
 
-/// What rustc links by itself.
+/// The libraries that rustc links.
 fn standard_library() -> Result<Value> {
     let said = run::output(Command::new("rustc").arg("-vV"), "install Rust through rustup")?;
     let version = said.lines().find_map(|line| line.strip_prefix("release: ")).unwrap_or_default();
@@ -116,7 +116,7 @@ fn standard_library() -> Result<Value> {
     }))
 }
 
-/// When what is built was committed; none outside a repository.
+/// The time of the commit that is built; none outside a repository.
 fn committed_at(workspace: &Workspace) -> Option<String> {
     let mut git = Command::new("git");
     git.current_dir(&workspace.root).env("TZ", "UTC");

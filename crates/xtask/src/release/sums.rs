@@ -21,7 +21,7 @@ pub fn of(folder: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The lines that stand in `folder`.
+/// The lines in the file of `folder`.
 pub fn read(folder: &Path) -> Result<String> {
     fs::read_to_string(folder.join(SUMS)).or_problem(format!("cannot read {SUMS}"), FIX)
 }

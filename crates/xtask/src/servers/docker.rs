@@ -56,7 +56,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Any command, told to use this engine and our compose plugin.
+    /// Any command, configured to use this engine and our compose plugin.
     pub fn with<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         for (name, value) in compose::docker(&self.workspace).get_envs() {
             command.env(name, value.unwrap_or_default());
@@ -91,7 +91,8 @@ impl Engine {
             let root = stand_in::rootfs(&folder("valkey"), &programs)?;
             self.import(VALKEY_IMAGE, &root, &["EXPOSE 6379", "WORKDIR /data"])?;
         }
-        // What this machine has just compiled; fleet/Containerfile would compile it once more.
+        // The program that this machine has just compiled; fleet/Containerfile would compile it
+        // again.
         let server = self.workspace.server();
         let programs = [(server, "/usr/local/bin/tollgate-server")];
         let root = stand_in::rootfs(&folder("server"), &programs)?;

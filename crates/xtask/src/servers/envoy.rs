@@ -27,7 +27,7 @@ pub struct Options {
     pub name: &'static str,
     /// The bootstrap as YAML or JSON.
     pub config: String,
-    /// A port and path that answer once it is up.
+    /// A port and path that respond once it is up.
     pub ready: (u16, &'static str),
     pub concurrency: u32,
 }
@@ -52,7 +52,7 @@ pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
     Server { name: options.name, port, running, log }.wait_until_ready(port, path)
 }
 
-/// Lets Envoy itself check a configuration; it really loads and configures the filter.
+/// Lets Envoy check a configuration; it really loads and configures the filter.
 pub fn validate(workspace: &Workspace, envoy: Release, name: &str, config: &str) -> Result<()> {
     let config = write_config(workspace, name, config)?;
     let mut command = Command::new(envoy.binary(workspace));

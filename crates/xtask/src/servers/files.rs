@@ -1,9 +1,9 @@
 //! A server of static files on loopback: the playground as any host of static files would serve it.
 //!
-//! Invariant: it answers with the files that were in its folder when it started, each by its whole
-//! name; no path of a request ever reaches the file system, so none can climb out of the folder.
-//! GET and HEAD only, one answer a connection. Deliberately absent: whatever a page on this machine
-//! does not need, as ranges, compression and TLS.
+//! Invariant: it responds with the files that were in its folder when it started, each by its whole
+//! name; no path of a request ever reaches the file system, so none can leave the folder. GET and
+//! HEAD only, one response per connection. Deliberately absent: features that a page on this
+//! machine does not need, such as ranges, compression and TLS.
 
 use crate::{
     build::playground,
@@ -23,9 +23,9 @@ use std::{
 
 /// The longest request that is read, in bytes.
 const LONGEST_REQUEST: u64 = 16 * 1024;
-/// How long a client may take to ask, and to take the answer.
+/// How long a client may take to send its request, and to read the response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Beyond these a connection is closed without an answer.
+/// Beyond these a connection is closed without a response.
 const MOST_CONNECTIONS: usize = 64;
 
 /// One file and its type.
@@ -35,10 +35,10 @@ struct Content {
     is_named_by_content: bool,
 }
 
-/// What is served: by paths, `/` and `/index.html` for the page.
+/// The served files: by paths, `/` and `/index.html` for the page.
 struct Site {
     prefix: String,
-    /// What the files may do.
+    /// The permissions of the files.
     policy: String,
     files: BTreeMap<String, Content>,
 }
@@ -56,7 +56,7 @@ fn listen(site: Site, port: u16) -> Result<()> {
     let listener = listener.or_problem(format!("port {port} cannot be used"), "choose another")?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // Each answer holds one more; the site itself is one.
+            // Each response holds one more; the site itself is one.
             if Arc::strong_count(&site) <= MOST_CONNECTIONS {
                 let site = Arc::clone(&site);
                 thread::spawn(move || answer(&site, stream).ok());
@@ -100,7 +100,7 @@ fn answer(site: &Site, stream: TcpStream) -> std::io::Result<()> {
     let mut request = BufReader::new(stream.try_clone()?.take(LONGEST_REQUEST));
     let mut first = String::new();
     request.read_line(&mut first)?;
-    // The fields are read, or closing the connection would reset it before the answer is there.
+    // The fields are read, or closing the connection would reset it before the response arrives.
     let mut line = String::new();
     while request.read_line(&mut line)? > 2 {
         line.clear();
@@ -111,7 +111,7 @@ fn answer(site: &Site, stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(body)
 }
 
-/// Head and body of the answer to a request line.
+/// Head and body of the response to a request line.
 fn response<'s>(site: &'s Site, line: &str) -> (String, &'s [u8]) {
     let mut words = line.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

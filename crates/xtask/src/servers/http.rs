@@ -46,7 +46,7 @@ impl Request {
         self
     }
 
-    /// The status of the answer. The rest is not read: a server that closes late would make every
+    /// The status of the response. The rest is not read: a server that closes late would make every
     /// request slow.
     pub fn send(&self) -> Result<u16> {
         let mut line = String::new();
@@ -55,7 +55,7 @@ impl Request {
             .ok_or_else(|| Problem::new(self.no_answer(), "it does not speak HTTP", FIX))
     }
 
-    /// What the answer says below its head, read until the server closes.
+    /// The body of the response, read until the server closes.
     pub fn text(&self) -> Result<String> {
         let mut answer = String::new();
         self.ask()?.read_to_string(&mut answer).or_problem(self.no_answer(), FIX)?;

@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a server may take until it answers.
+/// How long a server may take until it responds.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a server may take to end when asked.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// An error once the server has ended by itself.
+    /// An error once the server has ended without a request to stop.
     pub fn check_alive(&mut self) -> Result<()> {
         match self.running.poll()? {
             None => Ok(()),

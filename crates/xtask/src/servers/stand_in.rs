@@ -1,8 +1,8 @@
 //! Images for the compose test that stand in for those which only a registry has: a program of
 //! this machine with the libraries it is linked to, a shell and `grep` for the health checks.
 //!
-//! Invariant: nothing but what `ldd` names is taken along, so an image is small and made anew for
-//! each test. Deliberately absent: what an official entry point does.
+//! Invariant: only the files that `ldd` names are included, so an image is small and is made again
+//! for each test. Deliberately absent: the work of an official entry point.
 
 use crate::{
     problem::{OrProblem, Problem, Result},

@@ -1,8 +1,7 @@
 //! `tollgate-server` with the policy that `fleet/` ships, counting in its own memory.
 //!
-//! Invariant: every setting but the policy, the ports and what a bench names is the default, as
-//! somebody meets it who starts the program for the first time; the environment of the caller sets
-//! none.
+//! Invariant: every setting but the policy, the ports and the settings that a bench names is the
+//! default, as on a first start of the program; the environment of the caller sets none.
 
 use super::{STOP_TIMEOUT, Server, free_port, log_to};
 use crate::{

@@ -1,8 +1,8 @@
 //! Plain workerd serving the Worker as it is deployed, configured from `wrangler.toml`.
 //!
 //! Invariant: main module, variables, Durable Objects and compatibility date come from
-//! `wrangler.toml`, so what runs here is what deploys. `wrangler dev` is not used: it is 14 times
-//! slower and starts helpers of its own.
+//! `wrangler.toml`, so the code that runs here is the code that deploys. `wrangler dev` is not
+//! used: it is 14 times slower and starts helpers of its own.
 
 use super::{STOP_TIMEOUT, Server, log_to};
 use crate::{
@@ -34,20 +34,20 @@ impl Code {
     }
 }
 
-/// The class of what is compared with.
+/// The class of the code that is compared with.
 const SCRIPT_CLASS: &str = "Limiter";
 const ASSETS: &str = "assets.mjs";
 
-/// Where the Durable Objects keep what they know.
+/// Where the Durable Objects store their state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// In files, written before an answer leaves, as deployed.
+    /// In files, written before a response leaves, as deployed.
     Disk,
-    /// In memory, to see what the disk costs.
+    /// In memory, to measure the cost of the disk.
     Memory,
 }
 
-/// What the platform does with assets: files by their paths, a folder's page, and their types.
+/// The platform's handling of assets: files by their paths, a folder's page, and their types.
 const ASSETS_SCRIPT: &str = r#"
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8",
   txt: "text/plain; charset=utf-8", wasm: "application/wasm" };
@@ -74,7 +74,7 @@ pub struct Options {
     pub storage: Storage,
     /// Whether `target/tollgate/assets` is bound, as the block of assets in wrangler.toml does it.
     pub has_assets: bool,
-    /// A path that answers once it is up.
+    /// A path that responds once it is up.
     pub ready: &'static str,
 }
 

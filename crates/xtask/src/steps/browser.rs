@@ -1,9 +1,9 @@
-//! The playground in a real Chromium, beside the command line that it must equal, and the admin
-//! page in front of a real workerd.
+//! The playground in a real Chromium, compared with the command line that it must equal, and the
+//! admin page in front of a real workerd.
 //!
-//! Invariant: what is tested is what `cargo xtask playground` makes: the one served below two paths
-//! as any server of static files would, the other by the Worker as it is deployed. The tests
-//! themselves are `tests/browser/playground.mjs` and `tests/browser/admin.mjs`.
+//! Invariant: the tested pages are those that `cargo xtask playground` makes: the one served below
+//! two paths as any server of static files would, the other by the Worker as it is deployed. The
+//! tests themselves are `tests/browser/playground.mjs` and `tests/browser/admin.mjs`.
 
 use crate::{
     build::{admin_page, playground, worker},
@@ -22,7 +22,7 @@ const BELOW: &str = "/some/where/";
 /// Pages with scripts that need no browser to be tested.
 const SCRIPTS: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
 
-/// What the admin page is tested with; secrets of this run only.
+/// The settings for the test of the admin page; secrets of this run only.
 const SECRETS: [(&str, &str); 5] = [
     ("ADMIN_TOKEN", "the-token-of-this-test"),
     ("READ_TOKEN", "what-reads-in-this-test"),
@@ -32,7 +32,7 @@ const SECRETS: [(&str, &str); 5] = [
 ];
 const HEALTH: &str = "/.well-known/tollgate/health";
 
-/// What needs no browser: links, drawings, numbers, the reading of files.
+/// The parts that need no browser: links, drawings, numbers, the reading of files.
 pub fn scripts(workspace: &Workspace) -> Result<()> {
     SCRIPTS.iter().try_for_each(|scripts| {
         let mut node = Command::new(node::node(workspace));

@@ -1,5 +1,5 @@
 //! The compose step: `envoy/docker-compose.yaml` and `fleet/docker-compose.yaml`, unchanged,
-//! through the commands of the README beside each.
+//! through the commands of the README next to each.
 //!
 //! Invariant: whatever happens, the containers are removed again and our own engine is stopped.
 

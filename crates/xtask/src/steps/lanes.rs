@@ -1,8 +1,7 @@
-//! Steps side by side: each is a process of its own, in one of the lanes, of which two run at a
-//! time.
+//! Parallel steps: each is a separate process, in one of the lanes, of which two run at a time.
 //!
-//! Invariant: a failed step never hides a later one, and the last line counts both. What a step
-//! says is never mixed with another one's: of two lanes the first writes to the terminal, the
+//! Invariant: a failed step never hides a later one, and the last line counts both. The output of a
+//! step is never mixed with another one's: of two lanes the first writes to the terminal, the
 //! second into logs that are shown whole when their step has ended.
 
 use super::{
@@ -41,7 +40,7 @@ pub fn run(workspace: &Workspace, steps: &[&'static Step]) -> Result<()> {
             wanted.push(tool);
         }
     }
-    // What could not be installed fails the steps that need it, not the others.
+    // A tool that could not be installed fails the steps that need it, not the others.
     tools::ensure(workspace, &wanted).err().iter().for_each(|problem| eprintln!("\n{problem}"));
     second_try::forget(workspace);
     let started = Instant::now();
@@ -90,7 +89,7 @@ fn run_step(workspace: &Workspace, step: &'static Step, terminal: bool) -> Ended
     Ended { step, passed, time }
 }
 
-/// This program with one step to run, its words to the terminal or into a log.
+/// This program with one step to run, its output to the terminal or into a log.
 fn process(step: &Step, log: Option<&PathBuf>) -> Result<bool> {
     // The file that runs, although cargo may have replaced it since.
     let mut command = Command::new(format!("/proc/{}/exe", std::process::id()));

@@ -1,7 +1,9 @@
-//! What starts the server elsewhere: the objects of Kubernetes and the unit of systemd in `fleet/`.
+//! Files that start the server elsewhere: the objects of Kubernetes and the unit of systemd in
+//! `fleet/`.
 //!
-//! Invariant: programs judge that are not ours, and each must also refuse a copy with a mistake,
-//! so one that accepts everything fails the step. Nothing is installed into a cluster or a system.
+//! Invariant: the judges are programs that are not ours, and each must also reject a copy with a
+//! mistake, so one that accepts everything fails the step. Nothing is installed into a cluster or a
+//! system.
 
 use crate::{
     problem::{OrProblem, Problem, Result},
@@ -21,7 +23,7 @@ const KUBERNETES: &str = "1.37";
 /// Where the unit expects the server.
 const PROGRAM: &str = "/usr/local/bin/tollgate-server";
 
-/// Each judge with the mistake that it must find: text of the file, and what stands there instead.
+/// Each judge with the mistake that it must find: text of the file, and its replacement.
 const WRONG_OBJECTS: [(&str, &str); 2] =
     [("replicas: ", "replica: "), ("periodSeconds: 2", "periodSeconds: often")];
 const WRONG_UNIT: [(&str, &str); 2] =
@@ -36,7 +38,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
         println!("{UNIT} was not verified: there is no systemd-analyze on this machine");
         return Ok(());
     }
-    // systemd looks whether the program is there: this one is.
+    // systemd checks whether the program exists: this one does.
     let program = env::current_exe().or_problem("cannot find xtask", "run it through cargo")?;
     let text = read(workspace, UNIT)?;
     let found = replaced(UNIT, &text, PROGRAM, &program.display().to_string())?;
@@ -45,7 +47,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// What a program has against a file, or nothing.
+/// A program's objection to a file, or nothing.
 type Judge = fn(&Workspace, &Path) -> Result<Option<String>>;
 
 fn judge(
@@ -83,7 +85,7 @@ fn read(workspace: &Workspace, name: &str) -> Result<String> {
     text.or_problem(format!("cannot read {name}"), "restore it with git")
 }
 
-/// A copy under its own name, which tells systemd what kind of unit it is.
+/// A copy under its own name, which shows systemd the type of unit.
 fn written(workspace: &Workspace, name: &str, text: &str) -> Result<PathBuf> {
     let file = workspace.out.join("run/manifests").join(name);
     let fix = "free disk space";
@@ -101,7 +103,7 @@ fn validated(workspace: &Workspace, file: &Path) -> Result<Option<String>> {
     Ok((!status.success()).then(|| said + &complaints))
 }
 
-/// systemd ignores what it does not know and succeeds, so whatever it says of the file counts.
+/// systemd ignores unknown settings and succeeds, so any message about the file counts.
 fn verified(_: &Workspace, file: &Path) -> Result<Option<String>> {
     let mut command = Command::new("systemd-analyze");
     command.args(["verify", "--man=no"]).arg(file);

@@ -16,7 +16,7 @@ pub struct Kind {
     required: &'static [&'static str],
 }
 
-/// What may stand in a field.
+/// The permitted content of a field.
 #[derive(Debug)]
 enum Field {
     Text,
@@ -24,12 +24,12 @@ enum Field {
     Whole,
     /// Other fields, each in the table.
     Fields,
-    /// A list of what the path with `[]` says.
+    /// A list whose elements the path with `[]` describes.
     List,
     /// Texts by names that are free.
     Labels,
     Of(&'static [&'static str]),
-    /// Judged by others.
+    /// Checked by other judges.
     Elsewhere,
 }
 
@@ -129,7 +129,7 @@ pub const EXTENSION_POLICY: Kind = Kind {
 };
 
 impl Kind {
-    /// Everything that is wrong with an object of this kind, but for what others judge.
+    /// All mistakes in an object of this kind, except those that other judges find.
     pub fn mistakes(&self, object: &Value) -> Vec<String> {
         let mut found = Vec::new();
         let members = object.as_object().into_iter().flatten();

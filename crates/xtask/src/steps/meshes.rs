@@ -1,10 +1,10 @@
 //! The manifests of meshes in `envoy/`: Istio's and Envoy Gateway's objects with the filter.
 //!
-//! Invariant: no registry that is reached has the schemas of these kinds, so what is embedded is
-//! judged by programs that are not ours alone: real Envoy configures the filter with it as the mesh
-//! would hand it over, and `tollgate check` reads the same. The fields around it are compared with
-//! a table, taken from the kinds' definitions as they are published. Every judge must also refuse
-//! a copy with a mistake.
+//! Invariant: no registry that is reached has the schemas of these kinds, so the embedded policy is
+//! judged by more than our own programs: real Envoy configures the filter with it as the mesh would
+//! hand it over, and `tollgate check` reads the same. The fields around it are compared with a
+//! table, taken from the kinds' definitions as they are published. Every judge must also reject a
+//! copy with a mistake.
 
 use super::mesh_fields::{self, Kind};
 use crate::{
@@ -24,13 +24,13 @@ use std::{
 
 const SHIPPED_FILTER: &str = "/etc/envoy/tollgate-envoy.wasm";
 
-/// A file, its kind, and where the filter's configuration lies in it.
+/// A file, its kind, and the location of the filter's configuration in it.
 struct Manifest {
     file: &'static str,
     kind: &'static Kind,
     /// The filter as the mesh builds it from the object, with the module's path.
     filter: fn(&Value, &str) -> Value,
-    /// A field's name and a wrong one: the table must refuse it.
+    /// A field's name and a wrong one: the table must reject it.
     beside: (&'static str, &'static str),
 }
 
@@ -54,7 +54,7 @@ const MANIFESTS: [Manifest; 3] = [
         beside: ("failOpen: false", "failOpen: never"),
     },
 ];
-/// What stands in every policy, and what is wrong there.
+/// A text in every policy, and a mistake in its place.
 const EMBEDDED: (&str, &str) = ("window: 1m", "window: 0m");
 
 pub fn check(workspace: &Workspace) -> Result<()> {
@@ -121,7 +121,7 @@ fn read(workspace: &Workspace, text: &str) -> Result<Value> {
     serde_json::from_str(&json).or_problem("cannot read what Python says", "see meshes.rs")
 }
 
-/// What each judge has against the policy in an object.
+/// Each judge's objection to the policy in an object.
 fn embedded(
     workspace: &Workspace,
     manifest: &Manifest,
@@ -218,7 +218,7 @@ fn of_extension_policy(object: &Value, module: &str) -> Value {
     wasm(&config, &spec["config"])
 }
 
-/// The whole filter stands in the object.
+/// The object contains the whole filter.
 fn of_envoy_filter(object: &Value, module: &str) -> Value {
     let mut filter = object["spec"]["configPatches"][0]["patch"]["value"].clone();
     let file = &mut filter["typed_config"]["config"]["vm_config"]["code"]["local"]["filename"];

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the list of steps.
 //!
-//! Invariant: a step checks one thing and says in its name what. Where and beside which others it
-//! runs is the matter of `lanes.rs`.
+//! Invariant: a step checks one thing, which its name states. Its lane and the steps in parallel
+//! with it belong to `lanes.rs`.
 
 mod browser;
 mod compose;
@@ -27,7 +27,7 @@ use crate::{
 };
 use step::{Step, alone, built, checked, patient, served};
 
-/// What asks for nothing but Rust, and is not in the whole test because that has more of the same.
+/// Steps that need only Rust, and are not in the whole test because that contains more of the same.
 const QUICK: &[Step] = &[
     checked("quick", "rustfmt", &[], rust::format),
     checked("quick", "tidy", &[], crate::tidy::tidy),
@@ -86,7 +86,7 @@ const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NO
 const ON_NODE: &[&Tool] = &[&tools::NODE];
 const TYPED: &[&Tool] = &[&tools::NODE, &tools::PAGE, &tools::TYPES];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
-/// Whose licences are read.
+/// The packages whose licences are read.
 const BUNDLED: &[&Tool] = &[&tools::PAGE];
 const PLAYGROUND: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::PAGE_BINDGEN, &tools::NODE, &tools::PAGE, &tools::CHROMIUM];
@@ -112,7 +112,7 @@ const OLDER: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &too
 const MESHES: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::KUBERNETES_VALIDATE];
 const MANIFESTS: &[&Tool] = &[&tools::KUBERNETES_VALIDATE];
-/// Those that ask the server.
+/// The tests that use the server.
 const PROXIES: &[&Tool] = &[&tools::ENVOY, &tools::NGINX, &tools::CADDY];
 const FLEET: &[&Tool] = &[&tools::REDIS, &tools::WASM_TARGET, &tools::ENVOY];
 const COMPOSE: &[&Tool] =
@@ -136,7 +136,7 @@ pub fn test(workspace: &Workspace, wanted: &Wanted) -> Result<()> {
     }
 }
 
-/// What `cargo xtask test` was asked for.
+/// The arguments of `cargo xtask test`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
     List,
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Each is started by its name, and whoever has only Rust can run the quick ones.
+    /// Each is started by its name, and a contributor with only Rust can run the quick ones.
     #[test]
     fn names_are_unique_within_a_list_and_quick_steps_need_no_tool() {
         for list in [STEPS, QUICK] {

@@ -2,14 +2,14 @@
 //!
 //! Invariant: tests of the end-to-end step, by name, with another Envoy and nothing else changed:
 //! all with the oldest one, a quarter with each of the others. A name that no test has fails the
-//! step. What an earlier Envoy does otherwise stands in envoy/README.md.
+//! step. envoy/README.md lists the differences of earlier Envoys.
 
 use super::{second_try, servers};
 use crate::{build, build::Product, problem::Result, tools::envoy, workspace::Workspace};
 
 const TARGET: &[&str] = &["envoy"];
 
-/// What touches the host: each a matter in which another version could behave otherwise.
+/// Tests that use the host: each covers a matter in which another version could behave differently.
 pub(super) const TESTS: &[&str] = &[
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",

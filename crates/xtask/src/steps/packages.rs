@@ -1,9 +1,9 @@
-//! The packages to publish: each builds from what is in it, on the packages below it.
+//! The packages to publish: each builds from its content, on the packages below it.
 //!
-//! Invariant: what is built is what was packed a moment ago. `cargo package` could build it, too,
-//! but keeps the first package of a version that it unpacked and builds the next ones on that.
-//! Deliberately absent: the look at the registry that `cargo publish --dry-run` takes besides, so
-//! no network is needed.
+//! Invariant: the built files are those that were packed a moment ago. `cargo package` could build
+//! them, too, but keeps the first package of a version that it unpacked and builds the next ones on
+//! that. Deliberately absent: the registry check that `cargo publish --dry-run` also makes, so no
+//! network is needed.
 
 use crate::{
     problem::{OrProblem, Result},
@@ -41,7 +41,7 @@ fn unpack(workspace: &Workspace, folder: &Path, package: &str) -> Result<()> {
     // As of now: packed files are of 2006, and cargo would take what it built of others for them.
     tar.arg("-xzmf").arg(packed).arg("-C").arg(folder);
     run::output(&mut tar, "install tar")?;
-    // It lies below our own workspace and does not belong to it.
+    // It is below our own workspace and does not belong to it.
     let manifest = folder.join(format!("{package}-{VERSION}/Cargo.toml"));
     let mut manifest =
         OpenOptions::new().append(true).open(manifest).or_problem("not packed", FIX)?;

@@ -1,8 +1,8 @@
-//! The scripts of the pages, checked by the compiler of TypeScript: the types stand in their
-//! comments (JSDoc).
+//! The scripts of the pages, checked by the compiler of TypeScript: the types are in their comments
+//! (JSDoc).
 //!
 //! Invariant: every module of both pages is checked, strictly, against the packages that they are
-//! bundled with. Of what only the build makes nothing is known but that it is there.
+//! bundled with. Of files that only the build makes, only their existence is known.
 
 use crate::{
     env,
@@ -13,10 +13,10 @@ use crate::{
 };
 use std::{fs, path::Path, process::Command};
 
-/// Where modules lie.
+/// The locations of modules.
 const PAGES: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
 
-/// What the build puts in: wasm, the glue to it, and the name of a file.
+/// Files that the build adds: wasm, the glue to it, and the name of a file.
 const BUILT: &str = r#"declare module "*.wasm";
 declare module "tollgate";
 declare module "tollgate-logs";

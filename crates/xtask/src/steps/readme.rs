@@ -1,10 +1,10 @@
 //! Commands and their output as a document shows them.
 //!
 //! Invariant: every `$ ` line of a ```console block is a command, and each line below it must
-//! appear in what it prints, in that order. A line `...` stands for any lines, also none; inside a
-//! line it stands for any characters.
+//! appear in its output, in that order. A line `...` represents any lines, also none; inside a line
+//! it represents any characters.
 
-/// One command and what the document says it prints.
+/// One command and its documented output.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shown {
     pub line: String,
@@ -26,7 +26,7 @@ pub fn commands(document: &str) -> Vec<Shown> {
     commands
 }
 
-/// The first line that was promised and did not come.
+/// The first documented line that is missing.
 pub fn compare(shown: &[String], printed: &str) -> Result<(), String> {
     if shown.iter().all(|line| line.trim().is_empty()) {
         return Ok(());

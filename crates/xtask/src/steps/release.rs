@@ -1,7 +1,8 @@
-//! What a release consists of: whole, the same each time, with true sums and lists of parts.
+//! The content of a release: whole, the same each time, with true sums and lists of parts.
 //!
-//! Invariant: programs judge that are not ours (`sha256sum`, the schema of CycloneDX by its own
-//! library, wrangler), and each must also refuse a copy with a mistake. Nothing is published.
+//! Invariant: the judges are programs that are not ours (`sha256sum`, the schema of CycloneDX by
+//! its own library, wrangler), and each must also reject a copy with a mistake. Nothing is
+//! published.
 
 use crate::{
     build::{archive, envoy::MODULES},
@@ -82,7 +83,7 @@ fn check_modules(workspace: &Workspace, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lists are valid, and name whoever is in the code.
+/// Lists are valid, and name every package in the code.
 fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
     let names = sums::names(folder)?;
     let lists: Vec<&String> = names.iter().filter(|name| name.ends_with(".cdx.json")).collect();
@@ -103,7 +104,7 @@ fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
             if name.contains(".tar") || name.ends_with(".tgz") || name.ends_with(".crate") {
                 continue;
             }
-            // What is shipped of a module has no names any more; it had them when it was linked.
+            // A shipped module has no names any more; it had them when it was linked.
             let file = match name.strip_suffix(".wasm") {
                 Some(stem) => workspace.out.join(format!("{stem}.linked.wasm")),
                 None => folder.join(name),
@@ -159,7 +160,7 @@ fn judged(workspace: &Workspace, lists: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// What is in the Worker's archive can be deployed as it is unpacked.
+/// The content of the Worker's archive can be deployed as it is unpacked.
 fn deployable(workspace: &Workspace, folder: &Path) -> Result<()> {
     let unpacked = workspace.out.join("run/release-worker");
     remove_all(&unpacked)?;

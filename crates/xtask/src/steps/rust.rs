@@ -13,12 +13,12 @@ use std::process::Command;
 const E2E: &str = "tollgate-e2e";
 /// Workspaces of their own.
 const APART: [&str; 2] = ["tests/fuzz/Cargo.toml", "crates/xtask/bindgen/Cargo.toml"];
-/// Random policies and traces that every target answers alike.
+/// Random policies and traces for which every target gives the same results.
 const CASES: &str = "tollgate-cases";
 /// A policy in virtual time, whose tables are the same everywhere.
 const SIM: &str = "tollgate-sim";
 const READ: &str = "read the failed test; its doc comment says what it guards";
-/// What is loaded into a proxy, a Worker or a page.
+/// Crates that are loaded into a proxy, a Worker or a page.
 const SHIPPED: [&str; 9] = [
     "tollgate-core",
     "tollgate-policy",
@@ -61,7 +61,7 @@ pub fn clippy_wasm(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &arguments, "follow clippy's advice")
 }
 
-/// Each feature alone, and none: what one needs of another is found here, where tests unite them.
+/// Each feature alone, and none: a feature's need of another is found here, where tests unite them.
 pub fn features(workspace: &Workspace) -> Result<()> {
     let fix = "mend what this feature needs, or let it name the other one in Cargo.toml";
     for package in metadata::packages(workspace)? {
@@ -90,8 +90,8 @@ pub fn release_laws(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &[&packages[..], &profile].concat(), fix)
 }
 
-/// For who works on Tollgate, with what is private; and as docs.rs shows it, where a link to what
-/// is private leads nowhere.
+/// For contributors to Tollgate, with private items; and as docs.rs shows it, where a link to a
+/// private item leads nowhere.
 pub fn docs(workspace: &Workspace) -> Result<()> {
     let published = CRATES.iter().flat_map(|package| ["-p", package]);
     let published: Vec<&str> = published.chain(["--all-features"]).collect();
@@ -113,7 +113,7 @@ pub fn wasm_browser(workspace: &Workspace) -> Result<()> {
     wasm(workspace, "tollgate-core", "vectors_browser")
 }
 
-/// The random policies and traces, where the optimised run has said what must be answered.
+/// The random policies and traces, after the optimised run has produced the expected results.
 pub fn cases_node(workspace: &Workspace) -> Result<()> {
     wasm(workspace, CASES, "decisions")
 }

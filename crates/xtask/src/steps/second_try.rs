@@ -1,9 +1,9 @@
-//! Tests with real servers that fail once: tried again, alone, and named at the end of the run.
+//! Tests with real servers that fail once: run again, alone, and named at the end of the run.
 //!
-//! A machine that stands still for a while, or a disk that does, fails one test of hundreds, and
-//! the other forty minutes would be for nothing. Invariant: what fails twice has failed, and so has
-//! a step in which more than [`FEW`] fail; who passes at the second try is told by name, with what
-//! the first one said above it, and is to be mended like any other.
+//! A machine or a disk that pauses for a while fails one test of hundreds, and the other forty
+//! minutes would be wasted. Invariant: a test that fails twice has failed, and so has a step in
+//! which more than [`FEW`] fail. A test that passes the second time is reported by name, with its
+//! first output above it, and has to be fixed like any other.
 
 use crate::{
     problem::{OrProblem, Problem, Result},
@@ -17,15 +17,15 @@ use std::{
     process::Command,
 };
 
-/// More failures than these are no accident.
+/// More failures than these are not an accident.
 const FEW: usize = 3;
 
 const FIX: &str = "read the failed test";
 const PASSED: &str = " ... ok";
 const FAILED: &str = " ... FAILED";
 
-/// Runs the tests of `command`, which ends before its `--`: those that are named, or all. Those
-/// that failed are run once more.
+/// Runs the tests of `command`, which ends before its `--`: those that are named, or all. Runs
+/// failed ones again.
 pub fn run(ws: &Workspace, wanted: &[&str], command: impl Fn() -> Command) -> Result<()> {
     // All files of tests, also behind one that fails.
     let mut first = command();
@@ -58,7 +58,7 @@ pub fn run(ws: &Workspace, wanted: &[&str], command: impl Fn() -> Command) -> Re
 /// A test that ended, and whether it passed.
 type Ended = (String, bool);
 
-/// Runs tests; how that went, and which of them ended.
+/// Runs tests; returns the result, and the tests that ended.
 fn ended(command: &mut Command) -> Result<(Result<()>, Vec<Ended>)> {
     let (result, lines) = run::watched(command, |line| name_of(line).is_some(), FIX)?;
     Ok((result, lines.iter().filter_map(|line| name_of(line)).collect()))
@@ -69,12 +69,12 @@ fn note(workspace: &Workspace, names: &[String]) -> io::Result<()> {
     names.iter().try_for_each(|name| writeln!(file, "{name}"))
 }
 
-/// Nobody has tried twice so far.
+/// No test has run twice yet.
 pub fn forget(workspace: &Workspace) {
     let _ = fs::remove_file(names_of(workspace));
 }
 
-/// Who passed only at the second try, one name a line.
+/// The tests that passed only the second time, one name per line.
 pub fn told(workspace: &Workspace) -> String {
     fs::read_to_string(names_of(workspace)).unwrap_or_default()
 }
@@ -83,8 +83,8 @@ fn names_of(workspace: &Workspace) -> PathBuf {
     workspace.out.join("run/second-tries.log")
 }
 
-/// Of the line `test worker::is_exact ... ok`, also behind what another test has printed; with
-/// whether it passed.
+/// Of the line `test worker::is_exact ... ok`, also after another test's output; with whether it
+/// passed.
 fn name_of(line: &str) -> Option<(String, bool)> {
     let ended = |way, passed| Some((line.strip_suffix(way)?.rsplit_once("test ")?.1, passed));
     let (name, passed) = ended(PASSED, true).or_else(|| ended(FAILED, false))?;

@@ -72,18 +72,17 @@ pub fn dry_run(workspace: &Workspace) -> Result<()> {
 
 pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
     build_clock(workspace)?;
-    // The tests of the clients themselves come along: alone they would build everything below them
-    // once more.
+    // The tests of the clients are included: alone they would build everything below them again.
     e2e(workspace, &["--lib"], |name| name.contains("envoy"))
 }
 
-/// Also what needs both servers: it runs after the filter was built.
+/// Also tests that need both servers: they run after the filter was built.
 pub fn e2e_workerd(workspace: &Workspace) -> Result<()> {
     let is_others = |name: &str| ["envoy", "fleet", "server"].iter().any(|it| name.contains(it));
     e2e(workspace, &[], |name| !is_others(name))
 }
 
-/// `tollgate-server` by itself.
+/// `tollgate-server` alone.
 pub fn e2e_server(workspace: &Workspace) -> Result<()> {
     build::server::build(workspace)?;
     e2e(workspace, &[], |name| name.contains("server"))
@@ -111,7 +110,8 @@ pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
 
 pub(super) const FLEET_LEASES: &str = "fleet_leases";
 
-/// The same with whom to ask compiled beside the policy, in the module that reads nothing else.
+/// The same with the servers to ask compiled in addition to the policy, in the module that reads
+/// nothing else.
 pub(super) const FLEET_OF_SLIM: [&str; 3] = [
     "with_leases_two_proxies_admit_the_limit_and_no_more",
     "without_leases_two_proxies_admit_exactly_what_one_limiter_would",
@@ -138,9 +138,9 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> R
     })
 }
 
-/// What the slim module is tried with: forms and refusals, the vectors, the random cases, answers
-/// and races, each of which depends on what was read of a policy. The others try code that both
-/// modules have behind that, and would take as long once more.
+/// The tests of the slim module: forms and rejections, the vectors, the random cases, responses and
+/// races, each of which depends on the reading of a policy. The other tests cover code behind that
+/// which both modules have, and would take the same time again.
 pub(super) const OF_SLIM: [&str; 20] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
@@ -185,7 +185,8 @@ pub(super) fn tests_of<T: AsRef<OsStr>>(ws: &Workspace, envoy: Release, targets:
     command
 }
 
-/// Starts `cargo xtask up` as a person would, sees what it shows, stops it, sees nothing left.
+/// Starts `cargo xtask up` as a person would, checks its output, stops it, checks that nothing is
+/// left.
 pub fn up(workspace: &Workspace) -> Result<()> {
     let fix = "run `cargo xtask up` by hand";
     let (envoy, worker) = (free_port()?, free_port()?);
@@ -230,13 +231,13 @@ pub fn up(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// What the README shows of `up` must be what it printed.
+/// The README's output of `up` must be the one that it printed.
 fn compare_with_readme(workspace: &Workspace, printed: String) -> Result<()> {
     let text = fs::read_to_string(workspace.root.join("README.md"))
         .or_problem("cannot read README.md", "restore it with git")?;
     let shown = readme::commands(&text).into_iter().find(|shown| shown.line == "cargo xtask up");
     let fix = "correct what README.md shows of `cargo xtask up`";
     let shown = shown.ok_or_else(|| Problem::new("README.md is incomplete", "no `up`", fix))?;
-    // A line that begins with `$ ` inside the output is indented, so it is no command of its own.
+    // A line that begins with `$ ` inside the output is indented, so it is not a separate command.
     readme::compare(&shown.shown, &printed).or_problem("README.md shows something else", fix)
 }

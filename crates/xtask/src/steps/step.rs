@@ -1,6 +1,6 @@
 //! A row of the list of steps.
 //!
-//! Invariant: what two lanes build stands in different folders of cargo, which it locks.
+//! Invariant: two lanes build into different folders of cargo, which it locks.
 
 use crate::{problem::Result, tools::Tool, workspace::Workspace};
 
@@ -22,17 +22,17 @@ pub struct Step {
 pub enum Lane {
     /// Everything that cargo builds without optimisation.
     Debug,
-    /// What ships, what is tested as it ships, and what other compilers make.
+    /// Products, tests of products as shipped, and the outputs of other compilers.
     Release,
     /// Real servers, with tests that are their clients.
     Served,
-    /// The same, of tests that wait for what is to come and say little of times and rates.
+    /// The same, of tests that wait for events and measure few times and rates.
     Patient,
-    /// Nothing beside it: it is measured, or uses ports that others have.
+    /// Nothing runs in parallel with it: it is measured, or uses ports that others have.
     Alone,
 }
 
-/// Which lanes run beside each other, one pair after the other. What the second one says is shown
+/// Which lanes run in parallel, one pair after the other. The output of the second one is shown
 /// when a step of it has ended.
 pub const SIDE_BY_SIDE: [(Lane, Option<Lane>); 3] =
     [(Lane::Debug, Some(Lane::Release)), (Lane::Served, Some(Lane::Patient)), (Lane::Alone, None)];
@@ -47,12 +47,12 @@ pub const fn built(group: &'static str, name: &'static str, needs: Needs, run: R
     Step { group, name, needs, run, lane: Lane::Release }
 }
 
-/// A step with real servers, after all that builds much.
+/// A step with real servers, after all large builds.
 pub const fn served(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
     Step { group, name, needs, run, lane: Lane::Served }
 }
 
-/// A step with real servers that may be slow, beside the ones above.
+/// A step with real servers that may be slow, in parallel with the ones above.
 pub const fn patient(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
     Step { group, name, needs, run, lane: Lane::Patient }
 }

@@ -1,7 +1,7 @@
 //! Documents: the files they name exist, and none is too long to be read.
 //!
-//! Invariant: looks at links and at `code` that looks like a path into this repository. It does not
-//! know whether a sentence is true.
+//! Invariant: checks links and `code` that looks like a path into this repository. It does not know
+//! whether a sentence is true.
 
 use super::finding::Finding;
 use crate::workspace::Workspace;
@@ -44,8 +44,9 @@ pub fn check(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Documents that a file of code names and that nobody finds in the repository. The project's rules
-/// and reasons are its own: what a document outside it says and the code needs stands in `docs/`.
+/// Documents that a file of code names and that are not in the repository. The project's rules and
+/// reasons are its own: a fact from a document outside it that the code needs is written in
+/// `docs/`.
 pub fn references(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding> {
     // The tests of tidy make names up.
     if path.ends_with(".md") || path.starts_with("crates/xtask/src/tidy/") {

@@ -1,6 +1,6 @@
-//! What tidy says: a place and a message.
+//! A finding of tidy: a place and a message.
 //!
-//! Invariant: a finding names a line that can be opened, and says what to do about it.
+//! Invariant: a finding names a line that can be opened, and contains advice.
 
 /// One thing to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Finding {
     pub file: String,
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The mistake, and the advice.
     pub message: String,
 }
 

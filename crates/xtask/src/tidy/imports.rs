@@ -1,12 +1,12 @@
-//! What the files of a crate import from each other: no circle, and wings in one order.
+//! The imports between the files of a crate: no circle, and wings in one order.
 //!
 //! An arrow leads from the file that names something to the file that defines it: by `use`, by a
-//! path in the code, or by a path among the tokens of a macro. `mod x;` alone is none, nor is the
-//! import of a module, whose items draw their own arrows when they are named. A re-export is
+//! path in the code, or by a path among the tokens of a macro. `mod x;` alone is not an arrow, nor
+//! is the import of a module, whose items draw their own arrows when they are named. A re-export is
 //! looked through.
 //!
-//! Invariant: reads syntax only. A method call names no file, so a method that stands in another
-//! file than its type draws nothing by being called.
+//! Invariant: reads syntax only. A method call names no file, so a call of a method in another file
+//! than its type draws no arrow.
 
 use super::{
     finding::Finding,
@@ -26,14 +26,14 @@ const WINGS: [&str; 1] = ["tollgate-policy"];
 /// From a file to a file.
 type Arrow<'a> = (&'a str, &'a str);
 
-/// What is named along an arrow, and on which line first.
+/// The item named along an arrow, and its first line.
 #[derive(Debug, Default)]
 struct Named {
     line: usize,
     names: BTreeSet<String>,
 }
 
-/// The circles of the crate `name`, and what its wings import upwards.
+/// The circles of the crate `name`, and the upward imports of its wings.
 pub fn check(name: &str, root: &str, files: &Files) -> Vec<Finding> {
     let krate = Crate::read(root, files);
     let arrows = arrows(&krate);

@@ -1,4 +1,4 @@
-//! Cargo.toml files: a reason for every dependency, and who may import whom.
+//! Cargo.toml files: a reason for every dependency, and the permitted imports.
 //!
 //! Invariant: imports only go downwards in the map of ARCHITECTURE.md; a new crate must be entered
 //! in `EDGES` before it passes.
@@ -158,7 +158,7 @@ fn edges_of(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
     findings
 }
 
-/// What the map allows and no manifest uses: a permission that nobody would notice being taken.
+/// Permissions of the map that no manifest uses: their use would go unnoticed.
 fn stale(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, allowed) in map {
@@ -198,7 +198,7 @@ pub fn unused(packages: &[Package], files: &[(&str, &str)]) -> Vec<Finding> {
 }
 
 /// Files of tests that no program names, and that would never run: where cargo does not look for
-/// tests itself, each is a target of the manifest or a module of a file beside it.
+/// tests, each is a target of the manifest or a module of a file next to it.
 pub fn forgotten_tests(files: &[(&str, &str)]) -> Vec<Finding> {
     let manifests = files.iter().filter(|(path, _)| path.ends_with("Cargo.toml"));
     let mut findings = Vec::new();

@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: what the style guide asks and a machine can see.
+//! `cargo xtask tidy`: the checks of the style guide that a machine can do.
 //!
-//! Invariant: every finding names a place and says what to do. It looks at files git knows or would
-//! take, never at ignored ones. It reads Rust with a parser, so comments and strings do not confuse
-//! it; what a macro expands to it does not see.
+//! Invariant: every finding names a place and contains advice. It reads files that git tracks or
+//! would track, never ignored ones. It reads Rust with a parser, so comments and strings do not
+//! confuse it; it does not see the expansion of a macro.
 
 mod docs;
 mod finding;
@@ -85,7 +85,7 @@ fn parsed(files: &[(&str, &str)]) -> modules::Files {
         .collect()
 }
 
-/// Everything git tracks or would take, as long as it is text.
+/// Everything git tracks or would track, if it is text.
 fn documents(workspace: &Workspace) -> Result<Vec<Document>> {
     let mut git = Command::new("git");
     git.current_dir(&workspace.root);

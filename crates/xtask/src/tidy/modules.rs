@@ -1,9 +1,9 @@
-//! The modules of one crate: which file each stands in, what it defines and what it imports.
+//! The modules of one crate: their files, definitions and imports.
 //!
-//! Invariant: a path resolves to the file that defines what it names, through re-exports, aliases
-//! and globs; what a path does not reach in this crate (another crate's items, local variables) is
-//! no file. Test code is not part of a crate here. What a macro makes is found at the module that
-//! its path names, because nobody expands it.
+//! Invariant: a path resolves to the file that defines the named item, through re-exports, aliases
+//! and globs; a path that leads outside this crate (another crate's items, local variables) has no
+//! file. Test code is not part of a crate here. An item that a macro makes is found at the module
+//! that its path names, because macros are not expanded.
 
 use super::source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,11 @@ pub type Files = BTreeMap<String, File>;
 /// A module's place in [`Crate::modules`].
 pub type Id = usize;
 
-/// Every module of a crate that is no test.
+/// Every module of a crate except tests.
 pub struct Crate<'a> {
     files: &'a Files,
     pub modules: Vec<Module<'a>>,
-    /// Where each `macro_rules!` stands: their scope is the text, not a module.
+    /// The file of each `macro_rules!`: their scope is the text, not a module.
     macros: BTreeMap<String, String>,
 }
 
@@ -35,11 +35,11 @@ pub struct Module<'a> {
     globs: Vec<Vec<String>>,
 }
 
-/// What a path names.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Module(Id),
-    /// Something that stands in this file.
+    /// An item in this file.
     Item(String),
 }
 
@@ -95,7 +95,7 @@ impl<'a> Crate<'a> {
         Some(self.add(&file, &inner, Some(id), items))
     }
 
-    /// What `path`, written in the module `from`, names in this crate.
+    /// The target of `path`, written in the module `from`, in this crate.
     pub fn resolve(&self, from: Id, path: &[String]) -> Option<Target> {
         self.follow(from, path, Wanted::Item, &mut BTreeSet::new())
     }
@@ -121,7 +121,7 @@ impl<'a> Crate<'a> {
             at = match name.as_str() {
                 "super" => Target::Module(self.modules[id].parent?),
                 "self" => at,
-                // What is not found, a macro has made, or it is a macro itself.
+                // An item that is not found was made by a macro, or is a macro itself.
                 name => {
                     let made = || Target::Item(self.modules[id].file.clone());
                     self.lookup(id, name, wanted, seen).unwrap_or_else(made)
@@ -163,7 +163,7 @@ impl<'a> Crate<'a> {
         })
     }
 
-    /// Where the `macro_rules!` of this name stands, if no module defines or imports it.
+    /// The file of the `macro_rules!` of this name, if no module defines or imports it.
     pub fn macro_file(&self, name: &str) -> Option<&str> {
         self.macros.get(name).map(String::as_str)
     }
@@ -173,14 +173,14 @@ impl<'a> Crate<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Item,
-    /// The path goes on.
+    /// The path continues.
     Module,
 }
 
-/// What is being looked up: it ends imports that go round in a circle.
+/// The names being looked up: they end imports that go round in a circle.
 type Seen = BTreeSet<(Id, String)>;
 
-/// What stands in a module beside its child modules.
+/// The content of a module besides its child modules.
 #[derive(Default)]
 struct Names {
     imported: BTreeMap<String, Vec<String>>,
@@ -216,7 +216,7 @@ impl<'ast> Visit<'ast> for Names {
 /// One name, or one glob, of a `use`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Import {
-    /// What it is called here; a glob has no name.
+    /// Its name here; a glob has none.
     pub name: Option<String>,
     pub path: Vec<String>,
 }

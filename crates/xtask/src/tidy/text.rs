@@ -1,4 +1,4 @@
-//! Words that no file may hold: hosts of package registries and paths of one machine.
+//! Words that no file may contain: hosts of package registries and paths of one machine.
 //!
 //! Invariant: a checkout works behind any mirror and in any folder. Cargo.lock is exempt, it names
 //! its source by cargo's own convention.
@@ -6,7 +6,7 @@
 use super::finding::Finding;
 use crate::workspace::Workspace;
 
-/// Written in two parts, so that this file does not hold them.
+/// Written in two parts, so that this file does not contain them.
 const HOSTS: [&str; 7] = [
     concat!("registry.npm", "js.org"),
     concat!("static.crates", ".io"),

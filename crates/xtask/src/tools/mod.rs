@@ -1,6 +1,7 @@
-//! The table of tools: what, which version, why, how to see that it is there, how to install it.
+//! The table of tools: name, version, reason, how to detect it, how to install it.
 //!
-//! Invariant: what is there is never downloaded again. Installs only what the caller asked for.
+//! Invariant: an installed tool is never downloaded again. Installs only tools that the caller
+//! asked for.
 
 pub mod apt;
 pub mod cargo_tools;
@@ -27,7 +28,7 @@ use std::{
 };
 pub use tool::{Lane, Tool};
 
-/// What is the same of all packages of the distribution.
+/// The common part of all packages of the distribution.
 const PACKAGED: Tool = Tool {
     name: "",
     version: "distribution's",
@@ -333,7 +334,7 @@ pub fn ensure(workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {
     }
 }
 
-/// The same beside other jobs.
+/// The same in parallel with other jobs.
 pub fn ensure_on(board: &Board, workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {
     if missing(workspace, wanted).is_empty() {
         return Ok(());

@@ -1,6 +1,7 @@
 //! Node 22, wrangler, workerd, esbuild and wasm-opt, from the committed lock file.
 //!
-//! Invariant: only tools; nothing of it is shipped. What the playground's page holds is `page.rs`.
+//! Invariant: only tools; nothing of it is shipped. `page.rs` contains the packages of the
+//! playground's page.
 
 use super::{npm::Packages, place::State};
 use crate::{problem::Result, progress::Job, workspace::Workspace};

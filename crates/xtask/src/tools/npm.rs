@@ -1,7 +1,7 @@
 //! A folder of npm packages in the cache, by `npm ci` from a committed lock file.
 //!
-//! Invariant: the cache holds exactly what the lock file says, because the lock file is kept beside
-//! it and compared. Install scripts never run. Knows no package.
+//! Invariant: the cache contains exactly the packages of the lock file, because the lock file is
+//! stored next to them and compared. Install scripts never run. Knows no package.
 
 use super::place::{State, atomically};
 use crate::{

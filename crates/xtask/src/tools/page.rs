@@ -1,4 +1,4 @@
-//! What the playground's page is bundled with, and what looks at it in a browser.
+//! The packages bundled with the playground's page, and the ones that test it in a browser.
 //!
 //! Invariant: `dependencies` of its package.json may be shipped, and NOTICE names them;
 //! `devDependencies` only test. The bundler itself is `node.rs`.

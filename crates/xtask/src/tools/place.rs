@@ -1,4 +1,4 @@
-//! A tool's place in the cache: whether it is there, and how it gets there whole.
+//! A tool's place in the cache: whether it is installed, and how it is installed as a whole.
 //!
 //! Invariant: an interrupted installation is never taken for a finished one, because a folder gets
 //! its final name last. Knows no tool.
@@ -6,17 +6,17 @@
 use crate::problem::{OrProblem, Result};
 use std::{fs, path::Path};
 
-/// Whether a tool is there.
+/// Whether a tool is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// In the wanted version; the text says where or which.
     Present(String),
     Missing,
-    /// There is something else than what is wanted.
+    /// Another version than the wanted one is installed.
     Wrong(String),
 }
 
-/// Fills a fresh folder beside `target` and renames it to `target` when that succeeded.
+/// Fills a fresh folder next to `target` and renames it to `target` when that succeeded.
 pub fn atomically(target: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let fix = "free disk space or set TOLLGATE_CACHE to a folder that can be written";
     let name = target.file_name().unwrap_or_default().to_string_lossy();

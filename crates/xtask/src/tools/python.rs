@@ -1,7 +1,7 @@
 //! Packages of Python that only tests use, each tool in a folder of its own.
 //!
-//! Invariant: a tool and all that it needs are of the versions in its list in crates/xtask/python,
-//! which is kept beside them and compared. Nothing of it is shipped, and nothing is compiled.
+//! Invariant: a tool and all its dependencies have the versions in its list in crates/xtask/python,
+//! which is stored next to them and compared. Nothing of it is shipped, and nothing is compiled.
 
 use super::{
     apt,
@@ -41,7 +41,7 @@ pub const KUBERNETES_VALIDATE: Packages =
 pub const CYCLONEDX: Packages = Packages { folder: "cyclonedx", list: "cyclonedx.txt" };
 
 impl Packages {
-    /// What Python finds them by.
+    /// The variable by which Python finds them.
     pub fn path(self, workspace: &Workspace) -> PathBuf {
         workspace.tool(self.folder)
     }

@@ -16,7 +16,7 @@ pub struct Tool {
     pub name: &'static str,
     pub version: &'static str,
     pub needed_for: &'static str,
-    /// What a person can do when xtask cannot install it.
+    /// Advice for when xtask cannot install it.
     pub by_hand: &'static str,
     pub lane: Lane,
     pub check: fn(&Workspace) -> State,

@@ -1,7 +1,7 @@
 //! `page-bindgen MODULE FOLDER`: writes `tollgate.js` and `tollgate_bg.wasm`, which a page loads as
 //! ES modules, into `FOLDER`.
 //!
-//! Invariant: the JavaScript names no file of its own; whoever starts it says where the module is.
+//! Invariant: the JavaScript names no file of its own; its caller passes the module's location.
 //! Nothing is optimised here.
 
 use std::process::ExitCode;
