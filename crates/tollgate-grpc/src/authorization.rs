@@ -1,7 +1,7 @@
-//! `envoy.service.auth.v3.Authorization`: what `Check` asks and is answered.
+//! `envoy.service.auth.v3.Authorization`: the request and the response of `Check`.
 //!
 //! Invariant: every line of a header counts, in its order, whether Envoy sends them as a map (lines
-//! of one name joined already) or as they came (`encode_raw_headers`). Deliberately absent: bodies,
+//! of one name joined already) or as received (`encode_raw_headers`). Deliberately absent: bodies,
 //! certificates, and metadata; they are skipped.
 
 use alloc::format;
@@ -15,7 +15,7 @@ use crate::wire::{Fields, Malformed, Value, Writer, each};
 /// The path of the call.
 pub const PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
 
-/// What is no success and says nothing more.
+/// The code of a denial whose own gRPC code is 0.
 const PERMISSION_DENIED: u8 = 7;
 
 /// The name of the service.
@@ -24,7 +24,7 @@ pub const SERVICE: &str = "envoy.service.auth.v3.Authorization";
 /// The most header lines of a request: Envoy's own limit is 100, unless it is raised.
 pub const MAX_HEADERS: usize = 1000;
 
-/// A request that Envoy asks about.
+/// A request to be authorized.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckRequest<'a> {
     /// The method.
@@ -35,9 +35,9 @@ pub struct CheckRequest<'a> {
     pub host: &'a [u8],
     /// Header lines, name and value, pseudo-headers among them.
     pub headers: Vec<(&'a [u8], &'a [u8])>,
-    /// The address of the connection's other end, as Envoy knows it; none of a Unix socket.
+    /// The peer address of the connection, as Envoy knows it; none for a Unix socket.
     pub source: Option<IpAddr>,
-    /// It is one about an HTTP request.
+    /// True when the check is about an HTTP request.
     pub is_http: bool,
 }
 
@@ -45,7 +45,7 @@ impl<'a> CheckRequest<'a> {
     /// Reads a request.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The request is invalid; the status gives the reason.
     pub fn read(message: &'a [u8]) -> Result<Self, Status> {
         let mut request = Self::default();
         each(message, 1, |attributes| request.attributes(attributes.bytes()?))?;
@@ -71,7 +71,7 @@ impl<'a> CheckRequest<'a> {
         Ok(())
     }
 
-    /// One of: a socket's address, a pipe, a listener of Envoy's own. The last counts.
+    /// One of: a socket's address, a pipe, a listener of Envoy's own. The last one counts.
     fn address(&mut self, message: &'a [u8]) -> Result<(), Malformed> {
         for field in Fields::of(message) {
             match field? {
@@ -139,21 +139,21 @@ fn entry<'a>(value: Value<'a>) -> Result<(&'a [u8], &'a [u8]), Malformed> {
     Ok((key, line))
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckResponse<'a> {
-    /// The request goes on.
+    /// The request continues.
     Allow {
         /// Fields to set on the request.
         request_fields: Vec<(&'a str, &'a str)>,
         /// Fields to add to the response.
         response_fields: Vec<(&'a str, &'a str)>,
     },
-    /// It is answered here.
+    /// The request is denied with this response.
     Deny {
-        /// The status of HTTP.
+        /// The HTTP status.
         status: u16,
-        /// The code of gRPC, for clients of that, and the word that goes with it.
+        /// The gRPC code for gRPC clients, with its message.
         grpc: (u8, &'a str),
         /// All fields of the response.
         fields: Vec<(&'a str, &'a str)>,
@@ -163,7 +163,7 @@ pub enum CheckResponse<'a> {
 }
 
 impl CheckResponse<'_> {
-    /// As a message.
+    /// Encodes the response as a message.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -181,7 +181,7 @@ impl CheckResponse<'_> {
             }
             Self::Deny { status, grpc: (code, word), fields, body } => {
                 out.message(1, |it| {
-                    // An answer in silence may be a success, and that would let the request go on.
+                    // Code 0 is success, so Envoy would forward the request.
                     it.number(1, u64::from(if *code == 0 { PERMISSION_DENIED } else { *code }));
                     it.bytes(2, word.as_bytes());
                 });

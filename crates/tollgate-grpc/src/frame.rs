@@ -1,4 +1,4 @@
-//! What lies round a message: its length, and how long the caller waits (PROTOCOL-HTTP2.md of the
+//! The framing of a message: its length, and how long the caller waits (PROTOCOL-HTTP2.md of the
 //! gRPC project).
 //!
 //! Invariant: a unary call has one message, whole and not compressed.
@@ -8,13 +8,13 @@ use core::time::Duration;
 
 use crate::status::{Code, Status};
 
-/// The flag of compression and four bytes of length.
+/// The compression flag and four bytes of length.
 pub const PREFIX: usize = 5;
 
 /// The one message of a body.
 ///
 /// # Errors
-/// There is none, more than one, one that is cut, or one that is compressed.
+/// The body contains no message, more than one, a truncated one, or a compressed one.
 pub fn message(body: &[u8]) -> Result<&[u8], Status> {
     let cut = || Status::invalid("the body is not one whole message");
     let (prefix, message) = body.split_first_chunk::<PREFIX>().ok_or_else(cut)?;
@@ -31,7 +31,7 @@ pub fn message(body: &[u8]) -> Result<&[u8], Status> {
     is_whole.then_some(message).ok_or_else(cut)
 }
 
-/// A message as it is sent.
+/// Frames a message for sending.
 #[must_use]
 pub fn framed(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
@@ -43,7 +43,7 @@ pub fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 /// How long the caller waits, from the field `grpc-timeout`: at most eight digits and a unit.
-/// `None` for anything else, and then nothing is promised.
+/// `None` for any other text; then there is no deadline.
 #[must_use]
 pub fn timeout(text: &[u8]) -> Option<Duration> {
     let (unit, digits) = text.split_last()?;

@@ -2,7 +2,7 @@
 
 use crate::wire::{Fields, Malformed, Writer};
 
-/// Reads a header line: its name, and its value as bytes where it came as such.
+/// Reads a header line: its name and its value. The value is bytes if it was sent as bytes.
 ///
 /// # Errors
 /// It is malformed.
@@ -27,20 +27,20 @@ pub fn write(out: &mut Writer, field: u32, name: &str, value: &str) {
     });
 }
 
-/// What a line does to others of its name.
+/// How a line affects other lines of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Append {
-    /// It is one more.
+    /// It is added to them.
     Add,
-    /// It stands in their place.
+    /// It replaces them.
     Overwrite,
 }
 
-/// Writes a header line, and what it does to others of its name.
+/// Writes a header line, and how it affects other lines of the same name.
 pub fn write_option(out: &mut Writer, field: u32, (name, value): (&str, &str), append: Append) {
     out.message(field, |option| {
         write(option, 1, name, value);
-        // `append`, which earlier ones read; `append_action` counts where it is known.
+        // Earlier versions read `append`; `append_action` counts where it is known.
         option.message(2, |it| it.number(1, u64::from(append == Append::Add)));
         match append {
             Append::Add => {}

@@ -1,31 +1,32 @@
-//! `grpc.health.v1.Health`: whether to send requests here, as Envoy, Kubernetes and clients ask.
+//! `grpc.health.v1.Health`: reports whether to send requests here, to Envoy, Kubernetes and
+//! clients.
 
 use alloc::vec::Vec;
 
 use crate::wire::{Malformed, Writer, each};
 
-/// The path of the call that asks once.
+/// The path of the call for one check.
 pub const CHECK_PATH: &str = "/grpc.health.v1.Health/Check";
 
-/// The path of the call that wants to know of every change.
+/// The path of the call that reports every change.
 pub const WATCH_PATH: &str = "/grpc.health.v1.Health/Watch";
 
 /// The name of the service.
 pub const SERVICE: &str = "grpc.health.v1.Health";
 
-/// How a service is.
+/// The health of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// Send requests here.
+    /// The service accepts requests.
     Serving,
-    /// Send them elsewhere.
+    /// The service accepts no requests now.
     NotServing,
-    /// Nothing is known of it; only said to who watches.
+    /// The service is unknown; sent only to callers of `Watch`.
     ServiceUnknown,
 }
 
 impl Serving {
-    /// The answer, as a message.
+    /// Encodes the response as a message.
     #[must_use]
     pub fn write(self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -41,7 +42,7 @@ impl Serving {
     }
 }
 
-/// The service that is asked about; empty for the server as a whole.
+/// The service named in the request; empty for the server as a whole.
 ///
 /// # Errors
 /// It is malformed.

@@ -1,12 +1,13 @@
-//! What is said over gRPC: Envoy's rate limit service, its external authorization, and gRPC's
-//! health protocol, as messages.
+//! The gRPC messages of Envoy's rate limit service, Envoy's external authorization, and gRPC's
+//! health protocol.
 //!
-//! Invariant: whatever bytes come, they are a message or a refusal that says why. Messages are read
-//! in place: what is not asked for is skipped, so a message of a megabyte that is ten thousand
-//! descriptors allocates nothing before it is refused. Deliberately absent: sockets, what the
-//! answers are, and a compiler of `.proto` files; the field numbers stand here, with their names.
+//! Invariant: any bytes yield a message or an error that gives the reason. Messages are read in
+//! place: fields that are not needed are skipped, so a message of one megabyte with ten thousand
+//! descriptors allocates nothing before it is rejected. Deliberately absent: sockets, the contents
+//! of the responses, and a compiler of `.proto` files; the field numbers are written here, with
+//! their names.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! Modules are listed in import order: each imports only modules declared below it.
 #![no_std]
 #![forbid(unsafe_code)]
 

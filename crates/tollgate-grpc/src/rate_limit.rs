@@ -1,10 +1,11 @@
-//! `envoy.service.ratelimit.v3.RateLimitService`: what `ShouldRateLimit` asks and is answered.
+//! `envoy.service.ratelimit.v3.RateLimitService`: the request and the response of
+//! `ShouldRateLimit`.
 //!
-//! Invariant: nothing without end: descriptors, and the entries of each, are counted while they
-//! are read, and what is beyond a limit is refused by its name. Values are as long as a message,
-//! because clients write them: an error opens Envoy's filter unless it is told otherwise, so no
-//! client may bring one about. A descriptor's own `limit` is read so that it can be named, and
-//! decides nothing: limits are the policy's to say.
+//! Invariant: descriptors, and the entries of each, are counted while they are read. A request
+//! beyond a limit is rejected with the name of that limit. The length of a value is bounded only by
+//! the message, because clients write values: an error opens Envoy's filter unless it is configured
+//! otherwise, so a client must not be able to cause one. A descriptor's own `limit` is read so that
+//! it can be reported, but it decides nothing: the policy defines the limits.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -30,7 +31,7 @@ pub const MAX_ENTRIES: usize = 32;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimitRequest<'a> {
-    /// Whose descriptors they are, as Envoy's filter is configured.
+    /// The domain of the descriptors, as Envoy's filter is configured.
     pub domain: &'a [u8],
     /// At least one, at most [`MAX_DESCRIPTORS`].
     pub descriptors: Vec<Descriptor<'a>>,
@@ -39,15 +40,15 @@ pub struct RateLimitRequest<'a> {
 /// A descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor<'a> {
-    /// Name and value, at least one, at most [`MAX_ENTRIES`]; a name may come several times.
+    /// Name and value, at least one, at most [`MAX_ENTRIES`]; a name may occur several times.
     pub entries: Vec<(&'a [u8], &'a [u8])>,
-    /// How many hits it is: its own `hits_addend`, else the request's, else 1. 0 only looks.
+    /// The number of hits: its own `hits_addend`, else the request's, else 1. 0 only looks.
     pub hits: u64,
-    /// A limit that the descriptor brings, which decides nothing.
+    /// A limit in the descriptor, which decides nothing.
     pub ignored_limit: Option<IgnoredLimit>,
 }
 
-/// A limit that a descriptor brings.
+/// A limit in a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredLimit {
     requests_per_unit: u64,
@@ -87,7 +88,7 @@ impl<'a> RateLimitRequest<'a> {
     /// Reads a request.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The request is invalid; the status gives the reason.
     pub fn read(message: &'a [u8]) -> Result<Self, Status> {
         let (mut domain, mut addend, mut descriptors) = (&[][..], 0, Vec::new());
         for field in Fields::of(message) {
@@ -100,7 +101,7 @@ impl<'a> RateLimitRequest<'a> {
                     }
                     descriptors.push(descriptor(value.bytes()?, descriptors.len())?);
                 }
-                // Thirty-two bits, as every reader cuts it.
+                // The field is 32 bits wide; every reader truncates it.
                 (3, value) => addend = value.number()? & u64::from(u32::MAX),
                 _ => {}
             }
@@ -116,7 +117,7 @@ impl<'a> RateLimitRequest<'a> {
     }
 }
 
-/// A descriptor without hits, and its own hits.
+/// A descriptor, with its hits not set, and its own hits.
 fn descriptor(message: &[u8], index: usize) -> Result<(Descriptor<'_>, Option<u64>), Status> {
     let (mut entries, mut own, mut ignored_limit) = (Vec::new(), None, None);
     for field in Fields::of(message) {
@@ -131,7 +132,7 @@ fn descriptor(message: &[u8], index: usize) -> Result<(Descriptor<'_>, Option<u6
             }
             (2, value) => ignored_limit = Some(IgnoredLimit::read(value.bytes()?)?),
             (3, value) => {
-                // A wrapped number: a message that is there and has no field says 0.
+                // A wrapped number: a message without a field means 0.
                 let mut number = own.unwrap_or(0);
                 each::<Malformed>(value.bytes()?, 1, |it| it.number().map(|it| number = it))?;
                 own = Some(number);
@@ -163,16 +164,16 @@ fn entry(message: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     Ok((key, value))
 }
 
-/// What is said of one descriptor.
+/// The result for one descriptor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DescriptorStatus<'a> {
     /// It is over its limit.
     pub is_over: bool,
-    /// The quota nearest to its end, if one was decided and is told.
+    /// The quota nearest to exhaustion, if one was decided and is shown.
     pub nearest: Option<Nearest<'a>>,
 }
 
-/// A quota, as `current_limit` and what goes with it.
+/// A quota, for `current_limit` and the fields next to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nearest<'a> {
     /// Its name.
@@ -181,13 +182,13 @@ pub struct Nearest<'a> {
     pub limit: u64,
     /// Its window.
     pub window: Duration,
-    /// What may be used now.
+    /// Units that are available now.
     pub remaining: u64,
-    /// The effective window, in seconds: until it gives something back.
+    /// The effective window, in seconds: the time until it returns units.
     pub reset_seconds: u64,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RateLimitResponse<'a> {
     /// One for each descriptor, in their order.
@@ -196,18 +197,18 @@ pub struct RateLimitResponse<'a> {
     pub response_fields: Vec<(&'a str, &'a str)>,
     /// Fields of the request as it is forwarded.
     pub request_fields: Vec<(&'a str, &'a str)>,
-    /// The body of a refusal.
+    /// The body of a denial.
     pub body: &'a str,
 }
 
 impl RateLimitResponse<'_> {
-    /// Over limit when any descriptor is.
+    /// True when any descriptor is over its limit.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.statuses.iter().any(|status| status.is_over)
     }
 
-    /// As a message.
+    /// Encodes the response as a message.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -248,8 +249,8 @@ const fn code(is_over: bool) -> u64 {
     if is_over { 2 } else { 1 }
 }
 
-/// The unit of a window that is exactly one; else "unknown", which is better than a false one.
-/// Months and years have no length.
+/// The unit of a window that is exactly one unit long; else "unknown", which is better than a wrong
+/// unit. Months and years have no fixed length.
 const fn unit(window: Duration) -> u64 {
     match (window.as_secs(), window.subsec_nanos()) {
         (1, 0) => 1,

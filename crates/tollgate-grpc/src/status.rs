@@ -1,7 +1,7 @@
-//! What a call ends with: a code and a word about it.
+//! The status of a call: a code and a message.
 //!
-//! Invariant: a message is text of ours, and is percent-encoded as "Responses" of the gRPC
-//! project's PROTOCOL-HTTP2.md has it.
+//! Invariant: a message is text of this project, and is percent-encoded as "Responses" of the gRPC
+//! project's PROTOCOL-HTTP2.md requires.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,23 +11,23 @@ use crate::wire::Malformed;
 /// The codes that are used here, by the gRPC project's names and numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// It was answered.
+    /// The call succeeded.
     Ok,
-    /// What was sent is wrong, and sending it again does not help.
+    /// The request is invalid, and sending it again does not help.
     InvalidArgument,
-    /// The time that the caller gave is over.
+    /// The caller's deadline has passed.
     DeadlineExceeded,
-    /// There is no such thing.
+    /// The named thing does not exist.
     NotFound,
-    /// This caller may not.
+    /// This caller is not permitted.
     PermissionDenied,
-    /// It is too large, or there are too many.
+    /// The request is too large, or there are too many.
     ResourceExhausted,
-    /// It is not spoken here.
+    /// The method is not implemented.
     Unimplemented,
-    /// Not now.
+    /// Not available now.
     Unavailable,
-    /// Who asks did not say who it is.
+    /// The caller is not authenticated.
     Unauthenticated,
 }
 
@@ -78,22 +78,22 @@ impl Code {
     }
 }
 
-/// What a call ends with that was not answered.
+/// The status of a call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The code.
     pub code: Code,
-    /// What is wrong, in one sentence.
+    /// The error, in one sentence.
     pub message: String,
 }
 
 impl Status {
-    /// One of them.
+    /// A status of this code and message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
-    /// What was sent is wrong.
+    /// A status of [`Code::InvalidArgument`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
     }

@@ -1,20 +1,20 @@
 //! Protocol buffers (the encoding guide of protobuf.dev), read in place and written.
 //!
-//! Invariant: reading allocates nothing and ends: each step takes at least one byte. As every
-//! reader of protobuf has it: unknown fields are skipped, of a value that comes several times the
-//! last one counts, and a message that comes in parts is all of them together. A known field of
-//! another wire type is malformed. Deliberately absent: groups, which proto3 does not have.
+//! Invariant: reading allocates nothing and ends: each step takes at least one byte. As in every
+//! reader of protobuf: unknown fields are skipped; of a value that occurs several times the last
+//! one counts; a message that comes in parts is the parts combined. A known field of another wire
+//! type is malformed. Deliberately absent: groups, which proto3 does not have.
 
 use alloc::vec::Vec;
 
-/// The bytes are no message.
+/// The bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// What stands in a field.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// A number or a truth.
+    /// A number or a boolean.
     Varint(u64),
     /// Four or eight bytes.
     Fixed(&'a [u8]),
@@ -51,7 +51,7 @@ impl<'a> Value<'a> {
 pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Those of `message`.
+    /// The fields of `message`.
     #[must_use]
     pub const fn of(message: &'a [u8]) -> Self {
         Self(message)
@@ -82,7 +82,8 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// At most ten bytes of seven bits, the least first; what is beyond 64 bits is an error.
+    /// At most ten bytes of seven bits, the least significant first; a value beyond 64 bits is an
+    /// error.
     fn varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0_u64;
         for shift in (0..70).step_by(7) {
@@ -114,10 +115,10 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Calls `each` with what stands in field `number` of `message`, every time that it does.
+/// Calls `each` with every value of field `number` in `message`.
 ///
 /// # Errors
-/// The message is malformed, or what `each` says.
+/// The message is malformed, or `each` failed.
 pub fn each<'a, E: From<Malformed>>(
     message: &'a [u8],
     number: u32,
@@ -132,12 +133,12 @@ pub fn each<'a, E: From<Malformed>>(
     Ok(())
 }
 
-/// A message on its way out.
+/// Writes a message.
 #[derive(Clone, Debug, Default)]
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// Writes a number; 0 is what a field is that is not there.
+    /// Writes a number; 0 is the value of an absent field, so it is not written.
     pub fn number(&mut self, field: u32, number: u64) {
         if number != 0 {
             self.key(field, 0);
@@ -145,13 +146,13 @@ impl Writer {
         }
     }
 
-    /// Writes a number, also when it is 0: the value of a field that is one of several.
+    /// Writes a number, also when it is 0: the value of a field in a `oneof`.
     pub fn any_number(&mut self, field: u32, number: u64) {
         self.key(field, 0);
         self.varint(number);
     }
 
-    /// Writes a number in eight bytes, also when it is 0.
+    /// Writes a number as eight bytes, also when it is 0.
     pub fn fixed64(&mut self, field: u32, number: u64) {
         self.key(field, 1);
         self.0.extend_from_slice(&number.to_le_bytes());
@@ -171,7 +172,7 @@ impl Writer {
         self.bytes(field, &inner.0);
     }
 
-    /// All of it.
+    /// The bytes of the message.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         self.0

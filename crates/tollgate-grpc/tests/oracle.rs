@@ -1,5 +1,5 @@
-//! What is read and written, beside a codec of protobuf that is not ours; and the bodies of the
-//! fuzz target, with its corpus.
+//! Compares reading and writing with an independent protobuf codec, and runs the bodies of the fuzz
+//! target with its corpus.
 
 #![allow(clippy::panic, clippy::expect_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "numbers of a test")]
@@ -19,7 +19,7 @@ use tollgate_grpc::rate_limit::{
 };
 use tollgate_grpc::status::Code;
 
-/// Bytes that come again in every run.
+/// Bytes that are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// True when a byte of it could begin a group, which ours refuses and the other one skips.
+/// True when a byte of it could begin a group, which this reader rejects and the other one skips.
 fn has_groups(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| matches!(byte & 7, 3 | 4))
 }
@@ -220,7 +220,7 @@ fn health_is_read_by_others() {
     }
 }
 
-// Guards: a reader that takes what others refuse, or reads something else in it.
+// Guards: a reader that accepts messages that others reject, or reads other values in them.
 #[test]
 fn changed_messages_are_read_alike() {
     let mut random = Random(7);

@@ -1,12 +1,12 @@
-//! What decisions on a Redis cost: CPU of this process and of the engine's, round trips, latency.
+//! Measures decisions on a Redis: CPU of this process and of the engine, round trips, latency.
 //! Started by `cargo xtask bench fleet`, which starts the engine.
 //!
 //! Arguments: the engine's port, its process id, rounds, and how many replicas must have a commit,
-//! if any. Output: a line for each way in each round:
-//! its name, requests, nanoseconds of this process and of the engine, calls, and two latencies in
-//! nanoseconds, the median and that of one in a hundred. Then for each way to count, what is
-//! admitted round the edge of a window: `edge`, its name, the limit, admitted. At last what a key
-//! takes in the engine: `memory`, the way, bytes.
+//! if any. Output: one line per method and round: its name, requests, nanoseconds of this process
+//! and of the engine, calls, and two latencies in nanoseconds, the median and the 99th percentile.
+//! Then, per counting method, the requests allowed around the edge of a window: `edge`, its name,
+//! the limit, the number allowed. Last, the memory of a key in the engine: `memory`, the method,
+//! bytes.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
@@ -83,7 +83,7 @@ fn main() {
     println!("memory incr_expire {}", plain.memory("domain_key_0_0_1780000000"));
 }
 
-/// The engine at a port, of which so many replicas must have a commit, if any.
+/// The engine at a port; `replicas` replicas must have a commit, if given.
 fn options(port: &str, replicas: Option<String>) -> Options {
     let address = Address::parse(&format!("redis://127.0.0.1:{port}")).expect("it is");
     let mut options = Options::new(address);
@@ -94,13 +94,13 @@ fn options(port: &str, replicas: Option<String>) -> Options {
     options
 }
 
-/// Of a window of a second.
+/// The limit of a one-second window.
 const LIMIT: u64 = 1_000;
 /// Before and after the edge of a window.
 const AROUND: Duration = Duration::from_millis(300);
 
-/// Admitted from [`AROUND`] before the edge of a window until as long after it, by so many clients
-/// that ask without a pause.
+/// The requests allowed from [`AROUND`] before the edge of a window until the same time after it,
+/// for clients that send requests without a pause.
 async fn edge(engine: &Engine, algorithm: &str, round: usize) -> u64 {
     let quota = format!(r#""algorithm": "{algorithm}", "limit": {LIMIT}, "window": "1s""#);
     let (request, until) = (request_of(&quota), wait_for_edge());
@@ -129,14 +129,14 @@ fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later")
 }
 
-/// Waits until [`AROUND`] before the end of a second; [`AROUND`] after it.
+/// Waits until [`AROUND`] before the end of a second; returns [`AROUND`] after it.
 fn wait_for_edge() -> Duration {
     let edge = Duration::from_secs(now().as_secs() + 2);
     std::thread::sleep(edge - AROUND - now());
     edge + AROUND
 }
 
-/// Asks so often by so many clients at a time; the latencies.
+/// Sends this number of requests by this number of concurrent clients; returns the latencies.
 async fn ask(
     engine: &Engine,
     clients: usize,
@@ -192,7 +192,7 @@ struct Plain {
 }
 
 impl Plain {
-    /// Sends commands together; how long it takes until all replies are there.
+    /// Sends commands together; returns the time until all replies have arrived.
     fn ask(&mut self, commands: &[&[&[u8]]]) -> u64 {
         let began = Instant::now();
         let mut bytes = Vec::new();
@@ -213,8 +213,8 @@ impl Plain {
         began.elapsed().as_nanos() as u64
     }
 
-    /// What `envoyproxy/ratelimit` sends for so many keys: `INCRBY` and `EXPIRE` of each, in one
-    /// pipeline.
+    /// The commands of `envoyproxy/ratelimit` for this number of keys: `INCRBY` and `EXPIRE` of
+    /// each, in one pipeline.
     fn counts(&mut self, round: usize, from: usize, keys: usize) -> u64 {
         let name = |i| format!("domain_key_{round}_{i}_1780000000");
         let names: Vec<String> = (from..from + keys).map(name).collect();
@@ -227,14 +227,14 @@ impl Plain {
         self.ask(&commands)
     }
 
-    /// Bytes that a key takes in the engine, with its place among keys and lives.
+    /// Bytes per key in the engine, including its entries in the tables of keys and expiries.
     fn memory(&mut self, key: &str) -> u64 {
         self.ask(&[&[b"MEMORY", b"USAGE", key.as_bytes()]]);
         self.number.expect("the key is there")
     }
 
-    /// [`edge`], by a count for each second of the wall clock: a hit that makes more than the
-    /// limit is refused, and counted all the same.
+    /// [`edge`], with one counter per second of the wall clock: a hit above the limit is denied,
+    /// and counted all the same.
     fn edge(&mut self, round: usize) -> u64 {
         let until = wait_for_edge();
         let mut admitted = 0;
@@ -248,7 +248,7 @@ impl Plain {
     }
 }
 
-/// Time that the threads of a process used.
+/// CPU time of the threads of a process.
 fn used_ns(pid: &str) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let texts =

@@ -1,42 +1,43 @@
-//! Where the engine is, as an operator writes it.
+//! The address of the engine, as an operator writes it.
 //!
-//! Invariant: what is not understood is an error that says so; a password is never in it.
+//! Invariant: an unreadable address is an error that gives the reason and never contains a
+//! password.
 //!
-//! | address | what |
+//! | address | engine |
 //! |---|---|
 //! | `redis://[user:password@]host[:port][/database]` | one node |
 //! | `rediss://...` | the same over TLS |
 //! | `redis+sentinel://[...@]host[:port],host[:port]/name[/database]` | the primary, by sentinels |
 //! | `redis+cluster://[...@]host[:port],host[:port]` | a cluster; these nodes are asked first |
 //!
-//! `valkey` stands for `redis` in each; `rediss+sentinel` and `rediss+cluster` are over TLS.
-//! Characters of a password that mean something here are percent-encoded.
+//! `valkey` may replace `redis` in each; `rediss+sentinel` and `rediss+cluster` are over TLS.
+//! Characters of a password that have a meaning here are percent-encoded.
 
 use std::fmt;
 
-/// What is there.
+/// The kind of engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One node.
     Node,
-    /// Sentinels, which know where the primary with this name is.
+    /// Sentinels, which know the address of the primary with this name.
     Sentinel(String),
     /// Nodes of a cluster.
     Cluster,
 }
 
-/// Where the engine is.
+/// The address of the engine.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// What stands at [`Address::hosts`].
+    /// The kind of engine at [`Address::hosts`].
     pub kind: Kind,
     /// `host:port` of each.
     pub hosts: Vec<String>,
     /// Connections are over TLS.
     pub is_tls: bool,
-    /// The user, where there is one.
+    /// The user, if any.
     pub user: Option<String>,
-    /// The password, where there is one.
+    /// The password, if any.
     pub password: Option<String>,
     /// The number of the database.
     pub database: u32,
@@ -49,20 +50,20 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Why it is no address.
+/// Why a text is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadAddress {
-    /// It begins with none of the schemes.
+    /// It does not begin with any of the schemes.
     Scheme,
-    /// It has no host, or one that is none.
+    /// It has no host, or an invalid one.
     Host,
-    /// What stands after a colon is no port.
+    /// The text after a colon is not a port.
     Port,
-    /// What stands after the slash is no number of a database, or a cluster has one.
+    /// The text after the slash is not the number of a database, or a cluster has one.
     Database,
-    /// Sentinels are to say the name of the primary.
+    /// The name of the sentinels' primary is missing.
     Name,
-    /// User or password are not percent-encoded.
+    /// User or password is not percent-encoded.
     Encoding,
 }
 
@@ -87,7 +88,7 @@ impl Address {
     /// Reads an address.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not an address.
     pub fn parse(text: &str) -> Result<Self, BadAddress> {
         let (scheme, rest) = text.split_once("://").ok_or(BadAddress::Scheme)?;
         let (base, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
@@ -126,7 +127,7 @@ impl Address {
 }
 
 fn host_and_port(text: &str, port: &str) -> Result<String, BadAddress> {
-    // An IPv6 address stands in brackets.
+    // An IPv6 address is in brackets.
     let (host, given) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, after)) => (host, after.strip_prefix(':')),
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),

@@ -1,8 +1,8 @@
-//! Carrying one call to its node and back.
+//! Carries one call to its node and back.
 //!
-//! Invariant: at most once. Where nothing was sent the reply says so; where something may have been
-//! and nothing came back, it says that nobody knows. A reply counts only for the commit whose
-//! number it contains. A connection whose replies are out of step is closed.
+//! Invariant: at most once. If nothing was sent, the reply reports that; if something may have been
+//! sent and nothing came back, it reports that the result is unknown. A reply counts only for the
+//! commit whose number it contains. A connection whose replies are out of step is closed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,19 +19,19 @@ use crate::topology::Topology;
 /// The number of the next commit, over all connections.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// How calls are carried.
+/// Carries calls.
 #[derive(Debug)]
 pub(crate) struct Carrier {
     pub(crate) topology: Topology,
     pub(crate) prefix: String,
-    /// How long a call may take, with the connection that it may need.
+    /// The maximum time of a call, including a new connection if it needs one.
     pub(crate) timeout: Duration,
     /// How many replicas must have a commit.
     pub(crate) replicas: Option<Replicas>,
 }
 
 impl Carrier {
-    /// What a key is called in the engine.
+    /// The key in the engine for a name.
     pub(crate) fn key(&self, name: &Name) -> Vec<u8> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut key = Vec::with_capacity(self.prefix.len().saturating_add(64));
@@ -41,7 +41,7 @@ impl Carrier {
         key
     }
 
-    /// Carries a call; also the number of the connection to its node, once there is one.
+    /// Carries a call; also returns the number of the connection to its node, once there is one.
     pub(crate) async fn carry(&self, call: &Call) -> (Reply, Option<u64>) {
         let Some(node) = self.topology.node(call.lane) else {
             return (Reply::Refused(Fault::Unreachable), None);
@@ -60,7 +60,7 @@ impl Carrier {
         (reply, connection)
     }
 
-    /// Sends a command for `key`, once more where it is elsewhere.
+    /// Sends a command for `key`, and a second time if the key is on another node.
     pub(crate) async fn command(&self, key: &[u8], arguments: &[&[u8]]) -> Result<Value, Fault> {
         let asked = async {
             let node = self.topology.node(self.topology.lane_of(key)).ok_or(Fault::Unreachable)?;
@@ -93,7 +93,7 @@ impl Carrier {
                 Ok(Reply::Elsewhere { lane })
             }
             Heard::Ask(address) => {
-                // It was not done: what is sent to the other one is sent for the first time.
+                // It was not executed: the command to the other node is sent for the first time.
                 went.is_sent = false;
                 let lane = self.topology.lane_at(&address, &node.address);
                 let other = lane.and_then(|lane| self.topology.node(lane));
@@ -107,17 +107,17 @@ impl Carrier {
     }
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Default)]
 struct Went {
     is_sent: bool,
-    /// The connection to the node that it is for.
+    /// The connection to the node of the call.
     connection: Option<u64>,
-    /// How many replicas must have what it writes.
+    /// How many replicas must have its write.
     replicas: Option<Replicas>,
 }
 
-/// Whether another node sent us.
+/// Whether another node redirected this call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Redirected {
     No,
@@ -136,7 +136,7 @@ async fn once(
         let number = node.number_of(&ready);
         went.connection = Some(number);
         if number != call.connection && matches!(call.what, What::Commit { .. }) {
-            // It was decided by what was known of another connection.
+            // It was decided on the state of another connection.
             return Ok(Heard::Reply(Reply::Elsewhere { lane: call.lane }));
         }
     }
@@ -154,7 +154,7 @@ async fn once(
         let number = node.number_of(&ready);
         let lent = node.lend(&ready).await?;
         if redirected == Redirected::No && node.number_of(&ready) != number {
-            // It came to have keys of another one meanwhile.
+            // The node took over keys of another one meanwhile.
             return Ok(Heard::Reply(Reply::Elsewhere { lane: call.lane }));
         }
         return lent.commit((bytes, before, commit), replicas, &mut went.is_sent).await;
@@ -171,7 +171,7 @@ async fn once(
     })
 }
 
-/// True for a call after which something else may stand there.
+/// True for a call that may change the stored value.
 const fn writes(call: &Call) -> bool {
     matches!(&call.what, What::Commit { write: Write::Put { .. } | Write::Delete, .. })
 }
@@ -231,8 +231,8 @@ mod tests {
         }
     }
 
-    // Guards: the reply to one commit that is taken for the reply to the next, which was not done:
-    // 29 of 400 keys got a unit too many.
+    // Guards: the reply to one commit that is taken for the reply to the next, which was not
+    // applied: 29 of 400 keys got one unit too many.
     #[tokio::test]
     async fn a_reply_is_of_the_commit_that_it_names() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -1,9 +1,9 @@
-//! One connection: commands go out in order, and replies come back in order.
+//! One connection: commands are sent in order, and replies are received in order.
 //!
-//! Invariant: each command has one end: its reply, or that the connection was cut. Nothing is sent
-//! again. One task owns the connection; who waits for a reply may leave, and the reply is thrown
-//! away when it comes. A connection whose oldest command has waited for `stall` is cut: the other
-//! side may be gone without a word.
+//! Invariant: each command has one outcome: its reply, or that the connection was cut. Nothing is
+//! sent again. One task owns the connection. A caller may stop waiting for its reply; the reply is
+//! discarded when it arrives. A connection whose oldest command has waited for `stall` is cut: the
+//! other side may be gone without closing it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,12 +17,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::resp::{self, Value};
 
-/// So much waits to be written at the most before more is taken.
+/// At most this many bytes wait to be written before more commands are taken.
 const MAX_UNWRITTEN: usize = 1 << 20;
 /// Commands that are taken at a time.
 const BATCH: usize = 256;
 
-/// What a command comes to.
+/// The outcome of a command.
 pub(crate) type Outcome = Result<Value, Fault>;
 
 /// Any stream, with TLS or without.
@@ -39,7 +39,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 struct Sent {
     bytes: Vec<u8>,
-    /// Replies that come before the one that is waited for.
+    /// Replies that precede the awaited one.
     before: u8,
     who: oneshot::Sender<Outcome>,
 }
@@ -66,15 +66,15 @@ impl Connection {
         self.task.abort();
     }
 
-    /// Sends commands; the last of their replies is waited for, which `before` others precede.
-    /// `None`: it was closed, and nothing is sent.
+    /// Sends commands and waits for their last reply, which `before` others precede. `None`: the
+    /// connection was closed, and nothing is sent.
     pub(crate) fn send(&self, bytes: Vec<u8>, before: u8) -> Option<oneshot::Receiver<Outcome>> {
         let (who, reply) = oneshot::channel();
         self.commands.send(Sent { bytes, before, who }).ok()?;
         Some(reply)
     }
 
-    /// The same, of one command, to its end.
+    /// Sends one command and waits for its outcome.
     pub(crate) async fn ask(&self, arguments: &[&[u8]]) -> Outcome {
         let mut bytes = Vec::new();
         resp::command(arguments, &mut bytes);
@@ -119,14 +119,14 @@ async fn run(stream: impl Stream, mut commands: mpsc::UnboundedReceiver<Sent>, s
         }
     };
     commands.close();
-    // The first is told what was wrong; of the others nobody knows anything.
+    // The first command gets the reason; the outcome of the others is unknown.
     let mut why = Some(why);
     for waiting in pending {
         waiting.who.send(Err(why.take().unwrap_or(Fault::Cut))).ok();
     }
 }
 
-/// Writes some of the bytes, and says how many; when there are none, what still lies in TLS.
+/// Writes some of the bytes and returns how many; without bytes, flushes TLS.
 async fn write(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<Option<usize>> {
     match bytes {
         [] => writer.flush().await.map(|()| None),
@@ -134,19 +134,19 @@ async fn write(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Resu
     }
 }
 
-/// A stream that fails by what TLS says is no node that went away: it refuses us, or we it.
+/// A TLS error does not mean that the node is gone: one side rejected the other.
 fn of_io(why: &io::Error) -> Fault {
     let is_tls = why.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
     if is_tls { Fault::Tls } else { Fault::Cut }
 }
 
-/// Hands out the replies that have come.
+/// Delivers the replies that have arrived.
 fn hear(unread: &mut Vec<u8>, pending: &mut VecDeque<Pending>) -> Result<(), resp::Nonsense> {
     let mut read = 0_usize;
     while let Some(rest) = unread.get(read..).filter(|rest| !rest.is_empty()) {
         let Some((value, len)) = resp::read(rest)? else { break };
         read = read.saturating_add(len);
-        // A reply to nothing that was asked.
+        // A reply without a command.
         let first = pending.front_mut().ok_or(resp::Nonsense)?;
         if let Some(before) = first.before.checked_sub(1) {
             first.before = before;

@@ -1,10 +1,10 @@
-//! The engine as a server asks it.
+//! The engine as used by a server.
 //!
-//! Invariant: who asks has an answer in a bounded time, and a client that leaves takes nothing with
-//! it: calls are tasks of their own, and what was sent is brought to its end.
+//! Invariant: every caller gets a response in a bounded time, and a client that leaves cancels
+//! nothing: calls are tasks of their own, and a sent call is always completed.
 //!
-//! Keys are spread over several committers by their names, so that the threads of a server do not
-//! wait for each other.
+//! Keys are distributed over several committers by their names, so that the threads of a server do
+//! not wait for each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -25,13 +25,13 @@ use crate::topology::Topology;
 use crate::warning::Warning;
 use crate::watch::{Looks, Lost};
 
-/// A connection is cut when its oldest command waited for so many time-outs.
+/// A connection is cut when its oldest command has waited for this many timeouts.
 const STALL: u32 = 4;
 
 /// The most committers where replicas must have commits: each sends eight calls at a time or more.
 const MAX_REPLICATED: usize = 4;
 
-/// Who waits for an answer.
+/// The caller that waits for a response.
 #[derive(Debug)]
 struct Who {
     answer: oneshot::Sender<Result<Vec<u8>, Failed>>,
@@ -49,7 +49,7 @@ struct Inner {
     secret: Vec<u8>,
     started: Instant,
     shards: Vec<Mutex<Committer<Who>>>,
-    /// By lane, the connection of which all committers were told.
+    /// By lane, the connection that all committers know.
     told: RwLock<Vec<u64>>,
     faults: [AtomicU64; Fault::ALL.len()],
     looks: Looks,
@@ -57,7 +57,7 @@ struct Inner {
 }
 
 impl Engine {
-    /// The engine at an address. Nothing is asked yet; see [`Engine::greet`].
+    /// The engine at an address. Nothing is sent yet; see [`Engine::greet`].
     ///
     /// # Errors
     /// The system has no random bytes.
@@ -66,7 +66,7 @@ impl Engine {
         let Options { mut settings, mut shards, observer, .. } = options;
         shards = shards.max(1);
         if replicas.is_some() {
-            // As many calls at a time as there are connections, among all committers.
+            // The committers together send as many calls at a time as there are connections.
             (settings.is_replicated, shards) = (true, shards.min(MAX_REPLICATED));
             settings.max_calls = settings.max_calls.min(MAX_CONNECTIONS);
         }
@@ -89,7 +89,7 @@ impl Engine {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// What a key is called: SHA-256 of the length of the secret, the secret and the key, as the
+    /// The name of a key: SHA-256 of the length of the secret, the secret and the key, as the
     /// Worker names its objects.
     #[must_use]
     pub fn name(&self, key: &[u8]) -> Name {
@@ -98,21 +98,22 @@ impl Engine {
         Name::new(hash.chain_update(&self.0.secret).chain_update(key).finalize().into())
     }
 
-    /// Under which key of the engine the counts called `name` are: what an operator looks for.
+    /// The engine's key for the counts of `name`, for an operator to look up.
     #[must_use]
     pub fn key_of(&self, name: &Name) -> String {
         String::from_utf8_lossy(&self.0.carrier.key(name)).into_owned()
     }
 
-    /// Asks something of a key.
+    /// Sends a request for a key.
     ///
     /// # Errors
-    /// It has no answer: overload, or the engine failed.
+    /// It failed: overload, or a fault of the engine.
     pub async fn ask(&self, name: Name, ask: Ask) -> Result<Vec<u8>, Failed> {
         self.ask_as(name, ask, None).await
     }
 
-    /// The same; `tag` comes back to the observer with the round trip that answers it.
+    /// Like [`Self::ask`]; the observer receives `tag` with the round trip that answers the
+    /// request.
     ///
     /// # Errors
     /// As [`Self::ask`].
@@ -132,15 +133,15 @@ impl Engine {
         answer.await.unwrap_or(Err(Failed::Engine(Fault::Cut)))
     }
 
-    /// Reads the files of TLS again, for connections from now on; false without TLS.
+    /// Reads the files of TLS again, for new connections; false without TLS.
     ///
     /// # Errors
-    /// Everything that is wrong with them; what was read before stays.
+    /// All problems of the files; the files read before stay in use.
     pub fn reload_tls(&self) -> Result<bool, Vec<BadFile>> {
         self.0.tls.as_ref().map_or(Ok(false), |tls| tls.reload().map(|()| true))
     }
 
-    /// What was done since the beginning.
+    /// The counts since the beginning.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
@@ -148,7 +149,7 @@ impl Engine {
         sum
     }
 
-    /// How often each fault was met.
+    /// How often each fault occurred.
     pub fn faults(&self) -> impl Iterator<Item = (Fault, u64)> {
         let counts = self.0.faults.iter().map(|count| count.load(Ordering::Relaxed));
         Fault::ALL.into_iter().zip(counts)
@@ -162,11 +163,11 @@ impl Engine {
         sum
     }
 
-    /// Looks whether the nodes still have what they were given, and says how many have not: of
-    /// these nothing is leased for the life of a lease. To be called about once a second.
+    /// Checks whether the nodes still have their data, and returns how many have lost it: on these
+    /// nothing is leased for the life of a lease. To be called about once a second.
     pub async fn watch(&self) -> u64 {
         let inner = &self.0;
-        // The look before is still under way.
+        // The previous check is still under way.
         let Ok(mut watch) = inner.looks.watch.try_lock() else { return 0 };
         let lost = inner.looks.note(watch.look_at_all(&inner.carrier, || inner.mono()).await);
         for Lost { lane, connection, time, sent } in &lost {
@@ -175,7 +176,7 @@ impl Engine {
         u64::try_from(lost.len()).unwrap_or(u64::MAX)
     }
 
-    /// False while a circuit is open, or a node does not answer the looks of [`Self::watch`].
+    /// False while a circuit is open, or a node does not respond to the checks of [`Self::watch`].
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         let mut is_open = !self.0.looks.are_answered();
@@ -183,16 +184,16 @@ impl Engine {
         !is_open
     }
 
-    /// How often a node was found to have lost what it had, by the same connection.
+    /// How often a node was found to have lost its data, on the same connection.
     #[must_use]
     pub fn emptied(&self) -> u64 {
         self.0.looks.emptied()
     }
 
-    /// Connects, and says what an operator should know of the engine.
+    /// Connects, and returns warnings about the engine for the operator.
     ///
     /// # Errors
-    /// It cannot be reached now; that is tried again with every request.
+    /// It cannot be reached now; every request tries again.
     pub async fn greet(&self) -> Result<Vec<Warning>, Fault> {
         let Carrier { topology, timeout, .. } = &self.0.carrier;
         topology.refresh(*timeout).await?;
@@ -206,13 +207,13 @@ impl Engine {
         Ok(warnings)
     }
 
-    /// Where it is and how it is asked.
+    /// The address of the engine and the way to send calls to it.
     pub(crate) fn carrier(&self) -> &Carrier {
         &self.0.carrier
     }
 
-    /// A command for a key; it is sent once, to where the key is thought to be, and once more where
-    /// that node says that it is elsewhere.
+    /// Sends a command for a key once, to the node that probably has the key, and a second time if
+    /// that node reports that it is elsewhere.
     pub(crate) async fn command(&self, key: &[u8], arguments: &[&[u8]]) -> Result<Value, Fault> {
         let reply = self.0.carrier.command(key, arguments).await;
         if let Err(fault) = reply {
@@ -228,21 +229,21 @@ impl Inner {
         usize::try_from(number).unwrap_or(0).checked_rem(self.shards.len()).unwrap_or(0)
     }
 
-    /// Does a step with a committer, at the time that it is now.
+    /// Runs a step with a committer, at the current time.
     fn with(&self, shard: usize, step: impl FnOnce(&mut Committer<Who>, Span)) {
         if let Some(committer) = self.shards.get(shard) {
             let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
-            // Read when the others are done: it must not go back.
+            // Read under the lock, because the time must not go back.
             step(&mut committer, self.mono());
         }
     }
 
-    /// Does a step with each committer.
+    /// Runs a step with each committer.
     fn with_each(&self, mut step: impl FnMut(&mut Committer<Who>, Span)) {
         (0..self.shards.len()).for_each(|shard| self.with(shard, &mut step));
     }
 
-    /// Carries a call, and then what follows it for the same key.
+    /// Carries a call, and then its follow-up calls for the same key.
     async fn drive(self: Arc<Self>, shard: usize, call: Call) {
         let mut next = Some(call);
         while let Some(call) = next {
@@ -274,7 +275,7 @@ impl Inner {
         }
     }
 
-    /// Says what a round trip was that is over now, where somebody wants to know.
+    /// Reports a completed round trip to the observer, if there is one.
     fn observe(&self, sent: Span, result: &'static str, events: &[Event<Who>]) {
         let Some(observer) = &self.observer else { return };
         let answers = events.iter().filter_map(|event| match event {
@@ -284,8 +285,8 @@ impl Inner {
         observer.observe(RoundTrip::of(self.mono().saturating_sub(sent), result, answers));
     }
 
-    /// Tells all committers what is heard first by a connection: each would else wait by itself
-    /// until it may lease.
+    /// Passes the first reply of a connection to all committers: otherwise each would wait for its
+    /// own before it may lease.
     fn tell_all(&self, of: (usize, u64), time: Timestamp, sent: Span) {
         let (lane, connection) = of;
         let is_told = |told: &Vec<u64>| told.get(lane) == Some(&connection);
@@ -305,7 +306,7 @@ impl Inner {
         self.with_each(|committer, _| committer.heard(of, time, sent, received));
     }
 
-    /// The node of `lane` lost what it had: nothing is leased of it for a while.
+    /// The node of `lane` lost its data: nothing is leased on it for a while.
     fn lost(&self, of: (usize, u64), time: Timestamp, sent: Span) {
         let received = self.mono();
         self.with_each(|committer, _| {
@@ -319,7 +320,7 @@ impl Inner {
         Span::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// [`Inner::drive`], whose type would hold itself.
+    /// [`Inner::drive`], boxed because its type would contain itself.
     fn drive_boxed(
         self: Arc<Self>,
         shard: usize,
@@ -328,7 +329,7 @@ impl Inner {
         Box::pin(self.drive(shard, call))
     }
 
-    /// Counts what went wrong, and looks whether keys are elsewhere by now.
+    /// Counts faults, and checks whether keys have moved.
     fn note(self: &Arc<Self>, reply: &Reply) {
         let fault = match reply {
             Reply::Refused(fault) | Reply::Unknown(fault) | Reply::Alone { fault, .. } => *fault,
@@ -362,7 +363,7 @@ impl Inner {
         }
     }
 
-    /// Counts what no reply called a fault: a commit that was refused once too often.
+    /// Counts a fault that no reply named: a commit that was rejected too often.
     fn note_given_up(&self, events: &[Event<Who>]) {
         let fault = events.iter().find_map(|event| match event {
             Event::Answer(_, Err(Failed::Engine(fault))) => Some(*fault),
@@ -387,12 +388,12 @@ impl Inner {
     }
 }
 
-/// Answers who is to be answered; the calls that are left.
+/// Sends the responses; returns the remaining calls.
 fn answered(events: Vec<Event<Who>>) -> impl Iterator<Item = Call> {
     events.into_iter().filter_map(|event| match event {
         Event::Call(call) => Some(call),
         Event::Answer(who, answer) => {
-            // Who has left wants no answer.
+            // A caller that has left needs no response.
             who.answer.send(answer).ok();
             None
         }

@@ -1,19 +1,19 @@
 //! Valkey or Redis as the store that many servers share.
 //!
-//! What is decided and when it is an answer is [`commit`]'s; here are the connections, the
-//! few commands that it takes, and which node a key is on.
+//! [`commit`] decides, and determines when a response may leave; this crate has the
+//! connections, the few commands that are needed, and the location of each key.
 //!
-//! The one invariant: every call is carried at most once, and exactly one reply of it is brought
-//! back. Who carries a call twice would give units back twice. A call that may have been sent
-//! and was not answered is unknown; only one that certainly was not is refused.
+//! The one invariant: every call is carried at most once, and exactly one reply to it is returned.
+//! A carrier that repeated a call would return units twice. A call that may have been sent and has
+//! no reply is unknown; only a call that was certainly not applied is reported as refused.
 //!
-//! Nothing that a client sent is in the engine: keys are a prefix and a hash.
+//! The engine contains nothing that a client sent: keys are a prefix and a hash.
 //!
-//! Deliberately absent: the crate `redis`. It waits for a reply of any size that the engine names,
-//! its cluster client repeats calls by itself and does not say which node answered, and clocks here
-//! are a node's own. Of the protocol we speak a dozen commands.
+//! Deliberately absent: the crate `redis`. It waits for a reply of any size that the engine
+//! announces, its cluster client repeats calls on its own and does not report which node replied,
+//! and clocks here are per node. This crate uses a dozen commands of the protocol.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! Modules are listed in import order: each imports only modules declared below it.
 #![forbid(unsafe_code)]
 
 mod log;

@@ -1,6 +1,7 @@
-//! Logs in the engine: what several servers say one after the other, the same for all of them.
+//! Logs in the engine: entries that several servers append in turn, the same for all of them.
 //!
-//! Invariant: an entry is appended only by who knows all that stand there, and is never changed.
+//! Invariant: an entry is appended only by a server that knows all entries before it, and is never
+//! changed.
 
 use crate::commit::Fault;
 
@@ -8,7 +9,7 @@ use crate::engine::Engine;
 use crate::resp::Value;
 
 impl Engine {
-    /// What the log `name` is called in the engine.
+    /// The engine's key of the log `name`.
     fn log_key(&self, name: &str) -> Vec<u8> {
         [self.carrier().prefix.as_bytes(), name.as_bytes()].concat()
     }
@@ -16,7 +17,7 @@ impl Engine {
     /// Entries of the log `name` from number `from` on, at most sixteen.
     ///
     /// # Errors
-    /// The engine does not say.
+    /// The engine did not return them.
     pub async fn entries(&self, name: &str, from: u64) -> Result<Vec<Vec<u8>>, Fault> {
         let key = self.log_key(name);
         let to = from.saturating_add(15).to_string();
@@ -30,16 +31,16 @@ impl Engine {
     /// How many entries the log `name` has.
     ///
     /// # Errors
-    /// The engine does not say.
+    /// The engine did not return it.
     pub async fn length(&self, name: &str) -> Result<u64, Fault> {
         let key = self.log_key(name);
         self.command(&key, &[b"LLEN", &key]).await?.number().ok_or(Fault::Nonsense)
     }
 
-    /// Appends an entry to the log `name` if it has `length` entries; false when it has not.
+    /// Appends an entry to the log `name` if it has `length` entries; otherwise returns false.
     ///
     /// # Errors
-    /// The engine refused, or nobody knows whether it is there.
+    /// The engine rejected it, or it is unknown whether the entry was appended.
     pub async fn append(&self, name: &str, length: u64, entry: &[u8]) -> Result<bool, Fault> {
         let key = self.log_key(name);
         let length = length.to_string();
@@ -48,6 +49,6 @@ impl Engine {
     }
 }
 
-/// Appends if nobody else did. It has no arithmetic on quotas either.
+/// Appends unless another server did. It has no arithmetic on quotas either.
 const APPEND: &[u8] = b"if redis.call('LLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end \
                         redis.call('RPUSH', KEYS[1], ARGV[2]) return 1";

@@ -1,7 +1,8 @@
 //! One node of the engine: its address, and the connection to it.
 //!
-//! Invariant: one connection at a time. It is opened by whoever needs it, greeted, and given the
-//! script; who could not open one is not followed at once by all others that wait.
+//! Invariant: one connection at a time. The first caller that needs it opens it, sends the
+//! greeting, and loads the script. After a failed attempt, the other waiting callers do not try
+//! again at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -17,19 +18,19 @@ use crate::resp::Value;
 use crate::tls::Tls;
 use crate::warning::field;
 
-/// What every connection begins with.
+/// The beginning of every connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
-    /// What it is spoken over, if it is.
+    /// TLS, if it is used.
     pub(crate) tls: Option<Arc<Tls>>,
-    /// Cut when nothing was answered for so long.
+    /// A connection is cut after this time without a reply.
     pub(crate) stall: Duration,
 }
 
-/// After a connection could not be opened the next try is so much later.
+/// The pause after a failed attempt to connect.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A node.
@@ -40,7 +41,7 @@ pub(crate) struct Node {
     greeting: Greeting,
     ready: RwLock<Option<Arc<Ready>>>,
     opening: tokio::sync::Mutex<()>,
-    /// When it last came to have keys that another node had, among all connections.
+    /// The number of the last takeover of keys from another node, over all connections.
     inherited: AtomicU64,
     tried_at: Mutex<Option<Instant>>,
 }
@@ -49,15 +50,15 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) connection: Connection,
-    /// What the engine calls the script.
+    /// The engine's hash of the script.
     pub(crate) script: Vec<u8>,
-    /// Which connection it is, of all that there ever were.
+    /// The number of the connection, unique over all connections.
     number: u64,
-    /// What commits go by that replicas must have.
+    /// The connections for commits that replicas must have.
     pool: Pool,
 }
 
-/// How many connections there were, and how often a node came to have what others had before.
+/// Counts connections, and takeovers of keys from other nodes.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 fn next_number() -> u64 {
@@ -71,7 +72,7 @@ impl Node {
         Self { address, greeting, ready, opening, inherited, tried_at }
     }
 
-    /// The connection, opened if there is none.
+    /// The connection; opens one if there is none.
     pub(crate) async fn ready(&self) -> Result<Arc<Ready>, Fault> {
         if let Some(ready) = self.open() {
             return Ok(ready);
@@ -94,12 +95,12 @@ impl Node {
         Ok(ready)
     }
 
-    /// It has keys from now on that another node had, perhaps with more written to them.
+    /// The node now has keys that another node had, perhaps with later writes.
     pub(crate) fn inherits(&self) {
         self.inherited.store(next_number(), Ordering::Relaxed);
     }
 
-    /// What is known of the node by `ready` holds as long as this number.
+    /// The facts known about the node by `ready` hold while this number stays the same.
     pub(crate) fn number_of(&self, ready: &Ready) -> u64 {
         ready.number.max(self.inherited.load(Ordering::Relaxed))
     }
@@ -109,8 +110,8 @@ impl Node {
         ready.as_ref().filter(|ready| !ready.connection.is_closed()).cloned()
     }
 
-    /// A connection for one commit that replicas must have, to the process that `ready` is to:
-    /// what is known by that one holds for no other.
+    /// A connection for one commit that replicas must have, to the same process as `ready`: the
+    /// facts known by `ready` hold for no other process.
     pub(crate) async fn lend<'r>(&self, ready: &'r Ready) -> Result<Lent<'r>, Fault> {
         let open = async {
             let known = ready.pool.run_id.get_or_try_init(|| run_id(&ready.connection)).await?;
@@ -134,7 +135,7 @@ impl Node {
         if is_hash { Ok(Ready { connection, script, number, pool }) } else { Err(Fault::Nonsense) }
     }
 
-    /// A connection that may ask.
+    /// Opens a connection that may send commands.
     async fn greeted(&self) -> Result<Connection, Fault> {
         let connection = connect(&self.address, &self.greeting).await?;
         let Greeting { user, password, database, .. } = &self.greeting;
@@ -153,25 +154,25 @@ impl Node {
     }
 }
 
-/// What the process calls itself that a connection is to.
+/// The run id of the process at the other end of a connection.
 async fn run_id(connection: &Connection) -> Result<Vec<u8>, Fault> {
     let info = done(connection.ask(&[b"INFO", b"server"]).await)?;
     let info = String::from_utf8_lossy(info.bytes().unwrap_or_default()).into_owned();
     field(&info, "run_id").map(|id| id.trim().into()).ok_or(Fault::Nonsense)
 }
 
-/// A connection to `address`, without a word.
+/// A connection to `address`, before any greeting.
 pub(crate) async fn connect(address: &str, greeting: &Greeting) -> Result<Connection, Fault> {
     let Greeting { tls, stall, .. } = greeting;
     let stream = TcpStream::connect(address).await.map_err(|_| Fault::Unreachable)?;
     stream.set_nodelay(true).ok();
     let Some(tls) = tls else { return Ok(Connection::new(stream, *stall)) };
-    // Who does not speak TLS may wait for more of what he takes to be a command.
+    // A server without TLS may wait for the rest of a supposed command.
     let stream = timeout(*stall, tls.handshake(address, stream)).await;
     Ok(Connection::new(stream.unwrap_or(Err(Fault::Unreachable))?, *stall))
 }
 
-/// Nothing that follows was sent yet, whatever went wrong.
+/// No later command was sent yet, whatever the error was.
 fn done(outcome: Result<Value, Fault>) -> Result<Value, Fault> {
     match outcome {
         Ok(Value::Error(line)) => Err(match &*line {

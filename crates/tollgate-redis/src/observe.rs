@@ -1,7 +1,7 @@
-//! What a round trip was, for who wants to show it.
+//! Reports round trips to an observer.
 //!
-//! Invariant: nobody waits for an observer, and without one nothing is gathered. Deliberately
-//! absent: what a tag means; it comes back as it was given.
+//! Invariant: no request waits for an observer, and without one nothing is collected. Deliberately
+//! absent: the meaning of a tag; it is returned as it was given.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use std::time::Duration;
 use crate::commit::{Fault, Reply};
 use tollgate_core::Span;
 
-/// What a request is known by to whoever asked.
+/// Identifies a request to its caller.
 pub type Tag = [u8; 24];
 
 /// One call to the engine, which may have answered many requests.
 #[derive(Clone, Debug)]
 pub struct RoundTrip {
-    /// How long it took. It ended now.
+    /// Its duration. It ended now.
     pub took: Duration,
     /// How many requests it answered.
     pub answered: usize,
-    /// What came of it.
+    /// Its result.
     pub result: &'static str,
-    /// Those of the requests that it answered, where they had one.
+    /// The tags of the requests that it answered, where they had one.
     pub tags: Vec<Tag>,
 }
 
@@ -37,13 +37,13 @@ impl RoundTrip {
     }
 }
 
-/// Who is told of round trips. It is called in their midst: it must not wait.
+/// Receives round trips. It is called during request handling: it must not block.
 pub trait Observer: Debug + Send + Sync {
-    /// One is over.
+    /// A round trip has ended.
     fn observe(&self, trip: RoundTrip);
 }
 
-/// A reply in a word.
+/// A reply as one word.
 pub(crate) fn result(reply: &Reply) -> &'static str {
     match reply {
         Reply::Done { .. } => "done",

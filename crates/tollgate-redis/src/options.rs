@@ -1,6 +1,6 @@
-//! What an operator says of an engine.
+//! The operator's options of an engine.
 //!
-//! Invariant: everything but the address has a value that holds without being set.
+//! Invariant: every option but the address has a default.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,31 +12,32 @@ use crate::observe::Observer;
 use crate::replicas::Replicas;
 use crate::tls::Tls;
 
-/// What an operator says of an engine.
+/// The operator's options of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it is.
+    /// The address of the engine.
     pub address: Address,
-    /// What it is spoken to over, where the address wants TLS.
+    /// TLS, if the address requires it.
     pub tls: Option<Arc<Tls>>,
-    /// What the names of keys begin with: several fleets may share an engine.
+    /// The prefix of all keys: several fleets may share an engine.
     pub prefix: String,
-    /// Names are hashes under this: who reads the engine cannot find a key by trying.
+    /// Names are hashes under this secret: a reader of the engine's data cannot find a key by
+    /// guessing.
     pub secret: Vec<u8>,
     /// How long one call may take.
     pub timeout: Duration,
-    /// How many replicas must have a commit before it counts; nothing: the primary is enough.
+    /// How many replicas must have a commit before it counts; `None`: the primary is enough.
     pub replicas: Option<Replicas>,
     /// Bounds and tolerances.
     pub settings: Settings,
-    /// How many threads decide at the same time, at the most.
+    /// The maximum number of threads that decide at the same time.
     pub shards: usize,
-    /// Who is told of round trips, if anybody is.
+    /// The observer of round trips, if any.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Options {
-    /// Everything but the address as it is without being set.
+    /// The defaults for an address.
     #[must_use]
     pub fn new(address: Address) -> Self {
         Self {

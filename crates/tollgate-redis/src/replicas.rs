@@ -1,9 +1,9 @@
-//! Commits that count only when replicas have them: what is said to the engine after such a
-//! commit, and the connections that it goes by.
+//! Commits that count only when replicas have them: the command after such a commit, and the
+//! connections for both.
 //!
-//! Invariant: `WAIT` tells of what its own connection wrote, and stops that connection; so one of
-//! these has one commit and its `WAIT` under way, and goes back only when both were answered. One
-//! that was left in between is closed. There are at most [`MAX_CONNECTIONS`] to a node at a time.
+//! Invariant: `WAIT` covers the writes of its own connection, and blocks that connection. So one of
+//! these has one commit and its `WAIT` under way, and is returned only after both replies. One that
+//! was abandoned in between is closed. There are at most [`MAX_CONNECTIONS`] per node at a time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::connection::Connection;
 use crate::reply::{Heard, of_call, of_commit, of_error};
 use crate::resp::{Value, command};
 
-/// So many to a node at the most. The committers together send no more commits than that at a time
+/// The most connections per node. The committers together send no more commits than that at a time
 /// ([`Engine::new`](crate::Engine::new)): others wait there, undecided.
 pub(crate) const MAX_CONNECTIONS: u32 = 32;
 
 /// How many replicas must have a commit before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replicas {
-    /// So many, at least one.
+    /// The number of replicas, at least one.
     pub count: u32,
-    /// How long the engine waits for them: shorter than a call may take.
+    /// How long the engine waits for them: shorter than the timeout of a call.
     pub timeout: Duration,
 }
 
 impl Replicas {
-    /// What the engine is asked after a commit. Without a time-out it would wait for ever.
+    /// The command after a commit. Without a timeout it would wait for ever.
     fn wait(self) -> Vec<u8> {
         let timeout = self.timeout.as_millis().max(1).to_string();
         let mut bytes = Vec::with_capacity(64);
@@ -39,11 +39,11 @@ impl Replicas {
         bytes
     }
 
-    /// What became of a commit, by the reply to it and, so much later, that to its `WAIT`.
+    /// The result of a commit, from its reply and the reply to its `WAIT`, which came `later`.
     fn heard(self, commit: &Value, waited: Value, later: Duration) -> Heard {
         let Heard::Reply(reply) = of_commit(commit) else { return of_commit(commit) };
-        // The clock was read when the script ran. Taken for a reading of the middle of both round
-        // trips, the time is put right by half of the second.
+        // The clock was read when the script ran. The reading is assigned to the middle of both
+        // round trips, so half of the second one is added to the time.
         let half = u64::try_from(later.as_nanos().div_euclid(2)).unwrap_or(u64::MAX);
         let half = Span::from_nanos(half);
         Heard::Reply(match reply {
@@ -64,7 +64,7 @@ impl Replicas {
         })
     }
 
-    /// What is wrong by a reply to `WAIT`, if anything is.
+    /// The fault in a reply to `WAIT`, if any.
     fn fault(self, waited: Value) -> Option<Fault> {
         if let Value::Error(line) = &waited {
             let is_forbidden = of_error(line) == Heard::Reply(Reply::Refused(Fault::Forbidden));
@@ -75,12 +75,13 @@ impl Replicas {
     }
 }
 
-/// The connections for commits of one node, as long as the connection lasts that all else goes by.
+/// The connections for commits of one node. They live as long as the connection for everything
+/// else.
 #[derive(Debug)]
 pub(crate) struct Pool {
     free: Mutex<Vec<Connection>>,
     places: Semaphore,
-    /// Which process it is: other connections must be to the same.
+    /// The run id of the process: other connections must be to the same one.
     pub(crate) run_id: OnceCell<Vec<u8>>,
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Lent<'p> {
 
 impl Default for Pool {
     fn default() -> Self {
-        // No more than the most that there may be.
+        // Never more than the maximum.
         let places = usize::try_from(MAX_CONNECTIONS).unwrap_or(1);
         let (free, run_id) = (Mutex::default(), OnceCell::new());
         Self { free, places: Semaphore::new(places), run_id }
@@ -123,9 +124,8 @@ impl Pool {
 }
 
 impl Lent<'_> {
-    /// Sends the commit of this number, before whose reply `before` others come, and what waits
-    /// for replicas.
-    /// `is_sent` becomes true when it may have gone.
+    /// Sends the commit of this number, before whose reply `before` others come, and the wait for
+    /// replicas. `is_sent` becomes true when it may have been sent.
     pub(crate) async fn commit(
         self,
         (bytes, before, number): (Vec<u8>, u8, u64),
@@ -176,7 +176,7 @@ mod tests {
             let heard = TWO.heard(&commit(0, &[]), waited.clone(), later);
             assert_eq!(heard, expected, "{waited:?}");
         }
-        // Nothing was written: what replicas have is of no account.
+        // Nothing was written: the count of replicas does not matter.
         let heard = TWO.heard(&commit(1, &[b""]), Value::Int(0), later);
         assert_eq!(heard, Heard::Reply(Reply::Mismatch { stands: None, time }));
         let moved = Value::Error(b"MOVED 1 127.0.0.1:2".to_vec());

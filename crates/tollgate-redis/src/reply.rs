@@ -1,7 +1,7 @@
-//! What a reply of the engine means for a call.
+//! The meaning of an engine's reply for a call.
 //!
-//! Invariant: only what the engine says with certainty is certain. Its error says that nothing was
-//! written, because the script writes last; a reply that is none says nothing.
+//! Invariant: only a certain reply is treated as certain. An error means that nothing was written,
+//! because the script writes last; an invalid reply means nothing.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tollgate_core::{Span, Timestamp};
 
 use crate::resp::Value;
 
-/// What became of what was sent.
+/// The result of a sent command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// This.
+    /// A reply.
     Reply(Reply),
     /// The slot is at another node, for good.
     Moved(String),
-    /// This key may be at another node already; this once.
+    /// This key may be at another node already; valid once.
     Ask(String),
 }
 
@@ -32,7 +32,7 @@ pub fn of_call(value: Value, number: u64) -> Result<Value, Fault> {
     if said == Some(number) { Ok(Value::Array(Some(parts))) } else { Err(Fault::Nonsense) }
 }
 
-/// What a reply to the script means, [without its number](of_call).
+/// The meaning of a reply to the script, [without its number](of_call).
 #[must_use]
 pub fn of_commit(value: &Value) -> Heard {
     match value {
@@ -46,7 +46,7 @@ pub fn of_commit(value: &Value) -> Heard {
     }
 }
 
-/// What a reply to a read means.
+/// The meaning of a reply to a read.
 #[must_use]
 pub fn of_read(value: Value) -> Heard {
     match value {
@@ -77,7 +77,7 @@ fn of_parts(parts: &[Value]) -> Option<Reply> {
     }
 }
 
-/// What an error means; the first word says which.
+/// The meaning of an error; its first word identifies it.
 #[must_use]
 pub fn of_error(line: &[u8]) -> Heard {
     let text = String::from_utf8_lossy(line);
@@ -97,7 +97,7 @@ pub fn of_error(line: &[u8]) -> Heard {
         "NOREPLICAS" => Fault::TooFewReplicas,
         "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" => Fault::ClusterDown,
         "NOAUTH" | "NOPERM" | "WRONGPASS" | "DENIED" => Fault::Forbidden,
-        // Within a script, older engines say it after their own words.
+        // Within a script, older engines write it after their own words.
         _ if text.contains("WRONGTYPE") => Fault::Foreign,
         _ => Fault::Error,
     };

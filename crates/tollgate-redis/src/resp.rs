@@ -1,24 +1,24 @@
 //! The protocol: RESP 2. Commands as bytes, replies from bytes.
 //!
-//! Invariant: any bytes are a reply, the beginning of one, or nonsense, and what is read takes at
-//! most [`MAX_REPLY`] bytes and [`MAX_ITEMS`] parts, whatever length the engine names: it may be
-//! another program, or one that means harm.
+//! Invariant: any bytes are a reply, the beginning of one, or nonsense. Reading takes at most
+//! [`MAX_REPLY`] bytes and [`MAX_ITEMS`] parts, whatever length the engine announces: it may be
+//! another program, or a malicious one.
 //!
 //! Source: the Redis serialization protocol specification, version 2.
 
 use std::fmt;
 
-/// The most bytes of one reply: a value of a mebibyte and what is around it, or the map of a large
+/// The most bytes of one reply: a value of one mebibyte with its framing, or the map of a large
 /// cluster.
 pub const MAX_REPLY: usize = 4 << 20;
 
 /// The most parts of one reply: a cluster of a thousand nodes whose slots are scattered.
 pub const MAX_ITEMS: usize = 65_536;
 
-/// Arrays in arrays: a map of slots has three levels.
+/// Nesting of arrays: a map of slots has three levels.
 const MAX_DEPTH: u32 = 8;
 
-/// The longest line: an error may quote what was asked.
+/// The longest line: an error may quote the command.
 const MAX_LINE: usize = 4_096;
 
 /// A reply.
@@ -26,7 +26,7 @@ const MAX_LINE: usize = 4_096;
 pub enum Value {
     /// `+`: a word.
     Simple(Vec<u8>),
-    /// `-`: an error, its first word says which.
+    /// `-`: an error; its first word identifies it.
     Error(Vec<u8>),
     /// `:`
     Int(i64),
@@ -36,7 +36,7 @@ pub enum Value {
     Array(Option<Vec<Value>>),
 }
 
-/// Bytes that begin no reply.
+/// Bytes that cannot begin a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonsense;
 
@@ -58,7 +58,7 @@ impl Value {
         }
     }
 
-    /// A number, as one or as digits.
+    /// A number, as an integer or as digits.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match self {
@@ -105,11 +105,11 @@ fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Reads one reply from the front of `bytes`: it and how long it is, or `None` where more must
-/// come.
+/// Reads one reply from the front of `bytes`: returns it and its length, or `None` if more bytes
+/// are needed.
 ///
 /// # Errors
-/// No bytes that follow could make it a reply, or it is too large.
+/// No further bytes could make it a reply, or it is too large.
 pub fn read(bytes: &[u8]) -> Result<Option<(Value, usize)>, Nonsense> {
     let mut reader = Reader { rest: bytes, items: 0 };
     match reader.value(0) {
@@ -195,7 +195,7 @@ impl<'b> Reader<'b> {
         if len > MAX_ITEMS {
             return Err(Stop::Nonsense);
         }
-        // No room is made for what was only promised.
+        // No memory is reserved for announced parts.
         let mut parts = Vec::new();
         for _ in 0..len {
             parts.push(self.value(depth.saturating_add(1))?);
@@ -254,7 +254,7 @@ mod tests {
         ] {
             assert_eq!(read(bytes), Err(Nonsense), "{}", bytes.escape_ascii());
         }
-        // As many arrays as there may be parts, each of which promises as many.
+        // As many arrays as the limit of parts, each of which announces as many.
         let promises = b"*65536\r\n".repeat(8);
         assert_eq!(read(&promises), Ok(None));
         assert_eq!(read(&b"*1\r\n".repeat(70_000)), Err(Nonsense));

@@ -1,8 +1,8 @@
 //! Which of a cluster's 16,384 slots a key is in.
 //!
 //! Source: the cluster specification of Redis, "Key distribution model" and "Hash tags": CRC16
-//! (XMODEM: polynomial 0x1021, from 0) modulo 16,384, of what stands in the first braces, if
-//! anything does.
+//! (XMODEM: polynomial 0x1021, from 0) modulo 16,384, of the text in the first braces, if it is not
+//! empty.
 
 /// Slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;

@@ -1,8 +1,8 @@
-//! TLS to the engine: whom we trust, and who we are.
+//! TLS to the engine: the trusted authorities, and this server's identity.
 //!
-//! Invariant: a node is spoken to only after it has shown a certificate that the authorities of
-//! `ca` vouch for, in force now and of its name; every connection proves it anew, so none goes on
-//! by what an earlier one proved. Files that cannot be used never replace those that can.
+//! Invariant: a node receives data only after it has shown a certificate that the authorities of
+//! `ca` signed, that is valid now and has its name. Every connection proves this again, so none
+//! relies on the proof of an earlier one. Unusable files never replace usable ones.
 //!
 //! Deliberately absent: the authorities of the machine, unless their file is named, and a way to
 //! trust without proof.
@@ -20,15 +20,17 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// What an operator says of TLS.
+/// The operator's TLS settings.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// PEM: the authorities that vouch for the engine.
+    /// PEM: the authorities that sign the engine's certificates.
     pub ca: PathBuf,
-    /// PEM: our certificate, the chain behind it, and its private key, where the engine wants one.
+    /// PEM: this server's certificate, its chain, and its private key, where the engine requires
+    /// one.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name that every certificate of the engine has; without it each is to have the host that
-    /// its node is reached by. For clusters that tell addresses and have certificates of a name.
+    /// The name in every certificate of the engine; without it each certificate must have the host
+    /// by which its node is reached. For clusters that announce addresses and have certificates for
+    /// a name.
     pub server_name: Option<String>,
 }
 
@@ -41,7 +43,7 @@ pub struct BadFile {
     pub why: String,
 }
 
-/// What connections to the engine speak TLS with.
+/// The TLS configuration of connections to the engine.
 pub struct Tls {
     files: TlsFiles,
     name: Option<ServerName<'static>>,
@@ -58,7 +60,7 @@ impl Tls {
     /// Reads all files.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All problems of the files.
     pub fn open(files: TlsFiles) -> Result<Self, Vec<BadFile>> {
         let mut wrong = Vec::new();
         let name = files.server_name.clone().map(|name| {
@@ -75,17 +77,17 @@ impl Tls {
         }
     }
 
-    /// Reads all files again, for connections from now on.
+    /// Reads all files again, for new connections.
     ///
     /// # Errors
-    /// Everything that is wrong with them; what was read before stays.
+    /// All problems of the files; the files read before stay in use.
     pub fn reload(&self) -> Result<(), Vec<BadFile>> {
         let config = Arc::new(read(&self.files)?);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
 
-    /// The stream over TLS, once the node at `address` (`host:port`) has proved who it is.
+    /// The stream over TLS, once the node at `address` (`host:port`) has proved its identity.
     pub(crate) async fn handshake(
         &self,
         address: &str,
@@ -100,7 +102,7 @@ impl Tls {
     }
 }
 
-/// The host of `host:port`; an IPv6 address stands in brackets.
+/// The host of `host:port`; an IPv6 address is in brackets.
 fn name_of(address: &str) -> Option<ServerName<'static>> {
     let (host, _) = address.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -1,9 +1,9 @@
-//! Which nodes there are, and which of them has a key.
+//! The nodes of the engine, and which of them has a key.
 //!
-//! Invariant: a lane is a place in the list of nodes. What is not known is asked of the node that
-//! is thought to have it, which says where it is; so a map that is old costs a round trip and never
-//! a wrong answer. At most [`MAX_NODES`] are known at a time: those that have nothing any more make
-//! room.
+//! Invariant: a lane is an index in the list of nodes. An unknown location is asked of the node
+//! that probably has the key, which reports the right one; so an old map costs one round trip and
+//! never causes a wrong response. At most [`MAX_NODES`] are known at a time: nodes that have no
+//! keys any more make room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use crate::tls::Tls;
 /// A cluster has at most a thousand nodes, by its specification.
 const MAX_NODES: usize = 1_024;
 
-/// Asking the same again and again helps nobody.
+/// The minimum time between two queries of the map.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The nodes.
@@ -31,9 +31,9 @@ pub(crate) struct Topology {
     address: Address,
     greeting: Greeting,
     nodes: RwLock<Vec<Arc<Node>>>,
-    /// The lane of each slot of a cluster; of anything else empty.
+    /// The lane of each slot of a cluster; empty for other engines.
     slots: RwLock<Vec<usize>>,
-    /// The lane of whoever has no slots.
+    /// The lane of the primary, for an engine without slots.
     primary: AtomicUsize,
     refreshed_at: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -43,7 +43,7 @@ impl Topology {
         let Address { user, password, database, .. } = address.clone();
         let greeting = Greeting { user, password, database, tls, stall };
         let node = |host: &String| Arc::new(Node::new(host.clone(), greeting.clone()));
-        // Sentinels are no nodes.
+        // Sentinels are not nodes.
         let nodes = match address.kind {
             Kind::Node | Kind::Cluster => address.hosts.iter().map(node).collect(),
             Kind::Sentinel(_) => Vec::new(),
@@ -85,13 +85,13 @@ impl Topology {
         holders.into_iter().map(|(lane, slot)| (lane, Some(slot))).collect()
     }
 
-    /// Where the nodes are.
+    /// The addresses of the nodes.
     pub(crate) fn addresses(&self) -> Vec<String> {
         read(&self.nodes).iter().map(|node| node.address.clone()).collect()
     }
 
-    /// The lane of the node at an address, which may be new. One without a host is on the host
-    /// of whoever named it.
+    /// The lane of the node at an address, which may be new. An address without a host is on the
+    /// host of the node that named it.
     pub(crate) fn lane_at(&self, address: &str, named_by: &str) -> Option<usize> {
         let (host, port) = address.rsplit_once(':')?;
         port.parse::<u16>().ok()?;
@@ -116,7 +116,7 @@ impl Topology {
         Some(lane)
     }
 
-    /// Learns that the slot of `key` is at `lane`.
+    /// Records that the slot of `key` is at `lane`.
     pub(crate) fn moved(&self, key: &[u8], lane: usize) {
         let before = write(&self.slots)
             .get_mut(usize::from(slot_of(key)))
@@ -126,14 +126,14 @@ impl Topology {
         }
     }
 
-    /// The node of `lane` has keys from now on that another one had.
+    /// The node of `lane` now has keys that another one had.
     fn inherits(&self, lane: usize) {
         if let Some(node) = self.node(lane) {
             node.inherits();
         }
     }
 
-    /// Asks anew who has what, unless somebody did just now.
+    /// Queries the map again, unless another caller just did.
     pub(crate) async fn refresh(&self, within: Duration) -> Result<(), Fault> {
         if self.address.kind == Kind::Node {
             return Ok(());
@@ -189,8 +189,8 @@ impl Topology {
         }
     }
 
-    /// The lane of each slot, by a reply to `CLUSTER SLOTS`; those that nobody has are at the first
-    /// node, which says so.
+    /// The lane of each slot, from a reply to `CLUSTER SLOTS`; unassigned slots map to the first
+    /// node, which reports that they are unassigned.
     fn slots(&self, reply: &Value, named_by: &str) -> Option<Vec<usize>> {
         let mut slots = vec![0; usize::from(SLOTS)];
         for range in reply.parts()? {
@@ -205,7 +205,7 @@ impl Topology {
     }
 }
 
-/// `host:port`; a node that does not know its own host says nothing or `?`.
+/// `host:port`; a node that does not know its own host sends an empty one or `?`.
 fn joined(host: &Value, port: &Value) -> Option<String> {
     let host = match host {
         Value::Bulk(None) => "",

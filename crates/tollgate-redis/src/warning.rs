@@ -1,21 +1,21 @@
-//! What an operator should know of an engine before it is relied on.
+//! Warnings about an engine that an operator should read before relying on it.
 //!
-//! Invariant: a warning changes nothing: the engine is asked all the same.
+//! Invariant: a warning changes nothing: the engine is used all the same.
 
 use std::fmt;
 
-/// What an operator should know of the engine.
+/// A warning about the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// By this policy it forgets keys when its memory is full, exhausted ones too: a flood of keys
-    /// then frees whoever is refused. Set `maxmemory-policy noeviction`.
+    /// With this policy it forgets keys when its memory is full, exhausted ones too: a flood of
+    /// keys then frees denied clients. Set `maxmemory-policy noeviction`.
     Evicts(String),
-    /// It does not say what it does when its memory is full.
+    /// It does not report its behaviour when its memory is full.
     Unknown,
 }
 
 impl Warning {
-    /// What `INFO memory` tells.
+    /// The warning from the text of `INFO memory`.
     pub(crate) fn of_memory(info: &str) -> Option<Self> {
         match field(info, "maxmemory_policy") {
             Some("noeviction") => None,
@@ -25,7 +25,7 @@ impl Warning {
     }
 }
 
-/// A field of what `INFO` tells.
+/// A field of the text of `INFO`.
 pub(crate) fn field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }

@@ -1,9 +1,9 @@
-//! Whether a node still has what it was given: a marker that everybody finds there.
+//! Checks whether a node still has its data, with a marker that all servers find there.
 //!
-//! Invariant: a marker is made once and never written again, so another one than before, or none,
-//! says that the node lost what it had, while the connection to it stayed as it was (`FLUSHALL`, an
-//! operator who deletes). Deliberately absent: which keys were lost; and what happens to a node
-//! between two looks, a second at the most, is not known before the second one.
+//! Invariant: a marker is made once and never written again, so a different marker, or none, shows
+//! that the node lost its data while the connection to it stayed the same (`FLUSHALL`, an operator
+//! who deletes). Deliberately absent: which keys were lost. A loss between two checks, at most a
+//! second apart, is known only at the second one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,31 +16,31 @@ use crate::node::Node;
 use crate::resp::Value;
 use crate::slot::slot_of;
 
-/// Gives back the marker, made if there is none, and the clock. `SET` comes last, as in the script
-/// of commits.
+/// Returns the marker, made if there is none, and the clock. `SET` comes last, as in the script of
+/// commits.
 const LOOK: &[u8] = b"local time = redis.call('TIME') \
                       local stands = redis.call('GET', KEYS[1]) \
                       if not stands then redis.call('SET', KEYS[1], ARGV[1]) end \
                       return {stands or ARGV[1], time[1], time[2]}";
 
-/// A key of a wanted slot is found by trying: so many are not tried in vain once in e^12 times.
+/// A key of a wanted slot is found by trial: this many trials fail with probability e^-12.
 const MAX_TRIES: u32 = 200_000;
 
-/// So many looks without an answer are more than one that was late.
+/// This many checks without a reply are more than one late reply.
 const UNANSWERED: u32 = 3;
 
-/// Looks at the nodes, one at a time.
+/// The checks of the nodes, one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     pub(crate) watch: tokio::sync::Mutex<Watch>,
-    /// How often a node was found to have lost what it had.
+    /// How often a node was found to have lost its data.
     emptied: AtomicU64,
-    /// Looks one after the other that some node did not answer.
+    /// Consecutive checks in which some node did not reply.
     unanswered: AtomicU32,
 }
 
 impl Looks {
-    /// Takes note of whether all nodes answered; the nodes that lost what they had.
+    /// Records whether all nodes replied; returns the nodes that lost their data.
     pub(crate) fn note(&self, looked: Looked) -> Vec<Lost> {
         let before = self.unanswered.load(Ordering::Relaxed);
         let unanswered = if looked.is_partial { before.saturating_add(1) } else { 0 };
@@ -50,23 +50,23 @@ impl Looks {
         looked.lost
     }
 
-    /// How often a node was found to have lost what it had.
+    /// How often a node was found to have lost its data.
     pub(crate) fn emptied(&self) -> u64 {
         self.emptied.load(Ordering::Relaxed)
     }
 
-    /// False after some looks one after the other that some node did not answer.
+    /// False after several consecutive checks in which some node did not reply.
     pub(crate) fn are_answered(&self) -> bool {
         self.unanswered.load(Ordering::Relaxed) < UNANSWERED
     }
 }
 
-/// What was found when the nodes were looked at last.
+/// The results of the last check of each node.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// By lane: the connection, the key of the marker, and the marker.
     seen: HashMap<usize, Seen>,
-    /// Keys by slot, which are found by trying.
+    /// Keys by slot, which are found by trial.
     keys: HashMap<u16, Option<Vec<u8>>>,
 }
 
@@ -77,15 +77,15 @@ struct Seen {
     marker: Vec<u8>,
 }
 
-/// What was found at all nodes.
+/// The results of one check of all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     pub(crate) lost: Vec<Lost>,
-    /// Some node did not answer.
+    /// Some node did not reply.
     pub(crate) is_partial: bool,
 }
 
-/// A node that lost what it had, and its clock in the reply to what was `sent`.
+/// A node that lost its data, and its clock in the reply to the check `sent` at this time.
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub(crate) lane: usize,
@@ -94,7 +94,7 @@ pub(crate) struct Lost {
     pub(crate) sent: Span,
 }
 
-/// What a look at a node found.
+/// The result of checking a node.
 #[derive(Debug)]
 struct Found {
     connection: u64,
@@ -103,8 +103,8 @@ struct Found {
 }
 
 impl Watch {
-    /// Looks at every node that has keys; those that lost what they had. `mono` reads the clock of
-    /// all committers. A node that does not answer is looked at again the next time.
+    /// Checks every node that has keys; returns those that lost their data. `mono` reads the clock
+    /// of all committers. A node that does not reply is checked again the next time.
     pub(crate) async fn look_at_all(
         &mut self,
         carrier: &Carrier,
@@ -114,7 +114,7 @@ impl Watch {
         let mut all = Looked::default();
         for (lane, slot) in topology.holders() {
             let Some(node) = topology.node(lane) else {
-                // It is not known yet where it is.
+                // Its address is not known yet.
                 all.is_partial = true;
                 continue;
             };
@@ -145,8 +145,8 @@ impl Watch {
         self.keys.entry(slot).or_insert_with(find).clone()
     }
 
-    /// Takes what was found; true when the node lost what it had since it was looked at last, by
-    /// the same connection.
+    /// Takes the result; true when the node lost its data since the last check on the same
+    /// connection.
     fn is_lost(&mut self, lane: usize, key: Vec<u8>, found: Found) -> bool {
         let Found { connection, marker, .. } = found;
         let now = Seen { connection, key, marker };
@@ -158,7 +158,7 @@ impl Watch {
     }
 }
 
-/// Looks at a node; `fresh` becomes the marker where there is none.
+/// Checks a node; `fresh` becomes the marker where there is none.
 async fn look(node: &Node, key: &[u8], fresh: &[u8]) -> Result<Found, Fault> {
     let ready = node.ready().await?;
     let connection = node.number_of(&ready);

@@ -1,6 +1,6 @@
 //! The tree from the events of the parser.
 //!
-//! Invariant: nothing here recurses, and what aliases stand for is weighed before it is copied, so
+//! Invariant: nothing here recurses, and the target of an alias is weighed before it is copied, so
 //! neither depth nor a few lines of aliases to aliases take more than a bounded amount of memory.
 
 use std::collections::BTreeMap;
@@ -12,16 +12,16 @@ use crate::scalar::{Form, Scalar};
 
 /// How deep lists and objects may nest: a policy's own 128, and the listener around it.
 const MAX_DEPTH: usize = 160;
-/// The most that a tree may weigh, with what aliases stand for each time: a node and the bytes of
-/// its text.
+/// The maximum weight of a tree: its nodes and the bytes of their text. The target of an alias
+/// counts each time the alias is used.
 const MAX_WEIGHT: usize = 32 << 20;
 const NODE_WEIGHT: usize = 16;
 
-/// What is read so far.
+/// The part of the tree that was read so far.
 #[derive(Default)]
 pub(crate) struct Builder {
     open: Vec<Open>,
-    /// What aliases may stand for, with its weight.
+    /// The targets of aliases, each with its weight.
     anchors: BTreeMap<usize, (Node, usize)>,
     weight: usize,
     root: Option<Node>,
@@ -132,7 +132,8 @@ impl Builder {
         self.put(node, false)
     }
 
-    /// Remembers what has an anchor (`0` is none), as a copy, which weighs as much.
+    /// Stores a copy of a node that has an anchor (`0` is none). The copy weighs as much as the
+    /// node.
     fn anchor(&mut self, anchor: usize, node: &Node, weight: usize) -> Result<(), Fault> {
         if anchor != 0 {
             self.weigh(weight, node.line)?;
@@ -167,7 +168,7 @@ impl Builder {
     }
 }
 
-/// What a tag makes of a scalar.
+/// The form of a scalar with this style and tag.
 fn form(style: ScalarStyle, tag: Option<&Tag>) -> Form {
     match (tag, style) {
         (Some(tag), _) if !is_tag(tag, "!") => Form::Tagged,

@@ -1,7 +1,7 @@
-//! A policy document as it stands somewhere: its JSON, and where each part of it was written.
+//! A policy document as it was written: its JSON, and the position of each part in the source.
 //!
-//! Invariant: the JSON is what the surface would get. Lines and hints are added to what the policy
-//! layer says of it; they change nothing of that.
+//! Invariant: the JSON is what the surface would get. Lines and hints are added to the problems
+//! that the policy layer reports; they do not change those problems.
 
 use std::collections::BTreeMap;
 
@@ -15,35 +15,36 @@ use crate::{Form, Kind, Language, Node, Reading, Scalar, Value};
 pub struct Document {
     /// As the policy layer reads it.
     pub json: String,
-    /// None for a JSON file: its problems say where by their paths, as they do everywhere.
+    /// `None` for a JSON file: its problems name their positions by path, as on every surface.
     pub tree: Option<Tree>,
-    /// Where the whole begins, when it is a part of a file.
+    /// The line where the document begins, when it is a part of a file.
     pub begins: Option<usize>,
 }
 
-/// What a document was made of.
+/// The source tree of a document.
 #[derive(Debug)]
 pub struct Tree {
-    /// The whole.
+    /// The root of the tree.
     pub root: Node,
-    /// By whom its scalars are read.
+    /// How its scalars are read.
     pub reading: Reading,
     /// Lines of the file before the first line of the tree.
     pub lines_before: usize,
 }
 
-/// Where a path leads.
+/// The target of a path.
 struct Place<'n> {
     line: usize,
-    /// The value, when all of the path is there.
+    /// The value, if the whole path exists.
     value: Option<&'n Node>,
 }
 
 impl Document {
-    /// The policy that `text` is, in a file or a request of its own.
+    /// Reads `text`, a policy in a file or a request of its own.
     ///
     /// # Errors
-    /// It is no YAML, with the line; what is no JSON is for the policy layer to say.
+    /// The text is not YAML; the fault names the line. Invalid JSON is left for the policy layer to
+    /// report.
     pub fn read(text: String, language: Language) -> Result<Self, Problems> {
         match language {
             Language::Json => Ok(Self::from_json(text)),
@@ -57,7 +58,7 @@ impl Document {
         }
     }
 
-    /// What is wrong with the document, with the hints and the lines of YAML.
+    /// The problems of the document, with the hints and the lines of YAML.
     #[must_use]
     pub fn located(&self, problems: Problems, surface: Surface) -> Problems {
         let mut problems = self.hinted(problems, surface);
@@ -71,13 +72,13 @@ impl Document {
         problems
     }
 
-    /// What is wrong with the document, with the hints of YAML.
+    /// The problems of the document, with the hints of YAML.
     #[must_use]
     pub fn hinted(&self, mut problems: Problems, surface: Surface) -> Problems {
         let hints = self.hints(&problems.0, surface);
         for Problem { path, message, .. } in &mut problems.0 {
             if let Some(hint) = hints.get(path) {
-                // What is known of this very value goes before what is said of all.
+                // A hint for this value replaces the general hint.
                 let said = message.strip_suffix(BOOLEAN_HINT).unwrap_or(message);
                 *message = format!("{said}; {hint}");
             }
@@ -85,7 +86,7 @@ impl Document {
         problems
     }
 
-    /// The document that `root` is.
+    /// The document with the tree `root`.
     pub fn from_tree(root: Node, reading: Reading) -> Self {
         let json = json(&root, reading);
         let begins = Some(root.line);
@@ -97,7 +98,7 @@ impl Document {
         Self { json, tree: None, begins: None }
     }
 
-    /// The JSON for people to read: of JSON, the text as it was written.
+    /// The JSON in a readable layout; for a JSON document, the text as it was written.
     pub fn pretty(&self) -> String {
         let Some(Tree { root, reading, .. }) = &self.tree else {
             return self.json.trim_start_matches('\u{feff}').to_owned();
@@ -105,14 +106,15 @@ impl Document {
         serde_json::to_string_pretty(&AsJson(root, *reading)).unwrap_or_default()
     }
 
-    /// The line in the file that a path of a problem leads to, or to what should hold it.
+    /// The line in the file that the path of a problem leads to, or the line of the node that
+    /// should contain it.
     pub fn line(&self, path: &str) -> Option<usize> {
         let Some(tree) = &self.tree else { return self.begins };
         Some(place(&tree.root, path).line.saturating_add(tree.lines_before))
     }
 
-    /// What is said to each problem, by its path, when its value only lacks quotes, or was too
-    /// large for Envoy's YAML.
+    /// Hints for the problems whose value only lacks quotes or was too large for Envoy's YAML, by
+    /// path.
     fn hints(&self, problems: &[Problem], surface: Surface) -> BTreeMap<String, String> {
         let Some(tree) = self.tree.as_ref().filter(|tree| tree.reading != Reading::Json) else {
             return BTreeMap::new();
@@ -132,7 +134,7 @@ impl Document {
         if hints.is_empty() {
             return hints;
         }
-        // Only what helps is said.
+        // Keep only hints that fix their problem.
         if let Err(still) = Policy::compile(&json(&mended, Reading::Policy), surface) {
             hints.retain(|path, _| still.0.iter().all(|problem| problem.path != *path));
         }
@@ -145,7 +147,7 @@ pub fn json(root: &Node, reading: Reading) -> String {
     serde_json::to_string(&AsJson(root, reading)).unwrap_or_default()
 }
 
-/// What a scalar that is no quoted text was perhaps meant to be.
+/// A likely correction of a scalar that is not quoted.
 fn mend(scalar: &Scalar, reading: Reading) -> Option<(String, Scalar)> {
     let text = &scalar.text;
     let quoted = || Scalar { text: text.clone(), form: Form::Quoted };
@@ -185,7 +187,7 @@ fn replace(root: &mut Node, path: &str, scalar: Scalar) {
     here.kind = Kind::Scalar(scalar);
 }
 
-/// One step along a path: which item or field it takes, and what is left of the path.
+/// One step along a path: the item or field it takes, and the rest of the path.
 fn step<'p>(here: &Node, path: &'p str) -> Option<(usize, &'p str)> {
     if let Some((index, rest)) = path.strip_prefix('[').and_then(|path| path.split_once(']')) {
         return Some((index.parse().ok()?, rest));
@@ -200,6 +202,7 @@ fn step<'p>(here: &Node, path: &'p str) -> Option<(usize, &'p str)> {
         };
         Some((index, plain.or_else(quoted)?))
     });
-    // A name may hold a full stop: the longest one that fits, and of those given twice the last.
+    // A name may contain a full stop, so the longest matching name is taken; of duplicate names,
+    // the last.
     steps.min_by_key(|(_, rest)| rest.len())
 }

@@ -1,7 +1,7 @@
-//! Scalars of which Envoy's reader makes another text, without a word.
+//! Detects scalars that Envoy's reader silently turns into another text.
 //!
-//! Invariant: they are refused, with what to write instead. Deliberately absent: what Envoy's
-//! reader refuses by itself, which it says when it starts.
+//! Invariant: they are errors, with the text to write instead. Deliberately absent: scalars that
+//! Envoy's reader itself rejects; Envoy reports those when it starts.
 
 use std::str::Chars;
 
@@ -9,10 +9,10 @@ use saphyr_parser::{Event, ScalarStyle, Span};
 
 use crate::node::Fault;
 
-/// The text that is parsed, read along with the parser's marks.
+/// The parsed text, read in step with the parser's marks.
 pub(crate) struct Source<'t> {
     rest: Chars<'t>,
-    /// How many characters stand before `rest`.
+    /// The number of characters before `rest`.
     at: usize,
 }
 
@@ -38,7 +38,7 @@ impl<'t> Source<'t> {
     }
 
     fn has_blank_escape(&mut self, span: Span) -> bool {
-        // Marks only grow, so all of the text is gone through once.
+        // Marks only grow, so the text is traversed once.
         if let Some(before) = span.start.index().checked_sub(self.at).filter(|count| *count > 0) {
             self.rest.nth(before.saturating_sub(1));
             self.at = span.start.index();

@@ -1,11 +1,11 @@
-//! YAML as a tree that knows its lines, and that means what Envoy's own reader (yaml-cpp) makes of
-//! it; and policies in YAML or JSON.
+//! YAML as a tree that keeps line numbers and has the meaning that Envoy's own reader (yaml-cpp)
+//! gives it; and policies in YAML or JSON.
 //!
-//! Invariant: whatever the text is, reading it takes bounded memory, and nothing of it is lost:
-//! names that are given twice stand in the tree twice. Deliberately absent: merge keys (`<<`),
-//! which Envoy does not have, and a second document, which Envoy would leave unread without a word.
+//! Invariant: for any text, reading takes bounded memory and loses nothing: a duplicate name is in
+//! the tree twice. Deliberately absent: merge keys (`<<`), which Envoy does not have, and a second
+//! document, which Envoy would silently ignore.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! Modules are listed in import order: each imports only modules declared below it.
 #![forbid(unsafe_code)]
 
 mod document;
@@ -27,18 +27,18 @@ pub use node::{Fault, Field, Kind, Node};
 pub use scalar::{Form, Reading, Scalar, Value};
 
 impl Node {
-    /// Reads `text`, of which Envoy must make the same.
+    /// Reads `text` and fails where Envoy would read something else.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let mut source = Source::new(text);
         Self::parse_if(text, |event, span| source.same_for_envoy(event, span))
     }
 
-    /// Reads `text` of somebody who is not Envoy.
+    /// Reads `text` that is not meant for Envoy.
     pub fn parse_of_others(text: &str) -> Result<Self, Fault> {
         Self::parse_if(text, |_, _| Ok(()))
     }
 
-    /// Reads `text` as long as `check` has nothing against what comes.
+    /// Reads `text` while `check` reports no fault.
     fn parse_if(
         text: &str,
         mut check: impl FnMut(&Event<'_>, Span) -> Result<(), Fault>,
@@ -64,7 +64,8 @@ mod tests {
 
     const TEXT: &str = include_str!("../../tollgate-cli/tests/policies/envoy.yaml");
 
-    /// What is written between the characters of a text, which each cut and each insertion meets.
+    /// Fragments to insert between the characters of a text, so that each cut and each insertion is
+    /// tested.
     const PIECES: [&str; 18] = [
         "&a ", "*a", "!!str ", "- ", ": ", "? ", "[", "]", "{", "}", "|\n", ">", "\"", "'", "\t",
         "\n", "---\n", "\u{85}",

@@ -1,7 +1,7 @@
 //! The tree.
 //!
-//! Invariant: it holds what was written, in its order; what a scalar means is a question to its
-//! reader.
+//! Invariant: it contains the text as written, in order; the reader of a scalar decides its
+//! meaning.
 
 use crate::scalar::{Reading, Scalar, Value};
 
@@ -12,14 +12,14 @@ pub struct Node {
     pub line: usize,
     /// In characters, counted from 1.
     pub column: usize,
-    /// What it is.
+    /// The content.
     pub kind: Kind,
 }
 
-/// What a value is.
+/// The content of a node.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// A text that may stand for something else.
+    /// A text that may represent another value.
     Scalar(Scalar),
     /// Its items.
     List(Vec<Node>),
@@ -36,11 +36,11 @@ pub struct Field {
     pub line: usize,
     /// In characters, counted from 1.
     pub column: usize,
-    /// What it names.
+    /// The value of the field.
     pub value: Node,
 }
 
-/// Why a text is no YAML, or too much of it.
+/// Why a text is not YAML, or is too large.
 #[derive(Debug)]
 pub struct Fault {
     /// Counted from 1.
@@ -52,23 +52,23 @@ pub struct Fault {
 }
 
 impl Node {
-    /// The value of a field; of several the last, as Envoy takes it.
+    /// The value of a field; of duplicates the last, as Envoy takes it.
     pub fn get(&self, name: &str) -> Option<&Self> {
         let fields = self.fields().iter().rev();
         fields.into_iter().find(|field| field.name == name).map(|field| &field.value)
     }
 
-    /// The fields of an object; anything else has none.
+    /// The fields of an object; any other node has none.
     pub fn fields(&self) -> &[Field] {
         if let Kind::Object(fields) = &self.kind { fields } else { &[] }
     }
 
-    /// The items of a list; anything else has none.
+    /// The items of a list; any other node has none.
     pub fn items(&self) -> &[Self] {
         if let Kind::List(items) = &self.kind { items } else { &[] }
     }
 
-    /// An item or a field, by its number, and its line.
+    /// The item or field at `index`, and its line.
     pub fn child(&self, index: usize) -> Option<(usize, &Self)> {
         match &self.kind {
             Kind::Scalar(_) => None,
@@ -77,7 +77,7 @@ impl Node {
         }
     }
 
-    /// An item or a field, by its number, to change it.
+    /// The item or field at `index`, mutable.
     pub fn child_mut(&mut self, index: usize) -> Option<&mut Self> {
         match &mut self.kind {
             Kind::Scalar(_) => None,
@@ -86,17 +86,17 @@ impl Node {
         }
     }
 
-    /// The text of a scalar, whatever it means.
+    /// The text of a scalar, regardless of its meaning.
     pub fn text(&self) -> Option<&str> {
         if let Kind::Scalar(scalar) = &self.kind { Some(&scalar.text) } else { None }
     }
 
-    /// True for what stands for nothing.
+    /// True for a scalar that means null.
     pub fn is_null(&self, reading: Reading) -> bool {
         matches!(&self.kind, Kind::Scalar(scalar) if reading.value(scalar) == Value::Null)
     }
 
-    /// How many lists and objects lie in each other, this one counted.
+    /// The nesting depth of lists and objects, including this one.
     pub fn depth(&self) -> usize {
         let inner = match &self.kind {
             Kind::Scalar(_) => return 0,

@@ -1,12 +1,12 @@
-//! What a scalar means.
+//! The meaning of a scalar.
 //!
-//! Invariant: it means here what the Envoy filter gets for it. Source: Envoy's `parseYamlNode`, and
-//! yaml-cpp's conversions to a boolean and to a 64-bit number, compared with a real Envoy in
-//! tests/e2e.
+//! Invariant: a scalar means here what the Envoy filter receives for it. Source: Envoy's
+//! `parseYamlNode`, and yaml-cpp's conversions to a boolean and to a 64-bit number, compared with a
+//! real Envoy in tests/e2e.
 
 use serde::ser::{Serialize, Serializer};
 
-/// A text that may stand for something else.
+/// A text that may represent another value.
 #[derive(Clone, Debug)]
 pub struct Scalar {
     /// As it is written, without quotes.
@@ -15,49 +15,49 @@ pub struct Scalar {
     pub form: Form,
 }
 
-/// How a scalar is written, as far as it tells what it means.
+/// How a scalar is written, as far as this affects its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Without quotes or tag.
     Plain,
-    /// With a tag such as `!!str`, which makes nothing of it but that it is not null.
+    /// With a tag such as `!!str`, which only makes it not null.
     Tagged,
     /// In quotes, as a folded block, or with the tag `!`: a text.
     Quoted,
-    /// A text, as a block of lines, the first of them on the line after its head.
+    /// A text, as a block of lines that begins on the line after its header.
     Literal,
 }
 
-/// Who reads a scalar.
+/// The reader of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// A policy that stands in a YAML file of its own: whole numbers are numbers.
+    /// A policy in a YAML file of its own: whole numbers are numbers.
     Policy,
-    /// Envoy, which makes texts of whole numbers beyond 32 bits.
+    /// Envoy, which turns whole numbers beyond 32 bits into texts.
     Envoy,
-    /// JSON, where quotes tell texts from everything else.
+    /// JSON, where quotes distinguish texts from all other values.
     Json,
 }
 
-/// What a scalar means.
+/// The meaning of a scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'s> {
-    /// Nothing.
+    /// Null.
     Null,
     /// `true`, `yes`, `off`.
     Bool(bool),
     /// A whole number.
     Whole(i64),
-    /// Of Envoy: a whole number beyond 32 bits, which becomes a text with its decimal digits.
+    /// Only Envoy: a whole number beyond 32 bits, which becomes a text with its decimal digits.
     Large(i64),
-    /// Of JSON: what is no whole number of 64 bits.
+    /// Only JSON: a number that is not a whole number of 64 bits.
     Number(f64),
     /// A text.
     Text(&'s str),
 }
 
 impl Reading {
-    /// What a scalar means to this reader.
+    /// The meaning of a scalar to this reader.
     pub fn value(self, scalar: &Scalar) -> Value<'_> {
         let Scalar { text, form } = scalar;
         match form {
@@ -105,7 +105,7 @@ fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
-/// A number is a double, and whole if that is: `1e3` is 1000.
+/// A number is a double, and is whole if the double is whole: `1e3` is 1000.
 fn json_value(text: &str) -> Value<'_> {
     match (text, text.parse::<f64>()) {
         ("true", _) => Value::Bool(true),
@@ -147,7 +147,7 @@ fn whole(text: &str) -> Option<i64> {
         (None, Some(digits)) if !digits.is_empty() => (digits, 8),
         _ => (digits, 10),
     };
-    // The parser would take another sign.
+    // `from_str_radix` would accept a second sign.
     let is_plain = digits.starts_with(|c: char| c.is_ascii_hexdigit());
     is_plain.then(|| i64::from_str_radix(&format!("{sign}{digits}"), radix).ok())?
 }
@@ -161,7 +161,7 @@ mod tests {
         serde_json::to_string(&reading.value(&scalar)).unwrap()
     }
 
-    // Each as Envoy 1.40 hands it to a filter.
+    // Each value as Envoy 1.40 passes it to a filter.
     #[test]
     fn a_scalar_means_what_envoy_makes_of_it() {
         let rows = "off=false NO=false y=true Y=true yEs='yEs' ON=true oN='oN' n=false TRUE=true tRUE='tRUE' True=true \

@@ -1,7 +1,7 @@
-//! What is asked of one key, and why it may have no answer.
+//! The requests for one key, and the reasons why one fails.
 //!
-//! Invariant: what is done is what an object of the Worker does with the same bytes. What gives
-//! units back is never done twice: of that a client would profit.
+//! Invariant: a request has the same effect as in an object of the Worker with the same bytes. A
+//! request that returns units is never applied twice, because a client would profit from it.
 
 use tollgate_policy::{Answered, Clock, Counts, WireError};
 
@@ -11,38 +11,38 @@ use crate::commit::mutation::{self, Mutation};
 /// A request for one key, as bytes of the policy crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Of `Partition::request`, `peek_request` or `settle_request`: [`Counts::answer`].
+    /// The bytes of `Partition::request`, `peek_request` or `settle_request`: [`Counts::answer`].
     Check(Vec<u8>),
-    /// Takes back what was charged for `request` when it was answered `reply`: [`Counts::refund`].
+    /// Takes back the charge for `request`, whose reply was `reply`: [`Counts::refund`].
     Refund {
-        /// What was asked.
+        /// The request.
         request: Vec<u8>,
-        /// What was answered.
+        /// Its reply.
         reply: Vec<u8>,
     },
-    /// Of `GivenKey::request`: [`Counts::operate`].
+    /// The bytes of `GivenKey::request`: [`Counts::operate`].
     Operate(Vec<u8>),
 }
 
-/// Why a request has no answer.
+/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failed {
-    /// Its bytes are no request. Nothing was charged.
+    /// Its bytes are not a request. Nothing was charged.
     Malformed,
-    /// The stored value is damaged: it is removed, and the key starts again.
+    /// The stored value is damaged: it is removed, and the key starts empty.
     Corrupt,
-    /// Too many wait already, or it has waited for too long: answer 503 with `Retry-After`,
-    /// whatever `on_failure` says, or a flood would open the gate.
+    /// Too many requests wait already, or this one has waited for too long. Respond with 503 and
+    /// `Retry-After`, whatever `on_failure` is; otherwise a flood would open the gate.
     Overloaded,
-    /// The engine did not do it, or it is not known whether it did: `on_failure` decides. A charge
-    /// that is not known stays.
+    /// The engine did not apply it, or it is unknown whether it did: `on_failure` decides. An
+    /// uncertain charge stays.
     Engine(Fault),
-    /// The engine did not answer of late and is not asked: `on_failure` decides.
+    /// The engine did not reply recently and is not asked now: `on_failure` decides.
     Open,
 }
 
 impl Ask {
-    /// Does it on what the key has used.
+    /// Applies the request to the counts of the key.
     pub(crate) fn step(&self, counts: &mut Counts, clock: &Clock) -> Result<Answered, Failed> {
         let answered = match self {
             Self::Check(request) => counts.answer(request, *clock),
@@ -57,8 +57,8 @@ impl Ask {
         })
     }
 
-    /// True when who asks again may be told what an earlier commit did, of which too few replicas
-    /// are known to have it: what is settled, and what an operator does.
+    /// True when the response may depend on an earlier commit that too few replicas are known to
+    /// have: for a settlement and an operator's request.
     pub(crate) fn tells_of_earlier(&self) -> bool {
         match self {
             Self::Check(request) => Counts::settles(request),
@@ -67,7 +67,7 @@ impl Ask {
         }
     }
 
-    /// True when doing it twice is at most too strict. What an operator does may be repeated.
+    /// True when applying it twice is at most too strict. An operator's request may be repeated.
     pub(crate) fn is_repeatable(&self) -> bool {
         if mutation::is(Mutation::GivesBackAgain) {
             return true;

@@ -1,6 +1,7 @@
-//! Deciding what waits for one key, all of it on the same bytes and at one time.
+//! Decides all waiting requests of one key on the same bytes and at the same time.
 //!
-//! Invariant: in order: each on what those before it left. What is decided here is no answer yet.
+//! Invariant: requests are decided in order, each on the state that those before it left. A
+//! decision here is not yet a response.
 
 use tollgate_core::Timestamp;
 use tollgate_policy::{Clock, Counts};
@@ -10,25 +11,26 @@ use crate::commit::call::{Fault, Write};
 use crate::commit::remembered::Seen;
 use crate::commit::value::{self, Tag, Unreadable};
 
-/// What a batch comes to.
+/// The result of a batch.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    /// In the order of what was asked.
+    /// In the order of the requests.
     pub(crate) replies: Vec<Result<Vec<u8>, Failed>>,
     pub(crate) write: Write,
-    /// What stands there once it is written.
+    /// The value of the key after the write.
     pub(crate) leaves: Option<Seen>,
 }
 
 impl Decided {
-    /// True when the engine has to be asked before any of it is an answer.
+    /// True when the engine must acknowledge a call before any of these replies may leave.
     pub(crate) fn needs_call(&self) -> bool {
         self.write != Write::Keep || self.replies.iter().any(Result::is_ok)
     }
 }
 
-/// Decides `asks` on what `stands` there. Where a commit counts only when replicas have it, what
-/// tells of an earlier one is written again: a reply to nothing written says nothing of them.
+/// Decides `asks` on the stored value `stands`. Where a commit counts only when replicas have it, a
+/// request whose response depends on an earlier commit is written again: a call that writes nothing
+/// does not show that replicas have that commit.
 pub(crate) fn decide<'a>(
     stands: Option<&Seen>,
     asks: impl Iterator<Item = &'a Ask>,
@@ -56,7 +58,7 @@ pub(crate) fn decide<'a>(
     Decided { replies, write, leaves }
 }
 
-/// What is written so that `counts` stand there, and what stands there then.
+/// The write that stores `counts`, and the stored value after it.
 fn written(counts: &Counts, tag: Tag, now: Timestamp) -> (Write, Option<Seen>) {
     let (write, until) = value::write(counts, tag, now);
     let leaves = match &write {
@@ -66,11 +68,11 @@ fn written(counts: &Counts, tag: Tag, now: Timestamp) -> (Write, Option<Seen>) {
     (write, leaves)
 }
 
-/// What cannot be read fails those who find it; what we wrote ourselves makes room for a new
-/// beginning.
+/// An unreadable value fails all requests that find it. A damaged value of this version is replaced
+/// by a new one.
 fn unreadable(why: Unreadable, asks: usize, (tag, now): (Tag, Timestamp)) -> Decided {
     match why {
-        // Not remembered either: it is looked for anew each time, until it is gone.
+        // Not remembered either: the value is read again each time, until it is gone.
         Unreadable::Foreign => {
             let replies = vec![Err(Failed::Engine(Fault::Foreign)); asks];
             Decided { replies, write: Write::Keep, leaves: None }

@@ -1,14 +1,15 @@
-//! The circuit breaker of one node: who is known not to answer is not waited for.
+//! The circuit breaker of one node: no request waits for a node that is known not to respond.
 //!
-//! Invariant: closed, every call goes; open, none does until its time is over; then one call at a
-//! time is a probe, and closes it or opens it for twice as long. Silence and refused connections
-//! count, and calls that are sent on without end: a node that says what is wrong has answered.
+//! Invariant: while closed, every call is sent. While open, none is sent until its time is over;
+//! then one call at a time is a probe, which closes the circuit or opens it for twice as long.
+//! Silence and refused connections count as failures, and so do calls that are redirected without
+//! end. A node that reports an error has responded.
 
 use tollgate_core::Span;
 
 use crate::commit::settings::Settings;
 
-/// Its state.
+/// The state of the circuit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Breaker {
     failures: u32,
@@ -18,11 +19,11 @@ pub(crate) struct Breaker {
     is_probed: bool,
 }
 
-/// Whether a call may go.
+/// Whether a call may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Closed,
-    /// This one shows whether the node is there again.
+    /// The call that shows whether the node is back.
     Probe,
     Open,
 }
@@ -32,7 +33,8 @@ impl Breaker {
         Self { failures: 0, open_for: settings.open_for, open_until: None, is_probed: false }
     }
 
-    /// Whether a call may go at `mono`; who is given [`Gate::Probe`] says how it went.
+    /// Whether a call may be sent at `mono`. A caller that receives [`Gate::Probe`] must report its
+    /// result.
     pub(crate) fn ask(&mut self, mono: Span) -> Gate {
         match self.open_until {
             None => Gate::Closed,
@@ -44,34 +46,34 @@ impl Breaker {
         }
     }
 
-    /// True while calls are not sent, as of the last that was asked for.
+    /// True while calls are not sent, as of the last [`Self::ask`].
     pub(crate) const fn is_open(&self) -> bool {
         self.open_until.is_some()
     }
 
-    /// True while no call may go at `mono`, not even to see whether the node is there again.
+    /// True while no call may be sent at `mono`, not even a probe.
     pub(crate) fn is_open_at(&self, mono: Span) -> bool {
         self.open_until.is_some_and(|until| mono < until)
     }
 
-    /// The node answered.
+    /// The node responded.
     pub(crate) const fn answered(&mut self, settings: &Settings) {
         *self = Self::new(settings);
     }
 
-    /// What was let go says nothing of the node: the next call is the probe.
+    /// The call gave no evidence about the node: the next call is the probe.
     pub(crate) const fn untold(&mut self) {
         self.is_probed = false;
     }
 
-    /// A call was given up that was sent on again and again; true when this opened the circuit.
-    /// Nobody told yet whether it was a probe.
+    /// A call was given up after repeated redirects; true when this opened the circuit. Whether it
+    /// was a probe has not been reported yet.
     pub(crate) fn gave_up(&mut self, mono: Span, settings: &Settings) -> bool {
         self.is_probed = self.open_until.is_some_and(|until| until <= mono);
         self.failed(mono, settings)
     }
 
-    /// It did not answer; true when this opened the circuit.
+    /// The node did not respond; true when this opened the circuit.
     pub(crate) fn failed(&mut self, mono: Span, settings: &Settings) -> bool {
         self.failures = self.failures.saturating_add(1);
         let was_open = self.is_open();
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!(breaker.ask(ms(at)), Gate::Closed);
     }
 
-    // Guards: a circuit that is probed without a pause by calls that are sent on without end.
+    // Guards: a circuit that is probed without a pause by calls that are redirected without end.
     #[test]
     fn calls_that_are_given_up_open_it_for_longer_and_longer() {
         let settings = Settings::default();

@@ -1,7 +1,8 @@
-//! What the engine is asked, and what may come back.
+//! Calls to the engine, and the replies to them.
 //!
-//! Invariant: a call says everything that it depends on: who carries it adds nothing and repeats
-//! nothing. Each is answered by exactly one [`Reply`], and a carrier that knows nothing says so.
+//! Invariant: a call contains everything that it depends on: its carrier adds nothing and repeats
+//! nothing. Each call gets exactly one [`Reply`]; a carrier that does not know the result reports
+//! that.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tollgate_core::Timestamp;
 
 use crate::commit::name::Name;
 
-/// The one script. Its arguments are in its comment.
+/// The only script. The comment in it describes its arguments.
 pub const SCRIPT: &str = include_str!("commit.lua");
 
 /// The number of a call, never used twice by one [`Committer`](crate::commit::Committer).
@@ -20,101 +21,101 @@ pub type CallId = u64;
 pub struct Call {
     /// Its number, for the reply.
     pub id: CallId,
-    /// The node that it goes to, as it was given with what was asked.
+    /// The node of the call, as given with the request.
     pub lane: usize,
-    /// The connection to it that was known when this was decided
-    /// ([`Committer::connected`](crate::commit::Committer::connected)). A commit that would go by
-    /// another one is not sent: its reply is [`Reply::Elsewhere`], with the lane that it has.
+    /// The connection to the node that was known when this was decided
+    /// ([`Committer::connected`](crate::commit::Committer::connected)). A commit that would use another
+    /// connection is not sent: its reply is [`Reply::Elsewhere`], with the same lane.
     pub connection: u64,
     /// The key.
     pub name: Name,
-    /// What is asked.
+    /// The operation.
     pub what: What,
 }
 
-/// What is asked of the engine.
+/// An operation of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// [`SCRIPT`].
     Commit {
-        /// The bytes that must stand there; `None`: nothing may.
+        /// The bytes that must be stored now; `None`: no bytes may be stored.
         expected: Option<Arc<[u8]>>,
-        /// What takes their place.
+        /// The replacement.
         write: Write,
-        /// The engine's time that it was decided at, in milliseconds, rounded down.
+        /// The engine's time of the decision, in milliseconds, rounded down.
         decided_at_ms: u64,
-        /// By how much the engine's clock may differ from that.
+        /// The maximum difference between the engine's clock and that time.
         tolerance_ms: u64,
-        /// The engine does not know the script: send it whole, not its hash.
+        /// The engine does not have the script: send its text, not its hash.
         has_script: bool,
     },
-    /// What stands there now.
+    /// Reads the stored bytes.
     Read,
 }
 
-/// What a commit writes.
+/// The write of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Nothing: the answers rest on the bytes that stand there.
+    /// Nothing: the responses depend on the bytes that are stored.
     Keep,
-    /// Nothing is used any more.
+    /// Deletes the key: nothing is in use any more.
     Delete,
-    /// These bytes.
+    /// Stores these bytes.
     Put {
         /// A whole value.
         value: Arc<[u8]>,
-        /// The engine may forget it after so long.
+        /// The engine may forget the value after this time.
         life_ms: u64,
     },
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The expected bytes stood there, and it is written.
+    /// The stored bytes were the expected ones, and the write is done.
     Done {
         /// The engine's clock.
         time: Timestamp,
     },
-    /// As [`Self::Done`], but it is not known that as many replicas have it as were asked for: what
-    /// is written stays, and nobody is answered by it.
+    /// Like [`Self::Done`], but not as many replicas are known to have it as required: the write
+    /// stays, and no request is answered by it.
     Alone {
         /// The engine's clock.
         time: Timestamp,
-        /// What was wrong.
+        /// The fault.
         fault: Fault,
     },
-    /// Others stand there; nothing is written.
+    /// Other bytes are stored; nothing is written.
     Mismatch {
-        /// These, or nothing.
+        /// The stored bytes, or nothing.
         stands: Option<Arc<[u8]>>,
         /// The engine's clock.
         time: Timestamp,
     },
-    /// The engine's clock differs too much from the time it was decided at; nothing is written.
+    /// The engine's clock differs too much from the time of the decision; nothing is written.
     OtherTime {
-        /// What stands there.
+        /// The stored bytes.
         stands: Option<Arc<[u8]>>,
         /// The engine's clock.
         time: Timestamp,
     },
     /// The key is on another node; nothing is written.
     Elsewhere {
-        /// That one.
+        /// The lane of that node.
         lane: usize,
     },
-    /// Of [`What::Read`].
+    /// The reply to [`What::Read`]: the stored bytes.
     Stands(Option<Arc<[u8]>>),
-    /// The engine does not know the script; nothing is written.
+    /// The engine does not have the script; nothing is written.
     NoScript,
     /// It is certain that nothing was written.
     Refused(Fault),
-    /// It is not known whether it was done, or ever will be.
+    /// It is unknown whether the call was applied, or ever will be.
     Unknown(Fault),
 }
 
 impl Reply {
-    /// The engine's clock, where it told it.
+    /// The engine's clock, if the reply contains it.
     #[must_use]
     pub const fn time(&self) -> Option<Timestamp> {
         match self {
@@ -131,45 +132,45 @@ impl Reply {
     }
 }
 
-/// Why the engine did not do what it was asked.
+/// Why the engine did not apply a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// No connection to it.
     Unreachable,
-    /// It is not known to be the one it should be, or does not take us for who we should be.
+    /// Its identity was not proved, or it does not accept this server's certificate.
     Tls,
     /// No reply in time.
     Late,
     /// The connection was cut.
     Cut,
-    /// A reply that is none.
+    /// The reply is not a valid one.
     Nonsense,
-    /// It has no memory left: it neither evicts nor takes more.
+    /// It has no memory left: it neither evicts nor stores more.
     OutOfMemory,
-    /// It is reading its data.
+    /// It is loading its data.
     Loading,
     /// It is a replica, or became one.
     ReadOnly,
     /// Too few replicas follow it.
     TooFewReplicas,
-    /// It wrote, and too few replicas said in time that they have it.
+    /// It wrote, and too few replicas acknowledged in time.
     Replicas,
     /// The cluster does not serve this key now.
     ClusterDown,
-    /// It refuses who asks, or what.
+    /// It does not permit this user or this command.
     Forbidden,
     /// It does not keep the script.
     Script,
-    /// Its clock and ours differ again and again, or it answers later than it tolerates.
+    /// Its clock and this server's differ repeatedly, or it replies later than the tolerance.
     Clock,
-    /// The key contains a value that this version does not write; the value stays.
+    /// The key contains a value of another version; the value stays.
     Foreign,
-    /// Another error that it named.
+    /// Another error reported by the engine.
     Error,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 16] = [
         Self::Unreachable,
         Self::Tls,
@@ -189,7 +190,7 @@ impl Fault {
         Self::Error,
     ];
 
-    /// What it is called in metrics.
+    /// The label in metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -212,7 +213,7 @@ impl Fault {
         }
     }
 
-    /// True when the node itself may be gone.
+    /// True when the node itself may be unavailable.
     pub(crate) const fn is_silence(self) -> bool {
         matches!(self, Self::Unreachable | Self::Tls | Self::Late | Self::Cut | Self::Nonsense)
     }

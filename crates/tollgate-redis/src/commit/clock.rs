@@ -1,37 +1,37 @@
-//! The engine's clock, as a server keeps it: its own monotonic clock and an offset.
+//! The engine's clock, as a server keeps it: the server's monotonic clock and an offset.
 //!
-//! Invariant: `now` never goes back, but where the engine itself said that it is far off. The
-//! offset is taken from the reply with the shortest round trip of late: a reply came back at most
-//! that long after the engine read its clock, so the offset is wrong by at most half of it. A
-//! server's wall clock is nowhere in it.
+//! Invariant: `now` never goes back, except where the engine itself reported that it is far off.
+//! The offset comes from the recent reply with the shortest round trip. That reply arrived at most
+//! one round trip after the engine read its clock, so the offset is wrong by at most half of it. A
+//! server's wall clock is not used.
 
 use tollgate_core::{Span, Timestamp};
 
 use crate::commit::reading::Reading;
 
-/// How long a reply counts as one of late, at least; at most twice that.
+/// The minimum time that a reply counts as recent; the maximum is twice that.
 const OF_LATE: Span = Span::from_secs(10);
 
 /// The clock of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EngineClock {
-    /// The best of this period and of the one before.
+    /// The best reading of this period and of the one before.
     best: [Option<Reading>; 2],
     period_began: Span,
     latest: Timestamp,
 }
 
 impl EngineClock {
-    /// The engine's time at `mono`; `None` while nothing was heard of it.
+    /// The engine's time at `mono`; `None` before the first reply.
     pub(crate) fn now(&mut self, mono: Span) -> Option<Timestamp> {
         let reading = self.best()?;
         self.latest = self.latest.max(reading.at(mono));
         Some(self.latest)
     }
 
-    /// Takes the engine's `time` from a reply to what was `sent` and came back at `received`. One
-    /// that cannot be true by the clock as it was known is believed alone: it was set, or is
-    /// another one's.
+    /// Takes the engine's `time` from a reply to a call that was `sent` and `received` at these
+    /// times. If that time is impossible by the clock as it was known, only the new reading is
+    /// kept: the engine's clock was set, or another engine replied.
     pub(crate) fn hear(&mut self, time: Timestamp, sent: Span, received: Span) {
         if !self.agrees(time, sent, received) {
             self.best = [None; 2];
@@ -40,7 +40,7 @@ impl EngineClock {
         let age = received.saturating_sub(self.period_began);
         if age > OF_LATE {
             let [current, _] = self.best;
-            // Of a period long ago the offset may have drifted.
+            // An offset from an old period may have drifted.
             let is_old = age > OF_LATE.saturating_mul(2);
             self.best = [None, if is_old { None } else { current }];
             self.period_began = received;
@@ -51,13 +51,13 @@ impl EngineClock {
         }
     }
 
-    /// The same of a reply that refused a decision for its time. True when the clock was wrong:
-    /// then it goes back if it must, or every decision would be refused until the engine's is as
-    /// late.
+    /// Like [`Self::hear`], for a reply that rejected a decision because of its time. True when the
+    /// clock was wrong: then it goes back if necessary; otherwise the engine would reject every
+    /// decision until its own clock has caught up.
     pub(crate) fn was_refused(&mut self, time: Timestamp, sent: Span, received: Span) -> bool {
         let was_wrong = !self.agrees(time, sent, received);
         self.hear(time, sent, received);
-        // Still ahead of what this reply allows: from an earlier time of the engine's clock.
+        // Still ahead of this reply: `latest` is from an earlier time of the engine's clock.
         let ahead = self.latest.since(time) > received.saturating_sub(sent).saturating_add(SLACK);
         if was_wrong || ahead {
             self.latest = Timestamp::ZERO;
@@ -81,8 +81,8 @@ impl EngineClock {
 
 const TWO: Span = Span::from_nanos(2);
 
-/// By how much two clocks may drift apart within two periods, 250 parts in a million, and no less
-/// than what a machine may stand still between reading its clock and sending.
+/// How far two clocks may drift apart within two periods, 250 parts per million, and at least as
+/// long as a machine may pause between reading its clock and sending.
 const SLACK: Span = Span::from_millis(5);
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! The committer: requests for keys go in, calls to the engine and answers come out.
+//! The committer: takes requests for keys, and emits calls to the engine and responses.
 //!
 //! ```text
 //!  ask -> waits with its key -> batch, decided at one now -> call -> done: answers
 //!              ^                                               |
-//!              |      other bytes stand there, another time,   |
-//!              +------------- no script: decided anew ---------+
-//!              |                                               | nobody knows
-//!              +-------- my tag is not there: once more ----- read -> my tag: answers
+//!              |      other bytes are stored, another time,    |
+//!              +------------ no script: decided again ---------+
+//!              |                                               | result unknown
+//!              +-------- my tag is not there: again --------- read -> my tag: answers
 //! ```
 //!
-//! Invariant: who drives it brings every call of an [`Event::Call`] exactly one [`Reply`], late or
-//! not; then everybody who asked has exactly one answer in the end. Times are one monotonic clock's
-//! since any beginning; two servers need not have the same.
+//! Invariant: the driver returns exactly one [`Reply`] for every call of an [`Event::Call`], late
+//! or not; then every request gets exactly one response in the end. All times are of one monotonic
+//! clock with any origin; two servers need not share it.
 //!
-//! Memory is bounded: so many requests under way, so many bytes remembered.
+//! Memory is bounded: the number of requests under way and the bytes remembered have limits.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -33,16 +33,16 @@ use crate::commit::settings::Settings;
 use crate::commit::tally::Tally;
 use crate::commit::value::{TAG_LEN, Tags};
 
-/// What is to be done.
+/// An action for the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<T> {
-    /// Carry this to the engine, and bring its [`Reply`].
+    /// Carry this call to the engine, and return its [`Reply`].
     Call(Call),
-    /// Answer who asked.
+    /// Send this response to the caller.
     Answer(T, Result<Vec<u8>, Failed>),
 }
 
-/// Decides for many keys of an engine. `T` is whoever asks, to be answered.
+/// Decides for many keys of an engine. `T` identifies the caller of a request.
 #[derive(Debug)]
 pub struct Committer<T> {
     pub(crate) settings: Settings,
@@ -57,23 +57,24 @@ pub struct Committer<T> {
     pub(crate) tally: Tally,
     #[cfg(test)]
     pub(crate) trace: Vec<Trace>,
-    /// What the next that is asked is called in the trace.
+    /// The number of the next request in the trace.
     #[cfg(test)]
     pub(crate) number: u64,
 }
 
-/// What a test looks at.
+/// A record for tests.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) enum Trace {
-    /// A call was sent with what was decided for whom.
+    /// A call was sent; `decided` lists the requests and their answers.
     Sent { id: CallId, now: Timestamp, decided: Vec<(u64, Ask, Answer)> },
-    /// An answer, and the call that it rests on.
+    /// An answer, and the call that it depends on.
     Answered(u64, Option<CallId>),
 }
 
 impl<T> Committer<T> {
-    /// One that remembers nothing. `seed` is random: what it writes is known by it.
+    /// A committer that remembers nothing. `seed` is random: it identifies the values that this
+    /// committer writes.
     #[must_use]
     pub fn new(settings: Settings, seed: [u8; TAG_LEN]) -> Self {
         Self {
@@ -93,19 +94,19 @@ impl<T> Committer<T> {
         }
     }
 
-    /// What was done since the beginning.
+    /// The counts since the beginning.
     #[must_use]
     pub const fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Requests that have no answer yet.
+    /// Requests that have no response yet.
     #[must_use]
     pub const fn under_way(&self) -> usize {
         self.asks
     }
 
-    /// True when the circuit of a node is open: it did not answer of late.
+    /// True when the circuit of a node is open: it did not reply recently.
     #[must_use]
     pub fn is_open(&self, lane: usize) -> bool {
         self.lanes.get(lane).is_some_and(|lane| lane.breaker.is_open())
@@ -117,7 +118,7 @@ impl<T> Committer<T> {
         self.lanes.iter().any(|lane| lane.breaker.is_open_at(mono))
     }
 
-    /// Somebody asks something of the key `name` on the node `lane`, at `mono`.
+    /// Takes a request for the key `name` on the node `lane`, at `mono`.
     pub fn ask(
         &mut self,
         (name, lane): (Name, usize),
@@ -147,7 +148,7 @@ impl<T> Committer<T> {
         self.pump(lane, mono, out);
     }
 
-    /// What became of call `id`, at `mono`. A second reply to one call is nothing.
+    /// Takes the result of call `id`, at `mono`. A second reply to one call is ignored.
     pub fn reply(&mut self, id: CallId, reply: Reply, mono: Span, out: &mut Vec<Event<T>>) {
         let Some(name) = self.calls.remove(&id) else { return };
         let Some(key) = self.keys.get_mut(&name) else { return };
@@ -155,7 +156,7 @@ impl<T> Committer<T> {
         let Some(flight) = key.flight.take() else { return };
         self.hear(lane, flight.sent, &reply, mono);
         if !self.settle(name, flight, reply, mono, out) {
-            // A look follows at once, in the same place.
+            // A read follows at once, in the same place.
             return;
         }
         if let Some(lane) = self.lanes.get_mut(lane) {
@@ -169,8 +170,8 @@ impl<T> Committer<T> {
         }
     }
 
-    /// A key with something to decide and nothing under way goes into the line of its node; one
-    /// with neither is only remembered.
+    /// A key with waiting requests and no call under way joins the queue of its node; a key with
+    /// neither is only remembered.
     fn line_up(&mut self, name: Name) {
         let Some(key) = self.keys.get_mut(&name) else { return };
         if key.flight.is_some() || key.is_ready {
@@ -186,7 +187,7 @@ impl<T> Committer<T> {
         }
     }
 
-    /// Sends what the node may be sent.
+    /// Sends as many calls as the node may receive.
     fn pump(&mut self, lane: usize, mono: Span, out: &mut Vec<Event<T>>) {
         while let Some(of) = self.lanes.get_mut(lane) {
             if of.ready.is_empty() || !of.window.take() {
@@ -205,7 +206,7 @@ impl<T> Committer<T> {
         }
     }
 
-    /// Decides what waits for a key and sends it; false when nothing was sent.
+    /// Decides the waiting requests of a key and sends the call; false when nothing was sent.
     fn start(&mut self, name: Name, mono: Span, out: &mut Vec<Event<T>>) -> bool {
         self.dismiss_overdue(name, mono, out);
         let Some(key) = self.keys.get_mut(&name) else { return false };
@@ -216,7 +217,7 @@ impl<T> Committer<T> {
         let now = lane.clock.now(mono).unwrap_or(Timestamp::ZERO);
         let batch = key.take_batch();
         let tag = self.tags.next();
-        // What the engine has forgotten by now.
+        // The engine has forgotten this value by now.
         key.stands.take_if(|seen| seen.until <= now);
         let clock = Clock { now, steady_since: lane.steady.since(now), error: CLOCK_ERROR };
         let asks = batch.iter().map(|asked| &asked.ask);
@@ -298,7 +299,7 @@ impl<T> Committer<T> {
         out.push(Event::Call(Call { id, lane: key.lane, connection, name, what }));
     }
 
-    /// Who has waited too long is told so.
+    /// Answers requests that have waited too long as overload.
     fn dismiss_overdue(&mut self, name: Name, mono: Span, out: &mut Vec<Event<T>>) {
         let longest = self.settings.max_wait;
         let Some(key) = self.keys.get_mut(&name) else { return };
@@ -313,7 +314,7 @@ impl<T> Committer<T> {
         }
     }
 
-    /// Everybody who waits for a key, or is in `flight`, fails.
+    /// Fails all requests that wait for a key or are in `flight`.
     pub(crate) fn fail_all(
         &mut self,
         name: Name,
@@ -327,7 +328,7 @@ impl<T> Committer<T> {
         }
     }
 
-    /// Answers one; what it rests on is for tests.
+    /// Answers one request; tests also record the call that the answer depends on.
     pub(crate) fn answer(
         &mut self,
         asked: Asked<T>,
@@ -353,10 +354,10 @@ impl<T> Committer<T> {
 }
 
 const NANOS_PER_MS: u64 = 1_000_000;
-/// A tolerance that lets every time pass, for a mutation.
+/// A tolerance that accepts every time, for a mutation.
 const ANY: u64 = 1 << 50;
 
-/// What two of the mutations do.
+/// The effect of two of the mutations.
 fn answers_early(write: &Write) -> bool {
     match write {
         Write::Keep => mutation::is(Mutation::DeniesBeforeAck),
@@ -384,7 +385,7 @@ mod tests {
         Span::from_millis(ms)
     }
 
-    /// The calls of events, which are taken out.
+    /// Removes the calls from the events and returns them.
     fn calls(events: &mut Vec<Event<u32>>) -> Vec<Call> {
         let call = |event| match event {
             Event::Call(call) => Some(call),
@@ -451,7 +452,7 @@ mod tests {
         assert_eq!(sent.len(), 7, "ten requests at the most");
         let refused: Vec<u32> = out.drain(..).filter_map(who).collect();
         assert_eq!(refused, [11, 12, 13, 14]);
-        // Nobody hears of the engine: who waited too long is not asked for any more.
+        // Without a reply from the engine, no request that waited too long is sent again.
         committer.reply(sent[1].id, Reply::Refused(Fault::Loading), ms(6_000), &mut out);
         assert_eq!(out, [Event::Answer(5, Err(Failed::Engine(Fault::Loading)))]);
         committer.reply(sent[0].id, Reply::Refused(Fault::Loading), ms(6_000), &mut out);
@@ -489,8 +490,8 @@ mod tests {
         assert_eq!(out.drain(..).filter_map(who).collect::<Vec<_>>(), [3]);
     }
 
-    /// Guards: an engine that greets well and then cuts, asked for ever: the connection that each
-    /// request finds is not the one it was decided by.
+    /// Guards: an engine that accepts connections and then cuts them, called without end: each
+    /// request finds another connection than the one it was decided for.
     #[test]
     fn a_connection_that_is_only_greeted_is_no_answer() {
         let settings = Settings { failures_to_open: 3, ..Settings::default() };
@@ -525,7 +526,7 @@ mod tests {
         let first = calls_of(&mut committer, 20, 1);
         assert!(committer.is_open(0));
         assert!(first <= 6, "{first} calls for 20 requests");
-        // The probe is not lost in a connection that is new.
+        // The probe is not lost on a new connection.
         for at in [200, 500, 1_000, 2_000, 4_000] {
             let probes = calls_of(&mut committer, 5, at);
             assert!((1..=3).contains(&probes), "{probes} at {at}");
@@ -551,7 +552,7 @@ mod tests {
     }
 
     /// Guards: units that a node holds from before a failover, whose lease the new primary never
-    /// saw, leased once more.
+    /// saw, leased a second time.
     #[test]
     fn nothing_is_leased_for_one_life_after_the_first_reply_of_a_connection() {
         let document = r#"{"version": 1, "rules": [{"name": "r", "key": [], "scope": "fleet",
@@ -603,7 +604,7 @@ mod tests {
         committer.connected(0, 2);
         let at = [13_000, 23_990, 24_010].map(|mono| leased(&mut committer, mono));
         assert_eq!(at, [false, false, true]);
-        // Another one heard of the third connection at once.
+        // Another committer heard on the third connection at once.
         committer.heard((0, 3), time(25_000), ms(24_999), ms(25_000));
         committer.heard((0, 3), time(30_000), ms(29_999), ms(30_000));
         let at = [35_990, 36_010].map(|mono| leased(&mut committer, mono));

@@ -1,7 +1,8 @@
-//! What replies say of the node that they come from: its clock, whether it answers, and for how
-//! long it has been the one that knows all leases.
+//! The facts that replies show about their node: its clock, whether it replies, and for how long it
+//! has known all leases.
 //!
-//! Invariant: a node that was not heard, or by another connection, is steady from then on only.
+//! Invariant: a node without a reply so far, or with a new connection, is steady only from its next
+//! reply on.
 
 use tollgate_core::{Span, Timestamp};
 
@@ -11,8 +12,9 @@ use crate::commit::lane::Lane;
 use crate::commit::tally::Tally;
 
 impl<T> Committer<T> {
-    /// By which connection the node `lane` is asked from now on; a number above 0. With another one
-    /// than before it may be another node, or one that lost writes: nothing is leased for a while.
+    /// Sets the connection by which the node `lane` is called from now on; a number above 0. A new
+    /// connection may lead to another node, or to one that lost writes: nothing is leased for a
+    /// while.
     pub fn connected(&mut self, lane: usize, connection: u64) {
         self.know_lane(lane);
         if let Some(lane) = self.lanes.get_mut(lane).filter(|it| it.connection != connection) {
@@ -21,7 +23,7 @@ impl<T> Committer<T> {
         }
     }
 
-    /// The node `lane` lost what it had, by the connection that is known: nothing is leased for a
+    /// The node `lane` lost its data, on the connection that is known: nothing is leased for a
     /// while.
     pub fn emptied(&mut self, lane: usize) {
         if let Some(lane) = self.lanes.get_mut(lane) {
@@ -29,8 +31,9 @@ impl<T> Committer<T> {
         }
     }
 
-    /// What another committer heard first by a connection: the node's `time`, in a reply to what
-    /// was `sent` and came back at `received`. Nobody is to hear it once more to lease.
+    /// Takes the first reply that another committer received on a connection: the node's `time`, in
+    /// a reply to a call with these `sent` and `received` times. No other committer needs a reply
+    /// of its own before it leases.
     pub fn heard(
         &mut self,
         (lane, connection): (usize, u64),
@@ -44,14 +47,14 @@ impl<T> Committer<T> {
         }
     }
 
-    /// Makes room for what is known of a node.
+    /// Makes room for the state of a node.
     pub(crate) fn know_lane(&mut self, lane: usize) {
         while self.lanes.len() <= lane {
             self.lanes.push(Lane::new(&self.settings));
         }
     }
 
-    /// What a reply says of its node.
+    /// Takes the facts about a node from a reply.
     pub(crate) fn hear(&mut self, number: usize, sent: Span, reply: &Reply, mono: Span) {
         let Some(lane) = self.lanes.get_mut(number) else { return };
         match reply {
@@ -78,8 +81,8 @@ impl<T> Committer<T> {
                 }
                 return;
             }
-            // It was not sent, or the node sends us on, perhaps to itself: nodes may do that
-            // without end, so it tells nothing of this one.
+            // It was not sent, or the node redirects the call, perhaps to itself. Nodes may
+            // redirect without end, so this is no evidence about the node.
             Reply::Elsewhere { .. } => return lane.breaker.untold(),
             Reply::Unknown(_) | Reply::Refused(_) | Reply::Stands(_) => {}
         }

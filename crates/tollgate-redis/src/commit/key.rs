@@ -1,7 +1,7 @@
-//! One key that something is asked of: who waits, and the call that is under way.
+//! One key with requests: the waiting ones, and the call that is under way.
 //!
-//! Invariant: at most one call at a time, and everybody is in exactly one place: waiting, or in the
-//! batch of that call.
+//! Invariant: at most one call at a time, and every request is in exactly one place: waiting, or in
+//! the batch of that call.
 
 use std::collections::VecDeque;
 
@@ -15,23 +15,23 @@ use crate::commit::call::{CallId, Fault};
 use crate::commit::remembered::Seen;
 use crate::commit::value::Tag;
 
-/// The most that is decided at a time: a thousand decisions take about a millisecond.
+/// The most requests decided at a time: a thousand decisions take about a millisecond.
 const MAX_BATCH: usize = 1_024;
 
-/// A request that has no answer yet.
+/// A request that has no response yet.
 #[derive(Debug)]
 pub(crate) struct Asked<T> {
     pub(crate) ask: Ask,
     pub(crate) who: T,
-    /// When it came.
+    /// When it arrived.
     pub(crate) since: Span,
-    /// What it was decided in a call of which nobody knows whether it was done.
+    /// Its answer in an earlier call whose result is unknown.
     pub(crate) doubt: Option<Doubt>,
     #[cfg(test)]
     pub(crate) number: u64,
 }
 
-/// An attempt of which nobody knows whether it was done.
+/// An attempt whose result is unknown.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     pub(crate) call: CallId,
@@ -39,23 +39,23 @@ pub(crate) struct Doubt {
     pub(crate) reply: Vec<u8>,
 }
 
-/// What is under way.
+/// A batch whose call is under way.
 #[derive(Debug)]
 pub(crate) struct Flight<T> {
     /// The call that is under way.
     pub(crate) id: CallId,
-    /// The call that commits it, which a look follows.
+    /// The call that commits the batch; a read may follow it.
     pub(crate) call: CallId,
     pub(crate) sent: Span,
     pub(crate) batch: Vec<Asked<T>>,
     pub(crate) decided: Decided,
     pub(crate) tag: Tag,
-    /// The engine's time that it was decided at.
+    /// The engine's time of the decision.
     #[cfg(test)]
     pub(crate) now: Timestamp,
-    /// The call brought the script along.
+    /// The call contained the script.
     pub(crate) has_script: bool,
-    /// Why nobody knows whether it was done; what is under way is a look at what stands there.
+    /// Why the result is unknown; the call under way is a read of the stored bytes.
     pub(crate) doubt: Option<Fault>,
 }
 
@@ -64,12 +64,12 @@ pub(crate) struct Flight<T> {
 pub(crate) struct Key<T> {
     pub(crate) lane: usize,
     pub(crate) waiting: VecDeque<Asked<T>>,
-    /// The bytes that stand there, as far as is known; nothing, otherwise.
+    /// The stored bytes, as far as they are known.
     pub(crate) stands: Option<Seen>,
     pub(crate) flight: Option<Flight<T>>,
-    /// It stands in its lane's line.
+    /// The key is in the queue of its lane.
     pub(crate) is_ready: bool,
-    /// Calls in a row that the engine refused for their time or for want of the script.
+    /// Consecutive calls that the engine rejected for their time or for the missing script.
     pub(crate) refusals: u32,
 }
 
@@ -79,20 +79,20 @@ impl<T> Key<T> {
         Self { lane, waiting, stands, flight: None, is_ready: false, refusals: 0 }
     }
 
-    /// The first of those who wait, to be decided together.
+    /// Takes the first waiting requests, to be decided together.
     pub(crate) fn take_batch(&mut self) -> Vec<Asked<T>> {
         let len = self.waiting.len().min(MAX_BATCH);
         self.waiting.drain(..len).collect()
     }
 
-    /// Those of a batch that have no answer go before all others, in their order.
+    /// Puts the requests of a batch that have no response before all others, in their order.
     pub(crate) fn put_back(&mut self, batch: Vec<Asked<T>>) {
         for asked in batch.into_iter().rev() {
             self.waiting.push_front(asked);
         }
     }
 
-    /// Everybody who waits or is in `flight`.
+    /// All requests that wait or are in `flight`.
     pub(crate) fn everybody(&mut self, flight: Option<Flight<T>>) -> Vec<Asked<T>> {
         let mut all = flight.map_or_else(Vec::new, |flight| flight.batch);
         all.extend(self.waiting.drain(..));
@@ -100,5 +100,5 @@ impl<T> Key<T> {
     }
 }
 
-/// What an answer is made of.
+/// The content of a response.
 pub(crate) type Answer = Result<Vec<u8>, Failed>;

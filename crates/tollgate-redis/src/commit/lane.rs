@@ -1,7 +1,7 @@
-//! One node of the engine, as a server sees it: its clock, its circuit, how much it is sent, and
-//! the keys that wait to be decided for it.
+//! One node of the engine, as a server sees it: its clock, its circuit, the number of calls it is
+//! sent, and the keys with requests to decide for it.
 //!
-//! Invariant: a key stands in line at most once.
+//! Invariant: a key is in the queue at most once.
 
 use std::collections::VecDeque;
 
@@ -17,13 +17,13 @@ use crate::commit::window::Window;
 pub(crate) struct Lane {
     pub(crate) clock: EngineClock,
     pub(crate) steady: Steady,
-    /// The connection that is known; 0 where nobody says.
+    /// The connection that is known; 0 where none was reported.
     pub(crate) connection: u64,
     pub(crate) breaker: Breaker,
     pub(crate) window: Window,
-    /// Keys with something to decide and no call under way.
+    /// Keys with requests to decide and no call under way.
     pub(crate) ready: VecDeque<Name>,
-    /// The next calls bring the script along.
+    /// The next calls contain the script.
     pub(crate) lacks_script: bool,
 }
 

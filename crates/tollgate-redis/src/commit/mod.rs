@@ -1,21 +1,21 @@
 //! Decisions on a store that many servers share: compare-and-swap, and one commit for many
 //! requests.
 //!
-//! What one key has used is one value of the engine. A server decides on the bytes that it saw
-//! last and sends one call: replace these bytes by those, if they are still there; else tell me
-//! what is. While a key's call is under way the requests for that key wait, and are decided
-//! together when it has returned: a hot key costs a call for each batch. See [`Committer`].
+//! The usage of one key is one value of the engine. A server decides on the bytes that it saw last
+//! and sends one call: replace these bytes with those if they are still stored; otherwise return
+//! the stored bytes. While a key's call is under way, the requests for that key wait, and are
+//! decided together when it has returned: a hot key costs one call per batch. See [`Committer`].
 //!
-//! The one invariant: **no answer leaves before the call it rests on is acknowledged**, a denial's
-//! as little as an admission's. So every acknowledged admission was decided on the bytes that its
-//! commit replaced, in the order of the commits. What is not known to have happened is never given
-//! back and never done twice where that would be to a client's advantage.
+//! The one invariant: **no response leaves before the call it depends on is acknowledged**, whether
+//! it allows or denies. So every acknowledged charge was decided on the bytes that its commit
+//! replaced, in the order of the commits. A charge whose result is unknown is never returned, and
+//! nothing is done twice where that would benefit a client.
 //!
-//! Deliberately absent: clocks, sockets, timers and randomness, which whoever drives this brings;
-//! and arithmetic on quotas, which is [`Counts`](tollgate_policy::Counts)' alone, here as in an
-//! object of the Worker.
+//! Deliberately absent: clocks, sockets, timers and randomness, which the driver supplies; and
+//! arithmetic on quotas, which only [`Counts`](tollgate_policy::Counts) does, here as in an object
+//! of the Worker.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! Modules are listed in import order: each imports only modules declared below it.
 mod outcome;
 mod hearing;
 mod committer;

@@ -1,24 +1,25 @@
-//! Wrong ways to do it, each of which the model must find: tests switch one on, and then it fails.
+//! Wrong variants of the protocol, each of which the model must find: a test enables one, and the
+//! model must fail.
 //!
-//! Invariant: outside of this crate's tests none of them can be switched on, and asking costs
+//! Invariant: outside of this crate's tests none of them can be enabled, and checking for one costs
 //! nothing.
 
-/// What is done wrongly.
+/// A wrong variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    /// Admissions are answered when their call is sent.
+    /// Charges are answered when their call is sent.
     AnswersBeforeAck,
     /// Denials are answered without any call.
     DeniesBeforeAck,
     /// A value has a version and no tag of its commit.
     NoTag,
-    /// A call that was not answered in time is taken to have happened.
+    /// A call without a reply in time is assumed to be applied.
     BelievesAfterTimeout,
-    /// What is given back is given back again when it is not known whether it was.
+    /// A refund with an unknown result is repeated.
     GivesBackAgain,
-    /// The engine is not asked whether the time is right.
+    /// The engine does not check the time.
     AnyTime,
-    /// After a lost race the next try is taken to have been won.
+    /// After a lost race the next attempt is assumed to have won.
     WinsEveryRace,
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn is(mutation: Mutation) -> bool {
     ACTIVE.get() == Some(mutation)
 }
 
-/// Does what follows in this thread wrongly.
+/// Enables a mutation in this thread.
 #[cfg(test)]
 pub(crate) fn activate(mutation: Option<Mutation>) {
     ACTIVE.set(mutation);

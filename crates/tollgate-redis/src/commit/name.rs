@@ -1,10 +1,10 @@
-//! What a key is called in the engine.
+//! The name of a key in the engine.
 //!
-//! Invariant: a hash. Nothing that a client sent is in it.
+//! Invariant: it is a hash. It contains nothing that a client sent.
 
 use core::fmt;
 
-/// The name of a key: 32 bytes of a hash of it under a secret, shown as 64 hexadecimal digits.
+/// The name of a key: a 32-byte hash of the key under a secret, shown as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name([u8; 32]);
 

@@ -1,8 +1,8 @@
-//! What becomes of a batch when its call has returned.
+//! Handles the reply to the call of a batch.
 //!
-//! Invariant: an answer leaves here only when the bytes of its commit were acknowledged, or are
-//! seen to stand in the engine. Where nobody can know, what was asked is decided once more at the
-//! most, and what gives units back not even once: a charge that is not known stays.
+//! Invariant: a response leaves here only when the bytes of its commit were acknowledged, or were
+//! seen in the engine. Where the result is unknown, a request is decided at most one more time, and
+//! a request that returns units is not decided again: an uncertain charge stays.
 
 use tollgate_core::Span;
 
@@ -16,12 +16,13 @@ use crate::commit::remembered::Seen;
 use crate::commit::tally::Tally;
 use crate::commit::value::{Tag, tag_of};
 
-/// So many calls in a row of one key may be refused for their time or for want of the script: each
-/// of these halves what the node is sent or sets the clock, so more say that it is of no use.
+/// The most consecutive calls of one key that may be rejected for their time or for the missing
+/// script. Each rejection halves the calls sent to the node or sets the clock, so more of them show
+/// that retrying does not help.
 const MAX_REFUSALS: u32 = 16;
 
 impl<T> Committer<T> {
-    /// Takes what a reply says of the batch in `flight`; false when a look at the engine follows.
+    /// Takes the reply to the batch in `flight`; false when a read of the engine follows.
     pub(crate) fn settle(
         &mut self,
         name: Name,
@@ -56,7 +57,7 @@ impl<T> Committer<T> {
                 }
                 self.refused((name, mono), flight, None, Fault::ClusterDown, out);
             }
-            // A look that went astray tells nothing.
+            // A misdirected read shows nothing.
             Reply::Elsewhere { .. } => {
                 return self.unknown(name, flight, Fault::ClusterDown, mono, out);
             }
@@ -69,7 +70,7 @@ impl<T> Committer<T> {
         true
     }
 
-    /// It stands there: everybody of the batch has an answer.
+    /// The write is stored: every request of the batch gets its response.
     fn done(&mut self, name: Name, flight: Flight<T>, out: &mut Vec<Event<T>>) {
         Tally::add(&mut self.tally.commits);
         if let Some(key) = self.keys.get_mut(&name) {
@@ -83,8 +84,8 @@ impl<T> Committer<T> {
         }
     }
 
-    /// It stands there, and too few replicas are known to have it: the charge stays, and nobody of
-    /// the batch has an answer.
+    /// The write is stored, and too few replicas are known to have it: the charge stays, and no
+    /// request of the batch gets a response.
     fn alone(&mut self, name: Name, flight: Flight<T>, fault: Fault, out: &mut Vec<Event<T>>) {
         if let Some(key) = self.keys.get_mut(&name) {
             key.stands = flight.decided.leaves;
@@ -95,7 +96,7 @@ impl<T> Committer<T> {
         }
     }
 
-    /// It is seen to stand there, after its own reply was lost.
+    /// The write is found stored, after its own reply was lost.
     fn found(&mut self, name: Name, flight: Flight<T>, out: &mut Vec<Event<T>>) {
         if self.settings.is_replicated {
             return self.alone(name, flight, Fault::Replicas, out);
@@ -103,8 +104,8 @@ impl<T> Committer<T> {
         self.done(name, flight, out);
     }
 
-    /// Other bytes stand there. They may be an earlier attempt's, or this one's that the network
-    /// delivered twice.
+    /// Other bytes are stored. They may be from an earlier attempt, or from this one, which the
+    /// network delivered twice.
     fn lost(
         &mut self,
         name: Name,
@@ -118,8 +119,8 @@ impl<T> Committer<T> {
         self.again(name, flight.batch, stands, out);
     }
 
-    /// The engine did nothing because of the time, or for want of the script: it is decided again,
-    /// but not for ever. Nodes that send calls on for ever are as good as away.
+    /// The engine did nothing because of the time, or because the script is missing: the batch is
+    /// decided again, up to a limit. Nodes that redirect calls without end count as unavailable.
     fn refused(
         &mut self,
         (name, mono): (Name, Span),
@@ -145,8 +146,8 @@ impl<T> Committer<T> {
         }
     }
 
-    /// It is certain that this call did nothing. Who waits behind it is decided by itself, unless
-    /// the node is silent.
+    /// It is certain that this call did nothing. Requests that wait behind it are decided
+    /// separately, unless the node is silent.
     fn not_done(&mut self, name: Name, flight: Flight<T>, fault: Fault, out: &mut Vec<Event<T>>) {
         let why = Failed::Engine(fault);
         if fault.is_silence() {
@@ -157,7 +158,8 @@ impl<T> Committer<T> {
         }
     }
 
-    /// Nobody knows whether it was done: looks, unless the node is known to be silent.
+    /// It is unknown whether the call was applied: reads the key, unless the node is known to be
+    /// silent.
     fn unknown(
         &mut self,
         name: Name,
@@ -171,7 +173,7 @@ impl<T> Committer<T> {
             return true;
         }
         let Some(key) = self.keys.get_mut(&name) else { return true };
-        // What is remembered may be the bytes before or after.
+        // The remembered bytes may be those before or after the call.
         key.stands = None;
         let is_open = self.lanes.get(key.lane).is_none_or(|lane| lane.breaker.is_open());
         if let Some(first) = flight.doubt {
@@ -190,7 +192,7 @@ impl<T> Committer<T> {
         false
     }
 
-    /// What stands there after a call that was not answered.
+    /// Takes the stored bytes, read after a call without a reply.
     fn looked(
         &mut self,
         name: Name,
@@ -210,7 +212,7 @@ impl<T> Committer<T> {
         for mut asked in flight.batch {
             let reply = replies.next().unwrap_or(Err(Failed::Malformed));
             if asked.doubt.as_ref().is_some_and(|doubt| Some(doubt.tag) == tag) {
-                // Of an earlier attempt: found below.
+                // From an earlier attempt: found below.
                 again.push(asked);
                 continue;
             }
@@ -227,8 +229,8 @@ impl<T> Committer<T> {
         self.again(name, again, stands, out);
     }
 
-    /// Other bytes than the call's stand there: whoever of `batch` they are not an earlier attempt
-    /// of is decided on them once more.
+    /// Bytes of another commit are stored. Requests of `batch` that an earlier attempt did not
+    /// write there are decided again on these bytes.
     fn again(
         &mut self,
         name: Name,
@@ -243,7 +245,7 @@ impl<T> Committer<T> {
         }
     }
 
-    /// Answers those whose earlier attempt left the `tag` that stands there; gives back the others.
+    /// Answers the requests whose earlier attempt left the stored `tag`; returns the others.
     fn answer_doubts(
         &mut self,
         batch: Vec<Asked<T>>,
@@ -268,7 +270,7 @@ impl<T> Committer<T> {
     }
 }
 
-/// Whose commit left the bytes that stand there, if they say so.
+/// The tag of the commit that left the stored bytes, if they contain one.
 fn tag_there(stands: Option<&Seen>) -> Option<Tag> {
     stands.and_then(|seen| tag_of(&seen.value)).copied()
 }
@@ -316,7 +318,8 @@ mod tests {
 
     type Asked = (Committer<u32>, Vec<Event<u32>>);
 
-    /// One whose clock is set; so many ask `ask`, and what is sent then.
+    /// A committer whose clock is set; it gets `asks` requests `ask`, and returns the call that is
+    /// sent then.
     fn asked(asks: u32, ask: &Ask) -> (Asked, Call) {
         let settings = Settings { is_replicated: true, ..Settings::default() };
         let mut committer = Committer::new(settings, [0; TAG_LEN]);
@@ -349,8 +352,8 @@ mod tests {
         Event::Answer(who, Err(Failed::Engine(Fault::Replicas)))
     }
 
-    /// Guards: an answer that rests on what a failover loses, a charge that is forgotten, and a
-    /// circuit that opens although the engine answers.
+    /// Guards: an answer that depends on a write that a failover loses, a charge that is forgotten,
+    /// and a circuit that opens although the engine replies.
     #[test]
     fn a_commit_that_too_few_replicas_have_stays_and_answers_nobody() {
         let ((mut committer, mut out), call) = asked(3, &check(5));
@@ -374,8 +377,8 @@ mod tests {
         assert_eq!(expected.as_deref(), Some(&*left), "decided on what was written");
     }
 
-    /// Guards: a commit whose own reply was lost, found to stand there, which says nothing of
-    /// replicas.
+    /// Guards: a commit whose own reply was lost and that is found stored, which is no evidence
+    /// about replicas.
     #[test]
     fn a_commit_that_is_only_found_answers_nobody_either() {
         let ((mut committer, mut out), call) = asked(1, &check(5));
@@ -399,8 +402,8 @@ mod tests {
         assert_eq!(out, [too_few(0)]);
     }
 
-    /// Guards: an operator, or who settles, that is told of what an earlier try did, which no
-    /// replica has: the second try changes nothing.
+    /// Guards: an operator's request or a settlement whose answer depends on an earlier attempt
+    /// that no replica has: the second attempt changes nothing.
     #[test]
     fn what_tells_of_an_earlier_commit_is_written_again() {
         let ((mut committer, mut out), call) = asked(1, &check(5));
@@ -412,7 +415,7 @@ mod tests {
         let again = out.pop();
         let Some(Event::Call(again)) = again else { panic!("{again:?}") };
         assert!(written(&again).is_some_and(|value| Some(value) != left), "with a tag of its own");
-        // A refusal hands out nothing, and writes nothing.
+        // A denial grants nothing and writes nothing.
         let ((mut committer, mut out), call) = asked(1, &check(1));
         committer.reply(call.id, Reply::Done { time: TIME }, ms(2), &mut out);
         committer.ask((NAME, 0), (check(1), 1), ms(3), &mut out);

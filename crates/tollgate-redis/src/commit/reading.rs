@@ -1,28 +1,28 @@
-//! What one reply said of a node's clock.
+//! One reading of a node's clock, from one reply.
 //!
 //! Invariant: the node read its clock within half of the round trip of its middle. Deliberately
 //! absent: which replies are believed.
 
 use tollgate_core::{Span, Timestamp};
 
-/// What one reply said.
+/// The clock reading of one reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) time: Timestamp,
     pub(crate) round_trip: Span,
-    /// The middle of it, by the monotonic clock.
+    /// The middle of the round trip, by the monotonic clock.
     pub(crate) middle: Span,
 }
 
 impl Reading {
-    /// The node's `time`, from a reply to what was `sent` and came back at `received`.
+    /// The node's `time`, from a reply to a call with these `sent` and `received` times.
     pub(crate) fn new(time: Timestamp, sent: Span, received: Span) -> Self {
         let round_trip = received.saturating_sub(sent);
         let half = Span::from_nanos(round_trip.as_nanos().div_euclid(2));
         Self { time, round_trip, middle: sent.saturating_add(half) }
     }
 
-    /// The node's time at `mono`, which may be before it.
+    /// The node's time at `mono`, which may be before the reading.
     pub(crate) fn at(&self, mono: Span) -> Timestamp {
         let after = self.time.saturating_add(mono.saturating_sub(self.middle));
         after.saturating_sub(self.middle.saturating_sub(mono))

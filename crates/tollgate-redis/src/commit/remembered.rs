@@ -1,9 +1,9 @@
-//! The bytes that were seen last under keys that nobody asks for now.
+//! The last seen bytes of keys without requests now.
 //!
-//! Invariant: at most so many bytes. Two generations: what is asked for comes into the young one;
-//! when that holds half of the room, the old one is forgotten and the young one is old. So a
-//! key that comes again within half of the room is remembered, and nothing is ever sorted. What is
-//! forgotten costs one more round trip when its key comes again, and never a wrong decision.
+//! Invariant: the bytes are bounded. There are two generations: a key in use enters the young one;
+//! when that holds half of the capacity, the old one is dropped and the young one becomes old. So a
+//! key that is used again within half of the capacity is remembered, and nothing is ever sorted. A
+//! forgotten key costs one more round trip when it is used again, and never a wrong decision.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use tollgate_core::Timestamp;
 
 use crate::commit::name::Name;
 
-/// What finding one takes beside its bytes: its name, a pointer, counts, and the room of a table
-/// that is half full.
+/// The memory of an entry in addition to its bytes: its name, a pointer, counts, and the space of a
+/// table that is half full.
 const OVERHEAD: usize = 160;
 
-/// What stood under a key.
+/// The value of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) value: Arc<[u8]>,
-    /// The engine forgets it then, if it was not written again; unknown where another wrote it.
+    /// The engine forgets it then, unless it is written again; unknown where another server wrote
+    /// it.
     pub(crate) until: Timestamp,
 }
 
 impl Seen {
-    /// What another wrote, or we did and do not know.
+    /// A value that another server wrote, or that this one wrote with an unknown result.
     pub(crate) const fn of_another(value: Arc<[u8]>) -> Self {
         Self { value, until: Timestamp::MAX }
     }
@@ -45,7 +46,7 @@ impl Remembered {
         Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, max_bytes }
     }
 
-    /// What stood under `name`; it is no longer remembered then.
+    /// Takes the value of `name`, which is no longer remembered then.
     pub(crate) fn take(&mut self, name: &Name) -> Option<Seen> {
         if let Some(seen) = self.young.remove(name) {
             self.young_bytes = self.young_bytes.saturating_sub(size(&seen));

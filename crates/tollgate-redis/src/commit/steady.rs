@@ -1,42 +1,43 @@
-//! Since when a node's clock has made no step, and lost no write, as far as anybody here knows: on
-//! that leases rest.
+//! The time since which a node's clock has made no step and the node has lost no write, as far as
+//! is known here. Leases depend on it.
 //!
-//! Invariant: it is later than every step of more than [`STEP`] that replies told of, and than
-//! every time that the node may have become another one. Smaller steps, together less than what a
-//! lease allows for, are not told. Deliberately absent: what happened; only that it may have.
+//! Invariant: it is later than every step of more than [`STEP`] that replies showed, and than every
+//! time that the node may have been replaced by another one. Smaller steps, whose sum is less than
+//! the allowance of a lease, are not reported. Deliberately absent: what happened; only that it may
+//! have happened.
 
 use tollgate_core::{Span, Timestamp};
 
 use crate::commit::reading::Reading;
 
-/// Half of what a lease allows for ([`CLOCK_ERROR`](tollgate_policy::CLOCK_ERROR)): the other half
-/// is for what two servers take the same clock to be.
+/// Half of the allowance of a lease ([`CLOCK_ERROR`](tollgate_policy::CLOCK_ERROR)): the other half
+/// is for the difference between two servers' readings of the same clock.
 const STEP: Span = Span::from_millis(500);
-/// A lease's longest life: what a reply said so long ago is compared with what it says now.
+/// A lease's longest life: a reply is compared with one from this long ago.
 const PERIOD: Span = Span::from_secs(10);
 
-/// What is known of one node.
+/// The state of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Steady {
-    /// Nothing while nothing was heard since the node may have become another one.
+    /// `None` until a reply arrives after the node may have been replaced.
     since: Option<Timestamp>,
-    /// The first of this period and of the one before.
+    /// The first reading of this period and of the one before.
     said: [Option<Reading>; 2],
     period_began: Span,
 }
 
 impl Steady {
-    /// The node may be another one by now, or one that lost writes.
+    /// The node may have been replaced by now, or may have lost writes.
     pub(crate) fn disturb(&mut self) {
         *self = Self::default();
     }
 
-    /// True when something was heard since the node may have become another one.
+    /// True when a reply arrived after the node may have been replaced.
     pub(crate) const fn is_known(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Takes the node's `time` from a reply to what was `sent` and came back at `received`.
+    /// Takes the node's `time` from a reply to a call with these `sent` and `received` times.
     pub(crate) fn hear(&mut self, time: Timestamp, sent: Span, received: Span) {
         let said = Reading::new(time, sent, received);
         let is_step = self.said.iter().flatten().any(|before| is_step(before, &said));
@@ -49,14 +50,15 @@ impl Steady {
         }
     }
 
-    /// Since when; `now` where nothing was heard. Never the beginning of time, which would say that
-    /// nothing ever happened.
+    /// The time since which the node is steady; `now` before the first reply. Never the beginning
+    /// of time, which would mean that nothing ever happened.
     pub(crate) fn since(&self, now: Timestamp) -> Timestamp {
         self.since.unwrap_or(now).max(Timestamp::from_nanos(1))
     }
 }
 
-/// True when the clock surely made a step between the two replies.
+/// True when the clock certainly made a step between the two replies: the difference exceeds
+/// [`STEP`] and half of both round trips.
 fn is_step(before: &Reading, after: &Reading) -> bool {
     let expected = before.at(after.middle);
     let off = after.time.since(expected).max(expected.since(after.time));

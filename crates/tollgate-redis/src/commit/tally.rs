@@ -1,4 +1,4 @@
-//! What was done, in numbers, for the metrics of whoever drives this.
+//! Counts for the metrics of the driver.
 //!
 //! Invariant: they only grow.
 
@@ -7,27 +7,27 @@
 pub struct Tally {
     /// Calls that were sent, of every kind.
     pub calls: u64,
-    /// Of these, reads after a call that was not answered.
+    /// Of these, reads after a call without a reply.
     pub reads: u64,
-    /// Calls that were done: each acknowledged a batch.
+    /// Calls that were applied: each acknowledged a batch.
     pub commits: u64,
     /// Requests that were answered by one of these.
     pub acknowledged: u64,
     /// Calls that found other bytes: a race with another server, or a key that was not remembered.
     pub mismatches: u64,
-    /// Calls that came at another time than they were decided at.
+    /// Calls that arrived at another time than that of their decision.
     pub other_times: u64,
-    /// Of these, because the engine's clock was set or is another one's.
+    /// Of these, because the engine's clock was set or is another engine's.
     pub clocks_set: u64,
     /// Calls for which the script was missing.
     pub scripts_missing: u64,
-    /// Calls of which it is not known whether they were done.
+    /// Calls for which it is unknown whether they were applied.
     pub unknown: u64,
-    /// Of these, calls that a look later showed to have been done.
+    /// Of these, calls that a later read found applied.
     pub found_done: u64,
     /// Requests that were answered as overload.
     pub overloaded: u64,
-    /// Requests that failed with the engine.
+    /// Requests that failed because of the engine.
     pub failed: u64,
     /// Times that a circuit was opened.
     pub opened: u64,
@@ -39,7 +39,7 @@ impl Tally {
         *count = count.saturating_add(1);
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another tally.
     pub const fn add_all(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.reads = self.reads.saturating_add(other.reads);

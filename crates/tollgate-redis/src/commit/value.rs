@@ -1,14 +1,14 @@
-//! A value of the engine: version, tag, and what the key has used.
+//! A value of the engine: version, tag, and the usage of the key.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 1 | 1, the version of this layout |
 //! | 16 | the tag of the commit that wrote it |
 //! | n | the row ([`Counts::encode`]) |
 //!
-//! Invariant: no two commits have one tag, of whichever server, so equal bytes are the same commit.
-//! Without it they are not: two servers that charge the same in the same nanosecond write equal
-//! states. The other parts are the policy crate's.
+//! Invariant: no two commits share a tag, even from different servers, so equal bytes are the same
+//! commit. Without the tag they are not: two servers that charge the same in the same nanosecond
+//! write equal states. The policy crate defines the other parts.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ const VERSION: u8 = 1;
 /// Bytes of a tag.
 pub const TAG_LEN: usize = 16;
 
-/// What one commit is known by.
+/// Identifies one commit.
 pub(crate) type Tag = [u8; TAG_LEN];
 
-/// Makes tags: a random beginning, then one more each. Two servers whose beginnings are random
-/// share a tag with a probability of 2^-64 after 2^63 commits.
+/// Makes tags: a random start, then increments of one. Two servers with random starts share a tag
+/// with a probability of 2^-64 after 2^63 commits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tags(u128);
 
@@ -48,7 +48,7 @@ impl Tags {
 /// Why a value cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// It is of another version: of code that is newer, perhaps. It stays.
+    /// It has another version, perhaps of newer code. It stays.
     Foreign,
     /// It is damaged.
     Damaged,
@@ -60,7 +60,7 @@ pub(crate) fn tag_of(value: &[u8]) -> Option<&Tag> {
     if *version == VERSION { rest.first_chunk() } else { None }
 }
 
-/// What is used, by `value`; nothing where there is none.
+/// The usage in `value`; empty without a value.
 pub(crate) fn read(value: Option<&[u8]>) -> Result<Counts, Unreadable> {
     let Some(value) = value else { return Ok(Counts::default()) };
     match value.split_first() {
@@ -73,7 +73,7 @@ pub(crate) fn read(value: Option<&[u8]>) -> Result<Counts, Unreadable> {
     }
 }
 
-/// What is to be written so that `counts` stand there at `now`, and until when at the most.
+/// The write that stores `counts` at `now`, and the latest time at which the engine forgets them.
 pub(crate) fn write(counts: &Counts, tag: Tag, now: Timestamp) -> (Write, Timestamp) {
     let forgotten_at = counts.idle_at().saturating_add(ALLOWED_SKEW);
     if forgotten_at <= now {

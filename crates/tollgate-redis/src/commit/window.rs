@@ -1,9 +1,9 @@
 //! How many calls a node of the engine is sent at a time.
 //!
-//! Invariant: between [`FEWEST`] and what the settings allow. A call that waits in the engine
-//! longer than its decision may be old is refused, and costs the engine as much as one that is
-//! done: so a refusal for lateness halves the window, and each windowful of calls that are done
-//! adds one. What does not fit waits here, undecided, and is decided when it is sent.
+//! Invariant: between [`FEWEST`] and the limit of the settings. A call that waits in the engine
+//! longer than its decision may be old is rejected, and costs the engine as much as one that is
+//! applied: so a rejection for lateness halves the window, and each window of applied calls adds
+//! one. Requests beyond the window wait here, undecided, and are decided when they are sent.
 
 /// Never fewer: one slow key must not stop the others.
 const FEWEST: u32 = 8;
@@ -23,7 +23,7 @@ impl Window {
         Self { most, size: most, done: 0, out: 0 }
     }
 
-    /// Takes a place; false when there is none.
+    /// Takes a place; false when none is free.
     pub(crate) const fn take(&mut self) -> bool {
         if self.out >= self.size {
             return false;
@@ -32,13 +32,13 @@ impl Window {
         true
     }
 
-    /// Gives the place back of a call that has ended.
+    /// Returns the place of a call that has ended.
     pub(crate) const fn give(&mut self) {
         debug_assert!(self.out > 0);
         self.out = self.out.saturating_sub(1);
     }
 
-    /// A call was done in time.
+    /// A call was applied in time.
     pub(crate) const fn done(&mut self) {
         self.done = self.done.saturating_add(1);
         if self.done >= self.size {
@@ -49,7 +49,7 @@ impl Window {
         }
     }
 
-    /// A call came too late.
+    /// A call arrived too late.
     pub(crate) fn late(&mut self) {
         self.done = 0;
         self.size = (self.size >> 1).max(FEWEST);

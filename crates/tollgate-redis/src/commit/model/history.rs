@@ -1,4 +1,4 @@
-//! The checker: what was answered, beside what one limiter of the core says in the order of the
+//! The checker: compares the answers with those of one limiter of the core in the order of the
 //! commits.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::commit::committer::Trace;
 use crate::commit::key::Answer;
 use crate::commit::name::Name;
 
-/// What a run comes to.
+/// The sums of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub(super) admitted: u64,
@@ -20,7 +20,7 @@ pub(super) struct Sums {
     pub(super) given_back: u64,
     pub(super) failed: u64,
     pub(super) overloaded: u64,
-    /// Acknowledged admissions whose commit a failover lost.
+    /// Acknowledged charges whose commit a failover lost.
     pub(super) lost: u64,
     /// Requests that were charged more than once.
     pub(super) charged_twice: u64,
@@ -46,7 +46,7 @@ impl Sums {
     }
 }
 
-/// True when a reply to a check says that it charged.
+/// True when a reply to a check reports a charge.
 pub(super) fn is_charged(reply: &[u8]) -> bool {
     reply.first() == Some(&0) && reply.get(9).is_some_and(|flags| flags & 1 != 0)
 }
@@ -57,7 +57,7 @@ fn decided_at(reply: &[u8]) -> Timestamp {
 
 type Sent = HashMap<(usize, CallId), (Timestamp, Vec<(u64, Ask, Answer)>)>;
 
-/// Checks everything that was answered.
+/// Checks all answers.
 pub(super) fn check(world: &World) -> Sums {
     let mut sums = Sums::default();
     let mut sent: Sent = HashMap::new();
@@ -80,8 +80,8 @@ pub(super) fn check(world: &World) -> Sums {
     sums
 }
 
-/// Replays the commits on one limiter of the core for each key; how often each request was charged
-/// or given back.
+/// Replays the commits on one limiter of the core per key; returns how often each request was
+/// charged or refunded.
 fn replay(world: &World, sent: &Sent) -> HashMap<u64, u32> {
     let limiter = *world.policy.quota_sets()[0].quotas()[0].limiter();
     let mut states: HashMap<Name, Vec<u8>> = HashMap::new();
@@ -108,7 +108,7 @@ fn replay(world: &World, sent: &Sent) -> HashMap<u64, u32> {
     times
 }
 
-/// Does on the state what the reply says was done; true when it charged or gave back.
+/// Applies to the state what the reply reports; true when it charged or refunded.
 fn step(limiter: &Limiter, state: &mut [u8], now: Timestamp, ask: &Ask, reply: &[u8]) -> bool {
     match ask {
         Ask::Check(_) => {
@@ -129,7 +129,7 @@ fn step(limiter: &Limiter, state: &mut [u8], now: Timestamp, ask: &Ask, reply: &
     }
 }
 
-/// Every request has one answer; every answer rests on a call that the engine did.
+/// Every request has one answer; every answer depends on a call that the engine applied.
 fn answers(world: &World, sent: &Sent, sums: &mut Sums) {
     let mut rests_on: HashMap<u64, Option<CallId>> = HashMap::new();
     for server in &world.servers {

@@ -1,8 +1,8 @@
 //! The model: servers, a network that loses, delays, repeats and reorders, and an engine that
 //! forgets its script, fails over, loses acknowledged writes and has another clock on every node.
 //!
-//! Guards: every acknowledged answer is what the core says in the order of the commits; each way to
-//! do it wrongly of `mutation` is found.
+//! Guards: every acknowledged answer is the core's decision in the order of the commits; each wrong
+//! variant of `mutation` is found.
 
 mod history;
 mod random;
@@ -17,7 +17,7 @@ use history::Sums;
 use random::Random;
 use world::{Faults, World};
 
-/// Schedules of each algorithm and kind of fault.
+/// Schedules per algorithm and kind of fault.
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 20 } else { 1_000 };
 
 const ALGORITHMS: [&str; 7] = [

@@ -27,20 +27,20 @@ const LAG: u64 = 3;
 pub(super) enum Faults {
     None,
     Network,
-    /// The same, and calls are done twice, which no carrier should do. Nothing is given back then:
-    /// who does not know of the first time gives back again.
+    /// The same, and calls are applied twice, which no carrier should do. Nothing is refunded then:
+    /// a server that does not know of the first refund would refund again.
     Repeats,
     Failover,
     HourApart,
 }
 
-/// A call that the engine did, in the order in which it did them.
+/// A call that the engine applied, in the order of application.
 #[derive(Clone, Debug)]
 pub(super) struct Applied {
     pub(super) server: usize,
     pub(super) call: CallId,
     pub(super) name: Name,
-    /// Nothing stood there.
+    /// No bytes were stored.
     pub(super) was_absent: bool,
     pub(super) at: Timestamp,
     write: Write,
@@ -68,7 +68,7 @@ enum Happens {
     Failover,
 }
 
-/// What was asked under a number, and what came of it.
+/// The request with this number, and its result.
 pub(super) struct Ticket {
     pub(super) name: Name,
     pub(super) ask: Ask,
@@ -81,7 +81,7 @@ pub(super) struct World {
     faults: Faults,
     pub(super) servers: Vec<Server>,
     node: Node,
-    /// What the old primary did that the new one does not know.
+    /// Calls of the old primary that the new one does not have.
     pub(super) lost: Vec<Applied>,
     pub(super) tickets: Vec<Ticket>,
     now_ms: u64,
@@ -148,7 +148,7 @@ impl World {
         self.happens.insert(number, what);
     }
 
-    /// Until nothing happens any more.
+    /// Runs until nothing happens any more.
     pub(super) fn run(&mut self, random: &mut Random) {
         while let Some(Reverse((at, number))) = self.queue.pop() {
             self.now_ms = at;
@@ -172,7 +172,7 @@ impl World {
         assert!(self.servers.iter().all(|server| server.committer.under_way() == 0));
     }
 
-    /// What the node in charge did.
+    /// The calls that the current primary applied.
     pub(super) fn applied(&self) -> &[Applied] {
         &self.node.applied
     }
@@ -272,7 +272,7 @@ impl World {
 }
 
 impl Node {
-    /// The script, and a read.
+    /// Executes the script or a read.
     fn call(&mut self, server: usize, call: Call, now_ms: u64) -> Reply {
         let time_ms = self.clock_ms + now_ms;
         let time = Timestamp::from_millis(time_ms);
