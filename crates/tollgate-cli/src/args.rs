@@ -1,6 +1,6 @@
 //! The command line.
 //!
-//! Invariant: what cannot mean anything is refused here, before a policy is read, with exit code 2.
+//! Invariant: meaningless arguments are reported here, before a policy is read, with exit code 2.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -189,7 +189,7 @@ pub(crate) struct EmbedArgs {
     pub(crate) filter: Option<String>,
 }
 
-/// The entries of a descriptor, in their order.
+/// The entries of a descriptor, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Descriptor(pub(crate) Vec<(String, String)>);
 
@@ -206,19 +206,19 @@ pub(crate) struct ConvertArgs {
     pub(crate) json: bool,
 }
 
-/// A claim as it counts; without a text it counts as absent.
+/// A claim with the text that counts for it; a claim without a text counts as absent.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) name: String,
     pub(crate) text: Option<String>,
 }
 
-/// The surfaces that a name stands for: one, `both` of those that are modules, or `all`.
+/// The surfaces that one name selects: a single surface, `both` modules, or `all`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surfaces(pub(crate) &'static [Surface]);
 
 impl Surfaces {
-    /// The filter and the Worker, which a policy is for unless it is said.
+    /// The filter and the Worker: the default surfaces of a policy.
     pub(crate) const MODULES: Self = Self(&[Surface::Envoy, Surface::Worker]);
 
     fn parser() -> impl TypedValueParser<Value = Self> {
@@ -277,11 +277,12 @@ fn descriptor(json: &str) -> Result<Descriptor, String> {
     is_descriptor.then(|| Descriptor(items.into_iter().flatten().collect())).ok_or(WANTED.into())
 }
 
-/// A claim given as JSON as the text that it counts by; `None` for a list, an object and null.
+/// Converts a claim given as JSON to the text that counts for it; `None` for a list, an object and
+/// null.
 fn json_claim(json: &str) -> Result<Option<String>, String> {
     let wrong = |error: serde_json::Error| format!("not JSON: {error}");
-    // A number is only looked at here: the parser refuses what is beyond a double, which a token
-    // may hold.
+    // The number is only validated here: the parser rejects a number beyond a double, which a token
+    // may contain.
     let _: serde::de::IgnoredAny = serde_json::from_str(json).map_err(wrong)?;
     if let Ok(number) = json.trim_ascii().parse::<f64>() {
         return Ok(tollgate_policy::decimal(number));

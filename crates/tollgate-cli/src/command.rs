@@ -1,9 +1,9 @@
-//! What `check` and `explain` do alike: take every policy of a file, say something of each, and end
-//! with what was found.
+//! The common part of `check` and `explain`: load every policy of a file, report on each, and end
+//! with the exit code that the findings call for.
 //!
-//! Invariant: what is good goes to the standard output, problems to the standard error, and all of
-//! `--json` to the standard output. One policy is one report; an Envoy configuration is a list of
-//! them, each with where it stands.
+//! Invariant: good results go to the standard output, problems to the standard error, and all of
+//! `--json` to the standard output. One policy gives one report; an Envoy configuration gives a
+//! list of reports, each with its position.
 
 use std::path::Path;
 
@@ -17,17 +17,18 @@ use crate::output::{self, Page};
 use crate::source;
 use crate::source::{Compiled, Finding, Source};
 
-/// What a command says of one policy.
+/// A command's report on one policy.
 pub(crate) trait Said: Serialize {
-    /// What is wrong with it; empty when it is good.
+    /// The problems of the policy; empty when it is good.
     fn problems(&self) -> &[Finding];
-    /// What is legal and hardly meant; empty where the command does not report it.
+    /// The warnings: legal, but probably not intended; empty where the command does not report
+    /// them.
     fn warnings(&self) -> &[Finding];
-    /// The text for people, when it is good.
+    /// Writes the text for people, when the policy is good.
     fn write(&self, file: &str, page: &mut Page);
 }
 
-/// What is asked, apart from what the command does.
+/// The input common to these commands.
 pub(crate) struct Question<'a> {
     pub(crate) path: &'a Path,
     /// As given on the command line.
@@ -37,11 +38,11 @@ pub(crate) struct Question<'a> {
     pub(crate) fails_by: FailsBy,
 }
 
-/// What makes a command fail.
+/// The findings that make a command fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailsBy {
     Problems,
-    /// Warnings, too: `--deny-warnings`.
+    /// Also warnings: `--deny-warnings`.
     Warnings,
 }
 
@@ -58,7 +59,7 @@ struct Filtered<S> {
     ok: bool,
     file: String,
     filters: Vec<OfFilter<S>>,
-    /// What belongs to no filter.
+    /// Problems that belong to no filter.
     problems: Vec<Finding>,
 }
 
@@ -70,8 +71,7 @@ struct OfFilter<S> {
     said: S,
 }
 
-/// Answers a question by what `say` says of each policy, and of what is around it in a
-/// configuration of Envoy.
+/// Runs a command: `say` reports on each policy, and on its surroundings in an Envoy configuration.
 pub(crate) fn run<S: Said>(
     question: &Question<'_>,
     say: impl Fn(Compiled, Option<&Surroundings>) -> S,
@@ -157,13 +157,13 @@ fn text<S: Said>(report: &Filtered<S>) -> Result<(), End> {
     Ok(())
 }
 
-/// Says what is wrong with a policy that a command can do nothing with.
+/// Reports the problems of a policy that a command cannot use.
 pub(crate) fn refuse(problems: &[Finding], file: &str) -> End {
     problem_lines(problems, file, "").err();
     End::Problems
 }
 
-/// Says what is legal and hardly meant.
+/// Reports the warnings.
 pub(crate) fn warn(warnings: &[Finding], file: &str) {
     let mut page = Page::default();
     for warning in warnings {

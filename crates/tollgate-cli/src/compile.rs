@@ -1,7 +1,8 @@
-//! `tollgate compile`: a policy as bytes, for whoever enforces it without reading its document.
+//! `tollgate compile`: a policy in its binary form.
 //!
-//! Invariant: what is written is read again before, and is the policy that was compiled. The file
-//! is written as every output is (`output_file`). It is as secret as the document.
+//! Invariant: the bytes are read again before they are written, and must give the policy that was
+//! compiled. The file is written as every output is (`output_file`). It is as secret as the
+//! document.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

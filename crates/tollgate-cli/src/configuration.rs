@@ -1,8 +1,7 @@
-//! What a filter is configured with: the `configuration` of a wasm plugin, as each form of it gives
-//! a policy.
+//! The `configuration` of a wasm plugin, and the policy in each of its forms.
 //!
-//! Invariant: what is read here is what the filter gets, and a form that Envoy or the filter
-//! refuses is a fault. Deliberately absent: where filters are; that is `envoy`.
+//! Invariant: the policy read here is the policy that the filter gets, and a form that Envoy or the
+//! filter rejects is a fault. Deliberately not here: finding the filters; `envoy` does that.
 
 use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as _};
 use tollgate_policy::{NamedPolicy, Plugin, Problems, Surface};
@@ -10,30 +9,30 @@ use tollgate_yaml::{Document, Fault, Form, Kind, Node, Reading, Tree, Value, jso
 
 /// The deepest nesting that the filter reads in a `Struct`.
 const MAX_STRUCT_DEPTH: usize = 32;
-/// The fields of a configuration that is more than a policy.
+/// The fields of a configuration that contains more than a policy.
 const MORE: [&str; 5] = ["policy", "policies", "policy_from", "fleet", "hash_key"];
 
 /// The field with the policy of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
-    /// Where its name begins, counted from 1.
+    /// The line on which its name begins, counted from 1.
     pub(crate) line: usize,
     pub(crate) column: usize,
     pub(crate) holds: Holds,
 }
 
-/// What a configuration holds.
+/// What a configuration contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// A policy and nothing else.
     Policy,
-    /// More: `fleet`, `hash_key`, policies of routes.
+    /// A policy and more: `fleet`, `hash_key`, policies of routes.
     More,
-    /// What is not read here, such as a compiled policy.
+    /// A form that is not read here, such as a compiled policy.
     Unread,
 }
 
-/// What a configuration gives a filter: a policy, and those of routes that name one.
+/// The policies of a filter: its own, and those of routes that name one.
 pub(crate) struct Policies {
     pub(crate) document: Document,
     pub(crate) holds: Holds,
@@ -41,7 +40,7 @@ pub(crate) struct Policies {
     pub(crate) hash_key: Option<[u8; 16]>,
 }
 
-/// The policies in a filter's `configuration`: an `Any`, in JSON's way of writing one.
+/// Reads the policies in a filter's `configuration`, which is an `Any` in its JSON form.
 pub(crate) fn policies(config: &Node, reading: Reading) -> Result<Policies, Fault> {
     const NONE: &str = "the plugin has no configuration; put the policy there";
     let Some(any) = config.get("configuration").filter(|any| !any.is_null(reading)) else {
@@ -77,7 +76,7 @@ pub(crate) fn policies(config: &Node, reading: Reading) -> Result<Policies, Faul
     document.and_then(alone)
 }
 
-/// The policies of a configuration that has something besides the one.
+/// Reads a configuration that contains more than one policy.
 fn alone(document: Document) -> Result<Policies, Fault> {
     let parsed = if document.tree.is_none() { Node::parse(&document.json).ok() } else { None };
     let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
@@ -103,7 +102,8 @@ fn alone(document: Document) -> Result<Policies, Fault> {
     Ok(Policies { document, holds, named, hash_key })
 }
 
-/// A fault, if something else than the policy is wrong: that is found with the policy by itself.
+/// A fault if anything other than the policy is wrong; mistakes of the policy are reported with the
+/// policy.
 fn only_of_policy(document: &Document, Problems(problems): &Problems) -> Result<(), Fault> {
     let is_of_policy = |path: &str| path == "policy" || path.starts_with("policy.");
     let beside: Vec<_> = problems.iter().filter(|it| !is_of_policy(&it.path)).collect();
@@ -113,14 +113,14 @@ fn only_of_policy(document: &Document, Problems(problems): &Problems) -> Result<
     fault(line, &said.join("; "))
 }
 
-/// True for an object that is nothing but a compiled policy, as text.
+/// True for an object that contains only a compiled policy, as text.
 fn is_compiled_field(value: &Node, reading: Reading) -> bool {
     let [field] = value.fields() else { return false };
     let Kind::Scalar(scalar) = &field.value.kind else { return false };
     field.name == "compiled" && matches!(reading.value(scalar), Value::Text(_))
 }
 
-/// What was compiled was checked then.
+/// The fault for a compiled policy: it was checked when it was compiled.
 fn compiled<T>(line: usize) -> Result<T, Fault> {
     let message = "a compiled policy stands here, which no person reads; check the document that it was made of";
     fault(line, message)
@@ -172,14 +172,14 @@ fn from_text(value: &Node, reading: Reading) -> Result<Document, Fault> {
         );
     }
     let root = (scalar.form == Form::Literal).then(tree).flatten();
-    // The parser's mark is the first line that is not empty.
+    // The parser's position is the first line that is not empty.
     let empty = text.bytes().take_while(|byte| *byte == b'\n').count();
     let lines_before = value.line.saturating_sub(1).saturating_sub(empty);
     let tree = root.map(|root| Tree { root, reading: Reading::Json, lines_before });
     from_json(text.to_owned(), value.line, tree)
 }
 
-/// The filter takes other control characters than white space for a serialised `Struct`.
+/// The filter reads control characters other than white space as a serialised `Struct`.
 fn from_json(json: String, line: usize, tree: Option<Tree>) -> Result<Document, Fault> {
     if json.bytes().any(|byte| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) {
         return fault(line, "not JSON: it holds control characters");
@@ -207,7 +207,7 @@ fn fault<T>(line: usize, message: &str) -> Result<T, Fault> {
     Err(Fault { line, column: 1, message: message.to_owned() })
 }
 
-/// The name of a message behind the host of its type URL.
+/// The name of a message: the part of its type URL after the host.
 pub(crate) fn message_type<'n>(node: &'n Node, field: &str) -> Option<&'n str> {
     let url = node.get(field)?.text()?;
     Some(url.rsplit_once('/').map_or(url, |(_, name)| name))

@@ -1,7 +1,8 @@
-//! `tollgate convert`: a configuration of `envoyproxy/ratelimit` as a policy, and what differs.
+//! `tollgate convert`: converts a configuration of `envoyproxy/ratelimit` to a policy, and lists
+//! the differences.
 //!
-//! Invariant: the policy goes to the standard output and what is said about it to the standard
-//! error; with a problem there is no policy.
+//! Invariant: the policy goes to the standard output and the findings to the standard error; with a
+//! problem there is no policy.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -12,7 +13,7 @@ use crate::input::{self, Input, MAX_INPUT};
 use crate::output::{self, Page};
 use crate::ratelimit::{Converted, File, Finding, Kind, Place, convert};
 
-/// The report of `--json`. Documented in docs/migrate.md.
+/// The output of `--json`. Documented in docs/migrate.md.
 #[derive(Serialize)]
 struct Report<'r> {
     ok: bool,

@@ -1,8 +1,9 @@
-//! The corpus of `tests/fuzz` for `convert`, replayed without a fuzzer: what once broke a law stays
-//! mended.
+//! The corpus of `tests/fuzz` for `convert`, replayed without a fuzzer: an input that once broke a
+//! law must not break it again.
 //!
-//! Invariant: the target's body is the fuzzer's own; `tests/fuzz/README.md` says how a file gets
-//! here. It is a unit test, because a program has no library that a test of its own could ask.
+//! Invariant: the target's body is the fuzzer's own; `tests/fuzz/README.md` describes how a file
+//! gets here. It is a unit test, because a program has no library that an integration test could
+//! call.
 
 #[path = "../../../tests/fuzz/src/convert.rs"]
 #[allow(unreachable_pub, clippy::expect_used, clippy::arithmetic_side_effects)]

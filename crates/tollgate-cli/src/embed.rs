@@ -1,9 +1,10 @@
-//! `tollgate embed`: the block of an envoy.yaml that enforces a policy, or that policy in the file.
+//! `tollgate embed`: the block of an envoy.yaml that enforces a policy, or the same policy put into
+//! a file.
 //!
-//! Invariant: what is printed, pasted among `http_filters`, gives the filter the very policy that
-//! was read. A policy in YAML stays the YAML that it is, where Envoy reads the same from it; any
-//! other is JSON in a `StringValue`, where no reader of YAML makes booleans of words or texts of
-//! large numbers. A policy that the filter would refuse is not embedded.
+//! Invariant: the printed block, pasted among `http_filters`, gives the filter exactly the policy
+//! that was read. A policy in YAML stays the same YAML where Envoy reads the same from it. Any
+//! other policy becomes JSON in a `StringValue`, where no YAML reader turns words into booleans or
+//! large numbers into texts. A policy that the filter would reject is not embedded.
 
 use std::fmt::Write as _;
 
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &EmbedArgs) -> Result<(), End> {
     output::raw(&block(args, &configuration, &needs.unwrap_or_default()))
 }
 
-/// The block, with these lines in it.
+/// The block with these lines in it.
 fn block(args: &EmbedArgs, configuration: &[String], needs: &str) -> String {
     let EmbedArgs { wasm, name, vm_id, indent, .. } = args;
     let (name, vm_id, wasm) = (scalar(name), scalar(vm_id), scalar(wasm));
@@ -78,7 +79,7 @@ fn block(args: &EmbedArgs, configuration: &[String], needs: &str) -> String {
     out + &indented(configuration, usize::from(*indent).saturating_add(6))
 }
 
-/// The lines of a `configuration` with the YAML as it is written; none where Envoy would read
+/// The lines of a `configuration` with the YAML as it is written; `None` where Envoy would read
 /// something else from it.
 fn as_struct(yaml: &str, document: &Document) -> Option<Vec<String>> {
     let text = yaml.trim_start_matches('\u{feff}').replace("\r\n", "\n");
@@ -103,7 +104,7 @@ fn as_struct(yaml: &str, document: &Document) -> Option<Vec<String>> {
 fn as_string(document: &Document) -> Vec<String> {
     let mut lines = head_of("StringValue");
     lines.push("  value: |".to_owned());
-    // In JSON a lone carriage return is a blank; to most readers of YAML it ends a line.
+    // In JSON a lone carriage return is white space; most YAML readers end a line at it.
     let json = document.pretty().replace("\r\n", "\n");
     let json = json.trim_ascii().split(['\n', '\r']);
     lines.extend(json.map(|line| format!("    {}", escaped(line))));
@@ -115,7 +116,7 @@ fn head_of(message: &str) -> Vec<String> {
     vec!["configuration:".to_owned(), of_type]
 }
 
-/// A text as YAML, without quotes where it needs none.
+/// A text as YAML, without quotes where it does not need them.
 fn scalar(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let plain = Scalar { text: text.to_owned(), form: Form::Plain };
@@ -126,8 +127,8 @@ fn scalar(text: &str) -> String {
     escaped(&serde_json::to_string(text).unwrap_or_default())
 }
 
-/// JSON without the characters that YAML has not or takes for ends of lines, and without those that
-/// no reader sees. They stand in texts only, where an escape is the same.
+/// Escapes the characters of JSON that YAML does not allow or reads as line ends, and the invisible
+/// ones. They occur in texts only, where an escape means the same.
 fn escaped(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {
@@ -140,7 +141,7 @@ fn escaped(line: &str) -> String {
     out
 }
 
-/// True for what YAML has not or takes for the end of a line, and for what no reader sees.
+/// True for a character that YAML does not allow or reads as a line end, and for an invisible one.
 fn is_special(c: char) -> bool {
     c > '\u{7e}' && output::is_hidden(c)
         || matches!(c, '\r' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')

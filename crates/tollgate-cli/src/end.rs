@@ -1,16 +1,16 @@
-//! How a command ends when it does not succeed.
+//! The ways in which a command fails.
 //!
-//! Invariant: one way to end for each exit code of `main`; a policy with problems and a command
-//! that makes no sense are not the same.
+//! Invariant: one variant per exit code of `main`; a policy with problems and a command that makes
+//! no sense are different ends.
 
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The policy has problems, which are told already.
+    /// The policy has problems, which are already reported.
     Problems,
-    /// The command cannot be carried out as it was given.
+    /// The command cannot be run with these arguments.
     Misuse(String),
-    /// The standard output takes no more, and not because its reader left.
+    /// Writing to the standard output failed, and not because its reader closed it.
     Unwritten(std::io::Error),
     /// A file cannot be written.
     UnwrittenFile(std::path::PathBuf, std::io::Error),

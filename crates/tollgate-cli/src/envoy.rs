@@ -1,9 +1,9 @@
 //! The Tollgate filters in an Envoy configuration, and the policy that each of them gets.
 //!
-//! Invariant: a filter's policy is the one that Envoy hands over, and what Envoy itself would
-//! refuse is a problem. Every place is looked at: listeners, filter chains, fragments, deliveries
-//! of xDS. What is refused besides is a name that is given twice, of which Envoy takes the last
-//! without a word.
+//! Invariant: a filter's policy is the one that Envoy passes to it, and a configuration that Envoy
+//! itself would reject is a problem. Every position is searched: listeners, filter chains,
+//! fragments, xDS responses. A duplicate name is also a problem, because Envoy silently takes the
+//! last one.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MANAGER: &str =
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
 const TYPED_STRUCTS: [&str; 2] = ["xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"];
-/// What only an Envoy configuration begins with.
+/// Fields that only an Envoy configuration begins with.
 const OUTERMOST: [&str; 8] = [
     "static_resources",
     "dynamic_resources",
@@ -39,7 +39,7 @@ pub(crate) struct Filter {
     pub(crate) configuration: Option<Configuration>,
 }
 
-/// Where a filter stands.
+/// The position of a filter.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FilterPlace {
     pub(crate) line: usize,
@@ -47,17 +47,17 @@ pub(crate) struct FilterPlace {
     pub(crate) filter: Option<String>,
 }
 
-/// What is found in a configuration.
+/// The result of searching a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     pub(crate) filters: Vec<Filter>,
-    /// Names that are given twice, outside of the policies.
+    /// Duplicate names outside of the policies.
     pub(crate) twice: Vec<Fault>,
     /// Wasm filters that are not Tollgate.
     others: usize,
 }
 
-/// What lies around a value.
+/// The surroundings of a value.
 #[derive(Clone, Copy, Default)]
 struct Around<'n> {
     listener: Option<&'n str>,
@@ -88,7 +88,7 @@ pub(crate) fn is_envoy(root: &Node) -> bool {
     OUTERMOST.iter().any(|name| names.contains(name)) || holds_wasm(root)
 }
 
-/// The same of a text, roughly.
+/// The same check on a text, by approximation.
 pub(crate) fn looks_like_envoy(text: &str) -> bool {
     text.contains("\"static_resources\"") || text.contains(WASM)
 }
@@ -100,14 +100,14 @@ fn holds_wasm(node: &Node) -> bool {
 }
 
 impl Filters {
-    /// All Tollgate filters of a configuration, in its order.
+    /// Finds all Tollgate filters of a configuration, in its order.
     pub(crate) fn find(root: &Node, reading: Reading) -> Self {
         let mut found = Self::default();
         found.look(root, Around::default(), reading);
         found
     }
 
-    /// Why there is nothing to judge.
+    /// Why there is no policy to check.
     pub(crate) fn none(&self) -> Option<String> {
         let others = match self.others {
             _ if !self.filters.is_empty() => return None,
@@ -162,7 +162,8 @@ impl Filters {
         node.fields().iter().for_each(|field| self.look(&field.value, inner, reading));
     }
 
-    /// Looks for names that are given twice, but in the policy, whose own reader tells them.
+    /// Looks for duplicate names outside of the policy; the policy's own reader reports those
+    /// inside.
     fn look_round_policy(&mut self, node: &Node) {
         self.note_twice(node);
         for Field { name, value, .. } in node.fields() {
@@ -191,7 +192,7 @@ fn wasm(node: &Node) -> Option<&Node> {
     config_of(node, WASM).map(|filter| filter.get("config").unwrap_or(node))
 }
 
-/// The message of this type, where `node` is the typed configuration that holds it.
+/// The message of this type, if `node` is the typed configuration that contains it.
 fn config_of<'n>(node: &'n Node, message: &str) -> Option<&'n Node> {
     match message_type(node, "@type")? {
         name if name == message => Some(node),

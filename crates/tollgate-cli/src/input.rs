@@ -1,6 +1,6 @@
-//! Reading what is named on the command line: a file, or the standard input as `-`.
+//! Reads the input that the command line names: a file, or the standard input as `-`.
 //!
-//! Invariant: of what never ends no more is read than tells that it is too much.
+//! Invariant: an endless input is read only until it is known to be too long.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,10 +11,10 @@ use tollgate_yaml::Language;
 
 use crate::end::End;
 
-/// An Envoy configuration of more is not one that a person reads; a policy has at most 1 MiB of it.
+/// A longer Envoy configuration is not one that a person reads; a policy has at most 1 MiB of it.
 pub(crate) const MAX_INPUT: usize = 8 << 20;
 
-/// A text and what it is called.
+/// A text and its name.
 #[derive(Debug)]
 pub(crate) struct Input {
     /// The file as it was named; `<stdin>` for the standard input.
@@ -33,7 +33,7 @@ pub(crate) fn read(path: &Path) -> Result<Input, End> {
         )));
     }
     if bytes.len() > MAX_INPUT {
-        // It may be cut inside a character; the policy layer says that it is too long.
+        // It may be cut inside a character; the policy layer reports that it is too long.
         let text = String::from_utf8_lossy(&bytes).into_owned();
         return Ok(Input { name, text, language: Language::Json });
     }
@@ -42,7 +42,7 @@ pub(crate) fn read(path: &Path) -> Result<Input, End> {
     Ok(Input { language: Language::of_file(path, &text), name, text })
 }
 
-/// The bytes of `path`; of more than `most` so many that it is seen.
+/// The bytes of `path`; of a file longer than `most`, just enough to see that.
 pub(crate) fn bytes_of(path: &Path, most: usize) -> Result<Vec<u8>, End> {
     let bytes = if is_standard(path) {
         bounded(std::io::stdin().lock(), most)

@@ -1,10 +1,10 @@
 //! `tollgate embed --into`: the policy of one filter in a configuration of Envoy, replaced.
 //!
-//! Invariant: every line but those of the filter's `configuration` stays as it is, byte by byte.
-//! The new text is read again before it is written: its filter has the policy that was asked for,
-//! and all else means what it meant; otherwise nothing is written. Deliberately absent: what is
-//! written as JSON or in braces, and configurations that hold more than a policy, since something
-//! would be lost.
+//! Invariant: every line outside the filter's `configuration` stays the same, byte by byte. The new
+//! text is read again before it is written: its filter has the requested policy, and all other
+//! values mean what they meant before. Otherwise nothing is written. Deliberately not here:
+//! policies written as JSON or in braces, and configurations that contain more than a policy,
+//! because parts would be lost.
 
 use std::path::Path;
 
@@ -17,7 +17,8 @@ use crate::input::{self, Input, MAX_INPUT};
 use crate::output;
 use crate::output_file::OutputFile;
 
-/// Replaces the policy of the filter `name`, or of the only one, by the lines of `configuration`.
+/// Replaces the policy of the filter `name`, or of the only filter, with the lines of
+/// `configuration`.
 pub(crate) fn run(
     policy: &Path,
     into: &Path,
@@ -48,14 +49,14 @@ pub(crate) fn run(
     output::raw(&format!("{file_name}:{}: {place} has the policy now\n", at.line))
 }
 
-/// The tree of a configuration of Envoy.
+/// Parses an Envoy configuration.
 fn read(text: &str) -> Result<Node, String> {
     let root = Node::parse(text.trim_start_matches('\u{feff}'))
         .map_err(|fault| format!(":{}: {}", fault.line, fault.message))?;
     if is_envoy(&root) { Ok(root) } else { Err(" is not a configuration of Envoy".to_owned()) }
 }
 
-/// The filter of this name, or the only one.
+/// The filter of this name, or the only filter.
 fn chosen(root: &Node, name: Option<&str>) -> Result<Filter, String> {
     let found = Filters::find(root, Reading::Envoy);
     let none = found.none();
@@ -77,7 +78,7 @@ fn chosen(root: &Node, name: Option<&str>) -> Result<Filter, String> {
     }
 }
 
-/// Where the configuration of a filter is, if its lines can be replaced.
+/// The position of the filter's configuration, if its lines can be replaced.
 fn editable(filter: &Filter, text: &str) -> Result<Configuration, &'static str> {
     let Some(at) = filter.configuration else {
         return Err("has no configuration; paste what `tollgate embed` prints");
@@ -105,8 +106,7 @@ fn editable(filter: &Filter, text: &str) -> Result<Configuration, &'static str> 
     }
 }
 
-/// The text with the lines of the configuration replaced: the first, and those that are indented
-/// more.
+/// Replaces the lines of the configuration: the first line, and those that are indented more.
 fn edited(text: &str, at: Configuration, configuration: &[String]) -> String {
     let (first, margin) = (at.line.saturating_sub(1), at.column.saturating_sub(1));
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -128,7 +128,7 @@ fn edited(text: &str, at: Configuration, configuration: &[String]) -> String {
     before + &new + &rest
 }
 
-/// True when `edited` is read as the configuration that was asked for, in `old` otherwise.
+/// True when `edited` reads as the requested configuration and is the same as `old` otherwise.
 fn is_same_but(old: &Node, edited: &str, at: Configuration, configuration: &[String]) -> bool {
     let Ok(mut new) = read(edited) else { return false };
     let Ok(wanted) = Node::parse(&indented(configuration, 0)) else { return false };
@@ -143,7 +143,7 @@ fn is_same_but(old: &Node, edited: &str, at: Configuration, configuration: &[Str
         && json(&old, Reading::Envoy) == json(&new, Reading::Envoy)
 }
 
-/// Takes the values of the fields that begin there out of a tree; aliases make several of one.
+/// Removes the values of the fields that begin there from a tree; aliases repeat one such value.
 fn take(node: &mut Node, at: Configuration, taken: &mut Vec<Node>) {
     match &mut node.kind {
         Kind::Scalar(_) => {}
@@ -162,7 +162,7 @@ fn take(node: &mut Node, at: Configuration, taken: &mut Vec<Node>) {
     }
 }
 
-/// Lines with so many spaces before each that is not empty.
+/// Puts `spaces` spaces before each line that is not empty.
 pub(crate) fn indented(lines: &[String], spaces: usize) -> String {
     let margin = " ".repeat(spaces);
     let line = |line: &String| match line.as_str() {

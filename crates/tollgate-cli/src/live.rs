@@ -1,35 +1,35 @@
-//! A line that says how far a long command is, on a terminal's standard error.
+//! The progress line of a long command, on a terminal's standard error.
 //!
-//! Invariant: nobody but a person at a terminal ever sees it, and it is gone before anything else
-//! is written. Numbers of ours only: no text of a log or a policy stands in it.
+//! Invariant: only a person at a terminal sees it, and it is gone before anything else is written.
+//! It contains only Tollgate's own numbers: no text of a log or a policy.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// Often enough to be alive, seldom enough to be read.
+/// Often enough to look alive, seldom enough to be read.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// The line.
 #[derive(Debug)]
 pub(crate) struct Live {
-    /// When it was written last; `None` where there is no terminal.
+    /// The time of the last write; `None` where there is no terminal.
     last: Option<Instant>,
     is_shown: bool,
 }
 
 impl Live {
-    /// Nothing is shown yet.
+    /// An empty line: nothing is shown yet.
     pub(crate) fn new() -> Self {
         let last = std::io::stderr().is_terminal().then(Instant::now);
         Self { last, is_shown: false }
     }
 
-    /// Shows what `words` say, unless something was shown a moment ago.
+    /// Shows the text of `words`, unless something was shown within the last [`EVERY`].
     pub(crate) fn say(&mut self, words: impl FnOnce() -> String) {
         if self.last.is_some_and(|last| last.elapsed() >= EVERY) {
             self.last = Some(Instant::now());
             self.is_shown = true;
-            // When it cannot be written, nobody is told.
+            // A failed write is ignored: there is no other output to report it on.
             let _ = write!(std::io::stderr(), "\r\u{1b}[K{}", words());
         }
     }

@@ -1,11 +1,12 @@
-//! `tollgate`: check a policy, explain what it does to one request, simulate traffic against it,
-//! replay an access log through it, compile it to bytes, embed it into a configuration of Envoy,
-//! convert that of another service into one, print its schema.
+//! `tollgate`: check a policy, explain its decision on one request, simulate traffic against it,
+//! replay an access log through it, compile it to bytes, embed it into an Envoy configuration,
+//! convert another service's configuration into one, print its schema.
 //!
-//! Invariant: the answer is the policy layer's; this crate only asks and phrases. Exit codes: 0
-//! good, 1 problems found in a policy or a replay that fails, 2 misuse (also an unreadable file), 3
-//! output that could not be written. Deliberately absent: a clock that decides anything (one says
-//! how fast a reading is), the network, and anything that changes a running limiter.
+//! Invariant: decisions come from the policy layer; this crate only calls it and phrases the
+//! results. Exit codes: 0 good, 1 problems found in a policy or a replay that fails, 2 misuse (also
+//! an unreadable file), 3 output that could not be written. Deliberately not here: a clock that
+//! decides anything (one measures how fast a log is read), the network, and anything that changes a
+//! running limiter.
 
 mod args;
 mod check;
@@ -46,11 +47,11 @@ use crate::args::{Arguments, Color, Command};
 use crate::end::End;
 use crate::output::Page;
 
-/// Problems found.
+/// The exit code when problems were found.
 const PROBLEMS: u8 = 1;
-/// Misuse; clap's own code, too.
+/// The exit code for misuse; clap uses the same.
 const MISUSE: u8 = 2;
-/// The output could not be written.
+/// The exit code when the output could not be written.
 const UNWRITTEN: u8 = 3;
 
 fn main() -> ExitCode {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a setting has the value that Envoy 1.40 gives it: both spellings of a name, `null`
 //! for a setting that is left out, numbers for the names of an enumeration, durations as texts or
-//! as objects. Deliberately absent: what a setting means to a policy; that is `check`'s.
+//! as objects. Deliberately not here: the effect of a setting on a policy; `check` has that.
 
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -11,14 +11,14 @@ use tollgate_policy::{NamedPolicy, Policy};
 
 use tollgate_yaml::{Field, Kind, Node, Reading, Value};
 
-/// What concerns a filter's policy besides its document.
+/// The facts about a filter's policy that are outside its document.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
-    /// The connection manager that the filter is in; `None` when it is not in the file.
+    /// The connection manager that the filter is in; `None` when the file does not contain it.
     pub(crate) manager: Option<Manager>,
     /// The policies of routes that name one.
     pub(crate) named: Vec<NamedPolicy>,
-    /// What the filter hashes keys with, where its configuration says it.
+    /// The key with which the filter hashes keys, if its configuration contains it.
     pub(crate) hash_key: Option<[u8; 16]>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn needed_by(policy: &Policy) -> String {
     })
 }
 
-/// The settings that are kept of it, all that are ever asked for.
+/// The settings that are kept: all that are ever read.
 const SETTINGS: [&str; 9] = [
     "use_remote_address",
     "xff_num_trusted_hops",
@@ -69,14 +69,14 @@ const SETTINGS: [&str; 9] = [
 ];
 
 impl Manager {
-    /// The manager with this configuration.
+    /// Reads the manager from its configuration.
     pub(crate) fn new(config: &Node, reading: Reading) -> Self {
         let is_kept = |field: &&Field| SETTINGS.iter().any(|name| is_named(&field.name, name));
         let fields = config.fields().iter().filter(is_kept).cloned().collect();
         Self { line: config.line, fields, reading }
     }
 
-    /// A setting, or a part of one, by its path. `None` when it is left out.
+    /// A setting or a part of one, by its path. `None` when it is left out.
     pub(crate) fn setting(&self, path: &[&str]) -> Option<&Field> {
         let (first, rest) = path.split_first()?;
         let first = find(&self.fields, first)?;
@@ -84,12 +84,12 @@ impl Manager {
         Some(found).filter(|field| !field.value.is_null(self.reading))
     }
 
-    /// The line of a setting; that of the manager when it is left out.
+    /// The line of a setting; the line of the manager when the setting is left out.
     pub(crate) fn line_of(&self, path: &[&str]) -> usize {
         self.setting(path).map_or(self.line, |field| field.line)
     }
 
-    /// True when a switch is on. All that are asked for are off when they are left out.
+    /// True when a switch is on. All switches that are read are off when they are left out.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         self.value(&[name])
             .is_some_and(|value| matches!(value, Value::Bool(true) | Value::Text("true")))
@@ -104,7 +104,7 @@ impl Manager {
         }
     }
 
-    /// The name of an enumeration's value, also where its number is written; the first of `names`
+    /// The name of an enumeration's value, even where its number is written; the first of `names`
     /// when it is left out.
     pub(crate) fn word<'m>(&'m self, path: &[&str], names: &[&'m str]) -> &'m str {
         let by_number = |number: i64| names.get(usize::try_from(number).ok()?).copied();
@@ -116,7 +116,7 @@ impl Manager {
         word.unwrap_or_default()
     }
 
-    /// A length of time; `None` when it is left out, or Envoy would refuse it.
+    /// A length of time; `None` when it is left out, or when Envoy would reject it.
     pub(crate) fn duration(&self, path: &[&str]) -> Option<Duration> {
         let field = self.setting(path)?;
         let number = |name: &str| {
@@ -142,7 +142,7 @@ impl Manager {
     }
 }
 
-/// The field of this name; of several the last, as Envoy takes it.
+/// The field of this name; of several the last, as in Envoy.
 fn find<'f>(fields: &'f [Field], name: &str) -> Option<&'f Field> {
     fields.iter().rev().find(|field| is_named(&field.name, name))
 }
@@ -166,7 +166,7 @@ mod tests {
         Manager::new(&Node::parse(text).unwrap(), Reading::Envoy)
     }
 
-    // Each as Envoy 1.40 takes it.
+    // Each value as Envoy 1.40 reads it.
     #[test]
     fn a_setting_has_the_value_that_envoy_gives_it() {
         for (text, is_on) in [

@@ -1,9 +1,9 @@
-//! Where text goes.
+//! Output to the terminal, to pipes and to programs.
 //!
-//! Invariant: what cannot be written is an error, except that a reader who leaves early (`tollgate
-//! schema | head`) has had what he wanted. What a policy of somebody else holds moves no cursor and
-//! changes no colour of a terminal: only a new line is itself, every other control character is
-//! shown. Colours are for a terminal, or for whoever asks for them.
+//! Invariant: a failed write is an error, unless the reader closes early (`tollgate schema | head`)
+//! because it has enough. The text of a foreign policy moves no cursor and changes no colour of a
+//! terminal: only a new line is written as it is, every other control character is shown escaped.
+//! Colours are used on a terminal, or on request.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ impl Page {
         self.0.push_str(&visible(text));
     }
 
-    /// Adds text that stands out.
+    /// Adds emphasised text.
     pub(crate) fn push_styled(&mut self, style: Style, text: &str) {
         if !text.is_empty() {
             self.0.push_str(&format!("{style}{}{style:#}", visible(text)));
@@ -43,7 +43,7 @@ impl Page {
         write(std::io::stdout().lock(), &self.0)
     }
 
-    /// Writes it to the standard error; when not even that is possible there is nobody to tell.
+    /// Writes it to the standard error; a failure is ignored, because it cannot be reported.
     pub(crate) fn err(&self) {
         let _ = write(std::io::stderr().lock(), &self.0);
     }
@@ -59,7 +59,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), End> {
     written(write_bytes(&mut std::io::stdout().lock(), bytes))
 }
 
-/// Writes what has its colours already.
+/// Writes a text that already contains its colours.
 pub(crate) fn ansi(text: &str) -> Result<(), End> {
     write(std::io::stdout().lock(), text)
 }
@@ -70,8 +70,8 @@ pub(crate) fn json(report: &impl Serialize) -> Result<(), End> {
     raw(&format!("{}\n", visible_json(&text)))
 }
 
-/// JSON in which every hidden character is an escape: there it stands in texts only, and an escape
-/// is the same text. Characters that a program would not see differ in nothing for it.
+/// JSON in which every hidden character is an escape. Hidden characters occur in texts only, where
+/// an escape means the same, so a program reads the same JSON.
 pub(crate) fn visible_json(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| c > '\u{7e}' && is_hidden(c)) {
         return text.into();
@@ -111,7 +111,8 @@ fn written(done: std::io::Result<()>) -> Result<(), End> {
     }
 }
 
-/// The text with its control characters, and those that turn the direction of writing, as `\u{1b}`.
+/// The text with its control characters, and those that change the writing direction, shown as
+/// `\u{1b}`.
 fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -120,7 +121,8 @@ fn visible(text: &str) -> String {
     out
 }
 
-/// True for control characters but the new line, and for those that turn the direction of writing.
+/// True for control characters except the new line, and for those that change the writing
+/// direction.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control() && c != '\n'
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')

@@ -1,9 +1,9 @@
-//! The one way in which this command writes a file.
+//! The only code of this command that writes a file.
 //!
-//! Invariant: no file is lost. A file that the command also reads is never written to, whatever
-//! name it has, unless it is the one to edit (`edit`); a file that is not known to come from this
-//! command only with `--force`. A file is replaced as a whole or stays as it was. Deliberately
-//! absent: a lock; of two runs that write one file at the same time the later wins.
+//! Invariant: no file is lost. A file that the command also reads is never written, whatever its
+//! name, except the one to edit (`edit`). A file that is not known to come from this command is
+//! written only with `--force`. A file is replaced as a whole or stays the same. Deliberately not
+//! here: a lock; when two runs write one file at the same time, the later wins.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -14,12 +14,12 @@ use tollgate_policy::Plugin;
 
 use crate::end::End;
 
-/// The beginning of a file, which shows whether this command wrote it.
+/// How many bytes of a file are read to recognise one that this command wrote.
 const HEAD: u64 = 1024;
 /// The beginning of a module for a Worker.
 pub(crate) const MODULE: &str = "export default \"";
 
-/// The contents that this command writes.
+/// The kinds of content that this command writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A report as a page.
@@ -30,7 +30,7 @@ pub(crate) enum Content {
     Configuration,
 }
 
-/// The consent to lose a file.
+/// The permission to overwrite a file.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Force {
     /// Replace a file that this command did not write
@@ -41,14 +41,14 @@ pub(crate) struct Force {
 /// Which existing files may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replaces {
-    /// Those that this command wrote before.
+    /// Files that this command wrote before.
     Own,
-    /// Every file that is not read: `--force`.
+    /// Every file that is not an input: `--force`.
     All,
 }
 
 impl Replaces {
-    /// By the flag.
+    /// Maps the flag.
     pub(crate) const fn by(Force { force }: Force) -> Self {
         if force { Self::All } else { Self::Own }
     }
@@ -65,10 +65,10 @@ pub(crate) struct OutputFile<'p> {
 }
 
 impl<'p> OutputFile<'p> {
-    /// The file at `path`, for a command that reads `inputs`.
+    /// Checks the file at `path`, for a command that reads `inputs`.
     ///
     /// # Errors
-    /// It is one of the inputs, or another file stands there.
+    /// The file is one of the inputs, or a foreign file exists there.
     pub(crate) fn new(
         path: &'p Path,
         inputs: impl IntoIterator<Item = &'p Path>,
@@ -80,11 +80,11 @@ impl<'p> OutputFile<'p> {
         Ok(file)
     }
 
-    /// The file at `path`, which is read and written back with some lines replaced; `inputs` are
-    /// the other files that the command reads.
+    /// Checks the file at `path`, which is read and written back with some lines replaced; `inputs`
+    /// are the other files that the command reads.
     ///
     /// # Errors
-    /// It is one of these.
+    /// The file is one of these.
     pub(crate) fn edit(
         path: &'p Path,
         inputs: impl IntoIterator<Item = &'p Path>,
@@ -92,10 +92,10 @@ impl<'p> OutputFile<'p> {
         Self::new(path, inputs, Content::Configuration, Replaces::All)
     }
 
-    /// Replaces the file as a whole; checks it again, since a long time may have passed.
+    /// Replaces the file as a whole; checks it again, since much time may have passed.
     ///
     /// # Errors
-    /// As [`OutputFile::new`], or it cannot be written; then it is as it was.
+    /// As [`OutputFile::new`], or the file cannot be written; it is then unchanged.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), End> {
         self.check()?;
         put(self.path, bytes).map_err(|error| End::UnwrittenFile(self.path.to_owned(), error))
@@ -117,13 +117,13 @@ impl<'p> OutputFile<'p> {
             (Err(_), Replaces::Own) if fs::symlink_metadata(self.path).is_ok() => {
                 refuse("is a link that leads nowhere; --force replaces it")
             }
-            // It does not exist; what else is wrong is known when it is written.
+            // It does not exist; any other error shows when it is written.
             (Err(_), Replaces::Own) => Ok(()),
         }
     }
 }
 
-/// True when no content is lost: a device, an empty file, or one that this command wrote.
+/// True when no content is lost: a device, an empty file, or a file that this command wrote.
 fn is_own(path: &Path, metadata: &Metadata, content: Content) -> bool {
     if !metadata.is_file() || metadata.len() == 0 {
         return true;
@@ -144,8 +144,8 @@ fn is_own(path: &Path, metadata: &Metadata, content: Content) -> bool {
         }
 }
 
-/// Writes a temporary file next to the one at `path` and renames it. A link stays one, and a file
-/// keeps its permissions; a device or a pipe is written to.
+/// Writes a temporary file next to the one at `path` and renames it. A link stays a link, and a
+/// file keeps its permissions; a device or a pipe is written directly.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let before = fs::metadata(&path).ok();
@@ -165,21 +165,21 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A new file in the folder of `path`, under a name that no file has.
+/// Creates a new file in the folder of `path`, under an unused name.
 fn temporary_for(path: &Path) -> io::Result<(File, PathBuf)> {
     let mut name = [0; 8];
     getrandom::fill(&mut name).map_err(|error| io::Error::other(error.to_string()))?;
     let name = format!(".tollgate-{:016x}.partial", u64::from_ne_bytes(name));
     let temporary = path.with_file_name(name);
     let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
-    // The folder is what is missing, and the name of the temporary file helps no reader.
+    // The folder is missing; the name of the temporary file does not help a reader.
     file.map(|file| (file, temporary)).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => io::Error::other("a temporary file is in the way; try again"),
         _ => error,
     })
 }
 
-/// The file behind a name.
+/// The identity of the file behind a name.
 #[cfg(unix)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
@@ -189,7 +189,7 @@ struct Identity {
 
 #[cfg(unix)]
 impl Identity {
-    /// That of `path`, or of the standard input for `-`; `None` where there is no file.
+    /// The identity of `path`, or of the standard input for `-`; `None` where there is no file.
     fn of(path: &Path) -> Option<Self> {
         use std::os::fd::AsFd as _;
         use std::os::unix::fs::MetadataExt as _;
@@ -200,20 +200,20 @@ impl Identity {
         } else {
             fs::metadata(path).ok()?
         };
-        // Output to a terminal or to /dev/null takes nothing from a reader of it.
+        // Output to a terminal or to /dev/null loses no data.
         let (device, inode) = (metadata.dev(), metadata.ino());
         metadata.is_file().then_some(Self { device, inode })
     }
 }
 
-/// The file behind a name.
+/// The identity of the file behind a name.
 #[cfg(not(unix))]
 #[derive(Clone, PartialEq, Eq)]
 struct Identity(PathBuf);
 
 #[cfg(not(unix))]
 impl Identity {
-    /// That of `path`; `None` where there is no file.
+    /// The identity of `path`; `None` where there is no file.
     fn of(path: &Path) -> Option<Self> {
         fs::canonicalize(path).ok().map(Self)
     }

@@ -1,7 +1,7 @@
-//! What `simulate` and `replay` do alike: write what they found as text, JSON, CSV or a page.
+//! The common output of `simulate` and `replay`: text, JSON, CSV or a page.
 //!
-//! Invariant: the page is written first, so that one that cannot be written is known before
-//! anything is printed; a page in a file changes nothing of what is printed.
+//! Invariant: the page is written first, so that a page that cannot be written is known before
+//! anything is printed; a page in a file does not change the printed output.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ use crate::end::End;
 use crate::output::{self, Page};
 use crate::output_file::{Content, Force, OutputFile, Replaces};
 
-/// The width of text that no terminal shows.
+/// The width of text that is not shown on a terminal.
 const WIDTH: usize = 100;
-/// A wider terminal would only tear names and numbers apart.
+/// The largest width: a wider table only moves names away from their numbers.
 const MOST_WIDTH: usize = 140;
 
-/// In which form something is printed, and where a page of it goes.
+/// The form of the output, and the file of the page.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Outputs {
@@ -36,8 +36,8 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// The file of the page, for a command that reads `inputs`: asked before they are read, so
-    /// that no report is made in vain.
+    /// The file of the page, for a command that reads `inputs`. It is checked before they are read,
+    /// so that no report is computed in vain.
     ///
     /// # Errors
     /// The page may not be written there, or cannot be printed.
@@ -60,8 +60,8 @@ impl Outputs {
         }
     }
 
-    /// Writes a report in the form that was asked for; `data` is what `--json` prints, `file` that
-    /// of the page.
+    /// Writes a report in the requested form; `data` is the content of `--json`, `file` that of the
+    /// page.
     pub(crate) fn write(
         &self,
         file: Option<&OutputFile<'_>>,
@@ -88,7 +88,7 @@ impl Outputs {
     }
 }
 
-/// The columns of the terminal, or those of a text that goes into a file.
+/// The columns of the terminal, or the default width for a file.
 fn width() -> usize {
     let terminal = terminal_size::terminal_size_of(std::io::stdout());
     terminal.map_or(WIDTH, |(columns, _)| usize::from(columns.0).min(MOST_WIDTH))

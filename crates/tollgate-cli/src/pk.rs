@@ -1,8 +1,9 @@
-//! `tollgate pk`: the hash that logs and clients know a client by.
+//! `tollgate pk`: the hash that identifies a client in logs and to the client.
 //!
 //! Invariant: the hash is the one that the surface reports for a request with these values, made by
 //! the same functions. The secret is read from a file or from the configuration, never from the
-//! command line, which other users of the machine can read. Neither it nor a key is printed.
+//! command line, which other users of the machine can read. Neither the secret nor a key is
+//! printed.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ use crate::source::{self, Compiled, Source};
 use crate::values::surface_parser;
 use crate::{command, input, output};
 
-/// The longest secret that is read; a surface takes shorter ones.
+/// The longest secret that is read; surfaces accept shorter ones only.
 const MAX_SECRET: usize = 4096;
 
 #[derive(Debug, Args)]
@@ -43,7 +44,7 @@ pub(crate) struct PkArgs {
 
 /// One policy that may have the rule.
 struct Candidate {
-    /// Where it is in a configuration of Envoy.
+    /// Its position in an Envoy configuration.
     place: Option<String>,
     policy: Policy,
 }
@@ -90,7 +91,7 @@ fn key(policy: &Policy, args: &PkArgs) -> Result<GivenKey, NoKey> {
     }
 }
 
-/// All policies of the file, and what it is called.
+/// All policies of the file, and the file's name.
 fn candidates(args: &PkArgs) -> Result<(String, Vec<Candidate>), End> {
     let (file, source) = source::load(&args.policy)?;
     let refuse = |problems: &[source::Finding]| command::refuse(problems, &file);
@@ -130,7 +131,7 @@ fn of_route(named: NamedPolicy) -> Candidate {
     Candidate { place: Some(format!("policy \"{name}\"")), policy }
 }
 
-/// The secret in a file, as the surface makes a key of it.
+/// Reads the secret in a file and derives the key from it as the surface does.
 fn secret(path: &Path, surface: Surface) -> Result<[u8; 16], End> {
     let bytes = input::bytes_of(path, MAX_SECRET)?;
     let text = bytes.trim_ascii();

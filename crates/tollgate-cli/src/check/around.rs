@@ -1,8 +1,9 @@
-//! Whether the connection manager around a filter gives the policy what the policy reads.
+//! Whether the connection manager around a filter provides the values that the policy reads.
 //!
 //! Invariant: a setting that lets a client choose the address that is counted is a problem, because
-//! then there is no limit; what makes the origin and the policy see different requests, or ends
-//! requests that wait, is a warning. Only settings are judged that concern something that the
+//! the limit then has no effect. A setting that makes the origin and the policy see different
+//! requests, or that ends waiting requests, is a warning. Only settings that affect a value the
+//! policy reads are checked. The reasons: docs/decisions.md.
 //! policy reads. Why which is which: docs/decisions.md.
 
 use core::time::Duration;
@@ -23,10 +24,11 @@ const IDLE: &str = "stream_idle_timeout";
 
 const XFF: &str = "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig";
 
-/// Networks with no longer a prefix hold an eighth of all addresses: clients, too.
+/// Networks with a prefix of at most this length contain an eighth of all addresses, clients
+/// included.
 const WIDE: u8 = 3;
 
-/// What Envoy takes where the setting is left out.
+/// Envoy's default when the setting is left out.
 const DEFAULT_IDLE: Duration = Duration::from_secs(300);
 
 const ESCAPED_ACTIONS: [&str; 5] = [
@@ -42,17 +44,17 @@ const REMEDY: &str = "set use_remote_address: true, and xff_num_trusted_hops to 
     or, where every request comes through a proxy that appends to that header, let the policy take its entry: \
     \"client_ip\": {\"source\": \"x-forwarded-for\", \"trusted_hops\": 1}";
 
-/// What was found around one filter.
+/// The findings around one filter.
 #[derive(Default)]
 pub(super) struct Judgement {
     problems: Vec<Finding>,
     warnings: Vec<Finding>,
-    /// Where the manager takes the client's address from, if that concerns the policy.
+    /// The manager's source of the client's address, if the policy uses it.
     pub(super) address: Option<String>,
 }
 
 impl Judgement {
-    /// Of the policies of one filter, which compile.
+    /// Checks the compiled policies of one filter.
     pub(super) fn of(compiled: &Compiled, around: &Surroundings) -> Self {
         let mut judgement = Self::default();
         let usual = compiled.policies.iter().map(|(_, policy)| policy);
@@ -66,7 +68,7 @@ impl Judgement {
         judgement
     }
 
-    /// Adds what was found to what is known of the policy.
+    /// Adds these findings to those of the policy.
     pub(super) fn add_to(&mut self, compiled: &mut Compiled) {
         compiled.problems.append(&mut self.problems);
         compiled.warnings.append(&mut self.warnings);
@@ -103,7 +105,7 @@ impl Judgement {
         }
     }
 
-    /// Whom the manager believes about the client's address.
+    /// Checks which source the manager trusts for the client's address.
     fn address(&mut self, manager: &Manager, reader: &str) {
         let is_set = manager.setting(&[DETECTION]).is_some_and(|it| !it.value.items().is_empty());
         if manager.is_on(USE_REMOTE_ADDRESS) {
@@ -140,7 +142,8 @@ impl Judgement {
         );
     }
 
-    /// What finds the address instead: networks of proxies are safe, all else believes a header.
+    /// Checks the extensions that find the address instead: networks of proxies are safe, all
+    /// others trust a header.
     fn detection(&mut self, manager: &Manager, reader: &str) {
         let extensions = manager.setting(&[DETECTION]).map_or(&[][..], |it| it.value.items());
         for extension in extensions {
@@ -191,7 +194,7 @@ impl Judgement {
         }
         let action = manager.word(&[ESCAPED], &ESCAPED_ACTIONS);
         let keeps = ["IMPLEMENTATION_SPECIFIC_DEFAULT", "KEEP_UNCHANGED"].contains(&action);
-        // In words there is something where escaped slashes are letters.
+        // The text is only present where escaped slashes are kept as letters.
         if keeps && policy.escaped_slashes_in_words().is_none() {
             self.warning(
                 manager,
@@ -217,7 +220,8 @@ impl Judgement {
         }
     }
 
-    /// What ends requests that wait for `wait` by this rule, or never ends one.
+    /// Checks for settings that end requests waiting for `wait` under this rule, and for requests
+    /// that never end.
     fn times(&mut self, manager: &Manager, rule: &Rule, wait: Duration) {
         let waits = format!("rule \"{}\" lets requests wait up to {}", rule.name(), seconds(wait));
         let idle = manager.duration(&[IDLE]).unwrap_or(DEFAULT_IDLE);
@@ -250,7 +254,8 @@ impl Judgement {
     }
 }
 
-/// Several policies of one filter have the same manager: what it lacks is reported for the first.
+/// Adds a finding unless it is already there: several policies of one filter share the same
+/// manager.
 fn push(findings: &mut Vec<Finding>, finding: Finding) {
     if findings.iter().all(|known| known.path != finding.path || known.line != finding.line) {
         findings.push(finding);
@@ -264,11 +269,11 @@ fn finding(line: usize, path: &str, message: &str) -> Finding {
 
 /// How an extension finds the client's address.
 enum Detection {
-    /// X-Forwarded-For past known proxies.
+    /// From X-Forwarded-For, past known proxies.
     Networks,
-    /// An entry of X-Forwarded-For, of any sender.
+    /// From an entry of X-Forwarded-For that any sender can write.
     AnyEntry,
-    /// Another header, of any sender.
+    /// From another header that any sender can write.
     Header,
 }
 
@@ -293,8 +298,8 @@ impl Detection {
     }
 }
 
-/// What in the policy first reads the address that the manager found; `None` when nothing does, or
-/// the policy counts entries of a list by itself.
+/// The first part of the policy that reads the address found by the manager; `None` when no part
+/// reads it, or when the policy itself counts entries of a list.
 fn address_reader(policy: &Policy) -> Option<Reader<'_>> {
     let reads = policy.trusts_the_connection().then(|| policy.reads())?;
     reads.iter().find(|read| read.fact == Fact::Client).map(|read| read.by)

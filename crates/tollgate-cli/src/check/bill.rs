@@ -1,8 +1,8 @@
-//! What a million requests cost in the Worker under one policy, from the best case to the worst.
+//! The cost in the Worker of a million requests under one policy, from the best case to the worst.
 //!
 //! Invariant: everything is counted from the compiled policy, for a request that every rule applies
-//! to; prices are `tollgate_report`'s. What the real Worker calls and writes for such requests is
-//! counted by `tests/e2e/worker_cost.rs` and must be the same.
+//! to; prices are those of `tollgate_report`. `tests/e2e/worker_cost.rs` counts the calls and
+//! writes of the real Worker for such requests; both must be equal.
 
 use serde::Serialize;
 use tollgate_policy::{Group, Policy};
@@ -13,25 +13,25 @@ use tollgate_report::bill::{
 
 const MILLION: u64 = 1_000_000;
 
-/// How long relaxed counts wait until they are written, with the object awake.
+/// How long relaxed counts wait before they are written, while the object stays awake.
 const SAVE_AFTER_MS: u64 = 50;
 
-/// Of a key with a thousand requests a second, so many are one write of relaxed counts.
+/// For a key with a thousand requests per second: requests per write of relaxed counts.
 const BUSY_IN_ONE_WRITE: u64 = 50;
 
-/// Of a key with a thousand requests a second over eight shards, one in so many asks the key's own
-/// object, which writes a row for it (`worker_shards::a_busy_key_is_spared_by_its_shards` prints
-/// them: 308 and 329 of 12,000).
+/// For a key with a thousand requests per second over eight shards: requests of a shard per request
+/// to the key's own object, which writes a row for it
+/// (`worker_shards::a_busy_key_is_spared_by_its_shards` prints the number: 308 and 329 of 12,000).
 const BUSY_IN_ONE_QUESTION: u64 = 36;
 
-/// The bill of a million requests. Documented in docs/policy.md.
+/// The bill for a million requests. Documented in docs/policy.md.
 #[derive(Debug, Serialize)]
 pub(super) struct Bill {
     pub(super) prices_read_on: &'static str,
     pub(super) cases: Vec<Case>,
 }
 
-/// One kind of traffic: counts and money are of a million requests.
+/// One kind of traffic: counts and money are per million requests.
 #[derive(Debug, Serialize)]
 pub(super) struct Case {
     pub(super) what: &'static str,
@@ -58,20 +58,21 @@ impl Case {
     }
 }
 
-/// So many for a million requests, for each of them: to a hundredth, rounded up.
+/// A count per million requests as a count per request: to a hundredth, rounded up.
 fn per_request(count: u64) -> String {
     let hundredths = count.div_ceil(MILLION.div_euclid(100));
     let text = format!("{}.{:02}", hundredths.div_euclid(100), hundredths.rem_euclid(100));
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// How many keys a request has, and how their counts are written.
+/// The number of keys per request, and how their counts are written.
 struct Keys {
     strict: u64,
     relaxed: u64,
-    /// How many of them are spread over shards. What a shard asks is durable at once.
+    /// How many of them are spread over shards. The units that a shard requests are durable at
+    /// once.
     sharded: u64,
-    /// No request may wait, so that the first and the last are charged without being asked before.
+    /// No request may wait, so the first and the last key are charged without a look before.
     in_order: bool,
 }
 
@@ -97,7 +98,8 @@ impl Keys {
         self.strict.saturating_add(self.relaxed)
     }
 
-    /// Of several keys each is looked at and charged, but for the first and the last.
+    /// Object calls of an allowed request: each of several keys is looked at and charged, except
+    /// the first and the last.
     const fn calls_if_admitted(&self) -> u64 {
         match self.all() {
             0 | 1 => self.all(),
@@ -107,7 +109,7 @@ impl Keys {
     }
 }
 
-/// The bill of `policy`.
+/// Calculates the bill of `policy`.
 pub(super) fn bill(policy: &Policy) -> Bill {
     let keys = Keys::of(policy);
     let mut cases = Vec::new();
@@ -123,11 +125,12 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         let calls = calls.saturating_add(asked);
         cases.push(case("admitted, 1,000 a second for each key", calls, rows, 0, written));
     }
-    // A shard with few requests asks the key's own object for each.
+    // A shard with few requests sends each of them to the key's own object.
     let calls = calls.saturating_add(sharded);
     cases.push(case("admitted, keys in use", calls, rows, 0, relaxed));
     if keys.all() > 0 {
-        // Beside the count of the tenant alone its entry costs no call.
+        // The entry of a tenant costs no call when it is read together with a count of the tenant
+        // alone.
         let is_beside = policy.tenancy() != 0 && policy.never_waits();
         let tenants = if policy.has_tenants() && !is_beside { MILLION } else { 0 };
         let first = rows.saturating_mul(ROWS_OF_A_NEW_KEY);
@@ -136,14 +139,14 @@ pub(super) fn bill(policy: &Policy) -> Bill {
     }
     if policy.rules().iter().any(tollgate_policy::Rule::refuses) {
         cases.push(case("refused from memory", 0, 0, 0, 0));
-        // Refused by the key's own object: one other shard is asked.
+        // Denied by the key's own object: one other shard is asked.
         let calls = rows.saturating_add(sharded.saturating_mul(2));
         cases.push(case("refused, not remembered", calls, 0, 0, 0));
     }
     Bill { prices_read_on: PRICES_READ_ON, cases }
 }
 
-/// `saves`: how many writes of relaxed counts keep their object awake before.
+/// `saves`: how many writes of relaxed counts keep their object awake before they are done.
 fn case(what: &'static str, calls: u64, rows: u64, alarms: u64, saves: u64) -> Case {
     let woken = calls.saturating_add(alarms);
     let cpu_us = CPU_US_PER_REQUEST
@@ -201,12 +204,12 @@ mod tests {
                 ("admitted, keys in use", 2 * MILLION, 2 * MILLION, 0),
             ]
         );
-        // A place in a queue is not given back as it was: all are asked first.
+        // A place in a queue cannot be given back unchanged, so all keys are looked at first.
         let queue = two.replace(r#""limit":1,"#, r#""algorithm":"leaky-queue","limit":1,"#);
         assert_eq!(counts(&queue)[1].1, 4 * MILLION);
         let third = r#"{"name":"c","key":[],"quotas":[{"limit":9,"window":"1h"}]},{"name":"b""#;
         assert_eq!(counts(&two.replacen(r#"{"name":"b""#, third, 1))[1].1, 4 * MILLION);
-        // A tenant's entry costs a call of its own where no count is the tenant's alone.
+        // The entry of a tenant costs a separate call where no count belongs to the tenant alone.
         for (key, calls) in [(r#""host""#, MILLION), (r#""client_ip""#, 2 * MILLION)] {
             let tenants = format!(
                 r#"{{"version":1,"tenant":"host","rules":[

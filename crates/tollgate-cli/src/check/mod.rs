@@ -1,4 +1,4 @@
-//! `tollgate check`: is this a policy, what does it do, and what does it take?
+//! `tollgate check`: is this a valid policy, what does it do, and what does it cost?
 //!
 //! Invariant: the report is the same data for people and for machines.
 
@@ -17,7 +17,7 @@ use crate::source::Finding;
 use crate::tenants::Tenants;
 pub(crate) use report::{Report, report};
 
-/// Checks what is named and prints the report.
+/// Checks the named file and prints the report.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
     let question = Question {
         path: &args.policy,

@@ -1,6 +1,6 @@
-//! The report of `check` for people: one block for each rule.
+//! The report of `check` for people: one block per rule.
 //!
-//! Invariant: it says nothing that the report does not hold, and never a value that names a key.
+//! Invariant: it shows only data of the report, and never a value that identifies a key.
 
 use super::bill::Bill;
 use super::report::{EntriesReport, QuotaReport, Report, RuleReport};
@@ -99,7 +99,7 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
         [] => String::new(),
         others => format!(", shared with rule \"{}\"", others.join("\", \"")),
     };
-    // What is not charged takes nothing.
+    // An uncharged rule takes no memory.
     let most = if memory.sparse { "at most " } else { "" };
     let value = words::bytes(memory.value_bytes.try_into().unwrap_or(u64::MAX));
     if let Some(envoy) = &memory.envoy {

@@ -1,6 +1,7 @@
-//! The report of `check` as plain data: what `--json` prints, and what people read.
+//! The report of `check` as plain data: the output of `--json`, and the source of the text for
+//! people.
 //!
-//! Invariant: it is made from the compiled policy; the document is not looked at again.
+//! Invariant: it is built from the compiled policy; the document is not read again.
 
 use serde::Serialize;
 use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface, TenantEntry, words};
@@ -9,7 +10,7 @@ use super::bill::{Bill, bill};
 use crate::source::{Compiled, Finding};
 use crate::tenants::Tenants;
 
-/// What `--json` prints. Documented in docs/policy.md.
+/// The output of `--json`. Documented in docs/policy.md.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(super) ok: bool,
@@ -17,25 +18,25 @@ pub(crate) struct Report {
     pub(super) problems: Vec<Finding>,
     pub(super) warnings: Vec<Finding>,
     pub(super) client_ip: Vec<ClientReport>,
-    /// Of a configuration of Envoy, where rules read the client's address: where the connection
-    /// manager takes that from.
+    /// For an Envoy configuration whose rules read the client's address: the connection manager's
+    /// source of that address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) manager: Option<String>,
     pub(super) escaped_slashes: Option<&'static str>,
-    /// Who a tenant is; absent when there are none.
+    /// How a tenant is identified; absent when there are no tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<String>,
-    /// Entries of tenants, where they were given.
+    /// The entries of tenants, if any were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) entries: Option<EntriesReport>,
     pub(super) exempt: Vec<String>,
     pub(super) rules: Vec<RuleReport>,
-    /// Where the Worker alone is asked about.
+    /// Present when the Worker is the only surface asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bill: Option<Bill>,
 }
 
-/// How many entries there are, and of which kinds; one may be of several.
+/// The number of entries, and of each kind; one entry may be of several kinds.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct EntriesReport {
     pub(super) count: usize,
@@ -77,7 +78,7 @@ pub(super) struct RuleReport {
     pub(super) mode: String,
     pub(super) action: String,
     pub(super) on_failure: &'static str,
-    /// Absent where each node has a count of its own.
+    /// Absent where each node has its own count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) scope: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +101,7 @@ pub(super) struct QuotaReport {
     pub(super) window_ms: u64,
     pub(super) burst: u64,
     pub(super) buckets: Option<u16>,
-    /// Of `sliding-buckets`: the oldest part counts by what of it the window still covers.
+    /// For `sliding-buckets`: the oldest part counts in proportion to its overlap with the window.
     pub(super) weighted: Option<bool>,
     pub(super) strict: bool,
     pub(super) max_in_window: u64,
@@ -112,10 +113,10 @@ pub(super) struct QuotaReport {
 
 #[derive(Debug, Serialize)]
 pub(super) struct MemoryReport {
-    /// Rules with the same key: all their counts lie in one stored value.
+    /// Rules with the same key: all their counts are in one stored value.
     pub(super) shared_with: Vec<String>,
     pub(super) value_bytes: usize,
-    /// A key takes the bytes of the rules that it uses, and those of all at most.
+    /// A key takes the bytes of the rules that it uses, and at most those of all rules.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub(super) sparse: bool,
     pub(super) envoy: Option<EnvoyReport>,
@@ -137,7 +138,7 @@ pub(super) struct WorkerReport {
     pub(super) shards: Option<u32>,
 }
 
-/// The report on one policy, good or bad.
+/// Builds the report on one policy, valid or not.
 pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
     let Compiled { surfaces, policies, problems, warnings } = compiled;
     let ok = problems.is_empty();

@@ -1,8 +1,8 @@
 //! A command line of curl as a request.
 //!
-//! Invariant: an option that may change the request is either understood or refused by name;
-//! nothing is guessed, no file is read. What the command line leaves open (the length of a body
-//! that comes from a file) is said.
+//! Invariant: an option that may change the request is either understood or rejected by name;
+//! nothing is guessed, no file is read. Facts that the command line leaves open (the length of a
+//! body that comes from a file) are reported.
 
 mod options;
 mod url;
@@ -22,18 +22,18 @@ pub(crate) struct Request {
     pub(crate) host: String,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    /// What is not known, in words.
+    /// The unknown facts, in words.
     pub(crate) unknown: Vec<String>,
 }
 
-/// What the options say so far.
+/// The options read so far.
 #[derive(Debug, Default)]
 struct Line {
     method: Option<String>,
     url: Option<String>,
-    /// As given with -H: what takes away curl's own has no value.
+    /// As given with -H: a header that removes curl's own has no value.
     headers: Vec<(String, Option<String>)>,
-    /// What other options make of headers.
+    /// Headers that come from other options.
     own: Vec<(&'static str, String)>,
     cookies: Vec<String>,
     query: Vec<String>,
@@ -67,10 +67,10 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     shlex::split(&joined(line)?).ok_or_else(|| "a quote is not closed".to_owned())
 }
 
-/// One line of several that end in a backslash: `shlex` would find an empty word there.
+/// Joins lines that end in a backslash: `shlex` would find an empty word there.
 ///
 /// # Errors
-/// The shell would put something else in a place of it.
+/// A shell would replace a part of the line.
 fn joined(line: &str) -> Result<String, String> {
     let mut out = String::with_capacity(line.len());
     let mut quote = None;
@@ -103,13 +103,13 @@ fn joined(line: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// `` `command` ``, `$(command)`, `$name` and `${name}`.
+/// True for the start of `` `command` ``, `$(command)`, `$name` and `${name}`.
 fn is_replaced(first: char, rest: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '{' | '(');
     first == '`' || rest.starts_with(is_name)
 }
 
-/// The request of a command line, which begins with `curl`.
+/// Reads the request of a command line, which begins with `curl`.
 pub(crate) fn request(words: &[String]) -> Result<Request, String> {
     let (first, words) = words.split_first().ok_or("the command line is empty")?;
     if !matches!(first.rsplit('/').next(), Some("curl" | "curl.exe")) {
@@ -230,7 +230,8 @@ impl Line {
         Ok(Request { method, target, host, headers, unknown: self.unknown })
     }
 
-    /// What curl sends by itself and for its options, unless -H says otherwise, and what -H says.
+    /// The headers that curl sends by default and for its options, unless -H changes them, and
+    /// those of -H.
     fn headers(&mut self, url: &Url) -> Vec<(String, String)> {
         let mut own: Vec<(&str, String)> = vec![
             ("host", url.host.clone()),
@@ -249,7 +250,7 @@ impl Line {
                 self.unknown.push(said.to_owned());
             }
         }
-        // Of its own curl sends the last: `-A` in place of its name.
+        // Of its own headers curl sends the last: `-A` replaces its name.
         let mut sent: Vec<(String, String)> = Vec::new();
         for (name, value) in own {
             sent.retain(|(earlier, _)| earlier != name);
@@ -271,7 +272,7 @@ fn body(method: &'static str, content_type: Option<&'static str>) -> Data {
     Data { text: None, content_type, method }
 }
 
-/// `Name: value`, `Name:` for none, `Name;` for an empty one.
+/// Reads `Name: value`, `Name:` for no header, `Name;` for an empty one.
 fn custom_header(text: &str) -> Result<(String, Option<String>), String> {
     if text.starts_with('@') {
         return Err(FROM_FILE.to_owned());
@@ -290,7 +291,7 @@ fn basic(user: &str) -> Result<String, String> {
     Ok(format!("Basic {}", Base64::encode_string(user.as_bytes())))
 }
 
-/// The text of -d or --data-urlencode; `None` when it stands in a file.
+/// The text of -d or --data-urlencode; `None` when it is in a file.
 fn data(does: Does, value: &str) -> Result<Option<String>, String> {
     if matches!(does, Does::Data) {
         return Ok((!value.starts_with('@')).then(|| value.to_owned()));
@@ -308,7 +309,8 @@ fn data(does: Does, value: &str) -> Result<Option<String>, String> {
 mod tests {
     use super::*;
 
-    /// The request line, the headers that are not curl's own of every request, and what is unknown.
+    /// The request line, the headers that curl does not add to every request, and the unknown
+    /// facts.
     fn sent(line: &str) -> String {
         let words = split(line).unwrap();
         let Request { method, target, host, headers, unknown } = match request(&words) {

@@ -1,9 +1,8 @@
-//! The options of curl: which take a value, and what they do to a request.
+//! The options of curl: which of them take a value, and how they change a request.
 //!
-//! Invariant: an option that is not listed is refused, because whether it takes a value is not
-//! known.
+//! Invariant: an unlisted option is rejected, because it is unknown whether it takes a value.
 
-/// What an option does to the request.
+/// The effect of an option on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
     Nothing,
@@ -36,7 +35,7 @@ pub(super) enum Does {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Word<'w> {
     Url(&'w str),
-    /// As it was written, what it does, and its value or nothing.
+    /// The option as it was written, its effect, and its value or an empty text.
     Option(String, Does, &'w str),
 }
 
@@ -45,7 +44,7 @@ const CONFIG: &str = "a file of options is not read; give them on the command li
 const AUTHENTICATION: &str =
     "the server's answer decides what is sent then; give the header with -H";
 
-/// Options with a value: long name, short name, what it does.
+/// Options with a value: long name, short name, effect.
 const VALUED: &[(&str, char, Does)] = &[
     ("request", 'X', Does::Method),
     ("header", 'H', Does::Header),
@@ -72,7 +71,7 @@ const VALUED: &[(&str, char, Does)] = &[
     ("time-cond", 'z', Does::Refuse("give If-Modified-Since with -H")),
 ];
 
-/// Options with a value that changes nothing about the request.
+/// Options whose value does not change the request.
 const IDLE_VALUED: &[(&str, char)] = &[
     ("output", 'o'),
     ("output-dir", ' '),
@@ -121,7 +120,7 @@ const IDLE_VALUED: &[(&str, char)] = &[
     ("speed-time", 'y'),
 ];
 
-/// Options without a value that do something.
+/// Options without a value that change the request.
 const BARE: &[(&str, char, Does)] = &[
     ("head", 'I', Does::Head),
     ("get", 'G', Does::Get),
@@ -137,7 +136,7 @@ const BARE: &[(&str, char, Does)] = &[
     ("netrc-optional", ' ', Does::Refuse(CONFIG)),
 ];
 
-/// Options without a value that change nothing about the request.
+/// Options without a value that do not change the request.
 const IDLE: &[(&str, char)] = &[
     ("silent", 's'),
     ("show-error", 'S'),
@@ -194,7 +193,7 @@ const IDLE: &[(&str, char)] = &[
     ("post303", ' '),
 ];
 
-/// The words of a command line after `curl`.
+/// Parses the words of a command line after `curl`.
 pub(super) fn words(words: &[String]) -> Result<Vec<Word<'_>>, String> {
     let mut out = Vec::new();
     let mut rest = words.iter().map(String::as_str);
@@ -233,7 +232,7 @@ fn lacks(option: &str) -> String {
     format!("{option} lacks its value")
 }
 
-/// What a long option does, and whether it takes a value.
+/// The effect of a long option, and whether it takes a value.
 fn long(name: &str) -> Option<(Does, bool)> {
     let bare = name.strip_prefix("no-").unwrap_or(name);
     find(|(long, _)| long == name).or_else(|| {

@@ -1,12 +1,12 @@
 //! URLs as curl reads them.
 //!
-//! Invariant: what a server is sent is taken as it is written; only dots are resolved, as curl
-//! does.
+//! Invariant: the parts that are sent to a server are kept as written; only dots are resolved, as
+//! curl does.
 
-/// The parts of a URL that a request tells.
+/// The parts of a URL that a request contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Url {
-    /// With the port, unless it is the scheme's own.
+    /// With the port, unless it is the scheme's default.
     pub(crate) host: String,
     /// `user:password`
     pub(crate) user: Option<String>,
@@ -47,14 +47,14 @@ impl Url {
         Ok(Self { host, user, path, query })
     }
 
-    /// Adds a file's name to a path that ends in a slash.
+    /// Appends a file's name to a path that ends in a slash.
     pub(crate) fn complete(&mut self, name: &str) {
         if self.path.ends_with('/') {
             self.path.push_str(&escape(name));
         }
     }
 
-    /// Adds to the query.
+    /// Appends to the query.
     pub(crate) fn add_query(&mut self, text: &str) {
         let before = self.query.take().filter(|query| !query.is_empty());
         self.query = Some(before.map_or(text.to_owned(), |query| format!("{query}&{text}")));
@@ -88,10 +88,11 @@ impl Url {
     }
 }
 
-/// A host as it is told, with its port unless that is `own`. An empty one is none, to curl, too.
+/// The host of a request, with its port unless that is `own`. An empty port is no port, also for
+/// curl.
 fn host_and_port(text: &str, own: u16) -> Result<String, String> {
     let (host, port) = match text.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         Some((host, port)) if !port.contains(']') => (host, port),
         _ => return Ok(text.to_owned()),
     };
@@ -116,7 +117,7 @@ pub(crate) fn no_ranges(url: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// As in a query, a space as `%20`.
+/// Escapes a text for a query; a space becomes `%20`.
 pub(crate) fn escape(text: &str) -> String {
     let escape = |byte: u8| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

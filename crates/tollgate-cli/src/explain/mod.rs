@@ -1,7 +1,7 @@
 //! `tollgate explain`: what happens to one request, and why.
 //!
-//! Invariant: it drives the pipeline as a surface does, on a store of its own that starts empty;
-//! nothing is consumed anywhere. Keys are shown hashed, never as they are.
+//! Invariant: it runs the pipeline as a surface does, on its own store that starts empty; nothing
+//! is consumed elsewhere. Keys are shown only as hashes.
 
 mod render;
 mod report;
@@ -24,12 +24,11 @@ use crate::tenants::Tenants;
 use report::{Before, Report};
 use request::Request;
 
-/// When the first request comes: 2026-01-01T00:00:00Z, the start of a window for every window that
-/// divides a day, so that the numbers are the same on every run.
+/// The time of the first request: 2026-01-01T00:00:00Z. Every window that divides a day starts
+/// then, so the numbers are the same in every run.
 const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-/// What is said of one policy: what it does to the request, or what is wrong with it, as `check`
-/// says it.
+/// The result for one policy: its decision on the request, or its problems as `check` reports them.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Explained {
@@ -101,7 +100,7 @@ fn explain(
         .with_entry(policy, &gate.plan, tenants, gate.now)
 }
 
-/// A surface with a map for a store.
+/// A surface whose store is a map.
 struct Gate<'p> {
     policy: &'p Policy,
     entries: ByTenant,
@@ -111,13 +110,13 @@ struct Gate<'p> {
 }
 
 impl Gate<'_> {
-    /// Decides a request and charges what it is admitted to.
+    /// Decides a request and charges it when it is allowed.
     fn decide(&mut self, request: &Request<'_>) {
         self.entries.plan(self.policy, request, self.now, &mut self.plan);
         self.commit();
     }
 
-    /// The response of a request that passed has come: charges the rules that charge by it.
+    /// Handles the response to a request that passed: charges the rules that charge by it.
     fn settle(&mut self, status: u16) {
         let answer = self.plan.outcome(self.policy).answer();
         let passed = matches!(answer, Answer::Pass | Answer::Delay(_));

@@ -1,6 +1,6 @@
 //! The report of `explain` for people.
 //!
-//! Invariant: it says nothing that the report does not hold.
+//! Invariant: it shows only data of the report.
 
 use super::report::{Before, EntryReport, Report, RuleReport, VerdictReport};
 use crate::output::{self, Page};
@@ -38,7 +38,7 @@ pub(super) fn write(report: &Report, out: &mut Page) {
     }
 }
 
-/// What is known of the tenant's entry.
+/// The known facts about the tenant's entry.
 fn entry(report: &Report) -> String {
     match &report.entry {
         Some(EntryReport { file, line, in_force: true, .. }) => {

@@ -1,6 +1,6 @@
-//! The report of `explain` as plain data: what `--json` prints. Documented in docs/policy.md.
+//! The report of `explain` as plain data: the output of `--json`. Documented in docs/policy.md.
 //!
-//! Invariant: it holds what the outcome says and nothing of its own; keys only as hashes.
+//! Invariant: it contains only data of the outcome; keys only as hashes.
 
 use std::net::IpAddr;
 
@@ -16,36 +16,36 @@ use crate::tenants::Tenants;
 /// Everything about one request.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// True: with problems there is a report of `check` instead.
+    /// Always true: with problems there is a report of `check` instead.
     pub(super) ok: bool,
     pub(super) surface: &'static str,
-    /// What the request leaves open and was taken for granted.
+    /// Assumptions about facts that the request leaves open.
     pub(super) assumed: Vec<String>,
     pub(super) client: Option<IpAddr>,
-    /// Every way in which servers read the path, the one that keys take first.
+    /// Every way in which servers read the path; keys use the first.
     pub(super) paths: Vec<String>,
-    /// Whose request it is; absent when it is nobody's.
+    /// The tenant of the request; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<String>,
-    /// Its entry, where one was given.
+    /// The tenant's entry, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) entry: Option<EntryReport>,
-    /// Entries were given.
+    /// True when entries were given.
     #[serde(skip)]
     pub(super) has_entries: bool,
     pub(super) request: u32,
     pub(super) before: Before,
     pub(super) rules: Vec<RuleReport>,
     pub(super) decision: Decided,
-    /// Fields of the answer, or fields added to the origin's.
+    /// Fields of Tollgate's response, or fields added to the origin's.
     pub(super) headers: Vec<(String, String)>,
-    /// `None` when the origin answers.
+    /// `None` when the origin responds.
     pub(super) body: Option<String>,
-    /// Headers that the origin sees besides the client's own.
+    /// Headers that the origin sees in addition to the client's own.
     pub(super) origin_headers: Vec<(String, String)>,
 }
 
-/// A tenant's entry, and where it stands.
+/// A tenant's entry and its position.
 #[derive(Debug, Serialize)]
 pub(super) struct EntryReport {
     pub(super) file: String,
@@ -55,7 +55,7 @@ pub(super) struct EntryReport {
     pub(super) note: Option<String>,
 }
 
-/// What the same requests before this one were answered.
+/// The decisions on the same requests before this one.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Before {
     pub(super) passed: u32,
@@ -68,9 +68,9 @@ pub(super) struct Before {
 pub(super) struct RuleReport {
     pub(super) name: String,
     pub(super) applies: bool,
-    /// Why it does not apply.
+    /// Why the rule does not apply.
     pub(super) reason: Option<String>,
-    /// What was decided, when it applies.
+    /// The decision, when the rule applies.
     pub(super) verdict: Option<VerdictReport>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct VerdictReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) entry: Option<&'static str>,
     pub(super) key: String,
-    /// 16 hexadecimal digits; `None` when a part is missing and the rule refuses, or when it is
+    /// Sixteen hexadecimal digits; `None` when a part is missing and the rule denies, or when it is
     /// malformed.
     pub(super) key_hash: Option<String>,
     /// Why the rule cannot read the request.
@@ -90,10 +90,10 @@ pub(super) struct VerdictReport {
     pub(super) cost: u64,
     pub(super) charged: String,
     pub(super) enforced: bool,
-    /// Only the surface knows which keys the rule is enforced for; `enforced` is as if for this
-    /// one.
+    /// Only the surface knows for which keys the rule is enforced; `enforced` assumes that this key
+    /// is one of them.
     pub(super) chosen_in_secret: bool,
-    /// Its priority among those that wait, from 1; absent where the rule has none.
+    /// Its priority among waiting requests, from 1; absent where the rule has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) priority: Option<u8>,
     pub(super) quotas: Vec<QuotaReport>,
@@ -104,10 +104,11 @@ pub(super) struct QuotaReport {
     pub(super) name: String,
     pub(super) verdict: &'static str,
     pub(super) limit: u64,
-    /// What it admits at once when idle: `remaining` is out of this.
+    /// The number of units that an idle key gets at once; `remaining` is out of this.
     pub(super) burst: u64,
     pub(super) remaining: u64,
-    /// How long this quota alone makes the request wait: in its queue, or until it admits it.
+    /// How long this quota alone makes the request wait: in its queue, or until it allows the
+    /// request.
     pub(super) wait_ms: Option<u64>,
     #[serde(skip)]
     pub(super) words: String,
@@ -117,7 +118,7 @@ pub(super) struct QuotaReport {
 pub(super) struct Decided {
     /// `pass`, `delay` (then pass), `retry` (wait, then decide again) or `refuse`.
     pub(super) answer: &'static str,
-    /// Of our answer; `None` when the origin answers.
+    /// The status of Tollgate's response; `None` when the origin responds.
     pub(super) status: Option<u16>,
     pub(super) wait_ms: Option<u64>,
     #[serde(skip)]
@@ -130,7 +131,7 @@ impl Before {
         passed.saturating_add(*delayed).saturating_add(*waiting).saturating_add(*refused)
     }
 
-    /// Counts one answer.
+    /// Counts one decision.
     pub(super) const fn count(&mut self, answer: Answer) {
         let counter = match answer {
             Answer::Pass => &mut self.passed,
@@ -143,7 +144,7 @@ impl Before {
 }
 
 impl Report {
-    /// The report on a decided plan.
+    /// Builds the report on a decided plan.
     pub(super) fn new(policy: &Policy, request: &Request<'_>, plan: &Plan, before: Before) -> Self {
         let outcome = plan.outcome(policy);
         let mut report = Self {
@@ -167,7 +168,7 @@ impl Report {
         report
     }
 
-    /// The same with the entry of its tenant, among those that were given.
+    /// The same report with the entry of its tenant, if it is among those that were given.
     pub(super) fn with_entry(
         self,
         policy: &Policy,
@@ -185,7 +186,7 @@ impl Report {
         Self { entry, has_entries: tenants.are_given(), ..self }
     }
 
-    /// Fills in what the client and the origin see.
+    /// Fills in the parts that the client and the origin see.
     fn answer(&mut self, outcome: &Outcome<'_>, grpc: Option<&'static str>) {
         if self.decision.answer == "retry" {
             return; // nothing is sent yet

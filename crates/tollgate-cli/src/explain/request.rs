@@ -1,8 +1,8 @@
-//! A request as the command line describes it.
+//! The request that the command line describes.
 //!
-//! Invariant: it answers as the surface would: what a surface does not know is not there, even when
-//! it was given. What cannot be given for a surface is misuse, told before. What is assumed is
-//! said.
+//! Invariant: it behaves as on the surface: a fact that a surface does not know is absent, even
+//! when it was given. A fact that cannot be given for a surface is misuse, which is reported
+//! before. Assumptions are reported.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,8 +13,8 @@ use crate::args::ExplainArgs;
 use crate::curl::{self, Url};
 use crate::end::End;
 
-/// Who sends a request that is given as a URL, unless it is said: an address of documentation (RFC
-/// 5737).
+/// The default client address of a request that is given as a URL: an address reserved for
+/// documentation (RFC 5737).
 const SOMEBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// The facts of the request.
@@ -27,12 +27,12 @@ pub(super) struct Request<'a> {
     headers: Vec<(String, String)>,
     ip: Option<IpAddr>,
     asn: Option<String>,
-    /// What is taken for granted, in words.
+    /// The assumptions, in words.
     pub(super) assumed: Vec<String>,
 }
 
 impl<'a> Request<'a> {
-    /// The request, unless it has facts that its surface does not know.
+    /// Builds the request, unless it has facts that its surface does not know.
     pub(super) fn new(args: &'a ExplainArgs, surface: Surface) -> Result<Self, End> {
         match surface {
             Surface::Envoy if args.country.is_some() || args.asn.is_some() => misuse(
@@ -95,7 +95,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The content type of a gRPC answer; `None` when this is no gRPC request.
+    /// The content type of a gRPC response; `None` when the request is not a gRPC request.
     pub(super) fn grpc_content_type(&self) -> Option<&'static str> {
         grpc_content_type(&self.header("content-type")?)
     }

@@ -1,7 +1,7 @@
-//! A configuration of `envoyproxy/ratelimit`, as it was read.
+//! A parsed configuration of `envoyproxy/ratelimit`.
 //!
-//! Invariant: what is here is valid on its own, as that service takes it. Source: the README of
-//! that project, "The configuration format", and the names of its protocol's units
+//! Invariant: every value is valid in isolation, by the rules of that service. Source: the README
+//! of that project, "The configuration format", and the names of its protocol's units
 //! (`envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit`).
 
 use super::finding::Place;
@@ -21,21 +21,21 @@ pub(super) struct Descriptor {
     pub(super) key: String,
     pub(super) value: Value,
     pub(super) limit: Option<Limit>,
-    /// It is decided and counted, and never refused.
+    /// The limit is evaluated and counted, but never denies.
     pub(super) is_shadow: bool,
-    /// All values that the pattern takes are one count.
+    /// All values that match the pattern share one count.
     pub(super) shares: bool,
     pub(super) descriptors: Vec<Descriptor>,
 }
 
-/// What the value of an entry is.
+/// The value of a descriptor's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// Whatever nothing beside it takes.
+    /// Any value that no sibling matches.
     Default,
     /// Exactly this text.
     Exact(String),
-    /// A text with stars, each of which stands for anything.
+    /// A text with stars, each of which matches anything.
     Pattern(String),
 }
 
@@ -43,10 +43,10 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub(super) struct Limit {
     pub(super) at: Place,
-    /// So many in a unit of time; `None` for unlimited.
+    /// Requests per unit of time; `None` for unlimited.
     pub(super) quota: Option<(u32, Unit)>,
     pub(super) name: Option<String>,
-    /// The names of limits that do not hold for a call where this one does.
+    /// The names of limits that do not apply to a call where this one does.
     pub(super) replaces: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub(super) name: &'static str,
-    /// As a policy writes it.
+    /// The window as a policy writes it.
     pub(super) window: &'static str,
 }
 
@@ -70,7 +70,7 @@ pub(super) const UNITS: [Unit; 7] = [
 ];
 
 impl Value {
-    /// True when a value can be both; only a pattern has more than one.
+    /// True when a value can match both; only a pattern matches more than one.
     pub(super) fn takes(&self, text: &str) -> bool {
         match self {
             Self::Default => true,
@@ -80,7 +80,7 @@ impl Value {
     }
 }
 
-/// True when `text` is what `pattern` says, each star for anything and for nothing.
+/// True when `text` matches `pattern`; each star matches any text, also an empty one.
 fn is_like(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };

@@ -1,11 +1,11 @@
-//! The fields of an object in YAML, as the service reads them: with merge keys, each of a type.
+//! The fields of a YAML object, as the service reads them: with merge keys, each with a type.
 //!
-//! Invariant: reading never stops at the first mistake; what is `None` was noted or is not there.
+//! Invariant: reading never stops at the first mistake; a `None` is either reported or absent.
 
 use super::finding::{self, Findings, Place, shown};
 use tollgate_yaml::{Field, Form, Kind, Node, Reading, Scalar, Value};
 
-/// Fields that the service takes in every object, and reads in one kind of them.
+/// Fields that the service accepts in every object, and reads in one kind of object.
 const ANYWHERE: [&str; 2] = ["name", "quota_mode"];
 
 /// The fields of one object.
@@ -14,7 +14,7 @@ pub(super) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// Opens an object that may have these fields; others, and fields given twice, are problems.
+    /// Opens an object that may have these fields; other fields and duplicate fields are problems.
     pub(super) fn open(
         node: &'n Node,
         what: &str,
@@ -49,12 +49,12 @@ impl<'n> Fields<'n> {
         Some(Self { fields })
     }
 
-    /// Where a field stands.
+    /// The position of a field.
     pub(super) fn place(&self, name: &str) -> Option<Place> {
         self.find(name).map(|(place, _)| place)
     }
 
-    /// What a field holds, unless that is nothing.
+    /// The value of a field, unless it is empty.
     pub(super) fn node(&self, name: &str) -> Option<&'n Node> {
         self.find(name).map(|(_, node)| node)
     }
@@ -65,7 +65,7 @@ impl<'n> Fields<'n> {
         found.filter(|(_, node)| !node.is_null(Reading::Policy))
     }
 
-    /// The items of a list; none where it is not given.
+    /// The items of a list; none when the list is absent.
     pub(super) fn list(&self, name: &str, findings: &mut Findings) -> &'n [Node] {
         match self.node(name) {
             None => &[],
@@ -77,8 +77,8 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// A text. Numbers and truths without quotes are the text that they are written as; fractions
-    /// are refused, as the service does.
+    /// A text. Numbers and booleans without quotes are read as their text; fractions are rejected,
+    /// as in the service.
     pub(super) fn text(&self, name: &str, findings: &mut Findings) -> Option<&'n str> {
         let node = self.node(name)?;
         let scalar = match &node.kind {
@@ -98,7 +98,7 @@ impl<'n> Fields<'n> {
         Some(&scalar.text)
     }
 
-    /// True or false; false where it is not given.
+    /// A boolean; false when it is absent.
     pub(super) fn truth(&self, name: &str, findings: &mut Findings) -> bool {
         let Some(node) = self.node(name) else { return false };
         let scalar = match &node.kind {
@@ -114,13 +114,13 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// A whole number of 32 bits; 0 where it is not given, as in the service.
+    /// An integer of 32 bits; 0 when it is absent, as in the service.
     pub(super) fn number(&self, name: &str, findings: &mut Findings) -> u32 {
         let Some(node) = self.node(name) else { return 0 };
         let number = match &node.kind {
             Kind::Scalar(scalar) => match Reading::Policy.value(scalar) {
                 Value::Whole(number) => u32::try_from(number).ok(),
-                // YAML 1.1 has them in groups.
+                // YAML 1.1 allows digit groups.
                 Value::Text(text) if scalar.form == Form::Plain => grouped(text),
                 _ => None,
             },
@@ -135,7 +135,8 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// Adds what is merged and not there yet. Mistakes in it are told where it stands itself.
+/// Adds merged fields that are not yet present. Mistakes in them are reported at their own
+/// position.
 fn merge<'n>(from: &'n Node, known: &[&str], fields: &mut Vec<(&'n str, Place, &'n Node)>) {
     for item in from.items() {
         merge(item, known, fields);
@@ -156,7 +157,7 @@ fn grouped(text: &str) -> Option<u32> {
     is_grouped.then(|| text.replace('_', "").parse().ok())?
 }
 
-/// True for a number without quotes that is not whole.
+/// True for a number without quotes that is not an integer.
 fn is_fraction(scalar: &Scalar) -> bool {
     let text = &scalar.text;
     scalar.form == Form::Plain

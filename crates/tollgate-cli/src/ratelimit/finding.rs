@@ -1,7 +1,7 @@
-//! What is said about a configuration: what is wrong with it, and what differs in the policy.
+//! Findings about a configuration: its mistakes, and the differences of the policy.
 //!
-//! Invariant: a limit that cannot be written is a problem, never a remark, so no policy comes out
-//! that has fewer limits than its configuration without a refusal.
+//! Invariant: a limit that cannot be expressed is a problem, never a remark, so no policy silently
+//! has fewer limits than its configuration.
 
 use serde::Serialize;
 
@@ -22,24 +22,24 @@ impl From<&Node> for Place {
     }
 }
 
-/// What kind of remark.
+/// The kind of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     /// It cannot be converted; there is no policy.
     Problem,
-    /// Nothing in a policy does this.
+    /// A policy has no equivalent.
     NoEquivalent,
-    /// It is decided otherwise.
+    /// The policy decides differently.
     Differs,
-    /// It has no effect there, and none here.
+    /// It has no effect in that service, and none here.
     Ignored,
-    /// How something is written that has no field of its own.
+    /// How a policy expresses it without a field for it.
     Written,
 }
 
 impl Kind {
-    /// As a line begins with it.
+    /// The words that a line begins with.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Problem => "error",
@@ -55,21 +55,21 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) kind: Kind,
-    /// The file; `None` for what holds for every configuration.
+    /// The file; `None` for a remark on every configuration.
     pub(crate) file: Option<String>,
     #[serde(flatten)]
     pub(crate) place: Option<Place>,
     pub(crate) message: String,
 }
 
-/// What is found in one file.
+/// The findings of one file.
 pub(super) struct Findings {
     file: String,
     pub(super) all: Vec<Finding>,
 }
 
 impl Findings {
-    /// The most that are said of one file: nobody reads more, and a file may have a million.
+    /// The most findings per file: a person reads no more, and a file may have a million.
     const MOST: usize = 100;
 
     pub(super) const fn of(file: String) -> Self {
@@ -89,7 +89,7 @@ impl Findings {
         self.note(Kind::Problem, place, message);
     }
 
-    /// Everything, in the order of the file.
+    /// All findings, in the order of the file.
     pub(super) fn sorted(mut self) -> Vec<Finding> {
         self.all.sort_by_key(|finding| finding.place);
         self.all
@@ -100,7 +100,7 @@ impl Findings {
     }
 }
 
-/// A text of the file for a message, in quotes: its beginning where it is long.
+/// A text of the file for a message, in quotes; of a long text only the beginning.
 pub(super) fn shown(text: &str) -> String {
     const MOST: usize = 60;
     match text.char_indices().nth(MOST) {

@@ -1,9 +1,9 @@
-//! A configuration of `envoyproxy/ratelimit` as a policy, and what differs.
+//! Converts a configuration of `envoyproxy/ratelimit` to a policy, and lists the differences.
 //!
 //! Invariant: with a problem there is no policy, so none has fewer limits than its configuration.
-//! Whatever the files hold, this takes bounded memory. Deliberately absent: the settings of that
-//! service's process and of Envoy, which stand in no such file; and everything of the command line,
-//! so that a fuzzer can ask, too.
+//! Memory is bounded for any content of the files. Deliberately not here: the settings of that
+//! service's process and of Envoy, which such a file does not contain; and everything about the
+//! command line, so that a fuzzer can call this module.
 
 mod config;
 mod fields;
@@ -17,7 +17,7 @@ use finding::{Findings, has_problems, shown};
 use policy::Domain;
 use tollgate_yaml::Node;
 
-/// What differs whatever the configuration says.
+/// The differences that apply to every configuration.
 const ALWAYS: [(Kind, &str); 4] = [
     (
         Kind::Differs,
@@ -42,22 +42,22 @@ const ALWAYS: [(Kind, &str); 4] = [
 
 /// A file of a configuration.
 pub(crate) struct File {
-    /// What it is called.
+    /// The name of the file.
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// What became of a configuration.
+/// The result of a conversion.
 pub(crate) struct Converted {
     /// The policy as text; `None` where there are problems.
     pub(crate) policy: Option<String>,
-    /// With problems, all of these; else everything that differs. In the order of the files.
+    /// With problems, all problems; otherwise all differences. In the order of the files.
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Converts the files, one for each domain. A file of more than `most` bytes is a problem. The
-/// rules of the names `reported` are for hits that are reported after the response, which no such
-/// file says.
+/// Converts the files, one per domain. A file of more than `most` bytes is a problem. The rules
+/// named in `reported` are for hits that are reported after the response; such a file does not
+/// contain that fact.
 pub(crate) fn convert(files: Vec<File>, reported: &[String], most: usize) -> Converted {
     let mut findings = Vec::new();
     let mut domains: Vec<Domain> = Vec::new();
@@ -85,7 +85,7 @@ pub(crate) fn convert(files: Vec<File>, reported: &[String], most: usize) -> Con
     Converted { policy, findings }
 }
 
-/// What one file limits, and what is found in it.
+/// The limits of one file, and its findings.
 fn domain(file: File, most: usize, earlier: &[Domain]) -> (Option<Domain>, Vec<Finding>) {
     let File { name: file, text } = file;
     let mut findings = Findings::of(file.clone());

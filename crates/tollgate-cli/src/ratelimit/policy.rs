@@ -1,7 +1,7 @@
-//! The policy that rules are written into, for people to read and to go on with.
+//! Writes rules as a policy document for people to read and to edit.
 //!
-//! Invariant: it is a policy document, or the findings have a problem. Names are made of the
-//! limits' names, or of keys and values, and no two are the same.
+//! Invariant: the result is a valid policy document, or the findings contain a problem. Names are
+//! made of the limits' names, or of keys and values, and all names differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,18 +14,18 @@ use super::rules::Candidate;
 
 /// The longest name of a rule.
 const MAX_NAME: usize = 64;
-/// The most rules of a policy: of more none is written, and the compiler says it.
+/// The most rules of a policy: beyond it no policy is written, and the compiler reports it.
 const MAX_RULES: usize = 1000;
 
-/// What one file limits.
+/// The limits of one file.
 pub(super) struct Domain {
     pub(super) file: String,
     pub(super) name: String,
     pub(super) candidates: Vec<Candidate>,
 }
 
-/// The policy of these domains as text; what is said of it is added to the `findings`. The rules of
-/// the names `reported` have that cost.
+/// Writes the policy of these domains as text and adds remarks to the `findings`. The rules named
+/// in `reported` get that cost.
 pub(super) fn write(
     domains: &[Domain],
     reported: &[String],
@@ -73,7 +73,8 @@ pub(super) fn write(
     Some(policy)
 }
 
-/// What the compiler says of the policy: nothing, unless the configuration is too much for one.
+/// The compiler's findings about the policy: none, unless the configuration is too large for one
+/// policy.
 fn compiled(policy: &str) -> Vec<Finding> {
     let (kind, said) = match Policy::compile(policy, Surface::Server) {
         Ok(policy) => (Kind::Written, policy.warnings().clone()),
@@ -99,7 +100,7 @@ fn refused(file: &str, candidate: &Candidate) -> Finding {
     }
 }
 
-/// A limit as a rule is written of it.
+/// A limit in the form in which a rule is written.
 struct Limit {
     name: String,
     quota: (u32, Unit),
@@ -147,7 +148,7 @@ fn rule(
     format!("    {{\n      {}\n    }}", fields.join(",\n      "))
 }
 
-/// By the names of limits, the descriptors beside which they do not hold.
+/// By the name of a limit: the descriptors with which it does not apply.
 type Replacing<'d> = BTreeMap<&'d str, Vec<&'d str>>;
 
 fn replacing(domain: &Domain) -> Replacing<'_> {
@@ -169,7 +170,7 @@ fn absent(candidate: &Candidate) -> String {
     key
 }
 
-/// A name that no rule has yet: the limit's own, or its keys and values.
+/// An unused name for a rule: the limit's own, or its keys and values.
 fn name_of(
     domain: &Domain,
     candidate: &Candidate,

@@ -1,7 +1,7 @@
-//! A file of `envoyproxy/ratelimit` as a configuration, with everything that is wrong with it.
+//! Reads a file of `envoyproxy/ratelimit` as a configuration, with all of its mistakes.
 //!
-//! Invariant: what that service refuses is refused here, with its place; and so is a limit that no
-//! rule can express, because a policy without it would let requests through.
+//! Invariant: a mistake that the service rejects is rejected here, with its position. A limit that
+//! no rule can express is rejected too, because a policy without it would allow more requests.
 
 use super::config::{Config, Descriptor, Limit, UNITS, Value};
 use super::fields::Fields;
@@ -34,7 +34,7 @@ pub(super) fn config(root: &Node, findings: &mut Findings) -> Option<Config> {
     Some(Config { at: Place::from(root), domain: domain.to_owned(), descriptors })
 }
 
-/// The descriptors of one level, of which no two are the same.
+/// The descriptors of one level, all of which differ.
 fn descriptors(fields: &Fields<'_>, findings: &mut Findings) -> Vec<Descriptor> {
     let items = fields.list("descriptors", findings);
     let mut seen = std::collections::BTreeSet::new();
@@ -96,7 +96,7 @@ fn value(fields: &Fields<'_>, findings: &mut Findings) -> Value {
     }
 }
 
-/// Notes what has no equivalent, or no effect.
+/// Reports fields that have no equivalent, or no effect.
 fn unlike(fields: &Fields<'_>, has_limit: bool, findings: &mut Findings) {
     for (name, message) in [
         ("detailed_metric", "metrics are by rule, never by a value of a descriptor"),
@@ -122,7 +122,7 @@ fn unlike(fields: &Fields<'_>, has_limit: bool, findings: &mut Findings) {
     }
 }
 
-/// Notes a mode of a descriptor that has no limit.
+/// Reports a mode of a descriptor that has no limit.
 fn without_effect(fields: &Fields<'_>, name: &str, is_idle: bool, findings: &mut Findings) {
     if let (true, Some(place)) = (is_idle, fields.place(name)) {
         let message = format!("{name:?} has no effect on a descriptor without \"rate_limit\"");

@@ -1,4 +1,4 @@
-//! The tree of descriptors as rules, of which at most one is for any descriptor.
+//! Converts the tree of descriptors to rules, of which at most one applies to any descriptor.
 //!
 //! Invariant: a descriptor is for the rule of the node that the service would end at: at each level
 //! the one with its exact value, else the first pattern that takes it, else the one without a
@@ -10,17 +10,17 @@ use serde_json::json;
 use super::config::{Config, Descriptor, Limit, Unit, Value};
 use super::finding::{Findings, Kind, Place, shown};
 
-/// What is for some descriptors: a limit, or the word that there is none.
+/// A rule to be written for some descriptors: a limit, or an explicit absence of one.
 pub(super) struct Candidate {
     pub(super) at: Place,
-    /// In words, of keys and values.
+    /// The keys and values, in words.
     pub(super) path: String,
-    /// The descriptors it is for, as a rule's condition has them.
+    /// The matching descriptors, as a rule's condition.
     pub(super) entries: String,
-    /// The keys whose values are counted apart, in their order; where there are none, those with
-    /// one value.
+    /// The keys whose values are counted separately, in their order; if there are none, the keys
+    /// with one value.
     pub(super) counted: Vec<String>,
-    /// So many in a unit; `None` for unlimited.
+    /// Requests per unit; `None` for unlimited.
     pub(super) quota: Option<(u32, Unit)>,
     pub(super) is_shadow: bool,
     pub(super) name: Option<String>,
@@ -37,24 +37,24 @@ struct Step {
     count: Count,
 }
 
-/// How the values that a step takes are counted.
+/// How the values that a step matches are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Count {
-    /// There is one.
+    /// There is one value.
     Fixed,
-    /// All of them together.
+    /// All values share one count.
     Shared,
-    /// Each by itself.
+    /// Each value has its own count.
     Apart,
 }
 
-/// The most bytes of entries in all: the longest policy has as many, with everything else.
+/// The most bytes of entries in all: the longest policy has this many, including everything else.
 const MAX_ENTRIES: usize = 1 << 20;
-/// The most bytes of values that are compared with patterns, so that a file with nothing but both
-/// ends in a second.
+/// The most bytes of values that are compared with patterns, so that a file that contains only
+/// these two ends within a second.
 const MAX_COMPARED: usize = 1 << 26;
 
-/// Everything that a file limits, in its order.
+/// All limits of a file, in its order.
 pub(super) fn candidates(config: &Config, findings: &mut Findings) -> Vec<Candidate> {
     let mut found = Found { candidates: Vec::new(), len: 0, compared: 0, findings };
     found.level(&config.descriptors, &mut Vec::new());
@@ -130,8 +130,8 @@ impl Found<'_> {
         });
     }
 
-    /// The keys that are counted by, each once: the value of one that stands several times is all
-    /// of its values.
+    /// The keys to count by, each once: the value of a key that occurs several times is all of its
+    /// values.
     fn counted(&mut self, node: &Descriptor, path: &[Step]) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
         for step in path.iter().filter(|step| step.count == Count::Apart) {
@@ -152,14 +152,15 @@ impl Found<'_> {
     }
 }
 
-/// The keys of a limit that counts nobody apart: those with one value, which names its count. With
-/// no key at all such limits would share one stored value, and everybody would wait for it.
+/// The keys of a limit that does not separate clients: the keys with one value, which names its
+/// count. Without a key all such limits would share one stored value, and every request would wait
+/// for it.
 fn fixed(path: &[Step]) -> Vec<String> {
     let is_shared =
         |key: &str| path.iter().any(|step| step.count == Count::Shared && step.key == key);
     let mut keys: Vec<String> = Vec::new();
     for step in path.iter().filter(|step| step.count == Count::Fixed) {
-        // All values of a key are counted by, so one that others share is not.
+        // All values of a key are counted, so a key that others share is left out.
         if !keys.contains(&step.key) && !is_shared(&step.key) {
             keys.push(step.key.clone());
         }
@@ -167,7 +168,7 @@ fn fixed(path: &[Step]) -> Vec<String> {
     keys
 }
 
-/// What it costs to look at a value.
+/// The cost of comparing a value.
 const fn size_of(value: &Value) -> usize {
     match value {
         Value::Default => 1,
@@ -175,7 +176,7 @@ const fn size_of(value: &Value) -> usize {
     }
 }
 
-/// What others on its level take of the values of `node`; `None` when that is all of them.
+/// The part of the values of `node` that its siblings match; `None` when that is all of them.
 fn taken<'l, O: Iterator<Item = &'l Descriptor>>(
     node: &Descriptor,
     before: &'l [Descriptor],
@@ -214,7 +215,7 @@ fn step(node: &Descriptor, not: &[&Value]) -> Step {
     Step { key: key.clone(), words, entry, count }
 }
 
-/// What a condition says of a value, without those that others take.
+/// The condition on a value, without the values that siblings match.
 fn wanted(value: &Value, not: &[&Value]) -> String {
     let own = form(value);
     let not = match not {
@@ -230,7 +231,7 @@ fn wanted(value: &Value, not: &[&Value]) -> String {
     format!("{{ {}{comma}\"not\": {not} }}", own.unwrap_or_default())
 }
 
-/// A value as a condition writes it; `None` for any.
+/// A value as a condition writes it; `None` for any value.
 fn form(value: &Value) -> Option<String> {
     match value {
         Value::Default => None,
