@@ -126,8 +126,8 @@ fn the_recipes_are_true() {
     assert!(policies >= 12 && sessions >= policies, "{policies} policies, {sessions} sessions");
 }
 
-/// Every page of `docs/guides`, also one that is added later: each page has a session, and each file
-/// that it shows is an argument of one of its commands.
+/// Every page of `docs/guides`, also one that is added later: each page has a session, and each
+/// file that it shows is an argument of one of its commands.
 #[test]
 fn the_guides_are_true() {
     let folder = root().join("docs/guides");
