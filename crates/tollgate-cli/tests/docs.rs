@@ -126,6 +126,31 @@ fn the_recipes_are_true() {
     assert!(policies >= 12 && sessions >= policies, "{policies} policies, {sessions} sessions");
 }
 
+/// Every page of `docs/guides`, also one that is added later: each page has a session, and each
+/// file that it shows is an argument of one of its commands.
+#[test]
+fn the_guides_are_true() {
+    let folder = root().join("docs/guides");
+    let pages = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut pages: Vec<_> = pages.map(|name| name.into_string().unwrap()).collect();
+    pages.sort();
+    assert!(pages.len() >= 5, "{pages:?}");
+    for page in pages {
+        let name = format!("docs/guides/{page}");
+        let (_, sessions) = check(&name);
+        assert!(sessions > 0, "{name} runs nothing");
+        let (_, text) = document(&name);
+        let shown = blocks(&text);
+        let commands = shown.iter().filter(|block| block.language == "console");
+        let lines = commands.flat_map(|block| block.text.lines());
+        let lines = lines.filter(|line| line.starts_with("$ "));
+        let words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
+        for file in shown.iter().filter_map(|block| block.file.as_deref()) {
+            assert!(words.contains(&file), "{name}: no command reads {file}");
+        }
+    }
+}
+
 /// `| algorithm | bytes | at most, 100 per minute | with burst 20 | strict, with burst 20 | when |`
 #[test]
 fn the_table_of_algorithms_says_what_the_core_says() {
