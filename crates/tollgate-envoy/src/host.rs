@@ -1,10 +1,9 @@
 //! Every call to the host, through the ABI itself (proxy-wasm 0.2.1 and WASI preview 1).
 //!
-//! The SDK's `hostcalls` are not used, for these reasons: they panic on an unexpected status (a
-//! trap takes the worker's VM down), `get_map_value` panics on a header that is not UTF-8, names of
-//! shared data must be text, `send_http_response` can send neither details nor a gRPC status, and
-//! there is no monotonic clock. Invariant: nothing here panics, and every failure of the host is a
-//! value. Deliberately absent: the callbacks of the host; those are `abi`.
+//! The SDK's `hostcalls` panic on an unexpected status (a trap takes the worker's VM down) and on a
+//! header that is not UTF-8, take only text for names of shared data, send neither details nor a
+//! gRPC status, and have no monotonic clock. Invariant: nothing here panics, and every failure of
+//! the host is a value. Deliberately absent: the callbacks of the host; those are `abi`.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
 use core::ptr::null_mut;

@@ -1,10 +1,8 @@
 //! The engine as used by a server.
 //!
 //! Invariant: every caller gets a response in a bounded time, and a client that leaves cancels
-//! nothing: calls are tasks of their own, and a sent call is always completed.
-//!
-//! Keys are distributed over several committers by their names, so that the threads of a server do
-//! not wait for each other.
+//! nothing: calls are tasks of their own, and a sent call is always completed. Keys are distributed
+//! over several committers by name, so that the threads of a server do not wait for each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

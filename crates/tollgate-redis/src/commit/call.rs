@@ -24,8 +24,8 @@ pub struct Call {
     /// The node of the call, as given with the request.
     pub lane: usize,
     /// The connection to the node that was known when this was decided
-    /// ([`Committer::connected`](crate::commit::Committer::connected)). A commit that would use another
-    /// connection is not sent: its reply is [`Reply::Elsewhere`], with the same lane.
+    /// ([`Committer::connected`](crate::commit::Committer::connected)). A commit that would use
+    /// another connection is not sent: its reply is [`Reply::Elsewhere`], with the same lane.
     pub connection: u64,
     /// The key.
     pub name: Name,

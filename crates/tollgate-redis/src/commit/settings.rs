@@ -8,8 +8,8 @@ pub struct Settings {
     /// The engine rejects a decision when its time and the engine's differ by more. In
     /// milliseconds, because the engine's numbers cannot hold nanoseconds since 1970.
     pub tolerance_ms: u64,
-    /// A commit counts only when replicas have it ([`Reply::Alone`](crate::commit::Reply::Alone)). A commit
-    /// that is found stored is no evidence about replicas.
+    /// A commit counts only when replicas have it ([`Reply::Alone`](crate::commit::Reply::Alone)).
+    /// A commit that is found stored is no evidence about replicas.
     pub is_replicated: bool,
     /// The most requests that wait for one key; the next is answered as overload.
     pub max_waiting: usize,
