@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 /// What only operators' requests, and the objects behind them, ever call, and the compiler of
 /// policies.
 pub const OPERATORS: &[&str] = &[
-    "tollgate_worker::admin::answer",
+    "tollgate_worker::operate::admin::answer",
     // Nodes of a fleet.
-    "tollgate_worker::leasing::answer",
-    "tollgate_worker::policy_object::",
-    "tollgate_worker::metrics_object::",
+    "tollgate_worker::request::leasing::answer",
+    "tollgate_worker::object::policy_object::",
+    "tollgate_worker::object::metrics_object::",
     "policies_",
     "metrics_",
     // A policy that somebody writes, or that was deployed without being compiled; a tenant's entry.
