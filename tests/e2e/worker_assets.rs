@@ -229,14 +229,9 @@ fn write(folder: &Path, file: &str, text: &str) {
 #[test]
 fn wranglers_own_assets_never_answer_for_the_origin() {
     let folder = TempDir::new("wrangler");
-    for file in [
-        "entry.mjs",
-        "policy.json",
-        "build/policy.mjs",
-        "build/index.js",
-        "build/index_bg.wasm",
-        "build/operator_bg.wasm",
-    ] {
+    for file in
+        ["entry.mjs", "policy.json", "build/policy.mjs", "build/index.js", "build/index_bg.wasm"]
+    {
         let to = folder.path().join(file);
         fs::create_dir_all(to.parent().expect("a folder")).expect("a folder is made");
         fs::copy(worker_dir().join(file), to).expect("the Worker is copied");

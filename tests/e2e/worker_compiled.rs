@@ -30,17 +30,13 @@ fn admitted(worker: &Workerd, count: usize) -> usize {
     (0..count).filter(is_admitted).count()
 }
 
-// Guards: a start that loads the compiler of policies for nothing, or a request that needs it. The
-// half of the module with the compiler is not there: whoever calls it is answered with 500.
+// Guards: a start that compiles a policy which is deployed in its compiled form.
 #[test]
-fn a_compiled_policy_is_decided_by_without_its_compiler() {
-    let worker = Setup::new(policy(3)).without_second_half().start();
+fn a_compiled_policy_is_not_compiled_at_the_start() {
+    let worker = Setup::new(policy(3)).start();
     assert_eq!(worker.client().send(&Request::get(HEALTH)).status, 200);
     assert_eq!(admitted(&worker, 5), 3);
     assert!(!worker.log().contains(NOTED), "{}", worker.log());
-    let text = Setup::new(policy(3)).compiled("").without_second_half().start();
-    let answer = text.client().send(&check_request("GET", "/", "192.0.2.1"));
-    assert_eq!(answer.status, 500, "a text needs the compiler");
 }
 
 // Guards: a policy that was changed and not compiled again, and the earlier one goes on deciding.

@@ -52,7 +52,6 @@ pub struct Setup {
     policies: Vec<String>,
     /// In place of what the policies compile to.
     compiled: Option<String>,
-    has_no_second_half: bool,
     /// So many of them, the last ones, use the objects of the first; the others have their own.
     beside: usize,
     is_operated: bool,
@@ -81,13 +80,11 @@ impl Setup {
         let policies = vec![policy.to_string()];
         let (bindings, files) = (vec![], Files::OnDisk);
         let (front, assets, compiled) = (None, None, None);
-        let (is_operated, has_no_second_half) = (false, false);
         let setup = Self {
             policies,
             compiled,
-            has_no_second_half,
             beside: 0,
-            is_operated,
+            is_operated: false,
             bindings,
             front,
             assets,
@@ -99,12 +96,6 @@ impl Setup {
     /// Deploys `compiled`, in base64, in place of what the policy compiles to.
     pub fn compiled(mut self, compiled: &str) -> Self {
         self.compiled = Some(compiled.to_owned());
-        self
-    }
-
-    /// Deploys an empty module in place of the half that operators need: whoever calls it fails.
-    pub fn without_second_half(mut self) -> Self {
-        self.has_no_second_half = true;
         self
     }
 
@@ -183,9 +174,7 @@ impl Setup {
         };
         fs::create_dir_all(dir.path().join("build")).expect("a folder for the modules");
         fs::create_dir_all(dir.path().join("objects")).expect("a folder for the objects");
-        for module in
-            ["entry.mjs", "build/index.js", "build/index_bg.wasm", "build/operator_bg.wasm"]
-        {
+        for module in ["entry.mjs", "build/index.js", "build/index_bg.wasm"] {
             let from = worker_dir().join(module);
             // Not `fs::copy`, which fails where the machine stood still meanwhile (EINTR).
             let bytes = fs::read(&from)
@@ -195,10 +184,6 @@ impl Setup {
         for (i, policy) in self.policies.iter().enumerate() {
             let compiled = self.compiled.clone().unwrap_or_else(|| compiled(policy));
             write_policy(dir.path(), i, policy, &compiled);
-        }
-        if self.has_no_second_half {
-            let empty = b"\0asm\x01\0\0\0";
-            fs::write(dir.path().join("build/operator_bg.wasm"), empty).expect("it is written");
         }
         if let Some(front) = &self.front {
             fs::write(dir.path().join("front.mjs"), front).expect("the module is written");
@@ -267,7 +252,6 @@ const config :Workerd.Config = (
     (name = "build/policy.mjs", esModule = embed "{compiled}"),
     (name = "build/index.js", esModule = embed "build/index.js"),
     (name = "build/index_bg.wasm", wasm = embed "build/index_bg.wasm"),
-    (name = "build/operator_bg.wasm", wasm = embed "build/operator_bg.wasm"),
   ],
   compatibilityDate = "{date}",
   durableObjectNamespaces = [{namespaces}],

@@ -219,8 +219,7 @@ fn sizes(workspace: &Workspace) -> Result<String> {
     let products = [
         ("Envoy filter", workspace.envoy_wasm()),
         ("Envoy filter, slim", workspace.envoy_slim_wasm()),
-        ("Worker, for every request", workspace.worker_dir().join(build::worker::FIRST)),
-        ("Worker, for operators", workspace.worker_dir().join(build::worker::SECOND)),
+        ("Worker", workspace.worker_dir().join(build::worker::WASM)),
     ];
     for (name, file) in products {
         let (raw, zipped) = build::product::sizes(&file)?;

@@ -68,19 +68,16 @@ pub fn measure(workspace: &Workspace) -> Result<String> {
         "ms",
         MOST_MS,
     );
-    let sizes = worker_size::sizes(workspace)?;
-    let mut size = |name: &str, bytes: usize| {
-        row(name, bytes as f64 / 1024.0, "KiB", MOST_BYTES as f64 / 1024.0);
-    };
-    size("what is loaded with the first request, gzipped", sizes.at_once);
-    size("all modules, gzipped", sizes.uploaded);
+    let uploaded = worker_size::uploaded(workspace)?;
+    let kib = |bytes: usize| bytes as f64 / 1024.0;
+    row("all modules, gzipped", kib(uploaded), "KiB", kib(MOST_BYTES));
     table.note(&format!(
         "Medians of {STARTS} starts in turns; {} ms of CPU and {} ms on the clock for the no-op. The \
          first answer is the health report, so the policy is read, as it was compiled when it was built. {} bytes: every module gzipped \
-         by itself, which is no less than the platform counts. What only an operator's requests need is loaded with the first of them.",
+         by itself, which is no less than the platform counts.",
         figure(median(&noop.cpu), 0),
         figure(median(&noop.clock), 0),
-        grouped(sizes.uploaded),
+        grouped(uploaded),
     ));
     Ok(table.markdown())
 }

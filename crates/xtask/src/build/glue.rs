@@ -32,28 +32,6 @@ pub fn mend(text: &str) -> String {
     mended
 }
 
-/// How the glue code makes an instance.
-const INSTANCE: &str = "new WebAssembly.Instance(wasmModule, __wbg_get_imports())";
-
-/// Makes the instance so that it loads its second half when it first needs it: each instance its
-/// own, because an aborted one may still be called.
-const WITH_SECOND_HALF: &str = r#"
-import secondModule from "./operator_bg.wasm";
-function __wbg_instance() {
-    const imports = __wbg_get_imports();
-    imports.second = { load: () => void new WebAssembly.Instance(secondModule, { first: first.exports }) };
-    const first = new WebAssembly.Instance(wasmModule, imports);
-    return first;
-}
-"#;
-
-/// The glue code of a module that was cut in two; `None` when it makes no instance as we know it.
-pub fn with_second_half(text: &str) -> Option<String> {
-    // Once at the start, and once when an aborted instance is replaced.
-    let is_known = text.matches(INSTANCE).count() == 2;
-    is_known.then(|| text.replace(INSTANCE, "__wbg_instance()") + WITH_SECOND_HALF)
-}
-
 /// Name and module of `import * as name from "module"`.
 fn namespace_import(line: &str) -> Option<(&str, &str)> {
     let (name, module) = line.strip_prefix("import * as ")?.split_once(" from \"")?;
@@ -79,13 +57,5 @@ mod tests {
     fn wasm_is_imported_as_a_module() {
         let text = "import source wasmModule from \"./index_bg.wasm\";\n";
         assert_eq!(mend(text), "import wasmModule from \"./index_bg.wasm\";\n");
-    }
-
-    #[test]
-    fn both_instances_load_the_second_half() {
-        let made = format!("let a = {INSTANCE};\na = {INSTANCE};\n");
-        let text = with_second_half(&made).unwrap();
-        assert!(text.starts_with("let a = __wbg_instance();\na = __wbg_instance();\n"), "{text}");
-        assert_eq!(with_second_half(&format!("let a = {INSTANCE};\n")), None);
     }
 }

@@ -9,7 +9,6 @@ pub mod envoy;
 pub mod envoy_size;
 pub mod exports;
 mod glue;
-pub mod halves;
 pub mod image;
 mod names;
 pub mod npm;

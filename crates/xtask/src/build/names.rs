@@ -5,17 +5,39 @@
 //! Every other section is copied byte for byte.
 
 use wasm_encoder::{Module, NameSection, RawSection};
-use wasmparser::{Parser, Payload};
+use wasmparser::{KnownCustom, Name, Parser, Payload};
 
 /// Letters of the hash of a symbol, or of a crate.
 const HASH: usize = 16;
 
-/// What two builds differ in: a hash of what `modules` do.
-pub fn build_of(modules: &[&[u8]]) -> String {
+/// Differs between two builds: a hash of the module.
+pub fn build_of(module: &[u8]) -> String {
     // FNV-1a: nobody gains by two builds that look alike.
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = modules.iter().copied().flatten().fold(0xcbf2_9ce4_8422_2325, step);
+    let hash = module.iter().fold(0xcbf2_9ce4_8422_2325, step);
     format!("{:08x}", hash >> 32 ^ hash & 0xffff_ffff)
+}
+
+/// The names of the module's functions, in the order of their numbers; empty where one has none.
+pub fn functions(module: &[u8]) -> Result<Vec<String>, String> {
+    let mut functions = Vec::new();
+    for payload in Parser::new(0).parse_all(module) {
+        let Payload::CustomSection(section) = payload.map_err(|error| error.to_string())? else {
+            continue;
+        };
+        let KnownCustom::Name(subsections) = section.as_known() else { continue };
+        for subsection in subsections {
+            let Name::Function(names) = subsection.map_err(|error| error.to_string())? else {
+                continue;
+            };
+            for naming in names {
+                let naming = naming.map_err(|error| error.to_string())?;
+                functions.resize(naming.index as usize, String::new());
+                functions.push(naming.name.to_owned());
+            }
+        }
+    }
+    Ok(functions)
 }
 
 /// The same module with this name and without any of functions, or of what made it.
@@ -96,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_module_keeps_what_runs_and_one_name() {
-        let mut functions = NameMap::new();
-        functions.append(3, "a::b::h0123456789abcdef");
+        let mut names_of = NameMap::new();
+        names_of.append(3, "a::b::h0123456789abcdef");
         let mut names = NameSection::new();
-        names.functions(&functions);
+        names.functions(&names_of);
         let other = CustomSection { name: "other".into(), data: (&[1, 2, 3][..]).into() };
         let mut types = TypeSection::new();
         types.ty().function([], []);
@@ -109,13 +131,15 @@ mod tests {
         let mut name = NameSection::new();
         name.module("m");
         expected.section(&types).section(&name);
-        assert_eq!(named(&module.finish(), "m").unwrap(), expected.finish());
+        let module = module.finish();
+        assert_eq!(named(&module, "m").unwrap(), expected.finish());
+        assert_eq!(functions(&module).unwrap(), ["", "", "", "a::b::h0123456789abcdef"]);
     }
 
     #[test]
     fn builds_that_differ_are_told_apart() {
-        assert_eq!(build_of(&[b"a", b"b"]).len(), 8);
-        assert_ne!(build_of(&[b"a"]), build_of(&[b"b"]));
+        assert_eq!(build_of(b"ab").len(), 8);
+        assert_ne!(build_of(b"a"), build_of(b"b"));
     }
 
     #[test]

@@ -6,11 +6,7 @@
 //! downloaded but the pinned tools. What the JavaScript owes the platform is written by hand in
 //! `entry.mjs`.
 
-use super::{
-    glue,
-    halves::{self, Seconds},
-    names, paths, product,
-};
+use super::{glue, names, paths, product};
 use crate::{
     env,
     problem::{OrProblem, Problem, Result},
@@ -35,10 +31,8 @@ pub const POLICY: &str = "policy.json";
 /// The policy as it was compiled, in a module of JavaScript.
 pub const COMPILED: &str = "build/policy.mjs";
 /// The main module and what it imports, relative to the crate.
-pub const MODULES: [&str; 6] = [MAIN, POLICY, COMPILED, "build/index.js", FIRST, SECOND];
-/// What every request needs, and what is loaded when an operator asks.
-pub const FIRST: &str = "build/index_bg.wasm";
-pub const SECOND: &str = "build/operator_bg.wasm";
+pub const MODULES: [&str; 5] = [MAIN, POLICY, COMPILED, "build/index.js", WASM];
+pub const WASM: &str = "build/index_bg.wasm";
 /// Names of functions, for whoever reads a trap in the log; it is not uploaded.
 pub const NAMES: &str = "build/names.txt";
 
@@ -53,22 +47,19 @@ struct Crate {
     /// Where it is in the work tree.
     folder: &'static str,
     modules: &'static [&'static str],
-    /// Functions of the second half, by parts of their names; none when it is not cut.
-    seconds: &'static [&'static str],
     /// Where its modules are collected.
     collected: PathBuf,
 }
 
 /// The modules of the Worker's twins.
-pub const TWIN_MODULES: [&str; 3] = [MAIN, "build/index.js", "build/index_bg.wasm"];
+pub const TWIN_MODULES: [&str; 3] = [MAIN, "build/index.js", WASM];
 
 fn shipped(workspace: &Workspace) -> Crate {
     Crate {
         package: "tollgate-worker",
         linked: "tollgate_worker.wasm",
         folder: "crates/tollgate-worker",
-        modules: &[MAIN, POLICY, COMPILED, "build/index.js", FIRST, SECOND, NAMES],
-        seconds: halves::OPERATORS,
+        modules: &[MAIN, POLICY, COMPILED, "build/index.js", WASM, NAMES],
         collected: workspace.worker_dir(),
     }
 }
@@ -80,14 +71,14 @@ fn twin(workspace: &Workspace) -> Crate {
         linked: "tollgate_twin.wasm",
         folder: "tests/twin",
         modules: &TWIN_MODULES,
-        seconds: &[],
         collected: workspace.twin_dir(),
     }
 }
 
-/// What rustc 1.95 uses by default, and the exceptions that wasm-bindgen catches. The names of
-/// functions stay until the module is cut. Without more inlining, which makes modules a tenth
-/// larger once they are gzipped; and with like beside like, instances of one function above all.
+/// The features that rustc 1.95 uses by default, and the exceptions that wasm-bindgen catches. The
+/// names of functions stay until they are written to a file. Without more inlining, which makes
+/// modules a tenth larger once they are gzipped; and with similar functions next to each other,
+/// above all instances of one function.
 const WASM_OPT: &[&str] = &[
     "--enable-mutable-globals",
     "--enable-sign-ext",
@@ -103,19 +94,12 @@ const WASM_OPT: &[&str] = &[
     "--reorder-functions-by-name",
 ];
 
-/// What only operators read, and the greatest text in the module.
-const OPEN_API: &str = "docs/openapi.json";
-
-/// Part of how modules are made, beside what the tools are told.
-const CUT: &str = "cut 2";
-
 /// One module of the glue code and what it imports. Two equal keys in an object are a mistake.
 const ESBUILD: &[&str] = &[
     "--bundle",
     "--minify",
     "--format=esm",
     "--external:./index_bg.wasm",
-    "--external:./operator_bg.wasm",
     "--external:cloudflare:*",
     "--log-level=warning",
     "--log-override:duplicate-object-key=error",
@@ -154,14 +138,11 @@ fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
     let module = fs::read(&linked).or_problem("cannot read the linked Worker", "build again")?;
     let folder = workspace.root.join(made.folder);
     let stamp = workspace.out.join(format!("{}.stamp", made.package));
-    let how = format!(
-        "{WASM_BINDGEN} {BINARYEN} {CUT} {}",
-        [WASM_OPT, ESBUILD, made.seconds].concat().join(" ")
-    );
+    let how = format!("{WASM_BINDGEN} {BINARYEN} {}", [WASM_OPT, ESBUILD].concat().join(" "));
     let bound = made.modules.iter().filter(|module| **module != COMPILED);
     let products: Vec<PathBuf> = bound.map(|module| folder.join(module)).collect();
     if !product::is_made(&stamp, &module, &how, &products) {
-        bind(workspace, &linked, &folder.join("build"), made)?;
+        bind(workspace, &linked, &folder.join("build"))?;
         product::remember(&stamp, &module, &how)?;
     }
     if made.modules.contains(&COMPILED) {
@@ -188,28 +169,21 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
 }
 
 /// Fills `folder` with what `entry.mjs` imports; it is replaced when everything is made.
-fn bind(workspace: &Workspace, linked: &Path, folder: &Path, made: &Crate) -> Result<()> {
+fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
     let glue = workspace.out.join("worker-bindgen");
     remove_all(&glue)?;
     let mut bindgen = Command::new(cargo_tools::bindgen_bin(workspace).join("worker-bindgen"));
     run::output(bindgen.arg(linked).arg(&glue), "see what wasm-bindgen says")?;
     let index = glue.join("index.js");
     let text = fs::read_to_string(&index).or_problem("cannot read the glue code", "build again")?;
-    let mut text = glue::mend(&text);
-    if !made.seconds.is_empty() {
-        let fix = "see crates/xtask/src/build/glue.rs";
-        text = glue::with_second_half(&text).ok_or_else(|| {
-            Problem::new("cannot mend the glue code", "it is made otherwise", fix)
-        })?;
-    }
-    fs::write(&index, text).or_problem("cannot write the glue code", "free space")?;
+    fs::write(&index, glue::mend(&text)).or_problem("cannot write the glue code", "free space")?;
     atomically(folder, |partial| {
         let tool = |name: &str| Command::new(node::bin(workspace).join(name));
         let optimised = glue.join("optimised.wasm");
         let mut optimise = tool("wasm-opt");
         optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm")).arg("-o").arg(&optimised);
         run::output(env::with_tools(workspace, &mut optimise), "see what wasm-opt says")?;
-        write_modules(workspace, &optimised, partial, made.seconds)?;
+        write_module(&optimised, partial)?;
         let mut bundle = tool("esbuild");
         bundle.current_dir(&glue).args(ESBUILD).arg("./index.js");
         bundle.arg(format!("--outfile={}", partial.join("index.js").display()));
@@ -217,34 +191,19 @@ fn bind(workspace: &Workspace, linked: &Path, folder: &Path, made: &Crate) -> Re
     })
 }
 
-/// Writes the module at `from` as it is deployed: its halves without names, and the names.
-fn write_modules(
-    workspace: &Workspace,
-    from: &Path,
-    folder: &Path,
-    functions: &[&str],
-) -> Result<()> {
-    let what = "cannot cut the module";
-    let wrong = |why: String| Problem::new(what, why, "see crates/xtask/src/build/halves");
-    let whole = fs::read(from).or_problem(what, "build again")?;
-    let write = |file: &str, bytes: &[u8]| {
-        fs::write(folder.join(file), bytes).or_problem("cannot write a module", "free disk space")
-    };
-    if functions.is_empty() {
-        return write("index_bg.wasm", &names::named(&whole, "twin").map_err(wrong)?);
-    }
-    let text = fs::read(workspace.root.join(OPEN_API)).or_problem(what, "restore it with git")?;
-    let seconds = Seconds { functions, text: &text };
-    let halves = halves::cut(&whole, seconds).map_err(wrong)?;
-    let build = names::build_of(&[&halves.first, &halves.second]);
-    let mut lines = String::new();
-    let parts = [("index", &halves.first), ("operator", &halves.second)];
-    for ((half, module), functions) in parts.into_iter().zip(&halves.names) {
-        let name = format!("tollgate-{half}-{build}");
-        write(&format!("{half}_bg.wasm"), &names::named(module, &name).map_err(wrong)?)?;
-        lines.push_str(&names::lines(&name, functions));
-    }
-    write("names.txt", lines.as_bytes())
+/// Writes the module at `from` as it is deployed: without names of functions, and these in a file.
+fn write_module(from: &Path, folder: &Path) -> Result<()> {
+    let what = "cannot write the module";
+    let wrong = |why: String| Problem::new(what, why, "see crates/xtask/src/build/names.rs");
+    let module = fs::read(from).or_problem(what, "build again")?;
+    let functions = names::functions(&module).map_err(wrong)?;
+    let name = format!("tollgate-index-{}", names::build_of(&module));
+    let files = [
+        ("index_bg.wasm", names::named(&module, &name).map_err(wrong)?),
+        ("names.txt", names::lines(&name, &functions).into_bytes()),
+    ];
+    let write = |(file, bytes): (&str, Vec<u8>)| fs::write(folder.join(file), bytes);
+    files.into_iter().try_for_each(write).or_problem(what, "free disk space")
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

@@ -7,7 +7,7 @@
 
 use super::{
     product,
-    worker::{COMPILED, FIRST, MAIN, MODULES, POLICY, SECOND},
+    worker::{COMPILED, MAIN, MODULES, POLICY, WASM},
 };
 use crate::{
     problem::{Problem, Result},
@@ -18,34 +18,16 @@ use crate::{
 const GLUE: &str = "build/index.js";
 
 /// Bytes, gzipped.
-const CEILINGS: [(&str, usize); 6] = [
-    (MAIN, 5_600),
-    (POLICY, 300),
-    (COMPILED, 300),
-    (GLUE, 10_700),
-    (FIRST, 345_000),
-    (SECOND, 211_000),
-];
+const CEILINGS: [(&str, usize); 5] =
+    [(MAIN, 5_600), (POLICY, 300), (COMPILED, 300), (GLUE, 10_700), (WASM, 541_000)];
 
 /// Bytes, gzipped, of all that is uploaded. Less than the modules' ceilings together: what one may
 /// grow by is not there for each of them.
-const ALL: usize = 571_000;
+const ALL: usize = 557_000;
 
-/// What is loaded with the first request, and all that is uploaded, in gzipped bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct Sizes {
-    pub at_once: usize,
-    pub uploaded: usize,
-}
-
-pub fn sizes(workspace: &Workspace) -> Result<Sizes> {
-    let mut sizes = Sizes { at_once: 0, uploaded: 0 };
-    for module in MODULES {
-        let zipped = zipped(workspace, module)?;
-        sizes.uploaded += zipped;
-        sizes.at_once += if module == SECOND { 0 } else { zipped };
-    }
-    Ok(sizes)
+/// All that is uploaded, in gzipped bytes.
+pub fn uploaded(workspace: &Workspace) -> Result<usize> {
+    MODULES.into_iter().map(|module| zipped(workspace, module)).sum()
 }
 
 /// Fails when a module has outgrown its ceiling.
@@ -54,7 +36,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     for (module, most) in CEILINGS {
         measured.push((module, zipped(workspace, module)?, most));
     }
-    measured.push(("all of them", sizes(workspace)?.uploaded, ALL));
+    measured.push(("all of them", uploaded(workspace)?, ALL));
     for (what, zipped, most) in &measured {
         println!("  {what:<24} {zipped:>7} of {most:>7} bytes, gzipped");
     }
