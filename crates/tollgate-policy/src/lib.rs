@@ -76,12 +76,9 @@ mod compile;
 mod policy;
 mod document;
 mod json;
-mod http;
 mod stable_hash;
 mod facts;
 mod decimal;
-mod alternatives;
-mod sort;
 
 pub use answer::fields::NearestQuota;
 pub use answer::grpc::{GrpcStatus, grpc_content_type};
@@ -110,7 +107,6 @@ pub use explain::words;
 #[cfg(feature = "explain")]
 pub use explain::{Applicability, RuleVerdict};
 pub use facts::{Entry, Facts};
-pub use http::malformed::Malformed;
 pub use json::node::MAX_DOCUMENT;
 pub use json::place::BOOLEAN_HINT;
 pub use json::problem::{Problem, Problems};
@@ -161,6 +157,7 @@ pub use request::given_key::{GivenKey, NoKey};
 /// The types of the core that the calls above take and return, so that a service needs this crate
 /// alone.
 pub use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
+pub use tollgate_http_syntax::malformed::Malformed;
 
 /// Runs the example of the package's front page.
 #[cfg(doctest)]

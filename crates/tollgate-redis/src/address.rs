@@ -15,6 +15,8 @@
 
 use std::fmt;
 
+use tollgate_http_syntax::percent::decoded;
+
 /// The kind of engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -146,26 +148,9 @@ fn host_and_port(text: &str, port: &str) -> Result<String, BadAddress> {
 
 fn user_and_password(login: &str) -> Result<(Option<String>, Option<String>), BadAddress> {
     let (user, password) = login.split_once(':').ok_or(BadAddress::Encoding)?;
-    let user = Some(decoded(user)?).filter(|user| !user.is_empty());
-    Ok((user, Some(decoded(password)?)))
-}
-
-fn decoded(text: &str) -> Result<String, BadAddress> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes().iter();
-    while let Some(byte) = rest.next() {
-        if *byte != b'%' {
-            bytes.push(*byte);
-            continue;
-        }
-        let mut digit = || {
-            let byte = rest.next().ok_or(BadAddress::Encoding)?;
-            let digit = char::from(*byte).to_digit(16).ok_or(BadAddress::Encoding)?;
-            u8::try_from(digit).map_err(|_| BadAddress::Encoding)
-        };
-        bytes.push((digit()? << 4) | digit()?);
-    }
-    String::from_utf8(bytes).map_err(|_| BadAddress::Encoding)
+    let part = |text| decoded(text).ok_or(BadAddress::Encoding);
+    let user = Some(part(user)?).filter(|user| !user.is_empty());
+    Ok((user, Some(part(password)?)))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use tollgate_access_log::{Field, Record};
+use tollgate_http_syntax::query::decoded;
 use tollgate_policy::Facts;
 
 use crate::given::Given;
@@ -97,25 +98,6 @@ impl Request<'_> {
 /// What stands before the sign of `name=value`.
 fn name_of(pair: &[u8]) -> &[u8] {
     pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
-}
-
-/// The name of a parameter without its escapes.
-fn decoded(name: &[u8]) -> impl Iterator<Item = u8> {
-    let mut rest = name;
-    std::iter::from_fn(move || {
-        let hex = |digit: u8| char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        let (byte, after) = match *rest {
-            [] => return None,
-            [b'%', high, low, ref after @ ..] => match (hex(high), hex(low)) {
-                (Some(high), Some(low)) => ((high << 4) | low, after),
-                _ => (b'%', rest.get(1..)?),
-            },
-            [b'+', ref after @ ..] => (b' ', after),
-            [byte, ref after @ ..] => (byte, after),
-        };
-        rest = after;
-        Some(byte)
-    })
 }
 
 impl Facts for Request<'_> {

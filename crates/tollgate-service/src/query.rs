@@ -9,6 +9,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tollgate_http_syntax::percent::decoded;
+
 /// The longest target that is looked at: 4 KiB.
 pub(crate) const MAX_TARGET: usize = 4096;
 
@@ -90,49 +92,9 @@ pub(crate) fn digits(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_plain)
 }
 
-/// `text` with `%XX` as the bytes that they are; `None` for half an escape and what is no UTF-8.
-pub(crate) fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, behind @ ..] = rest {
-        rest = behind;
-        if *first == b'%' {
-            let [high, low, behind @ ..] = rest else { return None };
-            rest = behind;
-            bytes.push((nibble(*high)? << 4) | nibble(*low)?);
-        } else {
-            bytes.push(*first);
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
-fn nibble(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn escapes_are_decoded_once() {
-        for (text, expected) in [
-            ("a%2Fb", Some("a/b")),
-            ("%252e", Some("%2e")),
-            ("%c3%A4", Some("ä")),
-            ("", Some("")),
-            ("a+b", Some("a+b")),
-            ("%", None),
-            ("%2", None),
-            ("%zz", None),
-            ("%+1", None),
-            ("%ff", None),
-            ("%c3", None),
-        ] {
-            assert_eq!(decoded(text).as_deref(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn what_is_not_known_or_given_twice_is_refused() {

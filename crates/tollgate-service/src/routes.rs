@@ -6,7 +6,7 @@
 
 use alloc::string::String;
 
-use crate::query::decoded;
+use tollgate_http_syntax::percent::decoded;
 
 /// What every path begins with.
 pub const PREFIX: &str = "/.well-known/tollgate/";

@@ -13,12 +13,12 @@ use crate::answer::rule_result::RuleResult;
 use crate::answer::text::Text;
 use crate::document::action::{Action, Reply};
 use crate::document::on_failure::OnFailure;
-use crate::http::malformed::Malformed;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::malformed::Malformed;
 
 /// Whether the request may proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

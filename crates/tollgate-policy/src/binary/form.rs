@@ -11,7 +11,6 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::alternatives::Alternatives;
 use crate::binary::coded::{Bytes, Coded, fields, shape, variants};
 use crate::binary::rule_form::{RuleForm, are_unique};
 use crate::document::client_ip::Source;
@@ -20,9 +19,6 @@ use crate::document::key::KeyPart;
 use crate::document::root::{BodyFormat, HeaderGeneration, MAX_EXEMPT};
 use crate::document::rule::MAX_SHARDS;
 use crate::document::scalar::{HeaderName, MAX_WAIT};
-use crate::http::address::{Cidr, Prefixes};
-use crate::http::readings::EscapedSlashes;
-use crate::http::repeated::Repeated;
 use crate::json::problem::{Problem, Problems};
 use crate::policy::bounds::{MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS};
 use crate::policy::by_id::ById;
@@ -36,7 +32,11 @@ use crate::policy::limits::Limits;
 use crate::policy::settings::{Response, Settings};
 use crate::policy::surface::Surface;
 use crate::policy::tenant::TenantKey;
-use crate::sort::sort_by;
+use tollgate_http_syntax::address::{Cidr, Prefixes};
+use tollgate_http_syntax::alternatives::Alternatives;
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::sort::sort_by;
 
 fields! {
     /// The encoded form of a policy.

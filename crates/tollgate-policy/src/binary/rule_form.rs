@@ -20,14 +20,14 @@ use crate::document::on_failure::OnFailure;
 use crate::document::rule::{MAX_TIERS, OnMissing};
 use crate::document::scalar::Name;
 use crate::document::scope::{MAX_NODES, Scope, is_lease};
-use crate::http::repeated::Repeated;
 use crate::policy::bounds::MAX_QUOTAS;
 use crate::policy::by_value::ByValue;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::{Rule, Tier};
-use crate::sort::sort_by;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::sort::sort_by;
 
 fields! {
     /// The encoded form of a rule.

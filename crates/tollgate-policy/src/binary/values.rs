@@ -11,7 +11,6 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tollgate_core::{Limiter, Span};
 
-use crate::alternatives::{Alternative, Alternatives};
 use crate::binary::coded::{Bytes, Coded, fields, shape, variants, wrapped};
 use crate::document::action::{Action, Delay, MAX_PRIORITIES, MarkDoc, Reply, Text};
 use crate::document::charging::{Charging, OnAbort, ResponseChargeDoc, StatusPattern, Statuses};
@@ -28,12 +27,13 @@ use crate::document::rule::OnMissing;
 use crate::document::scalar::{Bounded, CookieName, HeaderName, MAX_WAIT, Method};
 use crate::document::scope::{MAX_NODES, Scope};
 use crate::document::wanted::{Asn, Country, Host, Matcher};
-use crate::http::address::Cidr;
-use crate::http::path::{Pattern, Segment};
-use crate::http::readings::EscapedSlashes;
-use crate::http::repeated::Repeated;
 use crate::json::problem::Problem;
 use crate::policy::stored_set::{read_limiter, write_limiter};
+use tollgate_http_syntax::address::Cidr;
+use tollgate_http_syntax::alternatives::{Alternative, Alternatives};
+use tollgate_http_syntax::path::{Pattern, Segment};
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
 
 wrapped! {
     HeaderName(String) if |text| Self::is_one(text),

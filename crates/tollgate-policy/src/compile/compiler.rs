@@ -27,7 +27,6 @@ use crate::document::root::{BodyFormat, Document, HeaderGeneration, WaitingDoc};
 use crate::document::rule::{Durability, OnMissing, QuotaDoc, RuleDoc};
 use crate::document::scalar::{Name, Version};
 use crate::document::scope::{DEFAULT_LEASE, Scope};
-use crate::http::repeated::Repeated;
 use crate::json::place::At;
 use crate::json::problem::Problems;
 use crate::json::reader::Lenient;
@@ -45,6 +44,7 @@ use crate::policy::settings::{Response, Settings};
 use crate::policy::surface::Surface;
 use crate::policy::tenant::TenantKey;
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::repeated::Repeated;
 
 /// Keys held in Envoy unless the policy sets another number.
 const DEFAULT_CAPACITY: u32 = 65_536;

@@ -7,12 +7,12 @@ use crate::document::fact::Need;
 use crate::document::jwt::JwtDoc;
 use crate::document::root::Document;
 use crate::document::scalar::HeaderName;
-use crate::http::address::Prefixes;
-use crate::http::readings::EscapedSlashes;
-use crate::http::repeated::Repeated;
 use crate::policy::client_address::ClientAddress;
 use crate::policy::settings::Settings;
 use crate::policy::surface::{Supply, Traits};
+use tollgate_http_syntax::address::Prefixes;
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
 
 /// The facts that the policy reads of requests.
 pub(super) fn settings(document: &Document, surface: &Traits) -> Settings {

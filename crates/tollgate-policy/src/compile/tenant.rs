@@ -15,8 +15,6 @@ use crate::compile::parts::{Holds, parts_of, with_holds};
 use crate::compile::quotas::compiled_quotas;
 use crate::document::key::KeyPart;
 use crate::document::tenant::EntryDoc;
-use crate::http::authority::write_host;
-use crate::http::readings::Paths;
 use crate::json::node::{Node, whole};
 use crate::json::place::{At, Noted};
 use crate::json::problem::Problems;
@@ -28,8 +26,10 @@ use crate::policy::group::{Group, QuotaSet, marked};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::RECORD_HEADER;
 use crate::policy::tenant::{Tenant, TenantSet};
-use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::authority::write_host;
+use tollgate_http_syntax::readings::Paths;
+use tollgate_http_syntax::sort::sort_by;
 
 /// The longest entry, in bytes: 16 KiB, so that a page of a hundred is small and an isolate may
 /// keep thousands.

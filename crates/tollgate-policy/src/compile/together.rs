@@ -14,9 +14,9 @@ use crate::document::root::Document;
 use crate::document::rule::RuleDoc;
 use crate::document::scope::Scope;
 use crate::document::wanted::Host;
-use crate::http::path::Segment;
 use crate::json::place::At;
 use crate::policy::bounds::MAX_FLEET_RULES;
+use tollgate_http_syntax::path::Segment;
 
 /// The leading segments of a path that can distinguish rules.
 const DEPTH: usize = 8;

@@ -25,13 +25,13 @@ use crate::document::root::Document;
 use crate::document::rule::{QuotaDoc, RuleDoc};
 use crate::document::scalar::HeaderName;
 use crate::document::scope::Scope;
-use crate::http::repeated::Repeated;
 use crate::json::place::At;
 use crate::json::quote::quoted_text;
 use crate::json::reader::Lenient;
 use crate::policy::bounds::MAX_KEY_PARTS;
 use crate::policy::label::metric_label;
 use crate::policy::surface::{Supply, Traits};
+use tollgate_http_syntax::repeated::Repeated;
 
 /// Notes settings that can never have an effect.
 pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {

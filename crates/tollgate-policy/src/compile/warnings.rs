@@ -20,7 +20,6 @@ use crate::document::mode::Mode;
 use crate::document::root::Document;
 use crate::document::rule::{RuleDoc, TierDoc};
 use crate::document::scope::Scope;
-use crate::http::address::{percent_of_ipv4, percent_of_ipv6};
 use crate::json::place::{At, Noted};
 use crate::json::quote::quoted_text;
 use crate::policy::client_address::{ClientAddress, Trust};
@@ -28,7 +27,8 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::rule::Rule;
 use crate::policy::surface::Traits;
-use crate::sort::sort_by;
+use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
+use tollgate_http_syntax::sort::sort_by;
 
 /// Above this a log takes more than 2 KiB per key.
 const LARGE_LOG: u64 = 256;

@@ -10,9 +10,9 @@ use crate::document::conditions::{Condition, Conditions};
 use crate::document::key::KeyPart;
 use crate::document::rule::RuleDoc;
 use crate::document::wanted::Matcher;
-use crate::http::values::trimmed;
 use crate::json::place::At;
 use crate::json::quote::quoted_text;
+use tollgate_http_syntax::values::trimmed;
 
 const NEVER: &str =
     "has white space round it, which no header's value has, so it never matches one";

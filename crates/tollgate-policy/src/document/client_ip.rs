@@ -5,11 +5,11 @@
 
 use crate::document::lists::NonEmpty;
 use crate::document::scalar::{Bounded, HeaderName};
-use crate::http::address::Cidr;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 use crate::json::suggest::unknown;
+use tollgate_http_syntax::address::Cidr;
 
 record! {
     /// The address of the client.

@@ -11,17 +11,17 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::discriminant;
 
-use crate::alternatives::Alternatives;
 use crate::document::descriptor::{Entries, EntryMatcher};
 use crate::document::fact::Fact;
 use crate::document::lists::{NonEmpty, OneOrMore};
 use crate::document::scalar::{HeaderName, Method};
 use crate::document::wanted::{Asn, Country, Host, Matcher, Named};
-use crate::http::address::Cidr;
-use crate::http::path::Pattern;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
+use tollgate_http_syntax::address::Cidr;
+use tollgate_http_syntax::alternatives::Alternatives;
+use tollgate_http_syntax::path::Pattern;
 
 record! {
     /// Conditions: all that are given must hold; the values of one are alternatives.

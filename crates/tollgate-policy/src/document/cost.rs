@@ -6,10 +6,10 @@ use alloc::format;
 
 use crate::document::repeated::NO_JOIN;
 use crate::document::scalar::HeaderName;
-use crate::http::repeated::Repeated;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
+use tollgate_http_syntax::repeated::Repeated;
 
 /// The highest cost of one request, and the highest value of `max`.
 const MAX_COST: u64 = 1_000_000_000;

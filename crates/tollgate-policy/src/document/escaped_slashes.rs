@@ -1,9 +1,9 @@
 //! The names in the document of the readings of escaped slashes.
 //!
-//! Invariant: `http` defines the readings; this file only names them.
+//! Invariant: `tollgate_http_syntax` defines the readings; this file only names them.
 
-use crate::http::readings::EscapedSlashes;
 use crate::json::reader::names;
+use tollgate_http_syntax::readings::EscapedSlashes;
 
 names! {
     EscapedSlashes ("reading") {

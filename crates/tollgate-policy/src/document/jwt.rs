@@ -6,8 +6,8 @@ use alloc::string::String;
 
 use crate::document::lists::NonEmpty;
 use crate::document::scalar::HeaderName;
-use crate::http::repeated::Repeated;
 use crate::json::reader::record;
+use tollgate_http_syntax::repeated::Repeated;
 
 record! {
     /// The source of verified claims; a token that was not verified is never read.

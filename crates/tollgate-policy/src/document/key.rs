@@ -10,13 +10,13 @@ use core::fmt;
 
 use crate::document::fact::Fact;
 use crate::document::scalar::{CookieName, HeaderName};
-use crate::http::repeated::Repeated;
-use crate::http::token::is_token;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::quote::quoted_text;
 use crate::json::reader::{FromNode, record, schema};
 use crate::json::suggest::{nearest, unknown};
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::token::is_token;
 
 /// One part of a partition key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The names in the document of the modes for several values.
 //!
-//! Invariant: `http` defines the modes; this file only names them.
+//! Invariant: `tollgate_http_syntax` defines the modes; this file only names them.
 
-use crate::http::repeated::Repeated;
 use crate::json::reader::names;
+use tollgate_http_syntax::repeated::Repeated;
 
 /// Why a cost or a token has fewer modes than a key.
 pub(crate) const NO_JOIN: &str =

@@ -14,9 +14,9 @@ use crate::document::lists::AtMost;
 use crate::document::on_failure::OnFailure;
 use crate::document::rule::RuleDoc;
 use crate::document::scalar::{Bounded, Version, Wait};
-use crate::http::readings::EscapedSlashes;
-use crate::http::repeated::Repeated;
 use crate::json::reader::{Lenient, choice, record};
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
 
 /// The most items of `exempt`: a request is compared with each in turn.
 pub(crate) const MAX_EXEMPT: usize = 1000;

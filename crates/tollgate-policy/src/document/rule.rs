@@ -18,8 +18,8 @@ use crate::document::mode::Mode;
 use crate::document::on_failure::WithoutState;
 use crate::document::scalar::{Bounded, Buckets, Burst, Limit, Name, Window};
 use crate::document::scope::{Lease, Scope};
-use crate::http::repeated::Repeated;
 use crate::json::reader::{Lenient, choice, record};
+use tollgate_http_syntax::repeated::Repeated;
 
 /// The most tiers of a rule: a request is compared with each in turn.
 pub(crate) const MAX_TIERS: usize = 1000;

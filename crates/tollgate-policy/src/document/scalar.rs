@@ -7,13 +7,13 @@ use alloc::string::String;
 
 use tollgate_core::{MAX_BUCKETS, MAX_LIMIT, MIN_BUCKETS, QuotaError, Span};
 
-use crate::http::path::Pattern;
-use crate::http::token::is_token;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::quote::{quoted, quoted_text};
 use crate::json::reader::{FromNode, schema};
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::path::Pattern;
+use tollgate_http_syntax::token::is_token;
 
 /// The longest name of a rule or quota, in characters.
 const MAX_NAME: usize = 64;

@@ -11,15 +11,15 @@ use core::cmp::Ordering;
 #[cfg(feature = "explain")]
 use core::fmt;
 
-use crate::alternatives::Alternative;
 use crate::document::lists::{MAX_VALUES, OneOrMore, within};
-use crate::http::address::Cidr;
-use crate::http::authority::write_host;
-use crate::http::token::is_token;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::quote::{quoted, quoted_text};
 use crate::json::reader::{FromNode, record, schema};
+use tollgate_http_syntax::address::Cidr;
+use tollgate_http_syntax::alternatives::Alternative;
+use tollgate_http_syntax::authority::write_host;
+use tollgate_http_syntax::token::is_token;
 
 /// A host: exact, or every subdomain of a suffix; in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,12 +21,12 @@ use crate::document::mode::{Mode, Share};
 use crate::document::on_failure::OnFailure;
 use crate::document::rule::OnMissing;
 use crate::document::scope::Scope;
-use crate::http::readings::EscapedSlashes;
-use crate::http::repeated::Repeated;
 use crate::policy::client_address::Trust;
 use crate::policy::compiled::Policy;
 use crate::policy::limits::Limits;
 use crate::policy::rule::{Rule, Tier};
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
 
 /// One rule in words; each is a phrase without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]

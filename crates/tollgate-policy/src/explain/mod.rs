@@ -21,7 +21,6 @@ use crate::answer::rule_result::RuleResult;
 use crate::document::key::KeyPart;
 use crate::document::rule::OnMissing;
 use crate::facts::Facts;
-use crate::http::malformed::Malformed;
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::{AppliedRule, Due};
 use crate::policy::compiled::Policy;
@@ -30,6 +29,7 @@ use crate::request::key::{write_key, write_part};
 use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::malformed::Malformed;
 
 /// Whether one rule applies to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]

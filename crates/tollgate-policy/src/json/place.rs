@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
 
-use crate::http::token::is_token;
 use crate::json::node::Node;
 use crate::json::problem::{Problem, Problems};
 use crate::json::quote::{MAX_QUOTED, quoted, quoted_text};
-use crate::sort::sort_by;
+use tollgate_http_syntax::sort::sort_by;
+use tollgate_http_syntax::token::is_token;
 
 /// The most problems that are listed: a person does not write a document with more.
 const MAX_PROBLEMS: usize = 1000;

@@ -15,9 +15,6 @@ use crate::document::key::KeyPart;
 use crate::document::mode::{Mode, Share};
 use crate::document::rule::OnMissing;
 use crate::facts::Facts;
-use crate::http::malformed::Malformed;
-use crate::http::repeated::Repeated;
-use crate::http::values::{elements, the_one};
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::{AppliedRule, AppliedSet, Due, Plan};
 use crate::pipeline::tenant::Choice;
@@ -30,6 +27,9 @@ use crate::policy::tenant::Tenant;
 use crate::request::key::{parts, write_key, write_shared_key};
 use crate::request::lazy::Request;
 use crate::request::matching::Reading;
+use tollgate_http_syntax::malformed::Malformed;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::values::{elements, the_one};
 
 impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never

@@ -11,13 +11,13 @@ use core::num::NonZeroU32;
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::document::on_failure::OnFailure;
-use crate::http::malformed::Malformed;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::tenant::Tenant;
 use crate::request::lazy::Buffers;
+use tollgate_http_syntax::malformed::Malformed;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many such plans use little
 /// memory.

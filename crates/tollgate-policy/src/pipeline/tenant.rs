@@ -11,7 +11,6 @@ use alloc::vec::Vec;
 use crate::compile::tenant::MAX_TENANT_ID;
 use crate::document::key::KeyPart;
 use crate::facts::Facts;
-use crate::http::malformed::Malformed;
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::AppliedSet;
 use crate::policy::compiled::Policy;
@@ -19,6 +18,7 @@ use crate::policy::rule::Rule;
 use crate::policy::tenant::{Tenant, TenantSet};
 use crate::request::key::{parts, write_text, write_value};
 use crate::request::lazy::Request;
+use tollgate_http_syntax::malformed::Malformed;
 
 /// The quotas in a tenant's entry for a rule, and their priority relative to the rule's tiers.
 pub(crate) struct Choice {

@@ -21,8 +21,6 @@ use core::net::IpAddr;
 
 use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
-use crate::http::malformed::Malformed;
-use crate::http::repeated::Repeated;
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
@@ -32,6 +30,8 @@ use crate::policy::surface::Surface;
 use crate::request::key::write_key;
 use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
+use tollgate_http_syntax::malformed::Malformed;
+use tollgate_http_syntax::repeated::Repeated;
 
 /// The same numbers in every run.
 struct Seeded(u64);

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::sort::sort_by;
+use tollgate_http_syntax::sort::sort_by;
 
 /// Places by identity, in the order of the identities.
 #[derive(Clone, Debug, Default)]

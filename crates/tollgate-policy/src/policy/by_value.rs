@@ -12,9 +12,9 @@ use hashbrown::HashMap;
 use crate::document::conditions::{Condition, Conditions};
 use crate::document::scalar::HeaderName;
 use crate::document::wanted::Matcher;
-use crate::http::address::{Cidr, Prefixes};
-use crate::http::header::is_credentials;
-use crate::http::values::{elements, trimmed};
+use tollgate_http_syntax::address::{Cidr, Prefixes};
+use tollgate_http_syntax::header::is_credentials;
+use tollgate_http_syntax::values::{elements, trimmed};
 
 /// A kind with at most this many entries is always evaluated, which takes less time than a look-up.
 const FEW: usize = 2;

@@ -5,16 +5,16 @@
 //! address ends the walk at the last address from a trusted party, so a client cannot avoid its
 //! limit with invalid entries.
 //!
-//! The syntax of the lists is in `http::forwarded`.
+//! The syntax of the lists is in `tollgate_http_syntax::forwarded`.
 
 use core::net::IpAddr;
 
-use crate::alternatives::Alternatives;
 use crate::document::client_ip::{ClientIpDoc, Source};
 use crate::facts::Facts;
-use crate::http::address::Cidr;
-use crate::http::forwarded::{parse_element, parse_node, unquoted};
-use crate::http::values::elements;
+use tollgate_http_syntax::address::Cidr;
+use tollgate_http_syntax::alternatives::Alternatives;
+use tollgate_http_syntax::forwarded::{parse_element, parse_node, unquoted};
+use tollgate_http_syntax::values::elements;
 
 /// The most entries of a list that are read, from the right.
 const MAX_ENTRIES: usize = 64;

@@ -12,7 +12,6 @@ use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
 use crate::document::key::KeyPart;
 use crate::document::root::HeaderGeneration;
-use crate::http::path::all;
 use crate::json::problem::Problems;
 use crate::policy::by_value::ByValue;
 use crate::policy::client_address::Trust;
@@ -25,6 +24,7 @@ use crate::policy::rule::Rule;
 use crate::policy::settings::{Response, Settings};
 use crate::policy::surface::Surface;
 use crate::policy::tenant::TenantKey;
+use tollgate_http_syntax::path::all;
 
 /// A compiled policy: immutable, and the basis of every request's plan.
 #[derive(Clone, Debug)]

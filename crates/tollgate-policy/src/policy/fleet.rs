@@ -11,8 +11,8 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
-use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::sort::sort_by;
 
 /// Derives the secret of a fleet from a text: SipHash-1-3 of 128 bits under a fixed key, so a text
 /// of any length works. It is as strong as the text: use 16 random bytes or more.

@@ -12,8 +12,8 @@ use hashbrown::HashMap;
 
 use crate::document::conditions::Conditions;
 use crate::document::wanted::Host;
-use crate::http::path::{Pattern, Segment, all};
 use crate::policy::by_value::{ByValue, in_order};
+use tollgate_http_syntax::path::{Pattern, Segment, all};
 
 /// Every rule, indexed under its most selective condition.
 #[derive(Clone, Debug)]

@@ -16,12 +16,12 @@ use crate::document::mode::{Mode, Share};
 use crate::document::on_failure::OnFailure;
 use crate::document::rule::OnMissing;
 use crate::document::scope::Scope;
-use crate::http::address::Prefixes;
-use crate::http::repeated::Repeated;
 use crate::policy::by_value::ByValue;
 use crate::policy::index::IndexedBy;
 use crate::policy::label::metric_label;
-use crate::sort::sort_by;
+use tollgate_http_syntax::address::Prefixes;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::sort::sort_by;
 
 /// One compiled rule.
 #[derive(Clone, Debug)]

@@ -5,10 +5,10 @@
 
 use crate::document::root::{BodyFormat, HeaderGeneration};
 use crate::document::scalar::HeaderName;
-use crate::http::address::Prefixes;
-use crate::http::readings::EscapedSlashes;
-use crate::http::repeated::Repeated;
 use crate::policy::client_address::ClientAddress;
+use tollgate_http_syntax::address::Prefixes;
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
 
 /// The settings for reading a request.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use alloc::borrow::Cow;
 
 use crate::document::conditions::Conditions;
 use crate::document::key::KeyPart;
-use crate::http::readings::Paths;
 use crate::policy::group::Group;
 use crate::policy::rule::Rule;
+use tollgate_http_syntax::readings::Paths;
 
 impl Rule {
     /// The value that the rule's path pattern captured as `name`, in the first reading of the path

@@ -17,11 +17,11 @@ use crate::document::lists::within;
 use crate::document::scalar::Bounded;
 use crate::document::wanted::{Asn, Country};
 use crate::facts::Facts;
-use crate::http::token::is_token;
 use crate::json::node::{Node, whole};
 use crate::json::place::At;
 use crate::json::problem::Problems;
 use crate::json::reader::{Fields, FromNode, record, schema};
+use tollgate_http_syntax::token::is_token;
 
 /// The longest method: the longest registered one, UPDATEREDIRECTREF, has 17 letters.
 const MAX_METHOD: usize = 32;

@@ -6,11 +6,11 @@ use alloc::borrow::Cow;
 
 use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
-use crate::http::malformed::Malformed;
-use crate::http::path::{Pattern, all};
 use crate::policy::index::IndexedBy;
 use crate::request::lazy::Request;
 use crate::request::matching::{Reading, fact_matches, header_matches, query_matches};
+use tollgate_http_syntax::malformed::Malformed;
+use tollgate_http_syntax::path::{Pattern, all};
 
 impl Conditions {
     /// True when every condition holds in every reading of the request: for exemptions.

@@ -14,7 +14,6 @@ use core::net::IpAddr;
 use crate::document::key::KeyPart;
 use crate::document::rule::OnMissing;
 use crate::facts::{Entry, Facts};
-use crate::http::readings::segment;
 use crate::json::problem::Problem;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
@@ -23,6 +22,7 @@ use crate::request::key::{
     write_given, write_given_fact, write_part, write_shared_key, write_text,
 };
 use crate::request::lazy::{Buffers, Request};
+use tollgate_http_syntax::readings::segment;
 
 /// One client of a rule.
 #[derive(Clone, Debug)]

@@ -11,15 +11,15 @@ use core::net::IpAddr;
 
 use crate::document::key::KeyPart;
 use crate::facts::Facts;
-use crate::http::cookies::write_cookie;
-use crate::http::header::write_header;
-use crate::http::malformed::Malformed;
-use crate::http::query::decoded;
-use crate::http::repeated::Repeated;
-use crate::http::values::{elements, write_one};
 use crate::policy::group::Group;
 use crate::policy::rule::Rule;
 use crate::request::lazy::Request;
+use tollgate_http_syntax::cookies::write_cookie;
+use tollgate_http_syntax::header::write_header;
+use tollgate_http_syntax::malformed::Malformed;
+use tollgate_http_syntax::query::decoded;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::values::{elements, write_one};
 
 /// The length that marks a missing part.
 const MISSING: u32 = u32::MAX;

@@ -9,12 +9,12 @@ use core::cell::OnceCell;
 use core::net::IpAddr;
 
 use crate::facts::{Entry, Facts};
-use crate::http::authority::write_host;
-use crate::http::header::token;
-use crate::http::malformed::Malformed;
-use crate::http::query::{decoded, split_once};
-use crate::http::readings::Paths;
 use crate::policy::settings::Settings;
+use tollgate_http_syntax::authority::write_host;
+use tollgate_http_syntax::header::token;
+use tollgate_http_syntax::malformed::Malformed;
+use tollgate_http_syntax::query::{decoded, split_once};
+use tollgate_http_syntax::readings::Paths;
 
 /// The facts of a request, memoised.
 pub(crate) struct Request<'a, F> {

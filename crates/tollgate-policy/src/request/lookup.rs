@@ -3,10 +3,10 @@
 //! Invariant: a fact is only fetched when an entry is looked up by it.
 
 use crate::facts::Facts;
-use crate::http::address::Prefixes;
 use crate::policy::by_value::{By, ByValue};
 use crate::request::key::parts;
 use crate::request::lazy::Request;
+use tollgate_http_syntax::address::Prefixes;
 
 impl<F: Facts> Request<'_, F> {
     /// Calls `each` with lists of entries, each in order. Together they contain every entry that

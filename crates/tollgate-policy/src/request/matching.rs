@@ -6,15 +6,15 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::alternatives::Alternatives;
 use crate::document::wanted::Matcher;
 use crate::facts::Facts;
-use crate::http::header::{credentials, is_credentials, split_scheme};
-use crate::http::malformed::Malformed;
-use crate::http::query::decoded;
-use crate::http::repeated::Repeated;
-use crate::http::values::{elements, the_one, trimmed, write_one};
 use crate::request::lazy::Request;
+use tollgate_http_syntax::alternatives::Alternatives;
+use tollgate_http_syntax::header::{credentials, is_credentials, split_scheme};
+use tollgate_http_syntax::malformed::Malformed;
+use tollgate_http_syntax::query::decoded;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::values::{elements, the_one, trimmed, write_one};
 
 /// How a condition treats several readings of its fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) fn header_matches(
     reading: Reading,
 ) -> Result<bool, Malformed> {
     let whole = trimmed(value);
-    let is_wanted = |value: &[u8]| wanted.match_any(value);
+    let is_wanted = |value: &[u8]| matches_any(wanted, value);
     Ok(match reading {
         Reading::Any => {
             is_wanted(whole)
@@ -91,7 +91,7 @@ pub(super) fn query_matches<F: Facts>(
                 out.extend(decoded(value));
                 Ok(())
             })?;
-            is_there && wanted.match_any(&value)
+            is_there && matches_any(wanted, &value)
         }
     })
 }
@@ -111,12 +111,10 @@ pub(super) fn fact_matches(
     })
 }
 
-impl Alternatives<Matcher> {
-    /// True when `value` matches one of these.
-    #[inline(never)] // once for all readings
-    fn match_any(&self, value: &[u8]) -> bool {
-        self.candidates(|it| it.bytes() <= value).any(|it| it.matches(value))
-    }
+/// True when `value` matches one of `wanted`.
+#[inline(never)] // once for all readings
+fn matches_any(wanted: &Alternatives<Matcher>, value: &[u8]) -> bool {
+    wanted.candidates(|it| it.bytes() <= value).any(|it| it.matches(value))
 }
 
 impl Matcher {

@@ -5,8 +5,8 @@
 use alloc::vec::Vec;
 
 use crate::facts::Facts;
-use crate::http::header::token;
 use crate::policy::compiled::Policy;
+use tollgate_http_syntax::header::token;
 
 impl Policy {
     /// Worker: the token of a request, when a rule counts by its claims. `None` when there are

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use hyper::Method;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
+use tollgate_http_syntax::forwarded::zoned;
 use tollgate_policy::Facts;
 
 use super::shape::Shape;
@@ -136,13 +137,7 @@ fn address(text: &[u8], name: &str) -> Result<Option<IpAddr>, String> {
         return Ok(None);
     }
     let text = std::str::from_utf8(text).unwrap_or_default();
-    let parsed = match text.split_once('%') {
-        // A zone belongs to IPv6 only (RFC 4007, 11).
-        Some((address, _)) => address.parse().ok().filter(IpAddr::is_ipv6),
-        None => text.parse().ok(),
-    };
-    let parsed = parsed.map(|address: IpAddr| Some(address.to_canonical()));
-    parsed.ok_or_else(|| format!("{name} is no address"))
+    zoned(text).map(Some).ok_or_else(|| format!("{name} is no address"))
 }
 
 /// X-Forwarded-For as it came to the proxy, if it did, and the entry that the proxy appended.

@@ -5,6 +5,7 @@
 
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
+use tollgate_http_syntax::percent::decoded;
 use tollgate_service::log::Share;
 
 /// The path of OTLP over HTTP (OTLP specification, "OTLP/HTTP Request").
@@ -75,23 +76,6 @@ pub(crate) fn pairs(text: &str) -> Option<Vec<(String, String)>> {
             (!name.is_empty()).then_some((name.to_owned(), decoded(value.trim())?))
         })
         .collect()
-}
-
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first == b'%' {
-            let (pair, after) = rest.split_first_chunk::<2>()?;
-            rest = after;
-            let digits = str::from_utf8(pair).ok().filter(|it| !it.starts_with('+'))?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        } else {
-            bytes.push(*first);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -9,20 +9,22 @@ use crate::metadata::Package;
 /// Crate, and which crates of this workspace it imports when shipped: no more and no less.
 const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
-    ("tollgate-policy", &["tollgate-core"]),
+    ("tollgate-http-syntax", &[]),
+    ("tollgate-policy", &["tollgate-core", "tollgate-http-syntax"]),
     ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-filter", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-envoy", &["tollgate-core", "tollgate-filter"]),
-    ("tollgate-service", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-service", &["tollgate-core", "tollgate-http-syntax", "tollgate-policy"]),
     ("tollgate-yaml", &["tollgate-policy"]),
     ("tollgate-grpc", &[]),
-    ("tollgate-redis", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-redis", &["tollgate-core", "tollgate-http-syntax", "tollgate-policy"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy", "tollgate-service"]),
     (
         "tollgate-server",
         &[
             "tollgate-core",
             "tollgate-grpc",
+            "tollgate-http-syntax",
             "tollgate-policy",
             "tollgate-redis",
             "tollgate-service",
@@ -37,6 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "tollgate-access-log",
             "tollgate-core",
+            "tollgate-http-syntax",
             "tollgate-policy",
             "tollgate-report",
             "tollgate-sim",

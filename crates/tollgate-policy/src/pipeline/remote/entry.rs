@@ -17,8 +17,8 @@ use crate::pipeline::remote::wire::OTHER_ENTRY;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::request::key::write_text;
-use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::sort::sort_by;
 
 /// The most groups of rules whose key is only the tenant: only tenants from path segments have
 /// several.

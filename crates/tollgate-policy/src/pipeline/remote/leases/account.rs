@@ -16,7 +16,7 @@ use crate::pipeline::remote::leases::lease::{Awaited, Lease, LeaseId, Leases};
 use crate::pipeline::remote::leases::mutation::{self, Mutation, did_not_fit};
 use crate::pipeline::remote::leases::paces::may_be_paced;
 use crate::policy::stored_set::StoredQuota;
-use crate::sort::sort_by;
+use tollgate_http_syntax::sort::sort_by;
 
 /// A node's report of one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use core::cmp::Ordering;
 use core::mem;
 
 /// Sorts `items` by `order`; equal items keep their order.
-pub(crate) fn sort_by<T>(items: &mut [T], order: impl Fn(&T, &T) -> Ordering) {
+pub fn sort_by<T>(items: &mut [T], order: impl Fn(&T, &T) -> Ordering) {
     let len = items.len();
     sort(&mut Items { items, order }, len);
 }

@@ -4,7 +4,7 @@
 
 /// The meaning of several values of a fact that is read as one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeated {
+pub enum Repeated {
     /// The value that all of them equal; a request whose values differ is denied with 400.
     Refuse,
     /// The first one.
@@ -17,8 +17,7 @@ pub(crate) enum Repeated {
 
 impl Repeated {
     /// In words, after the name of the fact.
-    #[cfg(feature = "explain")]
-    pub(crate) const fn in_words(self) -> &'static str {
+    pub const fn in_words(self) -> &'static str {
         match self {
             Self::Refuse => " (several are refused)",
             Self::First => " (the first of several)",
@@ -29,12 +28,12 @@ impl Repeated {
 
     /// The meaning of several values of the header `name`: its `own` setting, or else `Join` for a
     /// header that is defined as a list, or else the `default`.
-    pub(crate) fn of_header(name: &str, own: Option<Self>, default: Self) -> Self {
+    pub fn of_header(name: &str, own: Option<Self>, default: Self) -> Self {
         own.unwrap_or(if is_list(name) { Self::Join } else { default })
     }
 
     /// The same for a fact that needs one value and cannot be a list.
-    pub(crate) fn of_one(own: Option<Self>, default: Self) -> Self {
+    pub fn of_one(own: Option<Self>, default: Self) -> Self {
         match own.unwrap_or(default) {
             Self::Join => Self::Refuse,
             one => one,

@@ -12,16 +12,16 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The number of leading bits of an address that are one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Prefixes {
+pub struct Prefixes {
     /// 0 to 32.
-    pub(crate) ipv4: u32,
+    pub ipv4: u32,
     /// 0 to 128.
-    pub(crate) ipv6: u32,
+    pub ipv6: u32,
 }
 
 impl Prefixes {
     /// Calls `write` with the bytes for `address` in a key: 4 or 16 of them.
-    pub(crate) fn group(self, address: IpAddr, write: impl FnOnce(&[u8])) {
+    pub fn group(self, address: IpAddr, write: impl FnOnce(&[u8])) {
         match address.to_canonical() {
             IpAddr::V4(v4) => write(&mask_v4(v4, self.ipv4).to_be_bytes()),
             IpAddr::V6(v6) => write(&mask_v6(v6, self.ipv6).to_be_bytes()),
@@ -29,7 +29,7 @@ impl Prefixes {
     }
 
     /// The first of the addresses that are one client with `address`.
-    pub(crate) fn network(self, address: IpAddr) -> IpAddr {
+    pub fn network(self, address: IpAddr) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V4(v4) => Ipv4Addr::from_bits(mask_v4(v4, self.ipv4)).into(),
             IpAddr::V6(v6) => Ipv6Addr::from_bits(mask_v6(v6, self.ipv6)).into(),
@@ -53,14 +53,14 @@ const fn mask_v6(address: Ipv6Addr, prefix: u32) -> u128 {
 
 /// A network: an address and the number of its leading bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cidr {
+pub struct Cidr {
     address: IpAddr,
     prefix: u32,
 }
 
 impl Cidr {
     /// Reads `10.0.0.0/8`, `2001:db8::/32` or a single address; the error gives the reason.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         const WANTED: &str = "use an address, \"/\" and the number of its leading bits";
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -91,7 +91,7 @@ impl Cidr {
     }
 
     /// The network, if that is its one spelling: no bits beyond the prefix, and IPv4 not mapped.
-    pub(crate) fn from_parts(address: IpAddr, prefix: u32) -> Option<Self> {
+    pub fn from_parts(address: IpAddr, prefix: u32) -> Option<Self> {
         let cidr = Self { address, prefix };
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let is_one = prefix <= bits
@@ -101,19 +101,19 @@ impl Cidr {
     }
 
     /// Its first address, and the number of leading bits that count.
-    pub(crate) const fn parts(&self) -> (IpAddr, u32) {
+    pub const fn parts(&self) -> (IpAddr, u32) {
         (self.address, self.prefix)
     }
 
     /// True when `address` is in this network; a mapped IPv4 address counts as IPv4.
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.address.is_ipv4() == address.is_ipv4()
             && self.masked(address) == self.masked(self.address)
     }
 
     /// True when every address of `other` is in this network.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
+    pub fn covers(&self, other: &Self) -> bool {
         self.prefix <= other.prefix && self.contains(other.address)
     }
 
@@ -157,7 +157,7 @@ impl Alternative for Cidr {
 
 impl Alternatives<Cidr> {
     /// True when `address` is in one of these networks; a mapped IPv4 address counts as IPv4.
-    pub(crate) fn contain(&self, address: IpAddr) -> bool {
+    pub fn contain(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let place = (address.is_ipv6(), bits(address));
         self.candidates(|it| it.begins_at() <= place).any(|it| it.contains(address))
@@ -165,7 +165,7 @@ impl Alternatives<Cidr> {
 }
 
 /// The percentage of all IPv4 addresses in these networks together, rounded down.
-pub(crate) fn percent_of_ipv4(networks: &[Cidr]) -> u8 {
+pub fn percent_of_ipv4(networks: &[Cidr]) -> u8 {
     let ranges = networks.iter().filter_map(|cidr| match cidr.address {
         IpAddr::V4(first) => {
             let first = first.to_bits();
@@ -180,7 +180,7 @@ pub(crate) fn percent_of_ipv4(networks: &[Cidr]) -> u8 {
 }
 
 /// The same for the IPv6 addresses that the Internet uses, 2000::/3 (RFC 4291, 2.4).
-pub(crate) fn percent_of_ipv6(networks: &[Cidr]) -> u8 {
+pub fn percent_of_ipv6(networks: &[Cidr]) -> u8 {
     const FIRST: u128 = 0x2000 << 112;
     let ranges = networks.iter().filter_map(|cidr| match cidr.address {
         IpAddr::V6(first) => {

@@ -9,7 +9,7 @@ use core::net::IpAddr;
 /// proxy may quote text that its client sent (`host`), including separators. The text further left
 /// may be the client's own, with a quote that never ends; only a search from the right prevents
 /// such a quote from hiding later pieces.
-pub(crate) fn unquoted(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+pub fn unquoted(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(list);
     core::iter::from_fn(move || {
         let list = rest?;
@@ -35,7 +35,7 @@ fn is_escaped(before: &[u8]) -> bool {
 }
 
 /// The address of one element of Forwarded: `for=192.0.2.60;proto=http;by=203.0.113.43`.
-pub(crate) fn parse_element(element: &[u8]) -> Option<IpAddr> {
+pub fn parse_element(element: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     for pair in unquoted(element, b';') {
         let Some(equals) = pair.iter().position(|b| *b == b'=') else { continue };
@@ -51,7 +51,7 @@ pub(crate) fn parse_element(element: &[u8]) -> Option<IpAddr> {
 }
 
 /// An address as proxies write it: quoted or not, with brackets, a port or a zone, or without.
-pub(crate) fn parse_node(node: &[u8]) -> Option<IpAddr> {
+pub fn parse_node(node: &[u8]) -> Option<IpAddr> {
     let node = node.trim_ascii();
     let node = node.strip_prefix(b"\"").and_then(|n| n.strip_suffix(b"\"")).unwrap_or(node);
     let text = core::str::from_utf8(node).ok()?;
@@ -68,7 +68,12 @@ pub(crate) fn parse_node(node: &[u8]) -> Option<IpAddr> {
             _ => text,
         },
     };
-    let (address, zone) = address.split_once('%').map_or((address, None), |(a, z)| (a, Some(z)));
+    zoned(address)
+}
+
+/// An address with a zone (`fe80::1%eth0`) or without, in canonical form.
+pub fn zoned(text: &str) -> Option<IpAddr> {
+    let (address, zone) = text.split_once('%').map_or((text, None), |(a, z)| (a, Some(z)));
     let parsed: IpAddr = address.parse().ok()?;
     // Only IPv6 has zones (RFC 4007, 11).
     (zone.is_none() || parsed.is_ipv6()).then(|| parsed.to_canonical())

@@ -9,16 +9,16 @@ use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::net::Ipv6Addr;
 
-use crate::http::byte_set::ByteSet;
-use crate::http::malformed::Malformed;
-use crate::http::values::trimmed;
+use crate::byte_set::ByteSet;
+use crate::malformed::Malformed;
+use crate::values::trimmed;
 
 /// Writes the host of `authority` in lower case, without the port and without a final dot, into
 /// `out`, which is cleared first; nothing when there is no host.
 ///
 /// # Errors
 /// It is not an authority.
-pub(crate) fn write_host(authority: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+pub fn write_host(authority: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     out.clear();
     let authority = trimmed(authority);
     if authority.is_empty() {

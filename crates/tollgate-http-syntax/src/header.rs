@@ -5,13 +5,13 @@
 
 use alloc::vec::Vec;
 
-use crate::http::malformed::Malformed;
-use crate::http::repeated::Repeated;
-use crate::http::values::{elements, the_one, trimmed, write_one};
+use crate::malformed::Malformed;
+use crate::repeated::Repeated;
+use crate::values::{elements, the_one, trimmed, write_one};
 
 /// Appends the effective value of the header `name`, whose lines are joined. A header that is
 /// present has a value, possibly an empty one.
-pub(crate) fn write_header(
+pub fn write_header(
     name: &str,
     value: &[u8],
     repeated: Repeated,
@@ -35,12 +35,12 @@ fn copy(value: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
 
 /// True for the headers that contain credentials: a scheme, white space and its parameters (RFC
 /// 9110, 11.4).
-pub(crate) fn is_credentials(name: &str) -> bool {
+pub fn is_credentials(name: &str) -> bool {
     matches!(name, "authorization" | "proxy-authorization")
 }
 
 /// The scheme and the rest after it.
-pub(crate) fn split_scheme(credentials: &[u8]) -> (&[u8], &[u8]) {
+pub fn split_scheme(credentials: &[u8]) -> (&[u8], &[u8]) {
     let end = credentials.iter().position(|byte| matches!(byte, b' ' | b'\t'));
     let (scheme, rest) =
         credentials.split_at_checked(end.unwrap_or(credentials.len())).unwrap_or_default();
@@ -49,7 +49,7 @@ pub(crate) fn split_scheme(credentials: &[u8]) -> (&[u8], &[u8]) {
 
 /// The credentials in a header. Most schemes have parameters with commas between them (RFC 9110,
 /// 11.2); only a token or a password is complete without one.
-pub(crate) fn credentials(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+pub fn credentials(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     let whole = trimmed(value);
     let (scheme, rest) = split_scheme(whole);
     let is_one = [&b"bearer"[..], b"basic"].iter().any(|one| scheme.eq_ignore_ascii_case(one));
@@ -107,7 +107,7 @@ fn write_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
 ///
 /// # Errors
 /// There are several that differ.
-pub(crate) fn token<'v>(
+pub fn token<'v>(
     name: &str,
     value: &'v [u8],
     repeated: Repeated,

@@ -6,11 +6,11 @@
 
 use alloc::vec::Vec;
 
-use crate::http::malformed::Malformed;
-use crate::http::repeated::Repeated;
+use crate::malformed::Malformed;
+use crate::repeated::Repeated;
 
 /// `value` without spaces and tabs around it: the white space of HTTP, and nothing else.
-pub(crate) const fn trimmed(mut value: &[u8]) -> &[u8] {
+pub const fn trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }
@@ -18,7 +18,7 @@ pub(crate) const fn trimmed(mut value: &[u8]) -> &[u8] {
 }
 
 /// The elements of a list, without empty ones.
-pub(crate) fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+pub fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     list.split(|byte| *byte == b',').map(trimmed).filter(|element| !element.is_empty())
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
 ///
 /// # Errors
 /// They differ, and the mode selects none of them.
-pub(crate) fn the_one<V: PartialEq>(
+pub fn the_one<V: PartialEq>(
     mut values: impl Iterator<Item = V>,
     repeated: Repeated,
 ) -> Result<Option<V>, Malformed> {
@@ -45,7 +45,7 @@ pub(crate) fn the_one<V: PartialEq>(
 ///
 /// # Errors
 /// They differ as written, and the mode selects none of them.
-pub(crate) fn write_one<V>(
+pub fn write_one<V>(
     mut values: impl Iterator<Item = V>,
     repeated: Repeated,
     out: &mut Vec<u8>,

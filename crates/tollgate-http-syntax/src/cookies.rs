@@ -7,16 +7,16 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::http::malformed::Malformed;
-use crate::http::query::split_once;
-use crate::http::repeated::Repeated;
-use crate::http::values::{trimmed, write_one};
+use crate::malformed::Malformed;
+use crate::query::split_once;
+use crate::repeated::Repeated;
+use crate::values::{trimmed, write_one};
 
 /// Appends the effective value of the cookies called `name`; false when there is none.
 ///
 /// # Errors
 /// They differ, and the mode selects none of them.
-pub(crate) fn write_cookie(
+pub fn write_cookie(
     header: &[u8],
     name: &[u8],
     repeated: Repeated,
@@ -55,7 +55,7 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
         value => value,
     };
     let mut rest = &*unescaped(value);
-    while let Some((byte, _, after)) = crate::http::path::next_byte(rest) {
+    while let Some((byte, _, after)) = crate::percent::next_byte(rest) {
         rest = after;
         out.push(byte);
     }

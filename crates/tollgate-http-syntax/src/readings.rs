@@ -13,7 +13,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::http::path::{Noticed, Separators, normalise, plain_len};
+use crate::path::{Noticed, Separators, normalise, plain_len};
 
 /// The end of every reading in the list: no normal form contains this byte.
 const END: u8 = b'?';
@@ -87,7 +87,7 @@ const DECODING: [Server; 10] = [
 
 /// A path in all its readings; the buffers are reused.
 #[derive(Debug, Default)]
-pub(crate) struct Paths {
+pub struct Paths {
     main: Vec<u8>,
     /// Every other reading, each followed by [`END`].
     others: Vec<u8>,
@@ -100,7 +100,7 @@ pub(crate) struct Paths {
 
 /// The meaning of an escaped slash or backslash in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EscapedSlashes {
+pub enum EscapedSlashes {
     /// Perhaps a slash: a rule holds if its path matches either way, an exemption only if both do.
     Separator,
     /// A letter of its segment.
@@ -120,7 +120,7 @@ impl EscapedSlashes {
 impl Paths {
     /// Reads the path of `target`, without query and fragment; in a whole URL, the part after the
     /// host. Returns the number of bytes of `target` before query and fragment.
-    pub(crate) fn read(&mut self, target: &[u8], slashes: EscapedSlashes) -> usize {
+    pub fn read(&mut self, target: &[u8], slashes: EscapedSlashes) -> usize {
         self.others.clear();
         self.disputed = false;
         self.is_literal = slashes == EscapedSlashes::Literal;
@@ -194,24 +194,24 @@ impl Paths {
     }
 
     /// The reading that keys contain.
-    pub(crate) fn main(&self) -> &[u8] {
+    pub fn main(&self) -> &[u8] {
         &self.main
     }
 
     /// Every reading, each once, the main one first.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn all(&self) -> impl Iterator<Item = &[u8]> {
         let others = self.others.split_inclusive(|b| *b == END);
         core::iter::once(&*self.main).chain(others.filter_map(|one| one.strip_suffix(&[END])))
     }
 
     /// True when every server reads it alike.
-    pub(crate) const fn is_one(&self) -> bool {
+    pub const fn is_one(&self) -> bool {
         self.others.is_empty()
     }
 
     /// One segment of a reading as keys contain it: with the same slashes, however they are
     /// written.
-    pub(crate) fn comparable<'p>(&self, segment: &'p [u8]) -> Cow<'p, [u8]> {
+    pub fn comparable<'p>(&self, segment: &'p [u8]) -> Cow<'p, [u8]> {
         let escaped = |w: &[u8]| w == b"%2F" || w == b"%5C";
         if self.is_literal || !segment.windows(3).any(escaped) {
             return segment.into();
@@ -223,12 +223,12 @@ impl Paths {
     }
 
     /// True when a server reads it as a path other than the main one, not only with other slashes.
-    pub(crate) const fn is_disputed(&self) -> bool {
+    pub const fn is_disputed(&self) -> bool {
         self.disputed
     }
 
     /// Bytes that the buffers occupy.
-    pub(crate) const fn capacity(&self) -> usize {
+    pub const fn capacity(&self) -> usize {
         let Self { main, others, resolved, reading, .. } = self;
         main.capacity()
             .saturating_add(others.capacity())
@@ -237,14 +237,14 @@ impl Paths {
     }
 
     /// The buffers, for the caller that bounds their retained capacity.
-    pub(crate) const fn buffers(&mut self) -> [&mut Vec<u8>; 4] {
+    pub const fn buffers(&mut self) -> [&mut Vec<u8>; 4] {
         [&mut self.main, &mut self.others, &mut self.resolved, &mut self.reading]
     }
 }
 
 /// A segment, written as in a path or decoded, in the form that keys contain; empty when no path
 /// has it.
-pub(crate) fn segment(text: &[u8], slashes: EscapedSlashes) -> Vec<u8> {
+pub fn segment(text: &[u8], slashes: EscapedSlashes) -> Vec<u8> {
     let is_literal = slashes == EscapedSlashes::Literal;
     let paths = Paths { is_literal, ..Paths::default() };
     let mut path = Vec::new();
@@ -301,7 +301,7 @@ fn resolve_dots(path: &[u8], first: First, out: &mut Vec<u8>) {
 fn dots(segment: &[u8]) -> Option<u8> {
     let mut rest = segment;
     let mut dots = 0_u8;
-    while let Some((byte, _, after)) = crate::http::path::next_byte(rest) {
+    while let Some((byte, _, after)) = crate::percent::next_byte(rest) {
         if byte != b'.' || dots == 2 {
             return None;
         }

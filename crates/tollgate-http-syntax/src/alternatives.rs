@@ -15,7 +15,7 @@ use crate::sort::sort_by;
 const SHORT: usize = 8;
 
 /// An item of a list.
-pub(crate) trait Alternative {
+pub trait Alternative {
     /// False for a pattern, which is compared with every value.
     fn is_ordered(&self) -> bool;
 
@@ -29,7 +29,7 @@ pub(crate) trait Alternative {
 
 /// A list of alternatives, in the order of the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Alternatives<T> {
+pub struct Alternatives<T> {
     list: Vec<T>,
     /// Indices: first those of ordered items that no other covers, by their order, then those of
     /// patterns. The items of a short list all count as patterns.
@@ -57,13 +57,14 @@ impl<T: Alternative> From<Vec<T>> for Alternatives<T> {
 }
 
 impl<T> Alternatives<T> {
-    pub(crate) const fn list(&self) -> &Vec<T> {
+    /// The items, in the order of the document.
+    pub const fn list(&self) -> &Vec<T> {
         &self.list
     }
 
     /// The items that can match a value: all patterns, and among the ordered items the last one for
     /// which `is_before` is true, that is, which does not begin after the value.
-    pub(crate) fn candidates(&self, is_before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
+    pub fn candidates(&self, is_before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
         let at = |index: &usize| self.list.get(*index);
         let (ordered, patterns) = self.indices.split_at_checked(self.ordered).unwrap_or_default();
         let end = ordered.partition_point(|index| at(index).is_some_and(&is_before));
@@ -74,10 +75,9 @@ impl<T> Alternatives<T> {
     }
 }
 
-#[cfg(test)]
 impl<T: Clone> Alternatives<T> {
-    /// The same list without an order.
-    pub(crate) fn in_turn(&self) -> Self {
+    /// The same list without an order: every item is a candidate for every value.
+    pub fn in_turn(&self) -> Self {
         Self { list: self.list.clone(), indices: (0..self.list.len()).collect(), ordered: 0 }
     }
 }

@@ -9,8 +9,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::http::byte_set::ByteSet;
-#[cfg(feature = "explain")]
+use crate::byte_set::ByteSet;
+use crate::percent::next_byte;
 use core::fmt;
 
 /// The longest pattern, in bytes.
@@ -23,15 +23,16 @@ const NOT_NORMAL: &str =
 
 /// One path pattern, in segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern {
-    pub(crate) segments: Vec<Segment>,
+pub struct Pattern {
+    /// The parts between its slashes.
+    pub segments: Vec<Segment>,
     /// Ends in `**`: any further segments, none included.
-    pub(crate) rest: bool,
+    pub rest: bool,
 }
 
 /// One segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Segment {
+pub enum Segment {
     /// These bytes, in normal form.
     Literal(Vec<u8>),
     /// `*`: any one segment that is not empty.
@@ -42,13 +43,13 @@ pub(crate) enum Segment {
 
 /// True when one of the patterns is `/**`, which every path matches in every reading, so that no
 /// path needs to be read.
-pub(crate) fn all(patterns: &[Pattern]) -> bool {
+pub fn all(patterns: &[Pattern]) -> bool {
     patterns.iter().any(|pattern| pattern.rest && pattern.segments.is_empty())
 }
 
 impl Pattern {
     /// Reads `/users/{id}/*/**`; the error gives the reason.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         let Some(after_slash) = text.strip_prefix('/') else {
             return Err("must start with \"/\"");
         };
@@ -75,7 +76,7 @@ impl Pattern {
 
 impl Pattern {
     /// True for a pattern that [`Pattern::parse`] can return.
-    pub(crate) fn is_normal(&self) -> bool {
+    pub fn is_normal(&self) -> bool {
         let last = self.segments.len().saturating_sub(1);
         let has_none = self.segments.is_empty() && !self.rest;
         let mut normal = Vec::new();
@@ -94,7 +95,7 @@ impl Pattern {
     }
 
     /// `Some` with the captured segments, in order, when `path`, in normal form, matches.
-    pub(crate) fn matches<'p>(
+    pub fn matches<'p>(
         &'p self,
         path: &'p [u8],
     ) -> Option<impl Iterator<Item = (&'p str, &'p [u8])>> {
@@ -120,7 +121,7 @@ impl Pattern {
     }
 
     /// Its segments as a path in normal form, without `**`; `None` when one of them is a wildcard.
-    pub(crate) fn literal(&self) -> Option<Vec<u8>> {
+    pub fn literal(&self) -> Option<Vec<u8>> {
         let mut path = Vec::new();
         for segment in &self.segments {
             let Segment::Literal(literal) = segment else { return None };
@@ -131,7 +132,7 @@ impl Pattern {
     }
 
     /// The names that this pattern captures.
-    pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
+    pub fn captures(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().filter_map(|segment| match segment {
             Segment::Capture(name) => Some(name.as_str()),
             Segment::Literal(_) | Segment::Any => None,
@@ -139,7 +140,7 @@ impl Pattern {
     }
 
     /// True when every path that `other` matches is matched by this pattern; false when unsure.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
+    pub fn covers(&self, other: &Self) -> bool {
         let fits = if self.rest {
             self.segments.len() <= other.segments.len()
         } else {
@@ -197,13 +198,13 @@ fn is_capture(name: &str) -> bool {
 
 /// The separators that end a segment, in addition to a literal slash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Separators {
+pub struct Separators {
     /// `%2F`
-    pub(crate) escaped_slash: bool,
+    pub escaped_slash: bool,
     /// `\`
-    pub(crate) backslash: bool,
+    pub backslash: bool,
     /// `%5C`
-    pub(crate) escaped_backslash: bool,
+    pub escaped_backslash: bool,
 }
 
 impl Separators {
@@ -219,19 +220,19 @@ impl Separators {
 
 /// The syntax in a path that servers read differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noticed {
+pub struct Noticed {
     /// `%2F`, `\` or `%5C`.
-    pub(crate) separators: bool,
+    pub separators: bool,
     /// An empty segment before the last one.
-    pub(crate) empty: bool,
+    pub empty: bool,
     /// `.` or `..`, before the last segment or as it.
-    pub(crate) dots: bool,
+    pub dots: bool,
 }
 
 /// The number of bytes of `target`, up to its query, that form a path that is its own normal form
 /// and that all servers read alike, as most are. `None` when the path needs a full reading: it has
 /// an escape, an empty segment, or one that begins with a dot.
-pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
+pub fn plain_len(target: &[u8]) -> Option<usize> {
     let mut rest = target.strip_prefix(b"/")?;
     loop {
         if let [b'/' | b'.', ..] = rest {
@@ -250,7 +251,7 @@ pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
 /// may contain decoded and all others as escapes in upper case, a percent sign that begins no
 /// escape as `%25`, separators as slashes, slashes merged, dot segments resolved, with a leading
 /// slash. Never fails: text that is not a path becomes one.
-pub(crate) fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) -> Noticed {
+pub fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) -> Noticed {
     out.clear();
     out.push(b'/');
     let mut noticed = Noticed::default();
@@ -290,16 +291,6 @@ pub(crate) fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) 
     noticed
 }
 
-/// The next byte of `path`, whether it was written as an escape, and what follows.
-pub(crate) fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
-    if let [b'%', high, low, after @ ..] = path
-        && let (Some(high), Some(low)) = (hex(*high), hex(*low))
-    {
-        return Some((high.wrapping_shl(4) | low, true, after));
-    }
-    path.split_first().map(|(byte, after)| (*byte, false, after))
-}
-
 /// Ends the segment at the end of `out` with a slash: an empty one is removed, dots are resolved.
 fn end_segment(out: &mut Vec<u8>, noticed: &mut Noticed) {
     let start = out.iter().rposition(|b| *b == b'/').map_or(0, |i| i.saturating_add(1));
@@ -325,16 +316,11 @@ fn push_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend([b'%', digit(byte.wrapping_shr(4)), digit(byte & 15)]);
 }
 
-fn hex(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
-}
-
 /// The bytes that a segment may contain without an escape (RFC 3986, 3.3, `pchar`). By the letter
 /// of 6.2.2.2 only the unreserved ones mean the same when escaped; servers decode the others, too.
 static PLAIN: ByteSet = ByteSet::alphanumeric_and(b"-._~:@!$&'()*+,;=");
 
 /// The spelling in a document.
-#[cfg(feature = "explain")]
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for segment in &self.segments {

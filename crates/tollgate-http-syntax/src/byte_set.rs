@@ -4,12 +4,12 @@
 //! panic.
 
 /// A set of bytes.
-pub(crate) struct ByteSet([bool; 256]);
+pub struct ByteSet([bool; 256]);
 
 impl ByteSet {
     /// ASCII letters, digits and `others`.
     #[expect(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
-    pub(crate) const fn alphanumeric_and(others: &[u8]) -> Self {
+    pub const fn alphanumeric_and(others: &[u8]) -> Self {
         let mut set = [false; 256];
         let mut byte = 0_u8;
         while byte < 128 {
@@ -25,12 +25,12 @@ impl ByteSet {
     }
 
     /// True when `byte` is in the set.
-    pub(crate) fn contains(&self, byte: u8) -> bool {
+    pub fn contains(&self, byte: u8) -> bool {
         self.0.get(usize::from(byte)) == Some(&true)
     }
 
     /// The number of bytes of `text` in the set before the first that is not.
-    pub(crate) fn prefix_len(&self, text: &[u8]) -> usize {
+    pub fn prefix_len(&self, text: &[u8]) -> usize {
         text.iter().position(|byte| !self.contains(*byte)).unwrap_or(text.len())
     }
 }
