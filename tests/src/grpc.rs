@@ -58,8 +58,7 @@ pub fn check_refusals(mut send: impl FnMut(&Request) -> Response) {
     }
 }
 
-/// Statuses of a configured response without rate limit fields, and the code and message that a
-/// gRPC client gets.
+/// Statuses of the action `respond`, and the gRPC code and message that a client gets.
 pub const SILENT: [(u16, &str, Option<&str>); 4] = [
     (200, "0", None),
     (204, "0", None),
