@@ -169,8 +169,8 @@ fn statuses(envoy: &Envoy) -> Vec<u16> {
     (0..3).map(|_| client.send(&Request::get("/").header("x-a", "k")).status).collect()
 }
 
-// Guards: an image that registries reject or agents cannot read, or whose module is not the built
-// one; and an Envoy that runs from a URL a module with another checksum.
+// Guards: an image that registries reject or agents cannot read, a module in it that is not the
+// built one, and an Envoy that runs a module whose checksum differs from the configured one.
 #[test]
 fn a_module_from_a_registry_runs_where_its_sum_is_right() {
     let built = filter_wasm();
