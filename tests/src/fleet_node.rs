@@ -18,7 +18,7 @@ use crate::http::{Client, Request, Response};
 use crate::process::wait_until;
 use crate::server::{CHECK_TOKEN, FLEET_SECRET};
 
-/// The longest time for which a request stays relevant.
+/// How long other requests wait for the response to a message.
 const PATIENCE: Span = Span::from_secs(5);
 
 /// A node, for one key of one rule.
