@@ -222,8 +222,8 @@ fn values_of_others_are_not_misread() {
     });
 }
 
-/// Forwards connections to `port`, each direction with `delay`; a connection is cut when the proxy
-/// stops.
+/// Forwards connections to `port`, each direction with `delay`; cuts them when the proxy is
+/// stopped.
 fn proxy(port: u16, delay: Duration) -> (u16, tokio::runtime::Runtime) {
     let runtime = runtime();
     let listens = free_port();

@@ -249,7 +249,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// The number of requests, and the slowest percentile and the slowest of all, in microseconds,
+/// The number of requests, the 99th percentile and the maximum of their times in microseconds,
 /// until `is_over`.
 fn slowest(envoy: &Envoy, is_over: &AtomicBool) -> (usize, u128, u128) {
     let mut clients = envoy.clients(8);

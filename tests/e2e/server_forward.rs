@@ -63,7 +63,7 @@ fn the_client_gets_what_the_policy_says() {
             let passed = client.send(&request);
             assert!(passed.status == 200 && reached(&passed), "{proxy:?}: {passed:?}");
             assert!(passed.text().starts_with("GET /search?q=%20a "), "{}", passed.text());
-            // Caddy's forward_auth drops the fields of an allowing response.
+            // Caddy's forward_auth does not pass on the fields of an allowing response.
             let fields = passed.header("ratelimit");
             if proxy != Proxy::Caddy {
                 let fields = fields.expect("our fields");
