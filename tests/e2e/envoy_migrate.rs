@@ -51,7 +51,7 @@ fn ours(policy: &Value) -> Listener {
     Listener { manager, ..Listener::new("ours", vec![tollgate(policy, "vm", As::Text)]) }
 }
 
-/// One Envoy with all of these, and the origins behind them; the clock stands still until it is
+/// One Envoy with all of these, and the origins behind them; the clock does not advance until it is
 /// set.
 fn start(listeners: Vec<Listener>) -> Envoy {
     const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];

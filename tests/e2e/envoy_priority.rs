@@ -10,7 +10,7 @@ use tollgate_e2e::process;
 
 use crate::envoy_server::{Envoy, Listener, Setup};
 
-/// Far longer than anything here takes: the clock of the filter stands still meanwhile.
+/// Far longer than anything here takes: the clock of the filter does not advance meanwhile.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One per second; those of `gold` first, then those of `silver`.
@@ -25,7 +25,7 @@ fn rule(name: &str, algorithm: &str, burst: u32, max: &str) -> Value {
     })
 }
 
-/// One worker whose clock stands still until it is set.
+/// One worker whose clock does not advance until it is set.
 struct Still {
     envoy: Envoy,
     bell: Client,

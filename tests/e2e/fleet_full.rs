@@ -1,7 +1,7 @@
 //! A saturated cluster of the authority: its circuit breaker rejects all but one request, in a real
 //! Envoy.
 //!
-//! The proxy's clock stands still until the test sets it, so no request ends by its time-out,
+//! The proxy's clock does not advance until the test sets it, so no request ends by its time-out,
 //! however slow the machine is.
 
 use rustix::process::Signal;
