@@ -146,7 +146,7 @@ impl<'e> Player<'e> {
         seen(&response, expected.seen.waits_ms.clone())
     }
 
-    /// What a client of Envoy sees if all is as expected: the mark comes back from the origin.
+    /// The expected view of a client of Envoy: the mark comes back from the origin.
     fn wanted(&mut self, request: &Request, expected: &Expected) -> String {
         let mut wanted = expected.seen.clone();
         let sent = request.headers.iter().find(|(name, _)| *name == MARK);

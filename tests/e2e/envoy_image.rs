@@ -145,7 +145,7 @@ fn answer(mut stream: TcpStream, file: &[u8]) -> std::io::Result<()> {
     stream.write_all(file)
 }
 
-/// Two requests a day, by a module that Envoy fetches from the cluster `origin`.
+/// Two requests per day, by a module that Envoy fetches from the cluster `origin`.
 fn fetching(sha256: &str) -> Value {
     let quota = json!({"limit": 2, "window": "1d"});
     let rule = json!({"name": "a", "key": [{"header": "x-a"}], "quotas": [quota]});

@@ -100,8 +100,8 @@ fn changes(by: By) -> Life {
 }
 
 // Guards: requests that wait in a listener that is replaced, in a machine that is replaced (the
-// code), or before an invalid update, and are forgotten, released together with those of the new
-// one faster than the queue, or denied; and the same when the listener is removed.
+// code), or before an invalid update, and are lost, released together with those of the new one
+// faster than the queue, or denied; and the same when the listener is removed.
 #[test]
 fn who_waits_has_its_turn_when_the_listener_is_replaced_or_taken_away() {
     let mut life = changes(By::Listeners);

@@ -188,7 +188,7 @@ fn the_access_log_says_which_rule_did_what() {
     assert!(stat(&format!("table_room.{plugin}")) > Some(65_536));
 }
 
-/// A Prometheus that reads `envoy` twice a second.
+/// A Prometheus that reads `envoy` twice per second.
 fn prometheus(envoy: &Envoy, dir: &TempDir) -> (Server, u16) {
     let port = process::free_port();
     let config = format!(

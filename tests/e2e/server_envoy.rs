@@ -192,7 +192,7 @@ fn ext_authz_answers_as_the_filter_does() {
     assert_eq!(seen, [(200, String::new()), (200, "yes".to_owned())]);
     let forged = Request::get("/marked").header("x-key", "a").header("x-over", "no");
     assert_eq!(envoy.send(&forged).header("x-seen").as_deref(), Some("yes"));
-    // Bytes that are not text are keys of their own; two lines that differ are no key.
+    // Bytes that are not text are keys of their own; two different lines count as neither value.
     for key in [&b"\xff"[..], b"\xfe", b"b"] {
         assert_eq!([200, 429], [0, 1].map(|_| get("/plain", key).status), "{key:?}");
     }

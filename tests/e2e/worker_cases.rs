@@ -150,7 +150,7 @@ fn seen(response: &Response) -> Seen {
     seen
 }
 
-/// What a client of the Worker sees if all is as expected: the mark comes back from the origin.
+/// The expected view of a client of the Worker: the mark comes back from the origin.
 fn wanted(request: &Request, expected: &Expected) -> Seen {
     let mut wanted = expected.seen.clone().sorted();
     let sent = request.headers.iter().find(|(name, _)| *name == MARK);

@@ -200,7 +200,7 @@ fn one_key(limit: u64, durability: &str) -> Traffic {
     Traffic::start(&json!([rule("each", &json!([{"header": "x-key"}]), limit, durability)]))
 }
 
-/// 100 clients, each once a second.
+/// 100 clients, each once per second.
 fn steady(durability: &str) -> Counted {
     let mut traffic = one_key(60, durability);
     let keys: Vec<usize> = (0..100).collect();
@@ -208,7 +208,7 @@ fn steady(durability: &str) -> Counted {
     traffic.finish()
 }
 
-/// 100 clients, each 30 times within 30 ms, twice a minute.
+/// 100 clients, each 30 times within 30 ms, twice per minute.
 fn bursts(durability: &str) -> Counted {
     let mut traffic = one_key(600, durability);
     let keys: Vec<usize> = (0..100).collect();

@@ -1,5 +1,5 @@
-//! An origin that the test plays: it sees the bytes that the Worker forwards, and decides when to
-//! respond and with what.
+//! An origin that the test plays: it sees the bytes that the Worker forwards, and decides the time
+//! and the content of its responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -287,8 +287,8 @@ fn a_refund_that_fails_is_answered_and_admits_nothing_more() {
     for (port, other) in [(near, far), (far, near)] {
         let mut number = 0;
         let spoilt = each_step(&worker, "Limiter.refund", || {
-            // The path's quota is used up through the other isolate, so this one remembers nothing
-            // of it: it charges the client, the path denies, and the charge is refunded.
+            // The path's quota is used up through the other isolate, so this one does not remember
+            // it: it charges the client, the path denies, and the charge is refunded.
             number += 1;
             let path = format!("/{port}/{number}");
             let ask = |port, ip| Client::connect(port).send(&check_request("GET", &path, ip));

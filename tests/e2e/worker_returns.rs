@@ -73,8 +73,8 @@ type Admissions = Vec<(Instant, Instant)>;
 // Guards: an alarm that deletes the count of a client which comes back at that moment, or that is
 // set and lost. Each key of a sliding log is used up. Half of them send requests without a pause
 // from before the end of the window until after the alarm; the others come back just when it rings,
-// again and again. In no window is more than the limit allowed, every key is allowed again, and in
-// the end every storage is empty.
+// repeatedly. In no window is more than the limit allowed, every key is allowed again, and in the
+// end every storage is empty.
 #[test]
 fn alarms_and_returning_clients_never_make_or_keep_a_count() {
     let policy = json!({"version": 1, "rules": [{"name": "r", "key": ["client_ip"], "quotas":

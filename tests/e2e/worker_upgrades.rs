@@ -151,7 +151,7 @@ fn changes_under_load_admit_exactly_the_difference() {
 }
 
 /// The object of a tenant never accepts its entry while `x-hangs` was sent last; a restarted
-/// process knows nothing of it.
+/// process does not know of it.
 const HANGS: &str = r#"
 import Tollgate, * as entry from "./entry.mjs";
 export const { Limiter, Policies, Metrics } = entry;

@@ -31,7 +31,7 @@ const WRANGLER: &str = include_str!("../../wrangler.toml");
 /// The open files that many objects need: three for each object in memory.
 const OPEN_FILES: u64 = 16_384;
 
-/// The folder with `entry.mjs` and what it imports.
+/// The folder with `entry.mjs` and its imports.
 pub fn worker_dir() -> PathBuf {
     process::required_path("TOLLGATE_WORKER_DIR", RUN)
 }

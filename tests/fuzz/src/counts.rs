@@ -97,7 +97,7 @@ fn sets(policy: &Policy) -> Vec<Vec<u8>> {
 /// Requests in the forms of fronts of several versions, all at one instant.
 fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
     let (mut counts, sets) = (Counts::default(), sets(policy));
-    let mut admitted: BTreeMap<u64, (u64, u64)> = BTreeMap::new(); // units, and the greatest capacity
+    let mut admitted: BTreeMap<u64, (u64, u64)> = BTreeMap::new(); // units and greatest capacity
     for _ in 0..input.int_in_range(1..=32)? {
         let version = input.int_in_range(0..=3_u64)?;
         let mut request = [MAGIC, &version.to_le_bytes(), &[7; 8]].concat();
