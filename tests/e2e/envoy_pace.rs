@@ -43,7 +43,7 @@ fn rate(envoy: &Envoy, limit: u64) -> (f64, Duration) {
         let at = Instant::now();
         (at, of("http.main.downstream_rq_2xx"), of("wasmcustom.tollgate.waiting"))
     };
-    sleep(Duration::from_millis(500)); // for the requests that took the places of the first
+    sleep(Duration::from_millis(500)); // the arriving crowd delays the first turns
     let first = seen();
     let mut last = first;
     let began = Instant::now();

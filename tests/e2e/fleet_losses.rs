@@ -18,7 +18,8 @@ use tollgate_e2e::server::{Setup, TollgateServer};
 use crate::fleet_engine_redis::{Kind, Redis};
 
 const LIMIT: u64 = 4_000;
-/// The time after a loss without leases, and one second more for the test's own clock.
+/// Nothing is leased for this long after a loss; the true pause is a second longer, as an allowance
+/// for the test's clock.
 const LEASE_PAUSE: Duration = Duration::from_secs(10);
 const HOUR_NS: i64 = 3_600_000_000_000;
 const IP: &str = "192.0.2.1";

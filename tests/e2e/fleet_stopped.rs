@@ -27,7 +27,7 @@ const BURST: u64 = 200;
 /// Per second.
 const RATE: u64 = 150;
 /// The life of the lease: half a second; until the authority has counted all of it as spent,
-/// another half; until that is returned, BURST / 2 / RATE.
+/// another second; until that is returned, BURST / 2 / RATE.
 const STOPPED: Duration = Duration::from_millis(2_300);
 /// Connections to the stopped one, each with a waiting request.
 const CONNECTIONS: usize = 120;

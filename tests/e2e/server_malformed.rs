@@ -16,7 +16,7 @@ fn server() -> TollgateServer {
     Setup::new(policy()).operated().start()
 }
 
-/// The status line of the response to these bytes, after which the connection ends.
+/// The status line of the response to these bytes, after which the test sends nothing.
 fn status(server: &TollgateServer, bytes: &str) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");

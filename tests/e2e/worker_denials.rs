@@ -155,7 +155,7 @@ export default class extends Tollgate {
 "#;
 
 // Guards: a flood of fresh keys that reopens an exhausted count. Each time that a denial expires,
-// one request calls its own object, and the object that denied first; the others are denied
+// one request checks it again, beginning with the object that denied; the others are denied
 // meanwhile, so slow objects do not get all calls at once, are not given up, and write nothing.
 #[test]
 fn a_flood_of_fresh_keys_at_slow_objects_opens_nothing() {

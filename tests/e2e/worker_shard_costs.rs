@@ -252,7 +252,7 @@ fn shards_and_limits_that_change_admit_no_more_than_the_limit() {
     let later = race_of(&worker, limit + 500, &json!({}));
     println!("changed shards: {meanwhile} meanwhile, {later} later of {limit}");
     assert!(meanwhile + later <= limit, "{meanwhile} and {later}");
-    // When the limit changes, leases are charged in full, which may have been all of it.
+    // When the limit changes, leases are charged in full, however much they are.
     assert!(meanwhile > 0, "{meanwhile} and {later}");
 }
 
