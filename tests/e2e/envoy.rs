@@ -1,6 +1,6 @@
 //! The filter in a real Envoy, and the built module at chosen times.
 //!
-//! Run by `cargo xtask test envoy`, which says where Envoy, the filter and the data are.
+//! Run by `cargo xtask test envoy`, which sets the paths of Envoy, the filter and the data.
 
 mod envoy_answers;
 mod envoy_cases;

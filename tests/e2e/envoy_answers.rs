@@ -1,5 +1,5 @@
-//! What clients are told: the fields and bodies of docs/fields.md, byte for byte, and no input that
-//! traps.
+//! The responses to clients: the fields and bodies of docs/fields.md, byte for byte, and no input
+//! that traps.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};
@@ -22,7 +22,7 @@ fn field(response: &Response, name: &str) -> String {
     response.header(name).unwrap_or_else(|| panic!("no {name} in {:?}", response.headers))
 }
 
-// Every field and the body of both kinds of answer.
+// Every field and the body, for allowed and denied requests.
 #[test]
 fn a_refusal_says_what_the_draft_says() {
     let envoy = Setup::policy(1, &layered()).start();
@@ -62,7 +62,7 @@ fn a_refusal_says_what_the_draft_says() {
     assert_eq!((other.status, other.header("ratelimit")), (200, None));
 }
 
-// An origin may limit, too; its fields must reach the client unchanged, ours beside them.
+// An origin may also limit; its fields must reach the client unchanged, next to Tollgate's.
 #[test]
 fn the_fields_of_the_origin_stay() {
     let mut origin = Listener::new("origin", vec![]);
@@ -88,7 +88,7 @@ fn the_fields_of_the_origin_stay() {
     assert!(response.all("ratelimit")[1].contains("\"day\";r=999"));
 }
 
-// A trap takes the worker's VM down: every request after it would be answered 503.
+// A trap takes the worker's VM down: every request after it would get 503.
 #[test]
 fn no_header_traps_and_none_can_hide() {
     let envoy = Setup::policy(1, &layered()).start();
@@ -99,19 +99,19 @@ fn no_header_traps_and_none_can_hide() {
         let request = Request::get("/").header("x-key", value);
         for expected in [200, 200, 429] {
             let status = client.send(&request).status;
-            // Envoy itself refuses control characters; no other value may change the answer.
+            // Envoy itself rejects control characters; no other value may change the response.
             let refused = value.contains(&1);
             assert_eq!(status, if refused { 400 } else { expected }, "{value:?}");
         }
     }
-    // A list of empty values is the empty value, and that has been used up.
+    // A list of empty values is the empty value, whose quota has been used up.
     assert_eq!(client.send(&Request::get("/").header("x-key", ", ,")).status, 429);
     for target in ["/%", "/%ff%00", "//..//?", "/?\u{fc}", "*"] {
         let request = Request::get(target).header("x-key", target).header("x-odd", b"\xff");
         assert_ne!(client.send(&request).status, 503);
     }
-    // A second line is a second value of the same header, and which one the origin takes nobody
-    // knows.
+    // A second line is a second value of the same header, and it is unknown which one the origin
+    // uses.
     let twice = Request::get("/").header("x-key", "one").header("x-key", "two");
     let joined = Request::get("/").header("x-key", "one, two");
     let same = Request::get("/").header("x-key", "one").header("x-key", " one\t");
@@ -121,8 +121,8 @@ fn no_header_traps_and_none_can_hide() {
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }
 
-// What an operator may write: JSON in a string or as bytes, or YAML, which Envoy hands over as
-// protobuf. So may a compiled policy be, which is what the slim module is tried with.
+// The forms that an operator may write: JSON in a string or as bytes, or YAML, which Envoy passes
+// on as protobuf. A compiled policy may have the same forms; the slim module is tested with these.
 #[test]
 fn text_struct_and_bytes_are_the_same_policy() {
     let answers = [As::Text, As::Struct, As::Bytes].map(|form| {

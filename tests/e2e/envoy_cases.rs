@@ -1,9 +1,9 @@
-//! 100,000 random events through the shipped module, at their own times: every answer is the
-//! reference's. Two workers that share one map answer in turn.
+//! 100,000 random events through the shipped module, at their own times: every response equals the
+//! reference's. Two workers that share one map respond in turn.
 //!
-//! Here the clock is the test's own (`envoy_host`), so a request that must wait is seen to be held
-//! until the millisecond before. The monotonic clock began at no full second: windows, and the
-//! fields that show them, are those of the wall clock all the same.
+//! Here the clock is the test's own (`envoy_host`), so the test sees that a request that must wait
+//! is held until the last millisecond. The monotonic clock did not begin at a full second; windows,
+//! and the fields that show them, follow the wall clock all the same.
 
 use tollgate_cases::{Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases};
 use tollgate_policy::Surface;
@@ -12,7 +12,7 @@ use crate::envoy_host::{Answer, Filter, Reply, Shared};
 
 const MS: u64 = 1_000_000;
 
-/// The machine has run for so long when a case begins: longer than any clock goes back.
+/// The machine's uptime when a case begins: longer than any clock goes back.
 const UPTIME_NS: u64 = 40 * 86_400_000 * MS + 12_345_678_901;
 
 #[test]
@@ -55,7 +55,7 @@ fn play(filter: &mut Filter, event: &Event, expected: &Expected, booted_at_ns: u
     while let Answer::Held(id) = answer {
         let wait = *waits.next().unwrap_or_else(|| panic!("held for too long: {event:?}"));
         let due = now + wait * MS;
-        // The timer fires for other reasons, too: counts are handed over.
+        // The timer also fires for other reasons: counts are reported.
         loop {
             now += u64::from(filter.tick_ms()) * MS;
             if now >= due {
@@ -92,7 +92,7 @@ fn refusal(request: &Request, reply: Reply, waits_ms: Vec<u64>) -> Seen {
     Seen { status, waits_ms, fields: reply.headers, marks: vec![], body: Some(body) }
 }
 
-/// As Envoy hands them over.
+/// In the form in which Envoy passes them.
 fn headers(request: &Request) -> Vec<(&'static str, String)> {
     let mut headers = vec![
         (":method", request.method.to_owned()),

@@ -1,12 +1,12 @@
 //! The same 100,000 random events through a real Envoy whose monotonic clock is the test's
 //! (`tests/clock`).
 //!
-//! One listener and one plugin for each case, all in one virtual machine, so their tables lie in
-//! one shared map. Clients are who they say they are by the PROXY protocol; the origin is Envoy's
-//! own direct response, which repeats the mark it was given. A request that must wait has no answer
+//! One listener and one plugin for each case, all in one virtual machine, so their tables are in
+//! one shared map. Clients state their addresses by the PROXY protocol; the origin is Envoy's own
+//! direct response, which repeats the mark in the request. A request that must wait has no response
 //! a millisecond early.
 //!
-//! What nobody knows is the seed that Envoy's filter drew, so equal `pk` must be equal and others
+//! Only the seed that Envoy's filter drew is unknown, so equal `pk` must be equal and others
 //! differ.
 
 use std::collections::BTreeMap;
@@ -23,28 +23,29 @@ use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
 const MS: u64 = 1_000_000;
 
-/// How far Envoy's wall clock is ahead of its monotonic one: no full second, and before the first
-/// event of any case.
+/// How far Envoy's wall clock is ahead of its monotonic one: not a full second, and before the
+/// first event of any case.
 const AHEAD_NS: u64 = (4_102_444_800_000 - 40 * 86_400_000) * MS - 12_345_678_901;
 
 /// The header of every policy's marks.
 const MARK: &str = "x-over-limit";
 
-/// Fields that are Envoy's own: the framing of a message, and what the origin adds.
+/// Envoy's own fields: the framing of a message, and those that the origin adds.
 const ENVOYS: [&str; 6] =
     ["date", "server", "content-length", "transfer-encoding", "connection", "x-origin"];
 
-/// Those of the origin, Envoy's direct response, which speaks gRPC too.
+/// The fields of the origin, Envoy's direct response, which also handles gRPC.
 const ORIGINS: [&str; 3] = ["content-type", "grpc-status", "grpc-message"];
 
-/// Reads no policy, and wakes the worker: who sleeps until a time is told that the clock was set.
+/// A listener without a policy, whose requests wake the worker: a worker that sleeps until a time
+/// then notices that the clock was set.
 fn bell() -> Listener {
     let mut listener = Listener::new("bell", vec![]);
     listener.manager = for_leaps(json!({}));
     listener
 }
 
-/// The clock makes leaps, and no connection is idle because of one.
+/// The clock jumps, and no connection must become idle because of that.
 fn for_leaps(mut manager: Value) -> Value {
     manager["stream_idle_timeout"] = json!("0s");
     manager["common_http_protocol_options"] = json!({"idle_timeout": "0s"});
@@ -55,14 +56,14 @@ fn listener(case: &Case) -> Listener {
     let name: &'static str = format!("case-{}", case.number).leak(); // it lives as long as the test
     let mut filter = tollgate(&case.policy, "vm", As::Text);
     let plugin = &mut filter["typed_config"]["config"];
-    plugin["name"] = json!(name); // what tables are told apart by
+    plugin["name"] = json!(name); // the name of its tables
     let mut listener = Listener::new(name, vec![filter]).behind_proxy_protocol();
     listener.routes = json!([200, 401, 404, 500].map(origin));
     listener.manager = for_leaps(json!({"use_remote_address": true, "skip_xff_append": true}));
     listener
 }
 
-/// The origin that answers with `status`, and with the mark that it got.
+/// The origin that responds with `status`, and with the mark in the request.
 fn origin(status: u16) -> Value {
     let add = |name: &str, value: &str| json!({"header": {"key": name, "value": value}});
     json!({
@@ -107,7 +108,7 @@ struct Player<'e> {
     port: u16,
     clients: BTreeMap<IpAddr, Client>,
     bell: Client,
-    /// Hashed keys in the order in which they were seen: Envoy's and the reference's.
+    /// Hashed keys in the order of their first appearance: Envoy's and the reference's.
     told: Vec<String>,
     known: Vec<String>,
 }
@@ -130,8 +131,8 @@ impl<'e> Player<'e> {
             bell.send(&http::Request::get("/"));
         };
         for wait in &expected.seen.waits_ms {
-            // After one round of its loop the worker may only be about to read the request, after
-            // two it has.
+            // After one round of its loop the worker may only be about to read the request; after
+            // two it has read it.
             ring(now_ms);
             ring(now_ms);
             ring(now_ms + wait - 1);
@@ -145,7 +146,7 @@ impl<'e> Player<'e> {
         seen(&response, expected.seen.waits_ms.clone())
     }
 
-    /// What a client of Envoy sees if all is as expected: the mark comes back from the origin.
+    /// The expected view of a client of Envoy: the mark comes back from the origin.
     fn wanted(&mut self, request: &Request, expected: &Expected) -> String {
         let mut wanted = expected.seen.clone();
         let sent = request.headers.iter().find(|(name, _)| *name == MARK);

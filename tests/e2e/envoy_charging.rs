@@ -7,7 +7,7 @@ use tollgate_e2e::process::{READY_WITHIN, wait_until};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// So many failed logins of one user in 15 minutes.
+/// This number of failed logins of one user in 15 minutes.
 fn start(limit: u32, charge: &Value, login: &Login) -> Envoy {
     let mut charging = json!({"response_status": ["401", "403"]});
     let more = charge.as_object().expect("fields").clone();
@@ -28,8 +28,8 @@ fn of(user: &str, target: &str) -> Request {
     Request::post(target, "a password").header("x-user", user)
 }
 
-/// Sends `count` requests one after the other, each of whose clients leaves as soon as the origin
-/// has it; how many were refused instead.
+/// Sends `count` requests one after the other, each of whose clients disconnects when the origin
+/// has it; returns how many were denied instead.
 fn abandon(envoy: &Envoy, login: &Login, user: &str, count: usize) -> usize {
     login.hold(true);
     let mut refused = 0;
@@ -45,7 +45,7 @@ fn abandon(envoy: &Envoy, login: &Login, user: &str, count: usize) -> usize {
             refused += 1;
         } else {
             drop(client);
-            // Envoy ends the filter's stream before it takes the request from the origin.
+            // Envoy ends the filter's stream before it cancels the request to the origin.
             wait_until("the request is taken away", READY_WITHIN, || {
                 (login.left() > left).then_some(())
             });
@@ -55,8 +55,8 @@ fn abandon(envoy: &Envoy, login: &Login, user: &str, count: usize) -> usize {
     refused
 }
 
-// Guards: work that the origin does for nobody, as often as a client likes to leave: 20 of 20 under
-// a limit of 2.
+// Guards: work that the origin does for clients that have left, as often as a client disconnects:
+// 20 of 20 under a limit of 2.
 #[test]
 fn a_client_that_leaves_before_the_response_is_charged() {
     for (charge, reached) in [
@@ -77,7 +77,7 @@ fn a_client_that_leaves_before_the_response_is_charged() {
     }
 }
 
-/// Sends one request on each of `clients` at once, and counts the answers while the origin holds
+/// Sends one request on each of `clients` at once, and counts the responses while the origin holds
 /// its own.
 fn at_once(clients: &mut [Client], request: &Request, until: impl Fn(usize) -> bool) {
     for client in clients.iter_mut() {
@@ -115,8 +115,8 @@ fn parallel_guesses_are_bounded_by_held_places() {
     }
 }
 
-// Guards: users locked out by their own successes: every place comes back, on whichever worker, and
-// none twice.
+// Guards: users locked out by their own successes: every place is returned, on any worker, and none
+// twice.
 #[test]
 fn every_place_of_a_success_comes_back() {
     let login = Login::start();
@@ -136,7 +136,7 @@ fn every_place_of_a_success_comes_back() {
     }
     assert_eq!((waiting.len(), login.arrived()), (0, 300), "after {rounds} rounds");
     assert!(login.most_at_once() <= 5, "{} at once", login.most_at_once());
-    // The count is fresh: five places, and no sixth.
+    // The count is fresh: five places, and not a sixth.
     login.hold(true);
     let mut clients = envoy.clients(20);
     at_once(&mut clients, &of("u", "/200"), |answered| answered == 15 && login.arrived() == 305);

@@ -1,8 +1,8 @@
-//! What `tollgate check` says of a configuration of Envoy is what Envoy does with it.
+//! The result of `tollgate check` for a configuration of Envoy agrees with Envoy's own.
 //!
-//! Each configuration is given to both. Where the filter says what is wrong, both name the same
-//! places with the same words (a hint may follow in ours); what Envoy refuses before the filter
-//! sees it, and what both take, is told by the exit codes.
+//! Each configuration is given to both. Where the filter reports problems, both name the same
+//! places with the same words (the program may add a hint). Configurations that Envoy rejects
+//! before the filter sees them, and those that both accept, are compared by the exit codes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ fn under_value(kind: &str, value: &str) -> String {
     format!("{kind}value:\n{}", indented(value, 2))
 }
 
-/// The program, built by cargo, which says where it is.
+/// The program, built by cargo, which reports its path.
 fn command_line() -> &'static PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -78,7 +78,7 @@ fn command_line() -> &'static PathBuf {
     })
 }
 
-/// What Envoy says: whether it takes the configuration, and what the filter says is wrong.
+/// Envoy's result: whether it accepts the configuration, and the problems that the filter reports.
 fn by_envoy(dir: &TempDir, file: &str) -> (bool, Vec<String>) {
     let mut command = Command::new(envoy_bin());
     command.args(["--mode", "validate", "--log-level", "warning", "-c"]).arg(dir.path().join(file));
@@ -86,7 +86,7 @@ fn by_envoy(dir: &TempDir, file: &str) -> (bool, Vec<String>) {
     let log = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
     let said = log.lines().filter(|line| line.contains("[error]"));
     let said = said.filter_map(|line| line.split_once(": tollgate: "));
-    // Ours says more than the filter can know of YAML.
+    // The program reports more than the filter can know of YAML.
     let plain = |problem: &str| problem.trim_end_matches(BOOLEAN_HINT).to_owned();
     (status.success(), said.map(|(_, problem)| plain(problem)).collect())
 }
@@ -109,14 +109,14 @@ fn by_check(dir: &TempDir, file: &str) -> (bool, Vec<String>) {
     (status.success(), problems.map(line).collect())
 }
 
-/// Both take it, or the filter refuses it and both say the same.
+/// Both accept it, or the filter rejects it and both report the same.
 fn both_say(text: &str, file: &str) -> usize {
     let dir = TempDir::new("check");
     fs::write(dir.path().join(file), text).expect("the file is written");
     let (envoy_takes, from_envoy) = by_envoy(&dir, file);
     let (check_takes, from_check) = by_check(&dir, file);
     assert_eq!(check_takes, envoy_takes, "{text}\nEnvoy: {from_envoy:#?}\ncheck: {from_check:#?}");
-    // A hint is ours alone, so the words of the filter are where ours begin.
+    // Only the program gives hints, so its message begins with the words of the filter.
     let is_same = |own: &String, said: &String| own.starts_with(said.as_str());
     let only_envoy: Vec<&String> =
         from_envoy.iter().filter(|said| !from_check.iter().any(|own| is_same(own, said))).collect();
@@ -127,7 +127,7 @@ fn both_say(text: &str, file: &str) -> usize {
     from_envoy.len()
 }
 
-// The places of methods show what each scalar became: none of these is a method as it stands.
+// The places of methods show the value of each scalar: none of these is a valid method.
 #[test]
 fn every_scalar_means_to_check_what_it_means_to_the_filter() {
     let scalars = "[off, NO, y, Y, yEs, ON, n, oN, TRUE, tRUE, False, 'off', \"no\", 010, 0x1f, 0X1F, 08, 1_000, +5, -3, +-5, 1.5, 1e3, \
@@ -142,8 +142,8 @@ fn every_scalar_means_to_check_what_it_means_to_the_filter() {
     assert!(both_say(&bootstrap(&under_value(STRUCT, blocks)), "envoy.yaml") > 4);
 }
 
-// Guards: a text that Envoy changes without a word, so that another value is enforced than the one
-// that was checked. The filter's own words show what it got.
+// Guards: a text that Envoy changes silently, so that another value is enforced than the one that
+// was checked. The filter's own messages show the value that it received.
 #[test]
 fn what_envoy_reads_as_another_text_is_refused() {
     let policy = "version: 1\nrules:\n- name: a\n  key: []\n  quotas: [{limit: 1, window: 1m}]\n  when:\n    methods:\n";
@@ -209,7 +209,7 @@ fn a_file_in_json_is_read_as_json() {
     assert!(both_say(&format!("{text:#}"), "envoy.json") > 4);
 }
 
-/// What Envoy refuses by itself says nothing of the filter's.
+/// Configurations that Envoy itself rejects produce no message of the filter.
 #[test]
 fn what_envoy_refuses_is_refused() {
     let text = "value: |\n  {\"version\": 1, \"rules\": []}\n";
@@ -238,7 +238,7 @@ fn what_envoy_refuses_is_refused() {
     }
 }
 
-/// Pasted where it belongs, the block of `tollgate embed` is a filter that Envoy starts.
+/// Pasted in its place, the block of `tollgate embed` is a filter that Envoy starts.
 #[test]
 fn what_is_embedded_is_taken() {
     let dir = TempDir::new("embed");

@@ -8,7 +8,7 @@ use crate::envoy_host::{Filter, Shared};
 const SECOND: u64 = 1_000_000_000;
 /// A full minute of the year 2025.
 const MINUTE: u64 = 1_752_800_040 * SECOND;
-/// The machine was started then: 33.3 s after a full minute, and five days before [`MINUTE`].
+/// The start time of the machine: 33.3 s after a full minute, and five days before [`MINUTE`].
 const BOOTED: u64 = MINUTE - 5 * 86_400 * SECOND + 33_300_000_000;
 
 fn policy() -> Value {
@@ -16,8 +16,8 @@ fn policy() -> Value {
         {"name": "all", "limit": 3, "window": "1m", "algorithm": "fixed-window"}]}]})
 }
 
-/// So many requests at this time of the wall clock, on a machine that was started at `booted`: how
-/// many pass, and the last `Retry-After`.
+/// Sends `count` requests at this time of the wall clock, on a machine that was started at
+/// `booted`; returns how many pass, and the last `Retry-After`.
 fn ask(filter: &mut Filter, (wall, booted): (u64, u64), count: usize) -> (usize, Option<String>) {
     let (mut passed, mut retry_after) = (0, None);
     for _ in 0..count {
@@ -32,7 +32,7 @@ fn machine(shared: &Shared, (wall, booted): (u64, u64)) -> Filter {
     Filter::on_machine(&policy(), shared, (booted, wall - booted))
 }
 
-// Guards: "per calendar minute", which began with the machine and not with the minute.
+// Guards: a window "per calendar minute" that begins with the machine and not with the minute.
 #[test]
 fn a_window_begins_at_the_full_minute() {
     let late = (MINUTE - SECOND, BOOTED);
@@ -42,8 +42,8 @@ fn a_window_begins_at_the_full_minute() {
     assert_eq!(ask(&mut filter, (MINUTE, BOOTED), 4), (3, Some("60".into())));
 }
 
-// Guards: counts that end, or never end, when the wall clock is set: nothing is moved by it, nor is
-// a worker that begins afterwards, with another configuration or after a trap.
+// Guards: counts that end, or never end, when the wall clock is set: it moves no window, nor does a
+// worker that starts afterwards, with another configuration or after a trap.
 #[test]
 fn no_step_of_the_wall_clock_moves_a_count() {
     for set_to in [0, BOOTED - 86_400 * SECOND, BOOTED + 59 * SECOND, 4_102_444_800 * SECOND] {
@@ -73,7 +73,7 @@ fn a_clock_that_cannot_be_believed_is_left_out() {
     }
 }
 
-// Two `vm_id`s have two maps: each is aligned by the clock of when it began.
+// Two `vm_id`s have two maps: each is aligned by the clock at its beginning.
 #[test]
 fn each_map_has_its_own_offset() {
     let now = (MINUTE + SECOND, BOOTED);

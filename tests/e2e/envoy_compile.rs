@@ -1,19 +1,19 @@
-//! What it costs to read a policy: it holds a worker of Envoy, or an isolate of a Worker, for so
-//! long, and nobody else is answered meanwhile.
+//! The cost of reading a policy: it occupies a worker of Envoy, or an isolate of a Worker, for that
+//! time, and no other request is served meanwhile.
 //!
-//! Counted are the instructions of the built filter, which on every machine are the same. The
+//! The count is of instructions of the built filter, which are the same on every machine. The
 //! Worker compiles with the same code.
 
 use crate::envoy_host::work_to_configure;
 
 /// The longest document.
 const MIB: usize = 1 << 20;
-/// What a byte of a document may cost, whatever stands in it. The worst below takes 1,600.
+/// The most that a byte of a document may cost, whatever its contents. The worst below takes 1,600.
 const MOST_PER_BYTE: u64 = 4_000;
 
 const QUOTAS: &str = r#""quotas":[{"limit":1,"window":"1s"}]"#;
 
-/// As many items as fit, at most so many.
+/// As many items as fit, at most `most`.
 fn list(room: usize, most: usize, item: impl Fn(usize) -> String) -> String {
     let mut items = item(0);
     for next in (1..most).map(item) {
@@ -31,16 +31,16 @@ fn rules(room: usize, rest: impl Fn(usize) -> String) -> String {
     format!(r#"{{"version":1,"rules":[{}]}}"#, list(room - 30, 1000, rule))
 }
 
-/// One rule with this field more.
+/// One rule with this additional field.
 fn rule(field: &str) -> String {
     let key = r#""key":["client_ip"]"#;
     format!(r#"{{"version":1,"rules":[{{"name":"a",{key},{QUOTAS},{field}}}]}}"#)
 }
 
-/// A document of about so many bytes.
+/// Makes a document of about this number of bytes.
 type Family = fn(usize) -> String;
 
-/// Each makes some part of reading it as long as it can be.
+/// Each makes some part of reading it as long as possible.
 const FAMILIES: [(&str, Family); 14] = [
     ("rules with paths", |room| {
         let path = "p".repeat(900);
@@ -115,8 +115,8 @@ const FAMILIES: [(&str, Family); 14] = [
     }),
 ];
 
-// Guards: a document that whoever may write policies holds a process up with: work that grows by
-// the square of what stands in it.
+// Guards: a document with which an author of policies blocks a process: work that grows by the
+// square of its length.
 #[test]
 fn reading_a_policy_takes_work_in_proportion_to_its_length() {
     for (name, family) in FAMILIES {

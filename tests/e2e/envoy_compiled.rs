@@ -1,4 +1,4 @@
-//! Compiled policies, which both modules take: every form, and what is refused in which words.
+//! Compiled policies, which both modules accept: every form, and the messages for invalid ones.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
@@ -23,8 +23,8 @@ fn bytes(plugin: &Plugin) -> Vec<u8> {
     bytes
 }
 
-// Guards: a form that only one of the modules takes, or that Envoy hands over otherwise than we
-// think. The limits differ, so that no listener has the policy of another.
+// Guards: a form that only one of the modules accepts, or that Envoy passes on in an unexpected
+// form. The limits differ, so that no listener has the policy of another.
 #[test]
 fn a_compiled_policy_is_taken_in_every_form() {
     let forms = [("text", 1, As::Text), ("struct", 2, As::Struct), ("bytes", 3, As::Bytes)];
@@ -42,7 +42,7 @@ fn a_compiled_policy_is_taken_in_every_form() {
     }
 }
 
-// Gateways hand an object over as JSON; a text may be folded.
+// Gateways pass an object on as JSON; a text may be folded.
 #[test]
 fn an_object_of_json_and_a_folded_text_are_taken() {
     let text = plugin(&policy(1)).to_compiled_text();
@@ -62,7 +62,7 @@ fn refusal(configuration: &[u8]) -> String {
     filter.log().join("\n")
 }
 
-// Guards: a policy that is half read, and an operator who is told nothing to do about it.
+// Guards: a policy that is partly read, and an error message that gives an operator no remedy.
 #[test]
 fn what_is_no_policy_of_this_module_is_refused_in_words() {
     let good = bytes(&plugin(&policy(1)));
@@ -89,7 +89,7 @@ fn what_is_no_policy_of_this_module_is_refused_in_words() {
     for (configuration, why) in rows {
         assert_eq!(refusal(&configuration), format!("tollgate: the compiled policy {why}"));
     }
-    // A rule of a fleet needs whom to ask, wherever it was compiled.
+    // A fleet rule needs an authority, wherever it was compiled.
     let fleet = json!({"version": 1, "rules": [{"name": "r", "key": [], "scope": "fleet",
         "quotas": [{"limit": 1, "window": "1d"}]}]});
     let said = refusal(&bytes(&plugin(&fleet)));
@@ -112,7 +112,7 @@ fn a_document_is_read_or_refused_with_what_to_do() {
     }
 }
 
-// A configuration that is cut anywhere: an answer, never a trap.
+// A configuration that is truncated anywhere: an error, never a trap.
 #[test]
 fn no_compiled_configuration_traps() {
     let plugin = plugin(&policy(1));

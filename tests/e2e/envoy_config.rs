@@ -1,4 +1,4 @@
-//! Policies that are refused, replaced, or live side by side.
+//! Policies that are rejected, replaced, or in force next to each other.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
@@ -19,13 +19,13 @@ fn policy(rules: &[Value]) -> Value {
     json!({"version": 1, "rules": rules})
 }
 
-/// How many of the next requests with this header are admitted before the first refusal.
+/// How many of the next requests with this header are allowed before the first denial.
 fn admitted(client: &mut Client, header: &str, key: &str) -> usize {
     let request = Request::get("/").header(header, key);
     (0..100).take_while(|_| client.send(&request).status == 200).count()
 }
 
-// A policy that does not compile must not run, and the operator must see why: every reason at once.
+// A policy that does not compile must not run, and the operator must see every reason at once.
 #[test]
 fn a_bad_policy_refuses_to_start() {
     let mut bad = policy(&[rule("a", "x-a", 1), rule("b", "x-b", 1)]);
@@ -51,7 +51,7 @@ fn a_bad_policy_refuses_to_start() {
     assert!(Setup::policy(1, &policy(&[rule("a", "x-a", 1)])).validate().status.success());
 }
 
-// A plugin without a configuration, and one whose text is no JSON.
+// A plugin without a configuration, and one whose text is not JSON.
 #[test]
 fn nothing_is_not_a_policy() {
     let mut nothing = tollgate(&json!({}), "vm", As::Text);
@@ -78,7 +78,8 @@ fn a_reload_keeps_the_counts() {
     let mut envoy = setup.start();
     assert_eq!(admitted(&mut envoy.client(), "x-a", "k"), 4);
 
-    // Another rule by the same key changes: what is used of it stands, and so does the other.
+    // Another rule by the same key changes: the used amount of the first is kept, and so is that of
+    // the other.
     assert!(envoy.replace_listeners(&[listener(&[rule("a", "x-a", 4), rule("b", "x-a", 9)])]));
     let refused = process::wait_until("the new policy is in force", process::READY_WITHIN, || {
         let answer = envoy.client().send(&Request::get("/").header("x-a", "k"));
@@ -88,7 +89,7 @@ fn a_reload_keeps_the_counts() {
     let limits = refused.header("ratelimit").expect("fields on a refusal");
     assert!(limits.contains("\"a\";r=0") && limits.contains("\"b\";r=5"), "{limits}");
 
-    // A rule of another key is added; and a bad policy is not taken at all.
+    // A rule of another key is added; and an invalid policy is rejected as a whole.
     let more = [rule("a", "x-a", 4), rule("b", "x-a", 9), rule("c", "x-c", 2)];
     assert!(envoy.replace_listeners(&[listener(&more)]));
     process::wait_until("the third policy is in force", process::READY_WITHIN, || {
@@ -100,8 +101,8 @@ fn a_reload_keeps_the_counts() {
     assert_eq!(admitted(&mut envoy.client(), "x-c", "k"), 2);
 }
 
-// Plugins with one `vm_id` share one map: under other names they must not meet, under one name the
-// same policy on two listeners counts together.
+// Plugins with one `vm_id` share one map: under different names their counts must stay separate;
+// under one name the same policy on two listeners counts together.
 #[test]
 fn policies_share_a_vm_without_meeting() {
     let named = |name: &str, limit| {
@@ -127,7 +128,7 @@ fn policies_share_a_vm_without_meeting() {
         "six in all, with the third listener's one"
     );
     assert_eq!(admitted(&mut clients[2], "x-a", "k"), 0);
-    // Nor in the metrics, though their rules have one name.
+    // They are also separate in the metrics, though their rules have one name.
     let allowed = |plugin: &str| {
         envoy.stat(&format!("wasmcustom.tollgate.decisions.plugin={plugin}.rule=a.result=allowed"))
     };

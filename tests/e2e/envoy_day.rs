@@ -1,4 +1,4 @@
-//! The real day through the running Envoy, as fast as it goes.
+//! The real day through the running Envoy, as fast as possible.
 
 use std::collections::HashMap;
 use std::thread;
@@ -10,7 +10,7 @@ use tollgate_e2e::http::Request;
 
 use crate::envoy_server::Setup;
 
-// No error, and every count adds up: each client's, the answers' and the filter's own.
+// No error, and every count adds up: each client's, the responses' and the filter's own.
 #[test]
 fn the_real_day_adds_up() {
     const LIMIT: usize = 10;
@@ -42,7 +42,7 @@ fn the_real_day_adds_up() {
             *admitted.entry(client).or_default() += count;
         }
     });
-    // One unit comes back every five weeks: none while this test runs.
+    // One unit is returned every five weeks: none while this test runs.
     let mut asked: HashMap<&str, usize> = HashMap::new();
     hits.iter().for_each(|hit| *asked.entry(&hit.client).or_default() += 1);
     for (client, asked) in &asked {

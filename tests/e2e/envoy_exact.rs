@@ -1,4 +1,4 @@
-//! Exactness under concurrency: N workers together admit what one would.
+//! Exactness under concurrency: N workers together allow what one would allow.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -12,7 +12,7 @@ const KEYS: usize = 5_000;
 const CONNECTIONS: usize = 8;
 
 /// The same fresh key from eight connections at once, 5,000 times: the moment at which a limiter
-/// that inserts blindly loses updates (159 of 5,000 keys with four workers).
+/// that inserts without comparing loses updates (159 of 5,000 keys with four workers).
 fn race(envoy: &Envoy, clients: &mut [Client], header: &str) -> BTreeMap<usize, usize> {
     let mut admitted_per_key = BTreeMap::new();
     for key in 0..KEYS {
@@ -57,7 +57,7 @@ fn fresh_keys_are_exact_with_four_workers() {
     fresh_keys_are_exact(4);
 }
 
-/// One key that everybody wants: 20,000 requests, 1,000 admitted, not one more or less.
+/// One key in every request: 20,000 requests, 1,000 allowed, not one more or less.
 fn a_hot_key_is_exact(workers: u32) {
     const CLIENTS: usize = 16;
     const REQUESTS: usize = 20_000;
@@ -89,8 +89,8 @@ fn a_hot_key_is_exact_with_four_workers() {
     a_hot_key_is_exact(4);
 }
 
-/// Many rules by one key: its value has few of their records, and workers add others beside each
-/// other. 960 requests for each of 20 rules of 100, of which each admits 50.
+/// Many rules by one key: its value has few of their records, and workers add others at the same
+/// time. 960 requests for each of 20 rules of 100, of which each allows 50.
 #[test]
 fn rules_of_one_key_are_exact_with_four_workers() {
     const CLIENTS: usize = 16;

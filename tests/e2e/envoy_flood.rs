@@ -1,7 +1,7 @@
-//! Floods of keys through a real Envoy, and tables that grow under its feet: who has used
-//! everything gets nothing.
+//! Floods of keys through a real Envoy, and tables that grow meanwhile: a client that has used its
+//! whole limit is allowed nothing.
 //!
-//! Envoy takes some ten thousand requests a second, so the same with millions of keys runs
+//! Envoy handles about ten thousand requests per second, so the same with millions of keys runs
 //! natively: `crates/tollgate-filter/tests/crowd.rs`.
 
 use std::ops::Range;
@@ -14,10 +14,10 @@ use tollgate_e2e::process;
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// Connections of one sprayer, each with one request under way: Envoy ends a connection that
-/// pipelines faster than its answers leave.
+/// Connections of one sprayer, each with one request in flight: Envoy ends a connection that
+/// pipelines faster than its responses are read.
 const CONNECTIONS: usize = 16;
-/// Clients that have used everything.
+/// The number of clients that have used their whole limit.
 const SPENT: usize = 10;
 
 fn policy(capacity: u32, limit: u32, algorithm: &str) -> Value {
@@ -52,8 +52,8 @@ fn spray(clients: &mut [Client], keys: Range<usize>) {
     }
 }
 
-/// Sprays `keys` fresh keys on two threads while `SPENT` clients that have used everything, and one
-/// that has used a little, go on trying.
+/// Sprays `keys` fresh keys on two threads while `SPENT` clients that have used their whole limit,
+/// and one that has used a little, continue to send requests.
 fn flood(keys: usize, capacity: u32, limit: u32, algorithm: &str) {
     let envoy = Setup::policy(2, &policy(capacity, limit, algorithm)).start();
     let most = usize::try_from(limit).expect("small");
@@ -113,8 +113,8 @@ fn a_flood_through_a_table_of_the_default_size_lets_nobody_in_again() {
     flood(400_000, 65_536, 5, "gcra");
 }
 
-/// The policy on a port. A rule that everybody passes names it, so that clients are told which one
-/// is in force.
+/// The policy on a port. A rule that every request passes has this name, so that clients see which
+/// policy is in force.
 fn listener(port: u16, policy: &Value, name: &str) -> Listener {
     let mut policy = policy.clone();
     policy["response"] = json!({});
@@ -123,7 +123,7 @@ fn listener(port: u16, policy: &Value, name: &str) -> Listener {
     Listener { port, ..Listener::new("main", vec![tollgate(&policy, "vm", As::Text)]) }
 }
 
-/// Puts the policy in place of the one before and waits until it decides.
+/// Replaces the policy and waits until the new one decides.
 fn replace(envoy: &mut Envoy, port: u16, policy: &Value, name: &str) {
     assert!(envoy.replace_listeners(&[listener(port, policy, name)]));
     process::wait_until("the policy is in force", process::READY_WITHIN, || {
@@ -140,8 +140,8 @@ fn all_are_refused(envoy: &Envoy, keys: &[String]) {
     }
 }
 
-// The operator asks for another capacity while clients are counted; who has used everything stays
-// refused.
+// The operator sets another capacity while clients are counted; clients that have used their whole
+// limit stay denied.
 #[test]
 fn another_capacity_forgets_nobody() {
     const KEYS: usize = 30;
@@ -158,13 +158,13 @@ fn another_capacity_forgets_nobody() {
     for (capacity, name) in [(100_000, "second"), (1_000_000, "third")] {
         replace(&mut envoy, port, &sized(capacity), name);
         all_are_refused(&envoy, &keys);
-        // A fresh key is counted once, by whichever workers.
+        // A fresh key is counted once, on any workers.
         let key = format!("new-{capacity}");
         let admitted: usize = envoy.clients(8).iter_mut().map(|c| passed(c, &key, 2)).sum();
         assert_eq!(admitted, 5);
         assert!(!envoy.server.log().contains("keeps the room"), "growing loses nothing");
     }
-    // A second rule with the same key may ask for more, too.
+    // A second rule with the same key may also require more.
     let mut two = sized(64);
     let mut other = two["rules"][0].clone();
     (other["name"], other["capacity"]) = (json!("other"), json!(4_000_000));
@@ -172,7 +172,7 @@ fn another_capacity_forgets_nobody() {
     two["rules"].as_array_mut().expect("rules").push(other);
     replace(&mut envoy, port, &two, "fourth");
     all_are_refused(&envoy, &keys);
-    // And back: the room stays, and the log says so.
+    // Back to the first: the room stays, and the log reports it.
     replace(&mut envoy, port, &sized(64), "fifth");
     all_are_refused(&envoy, &keys);
     let line = "the table of rule \"r\" keeps the room for 4194304 keys that it once had";
@@ -181,14 +181,13 @@ fn another_capacity_forgets_nobody() {
     assert_eq!(envoy.stat("wasmcustom.tollgate.evictions"), 0);
 }
 
-// Clients race for fresh keys while the table grows under them: every key passes five times, not
-// once more or less.
+// Clients race for fresh keys while the table grows: every key passes exactly five times.
 #[test]
 fn fresh_keys_are_exact_while_the_table_grows() {
     const KEYS: usize = 600;
     let port = process::free_port();
     let sized = |capacity: u32| listener(port, &policy(capacity, 5, "gcra"), "any");
-    // With half as much room a bucket would hold more keys than it can once in a thousand runs.
+    // With half the room, a bucket would overflow once in a thousand runs.
     let mut setup = Setup::new(2, vec![sized(2000)]);
     setup.dynamic = true;
     let mut envoy = setup.start();
@@ -209,7 +208,7 @@ fn fresh_keys_are_exact_while_the_table_grows() {
     };
     ask_all(&envoy, 2);
     for capacity in [8000, 64_000, 1_000_000] {
-        // While the new listener is being made, and afterwards: workers take it over one by one.
+        // While the new listener is being created, and afterwards: workers switch to it one by one.
         assert!(envoy.replace_listeners(&[sized(capacity)]));
         ask_all(&envoy, 2);
     }

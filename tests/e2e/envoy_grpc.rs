@@ -1,4 +1,4 @@
-//! gRPC and gRPC-Web through a real Envoy: refusals that their clients can read, over HTTP/2 where
+//! gRPC and gRPC-Web through a real Envoy: denials that their clients can read, over HTTP/2 where
 //! gRPC runs.
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn start(action: Value) -> Envoy {
     Setup::policy(1, &policy(&action)).start()
 }
 
-/// The answer over HTTP/2. One with a gRPC status must be trailers only: a frame of header fields
+/// The response over HTTP/2. One with a gRPC status must be trailers only: a frame of header fields
 /// that ends the stream.
 fn over_http2(envoy: &Envoy) -> impl FnMut(&Request) -> Response {
     let port = envoy.ports[0];
@@ -29,22 +29,22 @@ fn over_http1(envoy: &Envoy) -> impl FnMut(&Request) -> Response {
     move |request| client.send(request)
 }
 
-// A local response without a gRPC status would tell gRPC clients UNAVAILABLE, which they retry at
-// once; Envoy by itself takes neither a parameter nor capitals for gRPC, and gRPC-Web for plain
-// HTTP.
+// A local response without a gRPC status would mean UNAVAILABLE to gRPC clients, which they retry
+// at once. Envoy itself recognizes neither a parameter nor capitals as gRPC, and treats gRPC-Web as
+// plain HTTP.
 #[test]
 fn a_refusal_is_trailers_only() {
     check_refusals(over_http2(&start(json!("deny"))));
     check_refusals(over_http1(&start(json!("deny"))));
 }
 
-// A quota refuses, whatever status browsers are told.
+// The gRPC status of a denial is that of a quota, whatever status browsers get.
 #[test]
 fn a_status_of_ones_own_is_for_http() {
     check_refusals(over_http2(&start(json!({"deny": {"status": 503, "body": "busy"}}))));
 }
 
-// A bot is to believe that it was served: RESOURCE_EXHAUSTED would tell it why it was not.
+// A bot must believe that it was served: RESOURCE_EXHAUSTED would show it the reason.
 #[test]
 fn an_answer_in_silence_has_the_code_of_its_status() {
     for (status, ..) in SILENT {
@@ -53,7 +53,7 @@ fn an_answer_in_silence_has_the_code_of_its_status() {
     }
 }
 
-// Envoy's own translation of gRPC-Web stands before the filter, which then sees gRPC.
+// Envoy's own translation of gRPC-Web is in front of the filter, which then sees gRPC.
 #[test]
 fn grpc_web_is_refused_through_envoys_filter_too() {
     let translation = json!({
@@ -64,7 +64,7 @@ fn grpc_web_is_refused_through_envoys_filter_too() {
     let envoy = Setup::new(1, vec![Listener::new("main", filters)]).start();
     let mut client = envoy.client();
     for asked in ["application/grpc-web+proto", "application/grpc-web-text+proto"] {
-        // That filter goes by `accept` for what is sent back.
+        // That filter chooses the response's type by `accept`.
         let call = call(asked, asked).header("accept", asked);
         client.send(&call);
         let refused = client.send(&call);
@@ -75,8 +75,8 @@ fn grpc_web_is_refused_through_envoys_filter_too() {
     }
 }
 
-// Of two that wait for one place, one is refused when both are decided again, long after their
-// headers came.
+// Of two that wait for one place, one is denied when both are decided again, long after their
+// headers arrived.
 #[test]
 fn who_waited_in_vain_is_told_so() {
     let mut policy = policy(&json!({"delay": {"max": "1s"}}));

@@ -1,5 +1,4 @@
-//! Every generation of fields, as a client reads them: with a structured-field parser that is not
-//! ours.
+//! Every generation of fields, as a client reads them: with an independent structured-field parser.
 
 use serde_json::{Value, json};
 use sfv::{BareItem, FieldType, Item, List, ListEntry, Parser};
@@ -9,7 +8,7 @@ use crate::envoy_server::{Envoy, Setup};
 
 const NAME: &str = r#"a "quoted\name""#;
 
-/// Two quotas by one key; the second is nearer to its end.
+/// Two quotas by one key; the second is nearer to exhaustion.
 fn start(response: &Value) -> Envoy {
     let policy = json!({"version": 1, "response": response, "rules": [{
         "name": "r",
@@ -22,7 +21,7 @@ fn start(response: &Value) -> Envoy {
     Setup::policy(1, &policy).start()
 }
 
-/// The answers to three requests of one key: two are allowed, the third is not.
+/// The responses to three requests of one key: two are allowed, the third is not.
 fn answers(envoy: &Envoy, key: &str) -> [Response; 3] {
     let mut client = envoy.client();
     let answers = [(); 3].map(|()| client.send(&Request::get("/").header("x-key", key)));
@@ -35,7 +34,7 @@ fn field(response: &Response, name: &str) -> String {
     response.header(name).unwrap_or_else(|| panic!("no {name} in {:?}", response.headers))
 }
 
-/// Every field about limits, sorted, but `Retry-After`.
+/// Every field about limits, sorted, except `Retry-After`.
 fn names(response: &Response) -> Vec<&str> {
     let names = response.headers.iter().map(|(name, _)| name.as_str());
     let mut names: Vec<&str> = names.filter(|name| name.contains("ratelimit")).collect();
@@ -43,8 +42,8 @@ fn names(response: &Response) -> Vec<&str> {
     names
 }
 
-/// The members of a list in canonical form (RFC 9651, 4.1): what the other's serialiser makes of it
-/// is the same.
+/// The members of a list in canonical form (RFC 9651, 4.1): the independent serialiser produces the
+/// same text.
 fn members(text: &str) -> Vec<Item> {
     let list: List = Parser::new(text).parse().unwrap_or_else(|e| panic!("{text}: {e}"));
     assert_eq!(list.serialize().as_deref(), Some(text), "not canonical");
@@ -71,7 +70,7 @@ fn parameters(item: &Item) -> Vec<&str> {
     item.params.keys().map(|key| key.as_str()).collect()
 }
 
-// The default: both fields on every answer, one member a quota, all numbers Integers.
+// The default: both fields on every response, one member per quota, all numbers Integers.
 #[test]
 fn draft_11_is_a_structured_field() {
     let envoy = start(&json!({}));
@@ -95,7 +94,7 @@ fn draft_11_is_a_structured_field() {
     }
 }
 
-// The partition key tells a client's keys apart, on every worker, and is not the key.
+// The partition key distinguishes a client's keys, on every worker, and is not the key.
 #[test]
 fn the_partition_key_is_a_byte_sequence() {
     let envoy = start(&json!({"partition_key": true}));
@@ -117,7 +116,7 @@ fn the_partition_key_is_a_byte_sequence() {
     assert_ne!(keys[0].1, keys[1].1);
 }
 
-// Draft 7 has Integers in its policy and its own dictionary of three; the nearest quota is told.
+// Draft 7 has Integers in its policy and its own dictionary of three; it shows the nearest quota.
 #[test]
 fn draft_7_tells_the_nearest_quota() {
     let envoy = start(&json!({"headers": "draft-7"}));
@@ -146,7 +145,7 @@ fn check_plain_policy(answer: &Response) {
     assert_eq!(told, [(1000, 86400), (2, 60)]);
 }
 
-// The generations of three fields: each an Integer, and no other generation's beside them.
+// The generations of three fields: each an Integer, without the fields of another generation.
 #[test]
 fn draft_6_and_x_ratelimit_have_three_integers() {
     for (generation, prefix) in [("draft-6", "ratelimit"), ("x-ratelimit", "x-ratelimit")] {
@@ -170,7 +169,8 @@ fn draft_6_and_x_ratelimit_have_three_integers() {
     }
 }
 
-// Nothing is told: neither how much is left, nor, on allowed answers, anything when so configured.
+// Nothing is shown: neither the remaining amount nor, when so configured, any field on allowed
+// responses.
 #[test]
 fn what_is_switched_off_is_not_sent() {
     let envoy = start(&json!({"headers": "off", "body": "none"}));
@@ -193,7 +193,7 @@ fn what_is_switched_off_is_not_sent() {
     assert_eq!(denied.text(), format!("try again in {wait} seconds\n"));
 }
 
-// A gRPC client reads the same fields from an answer of trailers only.
+// A gRPC client reads the same fields from a trailers-only response.
 #[test]
 fn grpc_gets_the_same_fields() {
     let envoy = start(&json!({"partition_key": true}));

@@ -1,4 +1,4 @@
-//! A small proxy-wasm host: the filter as it is shipped, with a clock that the test sets.
+//! A small proxy-wasm host: the shipped filter, with a clock that the test sets.
 //!
 //! A clock that requests can set must never exist in a shipped build, so decisions at chosen times
 //! are tested on the built module itself, in this host. Shared data behaves as Envoy's does: `set`
@@ -24,17 +24,17 @@ const CAS_MISMATCH: u32 = 8;
 
 const ROOT: u32 = 1;
 
-/// Stops a request with its body, whatever `allow_on_headers_stop_iteration` says.
+/// Stops a request with its body, regardless of `allow_on_headers_stop_iteration`.
 const STOP_ALL: u32 = 4;
 
 /// Compiled once, instantiated for every worker.
 static FILTER: LazyLock<(Engine, Module)> = LazyLock::new(|| load(&Config::default()));
 
-/// The same, which counts what it executes.
+/// The same, with a count of the instructions.
 static METERED: LazyLock<(Engine, Module)> =
     LazyLock::new(|| load(Config::default().consume_fuel(true)));
 
-/// More than any test takes.
+/// More than any test uses.
 const FUEL: u64 = 1 << 60;
 
 fn load(config: &Config) -> (Engine, Module) {
@@ -44,7 +44,7 @@ fn load(config: &Config) -> (Engine, Module) {
     (engine, module)
 }
 
-/// What a new worker executes to read this configuration, be it a policy or not: about as many
+/// The work of a new worker that reads this configuration, valid or not: about the number of
 /// instructions.
 pub fn work_to_configure(configuration: &[u8]) -> u64 {
     let mut filter = Filter::instantiate(&METERED, &Shared::default(), Some(FUEL));
@@ -53,34 +53,34 @@ pub fn work_to_configure(configuration: &[u8]) -> u64 {
     before - filter.store.get_fuel().expect("it is metered")
 }
 
-/// How writes of the map are numbered.
+/// The numbering of the map's writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
-    /// One after the other, whatever the name, as by Envoy.
+    /// One sequence for all names, as in Envoy.
     #[default]
     OneSequence,
     /// Each name counts its own writes.
     PerName,
-    /// As by Envoy, and a write under `u32::MAX` replaces what is there.
+    /// As in Envoy, and a write under `u32::MAX` replaces an existing value.
     NoInsertion,
 }
 
-/// The host's map, shared by several modules as by Envoy's workers.
+/// The host's map, shared by several modules like that of Envoy's workers.
 #[derive(Default)]
 pub struct SharedMap {
     pub numbers: Numbers,
     pub entries: HashMap<Vec<u8>, (Vec<u8>, u32)>,
     last_cas: u32,
-    /// How often a worker looked.
+    /// The number of reads.
     pub looks: u32,
-    /// Called before a write: what another worker does meanwhile.
+    /// Called before a write: the action of another worker in the meantime.
     pub meanwhile: Option<Box<dyn FnMut()>>,
 }
 
 pub type Shared = Rc<RefCell<SharedMap>>;
 
 impl SharedMap {
-    /// As Envoy's: mismatch only for a present name and another number than its own.
+    /// As in Envoy: a mismatch only for a present name and a number other than its own.
     pub fn set(&mut self, name: &[u8], value: &[u8], cas: u32) -> u32 {
         let own = self.entries.get(name).map(|(_, own)| *own);
         let is_blind = cas == 0 || cas == u32::MAX && self.numbers == Numbers::NoInsertion;
@@ -97,7 +97,7 @@ impl SharedMap {
     }
 }
 
-/// A request of the filter's own.
+/// A request that the filter itself sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub number: u32,
@@ -106,7 +106,7 @@ pub struct Call {
     pub timeout_ms: u32,
 }
 
-/// What a module sees and says.
+/// The host's side of a module: its inputs and outputs.
 struct World {
     now_ns: u64,
     /// The wall clock when the monotonic one is 0.
@@ -127,7 +127,7 @@ struct World {
     resumed: Vec<u32>,
     calls: Vec<Call>,
     calls_made: u32,
-    /// The answer that is being handed over.
+    /// The response that is being delivered.
     called: (Vec<(String, String)>, Vec<u8>),
 }
 
@@ -157,7 +157,7 @@ impl World {
     }
 }
 
-/// A local answer.
+/// A local response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: u32,
@@ -167,14 +167,14 @@ pub struct Reply {
     pub body: String,
 }
 
-/// What the filter did with one request.
+/// The filter's action for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Let through; these fields go onto the response.
+    /// Allowed; these fields are added to the response.
     Passed(Vec<(String, String)>),
     /// Held; the stream's number.
     Held(u32),
-    /// Answered.
+    /// Denied, with this response.
     Refused(Reply),
 }
 
@@ -183,7 +183,7 @@ impl Answer {
         matches!(self, Self::Passed(_))
     }
 
-    /// The field `name`, of a refusal or of the response.
+    /// The field `name`, of a denial or of the response.
     pub fn field(&self, name: &str) -> Option<&str> {
         let fields = match self {
             Self::Passed(fields) => fields,
@@ -210,8 +210,8 @@ impl Filter {
         filter
     }
 
-    /// A worker on a machine that was started at `booted_at_ns` by its wall clock, when it has run
-    /// for `uptime_ns`.
+    /// A worker on a machine that was started at `booted_at_ns` by its wall clock, after
+    /// `uptime_ns`.
     pub fn on_machine(
         policy: &Value,
         shared: &Shared,
@@ -224,12 +224,13 @@ impl Filter {
         filter
     }
 
-    /// Somebody sets the machine's wall clock: it was started at `booted_at_ns` by that.
+    /// Sets the machine's wall clock: by it, the machine was started at `booted_at_ns`.
     pub fn set_wall_clock(&mut self, booted_at_ns: u64) {
         self.store.data_mut().booted_at_ns = booted_at_ns;
     }
 
-    /// Configures `policy`, compiled where the module reads no documents; false when it is refused.
+    /// Configures `policy`, compiled where the module reads no documents; false when it is
+    /// rejected.
     pub fn configure_policy(&mut self, policy: &Value) -> bool {
         let mut configuration = Vec::new();
         match if reads_documents() { None } else { compiled(policy) } {
@@ -262,19 +263,19 @@ impl Filter {
         filter
     }
 
-    /// Hands it a configuration; false when it refuses.
+    /// Passes a configuration to the module; false when it is rejected.
     pub fn configure(&mut self, configuration: &[u8]) -> bool {
         self.store.data_mut().configuration = configuration.to_vec();
         let len = u32::try_from(configuration.len()).expect("short");
         self.call::<u32>("proxy_on_configure", &[ROOT, len]) != 0
     }
 
-    /// The connection's other end, of the requests from now on.
+    /// Sets the peer of the connection for the requests from now on.
     pub fn set_peer(&mut self, peer: IpAddr) {
         self.store.data_mut().peer = SocketAddr::new(peer, 1234).to_string();
     }
 
-    /// The status of the origin's responses from now on.
+    /// Sets the status of the origin's responses from now on.
     pub fn set_status(&mut self, status: u16) {
         self.store.data_mut().status = status;
     }
@@ -284,7 +285,7 @@ impl Filter {
         std::mem::take(&mut self.store.data_mut().marks)
     }
 
-    /// The answer to a request that was held.
+    /// The response to a request that was held.
     pub fn take_reply(&mut self) -> Option<Reply> {
         self.store.data_mut().reply.take()
     }
@@ -324,15 +325,15 @@ impl Filter {
         }
     }
 
-    /// The origin answers a request that was let through: the fields that are added.
+    /// The origin responds to an allowed request; returns the fields that are added.
     pub fn respond(&mut self, id: u32) -> Vec<(String, String)> {
         self.store.data_mut().added.clear();
         assert_eq!(self.call::<u32>("proxy_on_response_headers", &[id, 0, 1]), 0);
         self.store.data().added.clone()
     }
 
-    /// The local answer `reply` passes the filter like any other: what is put onto it belongs to
-    /// it.
+    /// The local response `reply` passes the filter like any other; fields added to it become part
+    /// of it.
     pub fn replied(&mut self, id: u32, mut reply: Reply) -> Reply {
         reply.headers.extend(self.respond(id));
         reply
@@ -344,19 +345,19 @@ impl Filter {
         self.call::<()>("proxy_on_delete", &[id]);
     }
 
-    /// The timer fires; the streams that were let go.
+    /// The timer fires; returns the streams that are released.
     pub fn tick(&mut self, now_ns: u64) -> Vec<u32> {
         self.store.data_mut().now_ns = now_ns;
         self.call::<()>("proxy_on_tick", &[ROOT]);
         std::mem::take(&mut self.store.data_mut().resumed)
     }
 
-    /// The requests of its own that it sent since the last time.
+    /// The requests that the filter itself sent since the last time.
     pub fn take_calls(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.store.data_mut().calls)
     }
 
-    /// Answers one of them; without headers when the host has no answer.
+    /// Responds to one of them; without headers when the host has no response.
     pub fn answer_call(&mut self, call: &Call, headers: &[(&str, &str)], body: &[u8]) {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         self.store.data_mut().called = (headers.iter().map(own).collect(), body.to_vec());
@@ -370,14 +371,14 @@ impl Filter {
         self.store.data().tick_ms
     }
 
-    /// A counter of the filter, which hands over what it has counted.
+    /// A counter of the filter, after the filter has reported its counts.
     pub fn metric(&mut self, name: &str) -> i64 {
         self.call::<()>("proxy_on_tick", &[ROOT]);
         let metrics = &self.store.data().metrics;
         metrics.iter().find(|(n, _)| n == name).map_or(0, |(_, value)| *value)
     }
 
-    /// All it logged.
+    /// All its log lines.
     pub fn log(&self) -> &[String] {
         &self.store.data().log
     }
@@ -393,7 +394,7 @@ impl Filter {
     }
 }
 
-/// What an exported function returns.
+/// A result of an exported function.
 trait FromWasm {
     const COUNT: usize;
     fn read(results: &[Val]) -> Self;
@@ -427,7 +428,7 @@ fn write(caller: &mut Caller<'_, World>, at: u32, bytes: &[u8]) {
     memory(caller).write(caller, at as usize, bytes).expect("inside the memory");
 }
 
-/// Returns bytes as the host does: into memory that the module gives.
+/// Returns bytes as the host does: in memory that the module allocates.
 fn give(caller: &mut Caller<'_, World>, bytes: &[u8], data_at: u32, len_at: u32) {
     let malloc = caller.get_export("malloc").and_then(Extern::into_func).expect("malloc");
     let malloc = malloc.typed::<u32, u32>(&*caller).expect("malloc takes a length");

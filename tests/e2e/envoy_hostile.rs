@@ -1,9 +1,9 @@
-//! The built module in a host that is out to trap it: every export, in any order, about any
-//! context, also in the middle of a call of the module's, with answers that fail or are nonsense.
+//! The built module in a host that tries to trap it: every export, in any order, about any context,
+//! also during a call of the module's, with results that are failures or nonsense.
 //!
-//! The law about the filter (`crates/tollgate-filter/tests/hostile.rs`) tries more; this one has
-//! the exports, the memory and the code that is shipped. The one promise that a host keeps: the
-//! bytes that it returns are where `malloc` put them.
+//! The law about the filter (`crates/tollgate-filter/tests/hostile.rs`) tries more; this test has
+//! the shipped exports, memory and code. The host keeps one promise: the bytes that it returns are
+//! where `malloc` put them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,13 +13,13 @@ use wasmi::{Caller, Engine, Extern, Func, Instance, Linker, Module, Store, Val, 
 
 use crate::envoy_server::filter_wasm;
 
-/// Contexts have numbers below this one, so that they meet.
+/// Contexts have numbers below this one, so that they coincide.
 const IDS: u64 = 10;
 
 /// Calls nested in calls, at most.
 const DEEPEST: u32 = 4;
 
-/// The exports that a host calls, beside `malloc`, and how many numbers each takes.
+/// The exports that a host calls, apart from `malloc`, and the number of arguments of each.
 const CALLS: [(&str, usize); 9] = [
     ("_initialize", 0),
     ("proxy_abi_version_0_2_1", 0),
@@ -81,7 +81,7 @@ fn read(caller: &Caller<'_, World>, at: u32, len: u32) -> Vec<u8> {
     memory(caller).data(caller)[at..][..len].to_vec()
 }
 
-/// The least that a call takes: a number of it, chosen at random.
+/// The arguments of a call: context numbers, chosen at random.
 fn arguments(world: &mut World, name: &str, count: usize) -> Vec<Val> {
     let mut ids: Vec<u64> = (0..count).map(|_| world.below(IDS)).collect();
     if name == "proxy_on_context_create" && world.below(2) == 0 {
@@ -104,7 +104,7 @@ fn call_back(caller: &mut Caller<'_, World>) {
     caller.data_mut().depth -= 1;
 }
 
-/// Puts bytes where the module's `malloc` says; a status.
+/// Puts bytes into memory from the module's `malloc`; returns a status.
 fn give(caller: &mut Caller<'_, World>, bytes: &[u8], data_at: u32, len_at: u32) -> i32 {
     let len = i32::try_from(bytes.len()).expect("short");
     let mut results = [Val::I32(0)];
@@ -129,7 +129,7 @@ fn request() -> Vec<u8> {
     out
 }
 
-/// One call of the module's, answered in any way.
+/// One call of the module's, with any result.
 fn answer(caller: &mut Caller<'_, World>, name: &str, given: &[Val]) -> i32 {
     caller.data_mut().calls += 1;
     if caller.data_mut().below(12) == 0 && caller.data().depth < DEEPEST {
@@ -251,8 +251,8 @@ fn no_call_and_no_answer_traps_the_module() {
     assert!(calls > 4_000, "only {calls}: the law tried too little");
 }
 
-// The host asks for memory in the middle of its own calls: too much is null, which it answers with
-// a failure.
+// The host allocates memory during its own calls: too much is null, which the host treats as a
+// failure.
 #[test]
 fn memory_that_is_not_there_is_null() {
     let engine = Engine::default();

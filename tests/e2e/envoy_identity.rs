@@ -1,6 +1,7 @@
-//! Who is counted, in a real Envoy: the corpus of spoofing, with any peer that a case names.
+//! The client under which a request is counted, in a real Envoy: the spoofing corpus, with any peer
+//! that a case names.
 //!
-//! Invariant: what a client writes itself never makes it somebody else.
+//! Invariant: nothing that a client writes makes it count as another client.
 
 use serde_json::json;
 use tollgate_e2e::http::{Client, Request};
@@ -12,16 +13,17 @@ use tollgate_policy::{Policy, Surface, pk_text, plugin_hash_key};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// True when Envoy's own entry in the list changes nothing: proxies are known by their addresses.
+/// True when Envoy's own entry in the list changes nothing: proxies are identified by their
+/// addresses.
 fn knows_its_proxies(group: &Group) -> bool {
     group.settings.contains("x-forwarded-for") && group.settings.contains("trusted_proxies")
 }
 
 /// An Envoy with one listener for each group.
 ///
-/// `use_remote_address` is what makes a peer of the connection's other end: without it Envoy takes
-/// the last entry of X-Forwarded-For for the peer, whoever wrote it. It also appends the peer to
-/// that list, which `skip_xff_append` stops.
+/// With `use_remote_address` the peer is the other end of the connection: without it Envoy uses the
+/// last entry of X-Forwarded-For as the peer, even if a client wrote it. It also appends the peer
+/// to that list, which `skip_xff_append` prevents.
 fn start(groups: &[Group], appends: bool) -> Envoy {
     let listener = |(number, group): (usize, &Group)| {
         // A listener's name is unique, and lives as long as the test.
@@ -33,7 +35,7 @@ fn start(groups: &[Group], appends: bool) -> Envoy {
     Setup::new(1, groups.iter().enumerate().map(listener).collect()).start()
 }
 
-/// Runs every case; gives how many ran.
+/// Runs every case; returns the number of cases.
 fn run(groups: &[Group], appends: bool) -> usize {
     let envoy = start(groups, appends);
     let mut told = Told::default();
@@ -49,23 +51,23 @@ fn run(groups: &[Group], appends: bool) -> usize {
     told.ran()
 }
 
-// Every attempt to be somebody else.
+// Every attempt to count as another client.
 #[test]
 fn the_corpus_of_spoofing() {
     let (groups, left_out) = corpus("envoy");
     assert_eq!((run(&groups, false), left_out), (65, 2));
 }
 
-// As most run it: Envoy appends the peer to the list. Where proxies are known by address nothing
-// changes.
+// In the usual configuration: Envoy appends the peer to the list. Where proxies are identified by
+// address nothing changes.
 #[test]
 fn the_corpus_holds_when_envoy_appends_the_peer() {
     let groups: Vec<Group> = corpus("envoy").0.into_iter().filter(knows_its_proxies).collect();
     assert_eq!(run(&groups, true), 29);
 }
 
-// Why envoy.yaml says `use_remote_address: true`: with Envoy's default the "connection" is whoever
-// the client says.
+// The reason for `use_remote_address: true` in envoy.yaml: with Envoy's default, the client chooses
+// the address of its "connection".
 #[test]
 fn only_use_remote_address_makes_the_connection_the_client() {
     let policy = json!({"version": 1, "rules": [{
@@ -88,7 +90,7 @@ fn by_address() -> serde_json::Value {
     }]})
 }
 
-/// Starts a manager, lets `request` come, and gives the gauge and how often the log warns.
+/// Starts a manager, sends `request`, and returns the gauge and the number of warnings in the log.
 fn seen_by(
     manager: serde_json::Value,
     policy: &serde_json::Value,
@@ -104,8 +106,8 @@ fn seen_by(
     (envoy.stat("wasmcustom.tollgate.unverified_addresses"), warned)
 }
 
-// Guards: a limit by address that any client gets round, and nobody who operates it sees that; and
-// an alarm for a manager that is safe.
+// Guards: a limit by address that any client can bypass, unseen by the operator; and an alarm for a
+// manager that is safe.
 #[test]
 fn an_address_that_envoy_has_not_verified_is_noticed() {
     let plain = [Request::get("/")];
@@ -144,7 +146,7 @@ fn an_address_that_envoy_has_not_verified_is_noticed() {
     }
     for manager in [json!({}), json!({"xff_num_trusted_hops": 1})] {
         let shown = manager.to_string();
-        // One line for all workers; each has a policy of its own that has seen it.
+        // One line for all workers; each has its own policy that has seen it.
         assert_eq!(seen_by(manager, &by_address(), &plain), (2, 1), "{shown}");
     }
 }
@@ -173,8 +175,8 @@ fn an_address_is_verified_over_http2_and_once_the_policy_is_replaced() {
     wait_until("the gauge goes down", READY_WITHIN, || (gauge(&envoy) == 0).then_some(()));
 }
 
-// Guards: a hash that is another one after each start, so that no log can be searched for the
-// customer who says that they were denied.
+// Guards: a hash that changes with each start, so that no log can be searched for the customer that
+// reports a denial.
 #[test]
 fn a_hash_key_makes_pk_the_same_in_every_envoy() {
     let policy = json!({"version": 1, "response": {"partition_key": true}, "rules": [{

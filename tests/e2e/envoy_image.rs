@@ -1,8 +1,8 @@
-//! The filter as an image: pushed to a registry, taken from it as a mesh's agent does, and fetched
-//! by Envoy over HTTP with its sum.
+//! The filter as an image: pushed to a registry, pulled from it as a mesh's agent does, and fetched
+//! by Envoy over HTTP with its checksum.
 //!
-//! Envoy knows no registries: `code.remote` is a URL and a SHA-256. What turns an image into one is
-//! Istio's agent or Envoy Gateway, whose way through a registry is gone here by its HTTP API.
+//! Envoy knows no registries: `code.remote` is a URL and a SHA-256. Istio's agent or Envoy Gateway
+//! turns an image into one; this test follows their steps through a registry by its HTTP API.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,7 +26,7 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{:x}", Sha256::digest(bytes))
 }
 
-/// A registry of this test's own, without anything in it.
+/// A registry of this test's own, initially empty.
 struct Registry {
     port: u16,
     _server: Server,
@@ -56,8 +56,8 @@ impl Registry {
         Client::connect(self.port)
     }
 
-    /// Pushes the only image of the layout in `folder` as `name`, tagged as the layout says; its
-    /// tag.
+    /// Pushes the only image of the layout in `folder` as `name`, with the layout's tag; returns
+    /// its tag.
     fn push(&self, name: &str, folder: &Path) -> String {
         let read = |file: PathBuf| fs::read(&file).unwrap_or_else(|e| panic!("{file:?}: {e}"));
         let blob = |value: &Value| {
@@ -93,7 +93,7 @@ impl Registry {
     }
 
     /// By tag, as Istio's agent does: manifest, last layer of the one known kind, `plugin.wasm` in
-    /// it. What was said to be the digest of anything is compared.
+    /// it. Every stated digest is compared.
     fn pull(&self, name: &str, tag: &str) -> Vec<u8> {
         let get = |what: &str| {
             let request = Request::get(&format!("/v2/{name}/{what}")).header("accept", MANIFEST);
@@ -124,7 +124,7 @@ impl Registry {
     }
 }
 
-/// Serves `file` at every path, as an agent or any server of files does; where it listens.
+/// Serves `file` at every path, like an agent or any file server; returns the port.
 fn serve(file: Vec<u8>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("a port").port();
@@ -145,7 +145,7 @@ fn answer(mut stream: TcpStream, file: &[u8]) -> std::io::Result<()> {
     stream.write_all(file)
 }
 
-/// Two requests a day, by a module that Envoy fetches from the cluster `origin`.
+/// Two requests per day, by a module that Envoy fetches from the cluster `origin`.
 fn fetching(sha256: &str) -> Value {
     let quota = json!({"limit": 2, "window": "1d"});
     let rule = json!({"name": "a", "key": [{"header": "x-a"}], "quotas": [quota]});
@@ -169,8 +169,8 @@ fn statuses(envoy: &Envoy) -> Vec<u16> {
     (0..3).map(|_| client.send(&Request::get("/").header("x-a", "k")).status).collect()
 }
 
-// Guards: the image is one that registries take and agents read, the module in it is the one that
-// was built, and Envoy runs it from a URL with its sum: not another one, whatever is served there.
+// Guards: an image that registries reject or agents cannot read, a module in it that is not the
+// built one, and an Envoy that runs a module whose checksum differs from the configured one.
 #[test]
 fn a_module_from_a_registry_runs_where_its_sum_is_right() {
     let built = filter_wasm();
@@ -186,7 +186,7 @@ fn a_module_from_a_registry_runs_where_its_sum_is_right() {
     assert_eq!(statuses(&envoy), [200, 200, 429]);
     drop(envoy);
 
-    // One byte of the module, then one of the sum.
+    // One byte of the module changes, then one of the checksum.
     let mut changed = module.clone();
     *changed.last_mut().expect("bytes") ^= 1;
     let other = format!("{}{}", if sum.starts_with('0') { '1' } else { '0' }, &sum[1..]);
@@ -197,8 +197,8 @@ fn a_module_from_a_registry_runs_where_its_sum_is_right() {
     }
 }
 
-// Guards: what this file and envoy/README.md say of Envoy: when it learns to read images, this
-// fails and they change.
+// Guards: the statements of this file and envoy/README.md about Envoy: when Envoy learns to read
+// images, this fails and they change.
 #[test]
 fn envoy_itself_reads_no_images() {
     let program = fs::read(envoy_bin()).expect("Envoy");

@@ -1,7 +1,7 @@
-//! Counting by user behind Envoy's own jwt_authn filter: what it verified is believed, nothing
-//! else.
+//! Counting by user behind Envoy's own jwt_authn filter: only verified claims are trusted.
 //!
-//! The tokens are fixed, so that no code of ours makes them: HS256 with [`SECRET`] as the key.
+//! The tokens are fixed, so that no code of this project creates them: HS256 with [`SECRET`] as the
+//! key.
 
 use serde_json::{Value, json};
 use tollgate_e2e::claims;
@@ -14,14 +14,14 @@ use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 const ALICE: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJtZSIsInN1YiI6ImFsaWNlIiwidWlkIjo3LCJleHAiOjQxMDI0NDQ4MDB9.aZBaTbpELzLTSyUal2oQEGFyV9fo4UiZlLYSjV-g3fM";
 /// `{"iss":"me","sub":"bob","uid":8,"exp":4102444800}`.
 const BOB: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJtZSIsInN1YiI6ImJvYiIsInVpZCI6OCwiZXhwIjo0MTAyNDQ0ODAwfQ.lKyfyUbgarEcae0EAfB0Ubdp0W35iKc-uxw0JCVo4B0";
-/// What Alice's says, signed with another key.
+/// Alice's claims, signed with another key.
 const FORGED: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJtZSIsInN1YiI6ImFsaWNlIiwidWlkIjo3LCJleHAiOjQxMDI0NDQ4MDB9.EAd-SRuILE0P9boeloFcoFqOkuzTWqxh6JaLFSdraas";
-/// What Alice's says, but from 1970.
+/// Alice's claims, but from 1970.
 const EXPIRED: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJtZSIsInN1YiI6ImFsaWNlIiwidWlkIjo3LCJleHAiOjF9.L0bu3q9qPDfaLlJNh5mm2RSCUXBN7QkM-IX5Hi2CeIc";
 /// `{"iss":"me","exp":4102444800}`.
 const NOBODY: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJtZSIsImV4cCI6NDEwMjQ0NDgwMH0.hLpcAA0gjv4-eAtvpDSYYLUoEpk6PpjgMS8WNc1gyAQ";
 
-/// Verifies tokens and lets everybody on: with a bad one, too, and without any.
+/// Verifies tokens and lets every request continue, also with an invalid token or without any.
 fn jwt_authn() -> Value {
     let keys = json!({"keys": [{"kty": "oct", "alg": "HS256", "k": SECRET}]});
     json!({
@@ -41,7 +41,7 @@ fn jwt_authn() -> Value {
     })
 }
 
-/// Three requests an hour for each value of the claim.
+/// Three requests per hour for each value of the claim.
 fn start(claim: &str, on_missing: &str, before: &[Value]) -> Envoy {
     let policy = json!({"version": 1, "jwt": {"metadata": "payload"}, "rules": [{
         "name": "user",
@@ -53,8 +53,8 @@ fn start(claim: &str, on_missing: &str, before: &[Value]) -> Envoy {
     Setup::new(2, vec![Listener::new("main", filters)]).start()
 }
 
-// Guards: a claim that is a number taken for text because its bytes look like some, and the other
-// way round; and a number that counts elsewhere under another spelling. The same table as for the
+// Guards: a claim that is a number read as text because its bytes look like text, and the other way
+// round; and a number that counts elsewhere under another spelling. The same table as for the
 // Worker and the command line.
 #[test]
 fn a_claim_counts_by_the_text_that_the_table_says() {
@@ -78,13 +78,14 @@ fn a_claim_counts_by_the_text_that_the_table_says() {
     assert!(wrong.is_empty() && rows.len() >= 40, "{}", wrong.join("\n"));
 }
 
-/// How many of the next nine requests with this token pass before the first refusal.
+/// How many of the next nine requests with this token pass before the first denial.
 fn admitted(client: &mut Client, token: &str) -> usize {
     let request = Request::get("/").header("authorization", format!("Bearer {token}"));
     (0..9).take_while(|_| client.send(&request).status == 200).count()
 }
 
-// A user is counted on every connection alike, by a claim that is text and by one that is a number.
+// A user is counted in the same way on every connection, by a claim that is text and by one that is
+// a number.
 #[test]
 fn users_are_counted_by_a_verified_claim() {
     for claim in ["sub", "uid"] {
@@ -98,7 +99,7 @@ fn users_are_counted_by_a_verified_claim() {
     }
 }
 
-// Nobody can use up Alice's quota with a token that only says that it is hers, nor hide behind one.
+// No client can use up Alice's quota with an unverified token in her name, nor hide behind one.
 #[test]
 fn a_token_that_was_not_verified_is_never_read() {
     let bad = [FORGED, EXPIRED, NOBODY, "", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9."];
@@ -119,7 +120,7 @@ fn a_token_that_was_not_verified_is_never_read() {
     assert_eq!(admitted(&mut client, ALICE), 3);
 }
 
-// Without the filter in front nothing is verified, so nothing is read.
+// Without the filter in front nothing is verified, so no claim is read.
 #[test]
 fn without_a_verifier_there_are_no_users() {
     let envoy = start("sub", "deny", &[]);

@@ -8,7 +8,7 @@ use tollgate_e2e::http::{Request, Response};
 
 use crate::envoy_server::{As, Listener, Setup, tollgate};
 
-/// Each user has a quota and so has everybody together: two keys, two stored values.
+/// Each user has a quota, and all users together have one: two keys, two stored values.
 fn layers(per_user: u32, together: u32) -> Value {
     let rule = |name: &str, key: Value, limit: u32| {
         json!({
@@ -32,7 +32,7 @@ fn remaining(response: &Response, name: &str) -> u32 {
     number.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no {name} in {limits}"))
 }
 
-// One after the other: what one quota denies is charged to no other.
+// One after the other: a request that one quota denies is charged to no other.
 #[test]
 fn a_denial_is_charged_to_none() {
     let envoy = Setup::policy(1, &layers(2, 3)).start();
@@ -49,8 +49,9 @@ fn a_denial_is_charged_to_none() {
     assert_eq!(ask("c"), (429, 2, 0));
 }
 
-// Four workers race for the last units of the common quota: the user's value is committed first, so
-// a lost race there must be given back. In the end every user was charged for what it was admitted.
+// Four workers race for the last units of the common quota. The user's value is committed first, so
+// it must be refunded after a lost race. In the end every user was charged for its allowed
+// requests.
 #[test]
 fn what_cannot_be_committed_everywhere_is_given_back() {
     const USERS: usize = 24;
@@ -78,7 +79,8 @@ fn what_cannot_be_committed_everywhere_is_given_back() {
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }
 
-// Who the client is: the connection manager decides whom it believes, the filter reads the result.
+// The client's address: the connection manager decides which proxies it trusts, the filter reads
+// the result.
 #[test]
 fn the_client_is_who_the_connection_manager_says() {
     let policy = json!({"version": 1, "rules": [{
@@ -100,10 +102,10 @@ fn the_client_is_who_the_connection_manager_says() {
         let request = Request::get("/").header("x-forwarded-for", from);
         tollgate_e2e::http::Client::connect(envoy.ports[port]).send(&request).status
     };
-    // At the edge nobody is believed: new addresses in the header do not help.
+    // At the edge no proxy is trusted: new addresses in the header do not help.
     assert_eq!([1, 2, 3].map(|i| ask(0, &format!("192.0.2.{i}"))), [200, 200, 429]);
-    // Behind one trusted proxy the last entry is the client; what stands before it is the client's
-    // word.
+    // Behind one trusted proxy the last entry is the client; the client itself wrote the entries
+    // before it.
     let behind = |from: &str| ask(1, from);
     assert_eq!(["7.7.7.7, 192.0.2.1", "8.8.8.8, 192.0.2.1"].map(behind), [200, 200]);
     assert_eq!(["192.0.2.1", "192.0.2.2"].map(behind), [429, 200]);

@@ -1,5 +1,5 @@
-//! What the tests of a configuration's life share: an Envoy whose filter a control plane replaces,
-//! clients that ask without a pause, and crowds that wait.
+//! The shared parts of the tests of a configuration's life: an Envoy whose filter a control plane
+//! replaces, clients that send requests without a pause, and crowds that wait.
 
 use std::fs;
 use std::io;
@@ -16,13 +16,13 @@ use tollgate_e2e::process::{self, TempDir};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// Longer than anything here takes, by far: what is not there by then hangs.
+/// Far longer than anything here takes: an event that has not happened by then never does.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Between a refusal and the next request of a client, for the others on this machine.
+/// The pause between a denial and the client's next request, for the others on this machine.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Who replaces the filter.
+/// How the control plane replaces the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Listener discovery: another listener, the earlier one drains.
@@ -31,18 +31,19 @@ pub enum By {
     Extension,
 }
 
-/// A rule of whose quotas nothing comes back while a test runs.
+/// A quota that returns nothing while a test runs.
 pub fn log(name: &str, limit: usize) -> Value {
     json!({"name": name, "limit": limit, "window": "1d", "algorithm": "sliding-log"})
 }
 
-/// The filter in another file.
+/// The filter with its code in another file.
 pub fn with_code(mut filter: Value, path: &Path) -> Value {
     filter["typed_config"]["config"]["vm_config"]["code"] = json!({"local": {"filename": path}});
     filter
 }
 
-/// The filter with these rules, and one that says a number to a key that nobody else has.
+/// The filter with these rules, and a rule with the policy's number in its name, for a path that
+/// only the probe uses.
 pub fn filter(rules: &[Value], number: usize) -> Value {
     let name = format!("policy-{number}");
     let probe = json!({
@@ -64,7 +65,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Two workers with this filter; what a replaced listener has is drained for so long.
+    /// Two workers with this filter; a replaced listener is drained for `drain_s` seconds.
     pub fn start(by: By, filter: &Value, drain_s: u32) -> Self {
         let (dir, port) = (TempDir::new("life"), process::free_port());
         let filter = match by {
@@ -85,7 +86,7 @@ impl Life {
         Self { envoy: setup.start(), by, port, dir, version: 1 }
     }
 
-    /// Replaces the filter; true when Envoy took it.
+    /// Replaces the filter; true when Envoy accepted it.
     pub fn put(&mut self, filter: &Value) -> bool {
         if self.by == By::Listeners {
             return self.envoy.replace_listeners(&[listener(self.port, filter.clone())]);
@@ -99,7 +100,7 @@ impl Life {
         })
     }
 
-    /// How often Envoy refused what it was given.
+    /// The number of updates that Envoy rejected.
     pub fn rejected(&self) -> u64 {
         match self.by {
             By::Listeners => self.envoy.stat("listener_manager.lds.update_rejected"),
@@ -113,20 +114,20 @@ impl Life {
         (stat("update_success"), stat("update_rejected"))
     }
 
-    /// Takes the listener away, while another one keeps the machines and their metrics.
+    /// Removes the listener, while another one keeps the machines and their metrics.
     pub fn remove(&mut self, filter: &Value) {
         let other = Listener::new("other", vec![filter.clone()]);
         assert!(self.envoy.replace_listeners(&[other]));
     }
 
-    /// True when every worker says this number.
+    /// True when every worker has the policy with this number.
     pub fn all_have(&self, number: usize) -> bool {
         let expected = format!(r#""policy-{number}""#);
         let says_it = |client: &mut Client| {
             let said = client.send(&Request::get("/probe")).header("ratelimit-policy");
             said.is_some_and(|said| said.contains(&expected))
         };
-        // As many connections as this are spread over all workers.
+        // This many connections are spread over all workers.
         self.envoy.clients(16).iter_mut().all(says_it)
     }
 
@@ -138,7 +139,7 @@ impl Life {
         });
     }
 
-    /// A file beside the configuration.
+    /// A file next to the configuration.
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.dir.path().join(name);
         fs::write(&path, bytes).expect("a file");
@@ -165,14 +166,14 @@ fn write_extension(dir: &Path, filter: &Value, version: u32) {
     fs::rename(partial, extension_file(dir)).expect("it does not move");
 }
 
-/// What clients got that asked without a pause.
+/// The results of clients that send requests without a pause.
 pub struct Tally {
-    /// By key.
+    /// Allowed requests, by key.
     pub admitted: Vec<AtomicUsize>,
     pub refused: AtomicUsize,
-    /// Answered with 503, which no rule here says.
+    /// Responses of 503, which no rule here gives.
     pub failed: AtomicUsize,
-    /// The connection ended without an answer.
+    /// The connection ended without a response.
     pub lost: AtomicUsize,
     is_over: AtomicBool,
 }
@@ -188,7 +189,7 @@ impl Tally {
         }
     }
 
-    /// How often each key was admitted.
+    /// How many requests of each key were allowed.
     pub fn counts(&self) -> Vec<usize> {
         self.admitted.iter().map(get).collect()
     }
@@ -197,19 +198,19 @@ impl Tally {
         self.counts().iter().sum()
     }
 
-    /// Nobody asks any more.
+    /// Makes all clients stop.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until so many were refused from now on.
+    /// Waits for this many denials from now on.
     pub fn wait_for_refusals(&self, more: usize) {
         let until = get(&self.refused) + more;
         process::wait_until("refusals", PATIENCE, || (get(&self.refused) >= until).then_some(()));
     }
 
-    /// Asks for one key after the other until it is over, on a connection that is opened anew after
-    /// so many requests.
+    /// Sends requests for one key after the other until the end, on a connection that is renewed
+    /// after `renewed_after` requests.
     pub fn hammer(&self, port: u16, request_of: impl Fn(usize) -> Request, renewed_after: usize) {
         let mut client = Client::connect(port);
         for number in 0.. {
@@ -241,13 +242,14 @@ impl Tally {
     }
 }
 
-/// Waits for somebody who listens.
+/// Waits until a process listens, and connects.
 fn connect(port: u16) -> Client {
     process::wait_until("somebody listens", PATIENCE, || Client::try_connect(port).ok())
 }
 
-/// The decisions of a rule that let requests go on, then or later, as far as they are handed over:
-/// where clients ask without a pause they never all are, nor those of a machine that is lost.
+/// The decisions of a rule that let requests continue, at once or later, as far as they are
+/// reported. Where clients send requests without a pause they are never all reported, nor are those
+/// of a lost machine.
 pub fn counted(envoy: &Envoy, rule: &str) -> usize {
     let stats = envoy.stats();
     let rule = format!("wasmcustom.tollgate.decisions.plugin=tollgate.rule={rule}.");
@@ -263,7 +265,8 @@ pub fn get(counter: &AtomicUsize) -> usize {
     counter.load(Ordering::Relaxed)
 }
 
-/// So many requests of one path that stay for their answers, every second one over HTTP/2.
+/// `count` requests for one path whose clients wait for their responses, every second one over
+/// HTTP/2.
 pub fn crowd(path: &str, count: usize) -> Vec<Member> {
     let request = Arc::new(Request::get(path));
     let member =
@@ -271,7 +274,7 @@ pub fn crowd(path: &str, count: usize) -> Vec<Member> {
     (0..count).map(member).collect()
 }
 
-/// How a crowd ended: passed, and ended without; nobody hangs.
+/// How a crowd ended: passed, and ended without a response; none hangs.
 pub fn passed_and_lost(ends: &[End]) -> (usize, usize) {
     assert!(!ends.contains(&End::Hung), "somebody hangs: {ends:?}");
     let passed = ends.iter().filter(|end| **end == End::Answer(200)).count();

@@ -1,5 +1,6 @@
-//! A control plane changes the filter while clients who have used everything go on asking: what
-//! they used goes on, whoever replaces it, and what is wrong changes nothing.
+//! A control plane changes the filter while clients that have used their whole limit continue to
+//! send requests. The used amounts survive every kind of replacement, and an invalid update changes
+//! nothing.
 
 use std::thread;
 
@@ -12,7 +13,7 @@ use crate::envoy_life_module::that_is_other_code;
 use crate::envoy_server::{As, Listener, Setup, tollgate};
 
 const PLAIN: usize = 8;
-/// They are of the tier.
+/// The number of clients of the tier.
 const GOLD: usize = 4;
 
 fn request(key: usize) -> Request {
@@ -49,8 +50,8 @@ fn in_another_order(mut rules: Vec<Value>) -> Vec<Value> {
     rules
 }
 
-/// Whoever has everything used under the policy in force goes on asking: each key has been admitted
-/// so often, and stays at that.
+/// Clients that have used their whole limit under the policy in force continue to send requests:
+/// each key has been allowed this many, and stays at that number.
 fn settle(tally: &Tally, [plain, gold]: [usize; 2], what: &str) {
     let expected = [vec![plain; PLAIN], vec![gold; GOLD]].concat();
     let is_there = || (tally.counts() == expected).then_some(());
@@ -63,7 +64,7 @@ fn settle(tally: &Tally, [plain, gold]: [usize; 2], what: &str) {
     assert_eq!(tally.counts(), expected, "{what}");
 }
 
-/// Envoy refuses them and says so, and policy `last` stays in force.
+/// Envoy rejects and reports them, and policy `last` stays in force.
 fn bad_updates_change_nothing(life: &mut Life, by: By, last: usize, settle: &dyn Fn(&str)) {
     let garbage = life.file("garbage.wasm", b"no module");
     let good = filter(&rules(900, 900), 77);
@@ -75,14 +76,15 @@ fn bad_updates_change_nothing(life: &mut Life, by: By, last: usize, settle: &dyn
         settle("a bad update: nothing");
         assert!(life.all_have(last), "the last good one stays");
     }
-    // Envoy counts the same bad extension as taken when it comes again; it still changes nothing.
+    // Envoy counts the same invalid extension as accepted when it comes again; it still changes
+    // nothing.
     assert_eq!(life.put(&missing), by == By::Extension);
     settle("a bad update once more: nothing");
     assert!(life.all_have(last), "the last good one stays");
 }
 
-/// Every change in turn, under the load of four clients that have used everything, two of them on
-/// connections of before.
+/// Every change in turn, under the load of four clients that have used their whole limit, two of
+/// them on connections from before the change.
 fn what_was_used_goes_on(by: By) {
     let mut number = 0;
     let mut life = Life::start(by, &filter(&rules(10, 12), number), 3_600);
@@ -115,7 +117,7 @@ fn what_was_used_goes_on(by: By) {
         settle(&tally, [15, 20], "a limit is lowered: nothing");
         bad_updates_change_nothing(&mut life, by, last, &|what| settle(&tally, [15, 20], what));
 
-        // Under the limit of 5 no more than 5 were remembered.
+        // Under the limit of 5 at most 5 were remembered.
         let last = change(&mut life, &rules(17, 20));
         settle(&tally, [15 + 12, 20], "raised after a lower one: what that could not count");
         let other = life.file("other.wasm", &that_is_other_code());
@@ -137,29 +139,29 @@ fn what_was_used_goes_on(by: By) {
     println!("{by:?}: {admitted} admitted, {} refused, none lost", get(&tally.refused));
 }
 
-// Guards: a change of a limit, a tier, the order, the capacity or the code by which clients who
-// have used everything get a fresh count, a refused update that changes anything, and a request
-// that passes uncounted in the middle of one.
+// Guards: a change of a limit, a tier, the order, the capacity or the code that gives clients a
+// fresh count after they have used their whole limit; a rejected update that changes anything; and
+// a request that passes uncounted during one.
 #[test]
 fn what_was_used_goes_on_when_listeners_are_replaced() {
     what_was_used_goes_on(By::Listeners);
 }
 
-// The same without another listener: connections stay, and meet the new policy at once.
+// The same without another listener: connections stay, and the new policy applies to them at once.
 #[test]
 fn what_was_used_goes_on_when_the_extension_is_replaced() {
     what_was_used_goes_on(By::Extension);
 }
 
-/// How many of so many requests of the key are admitted.
+/// How many of `tries` requests of the key are allowed.
 fn admitted(client: &mut Client, tries: usize) -> usize {
     let request = Request::get("/").header("x-key", "k");
     (0..tries).filter(|_| client.send(&request).status == 200).count()
 }
 
-// Guards: two listeners with one plugin that count apart, an update of one of them that begins
-// anew, an update that is bad for one and holds the other up, and counts that go with a listener
-// while another one is there.
+// Guards: two listeners with one plugin that count separately, an update of one of them that resets
+// the counts, an update that is invalid for one and blocks the other, and counts that are lost with
+// a listener while another one exists.
 #[test]
 fn two_listeners_of_one_plugin_share_counts_through_changes_of_one() {
     let ports = [process::free_port(), process::free_port()];
@@ -185,18 +187,18 @@ fn two_listeners_of_one_plugin_share_counts_through_changes_of_one() {
     let ask = |index: usize| admitted(&mut Client::connect(ports[index]), 20);
     assert_eq!(admitted(&mut Client::connect(ports[0]), 6), 6);
     assert_eq!(ask(1), 4, "ten in all");
-    // What was configured last holds in both for whoever it has seen.
+    // The last configuration applies in both to the keys that it has seen.
     assert!(envoy.replace_listeners(&[listener(0, 15), listener(1, 10)]));
     in_force(0, 15);
     assert_eq!(ask(0), 5, "raised for one: the difference");
     assert_eq!(ask(1), 0, "and not once more through the other");
-    // One is wrong, the other is taken.
+    // One is invalid, the other is accepted.
     let refused = envoy.stat("listener_manager.lds.update_rejected");
     assert!(!envoy.replace_listeners(&[listener(0, 0), listener(1, 18)]));
     assert_eq!(envoy.stat("listener_manager.lds.update_rejected"), refused + 1);
     in_force(1, 18);
     assert_eq!([ask(1), ask(0)], [3, 0], "the difference, once");
-    // Taken away, and back: the other one keeps the counts.
+    // Removed and added again: the other one keeps the counts.
     assert!(envoy.replace_listeners(&[listener(1, 18)]));
     process::wait_until("nobody listens", PATIENCE, || {
         Client::try_connect(ports[0]).is_err().then_some(())

@@ -1,6 +1,6 @@
-//! Requests wait while their listener, their filter or its code is replaced, taken away or drained:
-//! each gets its turn as if nothing had happened, and whoever waits longer than Envoy drains is
-//! ended and gives back what it held.
+//! Requests wait while their listener, their filter or its code is replaced, removed or drained.
+//! Each gets its turn as if nothing had happened. A request that waits longer than Envoy drains is
+//! ended and returns its units.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const COUNT: usize = 24;
 /// Between two turns.
 const STEP: Duration = Duration::from_millis(100);
 
-/// A queue of ten a second.
+/// A queue of ten per second.
 fn rules(burst: usize) -> Vec<Value> {
     vec![json!({
         "name": "line", "when": {"paths": ["/wait"]}, "key": [],
@@ -30,23 +30,23 @@ fn waiting(life: &Life) -> u64 {
     life.envoy.stat("wasmcustom.tollgate.waiting")
 }
 
-/// A crowd waits when `act` is done, and `later` come after it. Returns how all of them ended, once
-/// somebody waited still when it was done.
+/// Requests wait while `act` is done, and `later` more come after it. Returns how all of them
+/// ended, from a round in which some requests still waited when `act` was done.
 fn while_they_wait(
     life: &mut Life,
     [early, later]: [usize; 2],
     mut act: impl FnMut(&mut Life),
 ) -> Vec<End> {
-    // On a slow machine nobody waits any more when it is done: once more with a longer queue.
+    // On a slow machine no request may still wait when it is done: repeat with a longer queue.
     for count in (1..=5).map(|round| round * early) {
         let port = life.envoy.ports[0];
-        // Places of the round before may have been left, and pass unused.
+        // Places may be left from the round before, and pass unused.
         assert_eq!(Client::connect(port).send(&Request::get("/wait")).status, 200);
         life.envoy.counted();
         let (started, before) = (Instant::now(), counted(&life.envoy, "line"));
         let (ends, left) = thread::scope(|scope| {
             let early = scope.spawn(move || gather(port, crowd("/wait", count), PATIENCE));
-            // Also those whom a listener that closes would find before its door.
+            // All must have arrived, also those that would find the listener closed.
             process::wait_until("all have come", PATIENCE, || {
                 (counted(&life.envoy, "line") == before + count).then_some(())
             });
@@ -91,7 +91,7 @@ fn changes(by: By) -> Life {
     });
     assert_all_pass(&ends, "other code");
     let ends = while_they_wait(&mut life, [COUNT, 5], |life| {
-        // Another number each time: Envoy would count the same bad extension as taken.
+        // Another number each time: Envoy would count the same invalid extension as accepted.
         number += 1;
         assert!(!life.put(&filter(&rules(0), number)));
     });
@@ -99,9 +99,9 @@ fn changes(by: By) -> Life {
     life
 }
 
-// Guards: requests that wait in a listener that is replaced, in a machine that is (the code), or
-// before a bad update, and are forgotten, let go together with those of the new one faster than
-// the queue, or refused; and the same when the listener is taken away.
+// Guards: requests that wait in a listener that is replaced, in a machine that is replaced (the
+// code), or before an invalid update, and are lost, released together with those of the new one
+// faster than the queue, or denied; and the same when the listener is removed.
 #[test]
 fn who_waits_has_its_turn_when_the_listener_is_replaced_or_taken_away() {
     let mut life = changes(By::Listeners);
@@ -110,7 +110,7 @@ fn who_waits_has_its_turn_when_the_listener_is_replaced_or_taken_away() {
     assert_nothing_is_lost(&life);
 }
 
-// The same without another listener: what waits belongs to a filter that is there no more.
+// The same without another listener: the requests wait in a filter that is no longer configured.
 #[test]
 fn who_waits_has_its_turn_when_the_extension_is_replaced() {
     assert_nothing_is_lost(&changes(By::Extension));
@@ -121,8 +121,7 @@ fn post(life: &Life, path: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-// Guards: an operator who drains before the end, as container platforms do, and clients who wait
-// meanwhile.
+// Guards: requests that wait while an operator drains before the end, as container platforms do.
 #[test]
 fn who_waits_has_its_turn_when_an_operator_drains() {
     let mut life = Life::start(By::Listeners, &filter(&rules(200), 0), 3_600);
@@ -134,8 +133,8 @@ fn who_waits_has_its_turn_when_an_operator_drains() {
     assert_nothing_is_lost(&life);
 }
 
-// Guards: a wait longer than the drain that hangs, or that goes on holding its place when its
-// connection is closed.
+// Guards: a wait longer than the drain that hangs, or that keeps its place after its connection is
+// closed.
 #[test]
 fn who_waits_longer_than_the_drain_is_ended_and_counted() {
     let mut life = Life::start(By::Listeners, &filter(&rules(200), 0), 1);
@@ -148,7 +147,7 @@ fn who_waits_longer_than_the_drain_is_ended_and_counted() {
     let (passed, lost) = passed_and_lost(&ends);
     println!("replaced, drained for 1 s: {passed} of 100 passed, {lost} were closed");
     assert!(passed > 0 && lost > 0, "{ends:?}");
-    // Also those of a round that was done once more.
+    // Also those of a round that was repeated.
     assert!(life.envoy.stat("wasmcustom.tollgate.waiting_left") >= lost as u64);
     assert!(!life.envoy.server.log().contains("Function: proxy_on"), "{}", life.envoy.server.log());
 }

@@ -1,13 +1,13 @@
-//! The shipped module made into others: one that is other code and does the same, and one that can
+//! Modules made from the shipped one: one that has other code and does the same, and one that can
 //! be made to trap, which the shipped one cannot.
 //!
-//! Invariant: what is not said to be changed is copied byte for byte.
+//! Invariant: parts that are not documented as changed are copied byte for byte.
 
 use std::fs;
 
 use crate::envoy_server::filter_wasm;
 
-/// A request with so many header lines traps the module of [`that_traps`].
+/// A request with this many header lines traps the module of [`that_traps`].
 pub const FATAL_HEADERS: u8 = 60;
 
 const CUSTOM: u8 = 0;
@@ -19,15 +19,15 @@ const CODE: u8 = 10;
 /// Magic number and version.
 const HEAD: usize = 8;
 
-/// Other code by its bytes: a custom section more.
+/// Other code by its bytes: one more custom section.
 pub fn that_is_other_code() -> Vec<u8> {
     let mut module = fs::read(filter_wasm()).expect("the filter is readable");
     push_section(&mut module, CUSTOM, b"\x05other");
     module
 }
 
-/// Decides as the shipped one does, then traps if the request has [`FATAL_HEADERS`] lines: what it
-/// was charged is stored, and the machine is gone.
+/// Decides like the shipped one, then traps if the request has [`FATAL_HEADERS`] lines: its charge
+/// is stored, and the machine is gone.
 pub fn that_traps() -> Vec<u8> {
     let shipped = fs::read(filter_wasm()).expect("the filter is readable");
     let sections = sections(&shipped);
@@ -85,7 +85,7 @@ fn push_section(module: &mut Vec<u8>, id: u8, bytes: &[u8]) {
     module.extend(bytes);
 }
 
-/// A vector with one element more.
+/// A vector with one more element.
 fn one_more(vector: &[u8], element: &[u8]) -> Vec<u8> {
     let mut reader = Reader(vector);
     let count = reader.number();
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         (0..self.number()).map(|_| self.number()).collect()
     }
 
-    /// How many functions are imported; nothing else is.
+    /// The number of imported functions; nothing else is imported.
     fn count_imports(mut self) -> u32 {
         let count = self.number();
         for _ in 0..count {
@@ -151,7 +151,8 @@ impl<'a> Reader<'a> {
         count
     }
 
-    /// The exports, of which the one of this name is another function; and which it was.
+    /// The exports, with the one of this name pointing to another function; and the function it
+    /// pointed to before.
     fn with_export(mut self, wanted: &str, function: u32) -> (Vec<u8>, u32) {
         let count = self.number();
         let (mut exports, mut was) = (leb(count), None);

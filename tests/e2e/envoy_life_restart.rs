@@ -1,5 +1,5 @@
-//! A hot restart: another process takes over the sockets while the earlier one drains. The counts
-//! are those of a process, so each has its own; nobody hangs, and what is lost is known.
+//! A hot restart: another process takes over the sockets while the earlier one drains. Each process
+//! has its own counts; no request hangs, and the losses are known.
 
 use std::thread;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::envoy_server::{Envoy, Setup};
 const KEYS: usize = 8;
 const LIMIT: usize = 100;
 const COUNT: usize = 20;
-/// The earlier process ends after so many seconds.
+/// The earlier process ends after this many seconds.
 const PARENT_S: u32 = 7;
 
 fn start() -> Envoy {
@@ -30,7 +30,7 @@ fn start() -> Envoy {
         "name": "api", "when": {"paths": ["/api"]}, "key": [{"header": "x-key"}],
         "quotas": [log("day", LIMIT)],
     });
-    // 20 within 2 s; one a second.
+    // 20 within 2 s; one per second.
     let rules = [api, line("quick", 10, "1s"), line("slow", 1, "1s")];
     let filter = filter(&rules, 0);
     let mut setup = Setup::new(2, vec![listener(process::free_port(), filter)]);
@@ -38,7 +38,7 @@ fn start() -> Envoy {
     setup.start()
 }
 
-/// True once the later process answers, and takes connections.
+/// True once the later process responds, and accepts connections.
 fn is_live(admin: u16) -> bool {
     let ask = || {
         let mut client = Client::try_connect(admin).ok()?;
@@ -48,8 +48,8 @@ fn is_live(admin: u16) -> bool {
     said.contains("server.hot_restart_epoch: 1") && said.contains("server.live: 1")
 }
 
-// Guards: a hot restart in which somebody hangs, in which a key gets more than once more its
-// limit, or a queue more than its rate from each process, and requests that pass uncounted.
+// Guards: a hot restart in which a request hangs, in which a key gets more than its limit in each
+// process, or a queue more than its rate from each process, and requests that pass uncounted.
 #[test]
 fn a_hot_restart_gives_every_key_its_limit_once_more_and_nobody_hangs() {
     let mut envoy = start();
@@ -76,7 +76,7 @@ fn a_hot_restart_gives_every_key_its_limit_once_more_and_nobody_hangs() {
         let mut parent = envoy.hot_restart();
         process::wait_until("the later one is live", PATIENCE, || is_live(admin).then_some(()));
         let live = restarted.elapsed();
-        // Counted anew, also while the earlier one drains.
+        // Counts start at zero, also while the earlier process drains.
         process::wait_until("all is used again", PATIENCE, || {
             let most = get(&tally.lost);
             tally.counts().iter().all(|count| count + most >= 2 * LIMIT).then_some(())
@@ -101,7 +101,8 @@ fn a_hot_restart_gives_every_key_its_limit_once_more_and_nobody_hangs() {
     let counts = tally.counts();
     assert!(counts.iter().all(|count| *count <= 2 * LIMIT), "{counts:?}");
     assert_eq!(get(&tally.failed), 0, "503 to clients who do not wait");
-    // Counters come along from process to process; what the earlier one had last may be missing.
+    // Counters are passed on from process to process; the last counts of the earlier one may be
+    // missing.
     let allowed = envoy.decisions("api", "allowed");
     assert!(allowed >= tally.sum() as u64, "{allowed} counted, {counts:?}");
     process::wait_until("the gauge is that of one process", PATIENCE, || {

@@ -1,5 +1,5 @@
-//! A worker's machine traps under load and is made anew (`failure_policy: FAIL_RELOAD`). Requests
-//! that waited in it are known to nobody any more: Envoy's own time-out ends them.
+//! A worker's machine traps under load and is created again (`failure_policy: FAIL_RELOAD`).
+//! Requests that waited in it are lost: Envoy's own time-out ends them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,11 +23,11 @@ const LIMIT: usize = 900;
 const WAITERS: usize = 40;
 const SLOW: usize = 16;
 
-/// What `envoy/envoy.yaml` says, and what is said here, so that the test is short.
+/// The time-out in `envoy/envoy.yaml`, and the one here, which keeps the test short.
 const SHIPPED: &str = "stream_idle_timeout: 60s";
 const TIMEOUT: Duration = Duration::from_secs(7);
 
-/// An origin that answers after a second.
+/// An origin that responds after a second.
 fn slow_origin() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -67,7 +67,7 @@ fn rules() -> [Value; 3] {
     ]
 }
 
-/// The filter that can be made to trap, and is made anew then.
+/// The filter that can be made to trap, and is then created again.
 fn trapping(dir: &TempDir) -> Value {
     let path = dir.path().join("traps.wasm");
     fs::write(&path, that_traps()).expect("a file");
@@ -86,7 +86,7 @@ fn start(dir: &TempDir, manager: Value) -> Envoy {
     setup.start()
 }
 
-/// A request that is admitted and charged, and traps the worker that it meets.
+/// A request that is allowed and charged, and traps the worker that handles it.
 fn fatal() -> Request {
     let request = Request::get("/api").header("x-key", "fatal");
     (0..FATAL_HEADERS).fold(request, |request, i| request.header(format!("x-{i}"), "1"))
@@ -96,7 +96,7 @@ fn api(key: usize) -> Request {
     Request::get("/api").header("x-key", format!("client-{key}"))
 }
 
-/// How long it takes until nobody is answered with 503 any more.
+/// The time until no client gets 503 any more.
 fn until_served(envoy: &Envoy) -> Duration {
     let started = Instant::now();
     process::wait_until("all workers serve again", PATIENCE, || {
@@ -107,8 +107,8 @@ fn until_served(envoy: &Envoy) -> Duration {
 }
 
 // Guards: requests that wait in a machine that traps and hang for ever; a client that gets a fresh
-// count from a machine that is made anew, or passes while there is none; and a shipped
-// configuration without the time-out that ends who waits.
+// count from a machine that is created again, or passes while there is none; and a shipped
+// configuration without the time-out that ends waiting requests.
 #[test]
 fn a_machine_that_traps_under_load_loses_only_what_it_held() {
     assert!(include_str!("../../envoy/envoy.yaml").contains(SHIPPED), "no {SHIPPED}");
@@ -132,7 +132,7 @@ fn a_machine_that_traps_under_load_loses_only_what_it_held() {
         });
         assert_eq!(envoy.client().send(&fatal()).status, 503);
         let served = until_served(&envoy);
-        // Everybody has used everything, whatever happened.
+        // All clients have used their whole limit in every case.
         process::wait_until("all is used", PATIENCE, || {
             (tally.counts() == [LIMIT; KEYS]).then_some(())
         });
@@ -153,21 +153,21 @@ fn a_machine_that_traps_under_load_loses_only_what_it_held() {
     let log = envoy.server.log();
     assert_eq!(log.matches("Function: proxy_on_request_headers failed").count(), 1, "{log}");
     assert_eq!(envoy.stat("wasm.tollgate.vm_reload_success"), 1);
-    // Of those who waited: whoever was not let go was ended by the time-out.
+    // Waiting requests that were not released were ended by the time-out.
     assert!(waited.1 > 0, "{waited:?}");
     assert_eq!(envoy.stat("http.main.downstream_rq_idle_timeout"), waited.1 as u64);
-    // Nobody passed uncounted, and nobody began anew.
+    // No request passed uncounted, and no count was reset.
     let counts = tally.counts();
     assert_eq!(get(&tally.lost), 0);
     assert_eq!(counts, [LIMIT; KEYS]);
-    // Of counters, and of nothing else, the last tenth of a second in that machine is missing.
+    // Only the counters of that machine's last tenth of a second are missing.
     let known = counted(&envoy, "api");
     println!("{known} of {} admissions are in the counters", KEYS * LIMIT + 1);
     assert!((1..=KEYS * LIMIT + 1).contains(&known), "{known}");
 }
 
-// Guards: what the document says of Envoy's other time-outs, of which an operator may have one
-// already: these end who waits in a machine that is lost, and that of a route does not.
+// Guards: the document's statements about Envoy's other time-outs, of which an operator may have
+// one already: these end requests that wait in a lost machine, and that of a route does not.
 #[test]
 fn several_time_outs_end_who_waits_in_a_lost_machine() {
     const EACH: usize = 3;
@@ -194,7 +194,7 @@ fn several_time_outs_end_who_waits_in_a_lost_machine() {
     let mut setup = Setup::new(1, listeners.into());
     setup.origin = slow_origin();
     let envoy = setup.start();
-    // Its turn is the only one for as long as this test lasts.
+    // No other request gets a turn while this test runs.
     assert_eq!(envoy.client().send(&Request::get("/shut")).status, 200);
     let connect = |port: &u16| (0..EACH).map(|_| Client::connect(*port)).collect();
     let mut clients: Vec<Vec<Client>> = envoy.ports.iter().map(connect).collect();

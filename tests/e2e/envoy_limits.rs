@@ -1,4 +1,4 @@
-//! What is bounded: the memory of a table, and the requests that wait.
+//! The bounds: the memory of a table, and the number of waiting requests.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use tollgate_e2e::http::{Client, Request};
 
 use crate::envoy_server::Setup;
 
-// Somebody sends a new key with every request. The host never frees a key, so without a fixed table
-// this is a way to take its memory; and the sprayer must not wash away who is limited.
+// A client sends a new key with every request. The host never frees a key, so without a fixed table
+// this would use up its memory. The sprayer must not evict limited clients.
 #[test]
 fn a_table_overflows_without_growing() {
     const KEYS: usize = 40_000;
@@ -40,8 +40,8 @@ fn a_table_overflows_without_growing() {
     let before = envoy.server.resident_bytes();
     spray(&mut clients, KEYS / 4..KEYS);
     let grown = envoy.server.resident_bytes().saturating_sub(before);
-    // One key for each would be 30,000 x about 130 bytes = 3.9 MB, and more each time its map
-    // grows.
+    // One key for each would be 30,000 x about 130 bytes = 3.9 MB, and more each time the host's
+    // map grows.
     assert!(grown < 2_000_000, "{grown} bytes more for 30,000 keys");
 
     let evictions = envoy.stat("wasmcustom.tollgate.evictions");
@@ -60,7 +60,8 @@ fn queue(limit: u32, burst: u32) -> serde_json::Value {
     }]})
 }
 
-/// When each of `count` requests that arrive at once is answered, in order, and its status.
+/// The time of the response to each of `count` requests that arrive at once, in order, and its
+/// status.
 fn arrive_at_once(envoy: &crate::envoy_server::Envoy, count: usize) -> Vec<(Duration, u16)> {
     let mut clients = envoy.clients(count);
     let started = Instant::now();
@@ -87,16 +88,17 @@ fn a_queue_lets_requests_go_one_by_one() {
     assert!(answers.iter().all(|(_, status)| *status == 200), "{answers:?}");
     for (place, (at, _)) in (0..).zip(&answers) {
         let due = Duration::from_millis(50) * place;
-        // The clock of the queue starts with the first request, a little after ours.
+        // The clock of the queue starts with the first request, a little after the test's.
         assert!(*at >= due, "place {place} left early, at {at:?}");
     }
-    // Whoever comes when the queue has run empty, for the machine stood still, does not wait.
+    // A request that arrives when the queue has emptied, because the machine was suspended, does
+    // not wait.
     let (allowed, delayed) =
         (envoy.decisions("queue", "allowed"), envoy.decisions("queue", "delayed"));
     assert!(allowed + delayed == 40 && delayed >= 10, "{allowed} {delayed}");
 }
 
-// A full queue denies at once; and a client that leaves while it waits takes nobody with it.
+// A full queue denies at once; and a client that leaves while it waits affects no other.
 #[test]
 fn a_queue_is_bounded_and_survives_a_client_that_leaves() {
     let envoy = Setup::policy(1, &queue(1, 8)).start();

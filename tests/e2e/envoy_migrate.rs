@@ -1,7 +1,8 @@
-//! What `docs/migrate.md` says of Envoy's own filter: its example and ours, on the same requests.
+//! The statements of `docs/migrate.md` about Envoy's own filter: its example and Tollgate's, on the
+//! same requests.
 //!
-//! Invariant: both configurations and the table of cases are read from the document, so what is
-//! shown is what was compared, also where it says that the two differ.
+//! Invariant: both configurations and the table of cases are read from the document, so the
+//! document shows exactly what was compared, also where it states that the two differ.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
@@ -13,7 +14,7 @@ const DOCUMENT: &str = include_str!("../../docs/migrate.md");
 const MINUTE_NS: u64 = 60_000_000_000;
 const START_NS: u64 = 1_000_000 * MINUTE_NS;
 
-/// The block of `language` behind `mark`.
+/// The block of `language` after `mark`.
 fn block(mark: &str, language: &str) -> &'static str {
     let section = DOCUMENT.split("\n## Envoy's local_ratelimit").nth(1).expect("the section");
     let rest = section.split(mark).nth(1).unwrap_or_else(|| panic!("no {mark}"));
@@ -38,7 +39,7 @@ fn native() -> Listener {
     Listener { manager, ..Listener::new("native", filters) }
 }
 
-/// Ours with `policy`, on the same routes without what they say of limits.
+/// Tollgate with `policy`, on the same routes without their limits.
 fn ours(policy: &Value) -> Listener {
     let mut routes = yaml("local_ratelimit.yaml")["route_config"].take();
     let all = routes["virtual_hosts"][0]["routes"].as_array_mut().expect("routes");
@@ -50,7 +51,8 @@ fn ours(policy: &Value) -> Listener {
     Listener { manager, ..Listener::new("ours", vec![tollgate(policy, "vm", As::Text)]) }
 }
 
-/// One Envoy with all of these, and what stands behind them; time stands still until it is set.
+/// One Envoy with all of these, and the origins behind them; the clock does not advance until it is
+/// set.
 fn start(listeners: Vec<Listener>) -> Envoy {
     const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
     let named = listeners.into_iter().zip(NAMES).map(|(one, name)| Listener { name, ..one });
@@ -108,8 +110,8 @@ fn statuses(client: &mut Client, request: &Request, times: usize) -> Vec<u16> {
     (0..times).map(|_| client.send(request).status).collect()
 }
 
-// Guards: who goes over by the document gets what the table says, and where the two differ it is
-// named there.
+// Guards: an operator who migrates by the document gets the results of the table, and every
+// difference is listed there.
 #[test]
 fn both_answer_as_the_table_says() {
     let envoy = start(vec![native(), ours(&policy())]);
@@ -132,7 +134,7 @@ fn both_answer_as_the_table_says() {
     assert!(same >= 9 && differ >= 2, "{same} rows are the same, {differ} differ");
 }
 
-// Guards: fields, added fields and gRPC, where the document says that they are the same.
+// Guards: fields, added fields and gRPC, where the document states that they are the same.
 #[test]
 fn refusals_say_the_same() {
     const SAME: [&str; 4] =
@@ -168,7 +170,7 @@ fn fields_that_the_example_lacks_become_what_the_document_says() {
         native
     };
     let user = Request::get("/").header("x-user", "a");
-    // Only who is found by no descriptor takes from the bucket of all.
+    // Only requests that match no descriptor take from the bucket of all.
     let bucket = json!({"max_tokens": 2, "tokens_per_fill": 2, "fill_interval": "3600s"});
     let change = json!({"always_consume_default_token_bucket": false, "token_bucket": bucket});
     let mut rest = policy();
@@ -186,7 +188,7 @@ fn fields_that_the_example_lacks_become_what_the_document_says() {
     (0..3).for_each(|rule| none["rules"][rule]["mode"] = json!("shadow"));
     let none = (changed(json!({"filter_enforced": null})), none);
 
-    // Each policy with counts of its own.
+    // Each policy has counts of its own.
     let pairs = [("vm-a", rest), ("vm-b", one), ("vm-c", none)].into_iter();
     let envoy = start(
         pairs
@@ -208,7 +210,7 @@ fn fields_that_the_example_lacks_become_what_the_document_says() {
     }
 }
 
-// Guards: what the document says of defaults of the other filter: a status, gRPC, another
+// Guards: the document's statements about defaults of the other filter: a status, gRPC, another
 // configuration.
 #[test]
 fn defaults_and_updates_of_the_other_filter_are_as_told() {
@@ -242,7 +244,8 @@ fn defaults_and_updates_of_the_other_filter_are_as_told() {
     assert_eq!(asked(there), [200, 200, 409], "full buckets there, the same count here");
 }
 
-// Guards: what the document says of a full table: there the bucket of who comes back is a new one.
+// Guards: the document's statement about a full table: in Envoy's filter the bucket of a returning
+// client is a new one.
 #[test]
 fn a_full_table_forgets_there_and_not_here() {
     const USERS: usize = 30;
@@ -271,7 +274,7 @@ fn a_full_table_forgets_there_and_not_here() {
     assert_eq!(admitted, [USERS * ROUNDS, USERS * LIMIT, USERS * LIMIT]);
 }
 
-// Guards: a share is drawn there for each request, and here chosen by key.
+// Guards: Envoy's filter draws a share for each request, Tollgate selects it by key.
 #[test]
 fn a_share_is_of_requests_there_and_of_keys_here() {
     let mut native = native();
@@ -282,7 +285,7 @@ fn a_share_is_of_requests_there_and_of_keys_here() {
     policy["rules"][0]["quotas"][0]["limit"] = json!(100_000);
     policy["rules"][1]["mode"] = json!({"enforce_percent": 50, "salt": "d41b8f7c0e6a4935"});
     let envoy = start(vec![native, ours(&policy)]);
-    // Of each user, after the limit: refusals of 60 requests.
+    // Per user, after the limit: denials of 60 requests.
     let [there, here] = [0, 1].map(|listener| {
         let mut client = Client::connect(envoy.ports[listener]);
         let refused = |user: usize| {

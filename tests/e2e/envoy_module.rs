@@ -1,5 +1,4 @@
-//! The shipped module at chosen times: the vectors, the real day, and races that are made to
-//! happen.
+//! The shipped module at chosen times: the vectors, the real day, and forced races.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -81,8 +80,8 @@ fn check_row(filter: &mut Filter, at_ns: u64, expected: &Expected, place: &str) 
 }
 
 // The shared truth, through the filter's whole path: configuration, host calls, table, commit,
-// fields. A request costs one unit here, so rows that only look are passed over, and a case ends
-// where another cost or a refund changes the state; the core's own tests run all of them.
+// fields. A request costs one unit here, so rows that only look are skipped, and a case ends where
+// another cost or a refund changes the state; the core's own tests run all of them.
 #[test]
 fn the_vectors_hold_in_the_module() {
     let (mut rows, mut cases) = (0, 0);
@@ -106,7 +105,7 @@ fn the_vectors_hold_in_the_module() {
     assert!(rows >= 200, "only {rows} rows were run");
 }
 
-/// Which requests of the real day one limiter for each client admits.
+/// The requests of the real day that one limiter per client allows.
 fn core_admits(limiter: &Limiter) -> Vec<bool> {
     let mut states: HashMap<String, Vec<u8>> = HashMap::new();
     let admits = |hit: tollgate_e2e::day::Hit| {
@@ -117,7 +116,7 @@ fn core_admits(limiter: &Limiter) -> Vec<bool> {
 }
 
 // The whole day through two workers in turn that share one map, with the log's own times: the
-// filter admits exactly the requests that the core does.
+// filter allows exactly the requests that the core allows.
 fn the_day_is_the_cores(algorithm: Algorithm, name: &str) {
     let policy = json!({"version": 1, "rules": [{
         "name": "client",
@@ -174,7 +173,8 @@ fn layers(on_failure: &str) -> Value {
     ]})
 }
 
-/// A worker that is interrupted before each of its writes by another one's request of user `b`.
+/// A worker that is interrupted before each of its writes by a request of user `b` on another
+/// worker.
 fn interrupted(on_failure: &str, times: u32) -> (Filter, Rc<RefCell<Filter>>) {
     let shared = Shared::default();
     let worker = Filter::new(&layers(on_failure), &shared);
@@ -189,8 +189,8 @@ fn interrupted(on_failure: &str, times: u32) -> (Filter, Rc<RefCell<Filter>>) {
     (worker, other)
 }
 
-// The common quota has three units. While `a` is committed, `b` takes all of them: the charge that
-// `a` already has is given back.
+// The common quota has three units. While `a` is committed, `b` takes all of them: the charge of
+// `a` is refunded.
 #[test]
 fn a_lost_race_gives_back_what_was_committed() {
     let (mut worker, other) = interrupted("allow", 3);
@@ -203,7 +203,7 @@ fn a_lost_race_gives_back_what_was_committed() {
     assert!(limits.contains("\"user\";r=10"), "the charge stayed: {limits}");
 }
 
-// Somebody else is always faster: after a bounded number of tries the rule's `on_failure` decides.
+// Another worker is always faster: after a bounded number of tries the rule's `on_failure` decides.
 #[test]
 fn a_race_that_is_never_won_ends() {
     for (on_failure, status) in [("allow", None), ("deny", Some(503))] {
@@ -211,13 +211,13 @@ fn a_race_that_is_never_won_ends() {
         let mut worker = Filter::new(&layers(on_failure), &shared);
         let touched = Rc::clone(&shared);
         shared.borrow_mut().meanwhile = Some(Box::new(move || {
-            // Rewrites every bucket as it is: only their numbers change. The seed's name is short.
+            // Rewrites every bucket unchanged: only their numbers change. The seed's name is short.
             let mut map = touched.borrow_mut();
             let all: Vec<_> = map.entries.iter().filter(|(name, _)| name.len() > 5).collect();
             let all: Vec<_> = all.into_iter().map(|(n, (v, _))| (n.clone(), v.clone())).collect();
             all.iter().for_each(|(name, value)| assert_eq!(map.set(name, value, 0), 0));
         }));
-        // The first insert meets nobody; from then on every write loses.
+        // The first insert has no competitor; from then on every write loses.
         let first = worker.request(5, &[("x-user", b"a")]);
         assert!(first.passed(), "{first:?}");
         let second = worker.request(5, &[("x-user", b"a")]);
@@ -225,7 +225,7 @@ fn a_race_that_is_never_won_ends() {
             None => assert!(second.passed(), "{second:?}"),
             Some(expected) => {
                 let Answer::Refused(reply) = second else { panic!("{second:?}") };
-                assert_eq!((reply.status, reply.grpc_status), (expected, -1)); // no gRPC
+                assert_eq!((reply.status, reply.grpc_status), (expected, -1)); // not gRPC
                 assert_eq!(reply.details, "tollgate_failure{user}");
             }
         }
@@ -234,9 +234,9 @@ fn a_race_that_is_never_won_ends() {
     }
 }
 
-// A denied client costs no look into the shared map; when its time has come, or when another
-// worker's denial was the first, the answers are the same as without that memory. Where charges may
-// be given back (two keys), nothing is taken from memory: a denial may have been false.
+// A denied client costs no look into the shared map. When its time has come, or when another
+// worker's denial was the first, the responses are the same as without that memory. Where charges
+// may be refunded (two keys), no denial is repeated from memory: it may have been false.
 #[test]
 fn a_denial_is_repeated_from_memory_and_exactly() {
     const DAY: u64 = 86_400_000_000_000;
@@ -279,8 +279,8 @@ fn a_denial_is_repeated_from_memory_and_exactly() {
     );
 }
 
-// Where requests cost differently, another worker may admit a cheap one after this one denied a
-// dear one, so the dear one's wait is no longer what it was: nothing is taken from memory.
+// Where requests cost differently, another worker may allow a cheap one after this one denied an
+// expensive one, so the expensive one's wait has changed: no denial is repeated from memory.
 #[test]
 fn a_denial_is_not_repeated_from_memory_where_costs_differ() {
     let policy = json!({"version": 1, "rules": [{
@@ -301,7 +301,7 @@ fn a_denial_is_not_repeated_from_memory_where_costs_differ() {
     assert_eq!(ask(0, "5").as_deref(), Some("34560"), "four units are missing");
 }
 
-// Bytes that are no bucket: the request is answered by `on_failure`, and the next one counts again.
+// Bytes that are not a bucket: `on_failure` decides the request, and the next one counts again.
 #[test]
 fn a_corrupt_bucket_is_counted_and_repaired() {
     let shared = Shared::default();
@@ -319,7 +319,7 @@ fn a_corrupt_bucket_is_counted_and_repaired() {
     assert_eq!(worker.metric("tollgate.failures"), 2, "one for each of the two values");
 }
 
-// Whatever Envoy may hand over: an answer, never a trap.
+// Whatever configuration Envoy passes: a result, never a trap.
 #[test]
 fn no_configuration_traps() {
     let good = layers("allow").to_string();
@@ -334,8 +334,8 @@ fn no_configuration_traps() {
     assert!(filter.configure(good.as_bytes()));
 }
 
-// Guards: what the module exports and calls to follow a policy; who asks when and what is refused
-// is tried natively.
+// Guards: the exports and calls with which the module follows a policy. Native tests cover the
+// times of requests and the rejected policies.
 #[test]
 fn the_module_takes_its_policy_from_a_server() {
     const STEP_NS: u64 = 10_000_000_000;
@@ -363,13 +363,13 @@ fn the_module_takes_its_policy_from_a_server() {
     let headers = [(":status", "200"), ("etag", "\"2-a\""), ("tollgate-policy-version", "2")];
     filter.answer_call(&call, &headers, policy(3).to_string().as_bytes());
     filter.tick(now + STEP_NS);
-    // One of the three is used.
+    // One of the three units is used.
     let mut passes = || filter.request(now + STEP_NS, &[(":path", b"/")]).passed();
     assert_eq!([passes(), passes(), passes()], [true, true, false]);
     let own = "tollgate: server \"c\": policy 2 is in force";
     let [said, refused] = filter.log() else { panic!("{:?}", filter.log()) };
     assert_eq!(said, own);
-    // What the policy before refused is told when it ends.
+    // The denials of the policy before are reported when it ends.
     assert!(
         refused
             .starts_with("tollgate: plugin tollgate: 1 refused in 20 s; most of them: rule=r pk=")

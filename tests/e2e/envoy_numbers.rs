@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// How many of 4,000 requests of each key three workers admit, and how often they looked.
+/// How many of 4,000 requests of each key three workers allow, and how often they looked.
 fn admitted(numbers: Numbers) -> ([usize; KEYS.len()], u32) {
     let shared = map(numbers);
     let mut workers = [(); 3].map(|()| Filter::new(&policy(), &shared));
@@ -59,7 +59,7 @@ fn counts_are_exact_with_one_sequence_and_with_one_for_each_name() {
 #[test]
 fn a_host_that_does_not_insert_is_refused_with_the_reason() {
     let shared = map(Numbers::NoInsertion);
-    // The second worker finds what the first has probed.
+    // The second worker finds the result of the first one's probe.
     for _ in 0..2 {
         let mut filter = Filter::without_policy(&shared);
         assert!(!filter.configure_policy(&policy()));

@@ -1,7 +1,7 @@
-//! Envoy in front of real origins: what they take for one resource is one, however it is spelled.
+//! Envoy in front of real origins: spellings that they read as one resource have one count.
 //!
-//! Invariant: the listener with bare settings forwards paths as they came, the one with shipped
-//! settings has what `envoy/envoy.yaml` says about paths.
+//! Invariant: the listener with bare settings forwards paths as received; the one with shipped
+//! settings has the path settings of `envoy/envoy.yaml`.
 
 use serde_json::{Value, json};
 use tollgate_e2e::differential::{self, REQUESTS};
@@ -10,7 +10,7 @@ use tollgate_e2e::origins::{Kind, Origin};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// What the shipped configuration says about paths and addresses.
+/// The settings of the shipped configuration for paths and addresses.
 fn shipped() -> Value {
     let text = include_str!("../../envoy/envoy.yaml");
     for line in [
@@ -42,8 +42,7 @@ fn start(policy: &Value, origin: u16) -> Envoy {
     Setup { origin, ..Setup::new(1, listeners.into()) }.start()
 }
 
-// Every spelling that nginx serves as /login or /admin is counted by the rule for it, and none is
-// let off.
+// Every spelling that nginx serves as /login or /admin is counted by its rule; none is exempt.
 #[test]
 fn nginx_serves_nothing_uncounted() {
     let origin = Origin::start(Kind::Nginx);
@@ -54,8 +53,7 @@ fn nginx_serves_nothing_uncounted() {
     }
 }
 
-// The comparison sees what it is for: under a policy that is wrong for nginx, one resource has
-// several counts.
+// The comparison works: under a policy that is wrong for nginx, one resource has several counts.
 #[test]
 fn a_wrong_policy_is_found() {
     let origin = Origin::start(Kind::Nginx);

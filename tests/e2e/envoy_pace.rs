@@ -1,5 +1,5 @@
-//! How fast those that wait go, whatever others do meanwhile: at the rate of their quota, though
-//! many leave; streams of HTTP/2 and gRPC as connections of their own; and what their bodies take.
+//! The pace of waiting requests, whatever others do meanwhile: the rate of their quota, though many
+//! leave; streams of HTTP/2 and gRPC like connections of their own; and the memory of their bodies.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use tollgate_e2e::process;
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// Longer than any wait that a policy here allows, by far.
+/// Far longer than any wait that a policy here allows.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn policy(limit: u64, burst: u64, algorithm: &str) -> Value {
@@ -31,7 +31,8 @@ fn policy(limit: u64, burst: u64, algorithm: &str) -> Value {
     })
 }
 
-/// How many a second went on while many waited, and over how long that was seen.
+/// The rate per second at which requests continued while many waited, and the time over which it
+/// was measured.
 fn rate(envoy: &Envoy, limit: u64) -> (f64, Duration) {
     let seen = || {
         let stats = envoy.stats();
@@ -42,7 +43,7 @@ fn rate(envoy: &Envoy, limit: u64) -> (f64, Duration) {
         let at = Instant::now();
         (at, of("http.main.downstream_rq_2xx"), of("wasmcustom.tollgate.waiting"))
     };
-    sleep(Duration::from_millis(500)); // who came at once took the time of whoever was due
+    sleep(Duration::from_millis(500)); // the arriving crowd delays the first turns
     let first = seen();
     let mut last = first;
     let began = Instant::now();
@@ -53,7 +54,7 @@ fn rate(envoy: &Envoy, limit: u64) -> (f64, Duration) {
         if now.2 < limit / 2 || began.elapsed() > PATIENCE {
             break;
         }
-        // What was counted is of some time while it was asked for.
+        // The counters are from an unknown time during the request for them.
         if asked.elapsed() < Duration::from_millis(20) {
             last = now;
         }
@@ -62,21 +63,21 @@ fn rate(envoy: &Envoy, limit: u64) -> (f64, Duration) {
     ((last.1 - first.1) as f64 / over.as_secs_f64(), over)
 }
 
-/// So many left, by their own account; a few of them in the moment in which they went.
+/// This many left, by their own count; a few of them at the moment of their turn.
 fn assert_left(envoy: &Envoy, left: u64) {
     let counted = envoy.stat("wasmcustom.tollgate.waiting_left");
     assert!((left - left / 8..=left).contains(&counted), "{left} left, {counted} are counted");
 }
 
-// Guards: a line that moves in ticks, or waits for the one that left: of those that wait every
-// fourth leaves, and its place is another's at once.
+// Guards: a line that moves in ticks, or waits for a request that left: of those that wait every
+// fourth leaves, and another takes its place at once.
 #[test]
 fn a_line_goes_at_the_rate_of_its_quota() {
     process::allow_open_files(30_000);
     for (limit, algorithm) in
         [(100, "leaky-queue"), (100, "gcra"), (1_000, "leaky-queue"), (1_000, "gcra")]
     {
-        // Of `gcra` as many as the burst go at once.
+        // With `gcra` the burst continues at once.
         let count = if algorithm == "gcra" { 8 * limit } else { 7 * limit };
         let burst = if algorithm == "gcra" { limit } else { 10 * limit };
         let envoy = Setup::policy(1, &policy(limit, burst, algorithm)).start();
@@ -111,8 +112,8 @@ fn a_line_goes_at_the_rate_of_its_quota() {
     }
 }
 
-// Guards: a stream of HTTP/2 that is reset and keeps its place, while its connection and the other
-// streams of it stay; a gRPC call that waits and is never answered.
+// Guards: a stream of HTTP/2 that is reset and keeps its place, while its connection and the
+// connection's other streams stay; a gRPC call that waits and never gets a response.
 #[test]
 fn a_grpc_stream_that_is_reset_gives_its_place_back() {
     let mut policy = policy(10, 100, "leaky-queue");
@@ -122,7 +123,7 @@ fn a_grpc_stream_that_is_reset_gives_its_place_back() {
     let member = |i: u64| Member {
         request: Arc::new(call("application/grpc", "k")),
         is_http2: true,
-        // All of one connection: every second stream is reset.
+        // All on one connection: every second stream is reset.
         fate: if i % 2 == 1 { Fate::LeavesAfter(Duration::from_millis(300)) } else { Fate::Stays },
     };
     let ends = gather(envoy.ports[0], (0..40).map(member).collect(), PATIENCE);
@@ -130,12 +131,12 @@ fn a_grpc_stream_that_is_reset_gives_its_place_back() {
     let left = ends.iter().filter(|end| **end == End::Left).count() as u64;
     assert_eq!(answered + left, 40, "{ends:?}");
     assert!(left >= 10, "{left} were reset");
-    // A refusal of gRPC has the status 200, too.
+    // A denial in gRPC also has the status 200.
     assert_eq!(envoy.decisions("line", "denied"), 0);
     assert_eq!(envoy.stat("http.main.downstream_cx_http2_total"), 1, "one connection for all");
     assert_left(&envoy, left);
     assert_eq!(envoy.stat("wasmcustom.tollgate.waiting"), 0);
-    // Whoever comes now waits behind those that went, and not behind those that did not.
+    // A request that arrives now waits behind those that continued, not behind those that left.
     let soonest = started + Duration::from_millis(100 * (answered - 1));
     let next = tollgate_e2e::http2::send(envoy.ports[0], &call("application/grpc", "k"));
     assert_eq!(next.response.status, 200);
@@ -145,7 +146,8 @@ fn a_grpc_stream_that_is_reset_gives_its_place_back() {
     assert!(Instant::now() >= soonest && remaining >= 97, "{remaining} of 100 places are free");
 }
 
-/// Reads every request to its end and answers 200; how many bytes of bodies it has read.
+/// Reads every request to its end and responds with 200; returns the counter of the body bytes
+/// read.
 fn origin() -> (u16, Arc<AtomicU64>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -185,15 +187,15 @@ const UPLOADS: usize = 24;
 const UPLOAD: usize = 10_000_000;
 const RECEIVED: &str = "http.main.downstream_cx_rx_bytes_total";
 
-/// Bytes that Envoy's allocator has given out.
+/// Bytes allocated by Envoy's allocator.
 fn allocated(envoy: &Envoy) -> u64 {
     let told = Client::connect(envoy.admin).send(&Request::get("/memory")).text();
     let told: Value = serde_json::from_str(&told).expect("a report");
     told["allocated"].as_str().and_then(|bytes| bytes.parse().ok()).expect("a number")
 }
 
-/// What Envoy has read, and what it has grown by, while [`UPLOADS`] wait that send [`UPLOAD`] bytes
-/// each, and before any of them goes; then all go, and arrive whole.
+/// The bytes that Envoy has received, and its growth in memory, while [`UPLOADS`] requests of
+/// [`UPLOAD`] bytes each wait and none has continued. Then all continue, and arrive whole.
 fn uploads(manager: &Value, is_http2: bool) -> [u64; 2] {
     let (port, arrived) = origin();
     let mut policy = policy(1_000, 1_000, "gcra");
@@ -201,12 +203,12 @@ fn uploads(manager: &Value, is_http2: bool) -> [u64; 2] {
         json!([{"limit": UPLOADS, "window": "1s", "algorithm": "fixed-window"}]);
     let mut main = Listener::new("main", vec![tollgate(&policy, "vm", As::Text)]).behind_origin();
     main.manager = manager.clone();
-    // Whoever sleeps until a time is told that the clock was set by a request to the worker.
+    // A request to the worker makes it notice that the clock was set.
     let mut setup = Setup::new(1, vec![main, Listener::new("bell", vec![])]);
     setup.origin = port;
     setup.clock_ns = Some(1_000_000_000_000);
     let envoy = setup.start();
-    // The window is used up, so all that come wait for the next one.
+    // The window is used up, so all that arrive wait for the next one.
     for _ in 0..UPLOADS {
         assert_eq!(envoy.client().send(&Request::post("/", vec![b'x'])).status, 200);
     }
@@ -221,7 +223,7 @@ fn uploads(manager: &Value, is_http2: bool) -> [u64; 2] {
     process::wait_until("all wait", PATIENCE, || {
         (envoy.stat("wasmcustom.tollgate.waiting") == UPLOADS as u64).then_some(())
     });
-    // Until nothing more comes.
+    // Until no more bytes arrive.
     let mut seen = (0, Instant::now());
     while seen.1.elapsed() < Duration::from_secs(1) {
         let received = envoy.stat(RECEIVED);
@@ -245,9 +247,9 @@ fn uploads(manager: &Value, is_http2: bool) -> [u64; 2] {
     [0, 1].map(|i| held[i].saturating_sub(before[i]))
 }
 
-// Guards: memory that whoever waits fills with what it sends. Over HTTP/1.1 a connection's buffer
-// is the bound (1 MiB by default), over HTTP/2 the window of a stream, which is wider than this
-// whole body unless the file says it.
+// Guards: memory that waiting requests fill with their bodies. Over HTTP/1.1 a connection's buffer
+// is the bound (1 MiB by default), over HTTP/2 the window of a stream, which is larger than this
+// whole body unless the file configures it.
 #[test]
 fn a_body_waits_where_it_comes_from() {
     const NARROW: [&str; 2] =

@@ -1,7 +1,8 @@
-//! What rules do besides refusing, in a real Envoy: charge by response, mark, answer, delay, watch.
+//! The effects of rules other than denial, in a real Envoy: charge by response, mark, respond,
+//! delay, shadow.
 //!
-//! The origin is played by the test: it answers with the status that the path names, and with the
-//! request as it came.
+//! The test plays the origin: it responds with the status in the path, and with the request as
+//! received.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,7 +14,7 @@ use tollgate_e2e::http::{Client, Request, Response};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// A policy of one rule `r` with one quota, and more of its fields.
+/// A policy of one rule `r` with one quota and `more` fields.
 fn policy(limit: u32, window: &str, more: &Value) -> Value {
     let mut rule = json!({
         "name": "r",
@@ -25,7 +26,7 @@ fn policy(limit: u32, window: &str, more: &Value) -> Value {
     json!({"version": 1, "rules": [rule]})
 }
 
-/// Answers `/404/...` with 404, and anything else with 200; the body is the request's head.
+/// Responds to `/404/...` with 404, and to any other path with 200; the body is the request's head.
 fn serve(connection: TcpStream) -> Option<()> {
     let mut connection = BufReader::new(connection);
     let mut head = String::new();
@@ -79,8 +80,8 @@ fn told(response: &Response) -> Vec<&str> {
     names.filter(|name| name.contains("ratelimit") || *name == "retry-after").collect()
 }
 
-// Guessing passwords: only what the origin says was wrong is charged, and then even the right one
-// is refused.
+// Guessing passwords: only attempts that the origin reports as wrong are charged, and then even the
+// right one is denied.
 #[test]
 fn only_failed_logins_are_charged() {
     let more = json!({"charge": {"response_status": ["401", "5xx"]}});
@@ -94,7 +95,7 @@ fn only_failed_logins_are_charged() {
     let said = right.header("ratelimit").expect("the field");
     assert!(said.starts_with("\"q\";r=1;"), "three of four are used up: {said}");
     assert_eq!(client.send(&of("u", "/502")).status, 502);
-    // On any connection, so for any worker.
+    // On any connection, so on any worker.
     for mut client in envoy.clients(4) {
         assert_eq!(statuses::<2>(&mut client, &of("u", "/401")), [429; 2]);
         assert_eq!(client.send(&of("u", "/200")).status, 429);
@@ -103,7 +104,7 @@ fn only_failed_logins_are_charged() {
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }
 
-// What is under way when the quota is used up still counts once it fails, and breaks nothing.
+// A request in flight when the quota is used up still counts once it fails, and breaks nothing.
 #[test]
 fn failures_under_way_together_use_the_quota_up() {
     let envoy = start(&policy(4, "1h", &json!({"charge": {"response_status": ["401"]}})));
@@ -119,7 +120,8 @@ fn failures_under_way_together_use_the_quota_up() {
     assert_eq!(envoy.client().send(&of("v", "/200")).status, 200);
 }
 
-// The origin believes the mark, so it is ours: the client's own lines of that name are gone.
+// The origin trusts the mark, so only Tollgate may set it: the client's own lines of that name are
+// removed.
 #[test]
 fn a_mark_reaches_the_origin_and_replaces_the_clients_own() {
     let more = json!({"action": {"mark": {"header": "x-over-limit", "value": "yes, 1"}}});
@@ -137,8 +139,8 @@ fn a_mark_reaches_the_origin_and_replaces_the_clients_own() {
     assert_eq!((envoy.decisions("r", "allowed"), envoy.decisions("r", "marked")), (1, 2));
 }
 
-// A bot is to believe that it was served: nothing in the answer may tell it of a limit, and a body
-// with a status that has none would be the next answer on the connection.
+// A bot must believe that it was served: nothing in the response may reveal a limit, and a body
+// with a status that has none would be read as the next response on the connection.
 #[test]
 fn an_answer_in_silence_tells_nothing() {
     for (respond, status, body) in [
@@ -165,7 +167,7 @@ fn an_answer_in_silence_tells_nothing() {
     }
 }
 
-// A status and body of one's own, and a status alone, whose body is still the standard one.
+// A custom status and body, and a custom status alone, whose body is still the standard one.
 #[test]
 fn a_refusal_of_ones_own() {
     for (reply, body) in
@@ -189,7 +191,8 @@ fn a_refusal_of_ones_own() {
     }
 }
 
-/// When each of `count` requests that arrive at once is answered, soonest first, and its status.
+/// The time of the response to each of `count` requests that arrive at once, soonest first, and its
+/// status.
 fn arrive_at_once(envoy: &Envoy, count: usize) -> Vec<(Duration, u16)> {
     let mut clients = envoy.clients(count);
     let started = Instant::now();
@@ -212,29 +215,30 @@ fn delay(limit: u32, window: &str, max: &str) -> Value {
     policy(1, "1s", &json!({"quotas": [quota], "action": {"delay": {"max": max}}}))
 }
 
-// Shaping by a quota that knows no queue: each is decided again until it fits, by either worker,
-// never early.
+// Shaping by a quota without a queue: each request is decided again until it fits, by either
+// worker, never early.
 #[test]
 fn who_is_over_the_limit_waits_and_passes() {
     let envoy = start(&delay(20, "1s", "10s"));
     let answers = arrive_at_once(&envoy, 12);
     for (place, (at, status)) in (0..).zip(&answers) {
         assert_eq!(*status, 200, "{answers:?}");
-        // The first came a little after our clock started: nobody may be earlier than that.
+        // The first arrived a little after the test's clock started: none may be earlier than that.
         let due = Duration::from_millis(50) * place;
         assert!(*at >= due, "place {place} left early: {answers:?}");
     }
     assert_eq!(envoy.decisions("r", "denied"), 0, "nobody was refused");
-    // On a busy machine one may come so late that it need not wait.
+    // On a busy machine a request may arrive so late that it need not wait.
     let (allowed, delayed) = (envoy.decisions("r", "allowed"), envoy.decisions("r", "delayed"));
     assert_eq!(allowed + delayed, 12);
     assert!(allowed >= 1 && delayed >= 6, "{allowed} {delayed}");
 }
 
-// A client that would have to wait longer than the rule lets it is told at once, and how long.
+// A client whose wait would be longer than the rule permits is denied at once, with the length of
+// the wait.
 #[test]
 fn a_wait_that_is_too_long_is_refused_at_once() {
-    // If it waited, it would for longer than this client has patience.
+    // If it waited, this client's time-out would end first.
     let envoy = start(&delay(1, "1h", "5m"));
     let mut client = envoy.client();
     assert_eq!(client.send(&of("k", "/")).status, 200);
@@ -245,7 +249,8 @@ fn a_wait_that_is_too_long_is_refused_at_once() {
     assert_eq!((envoy.decisions("r", "allowed"), envoy.decisions("r", "denied")), (1, 1));
 }
 
-// Many wait for the same place: who still has none when its time is up is refused after all.
+// Many wait for the same place: a request that still has none when its time is up is denied after
+// all.
 #[test]
 fn who_waits_in_vain_is_refused() {
     let envoy = start(&delay(10, "2s", "500ms"));
@@ -255,7 +260,7 @@ fn who_waits_in_vain_is_refused() {
     // At 0, 200 and 400 ms; fewer if the machine was slow.
     assert!((1..=3).contains(&passed) && passed + refused == 9, "{answers:?}");
     assert_eq!(envoy.decisions("r", "denied"), refused as u64);
-    // The refused were not charged: a place is free soon.
+    // The denied were not charged: a place is free soon.
     thread::sleep(Duration::from_millis(250));
     assert_eq!(envoy.client().send(&of("k", "/")).status, 200);
 }
@@ -291,12 +296,12 @@ fn a_request_that_waited_lacks_nothing() {
     assert_eq!(envoy.decisions("slow", "delayed"), 1);
 }
 
-// Clients leave while they wait: their turn is nobody's, and the worker lives on.
+// Clients leave while they wait: their turn passes unused, and the worker continues.
 #[test]
 fn clients_that_leave_while_they_wait_harm_nobody() {
     let envoy = start(&delay(1, "2s", "1m"));
     assert_eq!(envoy.client().send(&of("k", "/")).status, 200);
-    // With their places taken the last of the four would wait for longer than it has patience.
+    // With their places taken the last of the four would wait for longer than its time-out.
     let mut leavers = envoy.clients(10);
     for leaver in &mut leavers {
         leaver.start(&of("k", "/")).expect("taken");
@@ -313,7 +318,7 @@ fn clients_that_leave_while_they_wait_harm_nobody() {
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }
 
-// Trying a limit out: it is counted, but neither felt nor seen.
+// Trying a limit out: it is counted, but has no effect that a client can see.
 #[test]
 fn a_shadow_is_counted_and_not_felt() {
     let envoy = start(&policy(2, "1h", &json!({"mode": "shadow"})));
@@ -326,7 +331,7 @@ fn a_shadow_is_counted_and_not_felt() {
     assert_eq!(results, [2, 4, 0]);
 }
 
-// Plans: by what the key is, by what the request says, and the higher priority when both hold.
+// Plans: by the key, by a condition on the request, and the higher priority when both hold.
 #[test]
 fn tiers_replace_the_quotas() {
     let quotas = |name: &str, limit: u32| json!([{"name": name, "limit": limit, "window": "1h"}]);
@@ -349,7 +354,8 @@ fn tiers_replace_the_quotas() {
     check(of("k-2", "/").header("x-plan", "professional"), "q", 1);
 }
 
-// One count for each route of Envoy, whatever the paths look like; what has no name has no count.
+// One count for each route of Envoy, whatever the paths look like; a route without a name has no
+// count.
 #[test]
 fn a_key_may_be_the_route() {
     let rule = json!({"key": ["route"]});

@@ -1,6 +1,6 @@
-//! Who goes first of those that wait: by priority, and nobody beyond the time that it was promised.
+//! The order of waiting requests: by priority, and none waits longer than its promised time.
 //!
-//! The clock is the test's, so who goes when is the same on any machine.
+//! The test sets the clock, so the order is the same on any machine.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tollgate_e2e::process;
 
 use crate::envoy_server::{Envoy, Listener, Setup};
 
-/// Longer than anything here takes, by far: the clock of the filter stands still meanwhile.
+/// Far longer than anything here takes: the clock of the filter does not advance meanwhile.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One a second; those of `gold` go first, then those of `silver`.
+/// One per second; those of `gold` first, then those of `silver`.
 fn rule(name: &str, algorithm: &str, burst: u32, max: &str) -> Value {
     json!({
         "name": name, "key": [], "when": {"paths": [format!("/{name}")]},
@@ -25,7 +25,7 @@ fn rule(name: &str, algorithm: &str, burst: u32, max: &str) -> Value {
     })
 }
 
-/// One worker whose clock stands still until it is set.
+/// One worker whose clock does not advance until it is set.
 struct Still {
     envoy: Envoy,
     bell: Client,
@@ -37,7 +37,7 @@ struct Still {
 impl Still {
     fn new(policy: &Value, path: &'static str) -> Self {
         let mut setup = Setup::policy(1, policy);
-        // Whoever sleeps until a time is told that the clock was set by a request to the worker.
+        // A request to the worker makes it notice that the clock was set.
         setup.listeners.push(Listener::new("bell", vec![]));
         let now_ms = 1_000_000;
         setup.clock_ns = Some(now_ms * 1_000_000);
@@ -46,7 +46,7 @@ impl Still {
         Self { envoy, bell, now_ms, waiting: vec![], path }
     }
 
-    /// Who comes waits, behind all that came before.
+    /// Adds a request that waits, behind all that came before.
     fn comes(&mut self, who: &str) {
         let plan = who.split('-').next().expect("a plan");
         let mut client = self.envoy.client();
@@ -63,7 +63,7 @@ impl Still {
         self.envoy.set_clock(self.now_ms * 1_000_000);
     }
 
-    /// Who goes in the next second: one, and not before that is over.
+    /// The request that continues in the next second: one, and only after that second.
     fn goes(&mut self) -> String {
         self.advance(999);
         self.bell.send(&Request::get("/"));
@@ -83,7 +83,7 @@ impl Still {
         who
     }
 
-    /// Who went within the last second, however little of it is over.
+    /// Sends a request that continues at once, and uses up the current second.
     fn passes_at_once(&mut self) {
         let response = self.envoy.client().send(&Request::get(self.path));
         assert_eq!(response.status, 200);
@@ -98,7 +98,7 @@ fn policy() -> Value {
     ]})
 }
 
-// Guards: a priority that only the compiler knows of; an order within one that is not that of
+// Guards: a priority that only the compiler knows; an order within a priority that is not that of
 // arrival.
 #[test]
 fn who_pays_goes_first() {
@@ -109,7 +109,7 @@ fn who_pays_goes_first() {
             still.comes(who);
         }
         assert_eq!([still.goes(), still.goes()], ["gold-1", "gold-2"], "{path}");
-        // Whoever comes now goes behind its like and before the others.
+        // A new request waits behind those of its priority and before the others.
         still.comes("silver-2");
         still.comes("gold-3");
         let rest: Vec<String> = (0..6).map(|_| still.goes()).collect();
@@ -120,8 +120,8 @@ fn who_pays_goes_first() {
     }
 }
 
-// Guards: who has no priority and waits for ever, or is refused although it was let wait, because
-// others keep coming that have one.
+// Guards: a request without a priority that waits for ever, or is denied although it was accepted
+// to wait, because others with a priority keep coming.
 #[test]
 fn nobody_waits_longer_than_it_may_for_others() {
     let mut still = Still::new(&policy(), "/short");
@@ -129,7 +129,7 @@ fn nobody_waits_longer_than_it_may_for_others() {
     still.comes("free-1");
     still.comes("gold-1");
     still.comes("gold-2");
-    // All three seconds that one may wait have somebody.
+    // All three seconds of the longest wait are taken.
     let refused = still.envoy.client().send(&Request::get("/short").header("x-plan", "gold"));
     assert_eq!(refused.status, 429, "a priority makes no room");
     assert_eq!(still.goes(), "gold-1");
@@ -142,8 +142,8 @@ fn nobody_waits_longer_than_it_may_for_others() {
     assert_eq!(still.envoy.stat("wasmcustom.tollgate.places_unused"), 0);
 }
 
-// Guards: a place that is lost with a client that leaves, where who goes first is not who came
-// first.
+// Guards: a place that is lost with a client that leaves, where the order of turns is not that of
+// arrival.
 #[test]
 fn who_leaves_lets_all_behind_it_move_up() {
     let mut still = Still::new(&policy(), "/queue");
@@ -157,7 +157,7 @@ fn who_leaves_lets_all_behind_it_move_up() {
         (still.envoy.stat("wasmcustom.tollgate.waiting") == 3).then_some(())
     });
     assert_eq!([still.goes(), still.goes(), still.goes()], ["gold-2", "free-1", "free-2"]);
-    // The last place was taken back: who comes now has the one after the three that were used.
+    // The last place was returned: a new request has the one after the three that were used.
     still.comes("free-3");
     assert_eq!(still.goes(), "free-3");
     assert_eq!(still.envoy.stat("wasmcustom.tollgate.places_unused"), 0);

@@ -1,12 +1,12 @@
-//! An instance of the filter that traps is made anew (`failure_policy: FAIL_RELOAD`), with the
-//! policy of its listener, which may be drained and an earlier one. The built module is not told:
-//! it is configured as at a roll-back.
+//! An instance of the filter that traps is created again (`failure_policy: FAIL_RELOAD`), with the
+//! policy of its listener, which may be drained and have an earlier policy. The built module gets
+//! no notice of this: it is configured as at a roll-back.
 
 use serde_json::{Value, json};
 
 use crate::envoy_host::{Answer, Filter, Shared};
 
-/// An hour: nothing comes back while a test runs.
+/// An hour: nothing is returned while a test runs.
 const NOW: u64 = 3_600_000_000_000;
 const EARLIER: u64 = 30;
 const LATER: u64 = 10;
@@ -20,14 +20,14 @@ fn is_admitted(worker: &mut Filter, key: &str) -> bool {
     matches!(worker.request(NOW, &[(":path", b"/"), ("x-key", key.as_bytes())]), Answer::Passed(_))
 }
 
-/// How many of a hundred requests of a key are admitted.
+/// How many of a hundred requests of a key are allowed.
 fn admitted(worker: &mut Filter, key: &str) -> u64 {
     (0..100).map(|_| u64::from(is_admitted(worker, key))).sum()
 }
 
 // Guards: a reload in a drained listener as a way to a fresh count. It makes the earlier policy the
-// newest one again, by which the keys go on that it meets; nobody gets more than the larger of the
-// two limits, and the next configuration of the later policy is the newest again.
+// newest one again, and the keys that it sees continue under it. No key gets more than the larger
+// of the two limits, and the next configuration of the later policy is the newest again.
 #[test]
 fn a_reload_with_an_earlier_policy_gives_nobody_a_fresh_count() {
     let shared = Shared::default();
@@ -51,7 +51,7 @@ fn a_reload_with_an_earlier_policy_gives_nobody_a_fresh_count() {
 }
 
 // Guards: a sequence of reloads and requests by which a key gets more than the changes themselves
-// give: whenever the larger limit takes over from the smaller, what that could not count.
+// give: each time the larger limit replaces the smaller, the difference.
 #[test]
 fn however_often_instances_are_made_anew_only_a_change_gives_more() {
     const KEYS: u64 = 12;
@@ -59,7 +59,7 @@ fn however_often_instances_are_made_anew_only_a_change_gives_more() {
     let limits = [EARLIER, LATER];
     let mut workers = limits.map(|limit| Filter::new(&policy(limit), &shared));
     let (mut counts, mut seed) = (vec![0; KEYS as usize], 0x9e37_79b9_7f4a_7c15_u64);
-    // Who is the newest, and how often the earlier policy became that.
+    // The worker with the newest policy, and how often the earlier policy became that.
     let (mut newest, mut changes) = (1, 0);
     let mut below = |n: u64| {
         seed ^= seed << 13;

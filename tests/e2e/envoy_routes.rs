@@ -14,7 +14,7 @@ fn policy(limit: u64) -> Value {
     ]})
 }
 
-/// Routes by the first segment of the path, with what stands for each in its metadata.
+/// Routes by the first segment of the path, each with its metadata.
 fn start(workers: u32, configuration: &Value, form: As, routes: &[(&str, Value)]) -> Envoy {
     let route = |(prefix, named): &(&str, Value)| {
         json!({
@@ -33,8 +33,8 @@ fn statuses(client: &mut Client, path: &str, count: usize) -> Vec<u16> {
     (0..count).map(|_| client.send(&request).status).collect()
 }
 
-// Guards: a route that has the limits of another one, or counts with it though its policy is its
-// own; and one that names what is not there, which must never be one without limits.
+// Guards: a route that has the limits of another one, or counts with it though it has its own
+// policy; and one that names a missing policy, which must never be without limits.
 #[test]
 fn a_route_has_the_policy_that_it_names() {
     let configuration = json!({
@@ -74,14 +74,14 @@ fn a_route_has_the_policy_that_it_names() {
         }
     }
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 8);
-    // An alert looks at this one.
+    // The shipped alert uses this one.
     assert_eq!(envoy.stat("wasmcustom.tollgate.failed_requests.on_failure=deny"), 8);
     assert_eq!(envoy.stat("wasmcustom.tollgate.requests.answer=refused"), 7 + 3 + 5 + 8);
     let said = envoy.server.log().matches("names a policy that is not among").count();
     assert!((1..=2).contains(&said), "each worker says it once: {said}");
 }
 
-// Guards: requests of one policy that stand in the line of another, whose rules are the same.
+// Guards: requests of one policy that wait in the line of another, whose rules are the same.
 #[test]
 fn lines_of_policies_are_apart() {
     let slow = json!({"version": 1, "rules": [{

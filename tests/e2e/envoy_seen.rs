@@ -1,4 +1,4 @@
-//! What an operator sees of the filter in a real Envoy: the access log, `%RESPONSE_CODE_DETAILS%`,
+//! The operator's view of the filter in a real Envoy: the access log, `%RESPONSE_CODE_DETAILS%`,
 //! metrics as a real Prometheus reads them, and the shipped dashboard and alerts on these.
 
 use std::collections::BTreeSet;
@@ -15,8 +15,8 @@ use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
 const RUN: &str = "cargo xtask test envoy";
 
-/// One rule of each kind, each for a path of its own; nobody asks the fleet's authority in vain for
-/// another path.
+/// One rule of each kind, each for a path of its own, so that no other path sends a request to the
+/// fleet's authority.
 fn policy() -> Value {
     let rule = |name: &str, path: &str, limit: u32, more: &Value| {
         let mut rule = json!({
@@ -41,7 +41,7 @@ fn policy() -> Value {
     ]})
 }
 
-/// The labels of a shipped file, which is what operators copy.
+/// The labels of a shipped file, which operators copy.
 fn shipped_tags(file: &str) -> Value {
     let shipped = fs::read_to_string(shipped(file)).expect("the shipped file");
     let tag = |line: &str| {
@@ -58,8 +58,8 @@ fn shipped(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../envoy").join(name)
 }
 
-/// Envoy with the policy, whose access log is `log`: one line for each request to which something
-/// happened, by the expression that the shipped file has.
+/// Envoy with the policy, whose access log is `log`: one line for each request that Tollgate acted
+/// on, by the expression of the shipped file.
 fn start(log: &Path) -> Envoy {
     let expression = "'wasm.tollgate' in filter_state";
     let file = fs::read_to_string(shipped("envoy.yaml")).expect("the shipped file");
@@ -101,8 +101,8 @@ fn ask(client: &mut Client, path: &str, headers: &[(&str, &str)]) -> u16 {
     client.send(&request).status
 }
 
-/// The lines of the log, with each hash of a key replaced by its length: they are keyed anew in
-/// every process.
+/// The lines of the log, with each hash of a key replaced by its length: the hashes differ in every
+/// process.
 fn lines(log: &Path, count: usize) -> Vec<String> {
     let masked = |line: &str| {
         let words = line.split(' ').map(|word| match word.strip_prefix("pk=") {
@@ -118,7 +118,7 @@ fn lines(log: &Path, count: usize) -> Vec<String> {
     })
 }
 
-// Guards: a refusal of which nobody can say whose it was, a shadow that nobody sees, and a log that
+// Guards: a denial whose client cannot be identified, a shadow that is invisible, and a log that
 // has a line for every request.
 #[test]
 fn the_access_log_says_which_rule_did_what() {
@@ -188,7 +188,7 @@ fn the_access_log_says_which_rule_did_what() {
     assert!(stat(&format!("table_room.{plugin}")) > Some(65_536));
 }
 
-/// A Prometheus that reads `envoy` twice a second.
+/// A Prometheus that reads `envoy` twice per second.
 fn prometheus(envoy: &Envoy, dir: &TempDir) -> (Server, u16) {
     let port = process::free_port();
     let config = format!(
@@ -210,7 +210,7 @@ fn prometheus(envoy: &Envoy, dir: &TempDir) -> (Server, u16) {
     (server, port)
 }
 
-/// How many samples Prometheus answers a query with.
+/// The number of samples in Prometheus' response to a query.
 fn samples(port: u16, query: &str) -> usize {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let target = format!("/api/v1/query?query={encoded}");
@@ -245,7 +245,7 @@ fn queries() -> Vec<String> {
     targets.map(query).collect()
 }
 
-/// The names of metrics in the alerts: what stands there of ours.
+/// Tollgate's metric names in the alerts.
 fn alerted() -> BTreeSet<String> {
     let text = fs::read_to_string(shipped("alerts.yaml")).expect("the alerts");
     let expressions = text.split("expr:").skip(1).filter_map(|rest| rest.split("labels:").next());
@@ -257,8 +257,7 @@ fn alerted() -> BTreeSet<String> {
     expressions.flat_map(words).filter(is_ours).collect()
 }
 
-// Guards: a dashboard and alerts that look at names which no filter counts, and so are calm for
-// ever.
+// Guards: a dashboard and alerts that use names which no filter counts, and so never fire.
 #[test]
 fn the_dashboard_and_the_alerts_see_what_is_counted() {
     let dir = TempDir::new("dashboard");
@@ -288,7 +287,7 @@ fn the_dashboard_and_the_alerts_see_what_is_counted() {
     alerted.iter().for_each(|name| is_seen(name));
     let crashes = "{__name__=~\"envoy_wasm_.+_vm_reload_success\"}";
     assert!(fs::read_to_string(shipped("alerts.yaml")).expect("the alerts").contains(crashes));
-    is_seen(crashes); // whatever the plugin is called
+    is_seen(crashes); // for any name of the plugin
     assert_eq!(samples(port, "tollgate_decisions_of_nobody"), 0, "what is not there is not seen");
     let (is_good, said) = promtool(&["check", "rules", "alerts.yaml"], &shipped(""), "");
     assert!(is_good, "{said}");
@@ -297,8 +296,8 @@ fn the_dashboard_and_the_alerts_see_what_is_counted() {
     check_text(&envoy);
 }
 
-/// What Prometheus' rules for names say of ours: nothing but that Envoy's have no help and no
-/// `_total`.
+/// The warnings of Prometheus' naming rules for Tollgate's metrics: only that Envoy's metrics have
+/// no help and no `_total`.
 fn check_text(envoy: &Envoy) {
     let answer = Client::connect(envoy.admin).send(&Request::get("/stats/prometheus"));
     let text = answer.text();

@@ -1,7 +1,7 @@
 //! A real Envoy with the filter in it, configured by a test.
 //!
-//! Every listener has exact connection balancing, so that all workers get connections, and answers
-//! `hello` itself unless the test routes elsewhere.
+//! Every listener has exact connection balancing, so that all workers get connections, and responds
+//! with `hello` itself unless the test has other routes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -26,19 +26,19 @@ pub fn filter_wasm() -> PathBuf {
     process::required_path("TOLLGATE_ENVOY_WASM", RUN)
 }
 
-/// True unless the module under test is the slim one, which takes compiled policies alone.
+/// True unless the module under test is the slim one, which accepts only compiled policies.
 pub fn reads_documents() -> bool {
     filter_wasm().file_stem().is_none_or(|name| name != "tollgate-envoy-slim")
 }
 
-/// What was compiled of a plugin's configuration; `None` where it is to be refused, or follows a
-/// server.
+/// The compiled form of a plugin's configuration; `None` when the configuration is invalid or
+/// follows a server.
 pub fn compiled(policy: &Value) -> Option<Plugin> {
     let plugin = Plugin::compile(&policy.to_string(), Surface::Envoy).ok()?;
     plugin.policy_from.is_none().then_some(plugin)
 }
 
-/// How a policy is written into the plugin's configuration.
+/// The form in which a policy is written into the plugin's configuration.
 #[derive(Clone, Copy, Debug)]
 pub enum As {
     Text,
@@ -48,7 +48,7 @@ pub enum As {
 }
 
 impl As {
-    /// A document, as it is.
+    /// A document, unchanged.
     fn document(self, policy: &Value) -> Value {
         match self {
             Self::Text => value_of("StringValue", &json!(policy.to_string())),
@@ -65,7 +65,7 @@ impl As {
         match self {
             Self::Text => value_of("StringValue", &json!(text)),
             Self::Struct => value_of("Struct", &json!({"compiled": text})),
-            // In JSON the bytes are base64, too.
+            // In JSON the bytes are also base64.
             Self::Bytes => value_of("BytesValue", &json!(text)),
         }
     }
@@ -85,7 +85,7 @@ pub fn tollgate(policy: &Value, vm_id: &str, form: As) -> Value {
     configured(&configuration, vm_id)
 }
 
-/// The filter with a configuration, of whatever form.
+/// The filter with a configuration of any form.
 pub fn configured(configuration: &Value, vm_id: &str) -> Value {
     json!({
         "name": "tollgate",
@@ -104,7 +104,7 @@ pub fn configured(configuration: &Value, vm_id: &str) -> Value {
     })
 }
 
-/// One listener: its filters, routes, and what else the connection manager is told.
+/// One listener: its filters, routes, and further settings of the connection manager.
 pub struct Listener {
     pub name: &'static str,
     pub port: u16,
@@ -115,7 +115,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Answers `hello` after `filters`.
+    /// Responds with `hello` after `filters`.
     pub fn new(name: &'static str, filters: Vec<Value>) -> Self {
         let routes = json!([{
             "name": "hello",
@@ -132,8 +132,8 @@ impl Listener {
         }
     }
 
-    /// Takes the client's address from the PROXY protocol, as behind a load balancer of
-    /// connections: [`Client::connect_as`].
+    /// Takes the client's address from the PROXY protocol, as behind a TCP load balancer:
+    /// [`Client::connect_as`].
     pub fn behind_proxy_protocol(mut self) -> Self {
         self.listener_filters = json!([{
             "name": "envoy.filters.listener.proxy_protocol",
@@ -144,7 +144,7 @@ impl Listener {
         self
     }
 
-    /// Hands every request to the listener on `port`.
+    /// Forwards every request to the listener on `port`.
     pub fn behind_origin(mut self) -> Self {
         self.routes = json!([{"match": {"prefix": "/"}, "route": {"cluster": "origin"}}]);
         self
@@ -187,27 +187,27 @@ fn address(port: u16) -> Value {
     json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
 }
 
-/// Envoy, to be started.
+/// The setup of an Envoy.
 pub struct Setup {
     pub workers: u32,
     pub listeners: Vec<Listener>,
-    /// Listeners come from a file that the test may replace, as a control plane would.
+    /// Listeners come from a file that the test can replace, as a control plane would.
     pub dynamic: bool,
-    /// For so many seconds connections to a listener that was replaced may stay.
+    /// The seconds for which connections to a replaced listener may stay.
     pub drain_s: u32,
-    /// So many seconds after a hot restart the earlier process ends.
+    /// The seconds after a hot restart after which the earlier process ends.
     pub parent_s: u32,
     /// The port of the cluster `origin`.
     pub origin: u16,
     /// More endpoints of it.
     pub origins: Vec<u16>,
-    /// How much that cluster takes at once: thresholds of its circuit breaker.
+    /// The capacity of that cluster: thresholds of its circuit breaker.
     pub breaker: Value,
-    /// Its monotonic clock stands here, in nanoseconds, until the test sets it.
+    /// The time of its monotonic clock, in nanoseconds, until the test sets it.
     pub clock_ns: Option<u64>,
     /// How far its wall clock is ahead of that one.
     pub wall_ns: u64,
-    /// What else its bootstrap says.
+    /// Further settings of its bootstrap.
     pub bootstrap: Value,
 }
 
@@ -269,7 +269,7 @@ impl Setup {
         path
     }
 
-    /// Starts it and waits until it takes requests.
+    /// Starts it and waits until it accepts requests.
     pub fn start(self) -> Envoy {
         let dir = TempDir::new("envoy");
         let admin = process::free_port();
@@ -303,7 +303,7 @@ impl Setup {
         command
     }
 
-    /// What Envoy says about the configuration without serving it.
+    /// Envoy's report on the configuration, without serving it.
     pub fn validate(self) -> Output {
         let dir = TempDir::new("envoy-validate");
         let path = self.write(&dir, process::free_port());
@@ -312,7 +312,7 @@ impl Setup {
         command.output().expect("Envoy does not start")
     }
 
-    /// Starts it although it will not last.
+    /// Starts it with a configuration with which it will not last.
     pub fn start_in_vain(self) -> (Server, TempDir) {
         let dir = TempDir::new("envoy");
         let path = self.write(&dir, process::free_port());
@@ -323,7 +323,7 @@ impl Setup {
     }
 }
 
-/// Where Envoy writes which base id it took.
+/// The file in which Envoy writes its base id.
 fn base_id(dir: &TempDir) -> PathBuf {
     dir.path().join("base-id")
 }
@@ -336,16 +336,16 @@ fn set_clock(dir: &TempDir, clock_ns: u64) {
     written.expect("the clock is set");
 }
 
-/// Who has counted something that is in no counter yet.
+/// The gauge of workers that have counts which are in no counter yet.
 const UNCOUNTED: &str = "wasmcustom.tollgate.uncounted";
 
-/// On any machine, unless one trapped.
+/// The time on any machine until they are reported, unless a machine trapped.
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(10);
 
-/// After so long it is.
+/// The time on the test's clock until they are reported.
 const HANDED_OVER_NS: u64 = 150_000_000;
 
-/// What is shown at once.
+/// Gauges, which are up to date at once.
 const GAUGES: [&str; 8] = [
     "wasmcustom.tollgate.waiting:",
     "wasmcustom.tollgate.waiting_bytes:",
@@ -361,7 +361,7 @@ fn number(value: &str) -> Option<u64> {
     value.strip_prefix(": ")?.parse().ok()
 }
 
-/// Of the counter or gauge with this name; 0 when there is none.
+/// The counter or gauge with this name; 0 when there is none.
 fn value(stats: &str, name: &str) -> u64 {
     stats.lines().find_map(|line| number(line.strip_prefix(name)?)).unwrap_or(0)
 }
@@ -377,7 +377,7 @@ fn write_lds(dir: &TempDir, listeners: &[Listener], version: u32) {
     let response = json!({"version_info": version.to_string(), "resources": resources});
     let partial = dir.path().join("lds.partial");
     fs::write(&partial, response.to_string()).expect("no listener file");
-    // Moved into place: Envoy watches for that, and never reads half a file.
+    // Moved into place: Envoy watches for moves, and never reads half a file.
     fs::rename(partial, dir.path().join("lds.json")).expect("the listener file does not move");
 }
 
@@ -407,7 +407,7 @@ impl Envoy {
     }
 
     /// A hot restart: another process with this configuration takes over the sockets. Returns the
-    /// earlier one, which drains and ends by itself.
+    /// earlier one, which drains and exits on its own.
     #[allow(dead_code, reason = "the tests of one Envoy use it")]
     pub fn hot_restart(&mut self) -> Server {
         let id = fs::read_to_string(base_id(&self.dir)).expect("the base id");
@@ -427,7 +427,7 @@ impl Envoy {
         set_clock(&self.dir, clock_ns);
     }
 
-    /// Several of them.
+    /// Several connections.
     pub fn clients(&self, count: usize) -> Vec<Client> {
         (0..count).map(|_| self.client()).collect()
     }
@@ -447,25 +447,24 @@ impl Envoy {
     /// The counter or gauge with this name; 0 when there is none.
     pub fn stat(&self, name: &str) -> u64 {
         let is_gauge = GAUGES.iter().any(|gauge| format!("{name}:").starts_with(gauge));
-        // What Envoy counts itself is always there.
+        // Envoy's own counters are always up to date.
         if is_gauge || !name.starts_with("wasmcustom.") {
             return self.shown(name);
         }
         value(&self.counted(), name)
     }
 
-    /// The same as Envoy shows it now, whether or not the workers have handed over what they
-    /// counted.
+    /// The same as Envoy shows it now, even if workers have not reported all their counts.
     pub fn shown(&self, name: &str) -> u64 {
         value(&self.stats(), name)
     }
 
-    /// `tollgate.decisions` of a rule, by whichever quota.
+    /// `tollgate.decisions` of a rule, by any quota.
     pub fn decisions(&self, rule: &str, result: &str) -> u64 {
         let rule = format!("wasmcustom.tollgate.decisions.plugin=tollgate.rule={rule}.");
         let result = format!(".result={result}: ");
         let of = |line: &str| {
-            // The dot between the two may be the same one.
+            // One dot may separate the two.
             let rest = line.strip_prefix(rule.as_str().strip_suffix('.')?)?;
             rest.starts_with('.').then_some(())?;
             let (_, value) = rest.split_once(&result)?;
@@ -479,9 +478,9 @@ impl Envoy {
         Client::connect(self.admin).send(&Request::get("/stats")).text().to_owned()
     }
 
-    /// The same once every worker has handed over what it counted, which it does a tenth of a
-    /// second later; where the test is the clock, that goes on for it. A machine that trapped never
-    /// does, so this does not wait for ever.
+    /// The same after every worker has reported its counts, which it does a tenth of a second
+    /// later; a clock of the test's is advanced for this. A machine that trapped never reports, so
+    /// this wait is bounded.
     pub fn counted(&self) -> String {
         let begin = Instant::now();
         loop {
@@ -495,7 +494,7 @@ impl Envoy {
         }
     }
 
-    /// Moves the test's clock on, if it is one.
+    /// Advances the test's clock, if there is one.
     fn pass_time(&self, ns: u64) {
         let read = std::fs::read(self.dir.path().join("clock")).ok();
         if let Some(now) = read.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes) {
@@ -503,8 +502,8 @@ impl Envoy {
         }
     }
 
-    /// Replaces the listeners, as a control plane would, and waits until Envoy took or refused
-    /// them. True when it took them.
+    /// Replaces the listeners, as a control plane would, and waits until Envoy accepts or rejects
+    /// them. True when it accepts them.
     pub fn replace_listeners(&mut self, listeners: &[Listener]) -> bool {
         let counters = |envoy: &Self| {
             let stat = |name| envoy.stat(&format!("listener_manager.lds.{name}"));

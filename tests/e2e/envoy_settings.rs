@@ -12,13 +12,13 @@ fn start(policy: &Value) -> (Envoy, Client) {
     (envoy, client)
 }
 
-// A rollout in steps that changes its mind about a key would refuse everybody a little.
+// If a key's selection changed between steps of a rollout, every client would be denied a little.
 #[test]
 fn a_percentage_of_keys_is_enforced() {
     check_percent(start);
 }
 
-// Clients that were all refused together would all be back together.
+// Clients that were all denied together would all come back together.
 #[test]
 fn jitter_spreads_who_comes_back() {
     check_jitter(start);

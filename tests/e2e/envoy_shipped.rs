@@ -1,4 +1,4 @@
-//! The configurations in `envoy/`, run as they are: only addresses and paths are replaced.
+//! The configurations in `envoy/`, run unchanged: only addresses and paths are replaced.
 //!
 //! `envoy.yaml` is run by docker compose and by `cargo xtask up`.
 
@@ -12,7 +12,7 @@ use tollgate_e2e::process::{self, Server, TempDir};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, envoy_bin, filter_wasm, tollgate};
 
-/// What the files name, and how often that may be.
+/// The texts of the files that are replaced.
 const FILTER: &str = "/etc/envoy/tollgate-envoy.wasm";
 const ORIGIN: &str = "address: origin, port_value: 8000";
 const INGRESS: &str = "address: 0.0.0.0, port_value: 10000";
@@ -64,7 +64,7 @@ impl Shipped {
         Client::connect(self.ingress)
     }
 
-    /// Replaces a file by what `change` makes of it, as a control plane would.
+    /// Replaces a file by the result of `change`, as a control plane would.
     fn replace(&self, file: &str, change: impl Fn(&str) -> String) {
         let path = self.dir.path().join(file);
         let before = fs::read_to_string(&path).expect("no such file");
@@ -82,7 +82,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What one path answers: the status, and the policy that the fields name. The connection goes on.
+/// The response of one path: the status, and the policy that the fields name. The connection stays
+/// open.
 fn ask(client: &mut Client, path: &str) -> (u16, String) {
     let response = client.send(&Request::get(path));
     assert_eq!(response.header("connection"), None);
@@ -107,14 +108,14 @@ fn try_routes(file: &str) {
     assert!(logins.iter().all(|(_, policy)| only(policy, "log-ins")), "{logins:?}");
     let (status, policy) = ask(&mut client, "/");
     assert!(status == 200 && only(&policy, "per-client"), "log-ins count by themselves: {policy}");
-    // One more each second: two hundred at once are too many on any machine.
+    // One more is allowed each second: two hundred at once are too many on any machine.
     let refused = (0..200).filter(|_| ask(&mut client, "/").0 == 429).count();
     assert!(refused > 0);
     assert_eq!(ask(&mut client, "/healthz"), (200, String::new()), "still off");
 }
 
-// Guards: what `per-route.yaml` says of Envoy, that a route cannot bring its policy. Should one of
-// the versions take it, there is a better way.
+// Guards: the statement of `per-route.yaml` about Envoy, that a route cannot have its own policy.
+// If a version accepts one, there is a better way.
 #[test]
 fn a_route_takes_no_configuration_of_the_filter() {
     let policy = json!({"version": 1, "rules": [{
@@ -136,13 +137,13 @@ fn a_route_takes_no_configuration_of_the_filter() {
     }
 }
 
-// Guards: the files of xDS, and that another policy by ECDS closes no connection and forgets
-// nobody, while one with mistakes changes nothing.
+// Guards: the files of xDS, and that another policy by ECDS closes no connection and resets no
+// count, while one with mistakes changes nothing.
 #[test]
 fn policies_come_from_files() {
     let envoy = Shipped::start(&["xds/bootstrap.yaml", "xds/lds.yaml", "xds/ecds.yaml"]);
     let mut kept = envoy.client();
-    // The listener may be there before its filter is.
+    // The listener may exist before its filter does.
     process::wait_until("the filter is there", process::READY_WITHIN, || {
         ask(&mut kept, "/").1.contains("q=10").then_some(())
     });

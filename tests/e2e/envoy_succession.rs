@@ -1,4 +1,4 @@
-//! A control plane replaces the policy while clients are counted: what they used goes on, on new
+//! A control plane replaces the policy while clients are counted: the used amounts are kept, on new
 //! connections and on those that are drained.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,13 +20,13 @@ fn quota(name: &str, limit: usize, algorithm: &str) -> Value {
     json!({"name": name, "limit": limit, "window": "1d", "algorithm": algorithm})
 }
 
-/// Nothing of it comes back while a test runs.
+/// It returns nothing while a test runs.
 fn log(name: &str, limit: usize) -> Value {
     quota(name, limit, "sliding-log")
 }
 
-/// An Envoy whose policy is replaced; connections to an earlier one are drained for longer than any
-/// test lasts.
+/// An Envoy whose policy is replaced; connections to an earlier policy are drained for longer than
+/// any test lasts.
 struct Replaced {
     envoy: Envoy,
     port: u16,
@@ -41,8 +41,8 @@ impl Replaced {
         Self { envoy: setup.start(), port, policies: 0 }
     }
 
-    /// Waits until every worker has the new policy, which a rule of its own says to a key that
-    /// nobody else has.
+    /// Waits until every worker has the new policy, shown by a rule of its own for a key that only
+    /// the probe uses.
     fn replace(&mut self, rules: &[Value]) {
         self.policies += 1;
         assert!(self.envoy.replace_listeners(&[listener(self.port, rules, self.policies)]));
@@ -53,7 +53,7 @@ impl Replaced {
                 let response = client.send(&probe);
                 response.header("ratelimit-policy").is_some_and(|policy| policy.contains(&expected))
             };
-            // As many connections as this are spread over all workers.
+            // This many connections are spread over all workers.
             self.envoy.clients(16).iter_mut().all(says_it).then_some(())
         });
     }
@@ -74,14 +74,14 @@ fn key(number: usize) -> String {
     format!("client-{number}")
 }
 
-/// How many of so many requests of a key are admitted.
+/// How many of `tries` requests of a key are allowed.
 fn admitted(client: &mut Client, key: &str, tries: usize) -> usize {
     let request = Request::get("/").header("x-key", key);
     (0..tries).filter(|_| client.send(&request).status == 200).count()
 }
 
-// An attacker has used everything when the operator raises the limit, and then lowers it, takes it
-// back, and says it in other words.
+// An attacker has used the whole limit when the operator raises the limit, lowers it, raises it
+// again, and writes it in other forms.
 fn the_policy_changes_during_an_attack(workers: u32) {
     let steady = rule("steady", &log("steady", 200));
     let rules = |quota: &Value| vec![rule("api", quota), steady.clone()];
@@ -106,7 +106,7 @@ fn the_policy_changes_during_an_attack(workers: u32) {
         &json!({"name": "day", "limit": 33, "window": "2d", "algorithm": "sliding-window"}),
     ));
     each(&replaced, 1, "another window");
-    // 53 are used by now of the steady rule's 200, in one value beside all of these.
+    // 53 of the steady rule's 200 are used by now, in one value together with all of these.
     let fields = Request::get("/").header("x-key", &*key(0));
     let refused = replaced.envoy.client().send(&fields);
     let said = refused.header("ratelimit").expect("fields on a refusal").to_string();
@@ -127,8 +127,8 @@ fn a_policy_changes_during_an_attack_on_four_workers() {
 }
 
 // Four workers, connections that were opened before the change and are kept, and new ones: 20,000
-// requests of twenty keys, while the policy is replaced in the middle of them. Nobody gets one
-// more than the newer policy gives, and everybody gets all of it.
+// requests of twenty keys, while the policy is replaced in the middle of them. Every key gets
+// exactly the newer policy's limit.
 #[test]
 fn no_request_is_admitted_twice_across_a_reload() {
     const KEYS: usize = 20;
@@ -152,7 +152,7 @@ fn no_request_is_admitted_twice_across_a_reload() {
             scope.spawn(move || attack(&mut client, i * 3, 1_000));
         }
     });
-    // What is left, if anything: by old and by new connections.
+    // The rest, if any: by old and by new connections.
     let mut fresh = replaced.envoy.client();
     for (number, so_far) in admitted_of.iter().enumerate() {
         let so_far = so_far.load(Ordering::Relaxed);
@@ -161,19 +161,19 @@ fn no_request_is_admitted_twice_across_a_reload() {
         assert_eq!(so_far + rest, 300, "key {number}");
         assert_eq!(admitted(&mut kept[number % 8], &key(number), 3), 0, "key {number}");
     }
-    // A connection that is drained says which quotas decided.
+    // A connection that is drained shows the quotas that decided.
     let refused = kept[0].send(&Request::get("/").header("x-key", &*key(0)));
     let said = refused.header("ratelimit-policy").expect("fields on a refusal").to_string();
     assert!(said.contains("q=300"), "{said}");
     assert_eq!(replaced.envoy.stat("wasmcustom.tollgate.failures"), 0);
 }
 
-// The same with a lower limit: once the newer policy has seen a request of a client, admitted or
-// refused, the connections that are drained admit no more than it does.
+// The same with a lower limit: once the newer policy has seen a request of a client, allowed or
+// denied, the connections that are drained allow no more than it does.
 #[test]
 fn a_lowered_limit_holds_for_connections_that_are_drained() {
     for algorithm in Algorithm::ALL.map(Algorithm::name) {
-        // The places of a queue are times, which wait until they come.
+        // The places of a queue are times that have yet to come, so they are skipped here.
         if algorithm == "leaky-queue" {
             continue;
         }
@@ -185,7 +185,7 @@ fn a_lowered_limit_holds_for_connections_that_are_drained() {
         }
         replaced.replace(&rules(20));
         let mut fresh = replaced.envoy.clients(4);
-        // A client that the newer policy has refused.
+        // A client that the newer policy has denied.
         assert_eq!(admitted(&mut kept[0], "greedy", 30), 30, "{algorithm}");
         assert_eq!(admitted(&mut fresh[0], "greedy", 1), 0, "{algorithm}");
         assert_eq!(admitted(&mut kept[0], "greedy", 9), 0, "{algorithm}");
@@ -201,8 +201,8 @@ fn a_lowered_limit_holds_for_connections_that_are_drained() {
     }
 }
 
-// Guards: envoy/README.md, "Versions". Whoever is connected gets one answer more under the policy
-// before, which an Envoy before 1.40 ends the connection with; 1.40 spreads that over the drain
+// Guards: envoy/README.md, "Versions". A connected client gets one more response under the earlier
+// policy, with which an Envoy before 1.40 ends the connection; 1.40 spreads that over the drain
 // time, here an hour.
 #[test]
 fn what_a_connection_is_told_when_its_listener_is_replaced() {
@@ -223,13 +223,13 @@ fn what_a_connection_is_told_when_its_listener_is_replaced() {
     }
     match replaced.envoy.version() < (1, 40) {
         true => assert_eq!(closed, CONNECTIONS),
-        // By chance one, on a machine that stood still for minutes.
+        // One by chance, on a machine that stalled for minutes.
         false => assert!(closed <= 1, "{closed}"),
     }
 }
 
-// Two listeners whose plugins have one name and whose policies differ: in rules of other names,
-// and in a rule of one name. Neither forgets what the other counted.
+// Two listeners whose plugins have one name and whose policies differ: in rules of other names, and
+// in a rule of one name. Neither resets the other's counts.
 #[test]
 fn listeners_of_one_plugin_name_do_not_reset_each_other() {
     let of = |name: &'static str, rules: &[Value]| {
@@ -248,6 +248,6 @@ fn listeners_of_one_plugin_name_do_not_reset_each_other() {
             *sum += admitted(client, "k", 1);
         }
     }
-    // In turn, of the 15 that the later one gives both together.
+    // In turn, of the 15 that both together get under the later one.
     assert_eq!(sums, [8, 7]);
 }

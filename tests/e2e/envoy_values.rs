@@ -1,8 +1,8 @@
-//! One credential and one host have one count, however they are written: through a real Envoy, over
-//! HTTP/1.1 and HTTP/2, whose values arrive with the white space that HTTP/1.1 takes off.
+//! Each credential and each host has one count, in any spelling: through a real Envoy, over
+//! HTTP/1.1 and HTTP/2. HTTP/2 values keep the white space that HTTP/1.1 removes.
 //!
-//! Invariant: of all spellings that an origin takes for one, exactly one request is admitted under
-//! a limit of 1.
+//! Invariant: of all spellings that an origin reads as one value, exactly one request is allowed
+//! under a limit of 1.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
@@ -72,7 +72,8 @@ fn another_line_or_element_makes_no_new_key() {
     assert_eq!(envoy.decisions("r", "allowed"), 1);
 }
 
-// What HTTP forbids in a value is refused by Envoy, or by the filter; it is never a new key.
+// A value with bytes that HTTP forbids is rejected by Envoy, or by the filter; it is never a new
+// key.
 #[test]
 fn control_characters_and_folds_make_no_new_key() {
     let envoy = start(&json!({"key": [{"header": "x-api-key"}]}));
@@ -132,7 +133,7 @@ fn cookies_and_query_values_make_no_new_key() {
 
 const HOST: &str = "api.example.com";
 
-/// A GET that names its host so.
+/// A GET with this host.
 fn to(host: impl AsRef<[u8]>) -> Request {
     Request::get("/").header("host", host)
 }
@@ -160,7 +161,8 @@ fn no_spelling_of_a_host_goes_round_its_rule() {
     }
 }
 
-// RFC 9112, 3.2: of two hosts in a request the target's counts, and of two lines none.
+// RFC 9112, 3.2: of two hosts in a request the target's counts; a request with two lines is
+// invalid.
 #[test]
 fn the_host_of_the_target_counts() {
     let envoy = start(&json!({"key": [], "when": {"hosts": [HOST]}}));
@@ -178,8 +180,8 @@ fn the_host_of_the_target_counts() {
     }
     let two = to("other.test").header("host", HOST);
     assert!(!matches!(status(&two), Some(200)), "{:?}", status(&two));
-    // Envoy drops `host` beside `:authority`, and a path that is none: an origin would take its
-    // host from there.
+    // Envoy drops `host` next to `:authority`, and an invalid path, from which an origin would take
+    // its host.
     let fields: [(&[u8], &[u8]); 1] = [(b"host", HOST.as_bytes())];
     assert_eq!(h2(&envoy, b"other.test", b"/", &fields), Some(200));
     assert_eq!(h2(&envoy, HOST.as_bytes(), b"/", &[(b"host", b"other.test")]), Some(429));

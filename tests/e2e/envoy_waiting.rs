@@ -1,7 +1,7 @@
-//! Crowds that wait: let go, refused and abandoned in every mixture, and nothing of them is left.
+//! Crowds that wait: released, denied and abandoned in every mixture, and nothing of them remains.
 //!
-//! Envoy's failure policy is the default one here: one trap, and every later request of that worker
-//! is 503.
+//! Envoy's failure policy is the default one here: after one trap, every later request of that
+//! worker gets 503.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use tollgate_e2e::process;
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// Longer than any wait that a policy here allows, by far.
+/// Far longer than any wait that a policy here allows.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What waits here: turns of a key, places in a queue, and a gate that closes before those whose
-/// turn comes.
+/// The kinds of waiting: turns of a key, places in a queue, and a gate that closes before the
+/// waiting requests' turn.
 fn policy() -> Value {
     let delay = json!({"delay": {"max": "2s"}});
     json!({
@@ -50,7 +50,7 @@ fn assert_nobody_waits(envoy: &Envoy) {
     });
 }
 
-/// One trap, and the worker's machine is gone.
+/// After one trap, the worker's machine is gone.
 fn assert_no_trap(envoy: &Envoy) {
     let log = envoy.server.log();
     assert!(!log.contains("Function: proxy_on"), "{log}");
@@ -75,8 +75,8 @@ impl Random {
     }
 }
 
-/// A crowd of `count`, over both protocols: some stay for their answer, some leave, most of these
-/// near the time when others are let go.
+/// A crowd of `count`, over both protocols: some stay for their response, some leave, most of these
+/// near the time when others are released.
 fn crowd(round: u64, count: usize) -> Vec<Member> {
     let mut random = Random(round);
     let keys = u64::try_from(count).expect("few") / 6 + 1;
@@ -128,8 +128,8 @@ fn nobody_is_forgotten_in_a_crowd() {
 }
 
 // All windows end at the same time, and the gate is closed by then: Envoy would handle the response
-// to each refusal inside the one before, on one stack. The clock is the test's, so all come in one
-// window however slow the machine is.
+// to each denial inside the one before, on one stack. The test sets the clock, so all arrive in one
+// window on any machine.
 #[test]
 fn four_hundred_are_refused_at_once() {
     const COUNT: usize = 400;
@@ -148,7 +148,7 @@ fn four_hundred_are_refused_at_once() {
         rule("gate", "x-gate", COUNT + 1, "1d", json!({})),
     ]});
     let mut setup = Setup::policy(1, &policy);
-    // Whoever sleeps until a time is told that the clock was set by a request to the worker.
+    // A request to the worker makes it notice that the clock was set.
     setup.listeners.push(Listener::new("bell", vec![]));
     let mut now_ms = 1_000 * WINDOW_MS;
     setup.clock_ns = Some(now_ms * 1_000_000);
@@ -191,8 +191,7 @@ fn four_hundred_are_refused_at_once() {
     assert_no_trap(&envoy);
 }
 
-// Everybody closes at once: their places are free at once, and what they were charged is given
-// back.
+// All clients disconnect at once: their places are free at once, and their charges are refunded.
 #[test]
 fn a_crowd_that_leaves_takes_nothing_with_it() {
     const COUNT: usize = 10_050;
@@ -214,7 +213,7 @@ fn a_crowd_that_leaves_takes_nothing_with_it() {
             |i| Member { request: Arc::new(Request::get("/")), is_http2: i % 4 == 0, fate };
         let crowd = (0..COUNT).map(member).collect();
         let leave = AtomicBool::new(false);
-        // Not after a time: however long it takes, all have come and most of them wait.
+        // Not after a fixed time: wait until all have arrived and most of them wait.
         let (ends, waiting) = thread::scope(|scope| {
             let crowd = scope.spawn(|| gather_until(envoy.ports[0], crowd, &leave));
             process::wait_until("everybody has come", 3 * PATIENCE, || {
@@ -230,8 +229,8 @@ fn a_crowd_that_leaves_takes_nothing_with_it() {
         assert_eq!(left + passed, COUNT, "{algorithm}: nobody is refused");
         assert!(left > COUNT / 2 && waiting > COUNT as u64 / 2, "{algorithm}: {left} {waiting}");
         assert_nobody_waits(&envoy);
-        // The places of those who left would be used for minutes; of turns, nobody had more than
-        // those who passed.
+        // The places of the clients that left would be used for minutes. With turns, only the
+        // requests that passed were charged.
         let response = envoy.client().send(&Request::get("/"));
         assert_eq!(response.status, 200, "{algorithm}");
         let told = response.header("ratelimit").expect("fields");
@@ -243,8 +242,8 @@ fn a_crowd_that_leaves_takes_nothing_with_it() {
     }
 }
 
-// The host holds a header block as long as its request waits, and HPACK makes large ones of few
-// bytes: they are bounded.
+// The host holds a header block while its request waits, and HPACK makes large ones of few bytes:
+// they are bounded.
 #[test]
 fn large_headers_wait_in_bounded_memory() {
     const COUNT: usize = 3_000;
@@ -285,8 +284,8 @@ fn large_headers_wait_in_bounded_memory() {
     assert_no_trap(&envoy);
 }
 
-// An operator may let filters see bodies while headers are stopped: a request with a body waits all
-// the same.
+// An operator may let filters see bodies while headers are stopped: a request with a body waits in
+// the same way.
 #[test]
 fn a_request_with_a_body_waits_too() {
     let policy = json!({"version": 1, "rules": [{
@@ -304,13 +303,13 @@ fn a_request_with_a_body_waits_too() {
     }
     for (i, client) in (0..).zip(&mut clients) {
         assert_eq!(client.finish(false).expect("answered").status, 200);
-        // The queue's clock starts after ours, so its places are not before these.
+        // The queue's clock starts after the test's, so its places are not before these.
         assert!(started.elapsed() >= Duration::from_secs(i), "place {i}: {:?}", started.elapsed());
     }
 }
 
-// Envoy's own time-outs go on while a request waits. One that strikes answers it, and it gives back
-// what it held.
+// Envoy's own time-outs continue while a request waits. A time-out ends the request, and its units
+// are returned.
 #[test]
 fn a_time_out_ends_a_wait() {
     let policy = json!({"version": 1, "rules": [{
@@ -323,8 +322,8 @@ fn a_time_out_ends_a_wait() {
     let envoy = Setup::new(1, vec![listener]).start();
     let mut client = envoy.client();
     assert_eq!(client.send(&Request::get("/")).status, 200);
-    // Two places are left, a minute and two from now. Three wait in vain for the first of them, one
-    // after the other.
+    // Two places are left, a minute and two from now. Three requests wait in vain for the first of
+    // them, one after the other.
     for _ in 0..3 {
         assert_eq!(envoy.client().send(&Request::get("/")).status, 504);
         assert_nobody_waits(&envoy);

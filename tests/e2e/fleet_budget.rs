@@ -1,4 +1,4 @@
-//! Three nodes that lease from two servers with one Redis: one budget, whoever is killed.
+//! Three nodes that lease from two servers with one Redis: one budget, whichever process is killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -23,8 +23,8 @@ fn server(redis: &Redis, policy: &str) -> TollgateServer {
     server.set("store_timeout", 5_000).set("store_tolerance", 2_000).start()
 }
 
-// Guards: a node that is killed with units in hand, a server that is killed with what it knew, and
-// messages that reach the other one once more.
+// Guards: a node that is killed with units in hand, a server that is killed with its state, and
+// messages that reach the other one again.
 #[test]
 fn nodes_and_servers_that_are_killed_leave_one_budget() {
     const LIMIT: u64 = 20_000;
@@ -38,7 +38,7 @@ fn nodes_and_servers_that_are_killed_leave_one_budget() {
         ports.rotate_left(usize::from(table % 2 == 1));
         Node::new(table, &text, IP, &ports)
     };
-    // This one is killed: it gives nothing back, and nobody hears what it spent.
+    // This one is killed: it returns nothing, and does not report its spent units.
     let mut killed = node(1);
     while killed.total() < 2_000 {
         killed.admits();
@@ -65,9 +65,9 @@ fn nodes_and_servers_that_are_killed_leave_one_budget() {
     println!("{admitted} of {LIMIT} admitted, {leased} of leases; {held} held, {lost} lost");
     assert!(admitted <= LIMIT, "{admitted}");
     assert!(leased > LIMIT / 4, "{leased}");
-    // What the killed node held, what a question cost that nobody answered, and no more; of leases
-    // that a killed server's answer would have brought it is at most what three nodes may hold. A
-    // node that stands still for longer than its lease lives loses that, too.
+    // The units that the killed node held, the cost of requests without a response, and no more;
+    // the leases in a killed server's lost response are at most the units that three nodes may
+    // hold. A node that stalls for longer than its lease lives loses that, too.
     assert!(admitted + held + lost >= LIMIT * 3 / 4, "{admitted} + {held} + {lost}");
     let mut clients = servers.each_ref().map(TollgateServer::client);
     for (i, body) in done.iter().rev().flat_map(|node| &node.sent).enumerate() {
@@ -77,8 +77,8 @@ fn nodes_and_servers_that_are_killed_leave_one_budget() {
     assert!((0..50).all(|_| !late.admits()), "all of it is used");
 }
 
-/// What three nodes admit in some seconds of more than the limit, and what one limiter admits in
-/// that time at the most, and surely.
+/// The number of requests that three nodes allow in some seconds of load above the limit, and the
+/// most that one limiter can allow in that time.
 fn overloaded(text: &str, ports: &[u16], (limit, window): (u64, Duration)) -> (u64, u64) {
     let is_over = AtomicBool::new(false);
     let began = Instant::now();
@@ -123,7 +123,7 @@ fn overloaded(text: &str, ports: &[u16], (limit, window): (u64, Duration)) -> (u
 #[test]
 fn under_steady_overload_nearly_all_of_the_limit_is_admitted_and_never_more() {
     const LIMIT: u64 = 2_000;
-    /// In thousandths: surely more than the three quarters that the defect leaves.
+    /// In thousandths: more than the three quarters that remain with the defect.
     const NEARLY_ALL: u64 = 850;
     let redis = Redis::start(Kind::Plain);
     let text = policy(&json!({"algorithm": "gcra", "limit": LIMIT, "window": "2s"}));
@@ -131,7 +131,7 @@ fn under_steady_overload_nearly_all_of_the_limit_is_admitted_and_never_more() {
     let ports = servers.each_ref().map(|server| server.port);
     ports.iter().for_each(|port| wait_for_leases(&text, *port));
     let mut shares = Vec::new();
-    // A machine that stands still admits less: the best of some.
+    // A stalled machine allows less: take the best of several runs.
     for _ in 0..5 {
         let (admitted, most) = overloaded(&text, &ports, (LIMIT, Duration::from_secs(2)));
         assert!(admitted <= most, "{admitted} of {most}");
@@ -139,7 +139,7 @@ fn under_steady_overload_nearly_all_of_the_limit_is_admitted_and_never_more() {
         if shares.last() >= Some(&NEARLY_ALL) {
             break;
         }
-        // Whole again.
+        // Until the limit is whole again.
         thread::sleep(Duration::from_secs(4));
     }
     println!("admitted, in thousandths of what one limiter admits at the most: {shares:?}");

@@ -4,8 +4,7 @@ use tollgate_e2e::process::{READY_WITHIN, wait_until};
 
 use crate::fleet_engine_redis::Redis;
 
-/// Makes one cluster of nodes that know nothing of each other: primaries that share the slots
-/// evenly.
+/// Forms one cluster of separate nodes: primaries that share the slots evenly.
 pub fn join(nodes: &[Redis]) {
     let share = 16_384 / nodes.len();
     for (i, node) in nodes.iter().enumerate() {
@@ -22,7 +21,7 @@ pub fn join(nodes: &[Redis]) {
     wait_for(nodes);
 }
 
-/// Waits until each of these, which are all, knows all the others.
+/// Waits until each of these, which are all nodes, knows all the others.
 pub fn wait_for(nodes: &[Redis]) {
     wait_until("the cluster is whole", READY_WITHIN, || {
         let is_whole = |node: &Redis| {

@@ -1,8 +1,8 @@
 //! Servers that share one budget in a real Redis: several engines, each with its own memory, clock
-//! and connections, as so many servers have them.
+//! and connections, like that many servers.
 //!
-//! Guards: exactly the limit is admitted whatever the servers do to each other; what an engine that
-//! fails costs is charges, never admissions, as far as it keeps what it acknowledged.
+//! Guards: exactly the limit is allowed whatever the servers do to each other; an engine that fails
+//! costs charges, never admissions, as far as it keeps its acknowledged writes.
 
 mod fleet_cluster;
 mod fleet_engine_clocks;
@@ -24,19 +24,19 @@ use tollgate_e2e::process::times;
 use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
 use tollgate_redis::{Address, Ask, Engine, Failed, Name, Options, Tally};
 
-/// So many of one key, for longer than any test.
+/// The limit of one key, for longer than any test.
 pub const LIMIT: u64 = 1_000;
 
 pub fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// What is asked of a key under `limit` in 366 days: one more comes back after hours.
+/// The message for a request under `limit` in 366 days: one more unit is returned after hours.
 pub fn request(limit: u64) -> Vec<u8> {
     request_under(&format!(r#"{{"limit": {limit}, "window": "366d"}}"#))
 }
 
-/// What is asked of a key under a quota.
+/// The message for a request under a quota.
 pub fn request_under(quota: &str) -> Vec<u8> {
     let document = format!(
         r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"], "quotas": [{quota}]}}]}}"#
@@ -56,14 +56,14 @@ pub use tollgate_e2e::history::is_charged;
 /// A server of a fleet on the engine at an address.
 pub fn server(address: &str, change: impl Fn(&mut Options)) -> Engine {
     let mut options = Options::new(Address::parse(address).expect("an address"));
-    // A machine that runs other tests may stand still for long.
+    // A machine that runs other tests may stall for long.
     options.timeout = Duration::from_secs(2);
     options.settings.tolerance_ms = 1_000;
     change(&mut options);
     Engine::new(options).expect("random bytes")
 }
 
-/// What many requests came to.
+/// The totals of many requests.
 #[derive(Debug, Default)]
 pub struct Sum {
     pub admitted: AtomicU64,
@@ -83,14 +83,15 @@ impl Sum {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Admitted, denied, failed, overloaded.
+    /// The counts of allowed, denied, failed and overloaded requests.
     pub fn get(&self) -> [u64; 4] {
         [&self.admitted, &self.denied, &self.failed, &self.overloaded]
             .map(|count| count.load(Ordering::Relaxed))
     }
 }
 
-/// So many clients ask so often each, spread over the servers; `name` is asked for the key of each.
+/// Sends `each` requests from each of `clients`, spread over the servers; `name` chooses the key of
+/// each.
 pub async fn ask_all(
     servers: &[Engine],
     clients: usize,
@@ -123,7 +124,7 @@ pub fn tally(servers: &[Engine]) -> Tally {
     sum
 }
 
-// `TOLLGATE_HOT_REQUESTS=1000000` is the long form: so many for each number of servers.
+// `TOLLGATE_HOT_REQUESTS=1000000` is the long form: this many for each number of servers.
 #[test]
 fn servers_on_one_hot_key_admit_exactly_the_limit_and_fail_nobody() {
     let each = times("TOLLGATE_HOT_REQUESTS", 64_000) / 64;
@@ -185,7 +186,7 @@ fn what_was_charged_is_given_back_once_and_operators_see_it() {
             let reply = servers[0].ask(name, Ask::Check(request.clone())).await;
             admitted += u32::from(is_charged(&reply.expect("an answer")));
         }
-        // What is given back later than it was charged is as much less: milliseconds of weeks.
+        // A refund that comes later than its charge is smaller by that time: milliseconds of weeks.
         assert!(admitted == 9 || admitted == 10, "{admitted}");
     });
     let keys = redis.command(&["KEYS", "*"]);

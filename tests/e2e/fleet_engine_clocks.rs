@@ -1,7 +1,7 @@
-//! A replica that takes over with another clock than its primary had.
+//! A replica with another clock than its primary had takes over.
 //!
-//! Guards: a limit that is open after such a failover, for more than the one burst a key that the
-//! documents say; a key that is locked.
+//! Guards: a limit that is exceeded after such a failover by more than the documented one burst per
+//! key; a key that is locked.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use crate::{Sum, is_charged, request_under, runtime, server, tally};
 const SECOND_NS: i64 = 1_000_000_000;
 const HOUR_NS: i64 = 3_600 * SECOND_NS;
 const LIMIT: u64 = 100;
-/// One, and one that comes back each 36 s that a busy machine takes.
+/// One, and one more for each 36 s that a busy machine takes.
 const FEW: u64 = 5;
 const ALGORITHMS: [&str; 3] = ["gcra", "fixed-window", "sliding-window"];
 
@@ -29,7 +29,7 @@ fn past_the_hour() -> i64 {
     600 * SECOND_NS - in_hour
 }
 
-/// The time that a node says, in seconds.
+/// The clock of a node, in seconds.
 fn time(node: &Redis) -> i64 {
     let said = node.command(&["TIME"]);
     let seconds = said.trim_start_matches('[').split(' ').next().and_then(|n| n.parse().ok());
@@ -41,7 +41,7 @@ fn field(node: &Redis, name: &str) -> Option<String> {
     info.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned))
 }
 
-/// Eight clients ask so often each for the key of an algorithm.
+/// Eight clients send this many requests each for the key of an algorithm.
 async fn ask(servers: &[Engine], algorithm: &'static str, each: usize) -> [u64; 4] {
     let sum = std::sync::Arc::new(Sum::default());
     let tasks: Vec<_> = (0..8)
@@ -61,8 +61,8 @@ async fn ask(servers: &[Engine], algorithm: &'static str, each: usize) -> [u64; 
     sum.get()
 }
 
-/// Fails over to a replica whose clock is so far from its primary's; what is admitted before and
-/// after, of each algorithm.
+/// Fails over to a replica whose clock differs by this much from its primary's; returns the number
+/// allowed before and after, per algorithm.
 fn fail_over(apart_ns: i64) -> [[u64; 2]; 3] {
     let wall = past_the_hour();
     let mut primary = Redis::start_with(Kind::Plain, &[], Some(wall));
@@ -93,7 +93,7 @@ fn fail_over(apart_ns: i64) -> [[u64; 2]; 3] {
             (sent == field(&replica, "slave_repl_offset:")).then_some(())
         });
         primary.kill();
-        // One that remembers no denials, and that knows the clock of nobody.
+        // A server that remembers no denials, and has seen no clock.
         servers.push(server(&address, |_| {}));
         let deadline = tokio::time::Instant::now() + READY_WITHIN;
         let mut rounds_without_failure = 0;
@@ -108,7 +108,7 @@ fn fail_over(apart_ns: i64) -> [[u64; 2]; 3] {
             assert!(tokio::time::Instant::now() < deadline, "{failures} fail for ever");
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
-        // Other keys are decided by the new clock as ever.
+        // Other keys are decided by the new clock as usual.
         let fresh = servers[0].name(b"fresh");
         let reply = servers[0].ask(fresh, Ask::Check(request("gcra"))).await;
         assert!(is_charged(&reply.expect("an answer")));
@@ -125,15 +125,15 @@ fn fail_over(apart_ns: i64) -> [[u64; 2]; 3] {
 #[test]
 fn a_replica_an_hour_ahead_takes_over_and_costs_one_burst() {
     let [gcra, fixed, _] = fail_over(HOUR_NS);
-    // An hour has passed, as far as anybody can tell: the new clock was heard.
+    // For every server an hour has passed: the new clock was accepted.
     assert!(gcra[1] >= LIMIT && fixed[1] >= LIMIT, "{gcra:?} {fixed:?}");
 }
 
 #[test]
 fn a_replica_an_hour_behind_takes_over_and_costs_one_request() {
     let [gcra, fixed, sliding] = fail_over(-HOUR_NS);
-    // A count of the future by more than half a minute is foreign: the next request is admitted,
-    // and the rest stays counted. What is owed of gcra is less than two bursts, so it stands.
+    // A count more than half a minute in the future is foreign: the next request is allowed, and
+    // the rest stays counted. The debt under gcra is less than two bursts, so it is kept.
     assert!(gcra[1] <= FEW, "{gcra:?}");
     let is_few = |sum: [u64; 2]| (1..=FEW).contains(&sum[1]);
     assert!(is_few(fixed) && is_few(sliding), "{fixed:?} {sliding:?}");

@@ -1,5 +1,5 @@
-//! An engine that fails: killed, stopped, flushed, full, far away, with another clock, or no engine
-//! at all.
+//! An engine that fails: killed, stopped, flushed, full, far away, with another clock, or not an
+//! engine at all.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ use crate::{LIMIT, Sum, ask_all, is_charged, request, runtime, server, tally};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// Asks one hot key on all servers until `over` is set; what came of it.
+/// Sends requests for one hot key to all servers until `over` is set; returns the totals.
 async fn ask_until(servers: &[Engine], over: Arc<AtomicBool>) -> Arc<Sum> {
     let sum = Arc::new(Sum::default());
     let request = request(LIMIT);
@@ -45,7 +45,7 @@ async fn ask_until(servers: &[Engine], over: Arc<AtomicBool>) -> Arc<Sum> {
     sum
 }
 
-/// The same while `happens` is done to the engine in a thread of its own.
+/// The same while `happens` runs in a thread of its own and acts on the engine.
 fn while_asked(servers: Vec<Engine>, happens: impl FnOnce() + Send) -> [u64; 4] {
     let over = Arc::new(AtomicBool::new(false));
     let runtime = runtime();
@@ -124,7 +124,8 @@ fn an_engine_that_stands_still_costs_failures_and_no_admissions() {
     let [admitted, denied, failed, overloaded] = sum;
     assert!(admitted <= LIMIT && denied > 0, "{admitted}");
     assert!(failed > 0 && tally.unknown > 0 && overloaded == 0);
-    // What it was asked while it stood still it does not do when it goes on: its clock says when.
+    // After a stop it does not execute the commands sent during the stop: its clock shows that they
+    // are late.
     assert!(tally.other_times > 0 || tally.found_done > 0);
 }
 
@@ -160,8 +161,8 @@ fn an_engine_whose_clock_is_set_is_followed() {
     let redis = Redis::start_with(Kind::Plain, &[], Some(0));
     let servers: Vec<_> = (0..2).map(|_| server(&redis.address(), |_| {})).collect();
     let [admitted, _, failed, _] = while_asked(servers.clone(), || {
-        // Forward by ten minutes, then back to where it was: states written in between are of the
-        // future by more than the core allows, so one burst is admitted again at the most.
+        // Forward by ten minutes, then back: states written in between are further in the future
+        // than the core allows, so at most one more burst is allowed.
         pause(500);
         redis.set_wall(HOUR_NS / 6);
         pause(1_000);
@@ -221,7 +222,8 @@ fn values_of_others_are_not_misread() {
     });
 }
 
-/// Forwards connections to `port`, each direction `delay` late; cuts those of one that is stopped.
+/// Forwards connections to `port`, each direction with `delay`; cuts them when the proxy is
+/// stopped.
 fn proxy(port: u16, delay: Duration) -> (u16, tokio::runtime::Runtime) {
     let runtime = runtime();
     let listens = free_port();
@@ -283,7 +285,7 @@ fn too_far_for_the_tolerance_is_a_failure_that_says_so() {
     runtime().block_on(async {
         let address = format!("redis://127.0.0.1:{far}");
         let strict = server(&address, |options| options.settings.tolerance_ms = 50);
-        // While the clock is not known well the difference may be less.
+        // Before the clock is known well the difference may be smaller.
         let mut last = Ok(Vec::new());
         for i in 0..10 {
             let name = strict.name(format!("{i}").as_bytes());
@@ -319,7 +321,7 @@ fn what_is_no_engine_fails_everybody() {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a connection");
                 let mut asked = [0; 4_096];
-                // The greeting is as it should be.
+                // The greeting is correct.
                 let _ = stream.read(&mut asked);
                 let hash = format!("$40\r\n{}\r\n", "a".repeat(40));
                 let _ = stream.write_all(hash.as_bytes());

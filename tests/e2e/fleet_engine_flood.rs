@@ -1,8 +1,8 @@
 //! More fresh keys than the engine has memory for.
 //!
-//! Guards: somebody who is refused and is let through because a flood of others came; memory of the
-//! server that grows with the keys that it is asked for. `TOLLGATE_FLOOD` says how many keys, for a
-//! measurement (10,000,000); without it as many as a test has time for.
+//! Guards: a denied client that is allowed because of a flood of other keys; memory of the server
+//! that grows with the number of keys. `TOLLGATE_FLOOD` sets the number of keys, for a measurement
+//! (10,000,000); without it the test uses as many as it has time for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tollgate_redis::{Ask, Failed, Fault, Warning};
 use crate::fleet_engine_redis::{Kind, Redis};
 use crate::{is_charged, request, runtime, server};
 
-/// Bytes of the engine above what it takes when it is empty.
+/// Bytes of the engine above its size when empty.
 const ROOM: u64 = 8 << 20;
 /// Clients at once.
 const CLIENTS: u64 = 128;
@@ -24,7 +24,7 @@ fn info(redis: &Redis, section: &str, field: &str) -> u64 {
     line.and_then(|value| value.trim().parse().ok()).expect(field)
 }
 
-/// Bytes of this process that are in memory.
+/// Resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").expect("read");
     let pages = status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
@@ -42,7 +42,7 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
         let server = server(&redis.address(), |options| {
             options.settings.max_remembered = 1 << 20;
         });
-        // Who has used all of it before anybody comes.
+        // The key that uses its whole limit before the flood.
         let exhausted = server.name(b"exhausted");
         let one = request(1);
         let reply = server.ask(exhausted, Ask::Check(one.clone())).await.expect("an answer");
@@ -66,7 +66,7 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
                             match server.ask(name, Ask::Check(one.clone())).await {
                                 Ok(reply) if is_charged(&reply) => break 0,
                                 Err(Failed::Engine(Fault::OutOfMemory)) => break 1,
-                                // A machine that stands still: nothing was charged.
+                                // A stalled machine: nothing was charged.
                                 Err(Failed::Overloaded) => {
                                     let again = counts[3].fetch_add(1, Ordering::Relaxed);
                                     assert!(again < keys, "overloaded for ever");
@@ -77,7 +77,7 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
                         counts[came].fetch_add(1, Ordering::Relaxed);
                         if number % 1_000 == 0 {
                             let reply = server.ask(exhausted, Ask::Check(one.clone())).await;
-                            // What is refused needs no memory: it goes on being refused.
+                            // A denial needs no memory: the key stays denied.
                             assert!(!is_charged(&reply.expect("a denial")));
                             counts[2].fetch_add(1, Ordering::Relaxed);
                         }
@@ -106,7 +106,7 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
         assert_eq!(told.map(|(_, count)| count), Some(full));
         assert_eq!(info(&redis, "stats", "evicted_keys"), 0);
 
-        // As soon as there is room again, fresh keys are admitted, and nobody else.
+        // As soon as there is room again, fresh keys are allowed, and the denied key is not.
         let more = (most * 2).to_string();
         redis.command(&["CONFIG", "SET", "maxmemory", &more]);
         let name = server.name(b"after");
@@ -125,7 +125,7 @@ fn a_full_engine_takes_fresh_keys_again_when_values_expire() {
         let server = server(&redis.address(), |_| {});
         let filled = server.name(b"filled");
         assert!(is_charged(&server.ask(filled, Ask::Check(one.clone())).await.expect("room")));
-        // Something of others that expires holds all the memory there is.
+        // Other data, which expires, occupies all the memory.
         redis.command(&["SET", "other", &"x".repeat(100_000), "PX", "1500"]);
         let fill = "for i = 1, 200 do \
                     redis.call('SET', 'o' .. i, string.rep('x', 100000), 'PX', 1500) end";
@@ -148,7 +148,7 @@ fn a_full_engine_takes_fresh_keys_again_when_values_expire() {
     });
 }
 
-// Guards: an operator who is not told that a flood frees who is refused.
+// Guards: an operator without a warning that a flood resets denied clients.
 #[test]
 fn an_engine_that_evicts_is_warned_of_and_does_what_the_warning_says() {
     let redis = Redis::start(Kind::Plain);
@@ -161,8 +161,8 @@ fn an_engine_that_evicts_is_warned_of_and_does_what_the_warning_says() {
         }
         let exhausted = server.name(b"exhausted");
         assert!(is_charged(&server.ask(exhausted, Ask::Check(one.clone())).await.expect("room")));
-        // Room for about 1,300 keys: one of them outlives 18,700 random evictions with a chance of
-        // one in a million. With room for 5,000 it was one in twenty.
+        // Room for about 1,300 keys: one of them survives 18,700 random evictions with a
+        // probability of one in a million. With room for 5,000 it was one in twenty.
         let most = info(&redis, "memory", "used_memory") + (1 << 18);
         redis.command(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
         for number in 0..20_000_u32 {

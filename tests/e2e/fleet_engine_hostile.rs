@@ -1,7 +1,7 @@
-//! An engine that means harm, from the first word on: what it may cost is a failure.
+//! A hostile engine, from the first byte on: all that it can cause is a failure.
 //!
-//! Guards: memory that a server takes because an engine names a length, and calls that are sent
-//! round and round.
+//! Guards: memory that a server allocates because an engine announces a length, and calls that are
+//! redirected without end.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use tollgate_redis::{Ask, Failed, Fault};
 
 use crate::{request, runtime, server};
 
-/// A listener that does `answers` with each connection, and how many there were.
+/// A listener that runs `answers` on each connection, and the number of connections.
 fn engine(answers: impl Fn(TcpStream) + Send + Sync + 'static) -> (u16, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
@@ -30,7 +30,7 @@ fn engine(answers: impl Fn(TcpStream) + Send + Sync + 'static) -> (u16, Arc<Atom
     (port, connections)
 }
 
-/// Reads what was asked, and answers the greeting as it should be.
+/// Reads the request, and sends the correct response to the greeting.
 fn greeted(stream: &mut TcpStream) {
     let mut asked = [0; 4_096];
     let _ = stream.read(&mut asked);
@@ -38,7 +38,7 @@ fn greeted(stream: &mut TcpStream) {
     let _ = stream.write_all(hash.as_bytes());
 }
 
-/// What twenty clients get of the engine at `address`, who ask for keys of their own.
+/// The failures of twenty requests for different keys on the engine at `address`.
 fn asked(address: &str) -> Vec<Failed> {
     runtime().block_on(async {
         let server = server(address, |options| {
@@ -64,7 +64,7 @@ fn told(port: u16) -> Vec<Failed> {
 
 #[test]
 fn replies_that_drip_or_break_off_are_failures_and_open_the_circuit() {
-    // A byte at a time, for longer than anybody waits.
+    // One byte at a time, for longer than any request waits.
     let (drips, _) = engine(|mut stream| {
         greeted(&mut stream);
         let reply = b"*4\r\n:0\r\n$10\r\n1780000000\r\n".repeat(1_000);
@@ -75,13 +75,13 @@ fn replies_that_drip_or_break_off_are_failures_and_open_the_circuit() {
             }
         }
     });
-    // In the middle of a word.
+    // Cut in the middle of a word.
     let (breaks, _) = engine(|mut stream| {
         greeted(&mut stream);
         let _ = stream.read(&mut [0; 4_096]);
         let _ = stream.write_all(b"*3\r\n:0\r\n$10\r\n1780");
     });
-    // In the middle of the greeting, and before it.
+    // Cut in the middle of the greeting, and before it.
     let (half, _) = engine(|mut stream| {
         let _ = stream.read(&mut [0; 4_096]);
         let _ = stream.write_all(b"$40\r\naaaa");
@@ -116,7 +116,8 @@ fn greetings_of_wrong_types_are_nonsense() {
 
 #[test]
 fn more_replies_than_questions_end_the_connection() {
-    // The right answer, twice: the second one is nobody's, and must not become somebody's.
+    // The correct reply, twice: the second one belongs to no request, and must not be read as the
+    // reply to another.
     let (port, connections) = engine(|mut stream| {
         greeted(&mut stream);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("now");
@@ -134,7 +135,7 @@ fn more_replies_than_questions_end_the_connection() {
         });
         for i in 0..10 {
             let name = server.name(format!("{i}").as_bytes());
-            // Whether it is told or not: everybody has one answer.
+            // Successful or not: every request has one result.
             let _ = server.ask(name, Ask::Check(request(1))).await;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -145,7 +146,7 @@ fn more_replies_than_questions_end_the_connection() {
 
 #[test]
 fn keys_that_are_always_elsewhere_are_given_up() {
-    // Each sends to itself, and to ever new ports of the same machine.
+    // Each redirects to itself, and to ever new ports of the same machine.
     let sent = Arc::new(AtomicU64::new(0));
     for kind in ["MOVED", "ASK"] {
         let counted = sent.clone();

@@ -11,7 +11,7 @@ use crate::fleet_cluster;
 use crate::fleet_engine_redis::{Kind, Redis};
 use crate::{LIMIT, ask_all, is_charged, request, runtime, server, tally};
 
-/// A cluster of so many primaries, which share the slots evenly.
+/// A cluster of `count` primaries, which share the slots evenly.
 fn cluster(count: usize) -> Vec<Redis> {
     let nodes: Vec<Redis> = (0..count).map(|_| Redis::start(Kind::Cluster)).collect();
     fleet_cluster::join(&nodes);
@@ -35,7 +35,7 @@ fn keys_of_a_cluster_are_decided_where_they_are() {
     let nodes = cluster(3);
     runtime().block_on(async {
         let servers: Vec<_> = (0..2).map(|_| server(&address(&nodes), |_| {})).collect();
-        // One knows the map beforehand, the other is told.
+        // One knows the map beforehand, the other learns it by redirections.
         servers[0].greet().await.expect("it is there");
         let sum = ask_all(&servers, 8, 100, many).await;
         assert_eq!(sum.get(), [800, 0, 0, 0]);
@@ -98,7 +98,7 @@ fn a_cluster_goes_on_when_a_replica_takes_over() {
         nodes[1].kill();
         let whole = || nodes[3].command(&["INFO", "replication"]).contains("role:master");
         wait_until("the replica took over", READY_WITHIN, || whole().then_some(()));
-        // Those that know the old node only have to hear of it.
+        // Servers that know the old node must first learn of the change.
         let deadline = tokio::time::Instant::now() + READY_WITHIN;
         loop {
             let [admitted, _, failed, _] = ask_all(&servers, 4, 100, many).await.get();
@@ -109,7 +109,7 @@ fn a_cluster_goes_on_when_a_replica_takes_over() {
             assert!(tokio::time::Instant::now() < deadline, "{failed} fail for ever");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        // What stood on the node that died stands on its replica.
+        // The data of the node that died is on its replica.
         let again = ask_all(&servers, 1, 1, |server, _, _| server.name(b"0 0")).await;
         assert_eq!(again.get(), [1, 0, 0, 0]);
         println!("a primary died: {:?}", tally(&servers));

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tollgate_e2e::process::{self, Server, TempDir};
 use tollgate_redis::resp;
 
-/// How it keeps what it holds.
+/// How it stores its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// In memory only.
@@ -22,9 +22,9 @@ pub enum Kind {
 /// A Redis.
 pub struct Redis {
     pub port: u16,
-    /// Where nodes of a cluster speak with each other.
+    /// The port on which nodes of a cluster communicate.
     pub bus_port: u16,
-    // Before its folder, in which its log is.
+    // Declared before its folder, which contains its log.
     server: Server,
     dir: TempDir,
     arguments: Vec<String>,
@@ -36,7 +36,7 @@ impl Redis {
         Self::start_with(kind, &[], None)
     }
 
-    /// With more arguments, and a wall clock that is so far from the machine's.
+    /// With more arguments, and a wall clock at this distance from the machine's.
     pub fn start_with(kind: Kind, more: &[&str], wall_ns: Option<i64>) -> Self {
         let (port, bus_port) = (process::free_port(), process::free_port());
         let append = if kind == Kind::Durable { "yes" } else { "no" };
@@ -52,7 +52,7 @@ impl Redis {
             arguments.extend(
                 ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"].map(str::to_owned),
             );
-            // Else it listens 10,000 above its port, which nobody has looked at.
+            // Otherwise it listens 10,000 above its port, which was not checked to be free.
             arguments.extend(["--cluster-port".to_owned(), bus_port.to_string()]);
         }
         arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
@@ -90,7 +90,7 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Makes this node known to the cluster that `other` is of.
+    /// Makes this node known to the cluster of `other`.
     pub fn meet(&self, other: &Self) {
         let [port, bus_port] = [other.port, other.bus_port].map(|port| port.to_string());
         self.meet_at(&port, &bus_port);
@@ -113,7 +113,7 @@ impl Redis {
         self.server.kill();
     }
 
-    /// The same again on the same port, with what is on the disk.
+    /// The same again on the same port, with the data on the disk.
     pub fn restart(&mut self) {
         self.server.kill();
         self.server = spawn(&self.dir, &self.arguments, self.wall_ns);
@@ -124,12 +124,12 @@ impl Redis {
         self.server.signal(signal);
     }
 
-    /// Sets its wall clock, in nanoseconds from the machine's.
+    /// Sets its wall clock, as the difference from the machine's in nanoseconds.
     pub fn set_wall(&self, ns: i64) {
         std::fs::write(self.dir.path().join("wall"), ns.to_le_bytes()).expect("written");
     }
 
-    /// What it says to a command, in one line.
+    /// Its reply to a command, in one line.
     pub fn command(&self, arguments: &[&str]) -> String {
         self.try_command(arguments).expect("redis answers")
     }

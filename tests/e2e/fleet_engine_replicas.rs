@@ -1,8 +1,8 @@
 //! Commits that count only when a replica has them.
 //!
-//! Guards: an admission that a failover loses although it was acknowledged; a charge that is given
-//! back because no replica said in time that it has it; connections without a bound; and a circuit
-//! that opens although the engine answers.
+//! Guards: an admission that a failover loses although it was acknowledged; a charge that is
+//! refunded because no replica confirmed it in time; connections without a bound; and a circuit
+//! that opens although the engine responds.
 
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use tollgate_redis::{Ask, Engine, Failed, Fault, Replicas};
 use crate::fleet_engine_redis::{Kind, Redis};
 use crate::{LIMIT, Sum, ask_all, is_charged, request, runtime, server, tally};
 
-/// A replica of `primary` that has all of it.
+/// A replica of `primary` that has all its data.
 fn replica_of(primary: &Redis) -> Redis {
     let of = primary.port.to_string();
     let replica = Redis::start_with(Kind::Plain, &["--replicaof", "127.0.0.1", &of], None);
     wait_until("the replica follows", READY_WITHIN, || {
-        // It says that the link is up before it is sent what is written.
+        // A replica reports that the link is up before it receives writes.
         let online = format!("port={},state=online", replica.port);
         primary.command(&["INFO", "replication"]).contains(&online).then_some(())
     });
     replica
 }
 
-/// A server whose commits one replica must have.
+/// A server that requires each commit on one replica.
 fn replicated(address: &str, ms: u64) -> Engine {
     let timeout = Duration::from_millis(ms);
     server(address, |options| options.replicas = Some(Replicas { count: 1, timeout }))
@@ -50,7 +50,7 @@ fn a_charge_that_no_replica_has_fails_and_stays() {
             let server = server.clone();
             async move { server.ask(name, Ask::Check(request)).await.map(|reply| is_charged(&reply)) }
         };
-        // A machine that runs other tests may be slow once; then the key is another one.
+        // A machine that runs other tests may be slow once; then use another key.
         let (mut first, keys) = (Err(Failed::Open), ["a", "b", "c", "d", "e"]);
         let mut key = "";
         for next in keys {
@@ -84,7 +84,7 @@ fn a_charge_that_no_replica_has_fails_and_stays() {
     });
 }
 
-// Guards: a pool that grows with what waits, and requests that wait without end.
+// Guards: a pool that grows with the waiting requests, and requests that wait without end.
 #[test]
 fn connections_that_wait_for_replicas_are_bounded() {
     let primary = Redis::start(Kind::Plain);
@@ -124,15 +124,16 @@ fn connections_that_wait_for_replicas_are_bounded() {
             assert!(failed >= 32 && overloaded > 0, "{asked:?}");
             watching.join().expect("it ends")
         });
-        // Of the pool, that of all else, the one that asks for this number, and the one that asked
-        // before, whose end the primary may see only after this.
+        // Those of the pool, the one for everything else, the one that requests this number, and
+        // the one that requested it before, whose end the primary may see only after this.
         assert!((8..=35).contains(&most), "{most} connections");
         assert_eq!(server.tally().opened, 0);
         replica.signal(Signal::CONT);
     });
 }
 
-/// Asks one key after the other until `over`, on every server; what came of it, by key.
+/// Sends requests for one key after the other until `over`, on every server; returns the totals by
+/// key.
 async fn load(servers: &[Engine], keys: usize, over: Arc<AtomicBool>) -> Vec<Arc<Sum>> {
     let sums: Vec<Arc<Sum>> = (0..keys).map(|_| Arc::default()).collect();
     let request = request(LIMIT);
@@ -157,9 +158,9 @@ async fn load(servers: &[Engine], keys: usize, over: Arc<AtomicBool>) -> Vec<Arc
     sums
 }
 
-/// How many admissions are lost when the replica of a primary takes over that was cut off and went
-/// on for a while under load, and then got `kill -9`: what the servers admitted in all, less what
-/// one limiter does.
+/// The number of admissions that are lost in a failover. The replica is cut off from its primary,
+/// which continues for a while under load and then gets `kill -9`. The loss is the number that the
+/// servers allowed, less the number that one limiter allows.
 fn lost(count: Option<u32>) -> u64 {
     const KEYS: usize = 4;
     let mut primary = Redis::start(Kind::Plain);

@@ -1,7 +1,7 @@
-//! TLS to the engine: one node, a node that sentinels name and nodes that a cluster names; whoever
-//! does not prove who he is decides nothing. And who logs in.
+//! TLS to the engine: one node, a node that sentinels name and nodes that a cluster names; an
+//! unauthenticated peer decides nothing. Also logins.
 //!
-//! Guards: a limiter that believes whoever listens where its engine was.
+//! Guards: a limiter that trusts any process that listens on the address of its engine.
 
 use std::sync::Arc;
 
@@ -22,11 +22,12 @@ struct Certificates {
 }
 
 impl Certificates {
-    /// An authority, `ca.pem`, and what it vouches for: `node` of this machine and `client`.
+    /// An authority, `ca.pem`, and the certificates that it issues: `node` of this machine and
+    /// `client`.
     fn new() -> Self {
         let dir = TempDir::new("engine-tls");
         let mut params = CertificateParams::new(vec![]).expect("no names");
-        // Who has the name of its issuer is taken to have signed itself.
+        // A certificate with the name of its issuer is considered self-signed.
         params.distinguished_name.push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -38,7 +39,7 @@ impl Certificates {
         certificates
     }
 
-    /// Writes `name.pem` and `name.key`, for these hosts until that year.
+    /// Writes `name.pem` and `name.key`, for these hosts, valid until that year.
     fn issue(&self, name: &str, hosts: &[&str], until: i32) {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("names");
@@ -60,7 +61,8 @@ impl Certificates {
         self.dir.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Settings of a Redis that shows `name` on `port`, and asks clients to show one, too.
+    /// Settings of a Redis that presents `name` on `port`, and requires a certificate of clients,
+    /// too.
     fn settings(&self, name: &str, port: u16) -> Vec<[String; 2]> {
         [
             ("tls-port", port.to_string()),
@@ -83,7 +85,7 @@ impl Certificates {
         (Redis::start_with(kind, &arguments, None), port)
     }
 
-    /// What a server is told: whom to trust, and who it is.
+    /// The files of a server: the authority that it trusts, and its own identity.
     fn files(&self, client: Option<&str>) -> TlsFiles {
         let identity = client.map(|name| {
             (self.path(&format!("{name}.pem")).into(), self.path(&format!("{name}.key")).into())
@@ -100,7 +102,7 @@ fn open(files: TlsFiles) -> Arc<Tls> {
     Arc::new(Tls::open(files).expect("right files"))
 }
 
-/// What a server gets that asks once: whether it was charged.
+/// The result of one request: whether it was charged.
 fn ask(address: &str, tls: &Arc<Tls>) -> Result<bool, Failed> {
     runtime().block_on(async {
         let server = server(address, |options| options.tls = Some(tls.clone()));
@@ -127,14 +129,14 @@ fn an_engine_over_tls_decides_and_who_is_not_trusted_does_not() {
         "its other name"
     );
 
-    // Nobody we trust vouches for it.
+    // No trusted authority has issued its certificate.
     let others = Certificates::new();
     let wrong = TlsFiles { ca: others.path("ca.pem").into(), ..ours.files(Some("client")) };
     assert_eq!(ask(&address, &open(wrong)), UNTRUSTED);
-    // We do not show who we are, or what another authority vouches for.
+    // The client presents no certificate, or one of another authority.
     let mistaken = |files: TlsFiles| {
         let answer = ask(&address, &open(files));
-        // The node cuts the connection at once after it has said why.
+        // The node cuts the connection at once after it has sent the reason.
         let is_refused =
             matches!(answer, Err(Failed::Engine(Fault::Tls | Fault::Unreachable | Fault::Cut)));
         assert!(is_refused, "{answer:?}");
@@ -152,7 +154,7 @@ fn an_engine_over_tls_decides_and_who_is_not_trusted_does_not() {
         server.ask(server.name(b"key"), Ask::Check(request(1))).await
     });
     assert!(matches!(answer, Err(Failed::Engine(_))), "{answer:?}");
-    // Another name, unless that is the one that is expected.
+    // Another name, unless that name is expected.
     let (_redis, port) = ours.start(Kind::Plain, "stranger", &[]);
     let address = format!("rediss://127.0.0.1:{port}");
     assert_eq!(ask(&address, &ours.tls()), UNTRUSTED);
@@ -160,7 +162,7 @@ fn an_engine_over_tls_decides_and_who_is_not_trusted_does_not() {
         |name: &str| TlsFiles { server_name: Some(name.to_owned()), ..ours.files(Some("client")) };
     assert_eq!(ask(&address, &open(named("redis.example"))), Ok(true));
     assert_eq!(ask(&address, &open(named("redis.example.net"))), UNTRUSTED);
-    // What was in force once.
+    // An expired certificate.
     let (_redis, port) = ours.start(Kind::Plain, "expired", &[]);
     assert_eq!(ask(&format!("rediss://127.0.0.1:{port}"), &ours.tls()), UNTRUSTED);
 }
@@ -186,7 +188,7 @@ fn files_are_read_again_and_bad_ones_replace_nothing() {
         write(&right);
         assert_eq!(server.reload_tls(), Ok(true));
         wait_until_charged(&ask).await;
-        // A connection that is open stays; the next one is not trusted any more.
+        // An open connection stays; the next one is not trusted any more.
         write(&other);
         assert_eq!(server.reload_tls(), Ok(true));
         assert!(is_charged(&ask().await.expect("the same connection")));
@@ -197,7 +199,7 @@ fn files_are_read_again_and_bad_ones_replace_nothing() {
     assert_eq!(ask(&format!("rediss://127.0.0.1:{port}"), &ours.tls()), UNTRUSTED);
 }
 
-/// Asks until it is charged: what failed before is tried again after a pause.
+/// Sends requests until one is charged: after a failure it pauses and tries again.
 async fn wait_until_charged<F>(ask: &impl Fn() -> F)
 where
     F: Future<Output = Result<Vec<u8>, Failed>>,

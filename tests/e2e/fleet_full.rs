@@ -1,7 +1,7 @@
-//! A cluster of the authority that takes no more: its circuit breaker refuses what is beyond one
-//! question, in a real Envoy.
+//! A saturated cluster of the authority: its circuit breaker rejects all but one request, in a real
+//! Envoy.
 //!
-//! The proxy's clock stands still until the test sets it, so no question ends by its time-out,
+//! The proxy's clock does not advance until the test sets it, so no request ends by its time-out,
 //! however slow the machine is.
 
 use rustix::process::Signal;
@@ -26,10 +26,10 @@ fn ask(name: &str, key: &str) -> Request {
     Request::get("/").header(format!("x-{name}"), key)
 }
 
-/// An Envoy whose time the test tells.
+/// An Envoy whose clock the test sets.
 struct Slow {
     envoy: Envoy,
-    /// Whoever sleeps until a time is told that the clock was set by a request.
+    /// A request to a worker makes it notice that the clock was set.
     bells: Vec<Client>,
     now_ms: u64,
 }
@@ -46,7 +46,7 @@ impl Slow {
         Self { envoy, bells, now_ms: BEGAN_MS }
     }
 
-    /// So long after the beginning.
+    /// Sets the clock to this time after the start.
     fn go_to(&mut self, ms: u64) {
         self.now_ms = BEGAN_MS + ms;
         self.envoy.set_clock(self.now_ms * 1_000_000);
@@ -63,7 +63,7 @@ impl Slow {
         });
     }
 
-    /// A counter, complete: it is handed over a little later, which takes time to pass.
+    /// A counter, complete: it is reported a little later, for which the clock is advanced.
     fn count(&mut self, name: &str) -> u64 {
         self.tick_until("everything is counted", |slow| {
             slow.envoy.shown("wasmcustom.tollgate.uncounted") == 0
@@ -71,13 +71,13 @@ impl Slow {
         self.shown(name)
     }
 
-    /// A counter as it is now: time that passes for it would end questions.
+    /// A counter as it is now: advancing the clock for it would end requests.
     fn shown(&self, name: &str) -> u64 {
         self.envoy.shown(&format!("wasmcustom.tollgate.fleet_{name}"))
     }
 
-    /// Sends these, one after the other; each waits, or has its answer. Fresh connections, so each
-    /// worker has every other one.
+    /// Sends these, one after the other, until each waits or has its response. Fresh connections,
+    /// so each worker has every other one.
     fn send(&self, requests: &[Request]) -> Vec<Client> {
         let send = |request: &Request| {
             let before = fleet_stat(&self.envoy, "paused");
@@ -97,9 +97,9 @@ fn finish(clients: &mut [Client]) -> Vec<Response> {
     clients.iter_mut().map(|client| client.finish(false).expect("an answer")).collect()
 }
 
-// Guards: a full circuit breaker that is taken for an authority that is away, at the worker whose
-// question is under way or at the other one: that opens the gate of every rule that lets requests
-// through without one.
+// Guards: a full circuit breaker that is treated as an unreachable authority, at the worker whose
+// request is in flight or at the other one: that opens the gate of every rule that allows requests
+// without the authority.
 #[test]
 fn a_full_circuit_breaker_of_the_cluster_lets_nobody_through() {
     let policy = policy(&json!([
@@ -109,20 +109,20 @@ fn a_full_circuit_breaker_of_the_cluster_lets_nobody_through() {
     ]));
     let server = server(&policy);
     let mut slow = Slow::start(&policy, server.port);
-    // Every worker has a connection there.
+    // Every worker has a connection to the server.
     for client in &mut slow.envoy.clients(4) {
         assert_eq!(client.send(&ask("deny", "before")).status, 200);
     }
     server.signal(Signal::STOP);
     let mut first = slow.send(&[ask("deny", "held")]);
-    // The host may find out at once or later; who waits stands behind some of these in any case.
+    // The host may reject at once or later; some of these requests wait in any case.
     let mut denied = slow.send(&(0..8).map(|i| ask("deny", &i.to_string())).collect::<Vec<_>>());
     let mut allowed = slow.send(&(0..4).map(|i| ask("allow", &i.to_string())).collect::<Vec<_>>());
     let mut local = slow.send(&vec![ask("local", "a"); 8]);
     assert!(fleet_stat(&slow.envoy, "paused") > 12, "nobody waits");
     assert_eq!(slow.count("failed"), 0);
-    // The first question is over, and one of those who wait has the only place after it: for
-    // longer than two time-outs there is none for anybody else.
+    // The first request is over, and one of the waiting requests has the only place after it: for
+    // longer than two time-outs there is none for the others.
     let before = slow.count("asked");
     slow.go_to(10_500);
     assert_eq!(finish(&mut first)[0].status, 503);

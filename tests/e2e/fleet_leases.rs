@@ -25,20 +25,21 @@ fn server(policy: &Value) -> TollgateServer {
     Setup::new(policy).leasing().start()
 }
 
-// Guards: two proxies that each admit the whole limit.
+// Guards: two proxies that each allow the whole limit.
 #[test]
 fn without_leases_two_proxies_admit_exactly_what_one_limiter_would() {
     check_exact(Kind::Server);
 }
 
-// Guards: units of leases that are spent beside what the authority admits directly, and those that
-// nobody spends.
+// Guards: units of leases that are spent in addition to the units that the authority allows
+// directly, and units that are never spent.
 #[test]
 fn with_leases_two_proxies_admit_the_limit_and_no_more() {
     check_leased(Kind::Server);
 }
 
-// Guards: a gate that opens when the authority is killed, and one that stays shut when it is back.
+// Guards: a gate that opens when the authority is killed, and one that stays closed when it is
+// back.
 #[test]
 fn without_the_authority_each_rule_says_what_becomes_of_requests() {
     let rule = |name: &str, on_failure: Value| {
@@ -77,8 +78,8 @@ fn without_the_authority_each_rule_says_what_becomes_of_requests() {
     assert_eq!(fleet_stat(&envoy, "paused"), 0);
 }
 
-// Guards: a request whose client left while the authority was silent, held for ever or charged
-// twice.
+// Guards: a request whose client left while the authority was silent, and that is held for ever or
+// charged twice.
 #[test]
 fn a_client_that_leaves_while_the_authority_is_silent_is_let_go() {
     let policy = policy(&json!([
@@ -104,8 +105,8 @@ fn a_client_that_leaves_while_the_authority_is_silent_is_let_go() {
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 9, "{statuses:?}");
 }
 
-// Guards: a sprayer of fresh keys, each of which has to be asked about, at a rule that lets
-// requests through when the authority is away.
+// Guards: a sprayer of fresh keys, each of which needs a request to the authority, at a rule that
+// allows requests when the authority is unreachable.
 #[test]
 fn ten_thousand_fresh_keys_do_not_open_the_gate() {
     const KEYS: usize = 10_000;
@@ -142,7 +143,7 @@ fn ten_thousand_fresh_keys_do_not_open_the_gate() {
     assert_eq!(fleet_stat(&envoy, "paused"), 0);
 }
 
-/// The plugin configuration that `docs/fleet.md` shows.
+/// The plugin configuration in `docs/fleet.md`.
 fn shown() -> Value {
     let page = include_str!("../../docs/fleet.md");
     let (_, rest) = page.split_once("```json\n").expect("an example");
@@ -150,7 +151,7 @@ fn shown() -> Value {
     serde_json::from_str(block).expect("the example is JSON")
 }
 
-// Guards: an example that nobody can run.
+// Guards: an example that does not work.
 #[test]
 fn what_the_documents_show_works() {
     let mut configuration = shown();
@@ -172,7 +173,7 @@ fn what_the_documents_show_works() {
     let mut clients: Vec<Client> = envoys.iter().map(Envoy::client).collect();
     let statuses: Vec<u16> = (0..30).map(|i| clients[i % 2].send(&get("a")).status).collect();
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 20, "{statuses:?}");
-    // Another token asks nobody: this node counts half by itself.
+    // With another token the authority rejects it: this node counts half on its own.
     configuration["fleet"]["token"] = json!("another");
     let stranger = start(&configuration);
     let mut client = stranger.client();

@@ -1,9 +1,10 @@
-//! An engine that loses what it had while nodes hold units of it: emptied by an operator, restarted
-//! without its data, failed over to a replica that has all of it, or that lives an hour earlier or
-//! later.
+//! An engine that loses its data while nodes hold units of it: emptied by an operator, restarted
+//! without its data, or failed over to a replica that has all of it, or whose clock is an hour
+//! ahead or behind.
 //!
-//! Guards: that it goes unseen, and that units are leased beside those that are still out. What is
-//! admitted is what docs/server.md says: the limit once more for each loss, and no more.
+//! Guards: a loss that is not detected, and units that are leased in addition to those that are
+//! still out. The number allowed is the one in docs/server.md: one more limit for each loss, and no
+//! more.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ use tollgate_e2e::server::{Setup, TollgateServer};
 use crate::fleet_engine_redis::{Kind, Redis};
 
 const LIMIT: u64 = 4_000;
-/// So long nothing is leased after a loss, and a second of it for who looks at the time.
+/// Nothing is leased for this long after a loss; the true pause is a second longer, as an allowance
+/// for the test's clock.
 const LEASE_PAUSE: Duration = Duration::from_secs(10);
 const HOUR_NS: i64 = 3_600_000_000_000;
 const IP: &str = "192.0.2.1";
@@ -32,8 +34,8 @@ fn year() -> Value {
     json!({"algorithm": "fixed-window", "limit": LIMIT, "window": "366d"})
 }
 
-/// What two servers and four nodes on `store` admit under `quota` when `loses` happens while two of
-/// them hold units; after it `is_seen` becomes true.
+/// The number that two servers and four nodes on `store` allow under `quota` when `loses` happens
+/// while two of them hold units; after it `is_seen` becomes true.
 fn admitted(
     store: &str,
     quota: &Value,
@@ -63,7 +65,7 @@ fn admitted(
         fresh.admits();
         servers.iter().all(&is_seen).then_some(())
     });
-    // Nothing is leased for the life of a lease: who asks now is admitted one by one.
+    // Nothing is leased for the life of a lease: requests are allowed one by one.
     let leased = fresh.leased;
     let mut direct = Node::new(4, &policy, IP, &ports);
     wait_until("requests are decided", READY_WITHIN, || {
@@ -71,7 +73,7 @@ fn admitted(
         (direct.admitted > 0).then_some(())
     });
     (0..20).for_each(|_| _ = direct.admits());
-    // A machine that stands still may be through with it.
+    // On a stalled machine that time may be over.
     let is_soon = lost_at.elapsed() < LEASE_PAUSE;
     assert!(!is_soon || (direct.leased, direct.left()) == (0, 0), "nothing is leased");
     nodes.extend([fresh, direct]);
@@ -131,8 +133,8 @@ fn an_engine_that_is_restarted_without_its_data_costs_one_limit() {
     assert!((LIMIT + 1..=2 * LIMIT).contains(&admitted), "{admitted}");
 }
 
-/// The same across a failover to a replica that has all of it, and whose wall clock is so far from
-/// the primary's.
+/// The same across a failover to a replica that has all the data, and whose wall clock differs by
+/// this much from the primary's.
 fn admitted_across_a_failover(quota: &Value, apart_ns: i64) -> u64 {
     let mut primary = Redis::start_with(Kind::Plain, &[], Some(0));
     let of = primary.port.to_string();
@@ -179,14 +181,14 @@ fn most_of_an_hour() -> Value {
     json!({"algorithm": "sliding-buckets", "limit": LIMIT, "window": "50m"})
 }
 
-// An hour later all that was used has come back: the limit once more, and no more.
+// An hour later all the used units are returned: one more limit, and no more.
 #[test]
 fn a_failover_to_an_engine_that_is_an_hour_ahead_costs_one_limit() {
     let admitted = admitted_across_a_failover(&most_of_an_hour(), HOUR_NS);
     assert!((LIMIT + 1..=2 * LIMIT).contains(&admitted), "{admitted}");
 }
 
-// What was counted an hour later stays counted; it could cost one limit, too, and no more.
+// Charges of an hour ahead stay counted; this may also cost one limit, and no more.
 #[test]
 fn a_failover_to_an_engine_that_is_an_hour_behind_costs_one_limit_at_most() {
     let admitted = admitted_across_a_failover(&most_of_an_hour(), -HOUR_NS);

@@ -1,7 +1,7 @@
-//! A real Envoy that takes its policy from a real `tollgate-server`: what is put there is in force
-//! in every worker, counts go on, and whatever is wrong changes nothing.
+//! A real Envoy that takes its policy from a real `tollgate-server`: a policy put there is in force
+//! in every worker, counts are kept, and an invalid policy changes nothing.
 //!
-//! Nothing here says how long a change may take; that it is followed at all is waited for.
+//! No test here asserts how long a change takes; they only wait until it is followed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ use crate::following_envoys::{
     FAILURES, REFUSED, SOON, admitted, all_have, check_followed, envoy, following, policy, wait_for,
 };
 
-/// A server that keeps what is put in `data`, or nothing.
+/// A server that stores its policies in `data`, or nowhere.
 fn server(policy: &Value, data: Option<&TempDir>) -> TollgateServer {
     let setup = Server::new(policy).operated().variable("TOLLGATE_FOLLOW_TOKEN", FOLLOW_TOKEN);
     match data {
@@ -37,8 +37,8 @@ fn what_is_put_is_in_force_in_every_worker_and_counts_go_on() {
     check_followed(Kind::Server);
 }
 
-// Guards: a key that has two counts for a moment: four workers, each of which goes over at a time
-// of its own, while eight connections ask for twenty keys.
+// Guards: a key that has two counts for a moment: four workers, each of which switches at a
+// different time, while eight connections send requests for twenty keys.
 #[test]
 fn no_request_is_admitted_twice_while_workers_go_over() {
     const KEYS: usize = 20;
@@ -72,7 +72,7 @@ fn no_request_is_admitted_twice_while_workers_go_over() {
     });
     let mut client = envoy.client();
     (0..KEYS).for_each(|number| (0..400).for_each(|_| ask(&mut client, number)));
-    // 150 at the most under the first two, then what 300 is more than 120 could count.
+    // At most 150 under the first two, then the difference between 300 and 120.
     for (number, count) in counts.iter().enumerate() {
         let count = count.load(Ordering::Relaxed);
         assert!((300..=330).contains(&count), "key {number}: {count}");
@@ -86,10 +86,10 @@ fn a_policy_that_is_wrong_changes_nothing_and_is_said_once() {
     wait_for(&envoy, 1);
     let mut client = envoy.client();
     assert_eq!(admitted(&mut client, "k", 20), 10);
-    // The server refuses it, so nobody hears of it.
+    // The server rejects it, so no filter gets it.
     let bad = json!({"version": 1, "rules": 3}).to_string();
     assert_eq!(server.operate("PUT", "admin/policy", &bad, &[("if-match", "*")]).status, 422);
-    // The server takes it, and a filter cannot: entries of tenants have no store here.
+    // The server accepts it, and a filter cannot: tenant entries have no store here.
     let mut tenants = policy(2, 50);
     tenants["tenant"] = json!({"header": "x-tenant"});
     put(&server, &tenants);
@@ -118,7 +118,7 @@ fn a_server_that_is_away_changes_nothing_and_is_found_again() {
     assert!(all_have(envoy.ports[0], 0), "it begins with its own");
     let mut client = envoy.client();
     assert_eq!(admitted(&mut client, "k", 20), 3);
-    server.crash(); // and it is there again
+    server.crash(); // the policy is still there
     wait_for(&envoy, 1);
     assert_eq!(admitted(&mut client, "k", 20), 7);
     put(&server, &policy(2, 15));
@@ -138,15 +138,15 @@ fn a_server_that_is_away_changes_nothing_and_is_found_again() {
     assert_eq!(said("it answers again"), 2, "{log}");
 }
 
-// Guards: a server that lost what was put, and takes everybody back to where it began.
+// Guards: a server that lost its policies, and resets every filter to the first one.
 #[test]
 fn a_server_that_was_set_back_is_not_followed() {
     let mut server = server(&policy(1, 10), None);
     let envoy = envoy(2, server.port, &policy(0, 3));
     put(&server, &policy(2, 20));
     wait_for(&envoy, 2);
-    server.crash(); // nothing is kept: it has its file again, as version 1
-    // The main thread may have asked for nothing since the first policy: to it nothing is new.
+    server.crash(); // nothing is stored: it has its file again, as version 1
+    // The main thread may have requested nothing since the first policy: for it nothing is new.
     wait_until("every worker has seen it", SOON, || (envoy.stat(REFUSED) >= 2).then_some(()));
     assert!(all_have(envoy.ports[0], 2));
     let log = envoy.server.log();
@@ -157,8 +157,8 @@ fn a_server_that_was_set_back_is_not_followed() {
     wait_for(&envoy, 5);
 }
 
-// Guards: a new listener, or an instance that is made anew, that begins with an earlier policy than
-// is in force: that one would be the newest again.
+// Guards: a new listener, or an instance that is created again, that begins with an earlier policy
+// than the one in force: that one would be the newest again.
 #[test]
 fn a_listener_that_is_replaced_goes_on_with_what_is_in_force() {
     let mut server = server(&policy(1, 10), None);
@@ -184,7 +184,7 @@ fn a_listener_that_is_replaced_goes_on_with_what_is_in_force() {
     put(&server, &policy(4, 22));
     wait_for(&envoy, 4);
     assert_eq!(admitted(&mut envoy.client(), "k", 30), 2);
-    // What is drained follows, too.
+    // Drained listeners follow, too.
     wait_until("the old connection's worker has it", SOON, || {
         let said = kept.send(&Request::get("/").header("x-probe", "1"));
         let said = said.header("ratelimit-policy").expect("fields");
@@ -213,7 +213,8 @@ fn two_listeners_follow_each_its_own_and_a_stranger_gets_nothing() {
     let envoy = setup.start();
     put(&server, &policy(2, 12));
     for (port, number) in envoy.ports.iter().zip([2, 2, 7, 8]) {
-        // The stranger has another listener's policy when that came first: they are one plugin.
+        // The unauthorized listener has another listener's policy when that came first: they are
+        // one plugin.
         if number == 7 {
             continue;
         }
@@ -239,7 +240,7 @@ fn large(number: usize) -> Value {
     policy
 }
 
-/// Ends a measurement when it goes.
+/// Ends a measurement when it is dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -248,7 +249,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// The slowest of each hundred and of all requests, in microseconds, until `is_over`.
+/// The number of requests, the 99th percentile and the maximum of their times in microseconds,
+/// until `is_over`.
 fn slowest(envoy: &Envoy, is_over: &AtomicBool) -> (usize, u128, u128) {
     let mut clients = envoy.clients(8);
     let probe = Request::get("/").header("x-probe", "1");
@@ -264,8 +266,8 @@ fn slowest(envoy: &Envoy, is_over: &AtomicBool) -> (usize, u128, u128) {
     (took.len(), took[took.len() * 99 / 100], took[took.len() - 1])
 }
 
-// Guards: requests that are lost or refused while a worker compiles 1 MiB, and names of metrics
-// without end. What it holds up is printed; docs/fleet.md has the figure.
+// Guards: requests that are lost or denied while a worker compiles 1 MiB, and an unbounded number
+// of metric names. The delay is printed; docs/fleet.md has the figure.
 #[test]
 fn a_policy_of_1_mib_holds_workers_up_one_at_a_time() {
     let server = server(&policy(1, 10), None);
@@ -299,7 +301,7 @@ fn a_policy_of_1_mib_holds_workers_up_one_at_a_time() {
     assert_eq!([envoy.stat(FAILURES), envoy.stat(REFUSED)], [0, 0]);
 }
 
-// Guards: a version that goes on to be shown though no listener follows the server any more.
+// Guards: a version that is still shown though no listener follows the server any more.
 #[test]
 fn a_plugin_that_stops_following_shows_no_version() {
     const VERSION: &str = "wasmcustom.tollgate.policy_version.plugin=tollgate";

@@ -1,5 +1,5 @@
 //! Several `tollgate-server` processes on one real Redis: one budget, and rules that are put to one
-//! of them hold on all.
+//! of them apply on all.
 
 #[allow(dead_code, reason = "the tests of the filter use the rest")]
 mod envoy_server;
@@ -61,7 +61,7 @@ fn decision(server: &TollgateServer, client_ip: &str) -> String {
     answered["decision"].as_str().expect("a decision").to_owned()
 }
 
-// Guards: processes that race with each other, and what they gave back of the rule that all share.
+// Guards: processes that race with each other, and their refunds of the rule that all share.
 #[test]
 fn four_servers_admit_what_one_would_and_a_killed_one_costs_nobody() {
     let redis = Redis::start(Kind::Plain);
@@ -88,7 +88,7 @@ fn four_servers_admit_what_one_would_and_a_killed_one_costs_nobody() {
     });
     assert_eq!(admitted.load(Ordering::Relaxed), 1_000);
     assert_eq!(denied.load(Ordering::Relaxed), 600);
-    // `all` was charged what was admitted, and no more.
+    // `all` was charged exactly for the allowed requests.
     let left = redis.command(&["DBSIZE"]);
     assert_eq!(left, ":4", "two keys, the rules and the marker");
     servers[0].server.kill();
@@ -130,7 +130,7 @@ fn rules_put_to_one_server_hold_on_all_and_after_restarts() {
     wait_until("the second request is allowed everywhere", SOON, || {
         (decision(&servers[2], "192.0.2.1") == "allow").then_some(())
     });
-    // Four servers put tenants at the same time: all of them are there, on each.
+    // Four servers put tenants at the same time: each server then has all of them.
     let entry = r#"{"quotas": {"each": [{"limit": 5, "window": "1h"}]}}"#;
     thread::scope(|scope| {
         for (i, server) in servers.iter().enumerate() {
@@ -154,8 +154,8 @@ fn rules_put_to_one_server_hold_on_all_and_after_restarts() {
     }
 }
 
-// Guards: two operators who both think that their change is in force, and a roll-back that only the
-// server knows of which it was asked.
+// Guards: two operators who both believe that their change is in force, and a roll-back that only
+// one server knows.
 #[test]
 fn of_operators_who_race_one_succeeds_and_a_roll_back_is_everybodys() {
     let redis = Redis::start(Kind::Plain);
@@ -207,7 +207,7 @@ fn of_operators_who_race_one_succeeds_and_a_roll_back_is_everybodys() {
     }
 }
 
-// Guards: a server that waits for an engine which is not there, and one that never finds it again.
+// Guards: a server that waits for an unreachable engine, and one that never finds it again.
 #[test]
 fn an_engine_that_is_away_is_on_failure_and_is_found_again() {
     let mut redis = Redis::start(Kind::Plain);
@@ -228,15 +228,15 @@ fn an_engine_that_is_away_is_on_failure_and_is_found_again() {
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// How often counts were asked to take back a charge.
+/// The number of refund calls to counts.
 fn refunds(server: &TollgateServer) -> u64 {
     let metrics = server.operate("GET", "metrics", "", &[]).text();
     let line = metrics.lines().find(|line| line.contains("\"refund\""));
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
-// Guards: quotas that are used up by requests of which nobody had an answer, because their clients
-// left while the engine was asked; each way that there is to ask.
+// Guards: quotas that are used up by requests that got no response, because their clients
+// disconnected during the call to the engine; for each kind of request.
 #[test]
 fn a_client_that_leaves_before_its_answer_is_charged_nothing() {
     let redis = Redis::start(Kind::Plain);
@@ -257,7 +257,8 @@ fn a_client_that_leaves_before_its_answer_is_charged_nothing() {
         let answer = unary(server.port, LIMIT, &message, &[]).answer;
         RateLimitResponse::decode(&*answer).expect("an answer").statuses[0].code
     };
-    // What the engine is asked by nobody else is known, and so is the way to it.
+    // After this the connection to the engine is open, and all calls that do not belong to a
+    // request are done.
     assert_eq!(limit("z"), 1);
     assert_eq!(refunds(&server), 0);
     redis.signal(Signal::STOP);
@@ -266,7 +267,7 @@ fn a_client_that_leaves_before_its_answer_is_charged_nothing() {
     let mut checking = std::net::TcpStream::connect(("127.0.0.1", server.port)).expect("there");
     checking.write_all(&check_request("GET", "/", "192.0.2.9").to_bytes()).expect("sent");
     let calling = http2::hold(server.port, &request, Sent::Begun);
-    // Both are with the engine: two descriptors and an address; b is used up, and refuses at once.
+    // Both are at the engine: two descriptors and an address; b is used up, and denies at once.
     wait_until("both are asked", SOON, || {
         let metrics = server.operate("GET", "metrics", "", &[]).text();
         let line = metrics.lines().find(|line| line.starts_with("tollgate_store_calls_total "));
@@ -274,7 +275,7 @@ fn a_client_that_leaves_before_its_answer_is_charged_nothing() {
         (calls >= 4).then_some(())
     });
     drop((calling, checking));
-    // The server has seen that they left.
+    // The server has noticed that they left.
     wait_until("they left", SOON, || {
         let metrics = server.operate("GET", "metrics", "", &[]).text();
         let line = metrics.lines().find(|line| line.starts_with("tollgate_connections "));
@@ -283,7 +284,7 @@ fn a_client_that_leaves_before_its_answer_is_charged_nothing() {
     });
     redis.signal(Signal::CONT);
     wait_until("both are given back", SOON, || (refunds(&server) >= 2).then_some(()));
-    // Who asks then has what they had not.
+    // A later request gets the units that they did not use.
     wait_until("a is whole", SOON, || (limit("a") == 1).then_some(()));
     wait_until("the address is whole", SOON, || {
         (decision(&server, "192.0.2.9") == "allow").then_some(())
@@ -302,7 +303,7 @@ fn round_trips_to_the_engine_are_spans_below_who_asked() {
     let batch = json!({"requests": vec![one; 10]}).to_string();
     let request = Request::post("/check", batch).header("traceparent", parent);
     assert_eq!(server.client().send(&request).status, 200);
-    // Ten requests of two keys, each looked at and charged.
+    // Ten requests of two keys, each a look and a charge.
     let spans = wait_until("spans", SOON, || {
         let spans: Vec<_> = collector.exports().into_iter().flat_map(|(_, spans)| spans).collect();
         spans.iter().any(|span| span.name == "POST /check").then_some(spans)

@@ -1,5 +1,5 @@
 //! A queue of the fleet in real Envoys: it gives places and not units, so it is never leased, and
-//! the authority is asked for each request.
+//! each request is sent to the authority.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ fn ask(name: &str, key: usize) -> Request {
     Request::get("/").header(format!("x-{name}"), key.to_string())
 }
 
-// Guards: places of a queue that two proxies give by themselves: twice the places, and two requests
+// Guards: places of a queue that two proxies give on their own: twice the places, and two requests
 // at the time of one.
 #[test]
 fn the_places_of_a_queue_are_given_once_in_two_proxies() {
     const KEYS: usize = 40;
-    // One place, which comes back in a year; and three, each two seconds after the one before it.
+    // One place, which is returned in a year; and three, each two seconds after the one before it.
     let policy = policy(&json!([queue("one", 1, 1, "366d"), queue("paced", 3, 1, "2s")]));
     let server = server(&policy);
     let fleet = json!({"timeout": "10s"});

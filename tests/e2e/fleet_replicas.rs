@@ -1,7 +1,7 @@
 //! A server whose charges count only when a replica of the engine has them.
 //!
-//! Guards: an admission that is answered although no replica has it; a charge of it that is gone;
-//! and an `on_failure` that is not asked.
+//! Guards: an admission that is reported although no replica has it; a charge for it that is lost;
+//! and an `on_failure` that is not applied.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -46,7 +46,7 @@ fn a_server_whose_replica_stands_still_does_what_on_failure_says() {
         assert_eq!(ask("deny", "192.0.2.1"), ("deny".to_owned(), Some(503)));
         assert_eq!(ask("allow", "192.0.2.1").0, "allow");
     }
-    // All of it is charged, so these are refused, which rests on nothing that is written.
+    // All units are charged, so these requests are denied; a denial needs no written data.
     assert_eq!(ask("deny", "192.0.2.1"), ("deny".to_owned(), Some(429)));
     assert_eq!(ask("allow", "192.0.2.1"), ("deny".to_owned(), Some(429)));
     assert_eq!(server.metric(fault), before + 6);

@@ -1,4 +1,4 @@
-//! Reports on a store that servers share: what one was told, the others look at.
+//! Reports on a store that servers share: the other servers see a report to one of them.
 
 use prost::Message;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::fleet_engine_redis::{Kind, Redis};
 
 const LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// What a server answers to one descriptor of a user, and how much it says remains.
+/// A server's response for one descriptor of a user: the code, and the remaining units.
 fn hits(server: &TollgateServer, hits: u64) -> (i32, u32) {
     let mut one = descriptor(&[("user", "ada")]);
     one.hits_addend = Some(Wrapped { value: hits });
@@ -22,8 +22,8 @@ fn hits(server: &TollgateServer, hits: u64) -> (i32, u32) {
     (response.overall_code, response.statuses[0].limit_remaining)
 }
 
-// Guards: a report that is lost between servers, in a batch with others, or to a refusal by another
-// key's rule.
+// Guards: a report that is lost between servers, in a batch with others, or because another key's
+// rule denies.
 #[test]
 fn what_one_server_is_reported_ends_the_budget_on_all() {
     let redis = Redis::start(Kind::Plain);
@@ -37,7 +37,7 @@ fn what_one_server_is_reported_ends_the_budget_on_all() {
         server.set("store_timeout", 5_000).set("store_tolerance", 2_000).start()
     };
     let servers = [server(), server()];
-    // 8 clients report 25 times 400 at both servers, all of which the other rule denies: 80,000.
+    // 8 clients report 25 times 400 to both servers, all of which the other rule denies: 80,000.
     std::thread::scope(|scope| {
         for i in 0..8 {
             let server = &servers[i % 2];
@@ -51,7 +51,7 @@ fn what_one_server_is_reported_ends_the_budget_on_all() {
     for server in &servers {
         assert_eq!(hits(server, 0), (1, 1), "nothing of the other rule was charged");
     }
-    // 100,000 are used with these: a look is over the limit at the other server.
+    // With these, 100,000 are used: a look is over the limit at the other server.
     assert_eq!(hits(&servers[0], 20_000).0, 2);
     assert_eq!(hits(&servers[1], 0), (2, 0));
 }

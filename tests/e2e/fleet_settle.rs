@@ -1,8 +1,8 @@
-//! Costs that turn out otherwise, counted in a real Redis: by two servers, across a restart of each
-//! and of the engine.
+//! Costs that are corrected afterwards, counted in a real Redis: by two servers, across a restart
+//! of each and of the engine.
 //!
 //! Guards: a cost that is settled twice because another server, or a new one, does not know of the
-//! first time.
+//! first settlement.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};
@@ -49,7 +49,7 @@ fn settled(cost: u64, charged: u64) -> Value {
     json!({"result": "settled", "cost": cost, "charged": charged})
 }
 
-/// How much of a key is left, which costs one.
+/// The remaining units of a key, by a request that costs one.
 fn left(server: &TollgateServer, key: &str) -> u64 {
     let answer = check(server, key, 1);
     let field = answer["headers"]["ratelimit"].as_str().expect("a field").to_owned();
@@ -62,7 +62,7 @@ fn a_cost_is_settled_once_whichever_server_hears_of_it() {
     let mut redis = Redis::start(Kind::Durable);
     let mut servers = [server(&redis), server(&redis)];
     let lower = id(&servers[0], "a", 30);
-    // The one that did not charge it settles it; both know of it from then on.
+    // The server that did not charge it settles it; both know of it from then on.
     assert_eq!(settle(&servers[1], &lower, 10), settled(10, 10));
     for server in &servers {
         assert_eq!(settle(server, &lower, 10), settled(10, 10), "repeated");
@@ -75,12 +75,12 @@ fn a_cost_is_settled_once_whichever_server_hears_of_it() {
     assert_eq!(settle(&servers[0], &higher, 45), settled(45, 45));
     assert_eq!(left(&servers[1], "a"), LIMIT - 10 - 1 - 45 - 1);
 
-    // A server that is new, and an engine that was restarted with its data, know it as well.
+    // A new server, and an engine that was restarted with its data, also know it.
     servers[0].crash();
     redis.restart();
     let fresh = server(&redis);
     for server in [&servers[1], &fresh] {
-        // The first question may find the connection cut: it says so, and is asked again.
+        // The first request may find the connection cut: it fails, and is sent again.
         let mut said = send(server, &higher, 45);
         for _ in 0..100 {
             if said.status == 200 {
@@ -114,14 +114,14 @@ fn what_does_not_fit_is_charged_once_and_ids_of_others_are_refused() {
         assert_eq!(refused.status, 400, "{}", refused.text());
     }
     assert_eq!(left(&servers[0], "b"), LIMIT - 30 - 1, "and nothing came back");
-    // One of the same secret, whose count is gone: nothing comes back, a higher cost is charged.
+    // An id of the same secret, whose count is gone: nothing is refunded, a higher cost is charged.
     let gone = id(&servers[0], "c", 30);
     assert_eq!(redis.command(&["FLUSHALL"]), "+OK");
     assert_eq!(settle(&servers[0], &gone, 10)["result"], "settled");
     assert_eq!(left(&servers[1], "c"), LIMIT - 1, "not more than the limit");
 }
 
-// Guards: two servers that settle the same at the same time.
+// Guards: two servers that settle the same id at the same time.
 #[test]
 fn settled_at_once_by_all_it_is_settled_once() {
     let redis = Redis::start(Kind::Plain);

@@ -1,11 +1,13 @@
-//! A proxy that stands still for longer than its leases live, and goes on under load: the units
-//! that it held are counted as spent by then, and others have been given what came back since.
+//! A proxy that is stopped for longer than its leases live, and resumes under load: the units that
+//! it held are counted as spent by then, and others have been given the units that were returned
+//! since.
 //!
-//! Each round has a key of its own. One Envoy leases of it, is stopped with units in hand, and is
-//! sent requests that it finds when it goes on; at that instant another Envoy is asked for all that
-//! the key has. The first one's old units on top of that would be more than the quota has.
+//! Each round has a key of its own. One Envoy leases units of it, is stopped with units in hand,
+//! and receives requests that it handles when it resumes; at that instant another Envoy requests
+//! all that the key has. With the first one's old units in addition, more than the quota would be
+//! allowed.
 //!
-//! `TOLLGATE_STOPS=1000` is the long form: so many rounds.
+//! `TOLLGATE_STOPS=1000` is the long form: this number of rounds.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +24,12 @@ use crate::leasing_envoys::{SOON, envoy, fleet_stat, get, policy};
 use crate::server;
 
 const BURST: u64 = 200;
-/// In a second.
+/// Per second.
 const RATE: u64 = 150;
-/// Of the lease: half a second; until the authority has counted all of it as spent, another one;
-/// until that has come back, BURST / 2 / RATE.
+/// The life of the lease: half a second; until the authority has counted all of it as spent,
+/// another second; until that is returned, BURST / 2 / RATE.
 const STOPPED: Duration = Duration::from_millis(2_300);
-/// Connections to the stopped one, in each of which a request waits.
+/// Connections to the stopped one, each with a waiting request.
 const CONNECTIONS: usize = 120;
 
 fn signal(envoy: &Envoy, signal: Signal) {
@@ -35,7 +37,7 @@ fn signal(envoy: &Envoy, signal: Signal) {
     kill_process(pid, signal).expect("it runs");
 }
 
-/// Every thread of it stands still.
+/// True when every thread of it is stopped.
 fn is_stopped(envoy: &Envoy) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", envoy.server.pid())).expect("it runs");
     threads.flatten().all(|thread| {
@@ -44,20 +46,20 @@ fn is_stopped(envoy: &Envoy) -> bool {
     })
 }
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// By the one that was stopped, after it went on.
+    /// Allowed by the stopped one, after it resumed.
     late: u64,
-    /// By both, after it went on.
+    /// Allowed by both, after it resumed.
     admitted: u64,
-    /// What the quota has in that time.
+    /// The most that the quota has in that time.
     most: u64,
-    /// Leases that it was granted before it was stopped.
+    /// Leases that it was granted before the stop.
     granted: u64,
 }
 
-/// 503: on a busy machine the authority may be late; then nobody is let through.
+/// 503: on a busy machine the authority may be late; then no request is allowed.
 fn is_admitted(status: u16) -> bool {
     assert!([200, 429, 503].contains(&status), "{status}");
     status == 200
@@ -68,7 +70,7 @@ fn admitted(client: &mut Client, request: &Request) -> u64 {
     is_admitted(status).into()
 }
 
-/// Asks at less than the quota's rate until it is told that it is over.
+/// Sends requests at less than the quota's rate until `is_over`.
 fn warm(envoy: &Envoy, request: &Request, is_over: &AtomicBool) {
     let mut client = envoy.client();
     while !is_over.load(Ordering::Relaxed) {
@@ -88,7 +90,7 @@ fn round(stopped: &Envoy, other: &Envoy, key: &str) -> Round {
             let granted = fleet_stat(stopped, "granted") - before;
             (granted > 1).then_some(granted)
         });
-        // In the midst of its work.
+        // In the middle of its work.
         signal(stopped, Signal::STOP);
         wait_until("it stands still", SOON, || is_stopped(stopped).then_some(()));
         is_over.store(true, Ordering::Relaxed);
@@ -119,7 +121,7 @@ fn round(stopped: &Envoy, other: &Envoy, key: &str) -> Round {
     })
 }
 
-// Guards: units of a lease that is over, spent because nobody looked at the clock again.
+// Guards: units of an expired lease that are spent because the clock was not read again.
 #[test]
 fn a_proxy_that_stood_still_spends_nothing_of_what_it_held() {
     allow_open_files(8_000);
@@ -159,7 +161,7 @@ fn a_proxy_that_stood_still_spends_nothing_of_what_it_held() {
     for (number, round) in all.iter().enumerate() {
         assert!(round.admitted <= round.most, "{number}: {round:?}");
     }
-    // The key was whole again: units that were still in hand would have been too many.
+    // The key was whole again: units still in hand would have exceeded the bound.
     let whole = all.iter().filter(|round| round.admitted >= BURST).count();
     assert!(whole * 4 >= rounds, "only {whole} of {rounds} rounds would have shown it");
 }

@@ -1,4 +1,4 @@
-//! All of a fleet at once: three real Envoys with the filter, two servers, and a Redis cluster of
+//! A whole fleet at once: three real Envoys with the filter, two servers, and a Redis cluster of
 //! three primaries with a replica each, under skewed load, while one process after the other is
 //! killed. Every commit goes through a recorder, and the history is checked in its order.
 
@@ -20,11 +20,11 @@ use crate::fleet_cluster;
 use crate::fleet_engine_redis::{Kind, Redis};
 
 const SOON: Duration = Duration::from_secs(60);
-/// Of each key that is asked for one by one.
+/// The limit of each key that is not leased.
 const EXACT: u64 = 150;
-/// Of each key that is leased, in all.
+/// The limit of each key that is leased, in total.
 const LEASED: u64 = 4_000;
-/// Of each key that is leased, in a second, and at once.
+/// The limits of each key that is leased, per second, and at once.
 const RATE: u64 = 150;
 const BURST: u64 = 100;
 
@@ -40,7 +40,7 @@ fn policy() -> Value {
     json!({"version": 1, "rules": [exact, rule("leased", all(LEASED)), rule("rate", rate)]})
 }
 
-/// Everything that runs.
+/// All processes.
 struct Fleet {
     log: Log,
     /// Three primaries, and their replicas in the same order.
@@ -68,7 +68,7 @@ impl Fleet {
             fleet_cluster::follow(replica, primary);
         }
         for node in &nodes {
-            // Else a primary that was cut off would go on admitting.
+            // Otherwise a primary that was cut off would continue to allow requests.
             assert_eq!(node.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "+OK");
         }
         let policy = policy();
@@ -93,7 +93,7 @@ impl Fleet {
         self.envoys.iter().map(|envoy| envoy.stat(&name)).collect()
     }
 
-    /// The node that has a key now, and what stands there.
+    /// The value of a key, on the node that has it now.
     fn stands(&self, name: &[u8]) -> Vec<u8> {
         let of = |node: &Redis| {
             let value = node.try_value(&[b"GET", name])?;
@@ -102,7 +102,7 @@ impl Fleet {
         self.nodes.iter().find_map(of).unwrap_or_default()
     }
 
-    /// Kills one of a kind under load, and starts it again.
+    /// Kills a process of this kind under load, and starts it again.
     fn kill(&mut self, kind: Kill) {
         thread::sleep(Duration::from_millis(700));
         match kind {
@@ -121,7 +121,7 @@ impl Fleet {
         thread::sleep(Duration::from_millis(700));
     }
 
-    /// The replica hears nothing for a while, and takes over without that.
+    /// The replica receives nothing for a while, and takes over without those writes.
     fn fail_over(&mut self, i: usize) {
         let (primaries, replicas) = self.nodes.split_at_mut(3);
         self.log.mute(primaries[i].port);
@@ -157,23 +157,22 @@ enum Kill {
     Primary(usize),
 }
 
-/// Requests for keys of which each is asked for half as often as one of half its rank.
+/// Requests for keys; a key gets half as many as one of half its rank.
 struct Load {
     header: &'static str,
     prefix: &'static str,
     keys: usize,
-    /// What a client waits between two requests, so that there is something left to be admitted
-    /// when something happens.
+    /// The pause of a client between two requests, so that units remain when an event happens.
     pause: Duration,
 }
 
-/// What clients were told.
+/// The responses that clients got.
 #[derive(Default)]
 struct Told {
     admitted: BTreeMap<String, Vec<Instant>>,
     sent: BTreeMap<String, u64>,
     refused: u64,
-    /// 503, or no answer at all.
+    /// 503, or no response at all.
     failed: u64,
 }
 
@@ -231,7 +230,7 @@ impl Load {
             .unwrap_or(0)
     }
 
-    /// Six clients send until it is over, or so many requests each.
+    /// Six clients send until `is_over`, or this number of requests each.
     fn run(&self, ports: &[u16], each: u64, is_over: &AtomicBool) -> Told {
         let all = Mutex::new(Told::default());
         thread::scope(|scope| {
@@ -269,7 +268,7 @@ impl Load {
         told
     }
 
-    /// The same while somebody is killed.
+    /// The same while a process is killed.
     fn run_while(&self, fleet: &mut Fleet, kind: Kill) -> Told {
         let (ports, is_over) = (fleet.ports(), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -281,7 +280,7 @@ impl Load {
     }
 }
 
-/// Asks for each key once, alone, and so learns what the engine calls it.
+/// Sends one request for each key, alone, and so learns the engine's name of the key.
 fn names(fleet: &Fleet, load: &Load, told: &mut Told) -> BTreeMap<String, Vec<u8>> {
     let mut client = fleet.envoys[0].client();
     let keys = (0..load.keys).map(|rank| load.key(rank));
@@ -294,8 +293,8 @@ fn names(fleet: &Fleet, load: &Load, told: &mut Told) -> BTreeMap<String, Vec<u8
     keys.map(name).collect()
 }
 
-/// Checks the history of all keys that are asked for one by one; never more than the limit, but for
-/// what a failover lost.
+/// Checks the history of all keys that are not leased; never more than the limit, except for the
+/// losses of a failover.
 fn judged(
     fleet: &Fleet,
     told: &Told,
@@ -320,7 +319,7 @@ fn judged(
     all
 }
 
-/// Nobody is killed: what one limiter admits, key by key.
+/// No process is killed: each key gets exactly what one limiter allows.
 fn calm(fleet: &Fleet) {
     let load = Load { header: "x-exact", prefix: "calm", keys: 20, pause: Duration::ZERO };
     let mut told = Told::default();
@@ -354,7 +353,8 @@ fn killed(fleet: &mut Fleet, prefix: &'static str, kind: Kill) -> History {
     history
 }
 
-// Guards: an admission that rests on no commit, whoever dies; and two counts where one should be.
+// Guards: an admission that rests on no commit, whichever process is killed; and two counts where
+// one should be.
 #[test]
 fn a_fleet_admits_what_one_limiter_does_whoever_is_killed() {
     let mut fleet = Fleet::start();
@@ -375,7 +375,8 @@ fn leased_and_killed(fleet: &mut Fleet) {
     let mut told = Told::default();
     let names = names(fleet, &load, &mut told);
     wait_until("all of them lease", SOON, || {
-        // Another key, so that nothing of these is used up meanwhile, and slowly, for it lasts.
+        // Another key, so that none of their units are used meanwhile, and slowly, so that it
+        // lasts.
         let pause = Duration::from_millis(50);
         let other = Load { header: "x-leased", prefix: "wait", keys: 1, pause };
         other.run(&fleet.ports(), 20, &AtomicBool::new(false));
@@ -387,7 +388,7 @@ fn leased_and_killed(fleet: &mut Fleet) {
         told.add(more);
     }
     println!("granted {:?}", fleet.stat("granted"));
-    // All that is left, for longer than any lease lives.
+    // All remaining units, for longer than any lease lives.
     let mut used_up_at = Instant::now();
     while used_up_at.elapsed() < Duration::from_secs(5) {
         let more = load.run(&fleet.ports(), 300, &AtomicBool::new(false));
@@ -409,11 +410,11 @@ fn leased_and_killed(fleet: &mut Fleet) {
     }
 }
 
-/// More is asked for than a rate has: nearly all of it is admitted, and never more.
+/// More is requested than a rate has: nearly all of it is allowed, and never more.
 fn overloaded(fleet: &Fleet) {
     let load = Load { header: "x-rate", prefix: "rate", keys: 4, pause: Duration::ZERO };
     let mut shares = Vec::new();
-    // A machine that stands still admits less: the best of some.
+    // A stalled machine allows less: take the best of several runs.
     for _ in 0..5 {
         let is_over = AtomicBool::new(false);
         let (ports, began) = (fleet.ports(), Instant::now());
@@ -442,7 +443,7 @@ fn overloaded(fleet: &Fleet) {
     assert!(shares.last() >= Some(&850), "in thousandths: {shares:?}");
 }
 
-// Guards: a checker that finds nothing. An engine that says once that it wrote and did not.
+// Guards: a checker that finds nothing. An engine reports once that it wrote and did not.
 #[test]
 fn the_history_of_an_engine_that_lies_once_is_refused() {
     let log = Log::default();

@@ -1,6 +1,6 @@
-//! A real Envoy that takes its policy from whoever keeps it, a real server or a real Worker.
+//! A real Envoy that takes its policy from an authority, a real server or a real Worker.
 //!
-//! Nothing here says how long a change may take; that it is followed at all is waited for.
+//! No test here asserts how long a change takes; they only wait until it is followed.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn log(limit: usize) -> Value {
     json!({"name": "day", "algorithm": "sliding-log", "limit": limit, "window": "1d"})
 }
 
-/// A policy whose fields say its number to a key that nobody else has; its keys of tokens are
-/// nobody's but the server's.
+/// A policy whose fields show its number for a key that only the probe uses; only the server has
+/// its keys for tokens.
 pub fn policy(number: usize, limit: usize) -> Value {
     let name = format!("policy-{number}");
     json!({
@@ -34,12 +34,12 @@ pub fn policy(number: usize, limit: usize) -> Value {
     })
 }
 
-/// Where a filter takes its policy from.
+/// The filter's setting for the source of its policy.
 pub fn following_from() -> Value {
     json!({"cluster": "origin", "token": FOLLOW_TOKEN, "every": "1s"})
 }
 
-/// A filter that begins with `policy`.
+/// A filter that starts with `policy`.
 pub fn following(policy: &Value) -> Value {
     let configuration = json!({"policy": policy, "policy_from": following_from()});
     tollgate(&configuration, "vm", As::Text)
@@ -52,7 +52,7 @@ pub fn envoy(workers: u32, port: u16, policy: &Value) -> Envoy {
     setup.start()
 }
 
-/// True when every worker of this listener decides by the policy of this number: so many
+/// True when every worker of this listener decides by the policy of this number: this many
 /// connections are spread over all of them.
 pub fn all_have(port: u16, number: usize) -> bool {
     let (probe, expected) =
@@ -72,7 +72,7 @@ pub fn wait_for(envoy: &Envoy, number: usize) {
     }
 }
 
-/// How many of so many requests of a key are admitted.
+/// How many of `tries` requests of a key are allowed.
 pub fn admitted(client: &mut Client, key: &str, tries: usize) -> usize {
     let request = Request::get("/").header("x-key", key);
     (0..tries).filter(|_| client.send(&request).status == 200).count()
@@ -92,7 +92,7 @@ fn put(authority: &Authority, policy: &Value) {
     assert!(answer.status < 300, "{}", answer.text());
 }
 
-/// What is put is in force in every worker, and counts go on.
+/// A policy put at the authority is in force in every worker, and counts are kept.
 pub fn check_followed(kind: Kind) {
     let authority = kind.start(policy(1, 10));
     let envoy = envoy(4, authority.port(), &policy(0, 1));

@@ -1,5 +1,5 @@
-//! Real Envoys that share one budget, each with the filter and several workers, whoever keeps the
-//! count: what holds of a server and of the Worker alike.
+//! Real Envoys that share one budget, each with the filter and several workers: the properties that
+//! hold for a server and for the Worker alike.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -20,7 +20,7 @@ pub fn policy(rules: &Value) -> Value {
     json!({"version": 1, "rules": rules})
 }
 
-/// An Envoy whose filter asks the authority on `port`.
+/// An Envoy whose filter sends its requests to the authority on `port`.
 pub fn envoy(policy: &Value, port: u16, fleet: &Value) -> Envoy {
     setup(policy, port, fleet).start()
 }
@@ -56,8 +56,8 @@ pub fn get(key: &str) -> Request {
     Request::get("/").header("x-key", key)
 }
 
-/// Asked each time, two proxies admit exactly what one limiter would, and the authority's own
-/// callers have the same count.
+/// With a request to the authority each time, two proxies allow exactly what one limiter would, and
+/// the authority's own callers share that count.
 pub fn check_exact(kind: Kind) {
     const LIMIT: u64 = 300;
     let policy = policy(&json!([each(LIMIT, "366d", &json!({"lease": 0}))]));
@@ -91,8 +91,8 @@ pub fn check_exact(kind: Kind) {
     }
 }
 
-/// How much is asked for in a second, and at once: so little that a busy machine, too, sends far
-/// more, and the burst bridges a second in which it stands still. Smaller bursts are not paced.
+/// The limit per second, and at once: so small that even a busy machine sends far more, and the
+/// burst bridges a stall of one second. Smaller bursts are not paced.
 pub const RATE: u64 = 100;
 pub const BURST: u64 = 100;
 
@@ -103,12 +103,13 @@ pub fn rated(more: &Value) -> Value {
     rule
 }
 
-/// So many at once: who finds no unit in hand waits for one question with all others of its worker,
-/// so that a few clients would send no more than the authority answers.
+/// The number of clients: a request that finds no unit in hand waits for one request to the
+/// authority together with all others of its worker, so a few clients would send no more than the
+/// authority handles.
 const CLIENTS: usize = 16;
 
-/// Sends requests from [`CLIENTS`] until told to stop; how many were admitted, and sent. `others`
-/// are answers that neither admit nor refuse, and may come.
+/// Sends requests from [`CLIENTS`] until `is_over`; returns how many were allowed, and sent.
+/// `others` are further statuses that may occur.
 pub fn load(envoys: &[Envoy], is_over: &AtomicBool, others: &[u16]) -> (u64, u64) {
     let (admitted, sent) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -117,7 +118,7 @@ pub fn load(envoys: &[Envoy], is_over: &AtomicBool, others: &[u16]) -> (u64, u64
             scope.spawn(move || {
                 let mut client = envoy.client();
                 while !is_over.load(Ordering::Relaxed) {
-                    // Of an Envoy that was killed no more is heard.
+                    // An Envoy that was killed sends nothing more.
                     let Ok(answer) = client.try_send(&get("a")) else { return };
                     let status = answer.status;
                     assert!([200, 429].contains(&status) || others.contains(&status), "{status}");
@@ -134,7 +135,8 @@ pub fn load(envoys: &[Envoy], is_over: &AtomicBool, others: &[u16]) -> (u64, u64
 pub fn wait_for_grants(envoys: &[Envoy]) {
     wait_until("a lease is granted", SOON, || {
         for envoy in envoys {
-            // The burst comes back first: of what others have used up nobody is leased anything.
+            // The burst must be restored first: while others have used it up, no node is leased
+            // units.
             thread::sleep(Duration::from_millis(1_000 * BURST / RATE + 100));
             let mut client = envoy.client();
             (0..40).for_each(|_| drop(client.send(&get("a"))));
@@ -143,13 +145,14 @@ pub fn wait_for_grants(envoys: &[Envoy]) {
     });
 }
 
-/// With leases two proxies admit the limit and no more, and few requests leave them.
+/// With leases two proxies allow the limit and no more, and they send few requests to the
+/// authority.
 pub fn check_leased(kind: Kind) {
     let policy = policy(&json!([rated(&json!({}))]));
     let authority = kind.start(&policy);
     let envoys: Vec<Envoy> = (0..2).map(|_| envoy(&policy, authority.port(), &json!({}))).collect();
     wait_for_grants(&envoys);
-    // A busy machine may send too little for an overload, or stand still: then once more.
+    // A busy machine may send too little for an overload, or stall: then try again.
     let is_served = (0..5).any(|_| measured(kind, &envoys).is_served());
     assert!(is_served, "five times too little was sent or admitted, or too much asked");
     for envoy in &envoys {
@@ -158,7 +161,7 @@ pub fn check_leased(kind: Kind) {
     }
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Debug)]
 struct Load {
     sent: u64,
@@ -168,17 +171,18 @@ struct Load {
 }
 
 impl Load {
-    /// Whether it was an overload that got nearly all there was, with few questions.
+    /// Whether it was an overload that got nearly the whole limit, with few requests to the
+    /// authority.
     fn is_served(&self) -> bool {
-        // Under overload a node asks when its share is worth about ten requests.
+        // Under overload a node sends a request when its share is worth about ten requests.
         self.sent >= 2 * self.admitted
-            // What expires unspent would be a quarter of the limit.
+            // Leases that expire unspent would be a quarter of the limit.
             && self.admitted * 100 >= self.limit * 85
             && self.questions * 10 <= self.sent
     }
 }
 
-/// Eight seconds of as much as [`CLIENTS`] send: never above the bound.
+/// Eight seconds of load by [`CLIENTS`]: never above the bound.
 fn measured(kind: Kind, envoys: &[Envoy]) -> Load {
     let asked = || envoys.iter().map(|envoy| fleet_stat(envoy, "asked")).sum::<u64>();
     let (before, is_over) = (asked(), AtomicBool::new(false));
@@ -196,7 +200,7 @@ fn measured(kind: Kind, envoys: &[Envoy]) -> Load {
     measured
 }
 
-/// What one limiter admits from then on, without its burst.
+/// The most that one limiter allows from then on, without its burst.
 pub fn limit_since(began: Instant) -> u64 {
     let lasted = u64::try_from(began.elapsed().as_millis()).expect("a short time");
     RATE * lasted / 1_000

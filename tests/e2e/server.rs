@@ -1,5 +1,4 @@
-//! The real `tollgate-server`. Run by `cargo xtask test server`, which builds it and says where it
-//! is.
+//! The real `tollgate-server`. Run by `cargo xtask test server`, which builds it and sets its path.
 
 mod server_answers;
 mod server_config;

@@ -1,4 +1,4 @@
-//! What the server answers: `/check` as in the Worker, the admin API, probes.
+//! The server's responses: `/check` as in the Worker, the admin API, probes.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};
@@ -31,7 +31,7 @@ fn problem(response: &Response, status: u16) -> Value {
     serde_json::from_slice(&response.body).expect("a problem is JSON")
 }
 
-// Guards: the contract of the answer, byte for byte as the Worker's test has it.
+// Guards: the contract of the response, byte for byte as in the Worker's test.
 #[test]
 fn the_answer_is_the_workers() {
     let server = server(json!([
@@ -78,7 +78,7 @@ fn what_cannot_be_asked_is_a_problem() {
     problem(&send(&Request::post("/check", vec![b' '; 65_537])), 413);
     let list: Vec<Value> = (0..101).map(|_| json!({"method": "GET", "path": "/"})).collect();
     problem(&send(&Request::post("/check", json!({"requests": list}).to_string())), 400);
-    // Without a token there is no admin API, and the page's paths are nobody's.
+    // Without a token there is no admin API, and the page's paths are not served.
     for path in ["admin", "admin/", "admin/policy", "metrics", "openapi.json", "nothing"] {
         problem(&send(&Request::get(&format!("/.well-known/tollgate/{path}"))), 404);
     }
@@ -87,7 +87,8 @@ fn what_cannot_be_asked_is_a_problem() {
     assert_eq!(send(&Request::new("HEAD", "/.well-known/tollgate/health")).body, b"");
 }
 
-// Guards: who asks says whose request it is, so a stranger could spend anybody's quota.
+// Guards: an unauthorized caller that could spend any client's quota, because the caller names the
+// client.
 #[test]
 fn only_a_caller_who_is_trusted_may_ask() {
     let asked = check_request("GET", "/", "192.0.2.1");
@@ -103,7 +104,7 @@ fn only_a_caller_who_is_trusted_may_ask() {
     assert_eq!(answer(&open.client().send(&sent))["decision"], "allow");
 }
 
-// Guards: somebody tries tokens, and nobody sees it.
+// Guards: an attacker that tries tokens unseen.
 #[test]
 fn who_may_not_ask_is_counted_and_logged_without_his_words() {
     let asked = check_request("GET", "/secret-path", "192.0.2.1");
@@ -135,7 +136,7 @@ fn who_may_not_ask_is_counted_and_logged_without_his_words() {
     for word in ["guessed", "secret-path", "192.0.2.1"] {
         assert!(!log.contains(word), "{word}: {log}");
     }
-    // An address that may not.
+    // An address that is not permitted.
     let closed = start().set("trusted_callers", "192.0.2.0/24").start();
     assert_eq!(closed.client().send(&asked).status, 403);
     let metrics = closed.operate("GET", "metrics", "", &[]).text();
@@ -217,13 +218,13 @@ fn an_operator_changes_the_policy_tenants_and_keys() {
         ask(&server, &asked)["decision"].as_str().expect("a word").to_owned()
     };
     assert_eq!((decision("a"), decision("a")), ("allow".into(), "deny".into()));
-    // One key is reset, looked at, blocked.
+    // One key is reset, read, blocked.
     let key = json!({"rule": "each", "key": ["a"]}).to_string();
     let state = server.operate("GET", "admin/keys?rule=each&key=a", "", &[]);
     assert!(state.text().contains("\"used\":1"), "{}", state.text());
     assert_eq!(server.operate("POST", "admin/keys/reset", &key, &[]).status, 204);
     assert_eq!((decision("a"), decision("a")), ("allow".into(), "deny".into()));
-    // The policy is changed: the answer to the change is the moment.
+    // The policy is changed: it is in force when the response arrives.
     let read = server.operate("GET", "admin/policy", "", &[]);
     let tag = read.header("etag").expect("a tag");
     let mut changed: Value = serde_json::from_slice(&read.body).expect("a policy");

@@ -1,4 +1,4 @@
-//! The command line and the configuration: everything that is wrong, at once, and the help.
+//! The command line and the configuration: all mistakes at once, and the help.
 
 use std::process::Command;
 
@@ -58,7 +58,7 @@ fn every_mistake_is_said_at_once_with_its_place() {
         ("TOLLGATE_CHECK_TOKEN_FILE", "empty"),
         ("TOLLGATE_HASH_KEY_FILE", "absent"),
         ("TOLLGATE_MAX_CONNECTIONS", "many"),
-        // What Kubernetes sets for a service of this name is no setting.
+        // Kubernetes sets this for a service of this name; it is not a setting.
         ("TOLLGATE_PORT", "tcp://10.0.0.1:80"),
     ];
     let (status, out, err) = run(&dir, &[&arguments[..], &["--check-config"]].concat(), &variables);
@@ -113,7 +113,7 @@ fn what_is_wrong_with_tls_to_the_store_is_said_at_once() {
     );
 }
 
-// Guards: a wait for replicas that a call never sees the end of, and one that nobody does.
+// Guards: a wait for replicas that is longer than a call, and one that has no effect.
 #[test]
 fn what_is_wrong_with_replicas_of_the_store_is_said_at_once() {
     let dir = TempDir::new("config");
@@ -188,7 +188,7 @@ fn a_token_that_cannot_be_sent_is_refused_and_callers_from_everywhere_are_named(
     assert!(!warned("0.0.0.0/0", &[("TOLLGATE_CHECK_TOKEN", "check-token-0123456789")]));
 }
 
-// Guards: a token that is never asked for, because the name of its variable is misspelt.
+// Guards: a token that is never checked, because the name of its variable is misspelt.
 #[test]
 fn a_variable_that_is_nearly_a_setting_is_a_mistake_and_others_are_named() {
     let dir = TempDir::new("config");
@@ -203,8 +203,8 @@ fn a_variable_that_is_nearly_a_setting_is_a_mistake_and_others_are_named() {
     assert_eq!((status, err.as_str()), (Some(0), expected));
 }
 
-// Guards: a policy in YAML, which the command line checks and a server refuses; and a mistake in it
-// that is not found by its line.
+// Guards: a policy in YAML that the command line accepts and a server rejects; and a mistake in it
+// that is reported without its line.
 #[test]
 fn a_policy_file_in_yaml_is_read_as_the_command_line_reads_it() {
     let dir = TempDir::new("config");
@@ -230,7 +230,7 @@ fn a_policy_file_in_yaml_is_read_as_the_command_line_reads_it() {
     assert!(status == Some(1) && err.contains("error: line 2: not YAML"), "{err}");
 }
 
-// Guards: the placeholder of an example as the token of a server that serves.
+// Guards: the placeholder of an example as the token of a server in service.
 #[test]
 fn a_placeholder_is_refused_by_the_check_and_named_in_the_log() {
     let dir = TempDir::new("config");
@@ -266,8 +266,8 @@ fn a_flag_goes_before_the_environment_and_that_before_the_file() {
     assert!(status == Some(2) && err.contains("--no-such-flag"), "{err}");
 }
 
-// Guards: rules that count by the length of a body which no proxy tells, and nobody is told so; and
-// the same line about every other policy.
+// Guards: rules that count by the length of a body which no proxy sends, without a warning; and the
+// same warning about every other policy.
 #[test]
 fn rules_by_a_length_that_no_proxy_tells_are_named_at_the_start() {
     let quotas = json!([{"limit": 1, "window": "1m"}]);
@@ -304,7 +304,7 @@ fn rules_by_a_length_that_no_proxy_tells_are_named_at_the_start() {
         let warned: Vec<String> = expected.iter().map(|line| format!("warning: {line}")).collect();
         assert_eq!((status, said), (Some(0), warned.iter().map(String::as_str).collect()));
         let server = Setup::new(&policy).set("protocols", protocols).start();
-        // The log is written next to what it is about, and this line comes after them.
+        // The log is written in parallel, and this line comes after the warnings.
         server.wait_for_events("listening", 1);
         let logged: Vec<String> = server
             .events("policy_warning")

@@ -1,4 +1,4 @@
-//! Hostile connections: too many, too slow, too long, or no HTTP at all.
+//! Hostile connections: too many, too slow, too long, or not HTTP at all.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -23,7 +23,7 @@ fn connect(server: &TollgateServer) -> TcpStream {
     stream
 }
 
-/// All that comes until the server closes; a failed test when it does not.
+/// All bytes until the server closes; a failed test when it does not.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let (mut read, started) = (Vec::new(), Instant::now());
     let mut some = [0; 4096];
@@ -42,7 +42,7 @@ fn works(server: &TollgateServer) {
     assert_eq!(answer(&asked)["decision"], "allow");
 }
 
-/// The value of a metric, when there is room for the connection that asks for it.
+/// The value of a metric, once there is room for the connection that requests it.
 fn counted(server: &TollgateServer, name: &str) -> u64 {
     let request = Request::get("/.well-known/tollgate/metrics")
         .header("authorization", format!("Bearer {ADMIN_TOKEN}"));
@@ -52,8 +52,8 @@ fn counted(server: &TollgateServer, name: &str) -> u64 {
     })
 }
 
-// Guards: a flood of connections that say nothing. Those beyond the limit are closed at once, the
-// memory of the others is bounded, and when they have timed out everybody is served again.
+// Guards: a flood of connections that send nothing. Those beyond the limit are closed at once, the
+// memory of the others is bounded, and when they have timed out every client is served again.
 #[test]
 fn a_flood_of_connections_is_bounded() {
     allow_open_files(20_000);
@@ -77,12 +77,12 @@ fn a_flood_of_connections_is_bounded() {
     assert!(refused >= 4_000, "{refused}");
 }
 
-// Guards: one stranger takes the connections of all.
+// Guards: one unauthorized client that takes the connections of all.
 #[test]
 fn an_address_has_a_part_of_the_connections() {
     let server = setup().set("max_per_address", 5).set("header_timeout", 60).operated().start();
     let mut held: Vec<TcpStream> = (0..5).map(|_| connect(&server)).collect();
-    // The first ones may still be under way to the server.
+    // The first ones may not have reached the server yet.
     wait_until("closed at once", PATIENCE, || {
         let mut one_more = connect(&server);
         one_more.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket");
@@ -122,7 +122,7 @@ fn who_is_slow_is_closed() {
     stream.write_all(&Request::get("/.well-known/tollgate/health").to_bytes()).expect("sent");
     let said = String::from_utf8_lossy(&rest(&mut stream)).into_owned();
     assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
-    // HTTP/2 that only says that it is.
+    // Only the preface of HTTP/2.
     let mut stream = connect(&server);
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("sent");
     rest(&mut stream);
@@ -157,7 +157,7 @@ fn what_is_no_http_is_refused_and_harms_nobody() {
         assert!(is_refused, "{:?}", String::from_utf8_lossy(&sent[..sent.len().min(80)]));
         works(&server);
     }
-    // A chunked body that says no length is read to its limit and no further.
+    // A chunked body without a length is read to its limit and no further.
     let mut stream = connect(&server);
     let head = b"POST /check HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head).expect("sent");
@@ -172,7 +172,7 @@ fn what_is_no_http_is_refused_and_harms_nobody() {
     works(&server);
 }
 
-/// What came so far, without waiting for more.
+/// The bytes so far, without waiting for more.
 fn so_far(stream: &mut TcpStream, read: &mut Vec<u8>) {
     let mut some = [0; 4096];
     stream.set_nonblocking(true).expect("a socket");
@@ -181,7 +181,8 @@ fn so_far(stream: &mut TcpStream, read: &mut Vec<u8>) {
     }
 }
 
-/// So many connections that have sent a head and wait with the body, and what they have read.
+/// `count` connections that have sent a head and wait with the body, and the bytes that they have
+/// read.
 fn slow_bodies(server: &TollgateServer, count: usize) -> Vec<(TcpStream, Vec<u8>)> {
     let head = b"POST /check HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n";
     let one = |_| {
@@ -192,7 +193,7 @@ fn slow_bodies(server: &TollgateServer, count: usize) -> Vec<(TcpStream, Vec<u8>
     (0..count).map(one).collect()
 }
 
-/// Waits until all but so many of them are answered, each with 503.
+/// Waits until all but `left` of them have a response, each 503.
 fn all_but(left: usize, held: &mut [(TcpStream, Vec<u8>)]) {
     wait_until("503", PATIENCE, || {
         held.iter_mut().for_each(|(stream, read)| so_far(stream, read));
@@ -221,9 +222,9 @@ fn slow_bodies_leave_room_for_whole_requests() {
     assert_eq!(counted(&server, "tollgate_overloaded_total"), (SENT - LIMIT / 2) as u64);
 }
 
-// Guards: requests that are all under way at once. Those beyond the limit get 503, counted, and who
-// comes when the others have left is served. Nobody else asks meanwhile: whoever did could take
-// the place of one that is held.
+// Guards: an unbounded number of requests in flight. Those beyond the limit get 503, counted, and a
+// request that comes when the others have left is served. No other request is sent meanwhile,
+// because it could take the place of a held one.
 #[test]
 fn requests_under_way_are_bounded() {
     const SENT: usize = 20;
@@ -231,7 +232,8 @@ fn requests_under_way_are_bounded() {
     let server = server.set("protocols", "ext_authz_http,nginx").operated().start();
     let mut held = slow_bodies(&server, SENT);
     all_but(1, &mut held);
-    // A failure would open a proxy that is told to go on without us.
+    // A failure would make a proxy allow the request if it is configured to continue without the
+    // server.
     for (path, status) in [("/forward-auth/envoy/", 429), ("/forward-auth/nginx", 403)] {
         assert_eq!(server.client().send(&Request::get(path)).status, status, "{path}");
     }
@@ -250,11 +252,11 @@ async fn connect_from(from: Ipv4Addr, port: u16) -> std::io::Result<tokio::net::
     socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
 }
 
-// Guards: a crowd that says nothing, or little and slowly, from many addresses: whoever holds his
-// part of the connections leaves the others theirs, memory is bounded by their number, and when
-// they are gone nothing of them is left. TOLLGATE_CONNECTIONS=100000 is the same with more, as far
-// as the machine's open files go; half of them are idle and half in the midst of a head, a body,
-// or the first bytes of HTTP/2.
+// Guards: a crowd that sends nothing, or little and slowly, from many addresses. An address that
+// holds its share of the connections leaves the others theirs, memory is bounded by their number,
+// and when they are gone nothing of them remains. TOLLGATE_CONNECTIONS=100000 is the same with
+// more, as far as the machine's limit of open files allows; half of them are idle and half in the
+// middle of a head, a body, or the first bytes of HTTP/2.
 #[test]
 fn a_crowd_of_slow_connections_leaves_room_for_honest_ones() {
     let wanted: usize = std::env::var("TOLLGATE_CONNECTIONS")
@@ -275,7 +277,7 @@ fn a_crowd_of_slow_connections_leaves_room_for_honest_ones() {
         b"POST /check HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
     ];
-    // One address wants twice its part, and each of the others all of it.
+    // One address tries twice its share, and each of the others all of its own.
     let addresses = wanted.div_ceil(of_each) + 1;
     let held = runtime.block_on(async {
         use tokio::io::AsyncWriteExt;
@@ -302,7 +304,7 @@ fn a_crowd_of_slow_connections_leaves_room_for_honest_ones() {
         let refused = counted(&server, "tollgate_connections_refused_by_address_total");
         (refused >= u64::try_from(of_each).expect("a number")).then_some(())
     });
-    // Honest ones, of an address of their own: all of them are answered.
+    // Honest connections, from an address of their own: all of them get responses.
     for _ in 0..50 {
         works(&server);
     }
@@ -334,10 +336,10 @@ fn health_fields() -> Vec<u8> {
     block
 }
 
-// Guards: what costs a server more than its client over HTTP/2: streams that are begun and reset
-// (CVE-2023-44487), fields that never end (CVE-2024-27316), pings and settings that are each to be
-// answered while nobody reads the answers (CVE-2019-9512, 9515), answers that no window lets out
-// (CVE-2019-9511). Each connection is closed or bounded, and others are served.
+// Guards: requests that cost a server more than their client over HTTP/2: streams that are begun
+// and reset (CVE-2023-44487), fields that never end (CVE-2024-27316), pings and settings that each
+// require a response while the client reads none (CVE-2019-9512, 9515), responses that no window
+// lets out (CVE-2019-9511). Each connection is closed or bounded, and others are served.
 #[test]
 fn floods_of_http2_end_and_harm_nobody() {
     let server = setup().set("header_timeout", 2).set("idle_timeout", 2).operated().start();
@@ -354,7 +356,7 @@ fn floods_of_http2_end_and_harm_nobody() {
     ]
     .concat();
     let no_window = {
-        // SETTINGS_INITIAL_WINDOW_SIZE 0, and a hundred requests whose answers stay.
+        // SETTINGS_INITIAL_WINDOW_SIZE 0, and a hundred requests whose responses cannot be sent.
         let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
         let asks = (0..100_u32).flat_map(|i| frame(1, 5, 2 * i + 1, &health_fields()));
         settings.into_iter().chain(asks).collect::<Vec<u8>>()
@@ -373,7 +375,8 @@ fn floods_of_http2_end_and_harm_nobody() {
     for (name, sent) in &floods {
         let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(&server)).collect();
         for stream in &mut streams {
-            // Nobody reads, so what the server does not read stays with its sender.
+            // The client does not read, so bytes that the server does not read stay with the
+            // client.
             stream.set_write_timeout(Some(Duration::from_secs(3))).expect("a socket");
             let _ = stream.write_all(&preface).and_then(|()| stream.write_all(sent));
         }
@@ -392,7 +395,7 @@ fn floods_of_http2_end_and_harm_nobody() {
     });
 }
 
-// Guards: connections that begin TLS and never go on, or say what is no TLS.
+// Guards: connections that begin TLS and never continue, or send something other than TLS.
 #[test]
 fn slow_handshakes_end() {
     let files = tollgate_e2e::process::TempDir::new("slow-tls");
@@ -404,7 +407,7 @@ fn slow_handshakes_end() {
     let server = setup().set("header_timeout", 1).operated();
     let server = server.set("tls_certificate", path("cert.pem").display());
     let server = server.set("tls_key", path("key.pem").display()).start();
-    // Nothing, a part of a record, a record that is longer than what comes.
+    // Nothing, a part of a record, a record that is longer than the bytes sent.
     let begun: [&[u8]; 4] =
         [b"", b"\x16\x03", b"\x16\x03\x01\x40\x00\x01", b"GET / HTTP/1.1\r\n\r\n"];
     let mut held: Vec<TcpStream> = (0..200).map(|_| connect(&server)).collect();

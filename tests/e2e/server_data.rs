@@ -16,7 +16,7 @@ fn policy(limit: u64) -> Value {
         {"algorithm": "fixed-window", "limit": limit, "window": "366d"}]}]})
 }
 
-// Guards: every write that was answered is there after `kill -9` in the middle of others.
+// Guards: every acknowledged write is there after `kill -9` in the middle of others.
 #[test]
 fn what_was_answered_is_there_after_a_crash() {
     let mut server = Setup::new(policy(1)).operated().set("data", "data").start();

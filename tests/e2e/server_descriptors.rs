@@ -1,4 +1,4 @@
-//! A machine that gives the server fewer file descriptors than its settings want.
+//! A machine that gives the server fewer file descriptors than its settings need.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn connections_leave_the_server_its_own_descriptors() {
         .filter_map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).ok())
         .collect();
     assert!(held.len() > 40);
-    // All of them are taken or closed by now, and what is not a connection of a client works.
+    // All of them are accepted or closed by now, and everything except client connections works.
     let refused = wait_until("refused", PATIENCE, || {
         let open = held.iter().filter(|it| is_open(it)).count();
         (open <= 40).then_some(held.len() - open)
@@ -38,14 +38,14 @@ fn connections_leave_the_server_its_own_descriptors() {
         .header("content-type", "application/json")
         .header("if-none-match", "*")
         .body(entry);
-    // A connection beyond the places is closed, which is no failure of the change.
+    // A connection beyond the places is closed; this is not a failure of the change.
     let response = wait_until("a place", PATIENCE, || {
         Client::try_connect(server.port).and_then(|mut client| client.try_send(&put)).ok()
     });
     assert!(response.status < 300, "{response:?}");
 }
 
-/// False once the server closed it.
+/// False once the server has closed it.
 fn is_open(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("a socket");
     match stream.peek(&mut [0]) {

@@ -1,4 +1,4 @@
-//! What `docs/server.md` shows and `fleet/` ships, run.
+//! The examples of `docs/server.md` and the files of `fleet/`, run.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn the_document_shows_what_is_answered_and_the_sixth_is_refused() {
     assert_eq!(ask()["decision"], "deny");
 }
 
-// Guards: a setting that was renamed would be in the document, the unit or the manifests for ever.
+// Guards: a renamed setting that stays in the document, the unit or the manifests.
 #[test]
 fn settings_that_are_shown_are_settings() {
     let dir = TempDir::new("docs");
@@ -73,7 +73,7 @@ const MANIFESTS: [&str; 2] = [
     include_str!("../../fleet/kubernetes-fleet.yaml"),
 ];
 
-// Guards: the policies in the manifests are some, also for the protocols that are spoken there.
+// Guards: the policies in the manifests are valid, also for the protocols that are enabled there.
 #[test]
 fn the_policies_in_the_manifests_start_a_server() {
     for manifests in MANIFESTS {
@@ -88,7 +88,7 @@ fn the_policies_in_the_manifests_start_a_server() {
     }
 }
 
-// Guards: a deployment with the secrets that everybody can read in this repository.
+// Guards: a deployment with the secrets that are published in this repository.
 #[test]
 fn check_config_refuses_every_secret_of_the_files_that_are_shipped() {
     let compose = include_str!("../../fleet/docker-compose.yaml");

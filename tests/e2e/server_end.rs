@@ -1,4 +1,4 @@
-//! How the server ends: first unready, then nobody new, then what is under way.
+//! The shutdown of the server: first unready, then no new connections, then the requests in flight.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -33,11 +33,11 @@ fn what_is_under_way_is_answered_and_nobody_new_is_served() {
     waiter.write_all(&check_request("GET", "/w", "192.0.2.1").to_bytes()).expect("sent");
     let mut idle = server.client();
     idle.send(&Request::get("/.well-known/tollgate/health"));
-    // The waiter has arrived when its connection is served beside the others'.
+    // The waiter has arrived when its connection is served next to the others'.
     thread::sleep(Duration::from_secs(3));
     server.signal(Signal::TERM);
     wait_until("unready", PATIENCE, || (server.probe("/ready") == 503).then_some(()));
-    // Unready is before the end of everything: new connections are still served for a while.
+    // It is unready before the shutdown: new connections are still served for a while.
     assert_eq!(server.client().send(&Request::get("/.well-known/tollgate/health")).status, 200);
     assert_eq!(server.probe("/live"), 200);
     wait_until("closed", PATIENCE, || Client::try_connect(server.port).is_err().then_some(()));
@@ -58,7 +58,7 @@ fn connect(server: &TollgateServer) -> TcpStream {
     stream
 }
 
-/// A connection with one answered request.
+/// A connection with one completed request.
 fn kept_alive(server: &TollgateServer) -> TcpStream {
     let mut stream = connect(server);
     stream.write_all(&health().to_bytes()).expect("sent");
@@ -71,7 +71,7 @@ fn kept_alive(server: &TollgateServer) -> TcpStream {
     stream
 }
 
-/// Sends on a connection whose next answer is the last.
+/// Sends on a connection whose next response is the last.
 fn assert_last(mut stream: TcpStream) {
     stream.write_all(&health().to_bytes()).expect("sent");
     let mut answer = String::new();
@@ -92,7 +92,7 @@ fn clients_learn_the_end_from_an_answer_before_their_connections_are_closed() {
     assert_last(first);
     assert_last(connect(&server));
     streams.wait_for(GOAWAY);
-    // It was on its way when GOAWAY came.
+    // It was sent before GOAWAY arrived.
     let path = b"/.well-known/tollgate/health";
     streams.request(&[
         (b":method", b"GET"),
@@ -100,8 +100,8 @@ fn clients_learn_the_end_from_an_answer_before_their_connections_are_closed() {
         (b":path", path),
         (b":authority", b"localhost"),
     ]);
-    streams.wait_for(1); // the head of its answer
-    // A connection that comes meanwhile is not sent away, because its client would come again.
+    streams.wait_for(1); // the head of its response
+    // A connection that comes meanwhile is not closed, because its client would connect again.
     let mut late = FrameConnection::open(server.port);
     late.wait_for(4);
 
@@ -132,7 +132,7 @@ fn clients_that_go_on_sending_lose_no_request() {
             })
         })
         .collect();
-    // Each has been answered at least once when a second later the server still answers.
+    // Each has had at least one response when a second later the server still responds.
     thread::sleep(Duration::from_secs(1));
     server.signal(Signal::TERM);
     for client in sending {
@@ -167,7 +167,7 @@ fn a_deadline_ends_what_does_not_end() {
     assert!(cut.is_some_and(|cut| cut > 0), "{}", server.server.log());
 }
 
-// Guards: a policy file on a disk that does not answer, behind which SIGTERM is not heard.
+// Guards: a policy file on a disk that hangs, which delays SIGTERM.
 #[test]
 fn a_file_that_is_never_read_to_its_end_is_not_in_the_way_of_the_end() {
     let mut server = waiting().start();
@@ -176,7 +176,7 @@ fn a_file_that_is_never_read_to_its_end_is_not_in_the_way_of_the_end() {
     let made = std::process::Command::new("mkfifo").arg(&policy).status().expect("it runs");
     assert!(made.success());
     server.signal(Signal::HUP);
-    // It has begun to read when a second later the server still answers.
+    // It has begun to read when a second later the server still responds.
     thread::sleep(Duration::from_secs(1));
     assert_eq!(server.probe("/ready"), 200);
     server.signal(Signal::TERM);

@@ -1,5 +1,5 @@
-//! Real Envoy without a filter of ours: its `ext_authz` and `ratelimit` filters ask the server, by
-//! the configurations that `fleet/` ships and `docs/server.md` shows.
+//! Real Envoy without Tollgate's filter: its `ext_authz` and `ratelimit` filters send requests to
+//! the server, by the configurations that `fleet/` ships and `docs/server.md` shows.
 
 use std::fs;
 use std::process::Command;
@@ -18,7 +18,7 @@ pub const RATE_LIMIT: &str = include_str!("../../fleet/envoy-ratelimit.yaml");
 const POLICY: &str = include_str!("../../fleet/policy.json");
 const POLICY_OF_DESCRIPTORS: &str = include_str!("../../fleet/policy-ratelimit.json");
 
-/// Answers `hello`, and says which mark the request had, and that it took 300 tokens.
+/// Responds with `hello`, repeats the mark of the request, and reports that it took 300 tokens.
 const ORIGIN: &str = r#"  listeners:
     - name: origin
       address: { socket_address: { address: 127.0.0.1, port_value: ORIGIN } }
@@ -96,7 +96,7 @@ impl Envoy {
         Self { server, port, _dir: dir }
     }
 
-    /// Where it listens.
+    /// The port on which it listens.
     pub const fn port(&self) -> u16 {
         self.port
     }
@@ -106,7 +106,7 @@ impl Envoy {
     }
 }
 
-/// Envoy that asks a server with `policy` about whole requests.
+/// Envoy that sends checks of whole requests to a server with `policy`.
 fn authorized(policy: impl ToString) -> (TollgateServer, Envoy) {
     let server = Setup::new(policy).set("protocols", "ext_authz").start();
     let envoy = Envoy::start(EXT_AUTHZ, server.port);
@@ -117,7 +117,7 @@ fn quota(limit: u32) -> Value {
     json!([{"name": "q", "algorithm": "fixed-window", "limit": limit, "window": "366d"}])
 }
 
-// Guards: what the documents show is what is shipped, and it starts.
+// Guards: the document shows the shipped files, and they start.
 #[test]
 fn what_the_document_shows_is_shipped() {
     let document = include_str!("../../docs/server.md");
@@ -158,7 +158,8 @@ fn ext_authz_limits_a_login() {
     envoy.server.kill();
 }
 
-// Guards: another answer than the filter's: other statuses, marks, silence, gRPC, header lines.
+// Guards: a response that differs from the filter's: other statuses, marks, `respond`, gRPC, header
+// lines.
 #[test]
 fn ext_authz_answers_as_the_filter_does() {
     let on = |name: &str, action: Value| {
@@ -191,7 +192,7 @@ fn ext_authz_answers_as_the_filter_does() {
     assert_eq!(seen, [(200, String::new()), (200, "yes".to_owned())]);
     let forged = Request::get("/marked").header("x-key", "a").header("x-over", "no");
     assert_eq!(envoy.send(&forged).header("x-seen").as_deref(), Some("yes"));
-    // Bytes that are no text are keys of their own; of two lines that differ none is meant.
+    // Bytes that are not text are keys of their own; two different lines count as neither value.
     for key in [&b"\xff"[..], b"\xfe", b"b"] {
         assert_eq!([200, 429], [0, 1].map(|_| get("/plain", key).status), "{key:?}");
     }
@@ -209,7 +210,7 @@ fn ext_authz_answers_as_the_filter_does() {
     assert_eq!(refused.response.all("content-type"), ["application/grpc"]);
 }
 
-// Guards: who waits is held here, within Envoy's time, and goes on by itself.
+// Guards: a delayed request is held here, within Envoy's time, and then continues.
 #[test]
 fn ext_authz_holds_who_waits() {
     let (_server, envoy) = authorized(json!({"version": 1, "rules": [
@@ -240,7 +241,7 @@ fn the_rate_limit_filter_limits_by_descriptors() {
     ] {
         assert_eq!(first.all(name), [value], "{first:?}");
     }
-    // Counts and no times: a token comes back each 600 ms, however fast this machine is.
+    // Counts and no times: a token is returned every 600 ms, however fast this machine is.
     let keyed = Request::get("/").header("x-api-key", "k");
     let both = client.send(&keyed);
     let policies = both.all("ratelimit-policy").join(", ");
@@ -259,7 +260,8 @@ fn the_rate_limit_filter_limits_by_descriptors() {
     );
 }
 
-// Guards: an error opens Envoy: a client that could bring one about would be limited no more.
+// Guards: a client that could cause an error, which opens Envoy's filter, and would then be
+// unlimited.
 #[test]
 fn no_header_of_a_client_opens_the_rate_limit_filter() {
     let policy = json!({"version": 1, "rules": [
@@ -322,14 +324,14 @@ fn one_of_two_servers_may_die() {
         };
         assert_eq!(failures(40), 0, "{protocol}: both servers answer");
         other.server.kill();
-        // A request that is on its way to a server at its death may be charged, so it is not
+        // A request that is in flight to a server when it dies may be charged, so it is not
         // repeated: at most one for each of Envoy's two connections to it.
         let failed = failures(200);
         assert!(failed <= 2, "{protocol}: one server answers, and {failed} of 200 failed");
     }
 }
 
-// Guards: a deployment as it should be: the server speaks TLS and wants a token.
+// Guards: a deployment as recommended: the server uses TLS and requires a token.
 #[test]
 fn envoy_asks_over_tls_with_a_token() {
     let files = TempDir::new("tls");

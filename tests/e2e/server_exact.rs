@@ -40,7 +40,7 @@ fn four_threads_and_20_000_requests_on_one_key_are_admitted_exactly_the_limit() 
     assert_eq!(admitted.into_inner(), 7_000);
 }
 
-// Guards: of two keys the other one's count when one of them refuses, while others race.
+// Guards: of two keys, the count of one when the other one denies, while others race.
 #[test]
 fn what_one_key_refuses_is_not_charged_to_the_other() {
     let policy = json!({"version": 1, "rules": [
@@ -48,7 +48,7 @@ fn what_one_key_refuses_is_not_charged_to_the_other() {
         {"name": "all", "key": [], "quotas": [{"algorithm": "fixed-window", "limit": 1_000, "window": "366d"}]},
     ]});
     let server = Setup::new(policy).set("threads", 4).start();
-    // One client floods; the others together use what it must not have taken.
+    // One client floods; the others together use the units that it must not have taken.
     let admitted = AtomicU64::new(0);
     thread::scope(|scope| {
         for thread in 0..4 {
@@ -68,6 +68,6 @@ fn what_one_key_refuses_is_not_charged_to_the_other() {
             });
         }
     });
-    // 100 of the flood; of the others 2,000 came, and 900 places were left.
+    // 100 of the flood; the others sent 2,000, and 900 units were left.
     assert_eq!(admitted.into_inner(), 1_000);
 }

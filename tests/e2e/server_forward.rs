@@ -1,5 +1,5 @@
-//! Forward auth with real proxies: nginx, Caddy and Envoy ask, with the configurations that
-//! `docs/forward-auth.md` shows. Traefik is no package; what it sends is sent by hand.
+//! Forward auth with real proxies: nginx, Caddy and Envoy send the checks, with the configurations
+//! in `docs/forward-auth.md`. Traefik is not available as a package; its requests are sent by hand.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn reached(response: &Response) -> bool {
     response.header("x-origin").as_deref() == Some("reached")
 }
 
-/// What `/check` says of a request.
+/// The response of `/check` for a request.
 fn ask(server: &TollgateServer, request: &Value) -> Value {
     let request = Request::post("/check", request.to_string());
     let authorization = format!("Bearer {TOKEN}");
@@ -47,7 +47,8 @@ fn each(test: impl Fn(Proxy, &Running)) -> impl Fn(Proxy, &TollgateServer) {
     move |proxy, server| test(proxy, &proxy.start(server.port, TOKEN))
 }
 
-// Guards: what the client gets: the origin's answer with our fields, then the policy's refusal.
+// Guards: the client's view: the origin's response with Tollgate's fields, then the policy's
+// denial.
 #[test]
 fn the_client_gets_what_the_policy_says() {
     let server = server(json!([
@@ -62,7 +63,7 @@ fn the_client_gets_what_the_policy_says() {
             let passed = client.send(&request);
             assert!(passed.status == 200 && reached(&passed), "{proxy:?}: {passed:?}");
             assert!(passed.text().starts_with("GET /search?q=%20a "), "{}", passed.text());
-            // Caddy's forward_auth keeps the fields of what lets through.
+            // Caddy's forward_auth does not pass on the fields of an allowing response.
             let fields = passed.header("ratelimit");
             if proxy != Proxy::Caddy {
                 let fields = fields.expect("our fields");
@@ -83,7 +84,8 @@ fn the_client_gets_what_the_policy_says() {
     for proxy in Proxy::ALL {
         test(proxy, &server);
     }
-    // A rule of one count for all, by method and host: whoever came second is refused, as it says.
+    // A rule of one count for all, by method and host: the second request is denied, with the
+    // policy's response.
     for (i, proxy) in Proxy::ALL.into_iter().enumerate() {
         let running = proxy.start(server.port, TOKEN);
         let delete = Request::new("DELETE", "/x").header("host", "api.example");
@@ -93,15 +95,15 @@ fn the_client_gets_what_the_policy_says() {
             continue;
         }
         let seen = (said.status, said.text(), said.header("content-type"));
-        // Envoy takes 503 for a failure of the server.
+        // Envoy treats 503 as a failure of the server.
         let status = if proxy == Proxy::Caddy { 503 } else { 429 };
         let expected = (status, "no more today".to_owned(), Some("text/plain".to_owned()));
         assert_eq!(seen, expected, "{proxy:?}");
     }
 }
 
-// Guards: a client writes what only the proxy may say. Each attempt is one more request of the same
-// client with nothing left, so one that comes through has fooled somebody.
+// Guards: a client that writes fields that only the proxy may set. Each attempt is one more request
+// of the same client without any units left, so one that passes was counted as another client.
 #[test]
 fn what_a_client_writes_decides_nothing() {
     let server = server(json!([rule("login", "/login", json!(["client_ip"]), 1)]));
@@ -140,7 +142,7 @@ fn what_a_client_writes_decides_nothing() {
     for proxy in Proxy::ALL {
         let running = proxy.start(server.port, TOKEN);
         let first = running.client().send(&Request::get("/login"));
-        // All of them come from this machine: who comes first has the only one.
+        // All of them come from this machine: the first one gets the only unit.
         assert_eq!(reached(&first), proxy == Proxy::ALL[0], "{proxy:?}: {first:?}");
         for (i, spoof) in spoofs.iter().enumerate() {
             for method in ["GET", "POST", "HEAD", "get"] {
@@ -162,8 +164,8 @@ fn what_a_client_writes_decides_nothing() {
     assert_eq!(server.metric("tollgate_unauthorized_total{api=\"check\",reason=\"wrong\"}"), 0);
 }
 
-// Guards: a request that the proxy forwards as one thing and asks about as another. What was asked
-// about is charged; the same, described to /check as it was sent, must then be refused.
+// Guards: a request that the proxy forwards in one form and checks in another. The checked form is
+// charged; the same request, described to /check as it was sent, must then be denied.
 #[test]
 fn targets_and_methods_arrive_as_they_were_sent() {
     let key = json!(["client_ip", "method", "path", "host"]);
@@ -220,8 +222,8 @@ fn targets_and_methods_arrive_as_they_were_sent() {
                 let request = Request::new(method, target).header("host", &host);
                 let Ok(said) = running.client().try_send(&request) else { continue };
                 if !reached(&said) {
-                    // Refused by the proxy, by our reading of the target, or not known here.
-                    // Caddy answers about all of itself (`OPTIONS *`) without asking anybody.
+                    // Rejected by the proxy, by the server's reading of the target, or unknown
+                    // here. Caddy responds to `OPTIONS *` itself, without a check.
                     let is_own = proxy == Proxy::Caddy && target == "*";
                     assert!(is_own || said.status >= 400, "{proxy:?} {method} {target}: {said:?}");
                     continue;
@@ -233,7 +235,8 @@ fn targets_and_methods_arrive_as_they_were_sent() {
                 let served = said.text().to_ascii_lowercase();
                 let served = served.lines().find_map(|line| line.strip_prefix("host: "));
                 assert_eq!(served, Some(host), "{proxy:?} {method} {target}: the origin's host");
-                // A fragment is none of a request; who takes it drops it or keeps it in the path.
+                // A fragment is not part of a request; an origin that accepts it drops it or keeps
+                // it in the path.
                 if target == "*" || target.contains('#') {
                     continue;
                 }
@@ -248,7 +251,8 @@ fn targets_and_methods_arrive_as_they_were_sent() {
     assert!(compared > 200, "{compared} came through");
 }
 
-// Guards: whose address counts behind a load balancer: the policy's rule, and not one entry more.
+// Guards: the address that counts behind a load balancer: the one of the policy's rule, and not one
+// entry more.
 #[test]
 fn an_address_in_front_counts_only_where_the_policy_says_so() {
     let rules = json!([rule("each", "/**", json!(["client_ip"]), 1)]);
@@ -257,7 +261,7 @@ fn an_address_in_front_counts_only_where_the_policy_says_so() {
     // Envoy appends its connection: one proxy in front is two hops there.
     let mut hops = trusting.clone();
     hops["client_ip"] = json!({"source": "x-forwarded-for", "trusted_hops": 2});
-    // This test is the load balancer: the last entry that is none of its is the client.
+    // This test is the load balancer: the last entry that it did not write is the client.
     let seen = [
         ("198.51.100.1", 200),
         ("198.51.100.1", 429),
@@ -278,7 +282,7 @@ fn an_address_in_front_counts_only_where_the_policy_says_so() {
             assert_eq!(status, expected, "{proxy:?} {list:?}");
         }
     }
-    // Caddy trusts nobody unless it is told to: the list is replaced.
+    // Caddy trusts no proxy unless configured: it replaces the list.
     let server = setup(&trusting).start();
     let caddy = Proxy::Caddy.start(server.port, TOKEN);
     let send =
@@ -298,12 +302,12 @@ fn one_of_two_servers_may_die() {
     };
     assert_eq!(failures(40), 0, "both servers answer");
     other.server.kill();
-    // A request that is on its way to a server at its death may be charged, so it is not repeated.
+    // A request that is in flight to a server when it dies may be charged, so it is not repeated.
     let failed = failures(200);
     assert!(failed <= 1, "one server answers, and {failed} of 200 failed");
 }
 
-/// What Traefik sends, with `trustForwardHeader` off: the client's fields, and its own.
+/// The request of Traefik with `trustForwardHeader` off: the client's fields, and its own.
 fn traefik(uri: &str, client: &str) -> Request {
     Request::get("/forward-auth/forwarded")
         .header("host", "127.0.0.1:8080")
@@ -319,7 +323,8 @@ fn traefik(uri: &str, client: &str) -> Request {
         .header("user-agent", "client/1")
 }
 
-// Guards: Traefik has no token of ours, so its address decides; and only where none is set.
+// Guards: Traefik has no token for the server, so its address decides; and only where no token is
+// set.
 #[test]
 fn traefik_asks_from_an_address_that_is_listed() {
     let policy = json!({"version": 1, "rules": [
@@ -342,13 +347,13 @@ fn traefik_asks_from_an_address_that_is_listed() {
     let stranger = start("192.0.2.0/24");
     assert_eq!(stranger.client().send(&traefik("/", "192.0.2.1")).status, 403);
     assert_eq!(stranger.metric("tollgate_unauthorized_total{api=\"check\",reason=\"wrong\"}"), 1);
-    // Other protocols are off, and say nothing.
+    // Other protocols are off, and their paths are not found.
     for path in ["/forward-auth/nginx", "/forward-auth/envoy/", "/forward-auth/", "/forward-auth"] {
         assert_eq!(listed.client().send(&Request::get(path)).status, 404, "{path}");
     }
 }
 
-// Guards: whoever can reach the port asks in a proxy's name.
+// Guards: any program that can reach the port, and sends checks in a proxy's name.
 #[test]
 fn who_may_not_ask_is_refused_and_nothing_is_charged() {
     let server = server(json!([rule("each", "/**", json!([]), 1)]));
@@ -375,7 +380,7 @@ fn who_may_not_ask_is_refused_and_nothing_is_charged() {
             "{tokens:?}"
         );
     }
-    // The token of /check is not taken where the client's own stands.
+    // The token of /check is not accepted in the field of the client's own token.
     let bearer = asked().header("authorization", format!("Bearer {TOKEN}"));
     assert_eq!(server.client().send(&bearer).status, 403);
     let count = |reason: &str| {
@@ -388,7 +393,7 @@ fn who_may_not_ask_is_refused_and_nothing_is_charged() {
     assert!(!server.server.log().contains(TOKEN));
 }
 
-// Guards: a proxy that does not replace a field lets its clients say what they like.
+// Guards: a proxy that does not replace a field, so that its clients choose the value.
 #[test]
 fn a_proxy_that_says_too_little_or_twice_is_refused_and_named() {
     let server = server(json!([rule("each", "/**", json!(["client_ip"]), 9)]));
@@ -416,7 +421,7 @@ fn a_proxy_that_says_too_little_or_twice_is_refused_and_named() {
     assert_eq!((lines.len(), &lines[0]["protocol"]), (1, &json!("nginx")));
 }
 
-// Guards: success lets a request through, also one that was meant as a refusal.
+// Guards: a status of success allows a request, also when a denial was meant.
 #[test]
 fn nothing_that_is_refused_is_answered_with_success() {
     let grpc = Request::post("/a", "").header("content-type", "application/grpc");
@@ -439,7 +444,7 @@ fn nothing_that_is_refused_is_answered_with_success() {
     assert_eq!(server.client().send(&asked(nothing)).status, 400);
 }
 
-// Guards: what cannot be is said when the server starts, and when a policy is put.
+// Guards: unsupported rules are reported when the server starts, and when a policy is put.
 #[test]
 fn policies_that_the_protocols_cannot_serve_are_refused_by_name() {
     let by_response = json!({"name": "failed", "key": ["client_ip"], "quotas": [year(2)],
@@ -459,11 +464,11 @@ fn policies_that_the_protocols_cannot_serve_are_refused_by_name() {
         said.contains("rules[0].charge") && said.contains("never tells how the response ended")
     );
     assert!(said.contains("rules[1].action") && said.contains("204"), "{said}");
-    // Without the protocols both are served.
+    // Without the protocols both are accepted.
     Setup::new(both).start();
 }
 
-// Guards: a place in a queue is waited for, one after the other.
+// Guards: requests wait for their places in a queue, one after the other.
 #[test]
 fn a_place_in_a_queue_is_waited_for() {
     let quota = json!({"algorithm": "leaky-queue", "limit": 5, "window": "1s", "burst": 3});
@@ -483,7 +488,7 @@ fn a_place_in_a_queue_is_waited_for() {
     }
 }
 
-// Guards: whoever leaves holds a place that nobody uses.
+// Guards: a client that leaves and holds an unused place.
 #[test]
 fn who_leaves_gives_his_place_back() {
     let quota = json!({"algorithm": "leaky-queue", "limit": 3, "window": "75s", "burst": 2});
@@ -502,7 +507,7 @@ fn who_leaves_gives_his_place_back() {
         wait_until("the place is taken", PATIENCE, || (calls("check") > charged).then_some(()));
         drop(client);
         wait_until("it is given back", PATIENCE, || (calls("refund") > refunded).then_some(()));
-        // The place of who left, and none behind it, of which there is none.
+        // The place of the client that left: there is no place behind it.
         let next = ask(&server, &described(&key));
         assert_eq!(next["decision"], "delay", "{proxy:?}: {next}");
     }

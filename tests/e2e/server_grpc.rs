@@ -1,5 +1,5 @@
-//! Envoy's rate limit service and external authorization, and gRPC's health, by a client of its own
-//! whose messages another codec writes.
+//! Envoy's rate limit service and external authorization, and gRPC's health, with the tests' own
+//! client, whose messages an independent codec writes.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const AUTHORIZE: &str = "/envoy.service.auth.v3.Authorization/Check";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const BOTH: &str = "ratelimit,ext_authz";
 
-/// Three a year of each user in the domain `web`; everybody has nine of `/api`.
+/// Three per year for each user in the domain `web`; all users together have nine of `/api`.
 fn policy() -> Value {
     let year = |name: &str, limit: u64| json!({"name": name, "algorithm": "fixed-window", "limit": limit, "window": "366d"});
     json!({"version": 1, "rules": [
@@ -77,7 +77,7 @@ fn authorized(server: &TollgateServer, message: &[u8]) -> CheckResponse {
     CheckResponse::decode(&*answer).expect("an answer")
 }
 
-// Guards: a request that is let through because another descriptor of it is not over its limit.
+// Guards: a request that is allowed because another descriptor of it is not over its limit.
 #[test]
 fn every_descriptor_is_a_request_of_its_own() {
     let server = server();
@@ -148,7 +148,8 @@ fn a_whole_request_is_authorized_by_the_whole_policy() {
     }
 }
 
-// Guards: an address that may not ask, and whoever has no token, spends the quota of others.
+// Guards: an address without permission, or a caller without a token, that spends the quota of
+// others.
 #[test]
 fn who_may_not_ask_is_told_so_and_nothing_is_counted() {
     let token = "a-token-for-tests-0123";
@@ -182,7 +183,7 @@ fn what_is_not_switched_on_is_not_there() {
         assert_eq!((refused.code, refused.message), (12, message));
     }
     assert_eq!(unary(server.port, "/grpc.B/C", b"", &[]).code, 12);
-    // Whoever asks on a path that is nobody's, in words of his client, gets nothing like leave.
+    // A call on an unknown path, with the client's own content, never gets a response that allows.
     for path in ["/a.B/C", "/auth", "//forward-auth/envoy/"] {
         let call = Request::post(path, framed(b"")).header("content-type", "application/grpc");
         assert_eq!(http2::send(server.port, &call).response.status, 404, "{path}");
@@ -193,7 +194,7 @@ fn what_is_not_switched_on_is_not_there() {
     assert_eq!(of("envoy.service.ratelimit.v3.RateLimitService"), 5, "not spoken, not served");
 }
 
-// Guards: rules that would never charge, because nobody tells how a response ended.
+// Guards: rules that would never charge, because the status of a response is never reported.
 #[test]
 fn rules_by_the_response_do_not_start() {
     let rule = json!({"name": "r", "key": [], "charge": {"response_status": ["401"]},
@@ -239,7 +240,7 @@ fn what_is_malformed_ends_with_a_status() {
     let huge = "x".repeat(2 << 20);
     let refused = unary(server.port, LIMIT, &hits(&[(&huge, None)], 0), &[]);
     assert_eq!((refused.code, &*refused.message), (8, "a message has at most 1048576 bytes"));
-    // A client's header may be as long as Envoy lets it: that is a value like any other.
+    // A client's header may be as long as Envoy permits: it is a value like any other.
     let long = "x".repeat(60 << 10);
     for expected in [1, 1, 1, 2] {
         let message = hits(&[(&long, None)], 0);
@@ -254,7 +255,8 @@ fn what_is_malformed_ends_with_a_status() {
     assert_eq!(server.client().send(&over_1).status, 404, "no trailers, no gRPC");
 }
 
-// Guards: who waits longer than its caller does would be answered to nobody, and hold a place.
+// Guards: a request that waits longer than its caller does: its response would have no receiver,
+// and it would hold a place.
 #[test]
 fn a_wait_ends_before_the_time_of_the_call() {
     let quota = |algorithm: &str, burst: u32| json!({"algorithm": algorithm, "limit": 1, "window": "4m", "burst": burst});
@@ -286,7 +288,7 @@ fn health_is_told_and_watched_until_the_end() {
     assert_eq!(status(), Ok(1));
     let request = Request::post("/grpc.health.v1.Health/Watch", framed(b""));
     let request = request.header("content-type", "application/grpc");
-    // It watches since the head of its answer came.
+    // It watches from the time that the head of its response came.
     let watching = http2::hold(server.port, &request, Sent::Whole);
     assert!(watching.has_body, "nothing has changed");
     server.signal(Signal::TERM);
@@ -301,14 +303,14 @@ fn operated() -> Setup {
     Setup::new(policy()).set("protocols", BOTH).operated()
 }
 
-/// Lines of the family of calls, without its name.
+/// Lines of the metric of calls, without its name.
 fn calls_told(server: &TollgateServer) -> Vec<String> {
     let text = server.operate("GET", "metrics", "", &[]).text();
     let lines = text.lines().filter_map(|line| line.strip_prefix("tollgate_grpc_calls_total"));
     lines.filter(|line| !line.ends_with(" 0")).map(str::to_owned).collect()
 }
 
-// Guards: messages that never come, as many as anybody likes to begin.
+// Guards: messages that never end, as many as a client begins.
 #[test]
 fn slow_calls_end_and_are_counted() {
     let server = operated().set("body_timeout", 1).start();
@@ -335,8 +337,8 @@ const fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, last)
 }
 
-// Guards: strangers who watch for ever, one who takes all places, and those who leave and would
-// hold theirs.
+// Guards: unauthorized clients that watch for ever, one that takes all places, and those that leave
+// and keep theirs.
 #[test]
 fn watchers_are_bounded_in_all_and_of_each_address_and_leave() {
     allow_open_files(4_000);
@@ -357,7 +359,8 @@ fn watchers_are_bounded_in_all_and_of_each_address_and_leave() {
     wait_until("a place", patience, || hold(address(1)).has_body.then_some(()));
 }
 
-// Guards: one stranger who begins to ask for health, again and again, and nobody else can.
+// Guards: one unauthorized client that begins health requests again and again, so that no other
+// client can send one.
 #[test]
 fn slow_strangers_of_one_address_leave_room_for_others() {
     let server = operated().start();
@@ -375,8 +378,9 @@ fn slow_strangers_of_one_address_leave_room_for_others() {
     });
 }
 
-// Guards: calls beyond what may be under way, which are refused in words of gRPC, and strangers who
-// begin to ask for health and never end: they take no place of those who may ask.
+// Guards: calls beyond the limit of requests in flight, which are rejected with a gRPC status, and
+// unauthorized clients that begin health requests and never end them: they take no place of
+// authorized callers.
 #[test]
 fn an_overload_is_unavailable() {
     let server = operated().set("max_requests", 1).start();

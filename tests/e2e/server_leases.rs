@@ -1,4 +1,4 @@
-//! Nodes that lease from one server, and those that only try to.
+//! Nodes that lease from one server, and unauthorized ones.
 
 use tollgate_e2e::authority::{Authority, Kind};
 use tollgate_e2e::fleet_node::{self, Node, run_dry};
@@ -9,7 +9,7 @@ fn start() -> Authority {
     Kind::Server.start(policy())
 }
 
-// Guards: units that two nodes spend, that come back to nobody, or that a message brings twice.
+// Guards: units that two nodes spend, that are returned to no count, or that a message adds twice.
 #[test]
 fn three_nodes_and_direct_checks_admit_the_limit_and_messages_that_come_again_nothing() {
     check_one_budget(&start());
@@ -35,7 +35,7 @@ fn it_leases_from_the_first_question_and_a_restart_costs_one_limit() {
     assert!((LIMIT..=2 * LIMIT).contains(&admitted), "{admitted}");
 }
 
-// Guards: a stranger who leases what others are then refused.
+// Guards: an unauthorized node that leases units, which others are then denied.
 #[test]
 fn who_may_not_ask_and_what_is_no_question_gets_an_answer_and_changes_nothing() {
     check_strangers(&start());

@@ -16,7 +16,7 @@ fn server() -> TollgateServer {
     Setup::new(policy()).operated().start()
 }
 
-/// The first line of the answer to these bytes, behind which nothing comes.
+/// The status line of the response to these bytes, after which the test sends nothing.
 fn status(server: &TollgateServer, bytes: &str) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
@@ -32,8 +32,8 @@ fn status(server: &TollgateServer, bytes: &str) -> String {
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
-// Guards: a page that is opened on a trusted machine spends the quota of any client. What a
-// browser sends by itself, after DNS rebinding too, has an origin, or a type that is no JSON.
+// Guards: a page opened on a trusted machine that spends the quota of any client. A browser's own
+// requests, after DNS rebinding too, have an origin, or a type that is not JSON.
 #[test]
 fn a_page_in_a_browser_may_not_ask() {
     let server = server();
@@ -64,7 +64,7 @@ fn a_page_in_a_browser_may_not_ask() {
         let fields = format!("content-type: {kind}\r\n");
         assert_eq!(check(&server, "/check", &fields), "HTTP/1.1 200 OK", "{kind}");
     }
-    // A caller with the token is no browser that was led here.
+    // A caller with the token is not a browser that was misled.
     let server = Setup::new(policy()).variable("TOLLGATE_CHECK_TOKEN", CHECK_TOKEN).start();
     let fields = format!(
         "origin: http://a\r\ncontent-type: text/plain\r\nauthorization: Bearer {CHECK_TOKEN}\r\n"

@@ -1,4 +1,4 @@
-//! Whether requests should be sent here, while the shared store does not answer.
+//! Whether the server reports itself ready while the shared store does not respond.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tollgate_e2e::workerd::answer;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server whose engine nobody runs.
+/// A server whose engine does not run.
 fn setup() -> Setup {
     let policy = json!({"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
         "quotas": [{"limit": 1, "window": "1h"}]}]});
@@ -27,7 +27,8 @@ fn wait_until_unreachable(server: &TollgateServer) {
     wait_until("known", PATIENCE, || (status(server) == "store_unreachable").then_some(()));
 }
 
-// Guards: a server without its store that every probe shows as well, also where no request comes.
+// Guards: a server without its store that every probe reports as healthy, also without any
+// requests.
 #[test]
 fn the_status_says_that_the_store_does_not_answer() {
     let server = setup().start();

@@ -1,4 +1,4 @@
-//! The policy file that changes while the server runs: taken without a signal, by the way of any
+//! The policy file changes while the server runs: the server applies it without a signal, like any
 //! other deployment.
 
 use std::fs;
@@ -36,14 +36,14 @@ fn move_link(dir: &Path, folder: &str, text: &str) {
     fs::rename(dir.join("..next"), dir.join("..data")).expect("moved");
 }
 
-// Guards: a ConfigMap that is changed, of which a server hears only when it starts again.
+// Guards: a changed ConfigMap that a server reads only when it starts again.
 #[test]
 fn a_file_whose_links_move_is_taken_without_a_signal() {
     let server = Setup::new(policy(1)).start();
     assert_eq!(allowed(&server, 2), 1);
     let file = server.file("policy.json");
     let dir = file.parent().expect("a folder");
-    // The path that the server was given becomes a link to a link, as in a volume of a ConfigMap.
+    // The server's path becomes a link to a link, as in a volume of a ConfigMap.
     move_link(dir, "..2026_1", &policy(1));
     symlink("..data/policy.json", dir.join("link")).expect("linked");
     fs::rename(dir.join("link"), &file).expect("moved");
@@ -54,7 +54,7 @@ fn a_file_whose_links_move_is_taken_without_a_signal() {
     assert_eq!(server.events("policy_reloaded").len(), 1, "the same contents are no change");
 }
 
-// Guards: a wrong file that opens or closes everything, and one that fills the log.
+// Guards: an invalid file that allows or denies everything, and one that fills the log.
 #[test]
 fn a_wrong_file_is_named_and_counted_once_and_the_policy_before_stays() {
     let server = Setup::new(policy(1)).operated().start();
@@ -76,8 +76,7 @@ fn a_wrong_file_is_named_and_counted_once_and_the_policy_before_stays() {
     assert_eq!(server.metric("tollgate_policy_file_refused_total"), 2);
 }
 
-// Guards: a file that takes the place of what an operator put, or of which the history says
-// nothing.
+// Guards: a file that replaces a policy that an operator put, or that is missing in the history.
 #[test]
 fn a_changed_file_is_a_deployment_and_what_was_put_goes_before_it() {
     let data = TempDir::new("reload-data");

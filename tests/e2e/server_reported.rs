@@ -1,7 +1,8 @@
-//! Reports of what was used already: `"cost": "reported"`, by a client of gRPC and by real Envoy.
+//! Reports of usage that has already happened: `"cost": "reported"`, by a gRPC client and by real
+//! Envoy.
 //!
 //! Guards: a budget that never ends, because the report that does not fit is denied and charges
-//! nothing; a report that is lost to another rule, or to a caller that leaves.
+//! nothing; a report that is lost because of another rule, or of a caller that leaves.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -25,7 +26,7 @@ const SOON: Duration = Duration::from_secs(60);
 const OK: i32 = 1;
 const OVER: i32 = 2;
 
-/// A budget of so many tokens a year for each user in the domain `web`, and other rules.
+/// A budget of this many tokens per year for each user in the domain `web`, and other rules.
 fn budget(tokens: u64, cost: Value, others: &[Value]) -> Value {
     let mut rule = json!({"name": "tokens", "when": {"domain": "web"}, "key": [{"descriptor": "user"}],
         "quotas": [{"limit": tokens, "window": "366d"}]});
@@ -40,7 +41,7 @@ fn server(policy: &Value) -> TollgateServer {
     Setup::new(policy).operated().set("protocols", "ratelimit").start()
 }
 
-/// What a server answers to one descriptor of a user.
+/// A server's response code for one descriptor of a user.
 fn hits(server: &TollgateServer, user: &str, hits: u64) -> i32 {
     let mut one = descriptor(&[("user", user)]);
     one.hits_addend = Some(Wrapped { value: hits });
@@ -57,13 +58,13 @@ fn asked(
     RateLimitResponse::decode(&*answer).expect("an answer").overall_code
 }
 
-/// The value of a series of the server's metrics; 0 while it is not shown.
+/// The value of a series of the server's metrics; 0 while it is absent.
 fn metric(server: &TollgateServer, series: &str) -> u64 {
     let text = server.operate("GET", "metrics", "", &[]).text();
     value_of(&text, series).unwrap_or(0)
 }
 
-/// Looks and reports of 300 tokens until a look is over the limit, at most 11 of them.
+/// The number of looks that pass, each followed by a report of 300 tokens, of at most 11 looks.
 fn passed(server: &TollgateServer) -> usize {
     let pass = |_: &usize| {
         let is_let_in = hits(server, "ada", 0) == OK;
@@ -77,7 +78,7 @@ fn passed(server: &TollgateServer) -> usize {
 
 #[test]
 fn a_budget_of_tokens_ends() {
-    // By an ordinary cost the report that does not fit charges nothing, so looks pass for ever.
+    // With an ordinary cost, the report that does not fit charges nothing, so looks pass for ever.
     let ordinary = server(&budget(1_000, Value::Null, &[]));
     assert_eq!(passed(&ordinary), 11);
     assert_eq!(metric(&ordinary, "tollgate_reports_denied_total"), 8);
@@ -89,7 +90,7 @@ fn a_budget_of_tokens_ends() {
     assert_eq!(metric(&reported, "tollgate_reports_denied_total"), 0);
 }
 
-// Guards: a report that another rule of another key refuses, which the server only looks at.
+// Guards: a report that another rule of another key denies, which the server then only looks at.
 #[test]
 fn a_report_is_recorded_whatever_other_rules_say() {
     let all = json!({"name": "all", "when": {"domain": "web"}, "key": [],
@@ -102,7 +103,7 @@ fn a_report_is_recorded_whatever_other_rules_say() {
     assert_eq!(hits(&server, "ada", 0), OK);
     assert_eq!(hits(&server, "ada", 301), OVER);
     assert_eq!(hits(&server, "ada", 0), OVER, "1,001 are used");
-    // A rule that would let it wait denies it, and it is recorded once.
+    // A rule that would delay it denies it, and it is recorded once.
     assert_eq!(hits(&server, "bob", 500), OVER);
     assert_eq!(hits(&server, "bob", 0), OK);
     assert_eq!(hits(&server, "bob", 499), OVER);
@@ -124,8 +125,8 @@ fn a_limit_that_a_descriptor_brings_is_counted_and_named() {
     assert_eq!((lines.len(), &lines[0]["limit"]), (1, &json!("100 per minute")));
 }
 
-/// Envoy in front of an origin whose responses say 300 tokens: it looks at the request, and reports
-/// the tokens when the stream has ended.
+/// Envoy in front of an origin whose responses contain 300 tokens: it looks at the request, and
+/// reports the tokens when the stream has ended.
 fn gateway(tollgate: u16) -> Envoy {
     let by_user = "actions: [{ request_headers: { header_name: x-user, descriptor_key: user } }]";
     let (before, after) = (
@@ -164,7 +165,7 @@ fn gateway(tollgate: u16) -> Envoy {
     Envoy::start(&config.replacen(router, metadata, 1), tollgate)
 }
 
-/// Calls of the rate limit service that were answered.
+/// Successful calls of the rate limit service.
 fn calls(server: &TollgateServer) -> u64 {
     metric(server, "tollgate_grpc_calls_total{call=\"ratelimit\",code=\"OK\"}")
 }
@@ -180,7 +181,7 @@ fn a_budget_ends_behind_envoy() {
             let before = calls(&server);
             let is_passed = envoy.send(&request).status == 200;
             passed += usize::from(is_passed);
-            // A look, and where it passed the report, which comes after the response.
+            // A look and, where it passed, the report, which comes after the response.
             let due = before + 1 + u64::from(is_passed);
             wait_until("the report", SOON, || (calls(&server) >= due).then_some(()));
         }

@@ -1,4 +1,5 @@
-//! TLS: served, exchanged while the server runs, and never taken away by a bad file.
+//! TLS: it is served, certificates are replaced while the server runs, and an invalid file changes
+//! nothing.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -17,7 +18,7 @@ use serde_json::json;
 use tollgate_e2e::process::TempDir;
 use tollgate_e2e::server::{Setup, TollgateServer};
 
-/// Writes a new certificate and its key; says the certificate.
+/// Writes a new certificate and its key; returns the certificate.
 fn write(dir: &Path) -> CertificateDer<'static> {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
@@ -26,8 +27,8 @@ fn write(dir: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(cert.pem().as_bytes()).expect("a certificate")
 }
 
-/// The answer to a request over TLS, and what the server chose of `protocols`; `None` when the
-/// server is none that `root` vouches for.
+/// The response to a request over TLS, and the server's choice of `protocols`; `None` when `root`
+/// has not issued the server's certificate.
 fn get(
     server: &TollgateServer,
     root: &CertificateDer<'static>,
@@ -73,7 +74,7 @@ fn certificates_are_exchanged_while_it_runs_and_bad_ones_are_not() {
     assert_eq!(chosen(&[b"h2", b"http/1.1"]).as_deref(), Some(&b"h2"[..]));
     assert_eq!(chosen(&[b"http/1.1"]).as_deref(), Some(&b"http/1.1"[..]));
 
-    // What is no TLS, or says nothing, is closed.
+    // A connection that sends something other than TLS, or nothing, is closed.
     for sent in [&b"GET / HTTP/1.1\r\n\r\n"[..], b""] {
         let mut plain = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("connected");
         plain.write_all(sent).expect("sent");
@@ -94,7 +95,7 @@ fn certificates_are_exchanged_while_it_runs_and_bad_ones_are_not() {
     assert!(get(&server, &second, &[]).is_some());
 }
 
-/// Who vouches for clients.
+/// The authority for clients' certificates.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -117,8 +118,8 @@ fn client(
     (certificate.der().clone(), secret)
 }
 
-/// The status of the answer to `POST path` over TLS with this certificate and these fields; `None`
-/// when the connection is refused.
+/// The status of the response to `POST path` over TLS with this certificate and these fields;
+/// `None` when the connection is refused.
 fn asked(
     server: &TollgateServer,
     root: &CertificateDer<'static>,
@@ -155,7 +156,8 @@ fn asked(
     text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).map(str::to_owned)
 }
 
-// Guards: strangers on the port of a fleet, certificates of others, and names that read alike.
+// Guards: unauthenticated callers on the port of a fleet, certificates of other authorities, and
+// names that are similar.
 #[test]
 fn who_may_ask_shows_a_certificate_with_a_name_that_is_listed() {
     let files = TempDir::new("mtls");
@@ -199,7 +201,7 @@ fn who_may_ask_shows_a_certificate_with_a_name_that_is_listed() {
         client(&ours, common("")),
     ];
     for own in &unlisted {
-        // From an address that might ask without certificates.
+        // From an address that would be permitted without certificates.
         assert_eq!(status(own, "/check").as_deref(), Some("403"));
         assert_eq!(status(own, "/lease").as_deref(), Some("403"));
     }
@@ -229,7 +231,7 @@ fn who_may_ask_shows_a_certificate_with_a_name_that_is_listed() {
     );
     let told = server.wait_for_events("client_certificate_refused", 1);
     assert_eq!(told[0]["count"], 1);
-    // Who vouches is exchanged without a restart, and what is wrong changes nothing.
+    // The authority is replaced without a restart, and an invalid file changes nothing.
     std::fs::write(files.path().join("ca.pem"), "no certificate").expect("written");
     server.signal(Signal::HUP);
     server.wait_for_events("certificates_refused", 1);
@@ -246,7 +248,7 @@ fn who_may_ask_shows_a_certificate_with_a_name_that_is_listed() {
     assert!(unauthorized.into_iter().any(|line| line.ends_with(" 14")), "{metrics}");
 }
 
-/// What the server counts, over TLS.
+/// The server's metrics, over TLS.
 fn metrics(server: &TollgateServer, root: &CertificateDer<'static>, own: &Own) -> String {
     let mut roots = RootCertStore::empty();
     roots.add(root.clone()).expect("a root");

@@ -1,4 +1,4 @@
-//! Traces: what a collector is sent, and that no collector keeps anybody waiting.
+//! Traces: the data sent to a collector; no collector delays a request.
 
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ fn a_request_is_a_span_below_its_callers_and_says_what_was_decided_and_nothing_o
     for status in [200, 200] {
         assert_eq!(client.send(&check(Some(&parent), CHECK_TOKEN)).status, status);
     }
-    // Who may not ask, whom his caller does not trace, and who says nothing while the share is 0.
+    // An unauthorized caller, a request that its caller does not trace, and one without a trace
+    // while the share is 0.
     assert_eq!(client.send(&check(Some(&parent), "a wrong token")).status, 401);
     let unsampled = format!("00-{TRACE}-{ABOVE}-00");
     assert_eq!(client.send(&check(Some(&unsampled), CHECK_TOKEN)).status, 200);
@@ -150,15 +151,15 @@ fn the_variables_of_opentelemetry_are_read_where_no_setting_says_otherwise() {
     drop(server);
     let off = with().variable("OTEL_SDK_DISABLED", "true").start();
     assert_eq!(off.client().send(&check(None, CHECK_TOKEN)).status, 200);
-    // Nothing comes of it: what would have come is there before what is asked for afterwards.
+    // It sends nothing: its spans would arrive before those of the next request.
     let on = with().start();
     assert_eq!(on.client().send(&check(None, CHECK_TOKEN)).status, 200);
     assert_eq!(collector.wait_for(4).len(), 4);
     assert_eq!(off.metric("tollgate_spans_sent_total"), 0);
 }
 
-// Guards: a collector that is not there, fails, is silent or never ends. Requests are answered, the
-// queue is bounded, what is not taken is counted and nothing of it stays.
+// Guards: a collector that is absent, fails, is silent or never ends. Requests get responses, the
+// queue is bounded, spans that are not accepted are counted and then dropped.
 #[test]
 fn no_collector_keeps_anybody_waiting() {
     let parent = format!("00-{TRACE}-{ABOVE}-01");
@@ -168,7 +169,7 @@ fn no_collector_keeps_anybody_waiting() {
         let server = traced(port).start();
         let mut client = server.client();
         let before = server.server.resident_bytes();
-        // Two spans each: far more than wait for the collector.
+        // Two spans each: far more than the queue for the collector holds.
         for _ in 0..4_000 {
             assert_eq!(client.send(&check(Some(&parent), CHECK_TOKEN)).status, 200);
         }
@@ -192,13 +193,12 @@ fn spans_that_a_collector_rejects_are_counted_as_dropped() {
     wait_until("counted", Duration::from_secs(60), || {
         let of = |name| server.metric(name);
         let told = (of("tollgate_spans_sent_total"), of("tollgate_spans_dropped_total"));
-        // One of each batch; the two may come in one or in two.
+        // One of each batch; the two may come in one batch or in two.
         [(1, 1), (0, 2)].contains(&told).then_some(())
     });
 }
 
-// Guards: the last spans of every server that is replaced, and a collector that keeps one from
-// ending.
+// Guards: the last spans of a server that is replaced, and a collector that delays its end.
 #[test]
 fn what_waits_at_the_end_is_sent_within_the_deadline() {
     const REQUESTS: usize = 700;

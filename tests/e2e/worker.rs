@@ -1,5 +1,5 @@
 //! The Worker in a real workerd, and its wasm in Node under a clock of the test. Run by
-//! `cargo xtask test workerd`, which says where workerd, Node and the Worker are.
+//! `cargo xtask test workerd`, which sets the paths of workerd, Node and the Worker.
 
 #[allow(dead_code, reason = "the tests of the filter use the rest")]
 mod envoy_server;

@@ -1,5 +1,5 @@
-//! The admin API of a Worker: the policy is read, put, rolled back and given back over HTTP, and
-//! kept in one object.
+//! The admin API of a Worker: the policy is read, put, rolled back and deleted over HTTP, and
+//! stored in one object.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -23,7 +23,7 @@ pub fn limited(limit: u64) -> Value {
         [{"name": "year", "algorithm": "fixed-window", "limit": limit, "window": "366d"}]}]})
 }
 
-/// A Worker whose policy may be changed.
+/// A Worker whose policy can be changed.
 pub fn operated(policy: impl ToString) -> Setup {
     Setup::new(policy)
         .operated()
@@ -51,7 +51,7 @@ pub fn body(response: &Response) -> Value {
     serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{}", response.text()))
 }
 
-/// Puts `policy` in force, whatever is; its version.
+/// Puts `policy` in force, whatever the present version; returns its version.
 pub fn put(client: &mut Client, policy: &Value) -> u64 {
     let request = asks(ADMIN, "PUT", POLICY, &policy.to_string()).header("if-match", "*");
     let response = client.send(&request);
@@ -59,7 +59,7 @@ pub fn put(client: &mut Client, policy: &Value) -> u64 {
     body(&response)["version"].as_u64().expect("a version")
 }
 
-/// What is left for a client after one request.
+/// The rest of a client's quota after one request.
 pub fn left(client: &mut Client, client_ip: &str) -> String {
     let answer = answer(&client.send(&check_request("GET", "/", client_ip)));
     let field = answer["headers"]["ratelimit"].as_str().unwrap_or_default();
@@ -67,8 +67,8 @@ pub fn left(client: &mut Client, client_ip: &str) -> String {
     format!("{} {}", answer["decision"].as_str().expect("a decision"), left.unwrap_or("-"))
 }
 
-// Guards: the whole of it, as an operator does it with curl: read, change by the entity tag, see it
-// in force at once here, look at the history, roll back, give back.
+// Guards: the whole procedure of an operator with curl: read, change by the entity tag, see it in
+// force at once here, look at the history, roll back, delete.
 #[test]
 fn an_operator_changes_the_policy() {
     let worker = operated(limited(10)).start();
@@ -112,7 +112,7 @@ fn an_operator_changes_the_policy() {
     let unchanged = asks(READER, "GET", POLICY, "").header("if-none-match", tag(&changed));
     assert_eq!(client.send(&unchanged).status, 304);
 
-    // All its errors, and nothing is changed.
+    // All its errors are reported, and nothing is changed.
     let mut bad = limited(30);
     bad["rules"][0]["quotas"][0]["window"] = json!("soon");
     bad["rules"][0]["key"] = json!(["client_id"]);
@@ -164,8 +164,8 @@ fn an_operator_changes_the_policy() {
     assert_eq!(found, (&json!("ok"), &json!(4), &json!("deployed")), "{health}");
 }
 
-// Guards: a path of ours that reaches the origin, is counted, or is cached; on or off, whoever
-// asks.
+// Guards: a path of Tollgate's own that reaches the origin, is counted, or is cached; on or off,
+// for any caller.
 #[test]
 fn what_is_ours_never_reaches_the_origin() {
     let paths = [
@@ -208,7 +208,7 @@ fn what_is_ours_never_reaches_the_origin() {
     }
 }
 
-// Guards: a deployment that says it may be changed and cannot be; two secrets that are one.
+// Guards: a deployment that is configured to be changed and cannot be; two secrets that are equal.
 #[test]
 fn a_deployment_that_cannot_be_operated_says_so() {
     let errors = |setup: Setup| {
@@ -226,7 +226,7 @@ fn a_deployment_that_cannot_be_operated_says_so() {
     assert_eq!(same, json!([{"path": "READ_TOKEN", "detail": detail}]));
 }
 
-/// Versions of the history, the newest first, and those whose text is still there.
+/// Versions of the history, the newest first, and those whose text is still stored.
 fn versions(client: &mut Client) -> (Vec<u64>, Vec<u64>) {
     let (mut all, mut kept, mut before) = (vec![], vec![], String::new());
     loop {
@@ -275,7 +275,7 @@ fn of_admins_who_saw_the_same_version_one_wins() {
     assert_eq!(all, (1..=ROUNDS + 1).rev().collect::<Vec<_>>());
 }
 
-// Guards: a version that was acknowledged and is gone, or one that was not and is there by half.
+// Guards: a version that was acknowledged and is lost, or one that was not and is half stored.
 #[test]
 fn what_was_acknowledged_outlives_a_kill() {
     let mut worker = operated(limited(1)).start();
@@ -299,7 +299,7 @@ fn what_was_acknowledged_outlives_a_kill() {
             }
             last
         });
-        // In the midst of its work, however long the first write takes.
+        // In the middle of its work, however long the first write takes.
         let _ = first.recv_timeout(Duration::from_secs(60));
         thread::sleep(killer);
         worker.kill();
@@ -311,7 +311,7 @@ fn what_was_acknowledged_outlives_a_kill() {
         if let Some((last, limit)) = last {
             acknowledged = last;
             let found = body(&read)["rules"][0]["quotas"][0]["limit"].as_u64();
-            // At most the one that was under way came after it.
+            // At most the one in flight came after it.
             assert!(
                 version == last && found == Some(limit) || version == last + 1,
                 "{version} {last}"
@@ -324,7 +324,7 @@ fn what_was_acknowledged_outlives_a_kill() {
     assert!(acknowledged > 1, "nothing was written before any kill");
 }
 
-// Guards: a history that grows without end, and a bound that forgets what is in force.
+// Guards: a history that grows without end, and a bound that deletes the policy in force.
 #[test]
 fn the_history_is_bounded() {
     let worker = operated(limited(1)).binding("POLICY_HISTORY", 3).start();
@@ -342,7 +342,7 @@ fn the_history_is_bounded() {
     }
 }
 
-/// Something of every response that the secret must not be in.
+/// True when a response contains the secret.
 fn tells(response: &Response, secret: &str) -> bool {
     let lines = response.headers.iter().flat_map(|(_, value)| value.clone());
     let bytes: Vec<u8> = lines.chain(response.body.clone()).collect();
@@ -374,7 +374,7 @@ fn keys_of_tokens_are_masked_and_kept() {
         assert!(response.status == 200 && !tells(&response, secret), "{path}");
     }
     assert!(!tells(&written, secret) && !tells(&again, secret));
-    // Both versions have the key itself.
+    // Both stored versions contain the key itself.
     let stored = worker.stored_bytes_of("policies").concat();
     let stored = String::from_utf8_lossy(&stored);
     assert!(stored.matches(secret).count() >= 2, "{}", stored.matches(secret).count());

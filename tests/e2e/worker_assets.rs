@@ -1,5 +1,5 @@
 //! The playground and the admin page as static assets of the Worker: below their prefixes, when
-//! asked to, and never in the place of the origin.
+//! configured, and never in place of the origin.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn policy(limit: u64) -> String {
     json!({"version": 1, "rules": [rule]}).to_string()
 }
 
-/// An origin that has every path, too.
+/// An origin that also has every path.
 fn origin() -> String {
     serve(|request| {
         let body = format!("origin {}", request.target);
@@ -47,8 +47,8 @@ fn get(worker: &Workerd, path: &str) -> Response {
     worker.client().send(&request)
 }
 
-// Guards: a file that answers for the origin, because both have a path of its name; a path that is
-// the prefix in another spelling; and files that the policy's limits count or refuse.
+// Guards: a file that replaces the origin's response, because both have a path of its name; a path
+// that is the prefix in another spelling; and files that the policy's limits count or deny.
 #[test]
 fn assets_never_answer_for_the_origin() {
     let worker = Setup::new(policy(1000)).binding("ORIGIN", origin()).assets(GREEDY).start();
@@ -82,8 +82,8 @@ fn assets_never_answer_for_the_origin() {
     assert_eq!(get(&worker, HEALTH).status, 200);
 }
 
-// Guards: a page that anybody frames, whose scripts anybody adds to, or that a browser keeps when a
-// deployment has another one; and assets that are told a client's cookies.
+// Guards: a page that other sites can frame, to which others can add scripts, or that a browser
+// keeps when a deployment has another one; and assets that receive a client's cookies.
 #[test]
 fn the_page_is_sent_with_what_it_may_do() {
     let worker = Setup::new(policy(1)).binding("ORIGIN", origin()).assets(GREEDY).start();
@@ -109,8 +109,8 @@ fn the_page_is_sent_with_what_it_may_do() {
     assert_eq!((head.status, head.text().as_str()), (200, ""));
 }
 
-// Guards: a page for somebody whom nothing answers, one that takes the place of the admin API, and
-// one that may do more than it must.
+// Guards: a page without an API behind it, one that replaces the admin API, and one that has more
+// permissions than it needs.
 #[test]
 fn the_admin_page_is_there_with_a_token_and_leaves_the_api_alone() {
     const ADMIN: &str = "/.well-known/tollgate/admin/";
@@ -140,7 +140,8 @@ fn the_admin_page_is_there_with_a_token_and_leaves_the_api_alone() {
     }
 }
 
-// Guards: a client who is refused and cannot see why; one whose looks at the page use up his quota.
+// Guards: a client that is denied and cannot see why; one whose visits to the page use up its
+// quota.
 #[test]
 fn the_policy_neither_counts_nor_refuses_the_page() {
     let worker = Setup::new(policy(1)).binding("ORIGIN", origin()).assets(GREEDY).start();
@@ -149,8 +150,8 @@ fn the_policy_neither_counts_nor_refuses_the_page() {
     assert_eq!(statuses, [200, 200, 200, 429, 200]);
 }
 
-// Guards: a name that a server of files resolves to something else, a method that writes, a
-// redirect of the assets that leads away, and a failure that is not answered.
+// Guards: a name that a file server resolves to something else, a method that writes, a redirect of
+// the assets that leads away, and a failure without a response.
 #[test]
 fn only_plain_names_are_asked_for_and_only_files_are_answers() {
     let worker = Setup::new(policy(1)).binding("ORIGIN", origin()).assets(GREEDY).start();
@@ -177,7 +178,7 @@ fn only_plain_names_are_asked_for_and_only_files_are_answers() {
     }
 }
 
-// Guards: a deployment that was never asked to serve a page.
+// Guards: a deployment that is not configured to serve a page.
 #[test]
 fn without_assets_the_prefix_is_like_any_other_path() {
     let worker = Setup::new(policy(2)).binding("ORIGIN", origin()).start();
@@ -190,8 +191,7 @@ fn without_assets_the_prefix_is_like_any_other_path() {
     assert_eq!(get(&service, PAGE).status, 404);
 }
 
-// Guards: a setting that is taken for nothing; and a policy that is wrong, which is when its author
-// needs the page most.
+// Guards: a setting that is ignored; and an invalid policy, whose author needs the page most.
 #[test]
 fn assets_that_are_none_are_a_wrong_setting_and_a_wrong_policy_has_its_page() {
     let worker = Setup::new(policy(1)).binding("ASSETS", "yes").start();
@@ -202,7 +202,7 @@ fn assets_that_are_none_are_a_wrong_setting_and_a_wrong_policy_has_its_page() {
     assert_eq!((get(&worker, PAGE).status, get(&worker, "/").status), (200, 500));
 }
 
-/// The shipped wrangler.toml with its block of assets taken in, for a Worker that lies beside it.
+/// The shipped wrangler.toml with its block of assets enabled, for a Worker in the same folder.
 fn wrangler_toml(origin: &str) -> String {
     let shipped = include_str!("../../wrangler.toml");
     let block = shipped.split("# [assets]").nth(1).expect("a block of assets");
@@ -223,9 +223,9 @@ fn write(folder: &Path, file: &str, text: &str) {
     fs::write(path, text).expect("a file is written");
 }
 
-// Guards: the block of wrangler.toml that everybody copies, with the platform's own assets as
-// wrangler runs them: files at the root of the folder, and below its names, never answer for the
-// origin.
+// Guards: the block of wrangler.toml that operators copy, with the platform's own assets as
+// wrangler runs them: files at the root of the folder, and below its names, never replace the
+// origin's response.
 #[test]
 fn wranglers_own_assets_never_answer_for_the_origin() {
     let folder = TempDir::new("wrangler");
@@ -241,7 +241,7 @@ fn wranglers_own_assets_never_answer_for_the_origin() {
     let assets = "target/tollgate/assets";
     write(folder.path(), &format!("{assets}{PAGE}index.html"), "asset page");
     write(folder.path(), &format!("{assets}{PAGE}main-A1.js"), "asset script");
-    // Nobody puts these there but by mistake.
+    // These files are there only by mistake.
     write(folder.path(), &format!("{assets}/index.html"), "asset root");
     write(folder.path(), &format!("{assets}/x.js"), "asset x");
     write(folder.path(), "wrangler.toml", &toml);

@@ -1,13 +1,13 @@
-//! What a request may ask of objects, and what becomes of it when they are slow: every call is
-//! bounded in time, all calls are bounded in number, and whatever fails is counted and told.
+//! The calls of a request to objects, and their failures: every call is bounded in time, all calls
+//! are bounded in number, and every failure is counted and logged.
 //!
-//! Modules in front of `entry.mjs` play the faults and count; no test measures time.
+//! Modules in front of `entry.mjs` simulate the faults and count; no test measures time.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 
-/// Two keys of the request for `/vip`, one of any other.
+/// Two keys for a request of `/vip`, one for any other.
 fn policy(on_failure: &str) -> Value {
     let quota =
         |name: &str| json!({"name": name, "algorithm": "gcra", "limit": 100, "window": "366d"});
@@ -24,14 +24,14 @@ fn left(answer: &Value, quota: &str) -> u64 {
     r.and_then(|r| r.parse().ok()).unwrap_or_else(|| panic!("no {quota} in {field}"))
 }
 
-/// The lines about failures in the log.
+/// The log lines about failures.
 fn lines(worker: &Workerd) -> Vec<String> {
     let log = worker.log();
     let lines = log.lines().filter_map(|line| line.split_once("failures: "));
     lines.map(|(_, said)| said.to_owned()).collect()
 }
 
-/// Objects that do what they are asked and never answer, while the request says so; `x-later` moves
+/// Objects that execute calls and never respond, while the request sets a header; `x-later` moves
 /// the clock.
 const SILENT: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
@@ -56,8 +56,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: failing open in silence. An object that is slow is given up at the time-out, and what
-// then became of the request is in the log: the first at once, a flood in one line, and totals.
+// Guards: failing open silently. A slow object is given up at the time-out, and the log has the
+// result for the request: the first at once, a flood in one line, and totals.
 #[test]
 fn slow_objects_are_given_up_counted_and_told_in_few_lines() {
     for (on_failure, word) in [("allow", "let_through"), ("deny", "refused")] {
@@ -85,8 +85,8 @@ fn slow_objects_are_given_up_counted_and_told_in_few_lines() {
     }
 }
 
-// Guards: one slow key that takes the others with it. They are asked at the same time, they answer
-// and count, and the slow one is not waited for twice.
+// Guards: one slow key that delays the others. They are called at the same time, they respond and
+// count, and the slow one is not waited for twice.
 #[test]
 fn a_slow_key_does_not_hold_the_others() {
     let setup = Setup::new(policy("allow")).binding("OBJECT_TIMEOUT_MS", 3_000);
@@ -106,7 +106,7 @@ fn a_slow_key_does_not_hold_the_others() {
 }
 
 /// Objects as in [`SILENT`], of which `first` is the client's own, and every timer that is set for
-/// a request: how long after it came it will ring. `x-timers` asks for the last.
+/// a request: the time from the request until it rings. `x-timers` returns the latest.
 const TIMED: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let silent = "";
@@ -136,8 +136,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: time-outs that are added up, one for each round of calls; and a shared count that misses
-// all requests of clients whose own object is slow, which somebody may bring about.
+// Guards: time-outs that add up, one for each round of calls; and a shared count that misses all
+// requests of clients whose own object is slow, which an attacker may cause.
 #[test]
 fn all_objects_of_a_request_have_one_time_out_together() {
     const TIMEOUT: u64 = 6_000;
@@ -160,14 +160,14 @@ fn all_objects_of_a_request_have_one_time_out_together() {
         assert_eq!(all["rules"], json!([failed("client"), failed("vip")]));
         let half = ask("first");
         assert_eq!((&half["decision"], &half["rules"][0]), (&json!(on_failure), &failed("client")));
-        // What passes is counted where it can be, and what is refused is not.
+        // A request that passes is counted where possible, and one that is denied is not.
         let expected = if on_failure == "allow" { 97 } else { 98 };
         assert_eq!(left(&ask("none"), "vip"), expected, "{on_failure}");
     }
 }
 
-// Guards: what is documented of a charge whose answer comes too late: it may have been counted, and
-// it stays.
+// Guards: the documented result of a charge whose response comes too late: it may have been
+// counted, and it stays.
 #[test]
 fn a_charge_that_answers_too_late_stays() {
     let worker =
@@ -182,9 +182,9 @@ fn a_charge_that_answers_too_late_stays() {
     assert_eq!(left(&ask("none"), "client"), 97);
 }
 
-/// Counts the calls of each key of a request, in the order of its keys, and plays the faults that
-/// `x-faults` names by key and call: `{"0:1": "retryable"}`. `drained`: somebody else uses the
-/// quota up just before.
+/// Counts the calls of each key of a request, in the order of its keys, and simulates the faults
+/// that `x-faults` names by key and call: `{"0:1": "retryable"}`. `drained`: another client uses
+/// the quota up just before.
 const COUNTING: &str = r#"
 import Tollgate, { Limiter } from "./entry.mjs";
 export { Limiter };
@@ -236,9 +236,9 @@ export default class extends Tollgate {
 }
 "#;
 
-// Guards: calls without bound, at which the platform ends the invocation and every key fails. Of
-// one key: asked and charged, tried again once in all, given back once; whatever goes wrong, and
-// however often.
+// Guards: an unbounded number of calls, at which the platform ends the invocation and every key
+// fails. For one key: one inquiry and one charge, one retry in total, one refund; whatever fails,
+// and however often.
 #[test]
 fn the_calls_of_a_request_are_bounded() {
     let rule = |name: &str| {
@@ -262,7 +262,7 @@ fn the_calls_of_a_request_are_bounded() {
         (answer["decision"].as_str().expect("a decision").to_owned(), calls)
     };
     let retry = "retryable";
-    // One key is asked once, and once again at most.
+    // One key is called once, and retried at most once.
     for (faults, decision, expected) in [
         (json!({}), "allow", "[[1,0]]"),
         (json!({"0:1": retry}), "allow", "[[2,0]]"),
@@ -271,8 +271,8 @@ fn the_calls_of_a_request_are_bounded() {
     ] {
         assert_eq!(calls("/one", faults.clone()), (decision.into(), expected.into()), "{faults}");
     }
-    // Of several the first is charged at once, the one between asked and charged, and the last
-    // charged when no other refuses. The second try is one for both.
+    // Of several keys the first is charged at once, the middle one is inquired and then charged,
+    // and the last is charged when no other denies. There is one retry for both calls.
     let always = |key: usize| (1..9).map(move |call| (format!("{key}:{call}"), json!(retry)));
     let everything: Value = (0..3).flat_map(always).collect::<serde_json::Map<_, _>>().into();
     for (faults, decision, expected) in [
@@ -282,23 +282,24 @@ fn the_calls_of_a_request_are_bounded() {
         (json!({"0:1": retry, "1:2": retry}), "allow", "[[2,0],[3,0],[1,0]]"),
         // The last key is used up.
         (json!({"2:1": "drained"}), "deny", "[[1,1],[2,1],[1,0]]"),
-        // The first key is: what the others would say belongs to the answer, and nobody is charged.
+        // The first key is: the results of the others belong to the response, and no key is
+        // charged.
         (json!({"0:1": "drained"}), "deny", "[[1,0],[1,0],[1,0]]"),
-        // The worst of everything.
+        // All faults together.
         (
             json!({"0:1": retry, "1:2": retry, "0:refund": retry, "2:1": retry, "2:2": "drained"}),
             "deny",
             "[[2,1],[3,1],[2,0]]",
         ),
-        // A lost race: the one between is used up by others between inquiry and charge. That is
-        // remembered, so this is the last.
+        // A lost race: other clients use up the middle one between inquiry and charge. That denial
+        // is remembered, so this is the last row.
         (json!({"1:2": "drained"}), "deny", "[[1,1],[2,0],[1,1]]"),
     ] {
         assert_eq!(calls("/all", faults.clone()), (decision.into(), expected.into()), "{faults}");
     }
 }
 
-/// Counts the calls of objects of one request, and how many were under way at once.
+/// Counts the calls of one request's objects, and the most at one time.
 const UNDER_WAY: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let calls, now, most;
@@ -321,9 +322,9 @@ export default class extends Tollgate {
 }
 "#;
 
-// Guards: a batch that makes more calls than the platform lets an invocation make, so that every
-// key of it fails; and one that calls all its objects at the same moment. What is too much is
-// refused by name, in its place, and charged nowhere; the others are decided.
+// Guards: a batch that makes more calls than the platform permits per invocation, so that every key
+// of it fails; and one that calls all its objects at the same moment. A request beyond the bound
+// gets an error in its place, and is charged nowhere; the others are decided.
 #[test]
 fn the_calls_of_a_batch_are_bounded() {
     let rule = |name: &str, path: &str| {
@@ -348,7 +349,7 @@ fn the_calls_of_a_batch_are_bounded() {
     requests.push(request("/one", 99));
     let (answers, [calls, most]) = ask(requests);
     let is_decided = |answer: &Value| answer["decision"] == "allow";
-    // 250 keys: three of each of 83, and one is left for the last, which needs no more.
+    // 250 keys: three for each of 83 requests, and one is left for the last, which needs no more.
     let decided: Vec<_> = (0..100).filter(|i| is_decided(&answers[*i])).collect();
     assert_eq!(decided, (0..83).chain([99]).collect::<Vec<_>>());
     let detail = "is too much for one body: it and those before it are counted under more than 250 \
@@ -359,13 +360,13 @@ fn the_calls_of_a_batch_are_bounded() {
     }
     assert_eq!(calls, 83 * 4 + 1);
     assert!((32..=64).contains(&most), "{most} at once");
-    // What was refused was not charged.
+    // The rejected requests were not charged.
     let (answers, _) = ask(vec![request("/all", 90), request("/all", 1)]);
     assert_eq!((left(&answers[0], "x-a"), left(&answers[1], "x-a")), (999, 998));
 }
 
-// Guards: a number of wrangler.toml, which arrives as a number, taken for nothing; and a secret of
-// a store, which arrives as an object, taken for none: it would open the service.
+// Guards: a number of wrangler.toml, which arrives as a number, ignored; and a secret of a store,
+// which arrives as an object, treated as absent: it would open the service.
 #[test]
 fn bindings_that_are_no_text_are_read_or_refused() {
     let health = |setup: Setup| {

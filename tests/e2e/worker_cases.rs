@@ -1,9 +1,9 @@
-//! 100,000 random events through the shipped Worker in a real workerd: every answer is the
+//! 100,000 random events through the shipped Worker in a real workerd: every response equals the
 //! reference's.
 //!
 //! A shipped build reads the platform's clock and nothing else; here a module in front
-//! (`worker_cases.mjs`) is that part of the platform. Everything else is real: sockets, objects,
-//! storage, headers. One Worker with objects of its own for each case.
+//! (`worker_cases.mjs`) replaces that part of the platform. Everything else is real: sockets,
+//! objects, storage, headers. One Worker with objects of its own for each case.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use tollgate_e2e::workerd::{Setup, Workerd};
 use tollgate_policy::Surface;
 
 /// The first half of SHA-256 of nothing: without a secret, keys are hashed with that before clients
-/// are told.
+/// see them.
 const HASH_KEY: [u8; 16] = [
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
 ];
@@ -24,7 +24,7 @@ const HASH_KEY: [u8; 16] = [
 /// The header of every policy's marks.
 const MARK: &str = "x-over-limit";
 
-/// Fields that are the runtime's own, the origin's and the module's in front.
+/// Fields of the runtime, of the origin and of the module in front.
 const OTHERS: [&str; 7] = [
     "content-length",
     "transfer-encoding",
@@ -37,10 +37,10 @@ const OTHERS: [&str; 7] = [
 
 /// Cases whose Workers are in one process.
 const AT_ONCE: usize = 50;
-/// Cases that are played at the same time.
+/// Cases that run at the same time.
 const CONNECTIONS: usize = 4;
 
-/// What happened.
+/// The totals of the events.
 #[derive(Default)]
 struct Tally {
     events: AtomicUsize,
@@ -104,9 +104,8 @@ fn play(case: &Case, port: u16, tally: &Tally) {
     }
 }
 
-/// True when both refuse: a remembered refusal is by the rules that are remembered, and says
-/// nothing of those that nobody was asked about. It never says a longer wait than all rules
-/// together.
+/// True when both deny: a remembered denial is by the rules that are remembered, and shows nothing
+/// of rules that were not evaluated. It never has a longer wait than all rules together.
 fn says_less(seen: &Seen, wanted: &Seen) -> bool {
     let wait = |seen: &Seen| -> Option<u64> {
         let field = seen.fields.iter().find(|(name, _)| name == "retry-after");
@@ -144,14 +143,14 @@ fn seen(response: &Response) -> Seen {
             seen.fields.push((name.clone(), value));
         }
     }
-    // The platform sorts header fields as the Fetch standard says, those that it knows itself
+    // The platform sorts header fields as the Fetch standard requires, those that it knows itself
     // first.
     seen.fields.sort();
     seen.body = (!passed).then(|| response.text());
     seen
 }
 
-/// What a client of the Worker sees if all is as expected: the mark comes back from the origin.
+/// The expected view of a client of the Worker: the mark comes back from the origin.
 fn wanted(request: &Request, expected: &Expected) -> Seen {
     let mut wanted = expected.seen.clone().sorted();
     let sent = request.headers.iter().find(|(name, _)| *name == MARK);

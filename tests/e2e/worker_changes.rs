@@ -1,5 +1,5 @@
-//! Random requests with changes of the policy in between: every decision in workerd is the one that
-//! the core makes, whose state is carried to the new quota when its key is asked next.
+//! Random requests with changes of the policy in between: every decision in workerd is the core's
+//! own, whose state is carried to the new quota at the next request of its key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::thread;
@@ -36,17 +36,17 @@ const ALGORITHMS: [(&str, Algorithm); 6] = [
     ("sliding-window", Algorithm::SlidingWindow),
     ("sliding-log", Algorithm::SlidingLog),
 ];
-/// Processes, each with objects of its own: one takes no more than one processor.
+/// Processes, each with objects of its own: one uses at most one processor.
 const PROCESSES: u64 = 2;
-/// Decisions of all of them together, unless `TOLLGATE_DECISIONS` says how many.
+/// Decisions of all of them together, unless `TOLLGATE_DECISIONS` sets the number.
 const DECISIONS: u64 = 150_000;
-/// Requests of a batch, which come at one time.
+/// Requests of a batch, which arrive at one time.
 const BATCH: u64 = 100;
 /// Batches between two changes.
 const BATCHES: u64 = 10;
 const KEYS: u64 = 25;
 
-/// A small generator: xorshift, so that a seed is a test.
+/// A small generator: xorshift, so that a seed identifies a test.
 struct Random(u64);
 
 impl Random {
@@ -70,15 +70,15 @@ fn policy(random: &mut Random, durability: &str) -> (Value, Limiter) {
     (json!({"version": 1, "rules": [rule]}), Limiter::new(algorithm, quota).expect("a limiter"))
 }
 
-/// How many decisions each process is to make.
+/// The number of decisions for each process.
 fn each() -> u64 {
     let asked = std::env::var("TOLLGATE_DECISIONS").ok();
     let asked = asked.map(|text| text.parse().expect("TOLLGATE_DECISIONS is a number"));
     asked.unwrap_or(DECISIONS).div_ceil(PROCESSES)
 }
 
-// Guards: a count that a change of the policy makes larger or smaller than the core's, by the
-// objects' rows, by what isolates remember, or by a request that is planned under another version.
+// Guards: a count that a change of the policy makes larger or smaller than the core's: by the
+// objects' rows, by the memory of isolates, or by a request that is planned under another version.
 #[test]
 fn every_decision_across_changes_is_the_cores() {
     let counts: Vec<[u64; 3]> = thread::scope(|scope| {
@@ -95,7 +95,7 @@ fn every_decision_across_changes_is_the_cores() {
     assert!(refused > each() / 10 && passed > each() / 10);
 }
 
-/// How many were refused and let through, and how often the policy changed.
+/// The numbers of denied and allowed requests, and of changes of the policy.
 fn play(durability: &str, seed: u64) -> [u64; 3] {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
     let worker = operated(policy(&mut random, durability).0).front(CLOCK).files_in_memory().start();
@@ -114,7 +114,7 @@ fn play(durability: &str, seed: u64) -> [u64; 3] {
             now += [0, 1, 40, 900, 2_500, 20_000][random.below(6) as usize];
             let at = Timestamp::from_millis(now);
             let keys: Vec<u64> = (0..BATCH).map(|_| random.below(KEYS)).collect();
-            // They come at one time, so of one key as many are let through in whichever order.
+            // They arrive at one time, so for one key the number allowed is the same in any order.
             let mut expected: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
             for key in &keys {
                 let (known, state) =
@@ -141,7 +141,7 @@ fn play(durability: &str, seed: u64) -> [u64; 3] {
     counts
 }
 
-/// The answers to one request of each of `keys`, in their order.
+/// The responses to one request of each of `keys`, in order.
 fn batch_of(client: &mut Client, keys: &[u64], now: u64) -> Value {
     let of = |key: &u64| json!({"method": "GET", "path": "/", "headers": {}, "client_ip": format!("192.0.2.{key}")});
     let requests: Vec<Value> = keys.iter().map(of).collect();

@@ -15,10 +15,10 @@ use tollgate_e2e::workerd::{Setup, Workerd};
 
 use crate::worker_origin::serve;
 
-/// Longer than a client that breaks off is waited for.
+/// Longer than the Worker waits for a client that breaks off.
 const ENOUGH: Duration = Duration::from_secs(30);
 
-/// So many failed logins of one client in a year.
+/// This number of failed logins of one client in a year.
 fn policy(limit: u32, charge: &Value) -> Value {
     let mut charging = json!({"response_status": ["401", "403"]});
     let more = charge.as_object().expect("fields").clone();
@@ -40,8 +40,7 @@ fn of(user: &str, target: &str) -> Request {
     Request::post(target, "a password").header("x-user", user)
 }
 
-/// Starts a request on each of `clients`, and waits until all of them are answered or at the
-/// origin.
+/// Starts a request on each of `clients`, and waits until each has a response or is at the origin.
 fn at_once(clients: &mut [Client], request: &Request, login: &Login, reached: usize) {
     let (before, refused) = (login.arrived(), clients.len() - reached);
     for client in clients.iter_mut() {
@@ -53,7 +52,7 @@ fn at_once(clients: &mut [Client], request: &Request, login: &Login, reached: us
     });
 }
 
-/// How often each of two statuses is answered.
+/// The number of responses with each of two statuses.
 fn answers(clients: &mut [Client], statuses: [u16; 2]) -> [usize; 2] {
     let mut counts = [0, 0];
     for client in clients {
@@ -79,7 +78,7 @@ fn parallel_guesses_are_bounded_by_held_places() {
     assert_eq!(answers(&mut clients, [401, 429]), [5, GUESSES - 5]);
     assert_eq!(worker.client().send(&of("u", "/200")).status, 429, "they are used up");
 
-    // Successes bring their places back, all of them and none twice.
+    // Successes return their places, all of them and none twice.
     let mut waiting = connect(100);
     let mut rounds = 0;
     while !waiting.is_empty() && rounds < 100 {
@@ -113,7 +112,7 @@ fn without_a_held_place_all_under_way_pass() {
 }
 
 // Guards: work that the origin does for a client that does not wait for it: it is charged by the
-// status all the same, and a success is not, whatever the policy says of clients that leave.
+// status all the same, and a success is not, whatever the policy's setting for clients that leave.
 #[test]
 fn a_client_that_leaves_is_charged_by_the_origins_status() {
     for charge in [json!({}), json!({"reserve": true}), json!({"on_abort": "skip"})] {
@@ -128,12 +127,12 @@ fn a_client_that_leaves_is_charged_by_the_origins_status() {
                 (login.arrived() > arrived).then_some(())
             });
             drop(client);
-            // The other way round for half of them: the answer comes before anybody noticed.
+            // For half of them the response comes before the disconnect is noticed.
             if round % 2 == 0 {
                 std::thread::sleep(std::time::Duration::from_millis(200));
             }
             login.hold(false);
-            // What it brings about comes after its answer: the next one waits until there is room
+            // The settlement comes after the response: the next one waits until there is room
             // again.
             let left = if target == "/200" { 2 } else { 4 - round };
             wait_until("it is settled", READY_WITHIN, || {
@@ -153,7 +152,7 @@ fn a_client_that_leaves_is_charged_by_the_origins_status() {
     }
 }
 
-// Guards: an upload that its client breaks off after the origin has begun. The origin's answer is
+// Guards: an upload that its client breaks off after the origin has begun. The origin's response is
 // lost, which the runtime reports like an origin that is down.
 #[test]
 fn a_client_that_breaks_its_body_off_is_charged() {
@@ -180,7 +179,7 @@ fn a_client_that_breaks_its_body_off_is_charged() {
             wait_until("both are settled", READY_WITHIN, || {
                 let answer = worker.client().send(&Request::get("/").header("x-user", "u"));
                 let field = answer.header("ratelimit").expect("the field");
-                // The request that asks holds a place itself.
+                // This request holds a place itself.
                 let is_back = answer.status == 404 && field.contains(";r=1;");
                 (if left == 0 { answer.status == 429 } else { is_back }).then_some(())
             });
@@ -188,8 +187,9 @@ fn a_client_that_breaks_its_body_off_is_charged() {
     }
 }
 
-// Guards: the same failure the other way round. An origin that leaves in the middle of an upload is
-// a 502, however much of the body is under way: its clients are not charged as if they had left.
+// Guards: the same failure the other way round. An origin that disconnects in the middle of an
+// upload is a 502, however much of the body is in flight: its clients are not charged as if they
+// had left.
 #[test]
 fn an_origin_that_leaves_in_an_upload_is_no_client_that_left() {
     for length in [10, 10_000_000] {
@@ -197,7 +197,7 @@ fn an_origin_that_leaves_in_an_upload_is_no_client_that_left() {
             if received.method == "GET" {
                 return received.answer("404 Not Found", "", "");
             }
-            received.piece(3); // and the connection is closed
+            received.piece(3); // and closes the connection
         });
         let worker =
             Setup::new(policy(2, &json!({"reserve": true}))).binding("ORIGIN", origin).start();
@@ -206,7 +206,8 @@ fn an_origin_that_leaves_in_an_upload_is_no_client_that_left() {
             client.set_read_timeout(Some(READY_WITHIN)).expect("a time limit");
             let head = "POST /401 HTTP/1.1\r\nhost: a\r\nx-user: u\r\ncontent-length: ";
             let sent = [format!("{head}{length}\r\n\r\n").into_bytes(), vec![b'x'; length / 2]];
-            // What is sent after the answer may reset the connection, and the answer with it.
+            // Bytes sent after the response may reset the connection, and the response is then
+            // lost.
             let (mut line, is_sent) = ([0; 12], client.write_all(&sent.concat()).is_ok());
             if client.read_exact(&mut line).is_ok() {
                 assert_eq!(&line, b"HTTP/1.1 502", "{is_sent}");
@@ -218,7 +219,7 @@ fn an_origin_that_leaves_in_an_upload_is_no_client_that_left() {
     }
 }
 
-// A caller of /check could not give a place back, so such a policy is refused, by the name of the
+// A caller of /check could not return a place, so such a policy is rejected, with the name of the
 // field.
 #[test]
 fn the_service_refuses_rules_that_hold_places() {

@@ -1,4 +1,4 @@
-//! The service `POST /check`: every field of its answer, and every way to ask it wrongly.
+//! The service `POST /check`: every field of its response, and every kind of invalid request.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};
@@ -26,8 +26,8 @@ fn problem(response: &Response, status: u16) -> Value {
     document
 }
 
-// Guards: the contract of the answer, field by field, for a request that is allowed and one that is
-// denied.
+// Guards: the contract of the response, field by field, for a request that is allowed and one that
+// is denied.
 #[test]
 fn the_answer_has_exactly_the_documented_fields() {
     let worker = worker(json!([
@@ -57,7 +57,7 @@ fn the_answer_has_exactly_the_documented_fields() {
     assert_eq!(denied["headers"]["cache-control"], "no-store");
     assert_eq!(denied["headers"]["ratelimit"], format!("\"api-year\";r=0;t={seconds}"));
 
-    // No rule applies: allowed, and nothing to copy. IPv6 and a least request are fine.
+    // No rule applies: allowed, and no headers to copy. IPv6 and a minimal request are valid.
     let least = ask(&worker, &json!({"method": "GET", "path": "/", "client_ip": "2001:db8::1"}));
     let expected = json!({"decision": "allow", "rules": [], "violated": [], "retry_after_ms": null, "headers": {}});
     assert_eq!(least, expected);
@@ -65,7 +65,7 @@ fn the_answer_has_exactly_the_documented_fields() {
     assert_eq!(two["rules"].as_array().map(Vec::len), Some(2), "every rule that matches applies");
 }
 
-// Guards: `delay`, which has no room in allow and deny: the caller is told how long to hold the
+// Guards: `delay`, which is neither allow nor deny: the response states how long to hold the
 // request.
 #[test]
 fn a_queue_answers_delay_and_how_long() {
@@ -82,8 +82,8 @@ fn a_queue_answers_delay_and_how_long() {
     assert_eq!(ask(&worker, &request)["decision"], "deny");
 }
 
-// Guards: input that is silently half understood. Every mistake is named with its field and what is
-// allowed, all at once; and nothing of it is charged.
+// Guards: input that is silently half understood. Every mistake is reported with its field and the
+// allowed values, all at once; and nothing is charged.
 #[test]
 fn a_wrong_request_is_told_every_mistake() {
     let worker = worker(json!([{"name": "all", "key": [], "quotas": [quota("one", 1)]}]));
@@ -150,8 +150,8 @@ fn the_interface_is_bounded() {
     assert_eq!(client.send(&Request::post("/check?trace=1", body)).status, 200);
 }
 
-// Guards: several requests at once: each answered as it would be alone, in its place, whatever the
-// others are; counted exactly; and bounded.
+// Guards: several requests at once: each gets the response that it would get alone, in its place,
+// whatever the others are; counted exactly; and bounded.
 #[test]
 fn a_batch_is_answered_one_by_one_in_order() {
     let worker = worker(json!([
@@ -165,7 +165,7 @@ fn a_batch_is_answered_one_by_one_in_order() {
     let answer = ask(&worker, &batch);
     assert_eq!(answer.as_object().map(|all| all.len()), Some(1), "{answer}");
     let answers = answer["answers"].as_array().expect("a list").clone();
-    // But for the seconds that passed in between.
+    // Except for the seconds that passed in between.
     let timeless = |answer: &Value| {
         let text = answer.to_string();
         let mut parts = text.split(";t=");
@@ -204,7 +204,7 @@ fn a_batch_is_answered_one_by_one_in_order() {
     }
 }
 
-// Guards: a service that anybody can reach. With CHECK_TOKEN only its bearer is answered.
+// Guards: a service that is open to any client. With CHECK_TOKEN only its bearer is served.
 #[test]
 fn a_token_closes_the_service() {
     let policy = json!({"version": 1, "rules": []});
@@ -227,9 +227,9 @@ fn a_token_closes_the_service() {
     );
 }
 
-// Guards: names of objects from which keys can be read or guessed. The platform keeps names in
-// clear, so no address or header value is in any file of the objects, and HASH_KEY changes every
-// name.
+// Guards: names of objects from which keys can be read or guessed. The platform stores names in
+// clear text, so no address or header value is in any file of the objects, and HASH_KEY changes
+// every name.
 #[test]
 fn names_of_objects_are_hashes_with_a_secret() {
     let rules = json!([{"name": "all", "key": ["client_ip", {"header": "x-api-key"}], "quotas": [quota("q", 9)]}]);

@@ -1,5 +1,5 @@
-//! A policy that was compiled when it was deployed: the Worker decides by it without the half of
-//! its code that reads documents, and never by one that is not of the deployed document.
+//! A policy that was compiled at deployment: the Worker decides by it without the half of its code
+//! that reads documents, and never by one that does not belong to the deployed document.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
@@ -19,7 +19,7 @@ fn compiled(limit: u64, surface: Surface) -> String {
     Policy::compile(&policy(limit), surface).expect("a policy").to_compiled_text()
 }
 
-/// How many of `count` requests of one client are admitted.
+/// How many of `count` requests of one client are allowed.
 fn admitted(worker: &Workerd, count: usize) -> usize {
     let is_admitted = |_: &usize| {
         let answer = worker.client().send(&check_request("GET", "/", "192.0.2.1"));
@@ -39,7 +39,7 @@ fn a_compiled_policy_is_not_compiled_at_the_start() {
     assert!(!worker.log().contains(NOTED), "{}", worker.log());
 }
 
-// Guards: a policy that was changed and not compiled again, and the earlier one goes on deciding.
+// Guards: a policy that was changed and not compiled again, while the earlier one still decides.
 #[test]
 fn what_is_not_the_deployed_policy_never_decides() {
     let mut cut = compiled(3, Surface::Worker);

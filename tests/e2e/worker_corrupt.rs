@@ -1,10 +1,10 @@
-//! Stored bytes that are no counts: a failure for the one request that finds them, as in Envoy, and
-//! then the count begins anew.
+//! Stored bytes that are not valid counts: a failure for the one request that finds them, as in
+//! Envoy, and then the count starts empty.
 
 use serde_json::json;
 use tollgate_e2e::workerd::{Setup, answer, check_request};
 
-/// Stores what `x-junk` names before the object reads its row for the first time.
+/// Stores the junk that `x-junk` names before the object reads its row for the first time.
 const JUNK: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let junk = null;
@@ -56,7 +56,7 @@ const KINDS: [&str; 11] = [
     "fraction",
 ];
 
-// Guards: a junk row taken for never seen even where `on_failure` denies; and one that fails its
+// Guards: a junk row read as an empty count even where `on_failure` denies; and one that fails its
 // key for ever.
 #[test]
 fn a_row_that_cannot_be_read_fails_one_request_and_is_gone() {

@@ -1,8 +1,8 @@
-//! What traffic costs in a real workerd: calls of objects, rows, alarms; the table of
+//! The cost of traffic in a real workerd: calls of objects, rows, alarms; the table of
 //! `docs/cost.md`.
 //!
 //! A module in front of `entry.mjs` is the clock, rings the alarms and counts, so that every figure
-//! is the same on every machine. After a change that is meant: `TOLLGATE_BLESS=1`, and read the
+//! is the same on every machine. After an intended change: `TOLLGATE_BLESS=1`, and read the
 //! difference.
 
 use std::fs;
@@ -18,8 +18,7 @@ use tollgate_report::bill::{
     ROWS_OF_A_NEW_KEY, Usage, dollars,
 };
 
-/// `x-at` is the time; `x-finish` lets everything that is due until then happen, and tells the
-/// counts.
+/// `x-at` is the time; `x-finish` runs everything that is due until then, and returns the counts.
 const COUNTING: &str = r#"
 import Tollgate, { Limiter as Shipped } from "./entry.mjs";
 
@@ -121,12 +120,12 @@ export default class extends Tollgate {
 /// A quiet moment, in milliseconds since 1970.
 const START: u64 = 1_780_000_000_000;
 const SECOND: u64 = 1_000;
-/// So long every traffic goes on.
+/// The duration of each traffic.
 const SECONDS: u64 = 60;
 /// The most in one `POST /check`.
 const BATCH: usize = 100;
 
-/// What was sent, and what became of it.
+/// The requests sent, and their results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counted {
     requests: u64,
@@ -171,10 +170,10 @@ impl Traffic {
         }
     }
 
-    /// What it took, with all that is left to do until everything is forgotten.
+    /// The totals, with all the remaining work until every state is deleted.
     fn finish(self) -> Counted {
         let mut told = Value::Null;
-        // An alarm is set for a day later at the least.
+        // An alarm is set for at least a day later.
         for days in 1..=3 {
             let at = START + days * 2 * 86_400 * SECOND;
             let ask = Request::get("/").header("x-finish", "yes").header("x-at", at.to_string());
@@ -201,7 +200,7 @@ fn one_key(limit: u64, durability: &str) -> Traffic {
     Traffic::start(&json!([rule("each", &json!([{"header": "x-key"}]), limit, durability)]))
 }
 
-/// 100 clients, each once a second.
+/// 100 clients, each once per second.
 fn steady(durability: &str) -> Counted {
     let mut traffic = one_key(60, durability);
     let keys: Vec<usize> = (0..100).collect();
@@ -209,7 +208,7 @@ fn steady(durability: &str) -> Counted {
     traffic.finish()
 }
 
-/// 100 clients, each 30 times within 30 ms, twice a minute.
+/// 100 clients, each 30 times within 30 ms, twice per minute.
 fn bursts(durability: &str) -> Counted {
     let mut traffic = one_key(600, durability);
     let keys: Vec<usize> = (0..100).collect();
@@ -219,9 +218,9 @@ fn bursts(durability: &str) -> Counted {
     traffic.finish()
 }
 
-/// Each of so many clients a hundred times as often as it may, all minute long.
+/// Each of `keys` clients sends a hundred times its limit, all minute long.
 fn attack(keys: usize, durability: &str) -> Counted {
-    // As many requests for one key as are not too few, and for a thousand as are not too many.
+    // Enough requests for one key, and not too many for a thousand.
     let (limit, each) = if keys == 1 { (60, 6_000) } else { (1, 100) };
     let mut traffic = one_key(limit, durability);
     let keys: Vec<usize> = (0..keys).collect();
@@ -229,7 +228,7 @@ fn attack(keys: usize, durability: &str) -> Counted {
     traffic.finish()
 }
 
-/// So many clients, one request each, all of them under one limit that they exceed a hundred times.
+/// Many clients, one request each, all of them under one limit that they exceed a hundred times.
 fn fresh_clients(durability: &str) -> Counted {
     let (limit, clients) = (30, 3_000);
     let mut traffic = Traffic::start(&json!([
@@ -240,7 +239,7 @@ fn fresh_clients(durability: &str) -> Counted {
     traffic.finish()
 }
 
-/// The same of a million requests, as what is paid.
+/// The same per million requests, in billed units.
 fn per_million(counted: Counted) -> Usage {
     let scaled = |count: u64| (count * 1_000_000).div_ceil(counted.requests);
     let (calls, alarms) = (scaled(counted.calls), scaled(counted.alarms));
@@ -289,7 +288,7 @@ fn traffic_table() -> String {
         let (one, many) = (attack(1, durability), attack(1000, durability));
         let fresh = fresh_clients(durability);
         for counted in [one, many] {
-            // The figure that is promised: of a flood hardly more is asked than is admitted.
+            // The promised figure: a flood makes hardly more calls than there are allowed requests.
             let admitted = counted.requests - counted.refused;
             assert!((counted.calls - admitted) * 50 <= counted.requests, "{counted:?}");
             assert!(counted.refused * 100 >= counted.requests * 98, "{counted:?}");
@@ -324,7 +323,7 @@ fn price_table() -> String {
     table
 }
 
-/// What stands between the markers of `name` in `text` is `made`, or becomes it.
+/// True when the text between the markers of `name` in `text` is `made`; otherwise it is replaced.
 fn between(text: &mut String, name: &str, made: &str) -> bool {
     let (begin, end) = (format!("<!-- {name}: made -->\n"), format!("\n<!-- {name}: end -->"));
     let from = text.find(&begin).map(|at| at + begin.len()).expect("a marker");
@@ -334,7 +333,7 @@ fn between(text: &mut String, name: &str, made: &str) -> bool {
     same
 }
 
-// Guards: a bill that is guessed, and a path that comes to cost more than it did.
+// Guards: a bill that is guessed, and a path whose cost grows unseen.
 #[test]
 fn the_page_of_costs_is_what_is_counted() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cost.md");
@@ -349,8 +348,8 @@ fn the_page_of_costs_is_what_is_counted() {
     assert!(same, "docs/cost.md does not say:\n{traffic}\nif this is meant: TOLLGATE_BLESS=1");
 }
 
-// Guards: leases that cost more than the page says: a call and a row for each question, whatever it
-// reports and wants.
+// Guards: leases that cost more than the page states: a call and a row for each message, whatever
+// it reports and requests.
 #[test]
 fn a_question_about_leases_is_a_call_and_a_row() {
     let mut rules = json!([rule("each", &json!([{"header": "x-key"}]), 1_000_000, "relaxed")]);
@@ -371,7 +370,7 @@ fn a_question_about_leases_is_a_call_and_a_row() {
         let sent = bodies.len() as u64;
         Traffic { worker, client, sent, refused: 0 }.finish()
     };
-    // Each gives back what the one before leased, and leases anew.
+    // Each returns the lease of the one before, and leases again.
     let leases = |questions: u64| count((1..=questions).map(|n| node.wanting(n, 10)).collect());
     let (few, more) = (leases(10), leases(110));
     assert_eq!((more.calls - few.calls, more.rows - few.rows), (100, 100));
@@ -384,7 +383,7 @@ fn a_question_about_leases_is_a_call_and_a_row() {
     assert_eq!((more.calls - few.calls, more.rows - few.rows), (100, 100));
 }
 
-// Guards: figures of `tollgate check` that the Worker does not keep to.
+// Guards: figures of `tollgate check` that the Worker exceeds.
 #[test]
 fn what_check_counts_is_what_happens() {
     for durability in ["strict", "relaxed"] {

@@ -1,7 +1,7 @@
-//! Requests of several keys that one of them refuses, while objects are far away.
+//! Requests of several keys, one of which denies them, while objects are far away.
 //!
-//! Invariant: what a client's own key refuses takes nothing from the counts that it shares with
-//! others, not for a moment.
+//! Invariant: a request that a client's own key denies takes nothing from the counts that it shares
+//! with others, not even for a moment.
 
 use std::thread;
 use std::time::Duration;
@@ -33,8 +33,8 @@ fn decision(worker: &Workerd, client: &str) -> String {
     reply["decision"].as_str().expect("a decision").to_owned()
 }
 
-// Guards: one address that locks everybody out of a count that all share, with requests that its
-// own quota refuses.
+// Guards: one address that locks all others out of a shared count, with requests that its own quota
+// denies.
 #[test]
 fn a_flood_that_its_own_key_refuses_crowds_nobody_out() {
     let quota =
@@ -61,7 +61,7 @@ fn a_flood_that_its_own_key_refuses_crowds_nobody_out() {
     assert_eq!(decision(worker, "198.51.100.5"), "deny", "all five are used");
 }
 
-/// Objects that say nothing.
+/// Objects that never respond.
 const SILENT: &str = r#"
 import worker, { Limiter as Real } from "./entry.mjs";
 export default worker;
@@ -70,8 +70,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: a request that waits for each silent object by itself, or for one again and again. There
-// are two rounds at most: the client's count, then the one that all share.
+// Guards: a request that waits for each silent object separately, or for one repeatedly. There are
+// two rounds at most: the client's count, then the shared one.
 #[test]
 fn silent_objects_are_waited_for_in_two_rounds() {
     let quota = json!([{"limit": 1, "window": "366d"}]);
@@ -79,7 +79,7 @@ fn silent_objects_are_waited_for_in_two_rounds() {
         {"name": "each", "key": ["client_ip"], "quotas": quota},
         {"name": "all", "key": [], "quotas": quota},
     ]});
-    // Three times as long would be longer than the client has patience.
+    // Three times as long would exceed the client's time-out.
     let setup = Setup::new(&policy).binding("OBJECT_TIMEOUT_MS", 7_500);
     let worker = setup.front(SILENT).start();
     assert_eq!(decision(&worker, "192.0.2.1"), "allow");

@@ -1,5 +1,5 @@
-//! Refusing without asking, in a real workerd: of a flood few requests reach an object, and nothing
-//! is refused from memory that an object would admit.
+//! Denials without a call, in a real workerd: few requests of a flood reach an object, and no
+//! request is denied from memory that an object would allow.
 //!
 //! A module in front of `entry.mjs` counts the calls, and is the platform's clock.
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::workerd::{Setup, Workerd, answer};
 
-/// `x-calls`: how many calls objects had while the request was decided. `x-at` is the time.
+/// `x-calls`: the number of objects' calls while the request was decided. `x-at` is the time.
 const COUNTING: &str = r#"
 import Tollgate, { Limiter } from "./entry.mjs";
 export { Limiter };
@@ -64,20 +64,21 @@ fn calls(worker: &Workerd) -> usize {
     count.text().parse().expect("a number")
 }
 
-/// Who asks for what: a path and headers.
+/// A request for `/check`, with a path and headers.
 fn described(path: &str, headers: Value) -> Request {
     let body = json!({"method": "GET", "path": path, "headers": headers});
     Request::post("/check", body.to_string())
 }
 
-/// The answer at a time, and how many calls it took.
+/// The response at a time, and the number of calls that it took.
 fn ask(client: &mut Client, request: Request, ms: u64) -> (Value, usize) {
     let response = client.send(&request.header("x-at", (START + ms).to_string()));
     let calls = response.header("x-calls").expect("a count").parse().expect("a number");
     (answer(&response), calls)
 }
 
-/// Sends `each` requests for each of the keys, some connections at once; how many were admitted.
+/// Sends `each` requests for each of the keys, on several connections at once; returns how many
+/// were allowed.
 fn flood(worker: &Workerd, keys: usize, each: usize) -> usize {
     const CONNECTIONS: usize = 16;
     thread::scope(|scope| {
@@ -98,8 +99,8 @@ fn flood(worker: &Workerd, keys: usize, each: usize) -> usize {
     })
 }
 
-// Guards: a flood that costs a call for each request. Beside those that are admitted at most one
-// in a hundred reaches an object, whether units come back one by one or nobody's do.
+// Guards: a flood that costs a call for each request. In addition to the allowed ones at most one
+// in a hundred reaches an object, whether units are returned one by one or not at all.
 #[test]
 fn of_a_flood_few_requests_reach_an_object() {
     for (algorithm, limit, window, keys, each) in [
@@ -118,7 +119,7 @@ fn of_a_flood_few_requests_reach_an_object() {
     }
 }
 
-/// Objects that answer 300 ms late once `/slow` was asked, and count what they are asked and write.
+/// Objects that respond 300 ms late after a request for `/slow`, and count their calls and writes.
 const SLOW: &str = r#"
 import Tollgate, { Limiter as Shipped } from "./entry.mjs";
 
@@ -153,9 +154,9 @@ export default class extends Tollgate {
 }
 "#;
 
-// Guards: a flood of fresh keys that opens what is used up. Each time that a denial is no longer
-// believed one request asks about it, and the object that denied first; the others are denied
-// meanwhile, so slow objects are not asked by all at once, are not given up, and write nothing.
+// Guards: a flood of fresh keys that reopens an exhausted count. Each time that a denial expires,
+// one request checks it again, beginning with the object that denied; the others are denied
+// meanwhile, so slow objects do not get all calls at once, are not given up, and write nothing.
 #[test]
 fn a_flood_of_fresh_keys_at_slow_objects_opens_nothing() {
     const AT_ONCE: usize = 64;
@@ -195,8 +196,8 @@ fn a_flood_of_fresh_keys_at_slow_objects_opens_nothing() {
     assert!(!worker.log().contains("failures:"), "{}", worker.log());
 }
 
-// Guards: a refusal that outlives its time, that is taken for another cost, or that says other
-// numbers than the object would.
+// Guards: a denial that outlives its time, that is applied to another cost, or that has other
+// numbers than the object would return.
 #[test]
 fn a_remembered_refusal_is_the_objects_own() {
     let worker = start(json!([{"name": "each", "key": [{"header": "x-key"}],
@@ -223,8 +224,8 @@ fn a_remembered_refusal_is_the_objects_own() {
     assert_eq!(at(2, 1_000).2, 1, "a clock that was set back");
 }
 
-// Guards: units that can come back, and a refusal that lasts as if they could not. Of one rule with
-// one cost it lasts until its time.
+// Guards: units that can be returned, and a denial that lasts as if they could not. With one rule
+// and one cost it lasts until its time.
 #[test]
 fn a_refusal_lasts_as_long_as_nothing_can_come_back() {
     let key = json!([{"header": "x-key"}]);
@@ -265,8 +266,9 @@ fn a_refusal_lasts_as_long_as_nothing_can_come_back() {
     }
 }
 
-// Guards: somebody whose own key refuses every request, and who makes each a call by another key
-// that is always new. The rules that were not asked then say nothing, and nothing is charged.
+// Guards: a client whose own key denies every request, and that makes each a call by another key
+// that is always new. The results of rules that were not evaluated are then absent, and nothing is
+// charged.
 #[test]
 fn a_fresh_second_key_costs_no_call() {
     let rules = json!([
@@ -289,13 +291,13 @@ fn a_fresh_second_key_costs_no_call() {
         assert_eq!(answer["violated"], json!(["client"]));
         assert_eq!(answer["headers"]["ratelimit"], "\"client\";r=0;t=2000");
     }
-    // Nothing of it was charged to a token.
+    // No token was charged for it.
     let (answer, _) = at("other", "fresh7".to_owned(), 990);
     assert_eq!(answer["decision"], "allow");
     assert!(answer["headers"]["ratelimit"].as_str().expect("a field").contains("\"token\";r=8;"));
 }
 
-// Guards: a shadow rule that refuses from memory, and a mark that is not set.
+// Guards: a shadow rule that denies from memory, and a mark that is not set.
 #[test]
 fn what_only_watches_or_marks_is_asked_every_time() {
     for more in
@@ -317,8 +319,8 @@ fn what_only_watches_or_marks_is_asked_every_time() {
 
 const OPERATOR: &str = "an-operator-who-writes";
 
-/// Two isolates over the same objects, which go by the first one's clock, where an operator may
-/// reset a key.
+/// Two isolates over the same objects, which use the first one's clock, where an operator can reset
+/// a key.
 fn start_operated(rules: Value) -> Workerd {
     let policy = json!({"version": 1, "rules": rules});
     let front = COUNTING.replace("{ Limiter }", "{ Limiter, Metrics, Policies, Tenants }");
@@ -331,7 +333,7 @@ fn start_operated(rules: Value) -> Workerd {
     setup.front(&front).beside(&policy).files_in_memory().start()
 }
 
-// Guards: keys that each come seldom under a flood of many, and cost a call each time because an
+// Guards: keys that each come rarely in a flood of many, and cost a call each time because an
 // operator might have reset them.
 #[test]
 fn of_a_slow_flood_few_requests_reach_an_object_where_an_operator_may_reset() {
@@ -363,8 +365,8 @@ fn of_a_slow_flood_few_requests_reach_an_object_where_an_operator_may_reset() {
     assert!((calls - admitted) * 50 <= sent, "{calls}");
 }
 
-// Guards: a reset, or the end of a block, that an isolate does not hear of, whether it was the one
-// that was told or another; and a block that one of them does not keep.
+// Guards: a reset, or the end of a block, that an isolate does not notice, whether it handled the
+// operator's request or not; and a block that one of them does not enforce.
 #[test]
 fn what_an_operator_gives_back_is_found_within_five_seconds() {
     let worker = start_operated(
@@ -373,7 +375,7 @@ fn what_an_operator_gives_back_is_found_within_five_seconds() {
     let mut clients = worker.ports.iter().map(|port| Client::connect(*port)).collect::<Vec<_>>();
     assert_eq!(clients.len(), 2);
     let mut at = |isolate: usize, ms: u64| {
-        // The objects' clock is the first isolate's.
+        // The objects use the first isolate's clock.
         ask(&mut clients[0], described("/", json!({"x-key": "other"})), ms);
         let (answer, calls) = ask(&mut clients[isolate], described("/", json!({"x-key": "k"})), ms);
         (answer["decision"].as_str().expect("a decision").to_owned(), calls)
@@ -396,13 +398,14 @@ fn what_an_operator_gives_back_is_found_within_five_seconds() {
     for ms in [4_000, 60_000, 3_600_000] {
         assert_eq!((at(0, ms), at(1, ms)), (refused.clone(), refused.clone()), "{ms}");
     }
-    // The isolate that was told finds it at once, the other with its next look, which is due.
+    // The isolate that handled the request finds it at once, the other at its next look, which is
+    // due.
     act("reset", 3_601_000, json!({}));
     assert_eq!(at(0, 3_601_001), allowed);
     act("reset", 3_602_000, json!({}));
     assert_eq!(at(1, 3_606_000), allowed);
     assert_eq!(at(0, 3_606_000).0, "deny");
-    // Blocked without anything used, and for longer than any memory of a second.
+    // Blocked without any used units, and for longer than any memory of a second.
     act("reset", 3_610_000, json!({}));
     act("block", 3_610_001, json!({"until_ms": START + 7_000_000}));
     assert_eq!((at(0, 3_610_002).0, at(1, 3_615_010).0), ("deny".to_owned(), "deny".to_owned()));

@@ -1,5 +1,5 @@
 //! The examples of `docs/worker.md`, run: each request is sent to the service with the policy
-//! before it, and must get the answer that the document shows.
+//! before it, and must get the documented response.
 
 use serde_json::Value;
 use tollgate_e2e::http::Request;
@@ -21,7 +21,7 @@ fn blocks() -> Vec<(&'static str, Value)> {
     blocks
 }
 
-/// True when `shown` is `got`, but for times: `...` stands for anything, alone for any value.
+/// True when `shown` is `got`, except for times: `...` replaces any text, and alone any value.
 fn is_like(shown: &Value, got: &Value) -> bool {
     match (shown, got) {
         (Value::String(shown), _) if shown == "..." => !got.is_null(),
@@ -51,7 +51,7 @@ fn is_like(shown: &Value, got: &Value) -> bool {
     }
 }
 
-// Guards: a document that shows what the service does not say.
+// Guards: a document that differs from the service.
 #[test]
 fn the_examples_of_the_document_are_answered_so() {
     let (mut worker, mut got, mut compared) = (None, Value::Null, 0);

@@ -1,4 +1,4 @@
-//! Durability: what was admitted is never forgotten, and what is idle is.
+//! Durability: an allowed request is never lost, and idle state is deleted.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn policy(quota: Value) -> Value {
     json!({"version": 1, "rules": [{"name": "all", "key": ["client_ip"], "quotas": [quota]}]})
 }
 
-/// What the only quota has left, as the answer to one more request says.
+/// The rest of the only quota, from the response to one more request.
 fn remaining_after_one(client: &mut Client, client_ip: &str) -> u64 {
     let answer = answer(&client.send(&check_request("GET", "/", client_ip)));
     let field = answer["headers"]["ratelimit"].as_str().expect("a ratelimit field").to_owned();
@@ -27,9 +27,9 @@ fn remaining_after_one(client: &mut Client, client_ip: &str) -> u64 {
 const ROUNDS: u64 = 6;
 const LIMIT: u64 = 1_000_000;
 
-// Guards: an admission that was answered before it was on disk. workerd is killed at a moment that
-// differs from round to round, while four clients are being admitted; after the restart the object
-// must know every admission that a client saw, and no more than were sent.
+// Guards: an admission that was reported before it was on disk. workerd is killed at a moment that
+// differs from round to round, while four clients are being allowed; after the restart the object
+// must have every admission that a client saw, and no more than were sent.
 #[test]
 fn kill_9_forgets_no_acknowledged_admission() {
     let quota = json!({"name": "q", "algorithm": "fixed-window", "limit": LIMIT, "window": "366d"});
@@ -74,8 +74,8 @@ fn kill_9_forgets_no_acknowledged_admission() {
     }
 }
 
-// Guards: state that lives in memory only. The platform evicts an object after about ten seconds
-// without requests; that it did is seen by its database being closed. It must come back with its
+// Guards: state that is in memory only. The platform evicts an object after about ten seconds
+// without requests, which is visible when its database is closed. It must come back with its
 // counts.
 #[test]
 fn an_object_evicted_from_memory_comes_back_with_its_counts() {
@@ -97,8 +97,8 @@ fn wait_for_eviction(worker: &Workerd) {
     });
 }
 
-/// Alarms that ring after ten seconds, as if a day were no longer: what an alarm finds and does is
-/// the object's own.
+/// Alarms that ring after ten seconds, as if a day were no longer: the alarm's own code is the
+/// object's.
 pub const RINGS_SOON: &str = r#"
 import Tollgate, { Limiter as Shipped } from "./entry.mjs";
 export default Tollgate;
@@ -132,7 +132,7 @@ fn the_alarm_deletes_idle_storage_and_only_that() {
     let rules = [rule("short", short), rule("long", long)];
     let policy = json!({"version": 1, "rules": rules});
     let worker = Setup::new(policy).front(RINGS_SOON).start();
-    // A connection each: workerd closes those that stand idle.
+    // A connection each: workerd closes idle ones.
     let decide = |path: &str, ip: &str| {
         answer(&worker.client().send(&check_request("GET", path, ip)))["decision"].clone()
     };
@@ -157,7 +157,7 @@ fn the_alarm_deletes_idle_storage_and_only_that() {
     assert_eq!(decide("/short", CLIENT), "allow", "a deleted object works again");
 }
 
-/// Objects that never touch their storage, while the request says so.
+/// Objects that never touch their storage, while the request sets a header.
 const IDLE: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let isIdle = false;
@@ -178,16 +178,16 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: storage that a flood of refused keys fills. An object that only ever refused holds
-// nothing; the empty file that plain workerd makes for each object is made for one that does
-// nothing at all, too, so nothing in the Worker can prevent it.
+// Guards: storage that a flood of denied keys fills. An object that only ever denied stores
+// nothing. Plain workerd creates an empty file for each object, even one that does nothing at all,
+// so nothing in the Worker can prevent it.
 #[test]
 fn an_object_that_only_refused_stores_nothing() {
     let rule = |name: &str, key: &str, algorithm: &str| {
         json!({"name": name, "key": [key], "quotas":
         [{"name": name, "algorithm": algorithm, "limit": 1, "window": "366d"}]})
     };
-    // A place in a queue is asked for before anybody is charged.
+    // A queue is inquired before any key is charged.
     let rules = [rule("all", "path", "fixed-window"), rule("each", "client_ip", "leaky-queue")];
     let worker = Setup::new(json!({"version": 1, "rules": rules})).front(IDLE).start();
     let ask = |ip: u32, is_idle: bool| {
@@ -217,7 +217,7 @@ fn an_object_that_only_refused_stores_nothing() {
     assert!(sizes.iter().all(|size| *size == sizes[0] && *size <= 4096), "{sizes:?}");
 }
 
-/// How many databases hold our table.
+/// The number of databases that contain Tollgate's table.
 pub fn tables(worker: &Workerd) -> usize {
     let holds_table = |path: &std::path::PathBuf| {
         let wal = path.with_extension("sqlite-wal");

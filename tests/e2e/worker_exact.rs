@@ -1,4 +1,4 @@
-//! Exactness: however many clients race for one key, exactly the allowed number is admitted.
+//! Exactness: however many clients race for one key, exactly the limit is allowed.
 
 use std::thread;
 
@@ -8,10 +8,10 @@ use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 const CLIENTS: usize = 16;
 const REQUESTS_EACH: usize = 12;
 
-/// A window in which nothing comes back while a test runs.
+/// A window in which nothing is returned while a test runs.
 const LONG: &str = "366d";
 
-/// How many of the requests that `CLIENTS` connections race for `path` are admitted.
+/// How many of the requests that `CLIENTS` connections race for `path` are allowed.
 fn race(worker: &Workerd, path: &str, client_ip: &str) -> usize {
     let requests = || {
         let mut client = worker.client();
@@ -62,13 +62,13 @@ fn racing_clients_are_admitted_exactly_as_often_as_allowed() {
         let admitted = race(&worker, &format!("/{name}"), "192.0.2.1");
         assert_eq!(u64::try_from(admitted), Ok(allowed), "{name}");
     }
-    // A second client has all of it.
+    // A second client gets all of it.
     assert_eq!(race(&worker, "/gcra-50", "192.0.2.2"), 50);
     // The first one still has nothing.
     assert_eq!(race(&worker, "/gcra-50", "192.0.2.1"), 0);
 }
 
-// Guards: layered quotas of one key. Exactly the smaller limit is admitted, and the larger quota is
+// Guards: layered quotas of one key. Exactly the smaller limit is allowed, and the larger quota is
 // charged for those only.
 #[test]
 fn layered_quotas_of_one_key_are_charged_together() {
@@ -84,7 +84,7 @@ fn layered_quotas_of_one_key_are_charged_together() {
     assert!(left.contains("\"large\";r=91;"), "{left}");
 }
 
-/// Between two requests passes more time than a refusal by several keys is remembered.
+/// More time passes between two requests than a denial by several keys is remembered.
 const FORGETFUL: &str = r#"
 import Tollgate, { Limiter } from "./entry.mjs";
 export { Limiter };
@@ -99,8 +99,8 @@ export default class extends Tollgate {
 }
 "#;
 
-// Guards: rules with different keys, so different objects. All or nothing holds across them: what
-// an object admitted is given back when another denies, and the client's own count says so.
+// Guards: rules with different keys, so different objects. All or nothing applies across them: an
+// object's charge is refunded when another denies, and the client's own count shows it.
 #[test]
 fn a_request_denied_by_one_key_is_charged_to_none() {
     let by_client = json!({"name": "client", "key": ["client_ip"], "quotas":

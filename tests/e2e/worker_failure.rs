@@ -1,7 +1,6 @@
-//! What happens when something is wrong: a bad policy, a bad setting, a panic, an object that is
-//! silent.
+//! Failures: an invalid policy, an invalid setting, a panic, an object that is silent.
 //!
-//! The shipped modules are not changed: a module in front of `entry.mjs` plays the fault, and a
+//! The shipped modules are not changed: a module in front of `entry.mjs` simulates the fault, and a
 //! panic is a real trap of the shipped wasm, caused by giving its glue code a length that no memory
 //! can hold.
 
@@ -55,8 +54,8 @@ fn a_wrong_policy_is_reported_and_serves_nothing() {
     assert!(health.contains("not JSON"), "{health}");
 }
 
-// Guards: a wrong setting that is ignored: an origin that is none must not turn a proxy into an
-// open service, and an empty token must not open one.
+// Guards: an invalid setting that is ignored: an invalid origin must not turn a proxy into an open
+// service, and an empty token must not open one.
 #[test]
 fn a_wrong_setting_is_reported_and_serves_nothing() {
     let setup =
@@ -75,8 +74,8 @@ fn a_wrong_setting_is_reported_and_serves_nothing() {
     assert_eq!(worker.client().send(&Request::new("HEAD", HEALTH)).status, 500);
 }
 
-// Guards: a warning that only `tollgate check` gives. It is for whoever reads the log, not for
-// clients, whom it may tell how to get round a limit.
+// Guards: a warning that only `tollgate check` gives. It is for the operator who reads the log, not
+// for clients: it may show them how to bypass a limit.
 #[test]
 fn what_is_surely_not_meant_is_logged_and_not_told() {
     let mut suspicious = policy("allow");
@@ -98,8 +97,8 @@ fn what_is_surely_not_meant_is_logged_and_not_told() {
     assert!(lines(Setup::new(policy("allow"))).is_empty());
 }
 
-/// An object whose wasm is aborted in the midst of its next decision after `trapNextObject` was
-/// set, by what no memory has room for: `bomb`.
+/// An object whose wasm is aborted during its next decision after `trapNextObject` was set, by a
+/// length that no memory has room for: `bomb`.
 const TRAPPING_LIMITER: &str = r#"
 import { Limiter as Real } from "./entry.mjs";
 
@@ -127,9 +126,9 @@ pub(crate) fn trapping(module: &str) -> String {
     format!("{TRAPPING_LIMITER}{module}")
 }
 
-/// Traps the wasm like a panic does, in the midst of a request with `x-fault: worker` or in the
-/// midst of its object's decision with `x-fault: object`. With `x-fault: exception` the runtime
-/// throws where Rust cannot catch it, which ends the instance as surely.
+/// Traps the wasm like a panic does, during a request with `x-fault: worker` or during its object's
+/// decision with `x-fault: object`. With `x-fault: exception` the runtime throws where Rust cannot
+/// catch it, which also ends the instance.
 const TRAPS: &str = r#"
 import Tollgate from "./entry.mjs";
 
@@ -158,8 +157,8 @@ fn remaining(worker: &Workerd, client_ip: &str) -> u64 {
 }
 
 // Guards: the hang. A trap aborts the wasm instance of the whole isolate; without the guard the
-// caller would never hear of it. The answer must be quick, the next request must find a working
-// instance, and no count may be lost.
+// caller would never get a response. The response must be quick, the next request must find a
+// working instance, and no count may be lost.
 #[test]
 fn a_panic_is_an_error_at_once_and_loses_nothing() {
     let worker = Setup::new(policy("deny")).front(&trapping(TRAPS)).start();
@@ -180,14 +179,14 @@ fn a_panic_is_an_error_at_once_and_loses_nothing() {
     }
 }
 
-// Guards: requests that are under way while another one's panic aborts the instance. Each must end,
-// with an answer or with a 500, and none may hang.
+// Guards: requests that are in flight while another one's panic aborts the instance. Each must end,
+// with a result or with a 500, and none may hang.
 #[test]
 fn a_panic_under_load_leaves_nobody_waiting() {
     fault_under_load("worker");
 }
 
-// Guards: the same when the runtime throws into wasm: that is no trap, and nobody but the glue code
+// Guards: the same when the runtime throws into wasm: that is not a trap, and only the glue code
 // sees it.
 #[test]
 fn an_exception_under_load_leaves_nobody_waiting() {
@@ -206,8 +205,7 @@ fn fault_under_load(place: &'static str) {
                     let is_fault = number == 0 && i % 5 == 4;
                     let request = if is_fault { request.header("x-fault", place) } else { request };
                     let response = client.send(&request);
-                    // The platform's own 500, when it finds that nothing can answer any more, has
-                    // none.
+                    // The platform's own 500, when no code can respond any more, has none.
                     let media_type = response.header("content-type").unwrap_or_default();
                     assert!(media_type.starts_with("application/"), "{}", response.text());
                     response.status
@@ -229,7 +227,7 @@ fn fault_under_load(place: &'static str) {
     assert_eq!(worker.client().send(&check_request("GET", "/", "192.0.2.9")).status, 200);
 }
 
-/// Objects that fail, by the path that is asked for.
+/// Objects that fail, by the path of the request.
 const SILENT: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let fault = null;
@@ -249,8 +247,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: a store that cannot be reached. `on_failure` decides: let pass, without fields that would
-// be invented, or refuse with 503; an object that says nothing is given up in time.
+// Guards: a store that cannot be reached. `on_failure` decides: allow, without invented fields, or
+// deny with 503; a silent object is given up in time.
 #[test]
 fn an_object_that_fails_is_decided_by_on_failure() {
     for on_failure in ["allow", "deny"] {
@@ -265,7 +263,8 @@ fn an_object_that_fails_is_decided_by_on_failure() {
             assert_eq!(failed["headers"].get("ratelimit"), None, "{fault}");
         }
     }
-    // In front of an origin a refusal for failure is a 503, and says that it is no quota.
+    // In front of an origin a denial because of a failure is a 503, and states that it is not a
+    // quota.
     let origin = serve(|request| request.answer("200 OK", "", "hello"));
     let setup = Setup::new(policy("deny")).binding("ORIGIN", origin).front(SILENT);
     let worker = setup.start();

@@ -1,5 +1,4 @@
-//! The fields that clients get, of every generation, read with a structured-field parser that is
-//! not ours.
+//! The fields in responses, of every generation, read with an independent structured-field parser.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +71,7 @@ fn retry_after(denied: &Response) -> i64 {
     integer(&parsed::<Item>(denied, "retry-after").bare_item)
 }
 
-/// The partition keys that a response tells, each once.
+/// The partition keys in a response, each once.
 fn partition_keys(response: &Response) -> BTreeSet<Vec<u8>> {
     let mut keys = BTreeSet::new();
     for name in ["ratelimit-policy", "ratelimit"] {
@@ -84,8 +83,8 @@ fn partition_keys(response: &Response) -> BTreeSet<Vec<u8>> {
     keys
 }
 
-// Guards: fields of the current draft that only we can read: an unescaped name, a number that is
-// none, a window that is not whole seconds.
+// Guards: fields of the current draft that other parsers cannot read: an unescaped name, an invalid
+// number, a window that is not whole seconds.
 #[test]
 fn draft_11_is_two_lists_of_strings_with_parameters() {
     let [allowed, denied] = allowed_and_denied(&worker("draft-11", json!({})));
@@ -109,8 +108,8 @@ fn draft_11_is_two_lists_of_strings_with_parameters() {
     assert_eq!(number(state, "t"), Some(retry_after(&denied)));
 }
 
-// Guards: a partition key from which a client can be found out or that changes: it is 64 bits of a
-// hash with HASH_KEY, one per client, and the same after a restart.
+// Guards: a partition key that reveals a client or that changes: it is 64 bits of a hash with
+// HASH_KEY, one per client, and the same after a restart.
 #[test]
 fn a_partition_key_is_a_byte_sequence_that_stays() {
     let mut first = worker("draft-11", json!({"partition_key": true}));
@@ -131,7 +130,7 @@ fn a_partition_key_is_a_byte_sequence_that_stays() {
     assert_ne!(told("one"), told("two"), "the secret is in it");
 }
 
-// Guards: the generations that clients of today read. The numbers are those of the quota that is
+// Guards: the generations that clients read today. The numbers are those of the quota that is
 // nearest to exhaustion.
 #[test]
 fn earlier_generations_tell_the_nearest_quota() {
@@ -173,8 +172,8 @@ fn earlier_generations_tell_the_nearest_quota() {
     }
 }
 
-// Guards: fields of one generation beside those of another, and fields where none are wanted;
-// Retry-After stays.
+// Guards: fields of one generation together with those of another, and fields where none are
+// configured; Retry-After stays.
 #[test]
 fn no_field_is_sent_that_was_not_asked_for() {
     for (generation, wanted) in [

@@ -1,4 +1,4 @@
-//! Real Envoys that lease from a real workerd, and follow its policy: one budget, never above it,
+//! Real Envoys that lease from a real workerd, and follow its policy: one budget, never exceeded,
 //! whichever of them is killed and whatever is changed meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,25 +18,25 @@ use crate::leasing_envoys::{
     rated, wait_for_grants,
 };
 
-// Guards: two proxies that each admit the whole limit.
+// Guards: two proxies that each allow the whole limit.
 #[test]
 fn without_leases_two_proxies_admit_exactly_what_one_limiter_would() {
     check_exact(Kind::Worker);
 }
 
-// Guards: units of leases that are spent beside what the Worker admits directly, and those that
-// nobody spends.
+// Guards: units of leases that are spent in addition to the units that the Worker allows directly,
+// and units that are never spent.
 #[test]
 fn with_leases_two_proxies_admit_the_limit_and_no_more() {
     check_leased(Kind::Worker);
 }
 
-// Guards: leases that are forgotten with the process, and a gate that opens or stays shut.
+// Guards: leases that are lost with the process, and a gate that opens or stays closed.
 #[test]
 fn a_worker_that_is_killed_under_load_admits_no_more_than_one_limiter() {
     let policy = policy(&json!([rated(&json!({"on_failure": "deny"}))]));
     let mut authority = Kind::Worker.start(&policy);
-    // Who is killed refuses connections at once; who starts on a busy machine answers late.
+    // A killed Worker refuses connections at once; one that starts on a busy machine responds late.
     let quick = json!({"timeout": "5s"});
     let envoys: Vec<Envoy> = (0..2).map(|_| envoy(&policy, authority.port(), &quick)).collect();
     wait_for_grants(&envoys);
@@ -64,11 +64,11 @@ fn a_worker_that_is_killed_under_load_admits_no_more_than_one_limiter() {
     wait_until("it is asked again", SOON, || (client.send(&get("b")).status == 200).then_some(()));
 }
 
-// Guards: what a proxy held when it was killed, spent once more by the others or lost for ever.
+// Guards: the units of a killed proxy, spent again by the others or lost for ever.
 #[test]
 fn an_envoy_that_is_killed_under_load_takes_what_it_held_for_one_life() {
-    // A busy machine may send too little, or stand still: then once more. It strands at most half
-    // of the burst, once; a share kept for who was killed would be a third of all.
+    // A busy machine may send too little, or stall: then try again. The killed proxy strands at
+    // most half of the burst, once; a share kept for it would be a third of all.
     let is_whole = (0..4).any(|_| {
         let (admitted, limit) = with_one_killed();
         (admitted + BURST) * 100 >= limit * 80
@@ -76,7 +76,7 @@ fn an_envoy_that_is_killed_under_load_takes_what_it_held_for_one_life() {
     assert!(is_whole, "four times too little was admitted");
 }
 
-/// What two Envoys admit, one of which is killed, never above the bound; and the limit.
+/// The number that two Envoys allow, one of which is killed, never above the bound; and the limit.
 fn with_one_killed() -> (u64, u64) {
     let policy = policy(&json!([rated(&json!({}))]));
     let authority = Kind::Worker.start(&policy);
@@ -101,7 +101,7 @@ fn with_one_killed() -> (u64, u64) {
             admitted
         });
         let of_last = leaving.join().expect("it is killed");
-        // Longer than what it held lives.
+        // Longer than its leases live.
         thread::sleep(Duration::from_secs(6));
         first.store(true, Ordering::Relaxed);
         (staying.join().expect("the load ends"), of_last)
@@ -142,7 +142,7 @@ fn put(authority: &Authority, policy: &Value) {
 }
 
 // Guards: units that were leased under one policy and are spent under the next, and a node that is
-// refused for the time in which it has another policy than the Worker.
+// rejected while its policy differs from the Worker's.
 #[test]
 fn a_limit_that_is_changed_while_envoys_lease_is_one_budget_all_the_time() {
     const LIMITS: [u64; 3] = [2_000, 3_000, 2_500];
@@ -168,11 +168,11 @@ fn a_limit_that_is_changed_while_envoys_lease_is_one_budget_all_the_time() {
         each.fold((0, 0), |sum, (admitted, failed)| (sum.0 + admitted, sum.1 + failed))
     });
     println!("{admitted} admitted under {LIMITS:?}, {failed} failed");
-    // A question that is given up lets its request go on.
+    // A request is allowed when its call to the Worker is given up.
     let given_up: u64 = envoys.iter().map(|envoy| fleet_stat(envoy, "failed")).sum();
     assert_eq!(given_up, 0, "{admitted} admitted, for the Worker answered too late");
-    // What is leased at a change is charged by the limit before, and may be spent up to a life
-    // later.
+    // Units leased at a change are charged by the limit before, and may be spent until the lease
+    // expires.
     let most = LIMITS.iter().max().expect("some");
     assert!(admitted <= *most, "{admitted}");
     assert!(admitted * 100 >= LIMITS[2] * 75, "{admitted}");
@@ -183,7 +183,7 @@ fn a_limit_that_is_changed_while_envoys_lease_is_one_budget_all_the_time() {
     authority.metric("tollgate_lease_conflicts_total", |conflicts| conflicts == 0);
 }
 
-/// Waits until nothing was leased for as long as leases live, and more.
+/// Waits until nothing was leased for longer than leases live.
 fn wait_for_the_last_lease(envoys: &[Envoy]) {
     let granted = || envoys.iter().map(|envoy| fleet_stat(envoy, "granted")).sum::<u64>();
     let mut last = (granted(), Instant::now());
@@ -195,7 +195,7 @@ fn wait_for_the_last_lease(envoys: &[Envoy]) {
     });
 }
 
-/// How many of about a thousand requests a second are admitted, and how many failed.
+/// How many of about a thousand requests per second are allowed, and how many failed.
 fn slowly(mut client: Client, is_over: &AtomicBool) -> (u64, u64) {
     let (mut admitted, mut failed) = (0, 0);
     let request = Request::get("/").header("x-key", "a");

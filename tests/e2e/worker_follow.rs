@@ -11,11 +11,11 @@ use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 
 use crate::worker_admin::{ADMIN, HEALTH, POLICY, asks, body, left, limited, operated, put};
 
-/// What the documents promise.
+/// The documented bound.
 const FOLLOWS: Duration = Duration::from_secs(5);
 
-/// Counts the calls of the policy object, and plays its faults: `x-fault` of any request sets them
-/// from then on.
+/// Counts the calls of the policy object, and simulates its faults: `x-fault` of any request sets
+/// them from then on.
 const POLICIES: &str = r#"
 import Tollgate, { Limiter, Policies as Real, Tenants, Metrics } from "./entry.mjs";
 export { Limiter, Tenants, Metrics };
@@ -58,26 +58,26 @@ fn health(client: &mut Client) -> (u16, Value) {
     (report.status, body(&report))
 }
 
-/// The limit that an answer was decided under.
+/// The limit by which a response was decided.
 fn limit_in(answer: &Value) -> String {
     let field = answer["headers"]["ratelimit-policy"].as_str().unwrap_or_default();
     let limit = field.split(";q=").nth(1).and_then(|rest| rest.split(';').next());
     limit.unwrap_or("none").to_owned()
 }
 
-/// The limit that a request of `client` was decided under.
+/// The limit by which a request of `client` was decided.
 fn limit(client: &mut Client, path: &str) -> String {
     limit_in(&answer(&client.send(&check_request("GET", path, "192.0.2.1"))))
 }
 
-/// What a fresh client is decided under.
+/// The limit by which a fresh client is decided.
 fn limit_of(client: &mut Client, n: u32) -> String {
     let request = check_request("GET", "/", &format!("2001:db8:{n:x}::1"));
     limit_in(&answer(&client.send(&request)))
 }
 
-// Guards: an isolate that goes on under a policy that was replaced more than five seconds before,
-// and one that asks for each request. The requests never pause.
+// Guards: an isolate that still uses a policy which was replaced more than five seconds before, and
+// one that calls the policy object for each request. The requests never pause.
 #[test]
 fn a_busy_isolate_follows_within_five_seconds() {
     let worker = operated(limited(1_000_000)).front(POLICIES).beside(limited(1_000_000)).start();
@@ -108,8 +108,8 @@ fn a_busy_isolate_follows_within_five_seconds() {
     assert!(asked <= 8, "{asked} calls, two of them of the change");
 }
 
-// Guards: a thundering herd: of all requests that find their policy old one asks, and the others
-// are decided under what it learns.
+// Guards: a thundering herd: of all requests that find their policy old one calls the policy
+// object, and the others are decided under its result.
 #[test]
 fn of_many_requests_one_asks() {
     let worker = operated(limited(1_000_000)).front(POLICIES).beside(limited(1_000_000)).start();
@@ -131,7 +131,7 @@ fn of_many_requests_one_asks() {
     assert_eq!(calls(&worker) - before, 1);
 }
 
-// Guards: a Worker that is never changed at run time and pays for it.
+// Guards: a Worker that is never changed at run time and still makes these calls.
 #[test]
 fn without_the_secret_nothing_is_asked() {
     let worker = Setup::new(limited(5)).operated().front(POLICIES).start();
@@ -146,8 +146,8 @@ fn without_the_secret_nothing_is_asked() {
     assert_eq!(calls(&worker), 0);
 }
 
-// Guards: a policy object that fails, in every way: requests that wait for it over and over, or
-// that go on without anybody noticing. Once it works again it is followed.
+// Guards: a policy object that fails, in every way: requests that wait for it repeatedly, or that
+// continue without any sign of the failure. Once it works again it is followed.
 #[test]
 fn without_the_policy_object_the_last_good_policy_stays() {
     let setup = operated(limited(10)).binding("OBJECT_TIMEOUT_MS", 4_000).front(POLICIES);
@@ -173,7 +173,7 @@ fn without_the_policy_object_the_last_good_policy_stays() {
             "{kind}"
         );
         fault(&worker, "none");
-        // A check that was silent is given up after ten seconds, one that failed after one.
+        // A silent check is given up after ten seconds, a failed one after one.
         let patience = Instant::now() + Duration::from_secs(60);
         while !health(&mut client).1["failed_at_ms"].is_null() {
             assert!(Instant::now() < patience, "{kind}: it is never asked again");
@@ -203,8 +203,8 @@ fn a_slow_policy_object_is_followed() {
     println!("{n} requests before");
 }
 
-// Guards: what this code cannot compile, because a later one wrote it: the last good policy stays,
-// and the health report says which version is not enforced.
+// Guards: a policy that this code cannot compile, because a later version wrote it: the last good
+// policy stays, and the health report shows which version is not enforced.
 #[test]
 fn a_policy_of_tomorrow_is_named_and_the_last_one_stays() {
     let worker = operated(limited(10)).front(POLICIES).beside(limited(10)).start();
@@ -226,7 +226,7 @@ fn a_policy_of_tomorrow_is_named_and_the_last_one_stays() {
     assert_eq!(report["errors"][0]["path"], "rules[0].quotas[0].algorithm", "{report}");
     let log = worker.log();
     assert!(log.contains("policy 2 cannot be enforced") && log.contains("of-tomorrow"), "{log}");
-    // What it is compiled to is of another version, so that the text is asked for once.
+    // Its compiled form is of another version, so the text is requested once.
     assert_eq!(calls(&worker) - before, 2, "and its text is not fetched for each request");
     fault(&worker, "none");
     put(&mut worker.client(), &limited(30));
@@ -238,7 +238,7 @@ fn a_policy_of_tomorrow_is_named_and_the_last_one_stays() {
     assert_eq!(health(&mut far).0, 200);
 }
 
-/// Spoils the row with the compiled policy once, before it is asked for; `/row` says what is in it.
+/// Corrupts the row with the compiled policy once, before it is read; `/row` returns its contents.
 const ROWS: &str = r#"
 import Tollgate, { Limiter, Policies as Real, Tenants, Metrics } from "./entry.mjs";
 export { Limiter, Tenants, Metrics };
@@ -280,7 +280,7 @@ fn a_compiled_row_that_nobody_can_read_is_made_again() {
         let before = row();
         assert!(before.starts_with("00746F6C6C67617465"), "{before}");
         worker.client().send(&Request::get("/row").header("x-fault", kind));
-        // The other isolate asks for the first time.
+        // The first request of the other isolate.
         let mut far = Client::connect(worker.ports[1]);
         assert_eq!(limit_of(&mut far, 1), "20", "{kind}");
         assert_eq!(health(&mut far).0, 200, "{kind}");
@@ -291,8 +291,8 @@ fn a_compiled_row_that_nobody_can_read_is_made_again() {
     }
 }
 
-// Guards: a deployed file that is wrong while a written policy is in force, and after it is given
-// back: the operator can put it right at run time.
+// Guards: an invalid deployed file while a written policy is in force, and after that is deleted:
+// the operator can correct it at run time.
 #[test]
 fn a_wrong_file_is_put_right_at_run_time() {
     let worker = operated(r#"{"version": 1, "rules": 7}"#).start();
@@ -304,7 +304,7 @@ fn a_wrong_file_is_put_right_at_run_time() {
     assert_eq!(health(&mut client).0, 200);
 }
 
-/// Admits `limit` of each client; in its own words for `name`.
+/// Allows `limit` for each client, and 1,000 for each path.
 fn rules(limit: u64) -> Value {
     json!({"version": 1, "rules": [
         {"name": "client", "key": ["client_ip"], "quotas":
@@ -314,7 +314,7 @@ fn rules(limit: u64) -> Value {
     ]})
 }
 
-/// Decision and what is left of each rule.
+/// The decision and the rest of each rule.
 fn ask(client: &mut Client, path: &str, client_ip: &str) -> String {
     let answer = answer(&client.send(&check_request("GET", path, client_ip)));
     let fields = answer["headers"]["ratelimit"].as_str().unwrap_or_default().split(", ");
@@ -337,7 +337,7 @@ fn a_stale_isolate_that_meets_a_newer_count_is_put_right() {
     put(&mut near, &rules(20));
     let before = calls(&worker);
     assert_eq!(ask(&mut near, "/b", "192.0.2.1"), "allow 18 999", "what is used is kept");
-    // Far is not due for a check. Its request asks two keys, one of which knows more.
+    // Far is not due for a check. Its request uses two keys, one of which has a newer version.
     assert_eq!(ask(&mut far, "/c", "192.0.2.1"), "allow 17 999", "the path was charged once");
     assert_eq!(ask(&mut far, "/c", "192.0.2.2"), "allow 19 998");
     assert_eq!(calls(&worker) - before, 2, "each isolate asked once");
@@ -345,7 +345,7 @@ fn a_stale_isolate_that_meets_a_newer_count_is_put_right() {
     assert!(!log.contains("failures"), "{log}");
 }
 
-// Guards: a stale isolate that cannot learn of the change: it must not decide by what it knows.
+// Guards: a stale isolate that cannot learn of the change: it must not decide by its old policy.
 #[test]
 fn what_cannot_be_planned_anew_is_decided_by_on_failure() {
     let mut first = rules(10);
@@ -360,7 +360,7 @@ fn what_cannot_be_planned_anew_is_decided_by_on_failure() {
     for _ in 0..3 {
         assert_failed(&mut far, "/b", "192.0.2.1");
     }
-    // Nobody else is touched, and nothing of it was charged.
+    // No other client is affected, and nothing was charged.
     assert_eq!(ask(&mut far, "/b", "192.0.2.2"), "allow 9 999");
     fault(&worker, "none");
     thread::sleep(Duration::from_millis(1100));
@@ -369,7 +369,7 @@ fn what_cannot_be_planned_anew_is_decided_by_on_failure() {
     assert!(log.contains("unchecked=1"), "{log}");
 }
 
-/// A request that `on_failure` refuses, and no quota.
+/// A request that `on_failure` denies, and no quota.
 fn assert_failed(client: &mut Client, path: &str, ip: &str) {
     let failed = answer(&client.send(&check_request("GET", path, ip)));
     let said = (&failed["decision"], &failed["failure"]);
@@ -377,7 +377,7 @@ fn assert_failed(client: &mut Client, path: &str, ip: &str) {
 }
 
 // Guards: an isolate that starts while the policy object is silent: the deployed file may be laxer
-// than what is in force, so it must not decide for those who were counted under that.
+// than the policy in force, so it must not decide for clients that were counted under that.
 #[test]
 fn a_new_isolate_without_the_policy_object_does_not_go_back() {
     let mut lax = rules(1000);
@@ -392,7 +392,7 @@ fn a_new_isolate_without_the_policy_object_does_not_go_back() {
     for _ in 0..3 {
         assert_failed(&mut far, "/b", "192.0.2.1");
     }
-    // Nobody knows more of this one than the file does.
+    // No count of this client has a newer version than the file.
     assert_eq!(ask(&mut far, "/b", "192.0.2.9"), "allow 999 999");
     let (status, report) = health(&mut far);
     assert_eq!((status, &report["version"]), (200, &json!(0)), "{report}");
@@ -400,13 +400,13 @@ fn a_new_isolate_without_the_policy_object_does_not_go_back() {
     assert!(worker.log().contains("outdated="), "{}", worker.log());
 }
 
-/// An attack on two isolates: clients with an address for each pair, one on each isolate, that ask
-/// without a pause until they are told to end.
+/// An attack on two isolates: clients with an address for each pair, one on each isolate, that send
+/// requests without a pause until the end.
 #[derive(Default)]
 struct Attack {
-    /// By address: how many were admitted.
+    /// By address: the number allowed.
     admitted: [AtomicU64; 3],
-    /// By client: the limit that its last answer named.
+    /// By client: the limit in its last response.
     limits: [AtomicU64; 6],
     has_ended: AtomicBool,
 }
@@ -429,7 +429,7 @@ impl Attack {
         self.admitted.each_ref().map(|admitted| admitted.load(Relaxed))
     }
 
-    /// Waits until it is so, and ends the attack when it never is.
+    /// Waits until `is_so`, and ends the attack when it never is.
     fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         let patience = Instant::now() + Duration::from_secs(60);
         while !is_so() {
@@ -442,8 +442,8 @@ impl Attack {
     }
 }
 
-// Guards: raising a limit in the midst of an attack gives every attacker a fresh count. Whatever
-// comes before and after, over two isolates: each client gets exactly the larger limit.
+// Guards: raising a limit during an attack gives every attacker a fresh count. Whatever comes
+// before and after, over two isolates: each client gets exactly the larger limit.
 #[test]
 fn a_limit_raised_under_attack_gives_the_difference_only() {
     let worker = operated(limited(50)).files_in_memory().beside(limited(50)).start();
@@ -454,7 +454,7 @@ fn a_limit_raised_under_attack_gives_the_difference_only() {
             scope.spawn(move || attack.run(number, port));
         }
         let mut admin = worker.client();
-        // Each change comes while every client is being admitted, however fast the machine is.
+        // Each change comes while every client is being allowed, however fast the machine is.
         for (limit, midst) in [(80, 25), (120, 65)] {
             let is_midst = || attack.admitted().iter().all(|admitted| *admitted >= midst);
             attack.until(&format!("before {limit}"), is_midst);
@@ -462,7 +462,7 @@ fn a_limit_raised_under_attack_gives_the_difference_only() {
         }
         attack.until("under 120", || attack.admitted() == [120; 3]);
         put(&mut admin, &limited(90));
-        // Those who see that it is less, go on.
+        // All clients see the lower limit, and continue.
         for limit in &attack.limits {
             attack.until("under 90", || limit.load(Relaxed) == 90);
         }
@@ -472,7 +472,7 @@ fn a_limit_raised_under_attack_gives_the_difference_only() {
     assert_eq!(attack.admitted(), [120; 3], "the greatest limit, to the request");
 }
 
-// Guards: a policy object that was set back to an earlier day, as the platform can do: counts are
+// Guards: a policy object that was restored to an earlier day, as the platform can do: counts are
 // ahead of every version that it knows, and would be for ever.
 #[test]
 fn a_policy_object_that_was_set_back_catches_up() {
@@ -488,7 +488,7 @@ fn a_policy_object_that_was_set_back_catches_up() {
     worker.forget("policies");
     worker.restart();
     let mut client = worker.client();
-    // Everything that was written is gone, and what is used is not.
+    // All written policies are lost, and the used amounts are not.
     assert_eq!(left(&mut client, "192.0.2.1"), "allow 8");
     assert_eq!(health(&mut client).1["version"], 5, "above the fourth, which the count is of");
     assert!(worker.log().contains("was set back"), "{}", worker.log());

@@ -1,4 +1,4 @@
-//! Every request goes to the origin in one way, whether a rule charges by the response or not:
+//! Every request goes to the origin in the same way, whether a rule charges by the response or not:
 //! method, framing and body.
 
 use std::io::{Read as _, Write as _};
@@ -50,7 +50,7 @@ fn left(worker: &Workerd, user: &str) -> String {
     response.header("ratelimit").expect("the field")
 }
 
-// Guards: a request that is 502 although the origin was never asked, only because a rule charges by
+// Guards: a request that gets 502 without a request to the origin, only because a rule charges by
 // the response; an origin that is blamed for it; and a client that is charged for it.
 #[test]
 fn method_framing_and_body_reach_the_origin_under_every_charge() {
@@ -96,7 +96,7 @@ fn method_framing_and_body_reach_the_origin_under_every_charge() {
     }
 }
 
-/// Throws where the request of the origin is made.
+/// Throws where the request to the origin is created.
 const BROKEN: &str = r#"
 export { default, Limiter } from "./entry.mjs";
 
@@ -109,7 +109,7 @@ globalThis.Request = class extends Real {
 };
 "#;
 
-// Guards: an exception of our own that the origin is blamed for, and its client pays for.
+// Guards: an exception of Tollgate's own for which the origin is blamed and its client charged.
 #[test]
 fn an_exception_of_ours_is_a_500_that_is_never_charged() {
     let origin = serve(|request: &mut Received| {
@@ -161,7 +161,8 @@ fn a_client_that_breaks_off_is_no_failure_of_the_origin() {
             (*begun.lock().expect("a count") > before).then_some(())
         });
         drop(client);
-        // Longer than it takes to find out whose end failed; a line would be there by then.
+        // Longer than the Worker needs to find which end failed; a line would be in the log by
+        // then.
         std::thread::sleep(std::time::Duration::from_secs(2));
         left(&worker, "v");
         let log = worker.log();

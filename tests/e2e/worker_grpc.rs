@@ -1,7 +1,7 @@
-//! gRPC and gRPC-Web in front of an origin: refusals that their clients can read.
+//! gRPC and gRPC-Web in front of an origin: denials that their clients can read.
 //!
-//! workerd listens for HTTP/1.1 alone, which gRPC-Web runs over and gRPC does not: what can be seen
-//! here of a gRPC answer is its fields, not its frames.
+//! workerd listens for HTTP/1.1 alone, which gRPC-Web uses and gRPC does not: of a gRPC response
+//! the test sees the fields, not the frames.
 
 use serde_json::{Value, json};
 use tollgate_e2e::grpc::{SILENT, check_refusals, check_silence, policy};
@@ -20,15 +20,14 @@ fn through(worker: &Workerd) -> impl FnMut(&Request) -> Response {
     move |request| client.send(request)
 }
 
-// Guards: gRPC clients, who make "unavailable" of the HTTP status and try again at once.
+// Guards: gRPC clients, which read the HTTP status as "unavailable" and try again at once.
 #[test]
 fn a_refusal_is_trailers_only() {
     check_refusals(through(&start(json!("deny"))));
     check_refusals(through(&start(json!({"deny": {"status": 503, "body": "busy"}}))));
 }
 
-// Guards: a bot that is to believe that it was served, and RESOURCE_EXHAUSTED would tell it why it
-// was not.
+// Guards: a bot that must believe that it was served: RESOURCE_EXHAUSTED would show it the reason.
 #[test]
 fn an_answer_in_silence_has_the_code_of_its_status() {
     for (status, ..) in SILENT {

@@ -1,5 +1,6 @@
-//! What a deployment that is wrong tells, and whom: everybody the places, never what stands there;
-//! the whole text only the log, one line each and once, and the bearer of `CHECK_TOKEN`.
+//! The reports of an invalid deployment: every client sees the places of the mistakes, never the
+//! values. Only the log, one line each and once, and the bearer of `CHECK_TOKEN` get the whole
+//! text.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};
@@ -9,14 +10,14 @@ const HEALTH: &str = "/.well-known/tollgate/health";
 const SECRET: &str = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
 const TOKEN: &str = "t0ken-of-the-operator";
 
-/// Whether the secret is in anything of `response`.
+/// Whether any part of `response` contains the secret.
 fn tells(response: &Response) -> bool {
     let lines = response.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value]);
     let bytes: Vec<u8> = lines.chain([&response.body[..]]).flatten().copied().collect();
     String::from_utf8_lossy(&bytes).contains("sk_live")
 }
 
-/// Every answer that anybody gets from a deployment that is wrong.
+/// Every response that a client without a token gets from an invalid deployment.
 fn public_answers(worker: &Workerd) -> Vec<Response> {
     let wrong = Request::get(HEALTH).header("authorization", "Bearer wrong");
     let requests = [
@@ -46,9 +47,9 @@ fn with_token(worker: &Workerd) -> Value {
     serde_json::from_slice(&worker.client().send(&request).body).expect("JSON")
 }
 
-// Guards: a secret that stands at the wrong place, read by everybody. As a value, as a name, as a
-// name of a map, of a wrong type, given twice, in a text that is no JSON; the log and the operator
-// do read it, or this proved nothing.
+// Guards: a misplaced secret that every client can read: as a value, as a name, as a name of a map,
+// of a wrong type, given twice, in a text that is not JSON. The log and the operator do see it;
+// otherwise this would prove nothing.
 #[test]
 fn no_public_answer_repeats_a_misplaced_secret() {
     let rules = json!([{"name": "a", "key": [], "quotas": [{"limit": 1, "window": "1s"}]}]);
@@ -90,7 +91,7 @@ fn no_public_answer_repeats_a_misplaced_secret() {
         assert!(errors.iter().any(|error| error["path"] == place), "{place}: {report}");
         let whole = with_token(&worker).to_string();
         let logged = lines(&worker);
-        // What is no JSON is told by line and column, and what is given twice by its name.
+        // Invalid JSON is reported by line and column, and a repeated member by its name.
         let is_repeated = !whole.contains("not JSON") && !whole.contains("given twice");
         assert_eq!(whole.contains("sk_live"), is_repeated, "{whole}");
         assert_eq!(logged.iter().any(|line| line.contains("sk_live")), is_repeated, "{logged:#?}");
@@ -113,8 +114,8 @@ fn no_public_answer_repeats_a_wrong_setting() {
     }
 }
 
-// Guards: a deployment that answers 500 and says nowhere why. Each mistake is one line of the log,
-// once however many requests come, and what the client gets points to the report.
+// Guards: a deployment that responds with 500 and reports the reason nowhere. Each mistake is one
+// line of the log, once however many requests come, and the response refers to the report.
 #[test]
 fn what_is_misconfigured_is_logged_once() {
     let good = json!({"version": 1, "rules": []});
@@ -179,7 +180,7 @@ export default class extends Tollgate {
 }
 "#;
 
-// Guards: a service that is open by mistake, and nobody is told.
+// Guards: a service that is open by mistake, without a warning.
 #[test]
 fn a_service_without_a_token_is_told_in_the_log() {
     let policy = json!({"version": 1, "rules": []});

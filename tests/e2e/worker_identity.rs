@@ -1,9 +1,9 @@
-//! Who is counted, by the built Worker in a real workerd: the corpus of spoofing, in both of its
-//! uses.
+//! The client under which a request is counted, by the built Worker in a real workerd: the spoofing
+//! corpus, in both of its uses.
 //!
-//! Invariant: what a client writes itself never makes it somebody else. A Worker sees no
+//! Invariant: nothing that a client writes makes it count as another client. A Worker sees no
 //! connection: in front of an origin the peer is CF-Connecting-IP, which these tests set as
-//! Cloudflare's edge does; as a service it is what the caller says.
+//! Cloudflare's edge does; as a service the caller names it.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
@@ -13,7 +13,7 @@ use tollgate_e2e::workerd::{Setup, answer};
 
 use crate::worker_origin::serve;
 
-/// The `RateLimit` field of the answer in front of an origin.
+/// The `RateLimit` field of the response in front of an origin.
 fn in_front_of_an_origin(client: &mut Client, group: &Group, case: &Case) -> String {
     let edge = Request::get("/").header("cf-connecting-ip", group.peer.to_string());
     let add = |request: Request, (name, value): &(&str, &str)| request.header(name, value);
@@ -35,7 +35,7 @@ fn as_a_service(client: &mut Client, group: &Group, case: &Case) -> String {
     answer["headers"]["ratelimit"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Runs every case, one workerd for each group; gives how many ran.
+/// Runs every case, one workerd for each group; returns the number of cases.
 fn run(
     groups: &[Group],
     setup: impl Fn(&Value) -> Setup,
@@ -52,7 +52,7 @@ fn run(
     told.ran()
 }
 
-// Every attempt to be somebody else, through the headers that reach the Worker.
+// Every attempt to count as another client, through the headers that reach the Worker.
 #[test]
 fn the_corpus_of_spoofing_in_front_of_an_origin() {
     let (groups, left_out) = corpus("proxy");

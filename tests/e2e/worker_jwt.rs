@@ -1,5 +1,5 @@
-//! Keys from tokens: only what a configured key signed, now and for us, is ever read. The tokens
-//! come from `worker_tokens.mjs`, which says which are good.
+//! Keys from tokens: only claims that a configured key signed, valid now and for this audience, are
+//! read. The tokens come from `worker_tokens.mjs`, which states which are valid.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,8 +26,8 @@ fn listed(tokens: &Value) -> Vec<(String, String)> {
     tokens.iter().map(|(name, t)| (name.clone(), t.as_str().expect("text").to_owned())).collect()
 }
 
-/// Two rules that count by the claim `sub`: what is absent is skipped under /skip and refused under
-/// /deny.
+/// Two rules that count by the claim `sub`: a request without it is skipped under /skip and denied
+/// under /deny.
 fn policy(keys: &Value) -> Value {
     let rule = |name: &str| {
         let quota =
@@ -68,7 +68,7 @@ fn a_valid_token_is_counted_by_its_claim() {
 }
 
 // Guards: a bucket of the attacker's choice. Forged, confused, expired, foreign and broken tokens
-// are as if there were none; and after all of them the Worker still reads a good one.
+// count as absent; and after all of them the Worker still reads a valid one.
 #[test]
 fn a_token_that_does_not_verify_is_never_read() {
     let tokens = tokens();
@@ -83,7 +83,7 @@ fn a_token_that_does_not_verify_is_never_read() {
             let skipped = ask(&mut client, "/skip", &authorization);
             let refused = ask(&mut client, "/deny", &authorization);
             if name == "two tokens" {
-                // Which of them the origin takes nobody knows.
+                // It is unknown which of them the origin uses.
                 let is_malformed =
                     |said: &Value| said["decision"] == "deny" && said["status"] == 400;
                 assert!(is_malformed(&skipped) && is_malformed(&refused), "{skipped} {refused}");

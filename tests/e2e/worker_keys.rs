@@ -1,7 +1,7 @@
-//! What an operator does to one client, in a real workerd: blocks and resets that outlive crashes
+//! An operator's actions on one client, in a real workerd: blocks and resets that survive crashes
 //! and changes of the policy.
 //!
-//! A module in front of `entry.mjs` carries an operator's bytes to the key's object.
+//! A module in front of `entry.mjs` passes an operator's bytes to the key's object.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -61,7 +61,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Does it to a client, under the rule `each` or another.
+/// Applies the operation to a client, under the rule `each` of a document.
 fn operate(worker: &Workerd, document: &str, client: &str, operation: KeyOperation) -> KeyState {
     let policy = Policy::compile(document, Surface::Worker).expect("a policy");
     let key = policy.key_of("each", &[client.to_owned()]).expect("a key");
@@ -74,7 +74,7 @@ fn operate(worker: &Workerd, document: &str, client: &str, operation: KeyOperati
     KeyState::read(&bytes).expect("a state")
 }
 
-/// The answer when so many milliseconds more have passed: more than a refusal is remembered.
+/// The response after this many more milliseconds: longer than a denial is remembered.
 fn ask(worker: &Workerd, client: &str, later_ms: u64) -> Value {
     let request = check_request("GET", "/", client).header("x-later", later_ms.to_string());
     answer(&worker.client().send(&request))
@@ -87,8 +87,8 @@ fn in_an_hour() -> Timestamp {
     Timestamp::from_millis(ms + 3_600_000)
 }
 
-// Guards: a block that is forgotten: by a crash at once after it, an object that has nothing else
-// to keep, or a changed quota; and one that hits what it is not for.
+// Guards: a block that is lost: by a crash at once after it, in an object without other data, or by
+// a changed quota; and one that affects another client.
 #[test]
 fn a_block_outlives_a_crash_and_ends_at_its_time() {
     let mut worker =
@@ -115,8 +115,8 @@ fn a_block_outlives_a_crash_and_ends_at_its_time() {
     assert_eq!(ask(&worker, "192.0.2.1", 2_000)["decision"], "allow", "ended before");
 }
 
-// Guards: a reset in the middle of a flood that admits more than a fresh quota, or that a crash
-// takes back.
+// Guards: a reset in the middle of a flood that allows more than a fresh quota, or that a crash
+// undoes.
 #[test]
 fn a_reset_in_a_flood_admits_one_fresh_quota() {
     let mut worker =
@@ -136,7 +136,7 @@ fn a_reset_in_a_flood_admits_one_fresh_quota() {
         operate(&worker, &document(7), "192.0.2.1", KeyOperation::Reset);
         admitted = flooding.join().expect("a flood");
     });
-    // What was refused from memory is admitted now.
+    // The request denied from memory is allowed now.
     admitted +=
         (0..20).filter(|n| ask(&worker, "192.0.2.1", 6_000 + n)["decision"] == "allow").count();
     assert_eq!(admitted, 7);
@@ -153,15 +153,15 @@ fn a_reset_in_a_flood_admits_one_fresh_quota() {
 
 const ADMIN: &str = "/.well-known/tollgate/admin";
 
-/// What an operator asks, and the answer.
+/// The response to an operator's request.
 fn operator(worker: &Workerd, request: Request) -> (u16, Value) {
     let request = request.header("authorization", "Bearer secret");
     let reply = worker.client().send(&request.header("content-type", "application/json"));
     (reply.status, serde_json::from_slice(&reply.body).unwrap_or_default())
 }
 
-// Guards: an operator who means another client than the one that requests count, or is told
-// numbers that are not the client's; and a key that comes back in an answer or in the log.
+// Guards: an operator that means another client than the one that requests count, or sees numbers
+// that are not the client's; and a key that is returned in a response or is in the log.
 #[test]
 fn an_operator_explains_looks_resets_and_blocks() {
     let setup = Setup::new(document(3)).operated().binding("ADMIN_TOKEN", "secret");
@@ -183,7 +183,7 @@ fn an_operator_explains_looks_resets_and_blocks() {
     for _ in 0..4 {
         ask("2001:db8::1");
     }
-    // Explained twice, nothing is consumed; the same network is the same client.
+    // Explained twice, no unit is used; the same network is the same client.
     for _ in 0..2 {
         let (status, explained) = explain();
         assert_eq!(
@@ -223,7 +223,7 @@ fn an_operator_explains_looks_resets_and_blocks() {
     assert_eq!(ask("2001:db8:0:1::1")["decision"], "allow", "another network");
     assert_eq!(act("unblock", json!({})), 204);
     assert_eq!(explain().1["decision"], "allow");
-    // Who sees that it happened: what, to whom by the hash, and what it was before.
+    // The history shows it: the action, the client's hash, and the state before.
     let history = operator(&worker, Request::get(&format!("{ADMIN}/keys/history?limit=2"))).1;
     let acts: Vec<&Value> =
         history["changes"].as_array().expect("rows").iter().map(|it| &it["act"]).collect();
@@ -245,7 +245,7 @@ fn an_operator_explains_looks_resets_and_blocks() {
         (&json!("reset"), &json!(null))
     );
     assert!(!(history.to_string() + &first.to_string()).to_lowercase().contains("db8"));
-    // What is wrong.
+    // Invalid requests.
     assert_eq!(state("here").0, 422);
     assert_eq!(act("block", json!({"until_ms": until + 367 * 86_400_000})), 422);
     assert_eq!(operator(&worker, Request::get(&format!("{ADMIN}/keys?rule=none&key=x"))).0, 404);
@@ -255,6 +255,6 @@ fn an_operator_explains_looks_resets_and_blocks() {
             && !log.to_lowercase().contains("db8"),
         "{log}"
     );
-    // The line of the refusal names the key by the same letters.
+    // The line about the denial names the key by the same hash.
     assert!(log.contains(&format!(r#""pk":"{pk}""#)), "{log}");
 }

@@ -1,5 +1,5 @@
-//! What is done after an answer, when it panics or fails: alarms, and timers that write or flush.
-//! Nobody waits for it, so nobody is told: it must be done once more, or the next must be.
+//! Work after a response, when it panics or fails: alarms, and timers that write or flush. No
+//! caller waits for it or learns of it: it must be repeated, or the next run must do it.
 //!
 //! The faults are `worker_panics`'.
 
@@ -24,7 +24,7 @@ fn wait_for_faults(worker: &Workerd) {
     });
 }
 
-// Guards: an alarm that panics and is never heard of again: its storage would stay for ever.
+// Guards: an alarm that panics and is never run again: its storage would stay for ever.
 #[test]
 fn an_alarm_that_fails_rings_again() {
     let policy = json!({"version": 1, "rules": [{"name": "r", "key": ["client_ip"], "quotas":
@@ -42,7 +42,7 @@ fn an_alarm_that_fails_rings_again() {
     }
 }
 
-// Guards: counts that are to be written soon, when that panics or fails: the next are written.
+// Guards: a panic or a failure of a delayed write of counts: the next ones are written.
 #[test]
 fn a_write_that_fails_later_spoils_no_request() {
     let mut policy = limited(1_000_000);
@@ -54,7 +54,8 @@ fn a_write_that_fails_later_spoils_no_request() {
         let mut client = worker.client();
         used_before = used(&mut client, "192.0.2.1").max(used_before);
         wait_for_faults(&worker);
-        // What storage refused is still in memory; what was in an instance that ended is not.
+        // Counts that storage rejected are still in memory; those of an instance that ended are
+        // not.
         let now = used(&mut worker.client(), "192.0.2.1");
         assert!(now == used_before + 1 || kind == "trap" && now == used_before, "{kind}: {now}");
         used_before = now;
@@ -65,8 +66,8 @@ fn a_write_that_fails_later_spoils_no_request() {
     assert_eq!(used(&mut worker.client(), "192.0.2.1"), used_before + 1, "all is written");
 }
 
-// Guards: an entry that a tenant's object has not got because handing it on failed, and then the
-// alarm that was to do it failed, too, in whichever step: it would never be in force.
+// Guards: an entry that a tenant's object has not received because delivery failed, and then the
+// alarm that should deliver it failed, too, in any step: it would never be in force.
 #[test]
 fn entries_of_tenants_are_in_force_although_their_alarm_fails() {
     let places = ["Tenants.due", "Tenants.call", "Tenants.delivered"];
@@ -100,8 +101,9 @@ fn entries_of_tenants_are_in_force_although_their_alarm_fails() {
     });
 }
 
-// Guards: an isolate that never counts again because its flush ended in the middle, or that counts
-// twice what it does not know to have arrived. What it had not brought to the sums is lost with it.
+// Guards: an isolate that never counts again because its flush ended in the middle, or that repeats
+// counts without knowing that they have arrived. Counts that it had not delivered to the sums are
+// lost with it.
 #[test]
 fn an_isolate_whose_flush_fails_counts_on() {
     const METRICS: &str = "/.well-known/tollgate/metrics";
@@ -130,7 +132,7 @@ fn an_isolate_whose_flush_fails_counts_on() {
             found.unwrap_or_default()
         };
         let (mut sent, mut spoilt) = (0, 0);
-        // An instance's first flush has steps that the later ones have not.
+        // An instance's first flush has steps that the later ones do not have.
         for after in [0, 0, 1, 2] {
             let before = counted();
             fault(Some(&format!("flush {after} {kind}")));
@@ -145,7 +147,7 @@ fn an_isolate_whose_flush_fails_counts_on() {
             });
             spoilt += u64::from(is_spoilt);
             fault(Some("nowhere 0 trap"));
-            // The isolate answers, and what it counts from now on arrives.
+            // The isolate responds, and its counts from now on arrive.
             send();
             sent += 1;
             let expected = if is_spoilt { before + 1 } else { before + 2 };

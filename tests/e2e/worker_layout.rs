@@ -1,5 +1,4 @@
-//! A row that an earlier version stored: the object that a deployment puts in its place goes on
-//! counting.
+//! A row that an earlier version stored: after a deployment the object continues its counts.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,11 +60,11 @@ fn row_of_layout_1(used: u32) -> String {
     row.extend(36_u32.to_le_bytes());
     row.extend(newest.to_le_bytes());
     row.extend(counters.into_iter().flat_map(u32::to_le_bytes));
-    row.extend([0; 8]); // of the day nothing is used
+    row.extend([0; 8]); // no unit of the day is used
     row.into_iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// Guards: a deployment that resets every key whose state has a new layout, and rows of it that fail
+// Guards: a deployment that resets every key whose state has a new layout, and its rows that fail
 // requests.
 #[test]
 fn a_row_of_layout_1_counts_on() {
@@ -91,7 +90,7 @@ fn a_row_of_layout_1_counts_on() {
     }
     let log = worker.log();
     assert!(!log.contains("corrupt"), "{log}");
-    // The first charge takes the row over; until then, and where there is none, it stays.
+    // The first charge migrates the row; until then, and without a charge, it stays.
     let tables = |names: &str| {
         let said = format!("tables: {names}");
         log.lines().filter(|line| line.ends_with(&said)).count()
@@ -101,14 +100,14 @@ fn a_row_of_layout_1_counts_on() {
     assert!(!log.contains("state_v1 state_v2"), "{log}");
 }
 
-/// A group, a rule, binding, a cost of one: what an isolate of before asks.
+/// A group, a rule, binding, a cost of one: the request of an isolate with the earlier code.
 fn asked_before(group: &[u8], record_id: [u8; 4]) -> String {
     let bytes = [group, &record_id, &[1], &1_u64.to_le_bytes()].concat();
     bytes.into_iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// Guards: isolates of before that let everybody pass, or that are decided by other quotas, while a
-// deployment spreads and objects are of today already.
+// Guards: isolates with the earlier code that allow every request, or that are decided by other
+// quotas, while a deployment spreads and objects already have today's code.
 #[test]
 fn an_isolate_of_before_is_answered_by_an_object_of_today() {
     let hour = json!({"name": "hour", "limit": 5, "window": "1h", "algorithm": "sliding-buckets", "buckets": 4});
@@ -127,7 +126,8 @@ fn an_isolate_of_before_is_answered_by_an_object_of_today() {
     for left in (0..4).rev() {
         let reply = &before(&asked_before(&group, RECORD_ID))["reply"];
         let reply: Vec<u64> = serde_json::from_value(reply.clone()).expect("bytes");
-        // When, then charged, and of either quota: allowed, no delay, limit, remaining, ...
+        // The time, whether it was charged, and for each quota: allowed, no delay, limit,
+        // remaining, ...
         assert_eq!((reply.len(), reply[8], reply[9]), (9 + 2 * 41, 1, 0), "{reply:?}");
         assert_eq!((reply[18], reply[26]), (5, left), "{reply:?}");
     }

@@ -1,5 +1,5 @@
-//! Nodes that lease from the Worker, in a real workerd: what is leased is durable, one count for
-//! nodes and for requests that come to the Worker, and an operator's work on keys with leases.
+//! Nodes that lease from the Worker, in a real workerd: leases are durable, nodes and direct
+//! requests to the Worker share one count, and operators can act on keys with leases.
 
 use std::thread;
 use std::time::Duration;
@@ -24,13 +24,13 @@ fn start() -> Authority {
     Kind::Worker.start(policy())
 }
 
-// Guards: units that two nodes spend, that come back to nobody, or that a message brings twice.
+// Guards: units that two nodes spend, that are returned to no count, or that a message adds twice.
 #[test]
 fn three_nodes_and_direct_checks_admit_the_limit_and_messages_that_come_again_nothing() {
     check_one_budget(&start());
 }
 
-// Guards: a stranger who leases what others are then refused.
+// Guards: an unauthorized node that leases units, which others are then denied.
 #[test]
 fn who_may_not_ask_and_what_is_no_question_gets_an_answer_and_changes_nothing() {
     check_strangers(&start());
@@ -48,15 +48,15 @@ fn without_the_secret_there_is_nothing_to_be_leased_from() {
     assert_eq!(alone.status, 500, "nobody leases without a token");
 }
 
-/// A node's question on the path that is there in both uses.
+/// A node's message on the path that exists in both uses.
 fn below_the_prefix(body: &[u8]) -> Request {
     Request::post("/.well-known/tollgate/lease", body)
         .header("content-type", "application/octet-stream")
         .header("authorization", format!("Bearer {CHECK_TOKEN}"))
 }
 
-// Guards: a path of the origin's that is taken from it, and a count of requests that go through the
-// Worker beside that of the nodes.
+// Guards: a path of the origin that the Worker takes over, and a count of requests through the
+// Worker that is separate from that of the nodes.
 #[test]
 fn in_front_of_an_origin_what_goes_through_is_the_same_count() {
     let origin = serve(|request| request.answer("200 OK", "", "of the origin"));
@@ -78,8 +78,8 @@ fn in_front_of_an_origin_what_goes_through_is_the_same_count() {
     assert_eq!(client.send(&stranger).status, 401);
 }
 
-// Guards: leases that are forgotten when the machine dies: what nodes go on to spend of them would
-// be admitted once more.
+// Guards: leases that are lost in a crash: the units that nodes still spend of them would be
+// allowed again.
 #[test]
 fn a_crash_forgets_no_lease() {
     let mut authority = start();
@@ -102,21 +102,21 @@ fn a_crash_forgets_no_lease() {
     let lost: u64 = nodes.iter().map(|node| node.lost).sum();
     println!("{admitted} of {LIMIT} admitted, {leased} of leases, {lost} direct ones lost");
     assert!(admitted <= LIMIT, "{admitted}");
-    // What was asked for and not answered is charged, and what was leased and not heard of, or is
-    // held by a node that stands still for longer than its lease lives.
+    // Requests without a response are charged, and so are leases whose response was lost or that
+    // are held by a node that stalls for longer than its lease lives.
     assert!(admitted * 100 >= (LIMIT - lost) * 75, "{admitted} of {LIMIT} without {lost}");
     assert!(leased > LIMIT / 4, "{leased} of {admitted}");
     assert!(!is_checked(&authority, IP));
 }
 
-/// What an operator is told that the key of `IP` has left.
+/// The rest of the key of `IP`, as an operator sees it.
 fn left(authority: &Authority) -> u64 {
     let answer = authority.operate("GET", &format!("admin/keys?rule=each&key={IP}"), "", &[]);
     let told: Value = serde_json::from_slice(&answer.body).expect("JSON");
     told["quotas"][0]["remaining"].as_u64().unwrap_or_else(|| panic!("{told}"))
 }
 
-/// The same of what a request would be decided.
+/// The same for the decision on a request.
 fn explained(authority: &Authority) -> Value {
     let explain = json!({"method": "GET", "path": "/", "client_ip": IP}).to_string();
     let answer = authority.operate("POST", "admin/explain", &explain, &[]);
@@ -124,7 +124,7 @@ fn explained(authority: &Authority) -> Value {
     serde_json::from_slice(&answer.body).expect("JSON")
 }
 
-/// Does something to the key of `IP`.
+/// Applies an operator's action to the key of `IP`.
 fn change(authority: &Authority, what: &str, until_ms: Option<u64>) {
     let mut key = json!({"rule": "each", "key": [IP]});
     if let Some(until_ms) = until_ms {
@@ -145,20 +145,20 @@ fn holding(authority: &Authority, text: &str, table: u128) -> Node {
     node
 }
 
-// Guards: an operator who sees another count than nodes use, a reset that forgets what is out, and
-// a block that leases on.
+// Guards: an operator that sees another count than nodes use, a reset that loses the leases that
+// are out, and a block that still leases.
 #[test]
 fn an_operator_sees_resets_and_blocks_the_count_that_nodes_lease_from() {
     let authority = start();
     let text = policy().to_string();
     let node = holding(&authority, &text, 1);
     let (used, held) = (node.total(), node.left());
-    // All that may be spent is told as used, whatever of it is.
+    // Leased units are shown as used, spent or not.
     let told = left(&authority);
     assert!(told <= LIMIT - used, "{told} beside {used} and {held}");
     let said = explained(&authority);
     assert_eq!(said["rules"][0]["quotas"][0]["remaining"], told, "{said}");
-    // Blocked: nobody is leased anything, and what is out is what nodes may still spend.
+    // Blocked: no node gets a lease, and only the units that are out can still be spent.
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("a time").as_millis();
     let in_an_hour = u64::try_from(now).expect("a time of this age") + 3_600_000;
     change(&authority, "block", Some(in_an_hour));
@@ -167,7 +167,7 @@ fn an_operator_sees_resets_and_blocks_the_count_that_nodes_lease_from() {
     assert!(!is_checked(&authority, IP));
     change(&authority, "unblock", None);
     wait_until("it is heard of", SOON, || is_checked(&authority, IP).then_some(()));
-    // Reset: what was charged is forgotten, and what is out stays reserved.
+    // Reset: charges are deleted, and the units that are out stay reserved.
     let mut node = holding(&authority, &text, 3);
     let held = node.left();
     change(&authority, "reset", None);
@@ -197,19 +197,19 @@ fn what_is_behind_a_change_is_answered_for_a_while_by_isolates_that_began_after_
         limited(limit).to_string()
     };
     let second = put(50);
-    // An isolate that began after the change knows neither, and learns both.
+    // An isolate that started after the change knows neither, and learns both.
     worker.kill();
     worker.restart();
     let beside = worker.ports[1];
     assert_eq!([status(beside, &text), status(beside, &second)], [200, 200]);
     assert_eq!(status(beside, &limited(3).to_string()), 409);
-    // A node that nobody can answer makes nobody ask again for a second.
+    // A message whose policy is unknown causes no further calls for a second.
     thread::sleep(Duration::from_millis(1_100));
     let third = put(30);
-    // One that has not heard of it asks when a node has.
+    // An isolate that does not know of the change calls the policy object when a node does.
     assert_eq!(status(beside, &third), 200);
     assert_eq!([status(beside, &second), status(beside, &text)], [200, 409]);
-    // All of it in one count: what was charged under either is used up under the last.
+    // All in one count: the charges under each policy count under the last.
     let left = (0..40).filter(|_| {
         let body = json!({"method": "GET", "path": "/", "client_ip": IP}).to_string();
         let check = Request::post("/check", body);
@@ -219,8 +219,8 @@ fn what_is_behind_a_change_is_answered_for_a_while_by_isolates_that_began_after_
     assert_eq!(left.count(), 30 - 5);
 }
 
-// Guards: rules that were withdrawn long ago, by which a node goes on at every isolate that slept
-// meanwhile and answers the policy before for a while after it wakes.
+// Guards: rules that were withdrawn long ago, and that a node still uses with every isolate that
+// was idle meanwhile: such an isolate accepts the earlier policy for a while after it wakes.
 #[test]
 fn an_isolate_that_slept_answers_the_policy_before_no_longer_than_others() {
     let text = limited(100).to_string();
@@ -235,7 +235,7 @@ fn an_isolate_that_slept_answers_the_policy_before_no_longer_than_others() {
     let put = operates("PUT", "admin/policy", &second, &[("if-match", "*")]);
     let put = Client::connect(port).send(&put);
     assert_eq!(put.status, 200, "{}", put.text());
-    // For 20 s the earlier one holds on, and an isolate hears of a change within 5 s.
+    // The earlier policy is accepted for 20 s, and an isolate learns of a change within 5 s.
     thread::sleep(Duration::from_secs(26));
     assert_eq!([status(beside, &text), status(port, &text)], [409, 409]);
     assert_eq!([status(beside, &second), status(port, &second)], [200, 200]);

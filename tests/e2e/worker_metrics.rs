@@ -1,5 +1,5 @@
-//! What the Worker counts, brings to its sums and tells: exactly what was sent, once, whatever is
-//! killed or repeated; points for Analytics Engine; lines of the log.
+//! The Worker's counters, sums and reports: exactly the requests sent, once, whatever is killed or
+//! repeated; points for Analytics Engine; lines of the log.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,10 +16,10 @@ use tollgate_e2e::workerd::{Setup, Workerd, check_request};
 const METRICS: &str = "/.well-known/tollgate/metrics";
 const TOKEN: &str = "t0ken-of-prometheus";
 
-/// Only makes a hang a failure.
+/// Only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Two of ten are refused a client, and a shadow rule would refuse seven.
+/// Of ten requests of a client two are denied, and a shadow rule would deny seven.
 fn policy() -> Value {
     let quota = |limit: u64| json!([{"name": "day", "algorithm": "fixed-window", "limit": limit, "window": "366d"}]);
     json!({"version": 1, "rules": [
@@ -59,12 +59,12 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 
 const REQUESTS: &str = "tollgate_requests_total";
 
-/// How many requests were counted.
+/// The number of counted requests.
 fn counted(samples: &BTreeMap<String, f64>) -> f64 {
     samples.iter().filter(|(series, _)| series.starts_with(REQUESTS)).map(|(_, count)| count).sum()
 }
 
-/// Scrapes until `count` requests were counted, and at every scrape no counter went down.
+/// Scrapes until `count` requests were counted; at every scrape no counter may go down.
 fn wait_for(worker: &Workerd, count: f64) -> BTreeMap<String, f64> {
     let since = Instant::now();
     let mut before: BTreeMap<String, f64> = BTreeMap::new();
@@ -115,9 +115,9 @@ fn assert_counts(samples: &BTreeMap<String, f64>, clients: f64) {
     }
 }
 
-// Guards: figures that nobody can rely on. Two isolates send what they count to one object, an
-// answer of which is lost; the sums are exactly what was sent, also after kill -9 and when the same
-// isolates' successors go on.
+// Guards: unreliable figures. Two isolates send their counts to one object, a response of which is
+// lost; the sums are exactly the requests sent, also after kill -9 and when the same isolates'
+// successors continue.
 #[test]
 fn sums_are_exactly_what_was_sent() {
     let mut worker = setup().beside(policy()).start();
@@ -128,7 +128,7 @@ fn sums_are_exactly_what_was_sent() {
     assert_counts(&told, 3.0);
     assert_eq!(told.get("tollgate_isolates"), Some(&2.0));
     assert_eq!(told.get("tollgate_policy_version"), Some(&0.0));
-    // Both isolates tell the same, and nothing comes twice.
+    // Both isolates report the same, and nothing is counted twice.
     thread::sleep(Duration::from_millis(2500));
     assert_counts(&samples(&scrape_at(&worker, second)), 3.0);
     worker.kill();
@@ -139,7 +139,7 @@ fn sums_are_exactly_what_was_sent() {
     check_text(&scrape_at(&worker, second));
 }
 
-/// What Prometheus' own reader and its rules for names say.
+/// The result of Prometheus' own reader and its naming rules.
 fn check_text(text: &str) {
     let promtool: PathBuf = required_path("TOLLGATE_PROMTOOL_BIN", "cargo xtask test workerd");
     let mut command = Command::new(promtool);
@@ -152,7 +152,7 @@ fn check_text(text: &str) {
     assert!(output.status.success() && said.trim().is_empty(), "{said}\n{text}");
 }
 
-/// What Prometheus' reader of OpenMetrics says, which wants a time on every sample.
+/// The result of Prometheus' reader of OpenMetrics, which requires a time on every sample.
 fn check_open_metrics(text: &str) {
     let promtool: PathBuf = required_path("TOLLGATE_PROMTOOL_BIN", "cargo xtask test workerd");
     let folder = TempDir::new("openmetrics");
@@ -171,15 +171,15 @@ fn check_open_metrics(text: &str) {
     let output = run(&whole);
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success() && text.ends_with("# EOF\n"), "{said}\n{text}");
-    // It has read every sample, and does refuse what is none.
+    // It has read every sample, and does reject an invalid text.
     let samples = text.lines().filter(|line| !line.starts_with('#')).count();
     let block = said.lines().nth(1).expect("a block");
     assert_eq!(block.split_whitespace().nth(6), Some(samples.to_string().as_str()), "{said}");
     assert!(!run(&whole.replace("# EOF\n", "")).status.success());
 }
 
-/// An object of sums that adds what it is sent and does not say so, twice, and is then out of reach
-/// for a while.
+/// An object of sums that adds the counts but fails to respond, twice, and is then unreachable for
+/// a while.
 const LOSES_ANSWERS: &str = r#"
 import Tollgate, { Metrics as Real } from "./entry.mjs";
 export { Limiter, Policies, Tenants } from "./entry.mjs";
@@ -195,14 +195,14 @@ export class Metrics extends Real {
 }
 "#;
 
-// Guards: a call that is repeated because its answer was lost, and counted twice; and counts that
-// are lost because the object cannot be reached for a moment.
+// Guards: a call that is repeated because its response was lost, and counted twice; and counts that
+// are lost because the object is unreachable for a moment.
 #[test]
 fn what_is_sent_again_is_counted_once() {
     let worker = setup().front(LOSES_ANSWERS).start();
     send(&worker, worker.port, &["192.0.2.1", "192.0.2.2"]);
     wait_for(&worker, 20.0);
-    // What no rule is asked about is no request that is counted, and lets it try again.
+    // A request that no rule applies to is not counted, and triggers another try.
     let (since, failures) = (Instant::now(), "tollgate_metrics_flush_failures_total");
     let told = loop {
         assert_eq!(worker.client().send(&Request::get("/")).status, 404);
@@ -217,14 +217,14 @@ fn what_is_sent_again_is_counted_once() {
     assert!(worker.log().contains("metrics="), "{}", worker.log());
 }
 
-// Guards: figures of a deployment read by everybody.
+// Guards: figures of a deployment that any client can read.
 #[test]
 fn only_who_has_a_token_reads_metrics() {
     let others = ["t0ken-of-a-reader", "t0ken-of-an-admin"];
     let worker = setup().binding("READ_TOKEN", others[0]).binding("ADMIN_TOKEN", others[1]).start();
     send(&worker, worker.port, &["192.0.2.1"]);
     let told = wait_for(&worker, 10.0);
-    // The deployed file is a version when policies may be put.
+    // The deployed file is a version when policies can be put.
     assert_eq!(told.get("tollgate_policy_version"), Some(&1.0));
     let get = |authorization: Option<&str>| {
         let mut request = Request::get(METRICS);
@@ -248,15 +248,15 @@ fn only_who_has_a_token_reads_metrics() {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert_eq!(open.header("content-type").as_deref(), Some(kind));
     check_open_metrics(&open.text());
-    // Without a secret there is nothing to read, and nothing is brought or stored.
+    // Without a secret the metrics cannot be read, and no counts are sent or stored.
     let off = Setup::new(policy()).operated().files_in_memory().start();
     send(&off, off.port, &["192.0.2.1"]);
     let request = Request::get(METRICS).header("authorization", format!("Bearer {TOKEN}"));
     assert_eq!(off.client().send(&request).status, 404);
 }
 
-// Guards: somebody who tries tokens, and whom nobody sees: in no metric and no line; and a line
-// with the token in it, which may be one letter from the right one.
+// Guards: an attacker that tries tokens unseen: in no metric and no line; and a line with the token
+// in it, which may be one letter from the right one.
 #[test]
 fn whoever_tries_tokens_is_counted_and_logged() {
     let worker = setup()
@@ -273,7 +273,7 @@ fn whoever_tries_tokens_is_counted_and_logged() {
         };
         worker.client().send(&request).status
     };
-    // Nobody else asks anything.
+    // There are no other requests.
     for (request, token, status) in [
         (Request::get(admin), None, 401),
         (Request::get(admin), Some("wrong-by-a-letter-1"), 401),
@@ -314,7 +314,7 @@ fn whoever_tries_tokens_is_counted_and_logged() {
     assert!(!log.contains("by-a-letter") && !log.contains("t0ken"), "{log}");
 }
 
-// Guards: an operator who cannot see which policy is in force, and counters that go down when it
+// Guards: an operator that cannot see which policy is in force, and counters that go down when it
 // changes.
 #[test]
 fn a_policy_that_is_put_is_told_and_its_rules_counted() {
@@ -360,15 +360,15 @@ export default class extends Real {
 }
 "#;
 
-/// What stands behind `prefix` in the log, as JSON.
+/// The JSON values after `prefix` in the log.
 fn logged(worker: &Workerd, prefix: &str) -> Vec<Value> {
     let log = worker.log();
     let found = log.lines().filter_map(|line| line.strip_prefix(prefix));
     found.filter_map(|json| serde_json::from_str(json).ok()).collect()
 }
 
-// Guards: a bill by the refusal. Each flush writes one point for what each rule said, without a
-// token too.
+// Guards: a bill that grows with denials. Each flush writes one point for each result of a rule,
+// also without a token.
 #[test]
 fn points_are_written_by_flush_and_not_by_request() {
     let worker =
@@ -407,7 +407,7 @@ fn points_are_written_by_flush_and_not_by_request() {
     assert!(points < 40, "{points} points for 30 requests of a few seconds");
 }
 
-// Guards: a refusal that leaves no trace, a flood of lines, and a client's data in a log.
+// Guards: a denial that leaves no trace, a flood of lines, and a client's data in a log.
 #[test]
 fn refusals_are_lines_and_say_nothing_of_clients() {
     let mut policy = policy();
@@ -428,7 +428,7 @@ fn refusals_are_lines_and_say_nothing_of_clients() {
         }
     };
     flood(&worker, 400);
-    // A line of each event more, when it is too late for the second to be full.
+    // One more line of each event, after the second of the first ones is over.
     thread::sleep(Duration::from_millis(1100));
     flood(&worker, 1);
     let since = Instant::now();
@@ -455,7 +455,7 @@ fn refusals_are_lines_and_say_nothing_of_clients() {
     for word in [secret, "192.0.2.77", "secret"] {
         assert!(!log.contains(word), "{word} in {log}");
     }
-    // Without a key the hash could be guessed; with 0 there are no lines; else few.
+    // Without a key the hash could be guessed; with 0 there are no lines; otherwise few.
     let count = |setup: Setup, least: usize| {
         let worker = setup.start();
         flood(&worker, 100);

@@ -1,5 +1,5 @@
-//! Requests that nobody sends by mistake: paths near the service's, methods, tokens, bodies and
-//! upgrades. Each gets an answer, none gets round the token or the policy.
+//! Requests that are not sent by mistake: paths near the service's, methods, tokens, bodies and
+//! upgrades. Each gets a response, none bypasses the token or the policy.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
@@ -15,13 +15,13 @@ fn policy(limit: u64) -> Value {
 
 const ASKED: &str = r#"{"method":"GET","path":"/","client_ip":"192.0.2.1"}"#;
 
-// Guards: a spelling of the service's path or of its token that opens it, and one that shuts out
-// who has the token.
+// Guards: a spelling of the service's path or of its token that opens it, and one that locks out
+// the bearer of the token.
 #[test]
 fn odd_paths_methods_and_tokens_do_not_open_the_service() {
     let worker = Setup::new(policy(1_000)).binding("CHECK_TOKEN", "t0ken").start();
     let send = |request: Request| worker.client().send(&request);
-    // Not the service's path: 404 with the token, too. The platform may resolve dots before, plain
+    // Not the service's path: 404 also with the token. The platform may resolve dots before, plain
     // workerd does not.
     for (path, status) in [
         ("/check/", 404),
@@ -82,7 +82,7 @@ fn odd_paths_methods_and_tokens_do_not_open_the_service() {
     assert_eq!(with(&[b"Bearer wrong", b"Bearer t0ken"]), 401);
 }
 
-// Guards: a body that takes the isolate down, and the next request with it.
+// Guards: a body that crashes the isolate, and the next request with it.
 #[test]
 fn odd_bodies_are_refused_and_the_next_is_answered() {
     let worker = Setup::new(policy(1_000)).start();
@@ -110,8 +110,8 @@ fn odd_bodies_are_refused_and_the_next_is_answered() {
     assert_eq!(answer(&worker.client().send(&Request::post("/check", ASKED)))["decision"], "allow");
 }
 
-// Guards: a request that wasm cannot make into one for the origin, which would hang; a WebSocket
-// that nobody counts; an origin that sends back to itself.
+// Guards: a request that wasm cannot turn into one for the origin, which would hang; a WebSocket
+// that is not counted; an origin that redirects to itself.
 #[test]
 fn odd_requests_in_front_of_an_origin_are_answered_and_counted() {
     let origin = serve(|request| match request.target.as_str() {
@@ -127,7 +127,7 @@ fn odd_requests_in_front_of_an_origin_are_answered_and_counted() {
         assert!([200, 405, 501, 502].contains(&status), "{method} {status}");
         assert_eq!(from(&ip, Request::get("/loop")).status, 302);
     }
-    // The whole quota, then an upgrade and every other way in is refused.
+    // The whole quota, then an upgrade and every other request is denied.
     for _ in 0..6 {
         assert_eq!(from("192.0.2.1", Request::get("/loop")).status, 302);
     }
@@ -145,8 +145,8 @@ fn odd_requests_in_front_of_an_origin_are_answered_and_counted() {
     assert_eq!((refused.status, refused.header("grpc-status").as_deref()), (200, Some("8")));
 }
 
-// Guards: a target that climbs out of the origin's folder and back into it, which the origin serves
-// as /login and the policy counts as /base/login; and one that stays outside.
+// Guards: a target that leaves the origin's folder and returns to it, which the origin serves as
+// /login and the policy counts as /base/login; and one that stays outside.
 #[test]
 fn no_target_leaves_the_folder_of_the_origin() {
     let origin = serve(|received| {

@@ -1,5 +1,5 @@
-//! An origin that a test plays itself: it sees the bytes that the Worker forwards and decides when
-//! to say what.
+//! An origin that the test plays: it sees the bytes that the Worker forwards, and decides the time
+//! and the content of its responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -26,12 +26,12 @@ impl Received {
         self.connection.get_mut().write_all(bytes.as_ref()).expect("the Worker went away");
     }
 
-    /// The same for a Worker that may go away; false when it has.
+    /// The same for a Worker that may disconnect; false when it has.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.connection.get_mut().write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Answers with a body and closes the connection.
+    /// Responds with a body and closes the connection.
     pub fn answer(&mut self, status: &str, headers: &str, body: impl AsRef<[u8]>) {
         let length = body.as_ref().len();
         self.send(format!(
@@ -76,7 +76,7 @@ impl Received {
     }
 }
 
-/// Serves every connection in a thread of its own until the test ends; gives the URL.
+/// Serves every connection in a thread of its own until the test ends; returns the URL.
 pub fn serve(handler: impl Fn(&mut Received) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port for the origin");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -109,7 +109,7 @@ fn receive(connection: TcpStream) -> Option<Received> {
     }
 }
 
-/// One line; bytes that are no text are replaced.
+/// One line; bytes that are not text are replaced.
 fn read_line(connection: &mut BufReader<TcpStream>) -> Option<String> {
     let mut line = vec![];
     connection.read_until(b'\n', &mut line).ok()?;

@@ -1,5 +1,4 @@
-//! The Worker in front of real origins: what they take for one resource is one, however it is
-//! spelled.
+//! The Worker in front of real origins: spellings that they read as one resource have one count.
 
 use tollgate_e2e::differential::{self, REQUESTS};
 use tollgate_e2e::http::Request;
@@ -11,8 +10,7 @@ fn start(policy: &serde_json::Value, origin: &Origin) -> Workerd {
     Setup::new(policy).binding("ORIGIN", url).files_in_memory().start()
 }
 
-// Every spelling that nginx serves as /login or /admin is counted by the rule for it, and none is
-// let off.
+// Every spelling that nginx serves as /login or /admin is counted by its rule; none is exempt.
 #[test]
 fn nginx_serves_nothing_uncounted() {
     let origin = Origin::start(Kind::Nginx);
@@ -22,7 +20,8 @@ fn nginx_serves_nothing_uncounted() {
     differential::check_spellings(&mut worker.client(), edge);
 }
 
-// Not by host: `fetch` asks the origin by its own name, whatever the client asked the Worker by.
+// Not by host: `fetch` requests the origin by its own name, whatever the host of the client's
+// request.
 #[test]
 fn one_thing_has_one_count_at_every_origin() {
     let mut policy = differential::policy();

@@ -1,5 +1,5 @@
-//! The npm package, as somebody uses it who has no Rust: installed without a network, typed, run
-//! by wrangler alone with the template, and beside the example app that asks it.
+//! The npm package, used without Rust: installed without a network, typed, run by wrangler alone
+//! with the template, and next to the example app that calls it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tollgate_policy::{Policy, Surface};
 
 const RUN: &str = "cargo xtask test workerd";
 const DOCUMENT: &str = include_str!("../../docs/worker.md");
-/// Where the version of wrangler stands.
+/// The file with the version of wrangler.
 const WRANGLER: &str = include_str!("../../crates/xtask/node/package.json");
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/worker-app");
 
@@ -28,7 +28,7 @@ fn copy_all(from: &Path, to: &Path) {
     }
 }
 
-/// What a command printed; a failed test when it fails.
+/// The output of a command; a failed test when it fails.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("the program starts");
     let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
@@ -36,7 +36,7 @@ fn run(command: &mut Command) -> String {
     said.concat()
 }
 
-/// Installs the package into `folder`, from nothing but its file.
+/// Installs the package into `folder`, only from its file.
 fn install(folder: &Path) -> PathBuf {
     let package = process::required_path("TOLLGATE_NPM_PACKAGE", RUN);
     let mut npm = Command::new("npm");
@@ -46,7 +46,7 @@ fn install(folder: &Path) -> PathBuf {
     folder.join("node_modules/tollgate-worker")
 }
 
-/// wrangler with these configurations, and where the first listens.
+/// wrangler with these configurations, and the port of the first.
 fn dev(folder: &Path, configurations: &[&str]) -> (Server, u16) {
     let port = process::free_port();
     let modules = process::required_path("TOLLGATE_NODE_MODULES", RUN);
@@ -62,7 +62,7 @@ fn dev(folder: &Path, configurations: &[&str]) -> (Server, u16) {
     (server, port)
 }
 
-/// The blocks of console in docs/worker.md: each command with what it prints.
+/// The blocks of console in docs/worker.md: each command with its output.
 fn console() -> Vec<(&'static str, &'static str)> {
     let blocks = DOCUMENT.split("```console\n").skip(1);
     let blocks = blocks.map(|rest| rest.split("```").next().expect("an end"));
@@ -70,7 +70,7 @@ fn console() -> Vec<(&'static str, &'static str)> {
     commands.map(|it| it.split_once('\n').unwrap_or((it, ""))).collect()
 }
 
-/// A command of the document, with the package, the tool and the port that are here.
+/// A command of the document, with the package, the tool and the port of this machine.
 fn here(command: &str, folder: &Path, port: u16) -> Command {
     let package = process::required_path("TOLLGATE_NPM_PACKAGE", RUN);
     let modules = process::required_path("TOLLGATE_NODE_MODULES", RUN);
@@ -90,15 +90,15 @@ fn here(command: &str, folder: &Path, port: u16) -> Command {
     shell
 }
 
-/// What a program starts as `node` is the one that is tested with.
+/// A program started as `node` is the Node of the tests.
 fn with_node(program: &mut Command) {
     let folder = node_bin().parent().expect("a folder").display().to_string();
     let path = std::env::var("PATH").unwrap_or_default();
     program.env("PATH", format!("{folder}:{path}"));
 }
 
-// Guards: a build that goes on with a policy that is none, or says half of what is wrong; and bytes
-// that another compiler would have written.
+// Guards: a build that continues with an invalid policy, or reports only some of the mistakes; and
+// bytes that differ from another compiler's.
 #[test]
 fn the_package_compiles_a_policy() {
     let folder = TempDir::new("compile");
@@ -130,8 +130,8 @@ fn the_package_compiles_a_policy() {
     assert_eq!(compile(&["a", "b", "c"]).0, Some(2));
 }
 
-// Guards: a document that leads a new user nowhere; a package that lacks a module, whose template
-// wrangler does not take, or that lets everybody pass because its policy is not the user's.
+// Guards: a document whose commands do not work; a package that lacks a module, whose template
+// wrangler rejects, or that allows every request because its policy is not the user's.
 #[test]
 fn the_commands_of_the_document_lead_to_a_limit() {
     let folder = TempDir::new("package");
@@ -149,7 +149,7 @@ fn the_commands_of_the_document_lead_to_a_limit() {
     let server = start(port, "wrangler.log");
     assert_eq!(run(&mut here(ask.0, folder.path(), port)), ask.1, "{}", server.log());
     drop(server);
-    // Whoever forgets the policy has none, and nobody is let through.
+    // Without the call that sets the policy there is none, and no request is allowed.
     let main = folder.path().join("limiter/src/index.mjs");
     let text = fs::read_to_string(&main).expect("the main module");
     assert!(text.contains("usePolicy(policy);\n"), "{text}");
@@ -162,9 +162,9 @@ fn the_commands_of_the_document_lead_to_a_limit() {
     assert_eq!(response.status, 500, "{} {}", response.text(), server.log());
 }
 
-// Guards: types that a compiler does not take, or that say less than is so; and the example that
-// everybody copies: an app that asks by its binding, refuses with the policy's response, and tells
-// clients what is left.
+// Guards: types that a compiler rejects, or that are incomplete; and the example that users copy:
+// an app that sends its checks by its binding, denies with the policy's response, and shows clients
+// the rest.
 #[test]
 fn the_example_app_is_typed_and_limited_by_its_binding() {
     let folder = TempDir::new("example");
@@ -212,7 +212,7 @@ fn the_example_app_is_typed_and_limited_by_its_binding() {
     }
 }
 
-/// What must not compile: each line is a mistake.
+/// Code that must not compile: each line is a mistake.
 const MISTAKES: &str = r#"import { describe, type Tollgate } from "tollgate-worker";
 declare const tollgate: Tollgate;
 declare const request: Request;
@@ -229,7 +229,8 @@ tollgate.settle((await tollgate.check(describe(request))).id, 5);
 export {};
 "#;
 
-/// The example and the package's own files against the platform's types; then every mistake is one.
+/// Checks the example and the package's own files against the platform's types; then every mistake
+/// must be reported.
 fn types(folder: &Path) {
     let compiler = process::required_path("TOLLGATE_TYPES_MODULES", RUN);
     copy_all(

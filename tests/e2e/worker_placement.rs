@@ -1,4 +1,5 @@
-//! Where objects are made: what the settings pass on to the platform, and what they refuse.
+//! The placement of objects: the settings that are passed on to the platform, and those that are
+//! rejected.
 
 use std::fs;
 
@@ -9,8 +10,7 @@ use tollgate_e2e::workerd::{Setup, answer, check_request};
 
 const POLICY: &str = r#"{"version":1,"rules":[{"name":"a","key":["client_ip"],"quotas":[{"limit":9,"window":"1h"}]}]}"#;
 
-/// Objects that tell in the log how they were asked for, and have jurisdictions: plain workerd has
-/// none.
+/// Objects that log how they were requested, and have jurisdictions: plain workerd has none.
 const TOLD: &str = r#"
 import Real from "./entry.mjs";
 export { Limiter, Policies, Tenants, Metrics } from "./entry.mjs";
@@ -28,8 +28,8 @@ export default class extends Real {
 }
 "#;
 
-// Guards: a setting that does nothing. workerd knows no places, so this is what the platform is
-// asked; that it does so cannot be tested here.
+// Guards: a setting that does nothing. workerd knows no places, so this checks the request to the
+// platform; whether the platform follows it cannot be tested here.
 #[test]
 fn every_object_is_asked_for_where_it_is_to_be() {
     for (hint, jurisdiction, expected) in [
@@ -53,7 +53,7 @@ fn every_object_is_asked_for_where_it_is_to_be() {
     }
 }
 
-// Guards: a list of places that is not the platform's. The runtime has its own in its types.
+// Guards: a list of places that differs from the platform's. The runtime has its own in its types.
 #[test]
 fn the_places_are_those_of_the_runtime() {
     let runtime = required_path("TOLLGATE_WORKERD_BIN", "cargo xtask test workerd");
@@ -93,7 +93,7 @@ fn places(runtime: &[u8], kind: &str) -> String {
     text.split('|').map(|place| place.trim().trim_matches('"')).collect::<Vec<_>>().join(", ")
 }
 
-// Guards: a promise that the runtime cannot keep, taken for kept.
+// Guards: a promise that the runtime cannot keep, accepted without an error.
 #[test]
 fn a_jurisdiction_is_refused_where_there_are_none() {
     let worker = Setup::new(POLICY).binding("JURISDICTION", "eu").start();

@@ -1,5 +1,5 @@
-//! The whole policy on the Worker: charging by response, marks, answers of one's own, waiting,
-//! shadows, tiers, and what the edge knows.
+//! The whole policy on the Worker: charging by response, marks, custom responses, waiting, shadows,
+//! tiers, and the facts of the edge.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -45,7 +45,7 @@ fn ask(worker: &Workerd, more: Value) -> Value {
     answer(&worker.client().send(&Request::post("/check", body.to_string())))
 }
 
-/// An origin that lets in who has the right password.
+/// An origin that accepts the right password.
 fn login() -> String {
     serve(|request| match request.target.as_str() {
         "/good" => request.answer("200 OK", "", "welcome"),
@@ -58,7 +58,7 @@ fn failed_logins() -> Value {
     policy(2, json!({"charge": {"response_status": ["401", "403"]}}))
 }
 
-/// What `ratelimit` says is left.
+/// The remaining units in `ratelimit`.
 fn left(response: &Response) -> u64 {
     let field = response.header("ratelimit").expect("a ratelimit field");
     let r = field.split(";r=").nth(1).and_then(|rest| rest.split(';').next());
@@ -66,8 +66,8 @@ fn left(response: &Response) -> u64 {
 }
 
 // Guards: users who are locked out by their successes, and guessers who are not by their failures.
-// Only the statuses that are named are charged, and once they are used up the right password does
-// not help either.
+// Only the named statuses are charged, and once they are used up the right password does not help
+// either.
 #[test]
 fn only_failed_logins_are_charged_in_front_of_an_origin() {
     let worker = setup(&login(), &failed_logins()).start();
@@ -83,13 +83,13 @@ fn only_failed_logins_are_charged_in_front_of_an_origin() {
     let refused = path("/good");
     assert_eq!(refused.status, 429);
     assert!(refused.header("retry-after").is_some());
-    // Another client is not concerned.
+    // Another client is not affected.
     let other = Request::get("/good").header("cf-connecting-ip", "192.0.2.2");
     assert_eq!(worker.client().send(&other).status, 200);
 }
 
-// Guards: a caller of /check who cannot say how the login ended. The first call decides and asks
-// for a report, the second reports; it says whether anything was charged.
+// Guards: a caller of /check that cannot report how the login ended. The first call decides and
+// requests a report, the second reports; its response shows whether anything was charged.
 #[test]
 fn only_failed_logins_are_charged_as_a_service() {
     let worker = Setup::new(failed_logins()).start();
@@ -108,7 +108,7 @@ fn only_failed_logins_are_charged_as_a_service() {
     let refused = ask(&worker, json!({}));
     assert_eq!((&refused["decision"], &refused["violated"]), (&json!("deny"), &json!(["year"])));
     assert_eq!(refused["report"], Value::Null, "a refused request has no response to report");
-    // The quota is used up as it is: a report that comes late charges nothing.
+    // The quota is used up already: a late report charges nothing.
     assert_eq!(ask(&worker, json!({"response_status": 401})), json!({"charged": false}));
     for wrong in [json!(99), json!(600), json!("401"), json!(-1)] {
         let body = json!({"method": "GET", "path": "/", "response_status": wrong}).to_string();
@@ -116,8 +116,8 @@ fn only_failed_logins_are_charged_as_a_service() {
     }
 }
 
-// Guards: a guesser who makes the Worker forget: the charge of a failed login is on disk before its
-// response is sent.
+// Guards: a guesser that makes the Worker lose counts: the charge of a failed login is on disk
+// before its response is sent.
 #[test]
 fn a_settled_charge_survives_kill_9() {
     let mut worker = setup(&login(), &failed_logins()).start();
@@ -128,8 +128,8 @@ fn a_settled_charge_survives_kill_9() {
     }
 }
 
-// Guards: an origin that never answers, or not in time to be charged: a 502 of ours is a status
-// like others.
+// Guards: an origin that never responds, or not in time to be charged: a 502 of the Worker's is a
+// status like others.
 #[test]
 fn an_origin_that_is_down_is_charged_by_our_502() {
     let nobody = format!("http://127.0.0.1:{}", tollgate_e2e::process::free_port());
@@ -138,7 +138,7 @@ fn an_origin_that_is_down_is_charged_by_our_502() {
     assert_eq!((get(&worker).status, get(&worker).status), (502, 429));
 }
 
-/// An origin that remembers every line of `x-over-limit` that reached it, per request.
+/// An origin that records every line of `x-over-limit` that reached it, per request.
 fn marked_origin() -> (String, Arc<Mutex<Vec<Vec<String>>>>) {
     let seen = Arc::new(Mutex::new(vec![]));
     let log = Arc::clone(&seen);
@@ -186,7 +186,7 @@ fn a_mark_is_told_to_the_caller_of_check() {
     assert_eq!(over["request_headers"], json!({"x-over-limit": "1"}));
 }
 
-// Guards: a refusal in the words of the policy: its status and its body, and every field that a
+// Guards: a denial with the policy's own response: its status and its body, and every field that a
 // client needs to wait.
 #[test]
 fn deny_answers_with_its_own_status_and_body() {
@@ -200,8 +200,8 @@ fn deny_answers_with_its_own_status_and_body() {
     assert!(RATE_LIMIT_FIELDS.iter().all(|name| denied.header(name).is_some()), "{denied:?}");
 }
 
-// Guards: a shadowban that gives itself away: an answer that looks like success, without any field
-// of ours, and an origin that does not see the request.
+// Guards: a shadowban that reveals itself: it needs a response that looks like success, without any
+// field of Tollgate's, and an origin that does not see the request.
 #[test]
 fn respond_answers_in_silence() {
     let (origin, seen) = marked_origin();
@@ -230,8 +230,8 @@ fn waiting(window: &str, max: &str) -> Value {
     policy(1, json!({"quotas": [quota], "action": {"delay": {"max": max}}}))
 }
 
-// Guards: shaping that refuses, or that lets through too early. A request over the limit waits
-// until it is admitted; the client notices only the time.
+// Guards: shaping that denies, or that allows too early. A request over the limit waits until it is
+// allowed; the client notices only the time.
 #[test]
 fn delay_waits_until_the_request_is_admitted() {
     let worker = setup(&login(), &waiting("1s", "10s")).start();
@@ -250,10 +250,11 @@ fn delay_waits_until_the_request_is_admitted() {
     assert!(took >= Duration::from_millis(2_980), "four more in {took:?}");
 }
 
-// Guards: connections that pile up: who would wait longer than allowed is refused at once.
+// Guards: connections that pile up: a request that would wait longer than permitted is denied at
+// once.
 #[test]
 fn delay_refuses_who_would_wait_too_long() {
-    // If it waited, it would for longer than this client has patience.
+    // If it waited, this client's time-out would end first.
     let worker = setup(&login(), &waiting("1h", "5m")).start();
     assert_eq!(send(&worker, Request::get("/good")).status, 200);
     let refused = get(&worker);
@@ -262,8 +263,8 @@ fn delay_refuses_who_would_wait_too_long() {
     assert!((3_500..=3_600).contains(&wait), "{wait}");
 }
 
-// Guards: a shadow that refuses, that talks, or that says nothing to its owner: it decides and
-// counts, and the client sees only the rule that is enforced beside it.
+// Guards: a shadow that denies, that is visible to clients, or that is invisible to the operator:
+// it decides and counts, and the client sees only the enforced rule next to it.
 #[test]
 fn a_shadow_never_refuses() {
     let mut shadow = rule(1, json!({"name": "shadow", "mode": "shadow"}));
@@ -310,7 +311,7 @@ fn tiers_replace_the_quotas() {
     assert_eq!(left(&with("k-gold", "no")), 997, "each tier has a count of its own");
 }
 
-// Guards: countries and networks, which only the edge knows: a client cannot write them, and where
+// Guards: countries and networks, which only the edge knows: a client cannot set them, and where
 // the edge does not know them the rule is skipped.
 #[test]
 fn countries_and_networks_come_from_the_edge() {
@@ -329,8 +330,8 @@ fn countries_and_networks_come_from_the_edge() {
     }
 }
 
-// Guards: a caller of /check whose own country is taken for its client's, or who cannot say what it
-// knows of the client.
+// Guards: a caller of /check whose own country is used for its client, or that cannot send the
+// client's facts.
 #[test]
 fn countries_and_networks_come_from_the_caller_of_check() {
     let germany = json!({"when": {"countries": ["DE"]}, "key": ["asn"]});

@@ -1,5 +1,5 @@
-//! In front of an origin: what is admitted passes as if nobody stood between, what is not gets the
-//! refusal of docs/fields.md, and the origin does not see it.
+//! In front of an origin: an allowed request passes as if there were no proxy, a denied one gets
+//! the response of docs/fields.md, and the origin does not see it.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -37,8 +37,8 @@ fn send(worker: &Workerd, request: Request) -> Response {
 
 // Guards: everything of a request and of a response that a proxy can lose: method, target with its
 // escapes and query, repeated and odd headers, a large body, the status, two Set-Cookie lines, a
-// redirect that must not be followed, an encoded body that must not be decoded, a body that must
-// not be there.
+// redirect that must not be followed, an encoded body that must not be decoded, a body that must be
+// absent.
 #[test]
 fn an_admitted_request_and_its_response_pass_unchanged() {
     let seen = Arc::new(Mutex::new(vec![]));
@@ -100,7 +100,8 @@ const GZIP: &[u8] = &[
 ];
 
 // Guards: buffering. The origin sends an event only after the client has read the one before, and
-// reads the second half of an upload before the client has sent it: whoever buffers waits for ever.
+// reads the first half of an upload before the client has sent the second: a proxy that buffers
+// waits for ever.
 #[test]
 fn bodies_stream_both_ways() {
     let (read, was_read) = mpsc::channel::<()>();
@@ -151,7 +152,7 @@ fn connect(worker: &Workerd) -> TcpStream {
     stream
 }
 
-/// Reads on until `end` was seen.
+/// Continues to read until `end` was seen.
 fn read_until(stream: &mut TcpStream, seen: &mut String, end: &str) {
     let mut piece = [0; 4096];
     while !seen.contains(end) {
@@ -162,7 +163,7 @@ fn read_until(stream: &mut TcpStream, seen: &mut String, end: &str) {
     }
 }
 
-// Guards: an upgrade that the proxy answers instead of passing on.
+// Guards: an upgrade that the proxy handles itself instead of passing it on.
 #[test]
 fn a_websocket_passes() {
     let origin = serve(|request| {
@@ -212,8 +213,8 @@ fn accept_key(key: &str) -> String {
     out
 }
 
-// Guards: a refusal by docs/fields.md: every field, the body, nothing cached, and the origin not
-// asked. Only CF-Connecting-IP says who a client is.
+// Guards: a denial by docs/fields.md: every field, the body, nothing cached, and no request to the
+// origin. Only CF-Connecting-IP identifies a client.
 #[test]
 fn a_denied_request_gets_429_with_every_field() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -249,8 +250,8 @@ fn a_denied_request_gets_429_with_every_field() {
     assert_eq!(worker.client().send(&from("192.0.2.2", Request::get("/"))).status, 200);
 }
 
-// Guards: an origin that limits too. Ours stand beside its fields; and a policy that says nothing
-// on allowed responses adds nothing.
+// Guards: an origin that also limits. Tollgate's fields are added to its own; and a policy without
+// fields on allowed responses adds nothing.
 #[test]
 fn our_fields_stand_beside_the_origins() {
     let own = "ratelimit-policy: \"origin\";q=5\r\nratelimit: \"origin\";r=4\r\ncache-control: max-age=60\r\n";
@@ -282,11 +283,11 @@ fn a_queue_delays_the_request() {
     let first = started.elapsed();
     assert_eq!(send(&worker, Request::get("/")).status, 200);
     let second = started.elapsed();
-    // The object's clock has milliseconds, ours began before it.
+    // The object's clock has milliseconds, the test's began before it.
     assert!(second >= Duration::from_millis(990), "{first:?} {second:?}");
 }
 
-// Guards: an origin that is down. The client is told so, in time, and what was charged.
+// Guards: an origin that is down. The client gets an error, in time, with the charge.
 #[test]
 fn an_origin_that_is_down_is_a_502() {
     let nobody = tollgate_e2e::process::free_port();

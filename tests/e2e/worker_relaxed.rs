@@ -1,5 +1,5 @@
 //! `durability: relaxed`: exact while the object lives, written soon and together, and a crash
-//! forgets only what was admitted just before it.
+//! loses only the admissions just before it.
 
 use std::fs;
 use std::thread;
@@ -28,7 +28,7 @@ fn ask(client: &mut Client) -> Value {
     answer(&client.send(&check_request("GET", "/", "192.0.2.1")))
 }
 
-/// How many were admitted before this request, as its answer says.
+/// The number of requests allowed before this one, from its response.
 fn counted_before(worker: &Workerd) -> u64 {
     let answer = ask(&mut worker.client());
     let field = answer["headers"]["ratelimit"].as_str().expect("a ratelimit field").to_owned();
@@ -37,8 +37,8 @@ fn counted_before(worker: &Workerd) -> u64 {
     LIMIT - r - 1
 }
 
-// Guards: a relaxed count that is only roughly right. Without a crash it is exact, for requests at
-// once too, and what is written survives one.
+// Guards: a relaxed count that is only roughly right. Without a crash it is exact, for simultaneous
+// requests too, and written counts survive one.
 #[test]
 fn relaxed_counts_are_exact_and_saved_soon() {
     let mut worker = start("relaxed", 20);
@@ -58,7 +58,7 @@ fn relaxed_counts_are_exact_and_saved_soon() {
     assert_eq!(ask(&mut worker.client())["decision"], "deny");
 }
 
-// Guards: documents that say two different things about how much a crash forgets.
+// Guards: documents that disagree about how much a crash loses.
 #[test]
 fn the_documents_say_when_relaxed_counts_are_written() {
     let entry = include_str!("../../crates/tollgate-worker/entry.mjs");
@@ -72,8 +72,8 @@ fn the_documents_say_when_relaxed_counts_are_written() {
     }
 }
 
-// Guards: a write that is put off again and again by new requests: under constant load a crash
-// forgets what came just before it, not everything; and never does it invent admissions.
+// Guards: a write that is delayed again and again by new requests: under constant load a crash
+// loses the last admissions, not everything; and it never invents admissions.
 #[test]
 fn a_crash_forgets_only_the_last_moment() {
     let mut worker = start("relaxed", LIMIT);
@@ -115,7 +115,7 @@ fn many_relaxed_admissions_are_one_write() {
     assert!(relaxed > 0 && relaxed < strict / 3, "strict {strict}, relaxed {relaxed}");
 }
 
-// Guards: two rules of one key of which one is strict: its counts are never put off.
+// Guards: two rules of one key, one of which is strict: its counts are never delayed.
 #[test]
 fn one_strict_rule_makes_its_key_strict() {
     let rule = |name: &str, durability: &str| {
@@ -131,8 +131,8 @@ fn one_strict_rule_makes_its_key_strict() {
     assert_eq!(ask(&mut worker.client())["violated"], json!(["a", "b"]));
 }
 
-// Guards: relaxed objects that stay for ever, since their alarm is set later than their answer
-// leaves: it is set with the write, and deletes what is idle.
+// Guards: relaxed objects that stay for ever, since their alarm is set later than their response is
+// sent: it is set with the write, and deletes idle state.
 #[test]
 fn the_alarm_deletes_idle_relaxed_storage() {
     let quota = json!({"name": "q", "limit": 2, "window": "1s"});

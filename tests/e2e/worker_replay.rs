@@ -1,8 +1,8 @@
 //! The Worker's whole decision path at chosen times: the vectors, and a real day; then the day as
-//! fast as it goes, through a real workerd.
+//! fast as possible, through a real workerd.
 //!
 //! A shipped build reads the platform's clock and nothing else, so here its wasm runs in Node
-//! (`worker_clock.mjs`) where the test is the platform. That clock has milliseconds, as the real
+//! (`worker_clock.mjs`) where the test is the platform. That clock has milliseconds, like the real
 //! one.
 
 use std::collections::HashMap;
@@ -24,12 +24,12 @@ const MS: u64 = 1_000_000;
 /// One request to the Worker at one time.
 struct Asked {
     at_ms: u64,
-    /// Every object forgets what it has in memory before.
+    /// Every object first loses its memory.
     evict: bool,
     check: Value,
 }
 
-/// The Worker's answers to `requests`, and the platform's counts.
+/// The Worker's responses to `requests`, and the platform's counts.
 fn run(policy: &Value, requests: &[Asked]) -> (Vec<Value>, Value) {
     let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/worker_clock.mjs");
     let mut command = Command::new(node_bin());
@@ -45,7 +45,7 @@ fn run(policy: &Value, requests: &[Asked]) -> (Vec<Value>, Value) {
                     .to_string()
             });
             for line in std::iter::once(policy.to_string()).chain(lines) {
-                // When Node has ended, the missing answers fail the test.
+                // When Node has ended, the missing responses fail the test.
                 if input.write_all(format!("{line}\n").as_bytes()).is_err() {
                     return;
                 }
@@ -79,8 +79,8 @@ fn quota(line: &QuotaLine, name: &str) -> Value {
     quota
 }
 
-/// The rows of a case that a Worker can be asked: a request costs one unit, so rows that only look
-/// are passed over, and the case ends where another cost, a refund or a time between milliseconds
+/// The rows of a case that can be sent to a Worker: a request costs one unit, so rows that only
+/// look are skipped, and the case ends where another cost, a refund or a time between milliseconds
 /// changes the state.
 fn askable(case: &Case) -> Vec<(usize, u64, &Expected)> {
     let mut rows = vec![];
@@ -121,9 +121,9 @@ fn check_row(answer: &Value, expected: &Expected, place: &str) {
     }
 }
 
-// The shared truth, through the Worker's whole path: facts, plan, call, object, storage, answer.
-// Every object is evicted from memory before every row, so each decision is made on what storage
-// gave back; the alarms ring meanwhile, so what they delete is proved to be idle.
+// The shared truth, through the Worker's whole path: facts, plan, call, object, storage, response.
+// Every object is evicted from memory before every row, so each decision is based on the stored
+// state; the alarms ring meanwhile, which proves that the deleted state is idle.
 #[test]
 fn the_vectors_hold_in_the_worker() {
     let cases = vectors::all();
@@ -153,7 +153,7 @@ fn the_vectors_hold_in_the_worker() {
     assert!(rows.len() >= 150, "only {} rows were run", rows.len());
 }
 
-/// Which requests of the day one limiter for each client admits, on a clock with milliseconds.
+/// The requests of the day that one limiter per client allows, on a clock with milliseconds.
 fn core_admits(algorithm: Algorithm, hits: &[Hit]) -> Vec<bool> {
     let quota = Quota::new(10, Span::from_secs(60)).expect("a quota");
     let limiter = Limiter::new(algorithm, quota).expect("a limiter");
@@ -174,7 +174,7 @@ fn check_of(hit: &Hit) -> Value {
     json!({"method": hit.method, "path": hit.target, "headers": {"x-client": hit.client}})
 }
 
-// The whole day with its own times: the Worker admits exactly the requests that the core does,
+// The whole day with its own times: the Worker allows exactly the requests that the core allows,
 // though its objects are evicted again and again and their storage is deleted whenever they are
 // idle.
 #[test]
@@ -202,8 +202,8 @@ fn the_real_day_is_decided_as_by_the_core() {
     }
 }
 
-// The same day as fast as it goes through a real workerd: no error, and every count adds up, with a
-// database for each of its clients.
+// The same day as fast as possible through a real workerd: no error, and every count adds up, with
+// a database for each of its clients.
 #[test]
 fn the_real_day_adds_up_in_workerd() {
     const LIMIT: usize = 3;

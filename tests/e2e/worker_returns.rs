@@ -1,5 +1,5 @@
 //! Clients that come back: to objects that were evicted, and at the very moment at which an alarm
-//! deletes what they had. Never a fresh count early, never one that stays.
+//! deletes their state. Never a fresh count too early, never one that stays.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use tollgate_e2e::workerd::{Setup, answer, check_request};
 use crate::worker_admin::{ADMIN, asks, operated};
 use crate::worker_durable::{RINGS_SOON, tables};
 
-/// Only makes a hang a failure.
+/// Only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-// Guards: what an operator did that lives in memory only. The objects of a blocked key, of a
-// relaxed count and of a tenant are evicted; all of it holds when they come back.
+// Guards: an operator's action that is in memory only. The objects of a blocked key, of a relaxed
+// count and of a tenant are evicted; all of it applies when they come back.
 #[test]
 fn what_was_evicted_comes_back_with_blocks_tenants_and_relaxed_counts() {
     let quota = |limit: u64| json!([{"name": "year", "algorithm": "fixed-window", "limit": limit, "window": "366d"}]);
@@ -64,17 +64,17 @@ const CLIENTS: usize = 8;
 const LIMIT: usize = 3;
 /// Half of the shortest time to an alarm.
 const WINDOW: Duration = Duration::from_secs(5);
-/// The time from a commit to the alarm that it sets, made short: [`RINGS_SOON`].
+/// The time from a commit to its alarm, made short: [`RINGS_SOON`].
 const ALARM_AFTER: Duration = Duration::from_secs(10);
 
-/// When requests of a key were sent and answered, of those that were let through.
+/// The times at which a key's allowed requests were sent and their responses received.
 type Admissions = Vec<(Instant, Instant)>;
 
 // Guards: an alarm that deletes the count of a client which comes back at that moment, or that is
-// set and forgotten. Each key of a sliding log is used up; half of them hammer on from before the
-// window is over until after the alarm, the others come back just when it rings, again and again.
-// In no window is more than the limit let through, everybody is let through again, and in the end
-// every storage is empty.
+// set and lost. Each key of a sliding log is used up. Half of them send requests without a pause
+// from before the end of the window until after the alarm; the others come back just when it rings,
+// repeatedly. In no window is more than the limit allowed, every key is allowed again, and in the
+// end every storage is empty.
 #[test]
 fn alarms_and_returning_clients_never_make_or_keep_a_count() {
     let policy = json!({"version": 1, "rules": [{"name": "r", "key": ["client_ip"], "quotas":
@@ -113,7 +113,7 @@ fn alarms_and_returning_clients_never_make_or_keep_a_count() {
                 thread::sleep(Duration::from_millis(5));
             }
         }
-        // Whom a busy machine kept from coming at their time.
+        // Keys that a busy machine kept from coming at their time.
         for (key, admissions) in keys.iter_mut().filter(|(_, them)| them.len() == LIMIT) {
             ask(*key, admissions);
         }

@@ -1,4 +1,4 @@
-//! The Worker asked by another Worker through a service binding: `env.TOLLGATE.check(...)`.
+//! Another Worker calls the Worker through a service binding: `env.TOLLGATE.check(...)`.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
@@ -6,9 +6,9 @@ use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 
 use crate::worker_failure::trapping;
 
-/// A Worker that calls `check` with the JSON of its request's body, or with what the header says,
-/// and answers what came of it; with `x-trap` the wasm is aborted in the midst of it. Every other
-/// path is asked as ever.
+/// A Worker that calls `check` with the JSON of its request's body, or with the value named in the
+/// header, and responds with the result; with `x-trap` the wasm is aborted during the call. Every
+/// other path is handled as usual.
 const CALLER: &str = r#"
 import Tollgate from "./entry.mjs";
 export { Tollgate };
@@ -56,8 +56,8 @@ fn decisions(called: &Value) -> Vec<&str> {
     answers.iter().filter_map(|answer| answer["decision"].as_str()).collect()
 }
 
-// Guards: two contracts for one question. A call is answered like POST /check, to the value, counts
-// in the same counts, and of many calls at once so many are let through as there are units.
+// Guards: two different contracts. A call returns the same value as POST /check, uses the same
+// counts, and of many simultaneous calls exactly as many are allowed as there are units.
 #[test]
 fn a_call_is_answered_like_post_check_and_counted_with_it() {
     let worker = setup(5).start();
@@ -73,7 +73,7 @@ fn a_call_is_answered_like_post_check_and_counted_with_it() {
     }
     assert_eq!(called, json!({"answer": over_http}));
     assert_eq!(called["answer"]["decision"], "allow");
-    // One is used by a call, one over HTTP; three are left for both.
+    // One unit is used by a call, one over HTTP; three are left for both.
     let second = answer(&client.send(&check_request("GET", "/", "192.0.2.1")));
     assert!(second["headers"]["ratelimit"].as_str().is_some_and(|it| it.contains("r=3;")));
     let many = json!({"requests": vec![from("192.0.2.1"); 50]});
@@ -83,7 +83,7 @@ fn a_call_is_answered_like_post_check_and_counted_with_it() {
     let denied = call(&mut client, &from("192.0.2.1"));
     assert_eq!(denied["answer"]["status"], 429);
     assert!(denied["answer"]["retry_after_ms"].as_u64().is_some());
-    // A call that begins while others are under way.
+    // Calls that begin while others are in flight.
     let called: Vec<Value> = std::thread::scope(|scope| {
         let one = || call(&mut worker.client(), &from("192.0.2.3"));
         let calls: Vec<_> = (0..20).map(|_| scope.spawn(one)).collect();
@@ -93,8 +93,9 @@ fn a_call_is_answered_like_post_check_and_counted_with_it() {
     assert_eq!((allowed, called.len()), (5, 20));
 }
 
-// Guards: a caller that takes a problem for permission, because it looked for "deny": what is not
-// decided throws, with every mistake in words; and one wrong request of several stops no other.
+// Guards: a caller that treats an error as permission, because it looked for "deny": a call without
+// a decision throws, with every mistake in its message; and one invalid request of several stops no
+// other.
 #[test]
 fn what_cannot_be_decided_throws() {
     let worker = setup(2).start();
@@ -122,12 +123,12 @@ fn what_cannot_be_decided_throws() {
     let called = call(&mut client, &both);
     assert_eq!(called["answer"]["answers"][0]["status"], 400);
     assert_eq!(decisions(&called), ["allow"]);
-    // Nothing of what was wrong was charged.
+    // The invalid requests were not charged.
     assert_eq!(call(&mut client, &from("192.0.2.1"))["answer"]["decision"], "allow");
     assert_eq!(call(&mut client, &from("192.0.2.1"))["answer"]["decision"], "deny");
 }
 
-// Guards: a Worker that is misconfigured and lets everybody through, or leaves its caller hanging.
+// Guards: a misconfigured Worker that allows every request, or leaves its caller hanging.
 #[test]
 fn a_worker_without_a_policy_throws() {
     let worker = Setup::new("{").front(&trapping(CALLER)).service_binding("TOLLGATE").start();
@@ -136,7 +137,7 @@ fn a_worker_without_a_policy_throws() {
     assert!(thrown["message"].as_str().is_some_and(|it| it.starts_with("500 ")), "{thrown}");
 }
 
-// Guards: a caller that hangs, or that is let through, because the wasm was aborted under its call;
+// Guards: a caller that hangs, or that is allowed, because the wasm was aborted during its call;
 // and an instance that is not replaced.
 #[test]
 fn a_call_whose_instance_is_aborted_throws_at_once() {
@@ -148,7 +149,7 @@ fn a_call_whose_instance_is_aborted_throws_at_once() {
         let thrown = answer(&client.send(&asked.header("x-trap", "1")));
         assert_eq!(thrown, json!({"name": "Error", "message": "500 Internal Server Error"}));
     }
-    // What was counted stays counted, and what was aborted was not.
+    // Counted requests stay counted, and aborted ones were not counted.
     let last = call(&mut client, &from("192.0.2.1"));
     assert!(last["answer"]["headers"]["ratelimit"].as_str().is_some_and(|it| it.contains("r=5;")));
 }
@@ -158,9 +159,9 @@ fn asks(worker: &Workerd) -> (u16, Value) {
     (status, call(&mut worker.client(), &from("192.0.2.9")))
 }
 
-// Guards: a binding that is refused for the want of a token that is for the outside, and an outside
-// that needs none because there is a binding; and a Worker in front of an origin that cannot be
-// asked.
+// Guards: a binding that is rejected for lack of the token for outside callers, and outside callers
+// that need none because there is a binding; and a Worker in front of an origin that cannot be
+// called.
 #[test]
 fn a_binding_needs_no_token_and_no_service() {
     let (status, called) = asks(&setup(9).binding("CHECK_TOKEN", "a-token-of-the-outside").start());
@@ -168,7 +169,7 @@ fn a_binding_needs_no_token_and_no_service() {
     let worker = setup(9).binding("ORIGIN", "http://127.0.0.1:9").start();
     let (status, called) = asks(&worker);
     assert_eq!((status, &called["answer"]["decision"]), (502, &json!("allow")));
-    // No path of HTTP is the call.
+    // No path of HTTP reaches the call.
     let direct = worker.client().send(&Request::post("/check", from("192.0.2.9").to_string()));
     assert_eq!(direct.status, 502);
 }

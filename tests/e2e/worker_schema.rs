@@ -1,5 +1,5 @@
-//! The OpenAPI document against the real answers, by schemathesis: a reader of it that is not ours
-//! makes requests of it, right and wrong ones, and compares every answer.
+//! The OpenAPI document against the real responses, by schemathesis: an independent reader of the
+//! document generates requests from it, valid and invalid ones, and compares every response.
 
 use std::process::Command;
 
@@ -9,21 +9,21 @@ use tollgate_e2e::server::{CHECK_TOKEN, FLEET_SECRET};
 
 use crate::worker_admin::{ADMIN, limited, operated};
 
-/// Requests of each operation that are made by chance, beside those that follow from its schema.
+/// Random requests of each operation, in addition to those that follow from its schema.
 const EXAMPLES: &str = "10";
-/// Whether an answer is documented, and is as it is documented.
+/// Whether a response is documented, and agrees with its documentation.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
     response_headers_conformance,response_schema_conformance,unsupported_method";
-/// What wants another token than the operator's.
+/// The paths that require another token than the operator's.
 const OF_CALLERS: [&str; 3] = ["/check", "/check/settle", "/lease"];
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
 const OPEN_API: &str = include_str!("../../docs/openapi.json");
 /// Its package has a script and no main module.
 const RUN: &str = "from schemathesis.cli import schemathesis; schemathesis()";
 
-// Guards: a document that clients are generated from and that is not so: an answer that is not
-// there, a member that is missing or of another type, a media type, a field; and a 500 for
-// something that nobody thought of.
+// Guards: an incorrect document from which clients are generated: a response that is not
+// documented, a member that is missing or of another type, a media type, a field; and a 500 for an
+// unexpected request.
 #[test]
 fn every_answer_to_generated_requests_is_documented() {
     let packages = required_path("TOLLGATE_SCHEMATHESIS", "cargo xtask test workerd");
@@ -47,7 +47,7 @@ fn every_answer_to_generated_requests_is_documented() {
         let folder = TempDir::new("schemathesis");
         let mut python = Command::new("python3");
         python.current_dir(folder.path()).env("PYTHONPATH", &packages).env("NO_COLOR", "1");
-        // By its file: of a document that is served it leaves out the path that serves it.
+        // By its file: for a document that is served it leaves out the path that serves it.
         let served = format!("http://127.0.0.1:{}", worker.port);
         python.args(["-c", RUN, "run", FILE, "--url", &served, "--header"]);
         python.arg(format!("Authorization: Bearer {token}"));
@@ -64,7 +64,7 @@ fn every_answer_to_generated_requests_is_documented() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}{errors}{}", worker.log());
-        // It did ask, and of every operation.
+        // It sent requests, for every operation.
         let count = count(is_of_callers);
         assert!(said.contains(&format!("Tested: {count}\n")) && count >= 3, "{count}: {said}");
     }

@@ -14,19 +14,19 @@ fn start(policy: &Value) -> (Workerd, Client) {
     (worker, client)
 }
 
-// Guards: a rollout in steps that changes its mind about a key, and so refuses everybody a little.
+// Guards: a rollout in steps that changes a key's selection, and so denies every client a little.
 #[test]
 fn a_percentage_of_keys_is_enforced() {
     check_percent(start);
 }
 
-// Guards: clients that were all refused together and are all back together.
+// Guards: clients that were all denied together and all come back together.
 #[test]
 fn jitter_spreads_who_comes_back() {
     check_jitter(start);
 }
 
-// Guards: a body that nobody asked for.
+// Guards: a body that is not configured.
 #[test]
 fn a_body_is_what_the_policy_says() {
     check_bodies(start);

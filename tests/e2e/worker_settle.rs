@@ -1,7 +1,7 @@
-//! Costs that turn out otherwise, in a real workerd: by HTTP and by a service binding, through
-//! several isolates at once, across crashes, deployments and ten minutes.
+//! Costs that are corrected afterwards, in a real workerd: by HTTP and by a service binding,
+//! through several isolates at once, across crashes, deployments and ten minutes.
 //!
-//! What becomes of a count is tested without workerd, on random schedules
+//! The effect on a count is tested without workerd, on random schedules
 //! (`tollgate-policy/tests/settle.rs`).
 
 use std::thread;
@@ -43,7 +43,7 @@ fn check(client: &mut Client, asked: &Value) -> Value {
     answer(&client.send(&Request::post("/check", asked.to_string())))
 }
 
-/// The id of an admitted request.
+/// The id of an allowed request.
 fn id(client: &mut Client, key: &str, cost: u64) -> String {
     let answer = check(client, &described(key, cost));
     assert_eq!(answer["decision"], "allow", "{answer}");
@@ -63,7 +63,7 @@ fn settled(cost: u64, charged: u64) -> Value {
     json!({"result": "settled", "cost": cost, "charged": charged})
 }
 
-/// What is used of the key, which costs one.
+/// The used units of the key, by a request that costs one.
 fn used(client: &mut Client, key: &str) -> u64 {
     let answer = check(client, &described(key, 1));
     let field = answer["headers"]["ratelimit"].as_str().expect("a field").to_owned();
@@ -81,8 +81,8 @@ fn problem(response: &Response, status: u16) -> String {
         .to_owned()
 }
 
-// Guards: a cost that is settled twice, or otherwise than it was said; and an id for what was not
-// charged.
+// Guards: a cost that is settled twice, or to another value than the caller sent; and an id for a
+// request that was not charged.
 #[test]
 fn a_lower_cost_comes_back_and_a_higher_one_is_charged() {
     let worker = setup(&one_rule()).start();
@@ -108,11 +108,11 @@ fn a_lower_cost_comes_back_and_a_higher_one_is_charged() {
     }
     let denied = check(&mut client, &described("a", 1));
     assert_eq!((denied["decision"].as_str(), denied.get("id")), (Some("deny"), None));
-    // Nobody who did not ask for one has an id.
+    // A request that asked for no id has none.
     let mut plain = described("b", 5);
     plain.as_object_mut().expect("an object").remove("settle");
     assert_eq!(check(&mut client, &plain).get("id"), None);
-    // Of several each has its own.
+    // Of several requests each has its own.
     let batch = json!({"requests": [described("c", 20), plain, described("c", 20)]});
     let answers = check(&mut client, &batch);
     assert_eq!(answers["answers"][1].get("id"), None);
@@ -123,7 +123,7 @@ fn a_lower_cost_comes_back_and_a_higher_one_is_charged() {
     assert_eq!(used(&mut client, "c"), 3);
 }
 
-// Guards: a request that meets no rule with a cost, of which the caller cannot say anything.
+// Guards: a request that matches no rule with a cost, for which the caller cannot settle anything.
 #[test]
 fn rules_that_name_no_cost_count_requests() {
     let mut counts = rule("requests", "x-key", "strict");
@@ -139,8 +139,8 @@ fn rules_that_name_no_cost_count_requests() {
     assert_eq!(settle(&mut client, answer["id"].as_str().expect("an id"), 7), said);
 }
 
-// Guards: an id that somebody made, one of another deployment with the same secret, a cost that is
-// none; and a deployment without the secret, or without its token.
+// Guards: a forged id, one of another deployment with the same secret, an invalid cost; and a
+// deployment without the secret, or without its token.
 #[test]
 fn what_an_attacker_sends_is_refused() {
     let worker =
@@ -177,7 +177,7 @@ fn what_an_attacker_sends_is_refused() {
     assert_eq!(client.send(&long).status, 413);
     assert_eq!(client.send(&authorized(Request::get("/check/settle"))).status, 405);
     assert_eq!(client.send(&authorized(Request::post("/check/settle/", "{}"))).status, 404);
-    // Nothing of it was taken for a settlement.
+    // None of these was treated as a settlement.
     let good = answer(&client.send(&authorized(settle_request(&ids[0], 30))));
     assert_eq!(good, settled(30, 30));
 
@@ -193,8 +193,8 @@ fn what_an_attacker_sends_is_refused() {
     assert_eq!(answers["answers"][1]["decision"], "allow");
 }
 
-// Guards: an id that is settled by two isolates at the same moment, and comes back twice; under
-// load, a settlement that is lost.
+// Guards: an id that is settled by two isolates at the same moment, and refunded twice; under load,
+// a settlement that is lost.
 #[test]
 fn isolates_that_settle_at_once_settle_once() {
     let policy = one_rule();
@@ -224,8 +224,8 @@ fn isolates_that_settle_at_once_settle_once() {
     }
 }
 
-// Guards: what was settled and is forgotten when an object is evicted or the machine fails, so that
-// it comes back once more; strict at once, relaxed what was written.
+// Guards: a settlement that is lost when an object is evicted or the machine fails, so that it is
+// refunded again: under `strict` at once, under `relaxed` once it was written.
 #[test]
 fn a_crash_forgets_no_settlement() {
     for durability in ["strict", "relaxed"] {
@@ -246,7 +246,7 @@ fn a_crash_forgets_no_settlement() {
     }
 }
 
-/// Asked with `x-junk`, an object finds bytes in its row that nobody wrote.
+/// Requested with `x-junk`, an object finds foreign bytes in its row.
 const JUNK: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let junk = false;
@@ -264,8 +264,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: a caller that repeats a higher cost, as it is told to, and is charged for it each time
-// because the row that knew of the first time is gone.
+// Guards: a caller that repeats a higher cost, as instructed, and is charged for it each time
+// because the row that recorded the first settlement is lost.
 #[test]
 fn a_settlement_that_is_repeated_after_a_loss_is_charged_once() {
     let mut worker = setup(&one_rule()).front(JUNK).start();
@@ -275,14 +275,14 @@ fn a_settlement_that_is_repeated_after_a_loss_is_charged_once() {
     worker.kill();
     worker.restart();
     let mut client = worker.client();
-    // It is not known what is settled, so the caller is to say it again.
+    // It is unknown what is settled, so the caller must send it again.
     let lost = client.send(&settle_request(&higher, 30).header("x-junk", "1"));
     assert_eq!(problem(&lost, 503), "a count does not answer; settle the same cost again");
     for _ in 0..2 {
         for _ in 0..3 {
             assert_eq!(settle(&mut client, &higher, 30), settled(30, 30));
         }
-        // The difference, which is all that is charged since the count began anew.
+        // The difference, which is the only charge since the count started empty.
         worker.kill();
         worker.restart();
         client = worker.client();
@@ -290,7 +290,7 @@ fn a_settlement_that_is_repeated_after_a_loss_is_charged_once() {
     assert_eq!(used(&mut client, "a"), 20);
 }
 
-// Guards: an id of before a deployment that brings the old quotas back.
+// Guards: an id from before a deployment that restores the old quotas.
 #[test]
 fn a_deployment_keeps_its_quotas() {
     let mut worker = setup(&one_rule()).start();
@@ -303,7 +303,7 @@ fn a_deployment_keeps_its_quotas() {
     worker.deploy(&changed);
     worker.restart();
     let mut client = worker.client();
-    // Whoever comes first carries the states; before that the charge is as it was.
+    // The first request carries the states over; before that the charge is unchanged.
     assert_eq!(settle(&mut client, &same, 5), settled(5, 5));
     assert_eq!(check(&mut client, &described("a", 1))["decision"], "allow");
     assert_eq!(settle(&mut client, &lower, 0), settled(0, 20));
@@ -311,7 +311,7 @@ fn a_deployment_keeps_its_quotas() {
     assert_eq!(check(&mut client, &described("a", 1))["decision"], "deny");
 }
 
-/// `x-at` is the time; an object whose key is asked with `x-break` fails.
+/// `x-at` is the time; an object fails when a request for its key has `x-break`.
 const CLOCK: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 
@@ -355,7 +355,7 @@ fn an_id_is_valid_for_ten_minutes() {
         let id = answer(&client.send(&at(asked, 0)))["id"].as_str().expect("an id").to_owned();
         let said = answer(&client.send(&at(settle_request(&id, 1), after_ms)));
         assert_eq!(said, expected, "{after_ms}");
-        // Once more by a clock that went back: it does not come back twice.
+        // Again by a clock that went back: it is not refunded twice.
         for _ in 0..2 {
             let again = answer(&client.send(&at(settle_request(&id, 1), 60_000)));
             assert_eq!(again, settled(1, 1));
@@ -368,8 +368,8 @@ fn an_id_is_valid_for_ten_minutes() {
     }
 }
 
-// Guards: a cost of several keys of which one does not answer: it is not taken for settled, and
-// once it answers nothing was settled twice.
+// Guards: a cost of several keys, one of which does not respond: it is not considered settled, and
+// once it responds nothing was settled twice.
 #[test]
 fn who_does_not_answer_is_asked_again() {
     let rules = json!([rule("user", "x-key", "strict"), rule("team", "x-team", "strict")]);
@@ -428,7 +428,7 @@ export default {
 };
 "#;
 
-// Guards: two contracts for one thing: a call settles as POST /check/settle does.
+// Guards: two different contracts: a call settles as POST /check/settle does.
 #[test]
 fn a_call_settles_like_post_check_settle() {
     let worker = setup(&one_rule()).front(CALLER).service_binding("TOLLGATE").start();

@@ -1,5 +1,5 @@
 //! Shards of a hot key in a real workerd, where requests do not cost one unit of one quota: costs,
-//! tenants, tiers, what is settled, shards and quotas that are changed, and requests that stop.
+//! tenants, tiers, settlements, changes of shards and quotas, and requests that stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -12,11 +12,11 @@ use tollgate_e2e::workerd::{Setup, Workerd, answer};
 
 use crate::worker_admin::{ADMIN, READER, asks, body, operated};
 
-/// A lease of a shard and the clock's error are over.
+/// After this time a lease of a shard and the clock's error are over.
 const ALL_LEASES: Duration = Duration::from_millis(3_500);
-/// An isolate remembers no refusal for longer.
+/// An isolate remembers no denial for longer.
 const REMEMBERED: Duration = Duration::from_millis(1_100);
-/// Only makes a failure of whoever ends a race an end of it.
+/// Only ends a race whose normal end has failed.
 const PATIENCE: Duration = Duration::from_secs(180);
 const TENANT: &str = "/.well-known/tollgate/admin/tenants/acme";
 
@@ -35,7 +35,8 @@ fn decision(client: &mut Client, request: &Request) -> Value {
     answer
 }
 
-/// Sends so many requests of several clients each, `request(i)` with its cost; what is admitted.
+/// Sends `requests` requests from `clients` clients together, each `request(i)` with its cost;
+/// returns the units allowed.
 fn race(
     port: u16,
     clients: u64,
@@ -73,8 +74,8 @@ fn cost_of(i: u64, most: u64) -> u64 {
     1 + (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % most
 }
 
-// Guards: a cost that a shard pays in part, that is charged at two shards, or that nobody can pay
-// because shards hold what it needs.
+// Guards: a cost that a shard pays in part, that is charged at two shards, or that cannot be paid
+// because shards hold the units that it needs.
 #[test]
 fn costs_above_what_a_shard_holds_are_paid_once_or_not_at_all() {
     let limit = 600;
@@ -91,7 +92,7 @@ fn costs_above_what_a_shard_holds_are_paid_once_or_not_at_all() {
     let in_the_end = at_once + race(worker.port, 4, 300, &|_| (of("a", 1), 1));
     println!("costs: {at_once} at once, {in_the_end} in the end of {limit}");
     assert!((limit / 2..=limit).contains(&in_the_end), "{in_the_end}");
-    // Shards hold units when a request comes that needs nearly all there is.
+    // Shards hold units when a request comes that needs nearly all there are.
     let small = race(worker.port, 12, 100, &|_| (of("b", 1), 1));
     assert_eq!(small, 100);
     let mut client = worker.client();
@@ -99,7 +100,7 @@ fn costs_above_what_a_shard_holds_are_paid_once_or_not_at_all() {
     let since = Instant::now();
     let tries =
         std::iter::repeat_with(large).inspect(|_| thread::sleep(Duration::from_millis(100)));
-    // (What was stranded by a slow machine is at most what shards could hold.)
+    // (The units that a slow machine strands are at most those that shards could hold.)
     let admitted = tries.take(60).position(|is_admitted| is_admitted);
     println!("a cost of 450 beside {small}: after {:?}, try {admitted:?}", since.elapsed());
     let rest = race(worker.port, 4, 700, &|_| (of("b", 1), 1));
@@ -107,8 +108,8 @@ fn costs_above_what_a_shard_holds_are_paid_once_or_not_at_all() {
     assert!(small + large + rest <= limit, "{small}, {large} and {rest}");
 }
 
-// Guards: quotas of a tenant, or of a tier, that share what another's leases hold; an entry that is
-// changed while shards hold units by the one before.
+// Guards: quotas of a tenant, or of a tier, that share units which another's leases hold; an entry
+// that is changed while shards hold units of the one before.
 #[test]
 fn tenants_and_tiers_have_budgets_of_their_own_over_the_same_shards() {
     let gold =
@@ -125,7 +126,7 @@ fn tenants_and_tiers_have_budgets_of_their_own_over_the_same_shards() {
     let kinds = [
         (json!({"x-org": "plain"}), 60),
         (json!({"x-org": "rich", "x-plan": "gold"}), 200),
-        // An entry's own quotas stand above the tiers.
+        // An entry's own quotas have precedence over the tiers.
         (json!({"x-org": "acme"}), 150),
         // The same key as "rich", by the rule's own quotas: a budget of its own.
         (json!({"x-org": "rich"}), 60),
@@ -165,13 +166,13 @@ fn tenants_and_tiers_have_budgets_of_their_own_over_the_same_shards() {
         println!("an entry of {limit}: {more} more meanwhile");
     }
     assert!(more <= 60, "{more}");
-    // Every isolate knows the last entry, and what was leased by the one before is over.
+    // Every isolate has the last entry, and the leases of the one before are over.
     thread::sleep(Duration::from_secs(6));
     let last = race_of(&worker, 200, &json!({"x-org": "acme"}));
     assert!(last <= 10_u64.saturating_sub(more), "{last} beside {more}");
 }
 
-// Guards: what is settled lower or higher than it was charged beside what shards hold.
+// Guards: settlements lower or higher than their charge while shards hold units.
 #[test]
 fn what_is_settled_beside_shards_stays_within_the_limit() {
     let limit = 400;
@@ -192,7 +193,7 @@ fn what_is_settled_beside_shards_stays_within_the_limit() {
             let settle = Request::post("/check/settle", settle);
             let settled = tollgate_e2e::workerd::answer(&client.send(&settle));
             let charged = settled["charged"].as_u64().unwrap_or_else(|| panic!("{settled}"));
-            // What was used beyond the charge is debited, whether or not it fits.
+            // Use beyond the charge is debited, whether or not it fits.
             standing += charged.min(10);
         }
         standing
@@ -210,8 +211,8 @@ fn what_is_settled_beside_shards_stays_within_the_limit() {
     assert!(settled + admitted + later >= limit / 2, "{settled}, {admitted} and {later}");
 }
 
-// Guards: units that shards of before hold when their number is changed, or the limit: of both
-// policies together no more than the greater limit is admitted.
+// Guards: units that earlier shards hold when their number is changed, or the limit: both policies
+// together allow no more than the greater limit.
 #[test]
 fn shards_and_limits_that_change_admit_no_more_than_the_limit() {
     let policy = |shards: u64, limit: u64| {
@@ -251,12 +252,12 @@ fn shards_and_limits_that_change_admit_no_more_than_the_limit() {
     let later = race_of(&worker, limit + 500, &json!({}));
     println!("changed shards: {meanwhile} meanwhile, {later} later of {limit}");
     assert!(meanwhile + later <= limit, "{meanwhile} and {later}");
-    // What is leased is charged in full when the limit changes, as much as that was.
+    // When the limit changes, leases are charged in full, however much they are.
     assert!(meanwhile > 0, "{meanwhile} and {later}");
 }
 
-// Guards: a shard that looks after what it holds only when requests come: when they stop, what is
-// left of its last lease counts as spent, for the rest of the window.
+// Guards: a shard that returns its units only when requests come: when they stop, the rest of its
+// last lease counts as spent, for the rest of the window.
 #[test]
 fn what_shards_have_left_goes_back_when_requests_stop() {
     let limit = 100_000;
@@ -279,12 +280,12 @@ fn what_shards_have_left_goes_back_when_requests_stop() {
     }
     println!("stranded when requests stopped: {stranded:?}");
     let whole = stranded.iter().filter(|units| **units == 0).count();
-    // A machine that stands still for a second strands what it held.
+    // A machine that stalls for a second strands its leases.
     assert!(whole >= 4, "{stranded:?}");
 }
 
-// Guards: an operator who cannot see whether shards spare the key's object, and a key with much
-// left that is told as nearly used up because a shard holds few units of it.
+// Guards: an operator that cannot see whether shards relieve the key's object, and a key with many
+// units left that is shown as nearly used up because a shard holds few of them.
 #[test]
 fn metrics_say_what_decided_the_requests_of_a_key_with_shards() {
     let limit = 2_000;
@@ -301,7 +302,7 @@ fn metrics_say_what_decided_the_requests_of_a_key_with_shards() {
     };
     let by = |by: &str| scrape(&format!("tollgate_shard_requests_total{{by=\"{by}\"}}"));
     let all = || ["held", "asked", "second", "refused"].map(by);
-    // A request that comes later brings what was counted before.
+    // A later request delivers the earlier counts.
     let wait_for = |count: u64| {
         wait_until("all are counted", Duration::from_secs(60), || {
             thread::sleep(Duration::from_millis(500));
@@ -326,8 +327,8 @@ fn metrics_say_what_decided_the_requests_of_a_key_with_shards() {
     assert_eq!(held + asked + second, admitted);
 }
 
-// Guards: a shard that goes on with what it holds, or with an answer that was under way, after an
-// operator was told that the key is blocked.
+// Guards: a shard that continues with its units, or with a reply in flight, after the operator's
+// block of the key was acknowledged.
 #[test]
 fn a_block_is_in_force_in_every_shard_when_it_is_answered() {
     let rule = json!({"name": "site", "key": [], "shards": 8, "quotas": [year(1_000_000)]});
@@ -340,8 +341,8 @@ fn a_block_is_in_force_in_every_shard_when_it_is_answered() {
         while !is_over.load(Ordering::SeqCst) && since.elapsed() < PATIENCE {
             let was_blocked = is_blocked.load(Ordering::SeqCst);
             let is_admitted = decision(&mut client, &request)["decision"] == "allow";
-            // One that was sent before the block was answered, or answered after it was ended,
-            // says nothing.
+            // A request that was sent before the block was acknowledged, or whose response came
+            // after its end, proves nothing.
             let is_late = is_admitted && was_blocked && is_blocked.load(Ordering::SeqCst);
             admitted.fetch_add(u64::from(is_admitted), Ordering::SeqCst);
             late.fetch_add(u64::from(is_late), Ordering::SeqCst);

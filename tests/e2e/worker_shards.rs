@@ -1,5 +1,5 @@
-//! Shards of a hot key in a real workerd: never more than the limit, whoever dies, and how much of
-//! it is used.
+//! Shards of a hot key in a real workerd: never more than the limit, whichever process is killed,
+//! and how much of it is used.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -11,9 +11,9 @@ use tollgate_e2e::process::wait_until;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 
 const CLIENTS: u64 = 24;
-/// A lease of a shard and the clock's error are over.
+/// After this time a lease of a shard and the clock's error are over.
 const ALL_LEASES: Duration = Duration::from_millis(3_500);
-/// An isolate remembers no refusal for longer.
+/// An isolate remembers no denial for longer.
 const REMEMBERED: Duration = Duration::from_millis(1_100);
 
 fn policy(limit: u64) -> Value {
@@ -21,11 +21,11 @@ fn policy(limit: u64) -> Value {
     json!({"version": 1, "rules": [{"name": "site", "key": [], "shards": 8, "quotas": [quota]}]})
 }
 
-/// Admitted so far, by whichever race.
+/// Allowed so far, by any race.
 static ADMITTED: AtomicU64 = AtomicU64::new(0);
 
-/// How many of about so many requests, sent by `CLIENTS` connections, are admitted. Who loses its
-/// connection stops.
+/// How many of about this number of requests, sent by `CLIENTS` connections, are allowed. A client
+/// that loses its connection stops.
 fn race(port: u16, requests: u64) -> u64 {
     let left = AtomicU64::new(requests);
     let is_left = |left: u64| left.checked_sub(1);
@@ -53,8 +53,8 @@ fn race(port: u16, requests: u64) -> u64 {
     })
 }
 
-// Guards: a shard that spends what nobody reserved, and units that no shard finds when others ask
-// for them: what is left over goes back, so in the end all of the limit is used.
+// Guards: a shard that spends units which are not reserved, and units that no shard finds when
+// others request them: the rest is returned, so in the end all of the limit is used.
 #[test]
 fn eight_shards_admit_all_of_a_limit_and_no_more() {
     for limit in [10, 100, 1_000] {
@@ -64,13 +64,14 @@ fn eight_shards_admit_all_of_a_limit_and_no_more() {
         let in_the_end = at_once + race(worker.port, 300);
         println!("shards: limit {limit}: {at_once} at once, {in_the_end} in the end");
         assert!(at_once <= limit, "{at_once} of {limit}");
-        // A slow machine strands what does not come back in time.
+        // A slow machine strands the units that are not returned in time.
         assert!((limit / 2..=limit).contains(&in_the_end), "{in_the_end} of {limit}");
     }
 }
 
-// Guards: what shards held in memory when the process was killed. It may have been spent, so it
-// counts as spent; what the key's object reserved must be on disk before a shard spends it.
+// Guards: the units that shards held in memory when the process was killed. They may have been
+// spent, so they count as spent; the reservation of the key's object must be on disk before a shard
+// spends it.
 #[test]
 fn shards_that_are_killed_let_nobody_spend_twice() {
     for limit in [100, 1_000] {
@@ -81,7 +82,7 @@ fn shards_that_are_killed_let_nobody_spend_twice() {
             let before = ADMITTED.load(Ordering::Relaxed);
             admitted += thread::scope(|scope| {
                 let racing = scope.spawn(move || race(port, limit));
-                // In the middle of the work, when shards hold something.
+                // In the middle of the work, when shards hold units.
                 wait_until("admissions", Duration::from_secs(60), || {
                     let admitted = ADMITTED.load(Ordering::Relaxed) - before;
                     (admitted > limit / 6).then_some(())
@@ -91,13 +92,13 @@ fn shards_that_are_killed_let_nobody_spend_twice() {
             });
             worker.restart();
         }
-        // At once, while what died is still reserved, and when it is charged.
+        // At once, while the lost units are still reserved, and when they are charged.
         admitted += race(worker.port, limit + 300);
         thread::sleep(ALL_LEASES);
         admitted += race(worker.port, limit + 300);
         println!("shards killed three times: {admitted} of {limit} admitted");
         assert!(admitted <= limit, "{admitted} of {limit}");
-        // (What was admitted and not answered is not in it.)
+        // (Requests that were allowed without a response are not included.)
         assert!(admitted >= limit / 4, "{admitted} of {limit}");
     }
 }
@@ -132,8 +133,8 @@ fn an_operator_reaches_every_shard() {
     println!("{told}");
     assert_eq!(status, 200, "{told}");
     let in_an_hour = told["at_ms"].as_u64().expect("a time") + 3_600_000;
-    // More is used than was admitted only on a machine so slow that leases end before what is left
-    // of them comes back: what shards hold is theirs no longer, and they lease nothing for it.
+    // More is used than was allowed only on a machine so slow that leases end before their rest is
+    // returned: the units are no longer the shards', and they lease nothing for them.
     let left = told["quotas"][0]["remaining"].as_u64().expect("what is left");
     assert!((limit - 450..=limit - 400).contains(&left), "{told}");
     let admitted = admitted + race(worker.port, 100);
@@ -145,8 +146,8 @@ fn an_operator_reaches_every_shard() {
     assert!(after <= limit - admitted, "{after}");
     assert_eq!(change(&worker, "reset", None), 204);
     thread::sleep(REMEMBERED);
-    // Of those that come when a denial is no longer believed one asks, and the others are denied
-    // until it is answered: a few come first.
+    // When a denial expires, one of the requests calls the object, and the others are denied until
+    // it has responded: a few come first.
     let again = race(worker.port, 100);
     let again = again + race(worker.port, 3 * limit);
     println!("after the reset: {again}");
@@ -156,7 +157,7 @@ fn an_operator_reaches_every_shard() {
     assert!((limit / 2..=limit).contains(&again), "{again}");
 }
 
-// Guards: units of a shard that stay taken although another key of the request refused it.
+// Guards: units of a shard that stay taken although another key of the request denied it.
 #[test]
 fn a_shard_gets_back_what_another_key_refused() {
     let quota = |limit: u64| json!([{"name": "q", "algorithm": "sliding-log", "limit": limit, "window": "366d"}]);
@@ -173,7 +174,7 @@ fn a_shard_gets_back_what_another_key_refused() {
         answers.filter(|is_admitted| *is_admitted).count()
     };
     assert_eq!(ask("/a"), 60);
-    // 40 requests were refused by their path: neither the client nor the site paid for them.
+    // 40 requests were denied by their path: neither the client nor the site was charged for them.
     assert_eq!(ask("/b"), 30);
     let mut other = worker.client();
     let request = check_request("GET", "/c", "192.0.2.2");
@@ -183,7 +184,7 @@ fn a_shard_gets_back_what_another_key_refused() {
     assert_eq!(admitted + late, 10);
 }
 
-/// Counts what each class of objects is asked: `x-calls` answers it and nothing else.
+/// Counts the calls of each class of objects: `x-calls` returns the counts and nothing else.
 const COUNTS_CALLS: &str = r#"
 import Tollgate, { Limiter as Shipped } from "./entry.mjs";
 
@@ -207,8 +208,8 @@ export default class extends Tollgate {
 }
 "#;
 
-// Guards: shards that ask the key's own object for most requests, which then has as many as without
-// them. How fast both are is printed, and not asserted.
+// Guards: shards that call the key's own object for most requests, so that it has as many as
+// without them. The speed of both is printed, and not asserted.
 #[test]
 fn a_busy_key_is_spared_by_its_shards() {
     let quota = json!({"name": "q", "limit": 1_000_000, "window": "1h", "burst": 500_000});

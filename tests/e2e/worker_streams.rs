@@ -1,5 +1,5 @@
-//! Origins that stall, that stream without end, that speak more than one answer: the Worker holds
-//! no body in memory, and nobody else waits.
+//! Origins that stall, that stream without end, that send more than one response: the Worker holds
+//! no body in memory, and no other request waits.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -17,10 +17,10 @@ use crate::worker_origin::{Received, serve};
 
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
-/// What workerd may grow by while a body goes through it. It grows by 3 to 6 MiB; an isolate of the
-/// platform has 128 MB.
+/// The most that workerd may grow by while a body passes through it. It grows by 3 to 6 MiB; an
+/// isolate of the platform has 128 MB.
 const GROWTH: u64 = 64 << 20;
-/// What may be under way, in buffers of ours and of the system, while one end is silent.
+/// The most bytes in flight, in buffers of the Worker and of the system, while one end is silent.
 const HELD: u64 = 64 << 20;
 
 fn policy(limit: u64, more: Value) -> Value {
@@ -60,8 +60,8 @@ fn growth(worker: &Workerd, work: impl FnOnce()) -> u64 {
     most.into_inner().saturating_sub(before)
 }
 
-// Guards: an origin that says nothing, or stops in the middle, and takes everybody with it. Those
-// who ask others are answered at once; those who wait get their answer when it comes.
+// Guards: an origin that sends nothing, or stops in the middle, and blocks all other requests.
+// Requests to others get responses at once; those that wait get their response when it comes.
 #[test]
 fn an_origin_that_stalls_holds_nobody_else() {
     const STALLED: usize = 200;
@@ -109,7 +109,7 @@ fn an_origin_that_stalls_holds_nobody_else() {
     }
 }
 
-// Guards: a body that is held in memory. A gibibyte goes through, and while its client does not
+// Guards: a body that is held in memory. A gibibyte passes through, and while its client does not
 // read, the origin cannot send either.
 #[test]
 fn a_gibibyte_passes_and_is_not_held() {
@@ -139,7 +139,7 @@ fn a_gibibyte_passes_and_is_not_held() {
         let grown = growth(&worker, || {
             let request = from("192.0.2.1", Request::get("/")).to_bytes();
             let mut stream = connect(&worker, &request);
-            // At first nothing is read: the origin must come to a halt.
+            // At first the client reads nothing: the origin must come to a halt.
             let held = comes_to_a_halt(&sent);
             assert!(held < HELD, "{held} bytes are held for a client that does not read");
             let mut piece = vec![0; MIB];
@@ -154,14 +154,14 @@ fn a_gibibyte_passes_and_is_not_held() {
     }
 }
 
-/// A piece of an upload, from `offset` on: every eight bytes say where they are.
+/// A piece of an upload, from `offset` on: every eight bytes contain their position.
 fn numbered(offset: usize, length: usize) -> Vec<u8> {
     (offset / 8..(offset + length) / 8).flat_map(|n| (n as u64).to_le_bytes()).collect()
 }
 
-// Guards: an upload that is held in memory, also where it is watched who breaks it off: every byte
-// comes as it was sent, nothing is left of what has passed, and while the origin does not read, the
-// client cannot send either.
+// Guards: an upload that is held in memory, also where the Worker watches for a break: every byte
+// arrives as it was sent, nothing is left of the bytes that have passed, and while the origin does
+// not read, the client cannot send either.
 #[test]
 fn an_upload_of_a_gibibyte_passes_and_is_not_held() {
     let is_held = Arc::new(AtomicBool::new(true));
@@ -218,7 +218,7 @@ fn upload(length: usize) -> Vec<u8> {
     format!("{head}{length}\r\n\r\n").into_bytes()
 }
 
-/// How many bytes were sent when no more are taken.
+/// The number of bytes sent when no more are accepted.
 fn comes_to_a_halt(sent: &AtomicU64) -> u64 {
     let mut before = u64::MAX;
     wait_until("the sender is held up", ANSWER_WITHIN, || {
@@ -230,8 +230,8 @@ fn comes_to_a_halt(sent: &AtomicU64) -> u64 {
     })
 }
 
-// Guards: answers before the answer (103, RFC 8297) and a change of protocol that nobody asked for:
-// the client gets one final answer, and the connection to the origin does not confuse the next.
+// Guards: informational responses (103, RFC 8297) and an unrequested change of protocol: the client
+// gets one final response, and the connection to the origin does not confuse the next.
 #[test]
 fn informational_answers_end_in_one_final_answer() {
     let origin = serve(|request: &mut Received| match request.target.as_str() {
@@ -262,7 +262,7 @@ fn informational_answers_end_in_one_final_answer() {
     }
 }
 
-// Guards: a change of protocol as a way past the limit.
+// Guards: a change of protocol as a way to bypass the limit.
 #[test]
 fn an_upgrade_is_counted_like_any_request() {
     let reached = Arc::new(AtomicU64::new(0));

@@ -1,5 +1,5 @@
 //! Tenants in a real workerd: an operator's entries are in force in every isolate within seconds,
-//! outlive crashes, and cost nobody else anything.
+//! survive crashes, and cost other tenants nothing.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::worker_admin::{ADMIN, READER, asks, body, operated};
 
 const TENANTS: &str = "/.well-known/tollgate/admin/tenants";
 
-/// Two of each organisation a year; nine of a gold one.
+/// Two per year for each organisation; nine for a gold one.
 fn policy() -> Value {
     json!({"version": 1, "tenant": {"header": "x-org"}, "rules": [
         {"name": "org", "key": [{"header": "x-org"}], "on_missing": "shared", "quotas": [year(2)],
@@ -30,7 +30,7 @@ fn of(org: &str) -> Request {
     check_request("GET", "/", "192.0.2.1").body(request.to_string())
 }
 
-/// The limit that one request of `org` meets.
+/// The limit that applies to one request of `org`.
 fn limit(client: &mut Client, org: &str) -> u64 {
     let answer = answer(&client.send(&of(org)));
     let policy = answer["headers"]["ratelimit-policy"].as_str().unwrap_or_default();
@@ -47,7 +47,7 @@ fn put(client: &mut Client, id: &str, entry: &Value) -> Response {
     client.send(&request.header("if-none-match", "*"))
 }
 
-/// Asks until `org` meets `wanted`: an isolate may know the earlier entry for 5 s.
+/// Sends requests until `wanted` applies to `org`: an isolate may use the earlier entry for 5 s.
 fn until(client: &mut Client, org: &str, wanted: u64) {
     let since = Instant::now();
     while limit(client, org) != wanted {
@@ -56,7 +56,7 @@ fn until(client: &mut Client, org: &str, wanted: u64) {
     }
 }
 
-// Guards: the whole of it, as an operator does it with curl.
+// Guards: the whole procedure, as an operator does it with curl.
 #[test]
 fn an_operator_gives_a_tenant_its_limits() {
     let worker = operated(policy()).start();
@@ -107,7 +107,7 @@ fn an_operator_gives_a_tenant_its_limits() {
     assert_eq!(gone.status, 204, "{}", gone.text());
     until(&mut client, "acme", 2);
     assert_eq!(client.send(&asks(READER, "GET", &place("acme"), "")).status, 404);
-    // A revision does not come back, and what was removed does not either.
+    // A revision never returns, and neither does a removed entry.
     assert_eq!(put(&mut client, "acme", &json!({"tier": "gold"})).status, 201);
     let again = client.send(&changed);
     assert_eq!(again.status, 412, "{}", again.text());
@@ -115,7 +115,7 @@ fn an_operator_gives_a_tenant_its_limits() {
 }
 
 // Guards: an entry that is lost, or in force in one isolate only, after workerd is killed; and a
-// name of an object, or a file, that tells who the tenants are. The name stands in the list only.
+// name of an object, or a file, that reveals the tenants. Only the list contains the name.
 #[test]
 fn entries_outlive_a_crash_and_isolates_follow() {
     let mut worker = operated(policy()).beside(policy()).start();
@@ -128,7 +128,7 @@ fn entries_outlive_a_crash_and_isolates_follow() {
     assert_eq!(limit(&mut client, "acme"), 9);
 }
 
-// Guards: a tenant whose object cannot be asked. Its name is that of an object which fails.
+// Guards: a tenant whose object cannot be reached. Its name is that of an object which fails.
 #[test]
 fn a_tenant_that_cannot_be_asked_for_is_decided_by_the_rules_or_refused() {
     for (on_failure, expected) in [("allow", "allow"), ("deny", "deny")] {
@@ -160,8 +160,8 @@ fn a_tenant_that_cannot_be_asked_for_is_decided_by_the_rules_or_refused() {
     }
 }
 
-// Guards: one tenant whose object takes no entry, as its flood may see to: it would keep the
-// entries of all others from being in force, and whoever writes these would be told so.
+// Guards: one tenant whose object accepts no entry, which its flood may cause: it would keep the
+// entries of all others from being in force, and their operators would see that error.
 #[test]
 fn a_tenant_whose_object_takes_nothing_holds_up_no_other() {
     let front = r#"
@@ -192,12 +192,12 @@ fn a_tenant_whose_object_takes_nothing_holds_up_no_other() {
     let worker = operated(policy()).front(front).start();
     let mut client = worker.client();
     let noted = |note: &str| json!({"tier": "gold", "note": note});
-    // The older one would take it the next time; the newer one never does, and is tried first.
+    // The older one would be accepted the next time; the newer one never is, and is tried first.
     assert_eq!(put(&mut client, "older", &noted("once")).status, 503);
     assert_eq!(put(&mut client, "newer", &noted("never")).status, 503);
     assert_eq!(put(&mut client, "newest", &noted("fine")).status, 201);
     assert_eq!(limit(&mut client, "newest"), 9);
-    // Whoever writes all the time does not put the alarm off.
+    // Continuous writes do not delay the alarm.
     let since = Instant::now();
     for n in 0.. {
         if limit(&mut client, "older") == 9 {
@@ -210,8 +210,8 @@ fn a_tenant_whose_object_takes_nothing_holds_up_no_other() {
     assert_eq!(limit(&mut client, "newer"), 2, "it is tried again and again");
 }
 
-// Guards: an alarm that waits for one object for ever, and so is the last: whatever is to be handed
-// on after that would never be in force.
+// Guards: an alarm that waits for one object for ever, and so is the last: later deliveries would
+// never be in force.
 #[test]
 fn a_tenant_whose_object_hangs_holds_up_no_other() {
     let front = r#"
@@ -283,8 +283,8 @@ fn three_hundred_tenants_are_put_and_listed() {
     assert_eq!(limit(&mut client, "nobody"), 2);
 }
 
-// Guards: a list that cannot hold as many tenants as are promised, or that reads all of them for a
-// page. The rows are put beside the API, because a hundred thousand writes take an hour here.
+// Guards: a list that cannot hold the promised number of tenants, or that reads all of them for a
+// page. The rows are inserted without the API, because a hundred thousand writes take an hour here.
 #[test]
 fn a_hundred_thousand_tenants_are_paged_through() {
     let front = r#"
@@ -309,7 +309,7 @@ fn a_hundred_thousand_tenants_are_paged_through() {
     let ids = listed(&mut client);
     assert_eq!(ids.len(), 100_000);
     assert!(ids.windows(2).all(|two| two[0] < two[1]));
-    // A write finds its place and its number among them, and is in force; the others are as before.
+    // A write finds its place and its number among them, and is in force; the others are unchanged.
     let created = put(&mut client, "t050000x", &json!({"tier": "gold"}));
     assert_eq!(created.status, 201, "{}", created.text());
     assert!(created.header("etag").expect("an etag").contains("100001"), "{created:?}");
@@ -318,7 +318,7 @@ fn a_hundred_thousand_tenants_are_paged_through() {
     assert_eq!(limit(&mut client, "nobody"), 2);
 }
 
-/// Counts the calls of objects, and tells them at `/calls`.
+/// Counts the calls of objects, and returns them at `/calls`.
 const COUNTING: &str = r#"
     import Tollgate, * as entry from "./entry.mjs";
     export const { Policies, Metrics } = entry;
@@ -349,14 +349,14 @@ const COUNTING: &str = r#"
     }
 "#;
 
-/// How often counts were asked, tenants' own objects, and the list.
+/// The numbers of calls to counts, to tenants' own objects, and to the list.
 fn calls(client: &mut Client) -> [u64; 3] {
     let calls = answer(&client.send(&Request::get("/calls")));
     ["counts", "entries", "lists"].map(|name| calls[name].as_u64().expect("a number"))
 }
 
-/// Waits until the entries are known to lie beside the counts: `org`s that nobody knows are then
-/// asked of their counts alone.
+/// Waits until the entries are known to be stored with the counts: for an unknown `org` only its
+/// counts are then called.
 fn until_beside(client: &mut Client, what: &str) {
     let since = Instant::now();
     for i in 0.. {
@@ -370,8 +370,8 @@ fn until_beside(client: &mut Client, what: &str) {
     }
 }
 
-// Guards: a tenant whose entry costs a call of its own, and one whose entry does not hold because
-// it is believed to be what it was.
+// Guards: a tenant whose entry costs a call of its own, and one whose entry does not apply because
+// an old one is still used.
 #[test]
 fn an_entry_beside_the_count_of_its_tenant_costs_no_call() {
     let worker = operated(policy()).front(COUNTING).start();
@@ -379,17 +379,19 @@ fn an_entry_beside_the_count_of_its_tenant_costs_no_call() {
     let own = |limit| json!({"quotas": {"org": [year(limit)]}});
     assert_eq!(put(&mut client, "acme", &own(5)).status, 201);
     until_beside(&mut client, "warm");
-    // Who has none: one call, cold or not.
+    // A tenant without an entry: one call, cold or not.
     let before = calls(&mut client);
     for i in 0..10 {
         assert_eq!(limit(&mut client, &format!("cold-{i}")), 2);
     }
     assert_eq!(calls(&mut client)[..2], [before[0] + 10, before[1]]);
-    // Who has one that this isolate never saw: its count is asked twice, and no other object.
+    // A tenant with an entry that this isolate never saw: two calls to its count, and none to
+    // another object.
     let before = calls(&mut client);
     assert_eq!(limit(&mut client, "acme"), 5);
     assert_eq!(calls(&mut client)[..2], [before[0] + 2, before[1]]);
-    // Cold again, and seen before: once. The list is asked once in many seconds, beside requests.
+    // Cold again, and seen before: one call. The list is called once in many seconds, in addition
+    // to requests.
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(5_100));
         until_beside(&mut client, "still");
@@ -407,12 +409,13 @@ fn an_entry_beside_the_count_of_its_tenant_costs_no_call() {
     until(&mut client, "acme", 2);
     assert_eq!(put(&mut client, "acme", &own(6)).status, 201);
     until(&mut client, "acme", 6);
-    // An entry for somebody who was known to have none.
+    // An entry for a tenant that was known to have none.
     assert_eq!(put(&mut client, "cold-3", &own(4)).status, 201);
     until(&mut client, "cold-3", 4);
 }
 
-// Guards: an entry that is forgotten with the counts that it lies beside, when these are idle.
+// Guards: an entry that is deleted together with the counts that it is stored with, when these are
+// idle.
 #[test]
 fn an_entry_stays_when_the_counts_beside_it_are_idle() {
     let worker = operated(policy()).front(COUNTING).start();
@@ -427,7 +430,7 @@ fn an_entry_stays_when_the_counts_beside_it_are_idle() {
     assert!(left(&mut client).contains("r=7"));
     assert_eq!(client.send(&Request::get("/ring")).status, 200);
     assert!(left(&mut client).contains("r=8"), "what was used is idle and gone");
-    // Nor does the isolate only remember it: a second one was told by nobody.
+    // Nor does the isolate only remember it: after this time it must read the entry again.
     thread::sleep(Duration::from_millis(5_100));
     until_beside(&mut client, "still");
     let before = calls(&mut client);
@@ -437,8 +440,8 @@ fn an_entry_stays_when_the_counts_beside_it_are_idle() {
     assert_eq!(limit(&mut client, "acme"), 9);
 }
 
-// Guards: an entry that holds for ever beside counts that were left: who a tenant is was changed,
-// the entry removed, and the change taken back.
+// Guards: an entry that applies for ever with counts that were left: the policy identified tenants
+// in another way, the entry was removed, and the change was undone.
 #[test]
 fn what_is_removed_while_tenants_are_others_does_not_come_back_with_them() {
     let by = |header: &str| {
@@ -464,7 +467,7 @@ fn what_is_removed_while_tenants_are_others_does_not_come_back_with_them() {
     assert_eq!(limit(&mut client, "acme"), 9);
 
     change(&mut client, &by("x-shop"));
-    // The entry is in force by its name, and its own object is asked for it.
+    // The entry is in force by its name, and is read from its own object.
     let shop = json!({"method": "GET", "path": "/", "headers": {"x-shop": "kept"}});
     let shop = check_request("GET", "/", "192.0.2.1").body(shop.to_string());
     let since = Instant::now();

@@ -1,5 +1,5 @@
 //! New versions while clients keep sending: a deployment, which restarts everything, and a policy
-//! that is put; entries of tenants that a kill caught between their two writes.
+//! that is put; entries of tenants for which a kill came between their two writes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ use tollgate_e2e::workerd::{Setup, answer, check_request};
 
 use crate::worker_admin::{ADMIN, READER, asks, limited, operated, put};
 
-/// Only makes a hang a failure.
+/// Only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Clients of each address.
 const OF_EACH: usize = 2;
@@ -25,7 +25,7 @@ fn quota(algorithm: &str, limit: u64) -> Value {
     policy
 }
 
-/// What each address was let through, while floods go on.
+/// The number allowed for each address, while floods continue.
 #[derive(Default)]
 struct Admitted([AtomicU64; ADDRESSES]);
 
@@ -34,7 +34,7 @@ impl Admitted {
         std::array::from_fn(|i| self.0[i].load(Ordering::SeqCst))
     }
 
-    /// Sends for `number` until `stop`, over whatever connection there is.
+    /// Sends for `number` until `stop`, over any available connection.
     fn flood(&self, ports: &[u16], number: usize, stop: &AtomicBool) {
         let address = number % ADDRESSES;
         let port = ports[(number / ADDRESSES) % ports.len()];
@@ -54,9 +54,10 @@ impl Admitted {
     }
 }
 
-// Guards: a deployment that gives everybody a fresh count, or loses one. workerd is killed and
-// started with another file, over the same objects, while every client keeps sending. What a client
-// heard of is at most the limit, and all of the limit but the few that were under way at a kill.
+// Guards: a deployment that gives every client a fresh count, or loses one. workerd is killed and
+// started with another file, over the same objects, while every client keeps sending. The number
+// allowed that a client sees is at most the limit, and all of the limit except for the few in
+// flight at a kill.
 #[test]
 fn a_deployment_in_the_midst_of_load_keeps_what_is_used() {
     const DEPLOYED: [(&str, u64); 4] =
@@ -77,7 +78,7 @@ fn a_deployment_in_the_midst_of_load_keeps_what_is_used() {
             let mut most = 0;
             for (number, (algorithm, limit)) in DEPLOYED.into_iter().enumerate() {
                 if number > 0 {
-                    // In the middle: some have used up what they have, and some have not.
+                    // In the middle: some have used up their limit, and some have not.
                     worker.kill();
                     worker.deploy(quota(algorithm, limit));
                     worker.restart();
@@ -91,7 +92,7 @@ fn a_deployment_in_the_midst_of_load_keeps_what_is_used() {
                     admitted.each().iter().all(|count| *count >= wanted).then_some(())
                 });
             }
-            thread::sleep(Duration::from_millis(1500)); // longer than a refusal is remembered
+            thread::sleep(Duration::from_millis(1500)); // longer than a denial is remembered
             drop(end_all);
         });
         let each = admitted.each();
@@ -100,7 +101,7 @@ fn a_deployment_in_the_midst_of_load_keeps_what_is_used() {
     }
 }
 
-/// Sets it when it goes, also when a test fails: its threads end then.
+/// Sets it when it is dropped, also when a test fails: its threads end then.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -109,7 +110,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-// Guards: a change of the policy under load that admits one too many or one too few, in whichever
+// Guards: a change of the policy under load that allows one too many or one too few, in any
 // isolate. After each change every address gets exactly the difference.
 #[test]
 fn changes_under_load_admit_exactly_the_difference() {
@@ -149,8 +150,8 @@ fn changes_under_load_admit_exactly_the_difference() {
     });
 }
 
-/// The object of a tenant never takes its entry while `x-hangs` was sent last; a process that was
-/// started anew knows nothing of it.
+/// The object of a tenant never accepts its entry while `x-hangs` was sent last; a restarted
+/// process does not know of it.
 const HANGS: &str = r#"
 import Tollgate, * as entry from "./entry.mjs";
 export const { Limiter, Policies, Metrics } = entry;
@@ -175,7 +176,7 @@ export default class extends Tollgate {
 "#;
 
 // Guards: a kill between the two writes of an entry: the list has it, which is the truth, and the
-// tenant's object has not. It follows without anybody's asking, for what was put and what was
+// tenant's object does not. It follows without any request, for entries that were put and that were
 // removed.
 #[test]
 fn an_entry_that_a_kill_caught_half_way_is_handed_on() {

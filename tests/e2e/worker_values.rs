@@ -1,8 +1,8 @@
-//! One credential and one host have one count, however they are written: in front of an origin, and
-//! as `POST /check` tells them.
+//! Each credential and each host has one count, in any spelling: in front of an origin, and as
+//! described to `POST /check`.
 //!
-//! Invariant: of all spellings that an origin takes for one, exactly one request is admitted under
-//! a limit of 1.
+//! Invariant: of all spellings that an origin reads as one value, exactly one request is allowed
+//! under a limit of 1.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
@@ -20,7 +20,7 @@ fn policy(rule: &Value) -> Value {
     json!({"version": 1, "rules": [rule]})
 }
 
-/// In front of an origin that answers 200.
+/// In front of an origin that responds with 200.
 fn in_front(rule: &Value) -> Workerd {
     let origin = serve(|request| request.answer("200 OK", "", "hello"));
     Setup::new(policy(rule)).binding("ORIGIN", origin).start()
@@ -80,13 +80,13 @@ fn no_spelling_of_a_host_goes_round_its_rule() {
         }
         let absolute =
             |target: &str, host: &str| status(&worker, &Request::get(target).header("host", host));
-        // workerd hands on the line and not the target's host; the origin is chosen by neither.
+        // workerd passes on the line and not the target's host; neither selects the origin.
         assert_eq!(absolute("http://api.example.com/", "other.test"), Some(200));
         assert_eq!(absolute("http://other.test/", HOST), Some(429));
     }
 }
 
-// The caller describes what it received, lines and all.
+// The caller describes the request as received, with all lines.
 #[test]
 fn a_described_request_is_read_alike() {
     let ask = |rule: &Value, requests: &[(Value, &str)]| {

@@ -1,7 +1,7 @@
-//! Requests that wait for their turn in the Worker: in line, with one call of the key's object a
+//! Requests that wait for their turn in the Worker: in line, with one call of the key's object per
 //! turn.
 //!
-//! A module in front of `entry.mjs` counts calls and notes who came and who was answered; no test
+//! A module in front of `entry.mjs` counts calls and records arrivals and responses; no test
 //! measures time.
 
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ export class Limiter extends Real {
 }
 "#;
 
-/// One count for everybody: `limit` in a window, one at once, and the rest waits.
+/// One count for all: `limit` in a window, one at once, and the rest waits.
 fn worker(window: &str, limit: u32, max: &str, waiting: Value) -> Workerd {
     let quota = json!({"limit": limit, "window": window, "burst": 1, "algorithm": "gcra"});
     let rule = json!({"name": "turn", "key": ["path"], "action": {"delay": {"max": max}}, "quotas": [quota]});
@@ -48,7 +48,7 @@ fn request(who: usize) -> Request {
     Request::post("/check", body.to_string()).header("x-who", who.to_string())
 }
 
-/// All at once, each on a connection of its own; the answers in the order of the requests.
+/// All at once, each on a connection of its own; the responses in the order of the requests.
 fn all_at_once(worker: &Workerd, number: usize) -> Vec<Value> {
     let mut clients: Vec<Client> = (0..number).map(|_| worker.client()).collect();
     for (who, client) in clients.iter_mut().enumerate() {
@@ -66,8 +66,8 @@ fn number(answers: &[Value], decision: &str) -> usize {
     answers.iter().filter(|answer| answer["decision"] == decision).count()
 }
 
-// Guards: a herd. Each waiter asked the object again at its own time, as many as there are for one
-// unit: 200 waiters made 17,700 calls. Now everybody asks when it comes and when it is its turn.
+// Guards: a herd. Each waiter called the object again at its own time, as many as there are for one
+// unit: 200 waiters made 17,700 calls. Now each calls when it arrives and when it is its turn.
 #[test]
 fn waiters_ask_once_when_they_come_and_once_when_it_is_their_turn() {
     let worker = worker("1s", 40, "5m", json!({}));
@@ -75,12 +75,12 @@ fn waiters_ask_once_when_they_come_and_once_when_it_is_their_turn() {
     assert_eq!(number(&answers, "allow"), 200);
     let noted = noted(&worker);
     let calls = noted["calls"].as_u64().expect("calls");
-    // A timer may fire a little early, and then the object says so.
+    // A timer may fire a little early, and then the object reports it.
     assert!((200..=440).contains(&calls), "{calls} calls");
 }
 
-// Guards: a late-comer that is admitted because its call comes just when a unit is there. Whoever
-// finds a line goes behind it.
+// Guards: a late-comer that is allowed because its call comes just when a unit is available. A
+// request that finds a line waits behind it.
 #[test]
 fn whoever_finds_a_line_goes_behind_it() {
     let worker = worker("3s", 1, "5m", json!({}));
@@ -98,16 +98,16 @@ fn whoever_finds_a_line_goes_behind_it() {
     assert_eq!(came.iter().collect::<Vec<_>>(), answered.collect::<Vec<_>>());
 }
 
-// Guards: 220 of 1,000 requests without an answer a minute after `max`. Who cannot be let through
-// in time is refused at once, with the time to come back; the others when their turn comes, or when
-// their time is over.
+// Guards: 220 of 1,000 requests without a response a minute after `max`. A request that cannot be
+// allowed in time is denied at once, with a `retry_after`; the others are decided when their turn
+// comes, or when their time is over.
 #[test]
 fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
     let worker = worker("1s", 10, "3s", json!({}));
     let answers = all_at_once(&worker, 1_000);
     let (allowed, denied) = (number(&answers, "allow"), number(&answers, "deny"));
     assert_eq!(allowed + denied, 1_000);
-    // One at once, thirty in three seconds; more while the machine takes its time over a thousand
+    // One at once, thirty in three seconds; more while the machine is still opening a thousand
     // connections.
     assert!(allowed >= 10, "{allowed} allowed");
     for denied in answers.iter().filter(|answer| answer["decision"] == "deny") {
@@ -120,12 +120,12 @@ fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
     assert!(calls <= 1_000 + 2 * allowed as u64 + 100, "{calls} calls, {allowed} allowed");
 }
 
-// Guards: limits that `on_failure` would answer: whoever is too many is refused, though a failure
-// would let it pass.
+// Guards: limits that would be decided by `on_failure`: a request beyond the limit is denied,
+// though a failure would allow it.
 #[test]
 fn too_many_are_refused_and_never_let_through() {
     for (waiting, status) in [(json!({"per_key": 5}), 429), (json!({"total": 5}), 503)] {
-        // Long enough for a slow machine: whoever comes half a minute later finds a place.
+        // Long enough for a slow machine: a request half a minute later finds a place.
         let worker = worker("30s", 1, "5m", waiting);
         let mut clients: Vec<Client> = (0..30).map(|_| worker.client()).collect();
         for (who, client) in clients.iter_mut().enumerate() {
@@ -163,8 +163,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: a request that has waited for its turn and is then given a place in a queue: it went at
-// once.
+// Guards: a request that has waited for its turn, is then given a place in a queue, and does not
+// wait for it.
 #[test]
 fn a_place_that_comes_after_a_turn_is_waited_for() {
     let seen = Arc::new(Mutex::new(vec![]));

@@ -1,7 +1,7 @@
-//! Reads `spoofing.txt`: what came in, and who is counted.
+//! Reads `spoofing.txt`: requests, and the client under which each is counted.
 //!
-//! Invariant: nothing is guessed and nothing is left out in silence; a case that cannot mean
-//! anything somewhere says so, with the reason. Deliberately not here: running the cases, and any
+//! Invariant: nothing is guessed and nothing is skipped silently; a case that cannot apply on some
+//! surface has a marker with the reason. Deliberately not here: running the cases, and any
 //! dependency, so that every crate can include this one file.
 #![allow(
     dead_code,
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 const CORPUS: &str = include_str!("spoofing.txt");
 
-/// Where cases run.
+/// The surfaces on which cases run.
 const PLACES: [&str; 4] = ["policy", "envoy", "proxy", "check"];
 
 /// Cases under one `settings:` and one `peer:` line.
@@ -23,7 +23,7 @@ const PLACES: [&str; 4] = ["policy", "envoy", "proxy", "check"];
 pub struct Group {
     /// The policy's `client_ip`, as JSON.
     pub settings: &'static str,
-    /// The connection's other end.
+    /// The peer of the connection.
     pub peer: IpAddr,
     pub cases: Vec<Case>,
 }
@@ -33,11 +33,11 @@ pub struct Case {
     pub line: usize,
     pub headers: Vec<(&'static str, &'static str)>,
     pub client: IpAddr,
-    /// Where it can mean nothing.
+    /// The surface on which it cannot apply.
     pub not_on: Option<&'static str>,
 }
 
-/// The cases that run on `place`, and how many do not.
+/// The cases that run on `place`, and the number of those that do not.
 pub fn corpus(place: &str) -> (Vec<Group>, usize) {
     assert!(PLACES.contains(&place), "{place} is none of {PLACES:?}");
     let (mut groups, mut left_out) = (read(), 0);
@@ -82,7 +82,7 @@ fn case(line: usize, text: &'static str) -> Option<Case> {
     Some(Case { line, headers: headers?, client: client.trim().parse().ok()?, not_on })
 }
 
-/// `envoy: a reason`; a marker without a reason is none.
+/// `envoy: a reason`; a marker without a reason is invalid.
 fn place(marker: &str) -> Option<&str> {
     let (place, reason) = marker.split_once(": ")?;
     (PLACES.contains(&place) && !reason.trim().is_empty()).then_some(place)

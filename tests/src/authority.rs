@@ -1,8 +1,9 @@
-//! Who keeps the counts of a fleet: a real `tollgate-server`, or the Worker in a real workerd.
+//! The authority of a fleet, which keeps its counts: a real `tollgate-server`, or the Worker in a
+//! real workerd.
 //!
-//! Invariant: both have the same tokens and secret, so that a test is the same for either. It keeps
-//! what it must keep when it is killed; a server with counts in memory loses these, and leases
-//! nothing until what it had leased is over.
+//! Invariant: both have the same tokens and secret, so that one test runs on either. After a kill
+//! an authority still has its durable state. A server with counts in memory loses these, and leases
+//! nothing until all its earlier leases have expired.
 
 use std::time::Duration;
 
@@ -11,12 +12,12 @@ use crate::process::wait_until;
 use crate::server::{self, ADMIN_TOKEN, CHECK_TOKEN, FLEET_SECRET, TollgateServer};
 use crate::workerd::{self, Workerd};
 
-/// Reads the policy in force, and nothing else.
+/// The token that permits reading the policy in force, and nothing else.
 pub const FOLLOW_TOKEN: &str = "only-for-tests-follow";
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Which one.
+/// The kind of authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One process, counts in memory.
@@ -25,7 +26,7 @@ pub enum Kind {
     Worker,
 }
 
-/// A running one.
+/// A running authority.
 pub enum Authority {
     /// See [`Kind::Server`].
     Server(Box<TollgateServer>),
@@ -34,7 +35,8 @@ pub enum Authority {
 }
 
 impl Kind {
-    /// Starts one with `policy`, which may be changed and followed, and which nodes may lease from.
+    /// Starts an authority with `policy`. The policy can be changed and followed, and nodes can
+    /// lease.
     pub fn start(self, policy: impl ToString) -> Authority {
         match self {
             Self::Server => {
@@ -47,14 +49,14 @@ impl Kind {
     }
 }
 
-/// A Worker that is such an authority.
+/// The setup of a Worker that is such an authority.
 pub fn worker(policy: impl ToString) -> workerd::Setup {
     let setup = workerd::Setup::new(policy).operated().binding("METRICS_INTERVAL_S", 1);
     let setup = setup.binding("ADMIN_TOKEN", ADMIN_TOKEN).binding("CHECK_TOKEN", CHECK_TOKEN);
     setup.binding("FOLLOW_TOKEN", FOLLOW_TOKEN).binding("FLEET_SECRET", FLEET_SECRET)
 }
 
-/// A request of an operator; `target` as it stands below the prefix.
+/// A request of an operator; `target` is the path below the prefix.
 pub fn operates(method: &str, target: &str, body: &str, fields: &[(&str, &str)]) -> Request {
     let target = format!("/.well-known/tollgate/{target}");
     let mut request = Request::new(method, &target)
@@ -70,7 +72,7 @@ pub fn operates(method: &str, target: &str, body: &str, fields: &[(&str, &str)])
 }
 
 impl Authority {
-    /// Where it listens.
+    /// The port on which it listens.
     pub fn port(&self) -> u16 {
         match self {
             Self::Server(server) => server.port,
@@ -83,7 +85,7 @@ impl Authority {
         Client::connect(self.port())
     }
 
-    /// The answer of one of its paths to the operator.
+    /// The response of one of its paths to the operator.
     pub fn operate(
         &self,
         method: &str,
@@ -94,7 +96,8 @@ impl Authority {
         self.client().send(&operates(method, path, body, fields))
     }
 
-    /// The value of a metric, in time: what isolates counted is brought after their answers.
+    /// The value of a metric, once `is_expected` holds: isolates deliver their counts after their
+    /// responses.
     pub fn metric(&self, name: &str, is_expected: impl Fn(u64) -> bool) {
         wait_until(name, SOON, || {
             let text = self.operate("GET", "metrics", "", &[]).text();
@@ -104,7 +107,7 @@ impl Authority {
         });
     }
 
-    /// `kill -9`, at once.
+    /// Sends `kill -9`, at once.
     pub fn kill(&mut self) {
         match self {
             Self::Server(server) => server.server.kill(),
@@ -112,7 +115,7 @@ impl Authority {
         }
     }
 
-    /// Starts it again after [`kill`](Self::kill), where it was.
+    /// Starts it again after [`kill`](Self::kill), on the same port.
     pub fn restart(&mut self) {
         match self {
             Self::Server(server) => server.crash(),
@@ -120,7 +123,7 @@ impl Authority {
         }
     }
 
-    /// All that it printed since it was started.
+    /// All output since it was started.
     pub fn log(&self) -> String {
         match self {
             Self::Server(server) => server.server.log(),

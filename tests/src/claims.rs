@@ -1,12 +1,12 @@
-//! The table of claims (`tests/claims.txt`): what a claim of a token counts by, the same on every
-//! surface.
+//! The table of claims (`tests/claims.txt`): the text by which a token's claim is counted, the same
+//! on every surface.
 //!
-//! A policy has a rule for every row whose text is there; the rule has a tier for that text. So one
-//! request with a claim shows of all texts at once which one the claim is.
+//! A policy has a rule for every row that has a text; the rule has a tier for that text. So one
+//! request with a claim shows, for all texts at once, which one the claim has.
 
 use serde_json::{Value, json};
 
-/// The limit of a rule whose tier is met, and of one whose tier is not.
+/// The limit of a rule whose tier matches, and of one whose tier does not.
 const MET: u32 = 20;
 const NOT_MET: u32 = 10;
 
@@ -14,7 +14,7 @@ const NOT_MET: u32 = 10;
 pub struct Row {
     /// The claim as JSON.
     pub json: &'static str,
-    /// What it counts by; `None` when it counts as absent.
+    /// The text by which it is counted; `None` when it counts as absent.
     pub text: Option<String>,
 }
 
@@ -29,7 +29,7 @@ pub fn rows() -> Vec<Row> {
     lines.map(row).collect()
 }
 
-/// The rules that tell the texts of `rows` apart, by the claim `c`.
+/// The rules that distinguish the texts of `rows`, by the claim `c`.
 pub fn rules(rows: &[Row]) -> Value {
     let rule = |(index, row): (usize, &Row)| {
         let text = row.text.as_ref()?;
@@ -40,8 +40,8 @@ pub fn rules(rows: &[Row]) -> Value {
     rows.iter().enumerate().filter_map(rule).collect()
 }
 
-/// What the field `RateLimit-Policy` says to a request whose claim counts by `text`; nothing at all
-/// when it is absent.
+/// The field `RateLimit-Policy` in the response to a request whose claim counts by `text`; `None`
+/// when the field is absent.
 pub fn expected_field(rows: &[Row], text: Option<&str>) -> Option<String> {
     let text = text?;
     let item = |(index, row): (usize, &Row)| {

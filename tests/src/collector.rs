@@ -1,7 +1,8 @@
-//! A collector of OpenTelemetry that stands in for a real one: it takes what is sent by OTLP over
-//! HTTP, and reads it by a codec that is not ours.
+//! An OpenTelemetry collector for tests: it receives OTLP over HTTP, and decodes it with a codec
+//! that is not this project's.
 //!
-//! Invariant: what it shows is what came, decoded; what is no message of OTLP is a failed test.
+//! Invariant: it shows the received messages, decoded; bytes that are not an OTLP message fail the
+//! test.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -109,7 +110,7 @@ pub struct ListValue {
     pub values: Vec<AnyValue>,
 }
 
-/// A value in words: `7`, `a`, `[a, b]`.
+/// A value as text: `7`, `a`, `[a, b]`.
 fn said(value: Option<&AnyValue>) -> String {
     match value.and_then(|value| value.of.as_ref()) {
         None => String::new(),
@@ -124,39 +125,39 @@ fn said(value: Option<&AnyValue>) -> String {
 }
 
 impl Span {
-    /// What it says under a name.
+    /// The value of the attribute `name`, as text.
     pub fn say(&self, name: &str) -> Option<String> {
         let found = self.attributes.iter().find(|pair| pair.key == name);
         found.map(|pair| said(pair.value.as_ref()))
     }
 }
 
-/// What it does with what is sent.
+/// How it treats requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Takes it.
+    /// It accepts them.
     Takes,
-    /// Takes it and says that so many spans were not wanted.
+    /// It accepts them and reports this number of spans as rejected.
     Rejects(u8),
-    /// Refuses it.
+    /// It responds with an error.
     Fails,
-    /// Accepts the connection and says nothing.
+    /// It accepts the connection and sends nothing.
     Silent,
-    /// Answers without end.
+    /// It sends a response without end.
     Endless,
 }
 
 /// Head and body of a request.
 pub type Taken = (String, Vec<u8>);
 
-/// A collector that runs.
+/// A running collector.
 pub struct Collector {
     pub port: u16,
     taken: Arc<Mutex<Vec<Taken>>>,
 }
 
 impl Collector {
-    /// Starts one.
+    /// Starts a collector.
     pub fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -176,7 +177,7 @@ impl Collector {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What each request said of its service, and its spans.
+    /// The service attributes and the spans of each request.
     pub fn exports(&self) -> Vec<(Vec<String>, Vec<Span>)> {
         let mut all = Vec::new();
         for (_, body) in self.taken() {
@@ -191,7 +192,7 @@ impl Collector {
         all
     }
 
-    /// Waits until so many spans came; all of them.
+    /// Waits until this number of spans have arrived; returns all spans.
     pub fn wait_for(&self, count: usize) -> Vec<Span> {
         wait_until("spans", Duration::from_secs(60), || {
             let spans: Vec<Span> =
@@ -229,7 +230,7 @@ fn serve(mut stream: TcpStream, manner: Manner, all: &Mutex<Vec<Taken>>) {
         Manner::Rejects(count) => stream.write_all(&answer("200 OK", &[0x0a, 2, 8, count])),
         Manner::Fails => stream.write_all(&answer("503 Service Unavailable", b"no")),
         Manner::Silent => {
-            // Until the other end gives up.
+            // Until the other end closes the connection.
             let _ = stream.read(&mut some);
             return;
         }

@@ -1,8 +1,8 @@
-//! Many clients at once, over HTTP/1.1 and HTTP/2, of whom some leave before they are answered.
+//! Many clients at once, over HTTP/1.1 and HTTP/2, some of which disconnect before their response.
 //!
-//! Invariant: every member comes to an end, and one that is neither answered nor gone in time is
-//! said to hang. Deliberately absent: what is read of an answer beside its status and whether it
-//! says when to come back.
+//! Invariant: every member ends, and one that has neither a response nor left in time is reported
+//! as hung. Deliberately absent: the parts of a response other than its status and the presence of
+//! `retry-after`.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -24,45 +24,45 @@ const STREAMS: usize = 50;
 /// One client.
 #[derive(Clone)]
 pub struct Member {
-    /// What it sends.
+    /// The request that it sends.
     pub request: Arc<Request>,
-    /// It is one of many streams of a connection, or has one of its own.
+    /// True for one of many streams of a connection, false for a connection of its own.
     pub is_http2: bool,
-    /// Whether it waits for its answer.
+    /// Whether it waits for its response.
     pub fate: Fate,
 }
 
-/// Whether a client waits for its answer.
+/// Whether a client waits for its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It does.
+    /// It waits.
     Stays,
-    /// So long after the first of all has come, it leaves.
+    /// It disconnects this long after the first of all requests has arrived.
     LeavesAfter(Duration),
 }
 
-/// How it ended.
+/// How a client's request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this status; a refusal (429, 503) said when to come back.
+    /// With this status; a denial (429, 503) had `retry-after`.
     Answer(u16),
-    /// It left.
+    /// The client left.
     Left,
-    /// With neither in time.
+    /// Neither happened in time.
     Hung,
-    /// The connection or the answer was not what it should be.
+    /// The connection or the response was invalid.
     Broken(String),
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends all of them to `port`, and waits at most so long for their answers.
+/// Sends all of them to `port`, and waits at most `patience` for their responses.
 pub fn gather(port: u16, members: Vec<Member>, patience: Duration) -> Vec<End> {
     send_and_end(port, members, patience, &AtomicBool::new(false))
 }
 
-/// Sends all of them to `port`; whoever is not answered when `leave` becomes true leaves, all at
-/// once.
+/// Sends all of them to `port`; when `leave` becomes true, all clients without a response
+/// disconnect at once.
 pub fn gather_until(port: u16, members: Vec<Member>, leave: &AtomicBool) -> Vec<End> {
     const PATIENCE: Duration = Duration::from_secs(600);
     send_and_end(port, members, PATIENCE, leave)
@@ -94,7 +94,8 @@ fn send_and_end(
             }
         }
         for member in alone {
-            // One after the other: all at once would overflow what the kernel keeps for the server.
+            // One after the other: all at once would overflow the kernel's accept queue of the
+            // server.
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
             let exchange = async move { over_http1(stream?, &member.request).await };
             tasks.push(spawn(exchange, member.fate, started, patience));

@@ -1,10 +1,10 @@
 //! A day of real traffic: NASA Kennedy Space Center's web server, 1 August 1995 (30,969 requests of
 //! 2,365 hosts).
 //!
-//! Invariant: requests are in the order of the file with times that never go back; the log's stamps
-//! are whole seconds, so the requests of one second are spread evenly inside it. Where
-//! `TOLLGATE_DATA` names no folder with the file, a seeded day of the same shape stands in, and
-//! says so.
+//! Invariant: requests are in the order of the file, and times never go back. The log's stamps are
+//! whole seconds, so the requests of one second are spread evenly inside it. Where `TOLLGATE_DATA`
+//! names no folder with the file, a seeded day of the same shape replaces it, and a line of output
+//! reports this.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub struct Hit {
     /// Nanoseconds since the Unix epoch.
     pub at_ns: u64,
-    /// Who asked: a host's name or address.
+    /// The client: a host's name or address.
     pub client: String,
     /// `GET`, `HEAD` or `POST`.
     pub method: String,
@@ -26,7 +26,7 @@ pub struct Hit {
     pub target: String,
 }
 
-/// The day, or its stand-in.
+/// The day, or its replacement.
 pub fn day() -> Vec<Hit> {
     let folder = std::env::var_os("TOLLGATE_DATA").map(PathBuf::from);
     let text = folder.and_then(|folder| fs::read_to_string(folder.join(FILE)).ok());
@@ -108,7 +108,7 @@ mod tests {
         assert!(hits.is_sorted_by_key(|hit| hit.at_ns));
         let clients: std::collections::BTreeSet<_> = hits.iter().map(|hit| &hit.client).collect();
         assert!((500..=2_365).contains(&clients.len()), "{}", clients.len());
-        // As in the real day, some clients ask more than twenty times in a minute.
+        // As on the real day, some clients send more than twenty requests in a minute.
         let mut minutes: BTreeMap<(&str, u64), u32> = BTreeMap::new();
         let minute = |hit: &Hit| hit.at_ns / (60 * SECOND_NS);
         hits.iter().for_each(|hit| *minutes.entry((&hit.client, minute(hit))).or_default() += 1);

@@ -1,9 +1,10 @@
-//! Generated requests against real origins: what an origin takes for one thing has one count.
+//! Generated requests against real origins: spellings that an origin treats as one thing have one
+//! count.
 //!
 //! Each request is counted by five rules, by path, host, header, query parameter and cookie, and
-//! the answer tells the key of each (`pk`). Requests of which the origin made the same must have
-//! the same key, or have been refused before. The other direction, one count for what the origin
-//! tells apart, is listed and no failure: it admits nothing more.
+//! the response shows the key of each (`pk`). Requests that an origin reads as the same must have
+//! the same key, or be rejected before. The other direction, one count for things that the origin
+//! distinguishes, is listed and does not fail: it allows nothing more.
 //!
 //! Invariant: the same seed gives the same requests. Deliberately absent: bodies, methods, HTTP/2.
 
@@ -15,11 +16,11 @@ use serde_json::{Value, json};
 use crate::http::{Client, Request, Response};
 use crate::origins::Read;
 
-/// How many requests all pairs of a surface and an origin get together.
+/// The number of requests for all pairs of a surface and an origin together.
 pub const REQUESTS: usize = 100_000;
 /// Clients at once.
 const CLIENTS: usize = 6;
-/// Differences that are shown.
+/// The number of differences that are shown.
 const SHOWN: usize = 20;
 
 /// Every way of counting that the requests vary, each with a limit that nothing reaches.
@@ -37,7 +38,7 @@ pub fn policy() -> Value {
     ]})
 }
 
-/// A small generator: xorshift, so that a seed is a test.
+/// A small generator: xorshift, so that a seed identifies a test.
 struct Random(u64);
 
 impl Random {
@@ -103,11 +104,11 @@ fn request(random: &mut Random) -> Request {
             request = request.header(name, random.pick(&ADDRESSES));
         }
     }
-    // What Cloudflare's edge writes; nothing to others.
+    // The header of Cloudflare's edge; other surfaces ignore it.
     request.header("cf-connecting-ip", "192.0.2.9")
 }
 
-/// Sends `count` requests of `seed` to `port`, and gives what came back of each, in order.
+/// Sends `count` requests of `seed` to `port`, and returns each with its response, in order.
 fn send(port: u16, seed: u64, count: usize) -> Vec<(Request, Response)> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
     let requests: Vec<Request> = (0..count).map(|_| request(&mut random)).collect();
@@ -117,7 +118,7 @@ fn send(port: u16, seed: u64, count: usize) -> Vec<(Request, Response)> {
             scope.spawn(move || {
                 let mut client = Client::connect(port);
                 let answer = |request: &Request| {
-                    // A server may close a connection together with a refusal.
+                    // A server may close a connection together with a rejection.
                     let answer = client.try_send(request).or_else(|_| {
                         client = Client::connect(port);
                         client.try_send(request)
@@ -132,7 +133,7 @@ fn send(port: u16, seed: u64, count: usize) -> Vec<(Request, Response)> {
     })
 }
 
-/// The key that each rule told, by its name.
+/// The key of each rule in the response, by the rule's name.
 fn keys(response: &Response) -> BTreeMap<String, String> {
     let fields = response.all("ratelimit-policy").join(", ");
     let items = fields.split(", \"").filter_map(|item| {
@@ -143,14 +144,14 @@ fn keys(response: &Response) -> BTreeMap<String, String> {
     items.collect()
 }
 
-/// Runs `count` requests through a surface on `port` to its origin, and says what was compared;
-/// fails where one thing of the origin's has two keys.
+/// Sends `count` requests through a surface on `port` to its origin, and prints the number of
+/// comparisons. Fails where one thing of the origin has two keys.
 pub fn check(surface: &str, port: u16, seed: u64, count: usize) {
     let doubled = doubled(surface, port, seed, count);
     assert_eq!(doubled, 0, "{surface}: so many things have two counts");
 }
 
-/// The same; gives how many things have two keys.
+/// The same; returns how many things have two keys.
 pub fn doubled(surface: &str, port: u16, seed: u64, count: usize) -> usize {
     let mut seen: BTreeMap<(&str, String), BTreeMap<String, String>> = BTreeMap::new();
     let mut things: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
@@ -200,7 +201,7 @@ pub fn doubled(surface: &str, port: u16, seed: u64, count: usize) -> usize {
     doubled.len()
 }
 
-/// Where nginx serves these.
+/// Spellings, and the location where nginx serves each.
 const SPELLINGS: [(&str, &str); 16] = [
     ("/login", "login"),
     ("/x/..%2flogin", "login"),
@@ -220,8 +221,8 @@ const SPELLINGS: [(&str, &str); 16] = [
     ("/admin%2F%2e./admin/x", "admin"),
 ];
 
-/// One request an hour to /login and to /admin for each `x-case`, and /health is let off: what
-/// [`check_spellings`] tries to get round.
+/// A policy of one request per hour to /login and to /admin for each `x-case`, with /health exempt:
+/// the policy that [`check_spellings`] tries to bypass.
 pub fn guarded() -> Value {
     let rule = |name: &str, path: &str| {
         json!({"name": name, "when": {"paths": [path]}, "key": [{"header": "x-case"}],
@@ -231,8 +232,8 @@ pub fn guarded() -> Value {
         "rules": [rule("login", "/login"), rule("admin", "/admin/**")]})
 }
 
-/// Under a policy that counts `/login` and `/admin/**` by `x-case`, 1 an hour: whatever nginx
-/// serves as one of them is counted, so the second one is refused.
+/// Under a policy that counts `/login` and `/admin/**` by `x-case`, 1 per hour: every spelling that
+/// nginx serves as one of them is counted, so the second request is denied.
 pub fn check_spellings(client: &mut Client, request: impl Fn(&str) -> Request) {
     let mut served = 0;
     for (number, (target, place)) in SPELLINGS.into_iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The messages that Envoy and gRPC's clients send and read, by a codec that is not ours.
+//! The messages that Envoy and gRPC clients send and read, by a codec that is not this project's.
 //!
-//! Invariant: only what is asked or read here is declared, with the field numbers of Envoy's API,
-//! version 3; whatever else stands in a message is skipped, as every reader of protobuf does. Also
-//! a module of the tests of `tollgate-grpc`.
+//! Invariant: only the fields that tests write or read are declared, with the field numbers of
+//! Envoy's API, version 3; other fields are skipped, as every reader of protobuf does. Also a
+//! module of the tests of `tollgate-grpc`.
 
 /// `envoy.service.ratelimit.v3.RateLimitRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -28,7 +28,7 @@ pub struct RateLimitDescriptor {
     pub is_negative_hits: bool,
 }
 
-/// A limit that a descriptor brings.
+/// A limit in a descriptor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct LimitOfDescriptor {
     #[prost(uint32, tag = "1")]
@@ -68,7 +68,7 @@ pub struct RateLimitResponse {
     pub raw_body: Vec<u8>,
 }
 
-/// One of its descriptors.
+/// The status of one of its descriptors.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DescriptorStatus {
     #[prost(int32, tag = "1")]
@@ -117,7 +117,7 @@ pub struct CheckRequest {
     pub attributes: Option<AttributeContext>,
 }
 
-/// What a request is.
+/// The attributes of a request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct AttributeContext {
     #[prost(message, optional, tag = "1")]
@@ -126,21 +126,21 @@ pub struct AttributeContext {
     pub request: Option<Request>,
 }
 
-/// The other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Peer {
     #[prost(message, optional, tag = "1")]
     pub address: Option<Address>,
 }
 
-/// Its address.
+/// The address of a peer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Address {
     #[prost(oneof = "AddressOf", tags = "1, 2")]
     pub of: Option<AddressOf>,
 }
 
-/// One of several kinds.
+/// One of several kinds of address.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum AddressOf {
     #[prost(message, tag = "1")]
@@ -149,7 +149,7 @@ pub enum AddressOf {
     Pipe(Vec<u8>),
 }
 
-/// A socket's.
+/// The address of a socket.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SocketAddress {
     #[prost(bytes = "vec", tag = "2")]
@@ -163,7 +163,7 @@ pub struct Request {
     pub http: Option<HttpRequest>,
 }
 
-/// One of HTTP.
+/// An HTTP request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HttpRequest {
     #[prost(bytes = "vec", tag = "2")]
@@ -178,7 +178,7 @@ pub struct HttpRequest {
     pub header_map: Option<HeaderMap>,
 }
 
-/// Header lines as they came.
+/// Header lines as received.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HeaderMap {
     #[prost(message, repeated, tag = "1")]
@@ -205,7 +205,7 @@ pub struct Status {
     pub message: String,
 }
 
-/// A refusal.
+/// A denial.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DeniedHttpResponse {
     #[prost(message, optional, tag = "1")]
@@ -216,7 +216,7 @@ pub struct DeniedHttpResponse {
     pub body: String,
 }
 
-/// A request that goes on.
+/// The response to a request that is allowed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OkHttpResponse {
     #[prost(message, repeated, tag = "2")]

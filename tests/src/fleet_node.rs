@@ -1,9 +1,9 @@
-//! A node of a fleet as a test drives it: it spends what it leases, and asks an authority over a
-//! real connection for the rest.
+//! A node of a fleet, driven by a test: it spends its leases, and sends the authority a request
+//! over a real connection for the rest.
 //!
-//! Invariant: it spends nothing that it was not leased or admitted, by the policy crate's own
-//! accounting; its clock is the machine's monotonic one. It knows several authorities and goes on
-//! with the next when one does not answer.
+//! Invariant: it spends only leased units and units that the authority allowed, by the policy
+//! crate's own accounting; its clock is the machine's monotonic one. It has several authorities,
+//! and uses the next one when one does not respond.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::http::{Client, Request, Response};
 use crate::process::wait_until;
 use crate::server::{CHECK_TOKEN, FLEET_SECRET};
 
-/// For how long nobody waits for a question.
+/// How long other requests wait for the response to a message.
 const PATIENCE: Span = Span::from_secs(5);
 
 /// A node, for one key of one rule.
@@ -31,19 +31,19 @@ pub struct Node {
     began: Instant,
     ports: Vec<u16>,
     client: Option<Client>,
-    /// What was spent of leases, and what was admitted when it was asked for.
+    /// Units spent of leases.
     pub leased: u64,
-    /// Admitted by the authority, one by one.
+    /// Units that the authority allowed, one request at a time.
     pub admitted: u64,
-    /// Questions whose answers did not come: what they cost may be charged.
+    /// Requests without a response: their cost may have been charged.
     pub lost: u64,
-    /// Everything that was sent, for a test that sends it again.
+    /// All messages sent, for a test that sends them again.
     pub sent: Vec<Vec<u8>>,
 }
 
 impl Node {
-    /// A node with this policy, whose first rule is for all requests of `ip`; authorities listen on
-    /// `ports`.
+    /// A node with this policy, whose first rule applies to all requests of `ip`; authorities
+    /// listen on `ports`.
     pub fn new(table: u128, policy: &str, ip: &str, ports: &[u16]) -> Self {
         let facts = json!({"method": "GET", "path": "/", "client_ip": ip});
         Self::of_request(table, policy, &facts, ports)
@@ -74,7 +74,7 @@ impl Node {
         }
     }
 
-    /// Lets one request go on, or not.
+    /// Decides one request; true when it is allowed.
     pub fn admits(&mut self) -> bool {
         let now = self.now();
         match self.holding.take(now, 1) {
@@ -83,19 +83,19 @@ impl Node {
                 true
             }
             Taken::Ask => self.ask(1),
-            // It asks itself, one question after the other.
+            // This node sends one request after the other, so it never waits for its own.
             Taken::Wait(_) | Taken::Denied(_) => false,
         }
     }
 
-    /// What it does about ten times a second: asks ahead, reports, returns.
+    /// The work of about ten times a second: requests leases ahead, reports, returns units.
     pub fn tick(&mut self) {
         if self.holding.is_due(self.now()) {
             self.ask(0);
         }
     }
 
-    /// Gives everything back.
+    /// Returns all units.
     pub fn close(&mut self) {
         self.holding.close();
         for _ in 0..10 {
@@ -111,19 +111,19 @@ impl Node {
         self.holding.left()
     }
 
-    /// All that it let go on.
+    /// All units that it allowed.
     pub fn total(&self) -> u64 {
         self.leased + self.admitted
     }
 
-    /// A message about its key, with what a request costs, and nothing wanted.
+    /// A message about its key, with the cost of a request, that requests no lease.
     pub fn message(&self, cost: u64) -> Vec<u8> {
         let mut key = self.key.clone();
         key.rules[0].cost = cost;
         self.written(vec![key])
     }
 
-    /// A message that wants a lease of this number of its key, and gives the one before back.
+    /// A message that requests a lease of this number for its key, and returns the one before.
     pub fn wanting(&self, number: u64, units: u64) -> Vec<u8> {
         let mut key = self.key.clone();
         let rule = &mut key.rules[0];
@@ -146,7 +146,7 @@ impl Node {
         Timestamp::from_nanos(1_000_000_000 + passed)
     }
 
-    /// Asks for `cost` and what the demand wants; true when it is admitted.
+    /// Requests `cost` and a lease by the demand; true when it is allowed.
     fn ask(&mut self, cost: u64) -> bool {
         self.number += 1;
         let number = self.number;
@@ -182,7 +182,7 @@ impl Node {
         is_charged
     }
 
-    /// The answer of whoever answers first.
+    /// The response of the first authority that responds.
     fn send(&mut self, body: &[u8]) -> Option<Response> {
         let request = question(body);
         for _ in 0..=self.ports.len() {
@@ -191,7 +191,7 @@ impl Node {
             }
             match self.client.as_mut().map(|client| client.try_send(&request)) {
                 Some(Ok(answer)) if answer.status == 200 => return Some(answer),
-                // It may have been done: the question is not asked again.
+                // It may have been charged: the request is not sent again.
                 Some(_) => {
                     self.turn();
                     return None;
@@ -202,7 +202,7 @@ impl Node {
         None
     }
 
-    /// Goes on with the next authority.
+    /// Uses the next authority.
     fn turn(&mut self) {
         self.client = None;
         self.ports.rotate_left(1);
@@ -210,7 +210,7 @@ impl Node {
     }
 }
 
-/// A question as it is sent.
+/// A message as an HTTP request.
 pub fn question(body: &[u8]) -> Request {
     Request::post("/lease", body)
         .header("content-type", "application/octet-stream")
@@ -224,7 +224,7 @@ fn decided(answer: &Response) -> Option<Vec<u8>> {
     }
 }
 
-/// Waits until the server on `port` leases: with a store it does not for a while.
+/// Waits until the server on `port` leases: a server with a store leases nothing for a while.
 pub fn wait_for_leases(policy: &str, port: u16) {
     let table = u128::from(port) << 64;
     let mut node = Node::new(table, policy, "198.51.100.1", &[port]);
@@ -237,13 +237,12 @@ pub fn wait_for_leases(policy: &str, port: u16) {
     node.close();
 }
 
-/// Lets requests go on until none was admitted for longer than a lease lives, and gives back what
-/// is left.
+/// Sends requests until none was allowed for longer than the life of a lease, and returns the rest.
 pub fn run_dry(node: Node) -> Node {
     run_slowly(node, Duration::ZERO)
 }
 
-/// The same with a pause after each request that is let go on.
+/// The same with a pause after each allowed request.
 pub fn run_slowly(mut node: Node, pause: Duration) -> Node {
     let mut admitted_at = Instant::now();
     for i in 0_u64.. {

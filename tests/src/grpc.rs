@@ -1,15 +1,15 @@
-//! What a refused gRPC client must be told, the same on every surface; and a client that calls a
-//! service.
+//! The response that a denied gRPC client must get, the same on every surface; and a client that
+//! calls a service.
 //!
-//! Invariant: each way to write gRPC's content type gets the answer of its kind, and only one line
-//! of each field.
+//! Invariant: each spelling of gRPC's content type gets the response of its kind, with only one
+//! line of each field.
 
 use serde_json::{Value, json};
 
 use crate::http::{Request, Response};
 use crate::http2;
 
-/// A request's content type, and its answer's.
+/// The content type of a request, and of its response.
 const TYPES: [(&str, &str); 9] = [
     ("application/grpc", "application/grpc"),
     ("application/grpc+proto", "application/grpc"),
@@ -22,7 +22,7 @@ const TYPES: [(&str, &str); 9] = [
     ("application/grpc-web-text", "application/grpc-web-text+proto"),
 ];
 
-/// One call for each `x-key`. The quota's name has to be percent-encoded in a `grpc-message`.
+/// One call for each `x-key`. The quota's name must be percent-encoded in a `grpc-message`.
 pub fn policy(action: &Value) -> Value {
     let quota = json!({"name": "50% \"b\"", "limit": 1, "window": "1h"});
     let rule =
@@ -37,7 +37,7 @@ pub fn call(content_type: &str, key: &str) -> Request {
         .header("x-key", key)
 }
 
-/// Under [`policy`] with an action that denies: the second call of each kind is refused with
+/// Under [`policy`] with an action that denies: the second call of each kind is denied with
 /// RESOURCE_EXHAUSTED.
 pub fn check_refusals(mut send: impl FnMut(&Request) -> Response) {
     for (asked, answered) in TYPES {
@@ -58,7 +58,7 @@ pub fn check_refusals(mut send: impl FnMut(&Request) -> Response) {
     }
 }
 
-/// Statuses of an answer in silence, and the code and message that a gRPC client gets.
+/// Statuses of the action `respond`, and the gRPC code and message that a client gets.
 pub const SILENT: [(u16, &str, Option<&str>); 4] = [
     (200, "0", None),
     (204, "0", None),
@@ -66,8 +66,8 @@ pub const SILENT: [(u16, &str, Option<&str>); 4] = [
     (503, "14", Some("nothing here")),
 ];
 
-/// Under [`policy`] with `{"respond": {"status": status, "body": "nothing here"}}`: no field tells
-/// of a limit.
+/// Under [`policy`] with `{"respond": {"status": status, "body": "nothing here"}}`: no field shows
+/// a limit.
 pub fn check_silence(status: u16, mut send: impl FnMut(&Request) -> Response) {
     let row = SILENT.iter().find(|row| row.0 == status);
     let (_, code, message) = row.unwrap_or_else(|| panic!("{status} is in no row"));
@@ -87,11 +87,11 @@ pub fn check_silence(status: u16, mut send: impl FnMut(&Request) -> Response) {
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// The status of gRPC.
+    /// The gRPC status code.
     pub code: u8,
-    /// What it says.
+    /// The gRPC status message.
     pub message: String,
-    /// The message that was answered; nothing when the call was refused.
+    /// The response message; empty when the call was denied.
     pub answer: Vec<u8>,
 }
 
@@ -102,13 +102,13 @@ pub fn unary(port: u16, path: &str, message: &[u8], metadata: &[(&str, &str)]) -
     ended(http2::send(port, &request))
 }
 
-/// A message with its length in front.
+/// A message with its length prefix.
 pub fn framed(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).expect("a message");
     [&[0][..], &length.to_be_bytes(), message].concat()
 }
 
-/// What an answer says as one of gRPC.
+/// Reads a response as one of gRPC.
 pub fn ended(answer: http2::Answer) -> Ended {
     let http2::Answer { response, is_trailers_only, trailers } = answer;
     assert_eq!(response.status, 200, "{response:?}");

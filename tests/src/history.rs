@@ -1,15 +1,16 @@
-//! Checks what a fleet answered against what its engine was asked, in the order of the commits.
+//! Checks the responses of a fleet against the commands that its engine received, in the order of
+//! the commits.
 //!
-//! A commit is compare-and-swap on a value that has a random tag, so of each key the values make
-//! chains: a commit stands behind the one whose value it expected. Checked are: the engine let one
-//! commit follow each value; no commit rests on a value that nobody wrote; the core comes from each
-//! value to the next by admitting, one after the other, and refuses none of what was charged; and
-//! every admission that a client was told of was charged by a commit that the engine had
-//! acknowledged before.
+//! A commit is compare-and-swap on a value that has a random tag, so the values of each key form
+//! chains: a commit follows the one whose value it expected. The checks are: the engine let one
+//! commit follow each value; no commit rests on a value that was never written; the core reaches
+//! each value from the one before by allowing requests one after the other, and denies none of
+//! those charged; and every admission reported to a client was charged by a commit that the engine
+//! had acknowledged before.
 //!
-//! Invariant: only the core says what may be admitted. Two commits on one value are a mistake of
-//! the engine, unless the test says that a failover may have lost writes: then what is not behind
-//! the value that stands at the end is listed as lost.
+//! Invariant: only the core defines what may be allowed. Two commits on one value are a fault of
+//! the engine, unless the test declares that a failover may have lost writes: then commits that are
+//! not in the chain of the final value are listed as lost.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
@@ -17,45 +18,45 @@ use std::time::Instant;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Counts, DescribedRequest, Plan, Policy, Surface};
 
-/// Before the row in a value: its version, and the tag.
+/// The length of the part of a value before the row: its version, and the tag.
 const HEAD: usize = 17;
-/// More than one key is asked for in any test.
+/// More than the number of requests for one key in any test.
 const MOST: u64 = 1_000_000;
 
-/// What the engine said to a commit.
+/// The engine's reply to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Nothing that anybody heard.
+    /// No reply was received.
     Nothing,
-    /// The expected value stood there; known since then.
+    /// The expected value was found; known since this time.
     Done(Instant),
     /// Nothing was written.
     Refused,
 }
 
-/// One commit as the engine was asked for it; no value is an empty one.
+/// One commit, as sent to the engine; an absent value is an empty one.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// The key of the engine.
+    /// The key in the engine.
     pub key: Vec<u8>,
-    /// What must stand there.
+    /// The value that must be present.
     pub expected: Vec<u8>,
-    /// What takes its place; `None` where the answers only rest on what stands there.
+    /// The new value; `None` where the replies only rest on the present value.
     pub new: Option<Vec<u8>>,
-    /// The engine's time that it was decided at, in milliseconds.
+    /// The engine's time of the decision, in milliseconds.
     pub at_ms: u64,
-    /// What became of it.
+    /// The reply.
     pub said: Said,
 }
 
-/// What every request for a key asks the core.
+/// The messages that every request for a key sends to the core.
 pub struct Judge {
     check: Vec<u8>,
     look: Vec<u8>,
 }
 
 impl Judge {
-    /// Requests like the described one, which one rule of the policy counts in one key.
+    /// For requests like the described one, which one rule of the policy counts in one key.
     pub fn new(policy: &str, described: &str) -> Self {
         let policy = Policy::compile(policy, Surface::Server).expect("a policy");
         let facts = DescribedRequest::parse(described.as_bytes()).expect("a request");
@@ -68,8 +69,8 @@ impl Judge {
         Self { check, look }
     }
 
-    /// How many requests the core admits one after the other at `at_ms`, from `before` until it is
-    /// where `after` is; `None` when it never is.
+    /// The number of requests that the core allows one after the other at `at_ms`, from `before`
+    /// until its state is that of `after`; `None` when it never is.
     fn charges(&self, before: &[u8], after: &[u8], at_ms: u64) -> Option<u64> {
         let now = Timestamp::from_nanos(at_ms.checked_mul(1_000_000)?);
         let (mut counts, after) = (read(before)?, self.seen(&read(after)?, now)?);
@@ -85,7 +86,7 @@ impl Judge {
         None
     }
 
-    /// What the core says about a state.
+    /// The core's reply to a look at a state.
     fn seen(&self, counts: &Counts, now: Timestamp) -> Option<Vec<u8>> {
         Some(counts.clone().answer(&self.look, now).ok()?.reply)
     }
@@ -95,49 +96,49 @@ fn read(value: &[u8]) -> Option<Counts> {
     if value.is_empty() { Some(Counts::default()) } else { Counts::decode(value.get(HEAD..)?) }
 }
 
-/// True when a reply to a check says that the request was charged.
+/// True when a reply to a check reports that the request was charged.
 pub fn is_charged(reply: &[u8]) -> bool {
     reply.first() == Some(&0) && reply.get(9).is_some_and(|flags| flags & 1 != 0)
 }
 
-/// Whether an engine may have lost what it acknowledged.
+/// Whether an engine may have lost acknowledged writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// It may not.
+    /// It must not.
     Keeps,
-    /// A replica took over that had not heard of everything.
+    /// A replica may have taken over that had not received all writes.
     MayLose,
 }
 
-/// What is known of one key.
+/// The facts about one key.
 pub struct Key<'a> {
-    /// The key of the engine.
+    /// The key in the engine.
     pub name: &'a [u8],
-    /// `None` where charges come in other ways, by leases: only the chain is checked.
+    /// `None` where charges also come from leases: then only the chain is checked.
     pub judge: Option<&'a Judge>,
-    /// When clients were told of admissions.
+    /// The times at which clients learned that they were allowed.
     pub told: &'a [Instant],
-    /// What stands there at the end; empty for nothing.
+    /// The final value; empty for none.
     pub stands: &'a [u8],
 }
 
-/// What the history of a key comes to.
+/// The totals of a key's history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Commits that wrote, those that were lost among them.
+    /// Commits that wrote, including those that were lost.
     pub commits: u64,
-    /// Admissions that they charged, the same.
+    /// Admissions that they charged, including those that were lost.
     pub charged: u64,
     /// Commits that were lost.
     pub lost_commits: u64,
-    /// Admissions that they had charged.
+    /// Admissions that lost commits had charged.
     pub lost: u64,
-    /// Charged, and no client was told so: somebody died between.
+    /// Charged, but reported to no client: a process died in between.
     pub untold: u64,
 }
 
 impl History {
-    /// Both together.
+    /// Adds another history's totals.
     pub const fn add(&mut self, other: &Self) {
         self.commits += other.commits;
         self.charged += other.charged;
@@ -150,7 +151,7 @@ impl History {
 /// Checks the history of a key.
 ///
 /// # Errors
-/// What the fleet or the engine did that they must not do.
+/// A violation by the fleet or by the engine.
 pub fn check(all: &[Commit], key: &Key<'_>, engine: Engine) -> Result<History, String> {
     let of_key: Vec<&Commit> = all.iter().filter(|commit| commit.key == key.name).collect();
     let done = done(&of_key, key.stands);
@@ -182,7 +183,7 @@ pub fn check(all: &[Commit], key: &Key<'_>, engine: Engine) -> Result<History, S
     Ok(history)
 }
 
-/// The commits that were done: those that the engine said so of, and those without an answer whose
+/// The commits that were done: those that the engine acknowledged, and those without a reply whose
 /// value was seen afterwards.
 fn done<'a>(of_key: &[&'a Commit], stands: &[u8]) -> Vec<&'a Commit> {
     let seen: HashSet<&[u8]> = of_key.iter().map(|commit| &*commit.expected).collect();
@@ -197,7 +198,7 @@ fn done<'a>(of_key: &[&'a Commit], stands: &[u8]) -> Vec<&'a Commit> {
     of_key.iter().filter(is_done).copied().collect()
 }
 
-/// No commit that was done, a denial's too, rests on bytes that nobody wrote.
+/// No commit that was done, including that of a denial, rests on bytes that were never written.
 fn rests_on_written(of_key: &[&Commit], done: &[&Commit]) -> Result<(), String> {
     let written: HashSet<&[u8]> = of_key.iter().filter_map(|it| it.new.as_deref()).collect();
     for commit in done {
@@ -208,7 +209,7 @@ fn rests_on_written(of_key: &[&Commit], done: &[&Commit]) -> Result<(), String> 
     Ok(())
 }
 
-/// The values that stand behind each other until the one that stands there at the end.
+/// The values of the chain that ends in the final value.
 fn kept(done: &[&Commit], stands: &[u8], engine: Engine) -> Result<HashSet<Vec<u8>>, String> {
     let mut after: BTreeMap<&[u8], u32> = BTreeMap::new();
     let mut before: HashMap<&[u8], &[u8]> = HashMap::new();
@@ -239,8 +240,8 @@ fn kept(done: &[&Commit], stands: &[u8], engine: Engine) -> Result<HashSet<Vec<u
     Ok(kept)
 }
 
-/// Every admission that was told has a charge of its own that was known before; how many charges
-/// nobody was told of.
+/// Checks that every admission reported to a client has a charge of its own that was known before;
+/// returns the number of charges reported to no client.
 fn told(charges: Vec<Option<Instant>>, told: &[Instant]) -> Result<u64, String> {
     let mut known: Vec<Instant> = charges.iter().copied().flatten().collect();
     let unknown = charges.len() - known.len();
@@ -250,8 +251,8 @@ fn told(charges: Vec<Option<Instant>>, told: &[Instant]) -> Result<u64, String> 
     if told.len() > charges.len() {
         return Err(format!("{} admissions were told, {} charged", told.len(), charges.len()));
     }
-    // Who looked for his own tag after a call without an answer knows of it; since when, nobody
-    // does.
+    // A server that looked for its own tag after a call without a reply knows of the charge; the
+    // time at which it learned this is unknown.
     for (i, at) in told.iter().enumerate() {
         let is_late = i >= unknown && known.get(i - unknown).is_none_or(|known| known > at);
         if is_late {
@@ -261,7 +262,7 @@ fn told(charges: Vec<Option<Instant>>, told: &[Instant]) -> Result<u64, String> 
     Ok((charges.len() - told.len()) as u64)
 }
 
-/// The tag of a value, to be shown.
+/// The tag of a value, for display.
 fn tag(value: &[u8]) -> String {
     let bytes = value.get(1..HEAD).unwrap_or_default();
     if bytes.is_empty() {
@@ -286,7 +287,7 @@ mod tests {
         Judge::new(&policy, DESCRIBED)
     }
 
-    /// Commits of so many admissions each, one behind the other, a millisecond apart.
+    /// Commits of this many admissions each, in a chain, a millisecond apart.
     fn history(judge: &Judge, admissions: &[u64], began: Instant) -> (Vec<Commit>, Vec<Instant>) {
         let (mut counts, mut value) = (Counts::default(), Vec::new());
         let (mut all, mut told) = (Vec::new(), Vec::new());
@@ -324,7 +325,7 @@ mod tests {
         let (mut all, mut told) = history(&judge, &[3, 0, 5, 2], Instant::now());
         let good = History { commits: 4, charged: 10, ..History::default() };
         assert_eq!(checked(&all, &judge, &told, Engine::Keeps), Ok(good));
-        // Two whose answers nobody got, and one that was not done.
+        // Two commits whose replies were never received, and one that was not done.
         told.truncate(8);
         all[1].said = Said::Nothing;
         let refused = Commit { said: Said::Refused, new: Some(vec![1; 40]), ..all[2].clone() };
@@ -349,11 +350,11 @@ mod tests {
 
     #[test]
     fn what_the_core_does_not_admit_is_found() {
-        // Eleven by a rule of eleven are no history of a rule of ten.
+        // Eleven admissions under a limit of eleven are not a valid history under a limit of ten.
         let (more, ten) = (judge(11), judge(10));
         let (all, told) = history(&more, &[6, 5], Instant::now());
         assert!(checked(&all, &ten, &told, Engine::MayLose).is_err());
-        // A value that goes back to what it was.
+        // A value that returns to an earlier one.
         let (mut all, told) = history(&ten, &[3, 5, 1], Instant::now());
         let (first, last) = (all[0].new.clone().unwrap(), all[2].new.as_mut().unwrap());
         last.splice(HEAD.., first[HEAD..].iter().copied());

@@ -1,7 +1,7 @@
-//! An HTTP/1.1 client on one plain socket: any bytes go out, every header line comes back.
+//! An HTTP/1.1 client on one plain socket: it sends any bytes and returns every header line.
 //!
-//! Invariant: a header value is bytes and lines are never merged or reordered, so a test sees what
-//! a client sees. Deliberately absent: redirects, TLS, HTTP/2, connection pools.
+//! Invariant: a header value is bytes and lines are never merged or reordered, so a test sees
+//! exactly the client's view. Deliberately absent: redirects, TLS, HTTP/2, connection pools.
 //!
 //! ```no_run
 //! use tollgate_e2e::http::{Client, Request};
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use crate::process::read;
 
-/// No answer within this time fails the test: a request that hangs is a bug, and no machine is so
-/// slow, even when the first of all waits for its server to be read from a disk.
+/// No response within this time fails the test: a request that hangs is a bug. No machine is this
+/// slow, even when the first request waits until its server is read from a disk.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 const MAX_HEADERS: usize = 128;
 
-/// What to send.
+/// A request to send.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(crate) method: String,
@@ -59,7 +59,7 @@ impl Request {
         self
     }
 
-    /// The bytes on the wire; `host: localhost` is added unless the test gave one.
+    /// The bytes on the wire; `host: localhost` is added unless the test has set one.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = format!("{} {} HTTP/1.1\r\n", self.method, self.target).into_bytes();
         if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"host")) {
@@ -80,25 +80,26 @@ impl Request {
     }
 }
 
-/// What came back.
+/// A received response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// Every line in its order; names in lower case.
+    /// Every line, in order; names in lower case.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body, without chunk framing.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The lines of `name` (lower case), in their order, as text.
+    /// The values of the lines of `name` (lower case), in order, as text.
     pub fn all(&self, name: &str) -> Vec<String> {
         let lines = self.headers.iter().filter(|(n, _)| n == name);
         lines.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect()
     }
 
-    /// The only line of `name`; `None` when there is none; a failed test when there are several.
+    /// The value of the only line of `name`; `None` when there is none; a failed test when there
+    /// are several.
     pub fn header(&self, name: &str) -> Option<String> {
         let mut lines = self.all(name);
         assert!(lines.len() <= 1, "{name} came {} times: {lines:?}", lines.len());
@@ -114,14 +115,14 @@ impl Response {
 /// One keep-alive connection to a server on this machine.
 pub struct Client {
     stream: TcpStream,
-    /// What is sent first on every connection.
+    /// The bytes sent first on every connection.
     preamble: String,
     port: u16,
     read: Vec<u8>,
 }
 
 impl Client {
-    /// A connection to `port` on the loopback interface; a failed test if nobody listens.
+    /// A connection to `port` on the loopback interface; a failed test if no server listens.
     pub fn connect(port: u16) -> Self {
         Self::try_connect(port).unwrap_or_else(|e| panic!("no connection to port {port}: {e}"))
     }
@@ -131,7 +132,7 @@ impl Client {
         Self::open(port, String::new())
     }
 
-    /// The same through a load balancer that names `peer` as the other end by the PROXY protocol,
+    /// The same through a load balancer that names `peer` as the client by the PROXY protocol,
     /// version 1.
     pub fn connect_as(peer: IpAddr, port: u16) -> Self {
         let (family, here) = if peer.is_ipv4() { ("TCP4", "127.0.0.1") } else { ("TCP6", "::1") };
@@ -148,16 +149,16 @@ impl Client {
         Ok(Self { stream, preamble, port, read: vec![] })
     }
 
-    /// Sends and waits for the answer. A connection that the server closed after its last answer is
-    /// opened anew.
+    /// Sends and waits for the response. A connection that the server closed after its last
+    /// response is opened again.
     pub fn send(&mut self, request: &Request) -> Response {
         self.renew_if_closed();
         self.try_send(request).unwrap_or_else(|e| panic!("no answer from port {}: {e}", self.port))
     }
 
-    /// Opens the connection anew if the server has closed it: it was idle for long (the machine may
-    /// have stood still so long), or the server drains. Nothing is sent twice: this is before a
-    /// request leaves.
+    /// Opens the connection again if the server has closed it: it was idle for long (the machine
+    /// may have been suspended), or the server drains. Nothing is sent twice: this happens before a
+    /// request is sent.
     pub fn renew_if_closed(&mut self) {
         self.stream.set_nonblocking(true).expect("a socket");
         let peeked = self.stream.peek(&mut [0]);
@@ -177,12 +178,12 @@ impl Client {
         self.finish(request.method == "HEAD")
     }
 
-    /// Only sends: several clients can so have their requests under way at once.
+    /// Only sends, so several clients can have requests in flight at once.
     pub fn start(&mut self, request: &Request) -> io::Result<()> {
         self.stream.write_all(&request.to_bytes())
     }
 
-    /// True when something of an answer is there already.
+    /// True when a part of a response has arrived.
     pub fn has_answer(&self) -> bool {
         self.stream.set_nonblocking(true).expect("a socket");
         let there = self.stream.peek(&mut [0]);
@@ -190,7 +191,7 @@ impl Client {
         !self.read.is_empty() || there.is_ok_and(|read| read > 0)
     }
 
-    /// Waits for the answer to one started request; `head` says that it has no body.
+    /// Waits for the response to one started request; `head` means that it has no body.
     pub fn finish(&mut self, head: bool) -> io::Result<Response> {
         let (mut response, framing) = loop {
             if let Some((response, framing, used)) = parse_head(&self.read, head)? {
@@ -210,7 +211,7 @@ impl Client {
                 std::mem::take(&mut self.read)
             }
         };
-        // A server that ends accepts no more, but it has answered.
+        // A server that shuts down accepts no more connections, but it has responded.
         if response.all("connection").iter().any(|v| v.eq_ignore_ascii_case("close"))
             && let Ok(fresh) = Self::open(self.port, self.preamble.clone())
         {
@@ -251,7 +252,7 @@ impl Client {
             body.extend(self.take(length)?);
             self.take(2)?;
             if length == 0 {
-                return Ok(body); // no trailers: nobody here sends any
+                return Ok(body); // no trailers: no server here sends any
             }
         }
     }

@@ -1,8 +1,8 @@
-//! One request over HTTP/2 in the clear, with prior knowledge of it, as gRPC clients send theirs.
+//! One request over HTTP/2 in the clear, with prior knowledge, as gRPC clients send theirs.
 //!
-//! Invariant: the answer comes back as the frames had it: whether the header fields ended the
-//! stream is told apart from a body that is empty. The protocol is the `h2` crate's, not ours, but
-//! for [`status_of`], which sends what no honest client would.
+//! Invariant: the response is returned as framed: header fields that ended the stream are
+//! distinguished from an empty body. The protocol is implemented by the `h2` crate, except for
+//! [`status_of`], which sends requests that no honest client would send.
 
 use std::io::{self, Read, Write};
 use std::net::{self, Ipv4Addr};
@@ -15,29 +15,29 @@ use tokio::time::timeout;
 
 use crate::http::{ANSWER_WITHIN, Request, Response};
 
-/// What came back.
+/// A received response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Its header fields and its body.
     pub response: Response,
-    /// True when the header fields ended the stream: what gRPC calls a trailers-only response.
+    /// True when the header fields ended the stream: a trailers-only response in gRPC's terms.
     pub is_trailers_only: bool,
-    /// The fields behind the body.
+    /// The fields after the body.
     pub trailers: Vec<(String, Vec<u8>)>,
 }
 
-/// How much of a request is sent.
+/// Which part of a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// All of it.
     Whole,
-    /// Its head, and no end: more could follow.
+    /// Its head, without the end of the stream: more could follow.
     Head,
-    /// All of it, and nobody waits for the answer.
+    /// All of it, without waiting for the response.
     Begun,
 }
 
-/// Sends `request` to `port` on a connection of its own; a failed test when no answer comes in
+/// Sends `request` to `port` on a connection of its own; a failed test when no response comes in
 /// time.
 pub fn send(port: u16, request: &Request) -> Answer {
     send_part(port, request, Sent::Whole)
@@ -48,12 +48,12 @@ pub fn send_from(from: Ipv4Addr, port: u16, request: &Request) -> Answer {
     answer_of(port, exchange(from, port, request, Sent::Whole))
 }
 
-/// The same with a part of it.
+/// The same with only a part of the request sent.
 pub fn send_part(port: u16, request: &Request, sent: Sent) -> Answer {
     answer_of(port, exchange(Ipv4Addr::LOCALHOST, port, request, sent))
 }
 
-/// An answer whose head has come.
+/// A response whose head has arrived.
 type Incoming = http::Response<h2::RecvStream>;
 type Exchanged = Result<Answer, Box<dyn std::error::Error>>;
 
@@ -69,9 +69,9 @@ fn answer_on(runtime: &Runtime, port: u16, exchange: impl Future<Output = Exchan
         .unwrap_or_else(|e| panic!("no answer from port {port}: {e}"))
 }
 
-/// A request under way; its client leaves when this is dropped.
+/// A request in flight; its client disconnects when this is dropped.
 pub struct Held {
-    /// True when its answer has a body, which may not be over; not asked of a head alone.
+    /// True when its response has a body that may not have ended; meaningless for a head alone.
     pub has_body: bool,
     port: u16,
     open: Open,
@@ -80,14 +80,14 @@ pub struct Held {
 }
 
 impl Held {
-    /// Waits for the end of the answer to a whole request.
+    /// Waits for the end of the response to a whole request.
     pub fn finish(self) -> Answer {
         let answer = self.answer.expect("the request is whole");
         answer_on(&self.runtime, self.port, self.open.rest(answer))
     }
 }
 
-/// Begins `request`, waits for the head of the answer if all of it is sent, and stays.
+/// Begins `request`, waits for the head of the response if all of it is sent, and stays connected.
 pub fn hold(port: u16, request: &Request, sent: Sent) -> Held {
     hold_from(Ipv4Addr::LOCALHOST, port, request, sent)
 }
@@ -100,7 +100,7 @@ pub fn hold_from(from: Ipv4Addr, port: u16, request: &Request, sent: Sent) -> He
         let answer = match sent {
             Sent::Whole => Some((&mut open.answer).await?),
             Sent::Head | Sent::Begun => {
-                // What is written is on its way when the connection is asked for its turn again.
+                // The bytes are sent when the connection is polled again.
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                 None
             }
@@ -153,7 +153,7 @@ async fn exchange(from: Ipv4Addr, port: u16, request: &Request, sent: Sent) -> E
 }
 
 impl Open {
-    /// Reads an `answer` that has begun to its end.
+    /// Reads the rest of a response whose head has arrived.
     async fn rest(self, answer: Incoming) -> Exchanged {
         let (head, mut body) = answer.into_parts();
         let is_trailers_only = body.is_end_stream();
@@ -172,8 +172,8 @@ impl Open {
     }
 }
 
-/// The status of the answer to a request of exactly these fields, pseudo-fields first; `None` when
-/// the stream or the connection is closed instead.
+/// The status of the response to a request of exactly these fields, pseudo-fields first; `None`
+/// when the stream or the connection is closed instead.
 pub fn status_of(port: u16, fields: &[(&[u8], &[u8])]) -> Option<u16> {
     let mut connection = FrameConnection::open(port);
     connection.request(fields);
@@ -187,14 +187,14 @@ pub fn status_of(port: u16, fields: &[(&[u8], &[u8])]) -> Option<u16> {
     }
 }
 
-/// The type of the frame by which a connection ends (RFC 9113, 6.8).
+/// The type of the frame that ends a connection (RFC 9113, 6.8).
 pub const GOAWAY: u8 = 7;
 
 /// A connection whose frames the test sends and reads itself, with one request.
 pub struct FrameConnection(net::TcpStream);
 
 impl FrameConnection {
-    /// A connection with its preface and settings sent.
+    /// Opens a connection and sends its preface and settings.
     pub fn open(port: u16) -> Self {
         let mut stream =
             net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
@@ -254,7 +254,7 @@ fn push_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8
     out.extend_from_slice(payload);
 }
 
-/// The status at the front of a block of fields: of the static table, or in digits, which a server
+/// The status at the front of a field block: from the static table, or in digits, which a server
 /// may write in Huffman's code (RFC 7541, A and B).
 fn status(block: &[u8]) -> u16 {
     // A new size of the table.

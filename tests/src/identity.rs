@@ -1,8 +1,9 @@
-//! The corpus of spoofing on a real server: a policy that tells who was counted, and what it told.
+//! The spoofing corpus on a real server: a policy that shows which client was counted, and a check
+//! of the responses.
 //!
-//! Invariant: a case passes only if the server named its client, and gave that client the partition
-//! key it has in every other case; two clients never have one key. Deliberately absent: how a
-//! server learns the peer.
+//! Invariant: a case passes only if the server named its client, and gave that client the same
+//! partition key as in every other case; two clients never have one key. Deliberately absent: how a
+//! server learns the peer address.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ pub mod format;
 use format::{Case, Group};
 
 impl Group {
-    /// A rule for each expected client, named after it, which applies to that client alone.
+    /// A rule for each expected client, with the client's name, which applies to that client alone.
     pub fn policy(&self) -> Value {
         let mut clients: Vec<_> = self.cases.iter().map(|case| case.client).collect();
         clients.sort_unstable();
@@ -34,7 +35,7 @@ impl Group {
     }
 }
 
-/// What was told so far: the partition key of each client.
+/// The results so far: the partition key of each client.
 #[derive(Default)]
 pub struct Told {
     keys: BTreeMap<String, String>,
@@ -42,7 +43,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// Takes the `RateLimit` field of the answer to `case`: it names its client as the only quota.
+    /// Records the `RateLimit` field of the response to `case`: it names its client as the only
+    /// quota.
     pub fn record(&mut self, case: &Case, ratelimit: &str) {
         let mut parts = ratelimit.split(';').map(|part| part.trim_matches('"').to_owned());
         let (name, key) = (parts.next(), parts.find(|part| part.starts_with("pk=")));
@@ -55,7 +57,7 @@ impl Told {
         self.ran += 1;
     }
 
-    /// How many cases passed; a failed test when two clients were counted as one.
+    /// The number of cases that passed; a failed test when two clients were counted as one.
     pub fn ran(self) -> usize {
         let mut distinct: Vec<&String> = self.keys.values().collect();
         distinct.sort_unstable();

@@ -1,5 +1,5 @@
-//! What holds of `POST /lease` whoever answers it: nodes, direct checks, strangers, and messages
-//! that come again.
+//! The properties of `POST /lease` on every authority: nodes, direct checks, unauthorized callers,
+//! and repeated messages.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use crate::http::Request;
 use crate::server::CHECK_TOKEN;
 use crate::workerd::answer;
 
-/// What the nodes share.
+/// The limit that the nodes share.
 pub const LIMIT: u64 = 6_000;
 const IP: &str = "192.0.2.1";
 
@@ -26,7 +26,7 @@ pub fn limited(limit: u64) -> Value {
         "quotas": [{"algorithm": "fixed-window", "limit": limit, "window": "366d"}]}]})
 }
 
-/// True when a request of `ip` that comes to the authority itself is admitted.
+/// True when a request of `ip` to the authority itself is allowed.
 pub fn is_checked(authority: &Authority, ip: &str) -> bool {
     let body = json!({"method": "GET", "path": "/", "client_ip": ip}).to_string();
     let request =
@@ -34,11 +34,11 @@ pub fn is_checked(authority: &Authority, ip: &str) -> bool {
     answer(&authority.client().send(&request))["decision"] == "allow"
 }
 
-/// Three nodes and direct checks together admit the limit, and messages that come late, again and
+/// Three nodes and direct checks together are allowed the limit. Messages that come late, again and
 /// in another order change nothing.
 ///
 /// # Panics
-/// They do not.
+/// When one of these does not hold.
 pub fn check_one_budget(authority: &Authority) {
     let policy = policy().to_string();
     let port = authority.port();
@@ -70,10 +70,11 @@ pub fn check_one_budget(authority: &Authority) {
     authority.metric("tollgate_lease_conflicts_total", |conflicts| conflicts == 0);
 }
 
-/// Who may not ask, and what is no question, gets an answer that says so, and changes nothing.
+/// An unauthorized or malformed request gets a response that reports the error, and changes
+/// nothing.
 ///
 /// # Panics
-/// It does not.
+/// When this does not hold.
 pub fn check_strangers(authority: &Authority) {
     let text = policy().to_string();
     let port = authority.port();
@@ -89,7 +90,7 @@ pub fn check_strangers(authority: &Authority) {
         if let Some(token) = token {
             request = request.header("authorization", token);
         }
-        // What was refused unread may have ended the connection.
+        // A request rejected before it was read may have ended the connection.
         let answer = client.try_send(&request).unwrap_or_else(|_| {
             client = authority.client();
             client.send(&request)

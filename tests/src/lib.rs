@@ -1,7 +1,8 @@
-//! What the end-to-end tests share: a client on plain sockets, and servers that are surely stopped.
+//! The shared parts of the end-to-end tests: a client on plain sockets, and servers that are always
+//! stopped.
 //!
 //! Invariant: nothing listens or connects beyond the loopback interface, and a process is stopped
-//! only by the test that started it. Nothing here knows Envoy; its helpers stand beside its tests.
+//! only by the test that started it. Nothing here knows Envoy; its helpers are next to its tests.
 
 pub mod authority;
 pub mod claims;

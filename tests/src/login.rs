@@ -1,5 +1,5 @@
-//! An origin that checks passwords: it answers with the status that the path names, `/401` or
-//! `/200`, and counts what reaches it. It can hold its answers, as one does that hashes slowly.
+//! An origin that checks passwords: it responds with the status in the path, `/401` or `/200`, and
+//! counts the requests that reach it. It can hold its responses, like an origin that hashes slowly.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The origin, for as long as the test runs.
 pub struct Login {
-    /// Where it listens.
+    /// The port on which it listens.
     pub port: u16,
     seen: Arc<Seen>,
 }
@@ -40,22 +40,22 @@ impl Login {
         Self { port, seen }
     }
 
-    /// Holds answers from now on, or sends all that are held.
+    /// Holds responses from now on, or sends all that are held.
     pub fn hold(&self, is_held: bool) {
         self.seen.is_held.store(is_held, SeqCst);
     }
 
-    /// Requests that have come.
+    /// The number of requests that have arrived.
     pub fn arrived(&self) -> usize {
         self.seen.arrived.load(SeqCst)
     }
 
-    /// As many as were ever here at once.
+    /// The largest number of requests at one time.
     pub fn most_at_once(&self) -> usize {
         self.seen.most.load(SeqCst)
     }
 
-    /// Those that were taken away before they were answered.
+    /// The number of requests cancelled before their response.
     pub fn left(&self) -> usize {
         self.seen.left.load(SeqCst)
     }
@@ -89,7 +89,7 @@ impl Seen {
         (&mut &*connection).write_all(answer.as_bytes()).ok()
     }
 
-    /// False when the other side went away meanwhile.
+    /// False when the peer disconnected meanwhile.
     fn wait(&self, connection: &TcpStream) -> bool {
         connection.set_read_timeout(Some(Duration::from_millis(20))).expect("a time-out");
         let mut is_there = true;

@@ -1,8 +1,8 @@
-//! Origins that are real servers: nginx, Node's and Python's own. Each says what it made of a
+//! Origins that are real servers: nginx, Node's and Python's own. Each reports how it read a
 //! request.
 //!
-//! Invariant: they read requests with their own code and defaults; what is ours only repeats the
-//! result. A response without `x-origin` did not come from one of them.
+//! Invariant: they read requests with their own code and defaults; this project's code only repeats
+//! the result. A response without `x-origin` did not come from one of them.
 
 use std::fs;
 use std::process::Command;
@@ -19,11 +19,11 @@ const PYTHON: &str = include_str!("../origins/origin.py");
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Decodes, then resolves dots; a backslash is a letter.
+    /// Decodes, then resolves dots; a backslash is an ordinary character.
     Nginx,
     /// Node's `http`, with its URL library and as frameworks decode paths.
     Node,
-    /// Python's `http.server`, and the path that `wsgiref` hands over.
+    /// Python's `http.server`, and the path that it passes to `wsgiref`.
     Python,
 }
 
@@ -34,7 +34,7 @@ impl Kind {
 
 /// A running origin.
 pub struct Origin {
-    /// Where it listens on the loopback interface.
+    /// The port on which it listens, on the loopback interface.
     pub port: u16,
     _server: Server,
     _dir: TempDir,
@@ -74,7 +74,8 @@ impl Origin {
     }
 }
 
-/// `/login` and `/admin/` are places of their own; everything else says what nginx made of it.
+/// `/login` and `/admin/` are locations of their own; every other location reports how nginx read
+/// the request.
 fn nginx_config(dir: &str, port: u16) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|what| format!("  {what}_temp_path {dir}/{what};\n"))
@@ -100,10 +101,10 @@ http {{
     )
 }
 
-/// What an origin made of a request.
+/// How an origin read a request.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
-    /// The resource, in each of the ways in which such a server finds it.
+    /// The resource, in each of the ways in which such a server resolves it.
     pub resources: Vec<String>,
     /// The header `x-api-key`.
     pub credential: Option<String>,
@@ -116,8 +117,8 @@ pub struct Read {
 }
 
 impl Read {
-    /// What the origin of this response said; `None` when it was not asked or refused the request
-    /// itself.
+    /// The origin's report in this response; `None` when the request did not reach it or it
+    /// rejected the request itself.
     pub fn from(response: &Response) -> Option<Self> {
         let origin = response.header("x-origin")?;
         if response.status != 200 {

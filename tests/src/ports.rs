@@ -1,8 +1,9 @@
-//! Ports of the loopback interface that nobody else takes.
+//! Ports of the loopback interface that no other process takes.
 //!
-//! Invariant: a port is given out once as long as this process lives; other programs of ours see
-//! its locked file. They lie below the range from which the kernel gives ports to connections:
-//! thousands of short connections cannot take one before its server does. xtask has this file, too.
+//! Invariant: a port is given out once during the life of this process; other programs of this
+//! project see its locked file. The ports are below the range from which the kernel gives ports to
+//! connections: thousands of short connections cannot take one before its server does. xtask has
+//! this file, too.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Result};
@@ -13,11 +14,11 @@ use std::sync::{Mutex, PoisonError};
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 20_000;
 
-/// A port that nobody listens on.
+/// A port on which no process listens.
 ///
 /// # Errors
 ///
-/// When all are taken, or a file in the folder for temporary ones cannot be written.
+/// When all are taken, or a file in the temporary folder cannot be written.
 pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..COUNT {
@@ -31,7 +32,7 @@ pub fn free_port() -> Result<u16> {
     Err(Error::new(ErrorKind::AddrInUse, "no port is free"))
 }
 
-/// Whether `port` is this process's now and until it ends.
+/// Whether `port` belongs to this process from now until it ends.
 fn is_claimed(port: u16) -> Result<bool> {
     static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
     let dir = std::env::temp_dir().join("tollgate-ports");

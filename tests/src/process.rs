@@ -1,4 +1,4 @@
-//! Servers for one test: started with a log, awaited, and surely stopped, by their own process id.
+//! Servers for one test: started with a log, awaited, and always stopped, by their own process id.
 //!
 //! Invariant: whatever a test does, its server and the server's children are gone when the `Server`
 //! is dropped. Deliberately absent: stopping anything by name.
@@ -36,8 +36,8 @@ use crate::ports;
 /// A server that is not ready within this time fails the test.
 pub const READY_WITHIN: Duration = Duration::from_secs(90);
 
-/// The path in the environment variable `name`; a failed test that says which command sets it. From
-/// here on, as every test with a server begins here, failures are told at once.
+/// The path in the environment variable `name`; a failed test that names the command that sets it.
+/// Every test with a server begins here, so from here on failures are printed at once.
 pub fn required_path(name: &str, command: &str) -> PathBuf {
     tell_failures_at_once();
     let value = std::env::var_os(name).filter(|value| !value.is_empty());
@@ -51,8 +51,8 @@ pub fn required_path(name: &str, command: &str) -> PathBuf {
     path
 }
 
-/// Says why a test failed when it fails, too: what the test harness shows at the end of a run of
-/// minutes is lost where the run is ended before, or only a part of what it printed is kept.
+/// Prints the reason of a failure when a test fails, too: the report at the end of a run of minutes
+/// is lost where the run is ended before, or where only a part of the output is kept.
 fn tell_failures_at_once() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -65,13 +65,13 @@ fn tell_failures_at_once() {
     });
 }
 
-/// Prints `line` past the harness, which keeps what tests print by `eprintln`.
+/// Prints `line` directly: the harness captures the output of `eprintln` in tests.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// How often a test with a long form is done: what the environment variable `name` says, `short`
-/// without it.
+/// The number of repetitions of a test with a long form: the value of the environment variable
+/// `name`, or `short` without it.
 pub fn times(name: &str, short: usize) -> usize {
     std::env::var(name).map_or(short, |text| text.parse().expect("a number"))
 }
@@ -81,8 +81,7 @@ pub fn free_port() -> u16 {
     ports::free_port().expect("no port")
 }
 
-/// Raises the limit of open files that this process has and servers inherit, as far as it may be
-/// raised.
+/// Raises this process's limit of open files, which servers inherit, as far as permitted.
 pub fn allow_open_files(wanted: u64) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(wanted).min(wanted);
@@ -92,12 +91,12 @@ pub fn allow_open_files(wanted: u64) {
     }
 }
 
-/// Reads as [`Read::read`] does, and once more where that was interrupted: who reads with a
-/// time-out is told so when the machine stood still and goes on (signal(7)).
+/// Reads as [`Read::read`] does, and retries an interrupted read: a read with a time-out is
+/// interrupted when the machine was suspended and resumes (signal(7)).
 ///
 /// # Errors
 ///
-/// As there.
+/// As [`Read::read`].
 pub fn read(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     loop {
         match from.read(bytes) {
@@ -107,7 +106,7 @@ pub fn read(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Waits until `ready` answers something; a failed test after `within`.
+/// Waits until `ready` returns a value; a failed test after `within`.
 pub fn wait_until<T>(what: &str, within: Duration, mut ready: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
@@ -138,7 +137,7 @@ impl TempDir {
         Self(path)
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -157,8 +156,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it with output and errors in `log` (appended: a restart keeps the first life's
-    /// lines).
+    /// Starts it with output and errors in `log` (appended: a restart keeps the lines of the first
+    /// life).
     pub fn start(mut command: Command, log: impl Into<PathBuf>) -> Self {
         let log = log.into();
         let out = File::options().create(true).append(true).open(&log).expect("no log file");
@@ -173,12 +172,13 @@ impl Server {
         self.child.id()
     }
 
-    /// All it printed so far.
+    /// All output so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until somebody listens on `port`; a failed test with the log when it ends before.
+    /// Waits until a process listens on `port`; a failed test with the log when the server ends
+    /// before.
     pub fn wait_for_port(&mut self, port: u16) {
         let started = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
@@ -190,13 +190,13 @@ impl Server {
         }
     }
 
-    /// Waits until it ends by itself; a failed test if it does not.
+    /// Waits until it exits without a signal from here; a failed test if it does not.
     pub fn wait_for_exit(&mut self) -> ExitStatus {
         wait_until("the server ends", READY_WITHIN, || self.child.try_wait().expect("no status"))
     }
 
-    /// Sends it a signal. After [`Signal::STOP`] every thread of it stands still: on a busy machine
-    /// the others go on until the one that takes the signal has its turn.
+    /// Sends it a signal. After [`Signal::STOP`] this waits until every thread is stopped: on a
+    /// busy machine the others continue until the thread that handles the signal is scheduled.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a pid");
         kill_process(pid, signal).expect("it runs");
@@ -209,7 +209,7 @@ impl Server {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs");
         tasks.flatten().all(|task| {
             let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            // The state stands behind the name, which may hold anything.
+            // The state follows the name, which may contain anything.
             stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
         })
     }
@@ -223,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Prints what became of it, for who reads why a test failed.
+    /// Prints how it ended, for a failed test.
     fn tell(&mut self) {
         const LINES: usize = 40;
         const LINES_AT_ONCE: usize = 5;

@@ -1,9 +1,9 @@
-//! Real proxies that ask a server before they forward: nginx, Caddy and Envoy, each with the
-//! configuration that `fleet/` has for it, and that `docs/forward-auth.md` shows.
+//! Real proxies that send a check to a server before they forward: nginx, Caddy and Envoy, each
+//! with its configuration in `fleet/`, which `docs/forward-auth.md` shows.
 //!
-//! Invariant: what is shipped is what is shown and what runs; only addresses, the token and what
-//! keeps a proxy within its folder are changed. Behind each stands an origin that repeats the
-//! request that came through.
+//! Invariant: the shipped file is the shown file and the one that runs; only addresses, the token
+//! and the paths that keep a proxy within its folder are changed. Behind each is an origin that
+//! repeats the forwarded request.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ use crate::process::{self, Server, TempDir};
 
 const DOCUMENT: &str = include_str!("../../docs/forward-auth.md");
 const RUN: &str = "cargo xtask test server";
-/// What the document has in the place of the token.
+/// The document's text in place of the token.
 const SHOWN_TOKEN: &str = "the check_token, or leave this line out";
 
 /// A proxy.
@@ -29,13 +29,13 @@ pub enum Proxy {
     Caddy,
     /// `ext_authz` over HTTP.
     Envoy,
-    /// The same, which speaks HTTP/2 to the server.
+    /// The same, with HTTP/2 to the server.
     EnvoyHttp2,
 }
 
 /// A running proxy with its origin.
 pub struct Running {
-    /// Where clients ask.
+    /// The port for clients.
     pub port: u16,
     pub server: Server,
     _dir: TempDir,
@@ -52,7 +52,7 @@ impl Proxy {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Nginx, Self::Caddy, Self::Envoy, Self::EnvoyHttp2];
 
-    /// What the server calls its protocol.
+    /// The server's name of its protocol.
     pub const fn protocol(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -61,7 +61,7 @@ impl Proxy {
         }
     }
 
-    /// The file of `fleet/`, which the document shows.
+    /// Its file in `fleet/`, which the document shows.
     fn shipped(self) -> &'static str {
         let (language, name, text) = match self {
             Self::Nginx => ("nginx", "nginx.conf", include_str!("../../fleet/nginx.conf")),
@@ -76,12 +76,13 @@ impl Proxy {
         text
     }
 
-    /// Starts it in front of an origin; it asks the server on port `asked`, with `token`.
+    /// Starts it in front of an origin; it sends its checks to the server on port `asked`, with
+    /// `token`.
     pub fn start(self, asked: u16, token: &str) -> Running {
         self.start_with(self.shipped().to_owned(), asked, token)
     }
 
-    /// Starts Envoy that asks either of two servers, on the ports `asked`.
+    /// Starts Envoy with checks to either of two servers, on the ports `asked`.
     pub fn start_envoy_before_two(asked: [u16; 2], token: &str) -> Running {
         let one = "{ endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: 8080 } } } }";
         let other = one.replace("8080", &asked[1].to_string());
@@ -159,7 +160,8 @@ fn nginx_config(dir: &Path, shown: &str) -> String {
     )
 }
 
-/// An origin: it answers every request with its head, so that a test sees what came through.
+/// An origin: it responds to every request with the request's head, so that a test sees the
+/// forwarded request.
 fn origin() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();

@@ -1,8 +1,9 @@
-//! Stands between servers and one node of a Redis, and writes down every commit that goes through.
+//! A relay between servers and one node of a Redis, which records every commit that passes.
 //!
-//! Invariant: a commit is written down before the engine gets it, and its answer before the server
-//! does; bytes pass as they are. What is no command (a replica's stream) passes unread.
-//! Deliberately absent: any order between connections: the history has it by the commits' values.
+//! Invariant: a commit is recorded before the engine gets it, and its reply before the server does;
+//! bytes are passed on unchanged. Bytes that are not a command (a replica's stream) are passed on
+//! unread. Deliberately absent: any order between connections: the history derives it from the
+//! commits' values.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -17,7 +18,7 @@ use tollgate_redis::resp::{self, Value};
 use crate::history::{Commit, Said};
 use crate::process::read;
 
-/// What went through all recorders of an engine.
+/// The commits through all recorders of an engine.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Inner>);
 
@@ -25,7 +26,7 @@ pub struct Log(Arc<Inner>);
 struct Inner {
     commits: Mutex<Vec<Commit>>,
     drops_one: AtomicBool,
-    /// The port of the node whose replicas hear nothing; 0 for none.
+    /// The port of the node whose replicas receive nothing; 0 for none.
     muted: AtomicU16,
 }
 
@@ -40,7 +41,8 @@ impl Log {
         self.0.commits.lock().expect("nobody panics with it").last().map(|last| last.key.clone())
     }
 
-    /// Makes the engine a liar, once: the next commit that it says is done is not written.
+    /// Makes the engine report a false success, once: the next commit that it acknowledges is not
+    /// written.
     pub fn drop_one(&self) {
         self.0.drops_one.store(true, Ordering::Relaxed);
     }
@@ -50,8 +52,8 @@ impl Log {
         !self.0.drops_one.load(Ordering::Relaxed)
     }
 
-    /// Lets nothing through to the replicas of the node on port `node`, which go on believing in
-    /// it: kill it then, for they never hear what they missed. 0 ends it.
+    /// Passes nothing to the replicas of the node on port `node`, which still consider it alive.
+    /// Kill the node afterwards, because they never receive what they missed. 0 ends it.
     pub fn mute(&self, node: u16) {
         self.0.muted.store(node, Ordering::Relaxed);
     }
@@ -85,7 +87,7 @@ impl Log {
         Ok(())
     }
 
-    /// What stands in place of a command.
+    /// The command to send in place of a command.
     fn asked(&self, command: &Value, waiting: &Waiting) -> Option<Vec<u8>> {
         let parts: Vec<&[u8]> = command.parts()?.iter().filter_map(Value::bytes).collect();
         let name = parts.first()?.to_ascii_uppercase();
@@ -124,7 +126,7 @@ impl Log {
             let first = reply.parts().and_then(|parts| parts.first()?.number());
             let said = if first == Some(0) { Said::Done(Instant::now()) } else { Said::Refused };
             if is_dropped && said == Said::Refused {
-                // It would not have been written anyway.
+                // It would not have been written in any case.
                 self.drop_one();
             }
             self.0.commits.lock().expect("nobody panics with it")[commit].said = said;
@@ -157,8 +159,8 @@ impl Waiting {
     }
 }
 
-/// Carries whole commands or replies, each after `look` saw it, and what is neither unless it is
-/// muted; then both directions end.
+/// Carries whole commands or replies, each after `look` saw it, and other bytes unless muted; then
+/// both directions end.
 fn carry(
     (mut from, mut to): (TcpStream, TcpStream),
     waiting: &Waiting,

@@ -1,7 +1,7 @@
 //! A real `tollgate-server`: its settings, its files, its signals.
 //!
-//! Invariant: it reads no setting of whoever runs the tests: its environment is empty but for what
-//! the test gives.
+//! Invariant: it reads no setting from the environment of the test run: its environment has only
+//! the variables that the test sets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,11 @@ use serde_json::Value;
 use crate::http::{Client, Request, Response};
 use crate::process::{self, Server, TempDir, wait_until};
 
-/// The token of every server that is operated.
+/// The admin token of every server with an admin API.
 pub const ADMIN_TOKEN: &str = "only-for-tests-admin";
 
-/// The token of every server that keeps counts of a fleet, and the secret that names these.
+/// The token of every server that keeps counts of a fleet, and the secret from which it derives the
+/// names of keys.
 pub const CHECK_TOKEN: &str = "only-for-tests-check";
 /// See [`CHECK_TOKEN`].
 pub const FLEET_SECRET: &str = "only-for-tests-fleet";
@@ -27,7 +28,7 @@ pub fn server_bin() -> PathBuf {
     process::required_path("TOLLGATE_SERVER_BIN", "cargo xtask test server")
 }
 
-/// What to start.
+/// The setup of a server.
 pub struct Setup {
     policy: String,
     settings: Vec<(String, String)>,
@@ -36,7 +37,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A server with `policy`, and every other setting as it is by default.
+    /// A server with `policy`, and every other setting at its default.
     pub fn new(policy: impl ToString) -> Self {
         Self { policy: policy.to_string(), settings: vec![], variables: vec![], descriptors: None }
     }
@@ -53,7 +54,7 @@ impl Setup {
         self
     }
 
-    /// Gives the process at most so many file descriptors.
+    /// Limits the number of the process's file descriptors.
     pub fn descriptors(mut self, most: u32) -> Self {
         self.descriptors = Some(most);
         self
@@ -64,7 +65,7 @@ impl Setup {
         self.variable("TOLLGATE_ADMIN_TOKEN", ADMIN_TOKEN)
     }
 
-    /// Lets nodes lease, with [`CHECK_TOKEN`] and [`FLEET_SECRET`].
+    /// Enables leases for nodes, with [`CHECK_TOKEN`] and [`FLEET_SECRET`].
     pub fn leasing(self) -> Self {
         let with_token = self.variable("TOLLGATE_CHECK_TOKEN", CHECK_TOKEN);
         with_token.variable("TOLLGATE_FLEET_SECRET", FLEET_SECRET)
@@ -112,9 +113,9 @@ pub struct TollgateServer {
     pub server: Server,
     setup: Setup,
     dir: TempDir,
-    /// Where it answers.
+    /// The port for requests.
     pub port: u16,
-    /// Where it answers probes.
+    /// The port for probes.
     pub operations: u16,
 }
 
@@ -124,7 +125,7 @@ impl TollgateServer {
         Client::connect(self.port)
     }
 
-    /// The answer of one of its paths to the operator.
+    /// The response of one of its paths to the operator.
     pub fn operate(
         &self,
         method: &str,
@@ -145,20 +146,20 @@ impl TollgateServer {
         self.client().send(&request)
     }
 
-    /// The value of a series of its metrics; a failed test where it is not shown.
+    /// The value of a series of its metrics; a failed test when it is absent.
     pub fn metric(&self, series: &str) -> u64 {
         let metrics = self.operate("GET", "metrics", "", &[]).text();
         value_of(&metrics, series).unwrap_or_else(|| panic!("no {series}: {metrics}"))
     }
 
-    /// The status of a probe; 0 when nobody answers.
+    /// The status of a probe; 0 when there is no response.
     pub fn probe(&self, path: &str) -> u16 {
         let client = Client::try_connect(self.operations);
         let answer = client.and_then(|mut client| client.try_send(&Request::get(path)));
         answer.map_or(0, |answer| answer.status)
     }
 
-    /// A file of it.
+    /// The path of one of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -192,7 +193,7 @@ impl TollgateServer {
     }
 }
 
-/// The value of a series in the text of metrics, if it is shown there.
+/// The value of a series in the text of metrics, if present.
 pub fn value_of(metrics: &str, series: &str) -> Option<u64> {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map(|value| value.trim().parse().expect("a number"))

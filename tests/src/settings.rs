@@ -1,15 +1,15 @@
-//! Settings whose effect a client must find the same on every surface: partial enforcement, jitter,
-//! bodies.
+//! Settings whose effect must be the same for a client on every surface: partial enforcement,
+//! jitter, bodies.
 //!
-//! Invariant: each check is of what comes back alone. A surface starts a server with a policy, and
-//! gives the client of it; the server lives as long as the first of the pair. Deliberately absent:
-//! how a request gets there.
+//! Invariant: each check reads the responses only. A surface starts a server with a policy, and
+//! returns it with a client; the server lives as long as the first of the pair. Deliberately
+//! absent: how a request reaches the server.
 
 use serde_json::{Value, json};
 
 use crate::http::{Client, Request};
 
-/// One request for each `x-key` per hour, with these settings of the rule and of the response.
+/// One request per hour for each `x-key`, with these settings of the rule and of the response.
 fn policy(rule: &Value, response: &Value) -> Value {
     let quota = json!({"name": "q", "limit": 1, "window": "1h"});
     let mut all = json!({"name": "r", "key": [{"header": "x-key"}], "quotas": [quota]});
@@ -22,12 +22,11 @@ fn of(key: u32) -> Request {
     Request::get("/").header("x-key", format!("key-{key}"))
 }
 
-/// The first keys that are enforced; which ones is the policy's word, so every surface has the
-/// same.
+/// The first keys that are enforced; the policy selects them, so every surface has the same ones.
 const ENFORCED: [u32; 10] = [0, 2, 4, 7, 8, 18, 24, 32, 33, 34];
 
-/// Under `{"mode": {"enforce_percent": 30, "salt": ...}}`: about as many keys are refused, the
-/// others pass and are told nothing, and a key stays what it is.
+/// Under `{"mode": {"enforce_percent": 30, "salt": ...}}`: about this share of keys is denied, the
+/// others pass without rate limit fields, and a key's selection never changes.
 pub fn check_percent<S>(start: impl Fn(&Value) -> (S, Client)) {
     const KEYS: u32 = 400;
     let rule = json!({"mode": {"enforce_percent": 30, "salt": "the same everywhere"}});
@@ -47,9 +46,9 @@ pub fn check_percent<S>(start: impl Fn(&Value) -> (S, Client)) {
     assert!((75..=165).contains(&enforced.len()), "{} of {KEYS}", enforced.len());
 }
 
-/// Under `{"jitter": "5m", "body": "text"}`: who is refused is never told to come back earlier than
-/// without, nor more than five minutes later, nor all at once; the fields and the body say the
-/// same.
+/// Under `{"jitter": "5m", "body": "text"}`: no denied client gets an earlier `retry-after` than
+/// without jitter, nor one more than five minutes later, nor do all get the same; the fields and
+/// the body agree.
 pub fn check_jitter<S>(start: impl Fn(&Value) -> (S, Client)) {
     const KEYS: u32 = 40;
     let response = json!({"jitter": "5m", "body": "text"});
@@ -63,7 +62,7 @@ pub fn check_jitter<S>(start: impl Fn(&Value) -> (S, Client)) {
         let wait: u64 = field("retry-after").parse().expect("whole seconds");
         assert_eq!(field("ratelimit"), format!("\"q\";r=0;t={wait}"));
         assert_eq!(denied.text(), format!("try again in {wait} seconds\n"));
-        // Without jitter an hour, less the second at most that the two requests took.
+        // Without jitter an hour, less the time of the two requests, at most one second.
         assert!((3599..=3600 + 300).contains(&wait), "key {key}: {wait}");
         waits.push(wait);
     }
@@ -73,7 +72,7 @@ pub fn check_jitter<S>(start: impl Fn(&Value) -> (S, Client)) {
     assert!(waits.iter().any(|wait| *wait > 3600 + 100), "hardly any jitter: {waits:?}");
 }
 
-/// What is said besides the fields: the content type and the body under each `body`.
+/// The parts of a denial besides the fields: the content type and the body under each `body`.
 const BODIES: [(&str, Option<&str>, &str); 2] =
     [("text", Some("text/plain"), "try again in 3600 seconds\n"), ("none", None, "")];
 

@@ -1,4 +1,5 @@
-//! Tokens with any claims, made by Node's crypto, so that no code of ours makes what it verifies.
+//! Tokens with any claims, signed by Node's crypto, so that no code of this project signs the
+//! tokens that it verifies.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

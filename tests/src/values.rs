@@ -1,6 +1,6 @@
-//! Spellings of one value: what surfaces must count as one, and what they must refuse.
+//! Spellings of one value: those that surfaces must count as one, and those that they must reject.
 //!
-//! Invariant: an origin that goes by HTTP takes all of them for the same.
+//! Invariant: an origin that follows HTTP reads all of them as the same value.
 
 /// `value` with every white space of up to two bytes on each side, and some of three: 51 spellings,
 /// the plain one first.
@@ -10,7 +10,7 @@ pub fn padded(value: &str) -> Vec<String> {
     both.chain([format!("{value}   "), format!("   {value}")]).collect()
 }
 
-/// Authorities that one origin or another serves as `host`, and that are none.
+/// Authorities that one origin or another serves as `host`, but that are invalid.
 pub fn unreadable(host: &str) -> Vec<String> {
     let name = host.trim_start_matches('a');
     vec![

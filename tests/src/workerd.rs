@@ -1,5 +1,4 @@
-//! A real workerd with the Worker in it as it is shipped: its modules, a policy, bindings, objects
-//! on disk.
+//! A real workerd with the shipped Worker: its modules, a policy, bindings, objects on disk.
 //!
 //! Invariant: the shipped modules are never changed. A test that needs a fault puts a module of its
 //! own in front of `entry.mjs` ([`Setup::front`]); only the policy and the bindings differ from a
@@ -26,13 +25,13 @@ use crate::process::{self, Server, TempDir};
 
 const RUN: &str = "cargo xtask test workerd";
 
-/// Where the compatibility date of wrangler.toml stands, so that both run the same.
+/// The file with the compatibility date, so that tests and deployments use the same.
 const WRANGLER: &str = include_str!("../../wrangler.toml");
 
-/// Open files that many objects need: three for each object in memory.
+/// The open files that many objects need: three for each object in memory.
 const OPEN_FILES: u64 = 16_384;
 
-/// The folder with `entry.mjs` and what it imports.
+/// The folder with `entry.mjs` and its imports.
 pub fn worker_dir() -> PathBuf {
     process::required_path("TOLLGATE_WORKER_DIR", RUN)
 }
@@ -42,17 +41,18 @@ pub fn node_bin() -> PathBuf {
     process::required_path("TOLLGATE_NODE_BIN", RUN)
 }
 
-/// The header in which a test gives, as JSON, what Cloudflare's edge knows about a request:
+/// The header in which a test sends, as JSON, the facts of Cloudflare's edge about a request:
 /// `request.cf`.
 pub const EDGE_FACTS: &str = "x-test-cf";
 
-/// What to start.
+/// The setup of a workerd.
 pub struct Setup {
     /// One Worker for each.
     policies: Vec<String>,
-    /// In place of what the policies compile to.
+    /// Replaces the compiled policies.
     compiled: Option<String>,
-    /// So many of them, the last ones, use the objects of the first; the others have their own.
+    /// The number of Workers, the last ones, that use the objects of the first; the others have
+    /// their own.
     beside: usize,
     is_operated: bool,
     /// Names and Cap'n Proto values.
@@ -62,20 +62,20 @@ pub struct Setup {
     files: Files,
 }
 
-/// Where the objects' databases are.
+/// The location of the objects' databases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Files {
     OnDisk,
     InMemory,
 }
 
-/// What thousands of small databases need, with room.
+/// The folder in memory, and the space that thousands of small databases need, with room to spare.
 const MEMORY: &str = "/dev/shm";
 const MEMORY_BYTES: u64 = 1 << 30;
 
 impl Setup {
-    /// The Worker with `policy` and no variables or secrets, but patience with its objects: on a
-    /// busy machine they are slow.
+    /// The Worker with `policy` and no variables or secrets, except a long time-out for its
+    /// objects: on a busy machine they are slow.
     pub fn new(policy: impl ToString) -> Self {
         let policies = vec![policy.to_string()];
         let (bindings, files) = (vec![], Files::OnDisk);
@@ -93,7 +93,7 @@ impl Setup {
         setup.binding("OBJECT_TIMEOUT_MS", 30_000)
     }
 
-    /// Deploys `compiled`, in base64, in place of what the policy compiles to.
+    /// Deploys `compiled`, in base64, in place of the compiled policy.
     pub fn compiled(mut self, compiled: &str) -> Self {
         self.compiled = Some(compiled.to_owned());
         self
@@ -106,8 +106,8 @@ impl Setup {
         self
     }
 
-    /// One more Worker in the same process that asks the objects of the first: as another isolate
-    /// of one deployment does, or of one that is a version behind. Comes after every
+    /// One more Worker in the same process that uses the objects of the first: like another isolate
+    /// of the same deployment, or of one that is a version behind. Comes after every
     /// [`also`](Self::also).
     pub fn beside(mut self, policy: impl ToString) -> Self {
         self.policies.push(policy.to_string());
@@ -115,8 +115,8 @@ impl Setup {
         self
     }
 
-    /// Binds the classes for what is changed and counted at run time, too, as wrangler.toml does.
-    /// A [`front`](Self::front) exports them then.
+    /// Binds the classes for run-time changes and counters, too, as wrangler.toml does. A
+    /// [`front`](Self::front) must then export them.
     pub fn operated(mut self) -> Self {
         self.is_operated = true;
         self
@@ -132,7 +132,7 @@ impl Setup {
         self.bound(name, "service = (name = \"main0\", entrypoint = \"Tollgate\")".to_owned())
     }
 
-    /// Sets a variable that is no text.
+    /// Sets a variable that is not a text.
     pub fn json_binding(self, name: &str, value: Value) -> Self {
         self.bound(name, format!("json = {}", text(&value.to_string())))
     }
@@ -149,14 +149,14 @@ impl Setup {
         self
     }
 
-    /// Binds `ASSETS` to a module that stands for the platform's assets.
+    /// Binds `ASSETS` to a module that replaces the platform's assets.
     pub fn assets(mut self, module: &str) -> Self {
         self.assets = Some(module.into());
         self.bound("ASSETS", "service = \"assets\"".to_owned())
     }
 
-    /// Keeps the databases in files that are in memory, where the machine has room for them: for
-    /// tests of many objects, whose every write would wait for the disk.
+    /// Keeps the database files in memory, where the machine has room for them: for tests of many
+    /// objects, in which every write would wait for the disk.
     pub fn files_in_memory(mut self) -> Self {
         self.files = Files::InMemory;
         self
@@ -176,7 +176,7 @@ impl Setup {
         fs::create_dir_all(dir.path().join("objects")).expect("a folder for the objects");
         for module in ["entry.mjs", "build/index.js", "build/index_bg.wasm"] {
             let from = worker_dir().join(module);
-            // Not `fs::copy`, which fails where the machine stood still meanwhile (EINTR).
+            // Not `fs::copy`, which fails when the machine was suspended meanwhile (EINTR).
             let bytes = fs::read(&from)
                 .unwrap_or_else(|e| panic!("cannot read {}: {e}; run `{RUN}`", from.display()));
             fs::write(dir.path().join(module), bytes).expect("the module is written");
@@ -262,7 +262,7 @@ const config :Workerd.Config = (
         )
     }
 
-    /// The namespaces of Durable Objects that Worker `i` has, and its bindings.
+    /// The namespaces of Durable Objects of Worker `i`, and its bindings.
     fn objects(&self, i: usize) -> (String, String) {
         let shares = i >= self.policies.len() - self.beside;
         let number = if i == 0 { String::new() } else { i.to_string() };
@@ -282,15 +282,15 @@ const config :Workerd.Config = (
     }
 }
 
-/// The Worker that stands for the platform's assets.
+/// The Worker that replaces the platform's assets.
 const ASSETS_WORKER: &str = r#"const assets :Workerd.Worker = (
   modules = [(name = "assets.mjs", esModule = embed "assets.mjs")],
   compatibilityDate = "2026-01-01",
 );
 "#;
 
-/// The classes of objects: each with its binding, and the unique key of the first Worker's, which
-/// names their folder.
+/// The classes of objects: each with its binding, and the unique key of the first Worker's class,
+/// which names their folder.
 const CLASSES: [(&str, &str, &str); 4] = [
     ("Limiter", "LIMITER", "limiter"),
     ("Policies", "POLICIES", "policies"),
@@ -312,7 +312,7 @@ fn write_policy(dir: &Path, i: usize, policy: &str, compiled: &str) {
     fs::write(dir.join(compiled_file(i)), compiled).expect("what is compiled is written");
 }
 
-/// What is deployed with a policy: the same compiled, or nothing where it has problems.
+/// The deployed form of a policy: compiled, or empty where it has problems.
 fn compiled(policy: &str) -> String {
     let compiled = Policy::compile(policy, Surface::Worker);
     compiled.map(|policy| policy.to_compiled_text()).unwrap_or_default()
@@ -327,9 +327,9 @@ fn text(value: &str) -> String {
 pub struct Workerd {
     server: Server,
     dir: TempDir,
-    /// Where it listens.
+    /// The port on which it listens.
     pub port: u16,
-    /// The same of all Workers in it.
+    /// The ports of all Workers in it.
     pub ports: Vec<u16>,
 }
 
@@ -349,8 +349,8 @@ impl Workerd {
         self.server = run(self.dir.path(), &self.ports);
     }
 
-    /// Deploys `policy` to all its Workers: in force after [`restart`](Self::restart), as a new
-    /// version of the code is when the platform has started it.
+    /// Deploys `policy` to all its Workers. It is in force after [`restart`](Self::restart), like a
+    /// new version of the code after the platform has started it.
     pub fn deploy(&self, policy: impl ToString) {
         for i in 0..self.ports.len() {
             let policy = policy.to_string();
@@ -358,7 +358,7 @@ impl Workerd {
         }
     }
 
-    /// Removes what the objects in this folder have stored; it must not run meanwhile.
+    /// Removes the stored data of the objects in this folder; workerd must not run meanwhile.
     pub fn forget(&self, folder: &str) {
         fs::remove_dir_all(self.dir.path().join("objects").join(folder)).expect("the folder");
     }
@@ -374,8 +374,8 @@ impl Workerd {
         files.filter(is_object).collect()
     }
 
-    /// The contents of everything the platform stores for the objects that count, names and alarms
-    /// included.
+    /// The contents of everything that the platform stores for the counting objects, names and
+    /// alarms included.
     pub fn stored_bytes(&self) -> Vec<Vec<u8>> {
         self.stored_bytes_of("limiter")
     }
@@ -387,7 +387,7 @@ impl Workerd {
         files.filter_map(|path| fs::read(path).ok()).collect()
     }
 
-    /// How many objects are in its memory: those whose database it holds open.
+    /// The number of objects in its memory: those whose database it holds open.
     pub fn objects_in_memory(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.server.pid()));
         let open = open.into_iter().flatten().filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
@@ -402,7 +402,7 @@ impl Workerd {
         self.server.resident_bytes()
     }
 
-    /// All it printed.
+    /// All its output.
     pub fn log(&self) -> String {
         self.server.log()
     }
@@ -423,7 +423,7 @@ pub fn check_request(method: &str, path: &str, client_ip: &str) -> Request {
     Request::post("/check", body.to_string())
 }
 
-/// The answer of `/check`; a failed test when it is none.
+/// The response of `/check`; a failed test when it is an error.
 pub fn answer(response: &Response) -> Value {
     assert_eq!(response.status, 200, "{}", response.text());
     serde_json::from_slice(&response.body).expect("an answer is JSON")

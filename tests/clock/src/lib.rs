@@ -1,14 +1,14 @@
-//! A library to preload into a server (`LD_PRELOAD`): its monotonic clock is what the test says.
+//! A library to preload into a server (`LD_PRELOAD`): the test sets its monotonic clock.
 //!
-//! The time stands in the file `clock` of the server's working directory: eight bytes, nanoseconds,
-//! little-endian, read at every call. The wall clock is the machine's, or that of the file `clock`
-//! if there are both files, and as much more as the file `wall` says, in nanoseconds, signed. A
-//! shipped filter has no way to be told the time, and needs none: this stands in for the C library
-//! below an unchanged Envoy, or an unchanged Redis.
+//! The time is read at every call from the file `clock` in the server's working directory: eight
+//! bytes, nanoseconds, little-endian. The wall clock is the machine's, or that of the file `clock`
+//! if both files exist, plus the offset in the file `wall`, in nanoseconds, signed. A shipped
+//! filter has no interface to set the time, and needs none: this library replaces the C library's
+//! clock below an unchanged Envoy, or an unchanged Redis.
 //!
-//! Invariant: nothing here allocates, because an allocator may ask for the time. A process without
-//! such files has the machine's clocks. Not for timed waits in the kernel, which know the
-//! machine's clock only: a time far in the future makes them wait until they are woken.
+//! Invariant: nothing here allocates, because an allocator may read the time. A process without
+//! such files has the machine's clocks. Not for timed waits in the kernel, which use only the
+//! machine's clock: after a jump far into the future they wait until they are woken.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -24,7 +24,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The C library's function of this name.
 ///
 /// # Safety
-/// As there: `out` points to a `timespec` that may be written.
+/// As for the C function: `out` points to a `timespec` that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> c_int {
     let is_monotonic = matches!(
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> 
             0
         }
         None => {
-            // SAFETY: the call that the C library makes, with the arguments it was given.
+            // SAFETY: the C library makes the same call, with the same arguments.
             let status = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, out) };
             if let (0, Some(more)) = (status, more) {
                 // SAFETY: the system has just written it.
@@ -66,10 +66,10 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> 
     }
 }
 
-/// The C library's function of this name, which Redis asks.
+/// The C library's function of this name, which Redis calls.
 ///
 /// # Safety
-/// As there: `out` points to a `timeval` that may be written.
+/// As for the C function: `out` points to a `timeval` that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gettimeofday(out: *mut timeval, _zone: *mut c_void) -> c_int {
     let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn gettimeofday(out: *mut timeval, _zone: *mut c_void) -> 
 /// The C library's function of this name, which Redis compares with the one above.
 ///
 /// # Safety
-/// As there: `out` is null, or points to a `time_t` that may be written.
+/// As for the C function: `out` is null, or points to a `time_t` that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
     now.tv_sec
 }
 
-/// What the file `clock` says; `None` without one.
+/// The time in the file `clock`; `None` without the file.
 fn given() -> Option<u64> {
     read(&FILE, c"clock").map(u64::from_le_bytes)
 }
@@ -110,7 +110,7 @@ fn read(opened: &AtomicI32, name: &CStr) -> Option<[u8; 8]> {
         opened.store(file, Ordering::Relaxed);
     }
     let mut bytes = [0; 8];
-    // SAFETY: `bytes` has room for what is read.
+    // SAFETY: `bytes` has room for the bytes read.
     let read = unsafe { libc::pread(file, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     (read == 8).then_some(bytes)
 }

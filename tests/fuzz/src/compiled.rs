@@ -1,10 +1,10 @@
 //! Any bytes as a compiled policy, or as a compiled plugin with a fleet or several policies: they
-//! are refused, or are one that decides any request.
+//! are rejected, or are a policy that decides any request.
 //!
-//! A corpus file is what stands between the shape and the checksum of a compiled policy, the
-//! surface first; the body puts the rest round it, so that the fuzzer gets past the checksum.
-//! Invariant checked: whatever is read is written again as the same bytes, and decides every
-//! request by the laws of `policy.rs`.
+//! A corpus file contains the part between the shape and the checksum of a compiled policy, the
+//! surface first. The body adds the rest, so that the fuzzer gets past the checksum. Invariant
+//! checked: a policy that can be read is written again as the same bytes, and decides every request
+//! by the laws of `policy.rs`.
 
 use std::hash::Hasher;
 
@@ -14,7 +14,7 @@ use tollgate_policy::{Plugin, Policy, Surface};
 use super::policy::decided;
 use super::request::Request;
 
-/// Bytes before the surface: what it is, the version, and the shape.
+/// The bytes before the surface: the kind, the version, and the shape.
 const BEFORE: usize = 18;
 
 const REQUESTS: [&[u8]; 3] = [
@@ -23,13 +23,13 @@ const REQUESTS: [&[u8]; 3] = [
     b"get /login/%2F/.. 192.0.2.1\nhost: a.example.com\nhost: b\nx-key: a\nx-key: b",
 ];
 
-/// Plugins that are compiled otherwise than a policy alone.
+/// Plugins that are compiled differently from a policy alone.
 const PLUGINS: [&str; 2] = [
     r#"{"fleet": {"cluster": "c", "secret": "0123456789abcdef"}, "policy": {"version": 1, "rules": []}}"#,
     r#"{"policies": {"a": {"version": 1, "rules": []}}, "policy": {"version": 1, "rules": []}}"#,
 ];
 
-/// Reads the bytes as they are, and as the body of a compiled policy and of compiled plugins.
+/// Reads the bytes unchanged, and as the body of a compiled policy and of compiled plugins.
 pub fn check(bytes: &[u8]) {
     for plugin in PLUGINS {
         check_plugin(&sealed(compiled(plugin, Surface::Envoy), bytes));
@@ -53,7 +53,7 @@ fn check_plugin(bytes: &[u8]) {
     let Ok(plugin) = Plugin::read_compiled(bytes, Surface::Envoy) else { return };
     let mut again = Vec::new();
     plugin.write_compiled(&mut again);
-    // The same may be given as text.
+    // The text form is also accepted.
     assert!(again == bytes || !bytes.starts_with(b"\0"), "it is written otherwise");
     let named = plugin.named.iter().map(|named| &named.policy);
     for policy in named.chain([&plugin.policy]) {
@@ -61,8 +61,8 @@ fn check_plugin(bytes: &[u8]) {
     }
 }
 
-/// What a corpus file holds of a policy.
-#[allow(dead_code)] // only the replay asks
+/// The part of a policy for a corpus file.
+#[allow(dead_code)] // used only by the replay
 pub fn body(policy: &Policy) -> Vec<u8> {
     let mut bytes = Vec::new();
     policy.write_compiled(&mut bytes);
@@ -75,7 +75,7 @@ fn compiled(document: &str, surface: Surface) -> Vec<u8> {
     bytes
 }
 
-/// `body` in place of what `like` has.
+/// `like` with its body replaced by `body`.
 fn sealed(like: Vec<u8>, body: &[u8]) -> Vec<u8> {
     let mut bytes = like;
     bytes.truncate(BEFORE);

@@ -1,9 +1,9 @@
-//! Configurations of `envoyproxy/ratelimit` that are any: what `tollgate convert` is given.
+//! Any texts as configurations of `envoyproxy/ratelimit`, the input of `tollgate convert`.
 //!
 //! A corpus file is one file of a configuration or several, with a line `===` between them.
-//! Invariant checked: whatever comes, there are problems in words, or a policy that a server takes
-//! without a warning; and of its rules at most one is for any descriptor. The crate that takes this
-//! in has the command line's `ratelimit` at its root.
+//! Invariant checked: for any input there are problems with messages, or a policy that a server
+//! accepts without a warning; and at most one of its rules applies to any descriptor. A crate that
+//! includes this module has the command line's `ratelimit` at its root.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use crate::ratelimit::{Converted, File, Kind, convert};
 use tollgate_policy::{Entry, Facts, Plan, Policy, Surface};
 
-/// Bytes of a file.
+/// The most bytes of a file.
 const MOST: usize = 1 << 20;
-/// Words of the configuration that descriptors are made of.
+/// The number of words of the configuration from which descriptors are built.
 const WORDS: usize = 12;
 
 pub fn check(bytes: &[u8]) {
@@ -62,7 +62,7 @@ fn at_most_one_rule(text: &str, policy: &Policy) {
     }
 }
 
-/// One descriptor, with nothing beside it.
+/// One descriptor, without other facts.
 struct Asked<'w> {
     domain: &'w str,
     entries: Vec<(&'w str, &'w str)>,

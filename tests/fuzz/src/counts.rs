@@ -1,9 +1,9 @@
-//! What goes between a front and whoever counts for it, and what is kept there: requests, replies
-//! and rows of any bytes.
+//! Messages between a front and the object or server that counts for it, and its stored rows:
+//! requests, replies and rows of any bytes.
 //!
-//! Invariant checked: bytes that cannot be read change nothing; a row that was written is read as
-//! what it was; whatever is asked, by whichever version of a policy, at one instant no quota admits
-//! more than its capacity, and a look admits nothing.
+//! Invariant checked: bytes that cannot be read change nothing; a row that was written is read
+//! unchanged; for any requests, by any version of a policy, no quota allows more than its capacity
+//! at one instant, and a look charges nothing.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,22 @@ use tollgate_policy::{Counts, Failure, KeyState, MAX_BLOCK, Plan, Policy, Stored
 use super::policy::shown;
 use super::request::Request;
 
-/// What a request begins with.
+/// The first bytes of a request.
 const MAGIC: &[u8] = b"tollgt\x00\x02";
 const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 const LATER: u8 = 2;
 const GIVEN_BACK: u8 = 4;
 const WAITS: u8 = 8;
 const USED: u8 = 16;
-/// What a reply says of a rule: it was charged; its states, or until when it is blocked, follow.
+/// The flags of a rule in a reply: it was charged; its states follow; or the time until which it is
+/// blocked follows.
 const CHARGED: u8 = 1;
 const TOLD: u8 = 2;
 const BLOCKED: u8 = 4;
 /// Bytes of a decision in a reply.
 const DECISION: usize = 41;
 
-/// Any bytes as what is asked, and as what is kept.
+/// Any bytes as a request, and as a stored row.
 pub fn asked(policy: &Policy, bytes: &[u8]) {
     let mut counts = Counts::default();
     let settles = [b"tollgt\x00S", &[0; 16][..], MAGIC, bytes].concat();
@@ -63,7 +64,7 @@ pub fn asked(policy: &Policy, bytes: &[u8]) {
     steps(policy, Unstructured::new(bytes)).unwrap_or_default();
 }
 
-/// What is written is read as the same, and that again.
+/// Written counts are read as the same, and written as the same again.
 fn kept(counts: &Counts) {
     let row_of = |counts: &Counts| {
         let mut row = Vec::new();
@@ -93,10 +94,10 @@ fn sets(policy: &Policy) -> Vec<Vec<u8>> {
     sets
 }
 
-/// Requests as fronts of several versions put them together, all at one instant.
+/// Requests in the forms of fronts of several versions, all at one instant.
 fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
     let (mut counts, sets) = (Counts::default(), sets(policy));
-    let mut admitted: BTreeMap<u64, (u64, u64)> = BTreeMap::new(); // units, and the greatest capacity
+    let mut admitted: BTreeMap<u64, (u64, u64)> = BTreeMap::new(); // units and greatest capacity
     for _ in 0..input.int_in_range(1..=32)? {
         let version = input.int_in_range(0..=3_u64)?;
         let mut request = [MAGIC, &version.to_le_bytes(), &[7; 8]].concat();
@@ -125,7 +126,7 @@ fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
         if input.ratio(1, 16)? && !request.is_empty() {
             let at = input.choose_index(request.len())?;
             request[at] ^= input.arbitrary::<u8>()?;
-            rules.clear(); // whoever asks so is not counted
+            rules.clear(); // such a request is not counted
             counts = Counts::default();
             admitted.clear();
         }
@@ -146,7 +147,7 @@ fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
                 }
                 if input.ratio(1, 8)? {
                     counts.refund(&request, &answered.reply, NOW).expect("what was replied");
-                    admitted.clear(); // what was given back may be admitted again
+                    admitted.clear(); // refunded units may be allowed again
                     counts = Counts::default();
                 }
             }
@@ -156,12 +157,12 @@ fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Adds up what was charged, and sees that it is no more than any quota of that name holds.
+/// Adds up the charges, and checks that they are at most the capacity of each quota of that name.
 fn note(rules: &[(u8, u64, StoredSet)], reply: &[u8], admitted: &mut BTreeMap<u64, (u64, u64)>) {
     let mut at = 9;
     for (flags, cost, set) in rules {
         if flags & GIVEN_BACK != 0 {
-            admitted.remove(&set.stable_id()); // places came back
+            admitted.remove(&set.stable_id()); // places were returned
         } else {
             let capacity = set.quotas().iter().map(|quota| quota.limiter().capacity()).max();
             let (units, most) = admitted.entry(set.stable_id()).or_default();
@@ -178,7 +179,7 @@ fn note(rules: &[(u8, u64, StoredSet)], reply: &[u8], admitted: &mut BTreeMap<u6
     assert!(rules.is_empty() || at == reply.len(), "a reply of another length");
 }
 
-/// Any bytes as what an object answers.
+/// Any bytes as an object's reply.
 pub fn replied(policy: &Policy, request: &Request, reply: &[u8]) {
     let mut plan = Plan::new();
     policy.plan(request, &mut plan);

@@ -1,8 +1,8 @@
-//! What the engine answers, whatever it is.
+//! Any bytes as the engine's replies.
 //!
-//! Invariant checked: a reply is read whole, the same in pieces and whatever follows it, and never
-//! panics; whatever replies mean, everybody who asks has exactly one answer in the end, and what
-//! was not acknowledged is no admission.
+//! Invariant checked: a reply is read whole, the same in pieces and with any bytes after it, and
+//! never panics; whatever replies mean, every request has exactly one result in the end, and an
+//! unacknowledged commit is never an admission.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tollgate_redis::resp::{self, Value};
 /// Requests of a run: some for one key, some for another.
 const ASKS: u32 = 12;
 
-/// Answers all calls of a server with these bytes, one reply after the other.
+/// Replies to all calls of a server with these bytes, one reply after the other.
 pub fn check(bytes: &[u8]) {
     let mut committer = Committer::new(Settings::default(), [7; 16]);
     let (mut events, mut answers) = (Vec::new(), 0);
@@ -55,7 +55,7 @@ pub fn check(bytes: &[u8]) {
     assert_eq!((answers, committer.under_way()), (ASKS, 0));
 }
 
-/// What a key has used: changes nothing.
+/// A look at a key's usage: it changes nothing.
 fn describe() -> Ask {
     let zeros = [0; 8];
     Ask::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat())
@@ -69,14 +69,14 @@ fn meant(heard: Heard) -> Reply {
     }
 }
 
-/// The next reply, if the bytes hold one.
+/// The next reply, if the bytes contain one.
 fn read(rest: &mut &[u8]) -> Option<Value> {
     let bytes = *rest;
     let (value, len) = resp::read(bytes).ok()??;
     assert!(len <= bytes.len() && len > 0);
     let (own, after) = bytes.split_at(len);
     assert_eq!(resp::read(own), Ok(Some((value.clone(), len))), "what follows changes it");
-    // All beginnings of short ones, some of long ones.
+    // All prefixes of short ones, some of long ones.
     for end in (0..len).step_by(1 + len / 64) {
         assert_eq!(resp::read(&own[..end]), Ok(None), "a part of it is not the beginning of it");
     }

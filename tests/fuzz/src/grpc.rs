@@ -1,15 +1,15 @@
-//! Messages of gRPC, whatever they are.
+//! Any bytes as gRPC messages.
 //!
-//! Invariant checked: any bytes are a message or a refusal that says why, of bounded size; a
-//! message that comes in parts is the same as in one; what is read is within the bytes and their
-//! limits. Fields written anew, in their shortest form, are the same message.
+//! Invariant checked: any bytes are a message or an error with its reason, of bounded size; a
+//! message that comes in parts is the same as in one; values are within the bytes and their limits.
+//! Fields written again, in their shortest form, are the same message.
 
 use tollgate_grpc::authorization::{CheckRequest, MAX_HEADERS};
 use tollgate_grpc::rate_limit::{MAX_DESCRIPTORS, MAX_ENTRIES, RateLimitRequest};
 use tollgate_grpc::wire::{Fields, Value, Writer};
 use tollgate_grpc::{frame, health};
 
-/// Reads them as every message and frame that there is.
+/// Reads them as every kind of message and frame.
 pub fn check(bytes: &[u8]) {
     if let Ok(message) = frame::message(bytes) {
         assert_eq!(frame::framed(message), bytes);
@@ -32,7 +32,7 @@ pub fn check(bytes: &[u8]) {
     match CheckRequest::read(bytes) {
         Ok(request) => {
             assert!(request.headers.len() <= MAX_HEADERS);
-            // What is unknown comes and goes: field 15, of every type.
+            // Unknown fields are ignored: field 15, of every type.
             let mut more = bytes.to_vec();
             more.extend([0x78, 1, 0x7a, 1, b'x', 0x79, 0, 0, 0, 0, 0, 0, 0, 0, 0x7d, 0, 0, 0, 0]);
             assert_eq!(CheckRequest::read(&more).as_ref(), Ok(&request));
@@ -41,8 +41,8 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// Writes the fields of a message once more: what is read of them stays, whatever their numbers
-/// and lengths looked like.
+/// Writes the fields of a message again: their values stay the same, whatever the form of their
+/// numbers and lengths.
 fn written_anew(bytes: &[u8]) {
     let mut out = Writer::default();
     let (mut fields, mut is_whole) = (0, true);
@@ -58,7 +58,7 @@ fn written_anew(bytes: &[u8]) {
             Value::Bytes(value) => out.bytes(number, value),
             Value::Fixed(value) => match value.try_into() {
                 Ok(value) => out.fixed64(number, u64::from_le_bytes(value)),
-                // Four bytes, which nothing here writes.
+                // Four bytes, which this project never writes.
                 Err(_) => return,
             },
         }
@@ -73,7 +73,7 @@ fn written_anew(bytes: &[u8]) {
     assert_eq!(RateLimitRequest::read(&anew), RateLimitRequest::read(bytes));
     assert_eq!(CheckRequest::read(&anew), CheckRequest::read(bytes));
     assert_eq!(health::service(&anew), health::service(bytes));
-    // In two parts, one behind the other, is all of both.
+    // Two parts, one after the other, are both combined.
     if let (Ok(one), Ok(two)) =
         (RateLimitRequest::read(bytes), RateLimitRequest::read(&[bytes, &anew].concat()))
     {

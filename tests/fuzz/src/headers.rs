@@ -1,12 +1,12 @@
-//! Who the client is, whatever the headers say.
+//! The client that a policy finds, for any headers.
 //!
 //! A corpus file is: a line whose first byte chooses the settings, a line with the peer's address,
 //! a line that an attacker writes in front of everything, and the lines of the header. Invariant
-//! checked: the client is the peer or stands in the headers; who is not trusted speaks for himself
-//! only; once what two parties write on the left of closed quotes makes no difference, nothing
-//! there does; and what one more proxy appends on the right says who the client is exactly as far
-//! as that proxy is trusted. The same lines are a header that a key is taken from, with the laws of
-//! `values`.
+//! checked: the client is the peer or is written in the headers; an untrusted peer counts only as
+//! itself; when texts of two strangers on the left of closed quotes make no difference, no other
+//! text there does; and an entry that one more proxy appends on the right determines the client
+//! exactly as far as that proxy is trusted. The same lines are a header from which a key is taken,
+//! with the laws of `values`.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -16,14 +16,14 @@ use tollgate_policy::{Policy, Surface};
 use super::request::{Request, address, split_once};
 use super::values;
 
-/// The `client_ip` of a policy, the header it reads, and who is believed.
+/// The `client_ip` of a policy, the header it reads, and the trusted proxies.
 struct Settings {
     client_ip: &'static str,
     header: &'static str,
     trust: Trust,
 }
 
-/// Whose word counts.
+/// The kind of trust.
 enum Trust {
     Nobody,
     /// 10.0.0.0/8 and 2001:db8:1::/48.
@@ -31,11 +31,11 @@ enum Trust {
     Hops(usize),
 }
 
-/// Told apart from everything that could be trusted.
+/// Outside of every trusted network.
 const STRANGERS: [&str; 2] = ["203.0.113.253", "2001:db8:ffff::253"];
-/// An address that the settings trust which trust any.
+/// An address that is trusted by the settings that trust any.
 const TRUSTED: &str = "10.9.8.7";
-/// More entries than are walked: whoever gets past the given ones meets these.
+/// More entries than are walked: a walk that passes the given entries reaches these.
 const MORE_THAN_WALKED: usize = 70;
 
 const SETTINGS: [Settings; 8] = [
@@ -84,7 +84,7 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// Finds the client, and asks who could have changed it.
+/// Finds the client, and checks who could have changed it.
 pub fn check(bytes: &[u8]) {
     let (first, rest) = split_once(bytes, b'\n').unwrap_or((bytes, b""));
     let (peer, rest) = split_once(rest, b'\n').unwrap_or((rest, b""));
@@ -108,7 +108,7 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(found, peer, "believed from anybody");
     }
     if settings.header == "x-real-ip" {
-        return; // holds one address, and no list that somebody could write in front of
+        return; // contains one address, and no list to which an attacker could add in front
     }
     let [one, other] = STRANGERS.map(|stranger| {
         let mut text = settings.entry(stranger).repeat(MORE_THAN_WALKED).into_bytes();
@@ -125,7 +125,7 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// False for what no proxy writes: a quote that ends what began before the list, wherever that was.
+/// False for lists that no proxy writes: with a quote that ends a text which began before the list.
 fn are_quotes_closed(list: &[u8]) -> bool {
     let is_escaped =
         |i: usize| list[..i].iter().rev().take_while(|b| **b == b'\\').count() % 2 == 1;
@@ -133,7 +133,7 @@ fn are_quotes_closed(list: &[u8]) -> bool {
     quotes.count() % 2 == 0
 }
 
-/// What a believed peer appends: garbage, a stranger, and a proxy that is trusted itself.
+/// Entries that a trusted peer appends: garbage, a stranger, and a proxy that is also trusted.
 fn appended(which: usize, peer: Option<IpAddr>, list: &[u8]) {
     let settings = &SETTINGS[which];
     let find = |peer, list: &[u8]| client(which, &Request::from_peer(peer, settings.header, list));

@@ -1,8 +1,8 @@
 //! Messages about leases of any bytes, and nodes that share a key by them, in any order.
 //!
-//! Invariant checked: a message that can be read is written as the same bytes; what it asks of a
-//! key is answered or refused, never half done; whatever is lost, repeated and late, nodes and
-//! direct costs spend what one limiter admits, and no row is unreadable.
+//! Invariant checked: a message that can be read is written as the same bytes; a message about a
+//! key is executed or rejected, never half done; whatever is lost, repeated and late, nodes and
+//! direct costs spend at most what one limiter allows, and no row is unreadable.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 const MILLI: u64 = 1_000_000;
 const TIMES: (Span, Span) = (Span::from_secs(2), Span::from_millis(250));
 
-/// A rule for each algorithm that is leased, and one that is not.
+/// A rule for each algorithm that can be leased, and one that cannot.
 static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     let rules: Vec<String> = [
         r#""algorithm": "gcra""#,
@@ -41,7 +41,7 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     Policy::compile(&document, Surface::Server).expect("a policy")
 });
 
-/// The first byte says what the others are.
+/// The first byte selects the kind of the others.
 pub fn check(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind % 4 {
@@ -81,7 +81,7 @@ fn answer(bytes: &[u8]) {
     }
 }
 
-/// What stands before an ordinary request, a reply, and a row with leases, of any bytes.
+/// A lease message before an ordinary request, a reply, and a row with leases, of any bytes.
 fn asked(bytes: &[u8]) {
     let mut counts = Counts::default();
     let request = [b"tollgt\x00L", bytes].concat();
@@ -99,7 +99,7 @@ fn asked(bytes: &[u8]) {
     kept(&counts);
 }
 
-/// What is written is read, and written as the same again.
+/// Written counts are read, and written as the same again.
 fn kept(counts: &Counts) {
     let mut row = Vec::new();
     counts.encode(NOW, &mut row);
@@ -115,7 +115,7 @@ struct Node {
     holding: Holding,
 }
 
-/// Three nodes and direct costs under one rule. Time goes on by as much as the input says.
+/// Three nodes and direct costs under one rule. The input advances the time.
 fn nodes(mut input: Unstructured<'_>) -> Result<()> {
     let set = &POLICY.quota_sets()[input.choose_index(POLICY.quota_sets().len())?];
     let limiter = *set.quotas()[0].limiter();
@@ -168,7 +168,7 @@ fn nodes(mut input: Unstructured<'_>) -> Result<()> {
                 let request = key.request(&POLICY, question.table, false).expect("of the policy");
                 let reply = counts.answer(&request, now).expect("a request").reply;
                 let (_, rest) = read_leased(&reply).expect("a reply");
-                // The head is a byte and the time; the first flag is that it is charged.
+                // The head is a byte and the time; the first flag means that it is charged.
                 if rest[9] & 1 != 0 && key.rules[0].cost > 0 {
                     spend(key.rules[0].cost, now);
                 }

@@ -1,7 +1,7 @@
-//! The bodies of the fuzz targets: what must hold whatever bytes come in.
+//! The bodies of the fuzz targets: the laws that must hold for any bytes.
 //!
-//! Invariant: a body takes any bytes, and panics only when a law is broken. Nothing of the fuzzer
-//! is in these modules, so that `crates/tollgate-policy/tests/corpora.rs` replays the corpora
+//! Invariant: a body accepts any bytes, and panics only when a law is broken. These modules do not
+//! depend on the fuzzer, so that `crates/tollgate-policy/tests/corpora.rs` replays the corpora
 //! without it. `logs.rs` is a module of its targets and of `tollgate-access-log`'s test, because
 //! nothing else here imports that crate; `traffic.rs` the same with `tollgate-sim`, `engine.rs`
 //! with `tollgate-redis`, `grpc.rs` with `tollgate-grpc`, and `convert.rs` with the unit tests of

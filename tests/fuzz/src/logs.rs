@@ -1,22 +1,22 @@
 //! Logs of any bytes in any format.
 //!
 //! An input is the words of a format, a line end, and the log. Invariant checked: a format is
-//! refused in words that a terminal can show, or reads: every line is a record, empty or counted
-//! by its cause; a text of a record stands in the log, or is such a text without its escapes;
-//! however the log is cut into pieces, the records are the same; who asks for less gets no fewer
-//! lines, but for those that may be read in several ways as far as he asks; and what comes in any
-//! order comes out in that of time, or is counted.
+//! rejected with a message that a terminal can show, or reads the log: every line is a record,
+//! empty or counted by its cause; a text of a record is in the log, or is such a text without its
+//! escapes; however the log is cut into pieces, the records are the same; a reader of fewer fields
+//! gets no fewer lines, except for lines that are ambiguous in those fields; and records in any
+//! order are returned in order of time, or are counted.
 
 use tollgate_access_log::{
     Bounds, Cause, Client, Counts, Field, Format, Limits, Order, Reader, Record, Refused, Wanted,
 };
 
-/// Longer logs teach nothing new.
+/// Longer logs find nothing new.
 const LONGEST: usize = 1500;
-/// Short, so that lines are too long.
+/// Short, so that some lines are too long.
 const LINE_BYTES: usize = 200;
 
-/// Reads a log in the format that its first line names, if that begins with one of `names`; else in
+/// Reads a log in the format of its first line, if that begins with one of `names`; otherwise in
 /// the first of them.
 pub fn check(names: &[&str], bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(LONGEST)];
@@ -33,7 +33,7 @@ pub fn check(names: &[&str], bytes: &[u8]) {
             return;
         }
     };
-    // Tried in every format, which takes its time.
+    // This tries every format, which is slow.
     if log.len() < 200
         && let Some(found) = Format::detect(log)
     {
@@ -50,7 +50,7 @@ pub fn check(names: &[&str], bytes: &[u8]) {
     }
     read.is_whole(log);
     let few = Read::at_once(&format, &Wanted::new([]), log, log.len().max(1)).expect("as above");
-    // What is not asked for does not tell which way is the right one.
+    // Fields that are not read cannot show which reading is the right one.
     let of = |counts: &Counts| {
         counts
             .unparsable()
@@ -63,7 +63,7 @@ pub fn check(names: &[&str], bytes: &[u8]) {
     ordered(&format, &all, log);
 }
 
-/// What came of a log.
+/// The result of reading a log.
 #[derive(Debug, PartialEq)]
 struct Read {
     records: Vec<Told>,
@@ -109,10 +109,10 @@ impl Read {
         for text in self.records.iter().flat_map(|told| &told.texts) {
             let stands =
                 |text: &[u8]| text.is_empty() || log.windows(text.len()).any(|part| part == text);
-            // A target may be made of a path and a query, a list of its elements.
+            // A target may be composed of a path and a query, a list of its elements.
             let is_joined = text.split(|b| b"?,".contains(b)).all(|part| stands(part.trim_ascii()));
             assert!(has_escapes || stands(text) || is_joined, "{}", text.escape_ascii());
-            // Up to the `, ` between elements of a list, which stood in it as `","`.
+            // Up to the `, ` between elements of a list, which is `","` in the log.
             assert!(text.len() <= log.len() + 1);
         }
     }
@@ -148,7 +148,7 @@ impl Told {
     }
 }
 
-/// Everything comes out in order or is counted, with little room and with much.
+/// Everything is returned in order or is counted, with little room and with much.
 fn ordered(format: &Format, wanted: &Wanted, log: &[u8]) {
     for held_bytes in [100, 1 << 20] {
         let bounds = Bounds { out_of_order_ns: 2_000_000_000, held_bytes };

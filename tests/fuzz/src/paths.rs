@@ -1,10 +1,10 @@
-//! Which rules a path matches, whatever the path and the patterns are.
+//! The rules that a path matches, for any path and any patterns.
 //!
-//! A corpus file is a path pattern a line, an empty line, and a request target. Invariant checked:
-//! the normal form of a path is its own, and that of every other spelling; a rule found through the
-//! index applies if any reading matches, an exemption only if all do, by readings and a matcher as
-//! naive as can be; a capture is a segment, and no key is made of a path that some server takes for
-//! another one.
+//! A corpus file is one path pattern per line, an empty line, and a request target. Invariant
+//! checked: the normal form of a path is its own normal form, and that of every other spelling. A
+//! rule found through the index applies if any reading matches, an exemption only if all do, by the
+//! simplest possible readings and matcher. A capture is a segment, and no key is made of a path
+//! that some server reads as another one.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use tollgate_policy::{Plan, Policy, Surface};
 
 use super::request::Request;
 
-/// More rules than these teach nothing new.
+/// More rules than these find nothing new.
 const MOST_PATTERNS: usize = 6;
 /// A key before its one part: the group's identity and the part's length.
 const KEY_HEADER: usize = 12;
 
-/// Compiles the patterns that are any, and asks three ways which match.
+/// Compiles the patterns, which may be any text, and determines the matches in three ways.
 pub fn check(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (patterns, _) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -31,7 +31,7 @@ pub fn check(bytes: &[u8]) {
                 let place = format!("rules[{i}].");
                 problems.0.iter().any(|problem| problem.path.starts_with(&place))
             };
-            // Rule 0 has no pattern, and every pattern three rules.
+            // Rule 0 has no pattern, and every pattern has three rules.
             let mut i = 0..;
             patterns.retain(|_| i.next().is_some_and(|i: usize| !refused(&(3 * i + 1))));
             Policy::compile(&document(&patterns), Surface::Envoy).expect("only good patterns")
@@ -70,12 +70,12 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// What is a slash to a server: as it is, `%2F`, `\`, `%5C`.
+/// The spellings that a server reads as a slash: `/`, `%2F`, `\`, `%5C`.
 type Slashes = [bool; 4];
 
-/// What every kind of server makes of a target, told once more: by segments, nothing shared with
-/// the readings but the idea. Gives the one for keys, all of them, and whether one is another path
-/// than the first, not only with other slashes.
+/// The readings of a target by every kind of server, implemented a second time: by segments,
+/// sharing only the idea with the policy's readings. Returns the one for keys, all of them, and
+/// whether one is another path than the first, not only with other slashes.
 fn readings(target: &[u8]) -> (Vec<u8>, BTreeSet<Vec<u8>>, bool) {
     let mut path = target.split(|b| matches!(b, b'?' | b'#')).next().expect("a first part");
     if let Some(at) = path.windows(3).position(|w| w == b"://")
@@ -130,7 +130,7 @@ fn dots_first(path: &[u8], is_slash: fn(&u8) -> bool) -> Vec<u8> {
     kept.iter().flat_map(|segment| [b"/", *segment].concat()).collect()
 }
 
-/// The segments as bytes, dots resolved and empty ones left out; the last one may be empty.
+/// The segments as bytes, dots resolved and empty ones removed; the last one may be empty.
 fn segments(path: &[u8], [_, escaped, backslash, escaped_backslash]: Slashes) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = vec![vec![]];
     let mut i = 0;
@@ -175,7 +175,7 @@ fn joined(mut segments: Vec<Vec<u8>>, trimmed: bool) -> Vec<u8> {
     segments.iter().flat_map(segment).collect()
 }
 
-/// Shadows, because a rule that refuses hides the others. Rule 0 counts every request by its path;
+/// Shadows, because a rule that denies hides the others. Rule 0 counts every request by its path;
 /// then for each pattern one rule that the index finds, one that applies when the pattern does not
 /// match, and one that counts by the first capture.
 fn document(patterns: &[&str]) -> String {
@@ -202,7 +202,7 @@ fn document(patterns: &[&str]) -> String {
     format!(r#"{{"version": 1, "rules": [{rules}]}}"#)
 }
 
-/// A JSON string with nothing left to be escaped.
+/// A JSON string in which nothing more must be escaped.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/*{}._-%".contains(c);
     let mut out = String::from("\"");
@@ -217,7 +217,7 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// The path as rules are counted by it; `None` when they cannot be.
+/// The path by which rules count it; `None` when they cannot.
 fn normal_form(target: &[u8]) -> Option<Vec<u8>> {
     thread_local! {
         static BY_PATH: Policy = Policy::compile(&document(&[]), Surface::Envoy).expect("a policy");
@@ -239,7 +239,7 @@ fn is_normal(target: &[u8], path: &[u8]) {
     let parents = spelled(|b| if *b == b'/' { b"/x/%2e./".to_vec() } else { vec![*b] });
     assert_eq!(normal_form(&parents).as_deref(), Some(path), "there and back");
     let mut escapes = Vec::new();
-    let mut digits = 0; // what belongs to an escape cannot be escaped once more
+    let mut digits = 0; // the characters of an escape cannot themselves be escaped
     for byte in path {
         match byte {
             b'%' => digits = 3,
@@ -261,8 +261,8 @@ fn captures(pattern: &str) -> impl Iterator<Item = &str> {
     pattern.split('/').filter_map(|s| s.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// The captured segments when the whole of `path` matches: segment by segment, nothing shared with
-/// the matcher but the idea.
+/// The captured segments when the whole of `path` matches: segment by segment, sharing only the
+/// idea with the matcher.
 fn naive<'p>(pattern: &str, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
     let given: Vec<&[u8]> = path[1..].split(|b| *b == b'/').collect();
     let mut wanted: Vec<&str> = pattern[1..].split('/').collect();
@@ -285,8 +285,7 @@ fn naive<'p>(pattern: &str, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
     Some(captured)
 }
 
-/// The bytes that a segment means, however they are written. A percent sign that begins no escape
-/// is one.
+/// The decoded bytes of a segment in any spelling. A percent sign that begins no escape is kept.
 fn unescaped(segment: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut i = 0;
@@ -298,7 +297,7 @@ fn unescaped(segment: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The byte at `i` and how many it is written with.
+/// The byte at `i` and the length of its spelling.
 fn byte_at(path: &[u8], i: usize) -> (u8, usize) {
     let hex = |at: usize| char::from(*path.get(at)?).to_digit(16);
     let escape = Some(i).filter(|_| path[i] == b'%').and_then(|_| Some((hex(i + 1)?, hex(i + 2)?)));

@@ -1,11 +1,11 @@
-//! Any text as a policy: it is refused in words, or decides any request.
+//! Any text as a policy: it is rejected with messages, or decides any request.
 //!
 //! A corpus file is the document and, after a line `---`, a request: as it would be sent, or
-//! described in JSON as the Worker's service takes it. Invariant checked: the same document gives
-//! the same policy; a problem is one line that a terminal can show; a refusal charges nothing; what
-//! clients are told fits into header fields; a partition decided elsewhere, over the wire, is
-//! decided alike; written and read it is the same policy; and what `explain` says of a rule is what
-//! the plan does.
+//! described in JSON for the Worker's service. Invariant checked: the same document gives the same
+//! policy; a problem is one line that a terminal can show; a denial charges nothing; texts for
+//! clients fit into header fields; a partition decided elsewhere, over the wire, is decided in the
+//! same way; written and read it is the same policy; and the result of `explain` for a rule agrees
+//! with the plan.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
@@ -19,14 +19,14 @@ const SEPARATOR: &[u8] = b"\n---\n";
 /// A problem's path and message are made for a line of a terminal.
 const LONGEST_PROBLEM: usize = 1000;
 
-/// Compiles for both surfaces, and decides with what was compiled.
+/// Compiles for both surfaces, and decides with the compiled policies.
 pub fn check(bytes: &[u8]) {
     let at = bytes.windows(SEPARATOR.len()).position(|window| window == SEPARATOR);
     let (document, request) = match at {
         Some(at) => (&bytes[..at], &bytes[at + SEPARATOR.len()..]),
         None => (bytes, &b"GET / 192.0.2.1"[..]),
     };
-    let document = String::from_utf8_lossy(document); // a surface refuses what is no text itself
+    let document = String::from_utf8_lossy(document); // surfaces reject other bytes
     let described = DescribedRequest::parse(request);
     if let Err(problems) = &described {
         told(problems);
@@ -53,7 +53,7 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// The same policy, written and read: it decides from here on.
+/// The same policy, written and read: from here on it decides.
 fn reread(policy: &Policy) -> Policy {
     let (mut bytes, mut again) = (Vec::new(), Vec::new());
     policy.write_compiled(&mut bytes);
@@ -64,7 +64,7 @@ fn reread(policy: &Policy) -> Policy {
     read
 }
 
-/// What stores know a policy by, and what people see of it.
+/// The policy's identity for stores, and its visible parts.
 fn identity(policy: &Policy) -> impl PartialEq + std::fmt::Debug {
     let groups = policy.groups().iter().map(|g| (g.identity(), g.capacity(), g.value_len()));
     let sets = policy.quota_sets().iter().map(|s| (s.rule(), s.record_len(), s.quotas().len()));
@@ -73,7 +73,7 @@ fn identity(policy: &Policy) -> impl PartialEq + std::fmt::Debug {
     (policy.fingerprint(), lists, policy.warnings().clone())
 }
 
-/// The records of a value that say that anything was used.
+/// The records of a value that contain any use.
 fn used(mut value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let records = std::iter::from_fn(move || {
         let len = u32::from_le_bytes(*value.get(4..)?.first_chunk()?);
@@ -93,7 +93,7 @@ fn told(problems: &Problems) {
     }
 }
 
-/// Decides `request` three times over, and asks everything else there is about it.
+/// Decides `request` three times, and calls every other function on it.
 pub fn decided(policy: &Policy, request: &impl Facts) {
     let now = Timestamp::from_millis(1_780_000_000_000);
     let mut plan = Plan::new();
@@ -140,8 +140,8 @@ pub fn decided(policy: &Policy, request: &impl Facts) {
     }
 }
 
-/// A rule is in the plan exactly when it is said to apply; of a request that is refused because a
-/// rule cannot read it, or has no key of it, only such rules are.
+/// A rule is in the plan exactly when `explain` reports that it applies; of a request that is
+/// denied because a rule cannot read it, or has no key of it, only such rules are.
 fn agrees_with_applicability(policy: &Policy, request: &impl Facts, plan: &Plan) {
     let each = policy.applicability(request).into_iter().enumerate();
     let applies = each.filter(|(_, applies_how)| *applies_how == Applicability::Applies);
@@ -155,14 +155,14 @@ fn agrees_with_applicability(policy: &Policy, request: &impl Facts, plan: &Plan)
     }
 }
 
-/// A plan's one partition, decided by an object: the same answer as here.
+/// A plan's one partition, decided by an object: the same result as here.
 fn decided_elsewhere(policy: &Policy, request: &impl Facts, stored: &[u8], now: Timestamp) {
     let (mut here, mut front) = (Plan::new(), Plan::new());
     policy.plan(request, &mut here);
     here.partition_mut(0).unwrap().load(policy, Some(stored));
     here.decide(policy, now);
     policy.plan(request, &mut front);
-    // A part of a key is missing: refused in front, and not the object's business.
+    // A part of a key is missing: the front denies it without a call to the object.
     if front.outcome(policy).verdicts().iter().any(|verdict| verdict.partition.is_none()) {
         return;
     }
@@ -186,7 +186,7 @@ fn decided_elsewhere(policy: &Policy, request: &impl Facts, stored: &[u8], now: 
     assert_eq!(front.outcome(policy).answer(), here.outcome(policy).answer());
 }
 
-/// Whatever is said to a client fits into a header field, and stays the same when it is said again.
+/// Every text for a client fits into a header field, and is the same when it is requested again.
 pub fn shown(policy: &Policy, plan: &Plan) {
     let outcome = plan.outcome(policy);
     let mut fields = Vec::new();

@@ -1,6 +1,6 @@
-//! A request as a corpus file writes it: `GET /path 192.0.2.1`, then one header a line.
+//! A request in the form of a corpus file: `GET /path 192.0.2.1`, then one header per line.
 //!
-//! Invariant: any bytes are a request. A line `:route: name` is no header but a fact of its
+//! Invariant: any bytes are a request. A line `:route: name` is not a header but a fact of its
 //! surface, and so are `:country:`, `:asn:` and `:claim.name:`.
 
 use std::borrow::Cow;
@@ -81,12 +81,12 @@ impl Facts for Request<'_> {
     }
 }
 
-/// The address that `text` is.
+/// Parses `text` as an address.
 pub fn address(text: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// What stands before and after the first `separator`.
+/// The bytes before and after the first `separator`.
 pub fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|b| *b == separator)?;
     Some((&bytes[..at], &bytes[at + 1..]))

@@ -1,11 +1,11 @@
-//! Bytes as a store or a peer might give them back: stored states, stored values, what `counts`
-//! reads, and what `succession` does.
+//! Any bytes that a store or a peer might return: stored states, stored values, the input of
+//! `counts`, and the input of `succession`.
 //!
-//! The first byte of a corpus file chooses which of these the rest is. Invariant checked, whatever
-//! the bytes: nobody gets more than a full quota at one instant; looking says what checking does; a
-//! denial changes no byte, is over within two bursts or windows and the skew, and exactly when it
-//! says unless the state is a ring that contradicts itself; what is idle decides like never seen; a
-//! changed quota gives nothing back.
+//! The first byte of a corpus file selects one of these for the rest. Invariant checked, for any
+//! bytes: no key gets more than a full quota at one instant; a look returns the same result as a
+//! check; a denial changes no byte, and is over within two bursts or windows and the skew, and
+//! exactly at its stated time unless the state is a ring that contradicts itself; an idle state
+//! decides like an empty one; a changed quota refunds nothing.
 
 use arbitrary::{Result, Unstructured};
 use tollgate_core::{
@@ -18,7 +18,7 @@ use super::policy::shown;
 use super::request::Request;
 use super::succession;
 
-/// Every algorithm twice: as a rule of its own and as a tier, all counted by one key. None admits
+/// Every algorithm twice: as a rule of its own and as a tier, all counted by one key. None allows
 /// more than 10 units at once.
 const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "layers", "key": [], "quotas": [
@@ -40,12 +40,12 @@ const MOST_AT_ONCE: usize = 10;
 const REQUESTS: [&[u8]; 4] =
     [b"GET / 192.0.2.1", b"PUT / 192.0.2.1", b"GET /\nx-gold: 1", b"PUT /\nx-gold: 2"];
 
-/// A directory and a value beside it.
+/// A directory, and a value with it.
 const SUCCESSION: u8 = 0xff;
 /// A value that has few of many records.
 const SPARSE: u8 = 0xfe;
 
-/// Reads the bytes as what the first of them says.
+/// Reads the bytes as the kind that the first of them selects.
 pub fn check(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind % 4 {
@@ -53,7 +53,7 @@ pub fn check(bytes: &[u8]) {
         _ if *kind == SPARSE => {
             stored_value(sparse_policy(), Unstructured::new(bytes)).unwrap_or_default();
         }
-        // Too few bytes read as zeros, so that this always ends well.
+        // Missing bytes are read as zeros, so that this always ends normally.
         0 => limiter(Unstructured::new(bytes)).unwrap_or_default(),
         1 => stored_value(policy(), Unstructured::new(bytes)).unwrap_or_default(),
         2 => counts::asked(policy(), bytes),
@@ -65,11 +65,11 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// From here on an operation changes the quota; all those before are as they were when there were
-/// no changes.
+/// From this value on an operation changes the quota; the meaning of all lower values is the same
+/// as before there were changes.
 const CHANGE: u8 = 0xe0;
 
-/// Any limiter on any bytes, at any times, and others that take over from it.
+/// Any limiter on any bytes, at any times, and others that replace it.
 fn limiter(mut input: Unstructured<'_>) -> Result<()> {
     let Some(mut limiter) = any_limiter(&mut input)? else { return Ok(()) };
     let mut now = any_time(&mut input)?;
@@ -90,7 +90,7 @@ fn limiter(mut input: Unstructured<'_>) -> Result<()> {
     for (op, cost, other, next) in ops {
         match (op % 8, next) {
             (_, Some(next)) => {
-                // A ring that nobody wrote may be kept.
+                // A forged ring may be kept.
                 is_exact |= !is_ring(&next);
                 state = changed(&limiter, &state, &next, now, is_exact);
                 (limiter, at_once) = (next, 0);
@@ -115,8 +115,8 @@ fn limiter(mut input: Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The state under the limiter that takes over: no more is admitted then than its capacity less
-/// what was used, and nobody waits longer than it makes anybody wait.
+/// The state under the limiter that replaces the old one: it then allows at most its capacity less
+/// the used amount, and no key waits longer than the new limiter's longest wait.
 fn changed(old: &Limiter, state: &[u8], new: &Limiter, now: u64, is_exact: bool) -> Vec<u8> {
     let mut next = vec![0xff; new.state_len()];
     new.carry(old, state, at(now), &mut next);
@@ -137,10 +137,10 @@ fn is_ring(limiter: &Limiter) -> bool {
     matches!(limiter.algorithm(), Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog)
 }
 
-/// Any bytes as a state; true when it has exact times and numbers to tell. A log that nobody wrote
-/// is in no order, and buckets that nobody wrote have a sum and an oldest part that are not their
-/// counters': both hold the quota, but finding out would cost every decision a walk around the
-/// ring. `as_counters` gives the buckets any counters, with the sum that they have.
+/// Any bytes as a state; true when its times and numbers are exact. A forged log is in no order,
+/// and forged buckets have a sum and an oldest part that disagree with their counters: both respect
+/// the quota, but detecting this would cost every decision a walk around the ring. `as_counters`
+/// gives the buckets any counters, with the correct sum.
 fn fill(limiter: &Limiter, given: &[u8], as_counters: bool, state: &mut [u8]) -> bool {
     let repeat = |bytes: &mut [u8]| {
         bytes.iter_mut().zip(given.iter().cycle()).for_each(|(byte, any)| *byte = *any);
@@ -158,7 +158,7 @@ fn fill(limiter: &Limiter, given: &[u8], as_counters: bool, state: &mut [u8]) ->
     }
 }
 
-/// One check with everything that is said about it; the units that were admitted.
+/// One check, and every law about its result; returns the allowed units.
 fn step(limiter: &Limiter, state: &mut [u8], now: u64, cost: u64, is_exact: bool) -> u64 {
     let before = state.to_vec();
     let looked = limiter.peek(state, at(now), cost);
@@ -175,8 +175,8 @@ fn step(limiter: &Limiter, state: &mut [u8], now: u64, cost: u64, is_exact: bool
     if decision.is_admitted() { cost } else { 0 }
 }
 
-/// What remains is admitted and no unit more; what is denied is admitted after the wait and not
-/// earlier.
+/// The remaining units are allowed and not one more; a denied cost is allowed after the wait and
+/// not earlier.
 fn exact(limiter: &Limiter, state: &[u8], now: u64, cost: u64, decision: &Decision) {
     let admits = |at_ns, cost| limiter.peek(state, at(at_ns), cost).is_admitted();
     assert!(admits(now, decision.remaining), "{decision:?} at {now} by {limiter:?} on {state:?}");
@@ -195,9 +195,8 @@ fn exact(limiter: &Limiter, state: &[u8], now: u64, cost: u64, decision: &Decisi
     }
 }
 
-/// From `idle_at` on, the state decides like one that was never seen; and nobody is locked out:
-/// whatever the bytes, a full quota is there again after two bursts or two windows and the allowed
-/// skew.
+/// From `idle_at` on, the state decides like an empty one; and no key is locked out: for any bytes,
+/// a full quota is available again after two bursts or two windows and the allowed skew.
 fn forgotten(limiter: &Limiter, state: &[u8], now: u64) {
     let quota = limiter.quota();
     let own_time = u128::from(quota.window().as_nanos()) * 2 * u128::from(quota.burst());
@@ -271,13 +270,13 @@ fn policy() -> &'static Policy {
     thread_local! {
         static COMPILED: &'static Policy = {
             let policy = Policy::compile(POLICY, Surface::Worker).expect("a policy");
-            Box::leak(Box::new(policy)) // once a thread
+            Box::leak(Box::new(policy)) // once per thread
         };
     }
     COMPILED.with(|policy| *policy)
 }
 
-/// The same rules among so many others that a value has those records alone that were charged.
+/// The same rules among many others, so that a value has only the records that were charged.
 fn sparse_policy() -> &'static Policy {
     thread_local! {
         static COMPILED: &'static Policy = {
@@ -288,13 +287,13 @@ fn sparse_policy() -> &'static Policy {
             let text = (0..40).fold(POLICY.to_owned(), |text, i| text[..text.len() - 2].to_owned() + &other(i));
             let policy = Policy::compile(&text, Surface::Worker).expect("a policy");
             assert!(policy.groups()[0].is_sparse());
-            Box::leak(Box::new(policy)) // once a thread
+            Box::leak(Box::new(policy)) // once per thread
         };
     }
     COMPILED.with(|policy| *policy)
 }
 
-/// What all of [`REQUESTS`] are charged to.
+/// The value to which all of [`REQUESTS`] are charged.
 fn charged(policy: &Policy) -> Vec<u8> {
     let (mut plan, mut stored) = (Plan::new(), Vec::new());
     for request in REQUESTS {
@@ -306,7 +305,7 @@ fn charged(policy: &Policy) -> Vec<u8> {
     stored
 }
 
-/// Any bytes as what was stored for a key.
+/// Any bytes as the stored value of a key.
 fn stored_value(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
     let request = Request::read(REQUESTS[input.int_in_range(0..=REQUESTS.len() - 1)?]);
     let now = at(any_time(&mut input)?);
@@ -318,7 +317,7 @@ fn stored_value(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
     let given = input.take_rest();
     let mut stored = given.to_vec();
     if keeps_headers {
-        // The states are any bytes, the records' headers as they should be.
+        // The states are any bytes, the records' headers are correct.
         stored = charged(policy);
         let mut rest = &mut stored[..];
         while let [_, _, _, _, len @ ..] = &*rest {
@@ -342,7 +341,7 @@ fn stored_value(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
         match plan.outcome(policy).answer() {
             Answer::Pass | Answer::Delay(_) => admitted += 1,
             Answer::Retry(_) | Answer::Refuse { .. } => {
-                // Of a sparse one what is idle may have left.
+                // A sparse value may have lost idle records.
                 assert!(plan.partition(0).unwrap().value() == loaded || group.is_sparse());
             }
         }

@@ -1,9 +1,9 @@
-//! A directory and a value beside it, both as a store might give them back.
+//! A directory and a value with it, both as a store might return them.
 //!
 //! The first two bytes are the length of the directory, the value is the rest. Invariant checked,
-//! whatever the bytes: a policy that is registered is registered once, and is written and read as
-//! it is; nobody gets more at once than its quotas give, whatever records of earlier ones the value
-//! has; what is loaded is a value.
+//! for any bytes: a policy that is registered is registered once, and is written and read
+//! unchanged; no key gets more at once than its quotas give, whatever records of earlier policies
+//! the value has; a loaded value is valid.
 
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Directory, Plan, Policy, Registered, is_value};
@@ -12,7 +12,7 @@ use super::request::Request;
 
 const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 
-/// Loads `bytes` under `policy`, whose first rule counts every request and gives `most` at once.
+/// Loads `bytes` under `policy`, whose first rule counts every request and allows `most` at once.
 pub fn check(policy: &Policy, bytes: &[u8], most: usize) {
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return };
     let len = usize::from(u16::from_le_bytes(*len)).min(rest.len());

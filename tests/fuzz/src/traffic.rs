@@ -1,16 +1,16 @@
-//! Traffic documents that are any: what a link to the playground may hold.
+//! Any texts as traffic documents, which a link to the playground may contain.
 //!
-//! A corpus file is a document. Invariant checked: a mistake is told in one line that a terminal
-//! can show; a document that is read is written so that it is read again as the same; its requests
-//! come in their order within its length; and whatever its servers are, no request is lost or
-//! counted twice, and the same seed gives the same table.
+//! A corpus file is a document. Invariant checked: a mistake is reported in one line that a
+//! terminal can show; a document that can be read is written so that it is read again as the same;
+//! its requests come in order within its length; and for any servers, no request is lost or counted
+//! twice, and the same seed gives the same table.
 
 use std::sync::Arc;
 
 use tollgate_policy::{Facts, Policy, Surface};
 use tollgate_sim::{Fate, Requests, Run, START, Table, Traffic};
 
-/// Requests of each traffic that are looked at.
+/// Requests of each traffic that are checked.
 const REQUESTS: u64 = 200;
 
 const POLICY: &str = r#"{"version": 1, "rules": [
@@ -35,7 +35,7 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(run(&traffic), run(&again));
 }
 
-/// The requests come in their order, and every fact of them can be asked.
+/// The requests come in order, and every fact of them can be read.
 fn orderly(traffic: &Traffic) {
     let mut requests = Requests::new(traffic, 1);
     let (mut last, end) = (START, START.saturating_add(traffic.length()));

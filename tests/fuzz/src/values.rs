@@ -1,8 +1,8 @@
-//! The value that a key takes from a header, however the header is written.
+//! The value that a key takes from a header, in any spelling of the header.
 //!
-//! Invariant checked: white space round a value, empty elements, and the order and number of
-//! elements never make a new key: a request has the key of its one value, or is malformed. Who adds
-//! a line to another's gets no key of his own.
+//! Invariant checked: white space around a value, empty elements, and the order and number of
+//! elements never make a new key: a request has the key of its one value, or is malformed. A client
+//! that adds a line to another client's gets no key of its own.
 
 use std::cell::OnceCell;
 
@@ -12,7 +12,7 @@ use super::request::Request;
 
 const HEADER: &str = "x-key";
 
-/// Looks at the key of `list`, and at what becomes of it beside `other`.
+/// Checks the key of `list`, and its key in combination with `other`.
 pub fn check(list: &[u8], other: &[u8]) {
     let key = key(list);
     let with = |parts: &[&[u8]]| self::key(&parts.concat());

@@ -1,4 +1,4 @@
-//! The body of a compiled policy, with the checksum that it needs. What holds is in
+//! The body of a compiled policy, with the checksum that it needs. The laws are in
 //! `src/compiled.rs`.
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Configurations of `envoyproxy/ratelimit`. What holds is in `src/convert.rs`.
+//! Configurations of `envoyproxy/ratelimit`. The laws are in `src/convert.rs`.
 #![no_main]
-#![allow(dead_code)] // the command line has more use of its modules
+#![allow(dead_code)] // the command line uses more of its modules
 
 #[path = "../src/convert.rs"]
 mod convert;

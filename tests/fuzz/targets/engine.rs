@@ -1,4 +1,4 @@
-//! Bytes as the engine, or what stands in its place, might answer. What holds is in
+//! Bytes that the engine, or a program in its place, might send as replies. The laws are in
 //! `src/engine.rs`.
 #![no_main]
 

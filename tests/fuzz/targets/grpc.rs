@@ -1,4 +1,4 @@
-//! Messages of gRPC as anybody might send them. What holds is in `src/grpc.rs`.
+//! gRPC messages that any client might send. The laws are in `src/grpc.rs`.
 #![no_main]
 
 #[path = "../src/grpc.rs"]

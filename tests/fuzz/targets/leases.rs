@@ -1,4 +1,4 @@
-//! Messages about leases, as a node or an authority might get them. What holds is in
+//! Messages about leases, as a node or an authority might get them. The laws are in
 //! `src/leases.rs`.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Logs in columns. What holds is in `src/logs.rs`.
+//! Logs in columns. The laws are in `src/logs.rs`.
 #![no_main]
 
 #[path = "../src/logs.rs"]

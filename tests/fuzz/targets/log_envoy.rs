@@ -1,4 +1,4 @@
-//! Logs in Envoy's text. What holds is in `src/logs.rs`.
+//! Logs in Envoy's text. The laws are in `src/logs.rs`.
 #![no_main]
 
 #[path = "../src/logs.rs"]

@@ -1,4 +1,4 @@
-//! Logs in lines of JSON. What holds is in `src/logs.rs`.
+//! Logs in lines of JSON. The laws are in `src/logs.rs`.
 #![no_main]
 
 #[path = "../src/logs.rs"]

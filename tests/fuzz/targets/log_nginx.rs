@@ -1,4 +1,4 @@
-//! Logs in the formats of nginx and Apache. What holds is in `src/logs.rs`.
+//! Logs in the formats of nginx and Apache. The laws are in `src/logs.rs`.
 #![no_main]
 
 #[path = "../src/logs.rs"]

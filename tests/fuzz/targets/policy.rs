@@ -1,4 +1,4 @@
-//! A policy document, and a request that it decides. What holds is in `src/policy.rs`.
+//! A policy document, and a request that it decides. The laws are in `src/policy.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tollgate_fuzz::policy::check(bytes));

@@ -1,4 +1,4 @@
-//! Bytes as a store or a peer might give them back. What holds is in `src/state.rs`.
+//! Bytes that a store or a peer might return. The laws are in `src/state.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tollgate_fuzz::state::check(bytes));

@@ -1,4 +1,4 @@
-//! Traffic documents. What holds is in `src/traffic.rs`.
+//! Traffic documents. The laws are in `src/traffic.rs`.
 #![no_main]
 
 #[path = "../src/traffic.rs"]

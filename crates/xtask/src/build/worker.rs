@@ -197,7 +197,7 @@ fn write_module(from: &Path, folder: &Path) -> Result<()> {
     let wrong = |why: String| Problem::new(what, why, "see crates/xtask/src/build/names.rs");
     let module = fs::read(from).or_problem(what, "build again")?;
     let functions = names::functions(&module).map_err(wrong)?;
-    let name = format!("tollgate-index-{}", names::build_of(&module));
+    let name = format!("tollgate-worker-{}", names::build_of(&module));
     let files = [
         ("index_bg.wasm", names::named(&module, &name).map_err(wrong)?),
         ("names.txt", names::lines(&name, &functions).into_bytes()),
