@@ -65,9 +65,9 @@ fn the_documents_say_when_relaxed_counts_are_written() {
     let (_, rest) = entry.split_once("const SAVE_AFTER_MS = ").expect("the constant");
     let sentence = format!("{} ms after", rest.split(';').next().expect("a number"));
     let worker = include_str!("../../docs/worker.md");
-    let policy = include_str!("../../docs/policy.md");
+    let policy = include_str!("../../docs/policy/state.md");
     let schema = include_str!("../../docs/policy.schema.json");
-    for (name, text) in [("worker.md", worker), ("policy.md", policy), ("schema", schema)] {
+    for (name, text) in [("worker.md", worker), ("policy/state.md", policy), ("schema", schema)] {
         assert!(text.contains(&sentence), "{name} does not say {sentence:?}");
     }
 }

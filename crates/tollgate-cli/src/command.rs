@@ -53,7 +53,7 @@ impl FailsBy {
     }
 }
 
-/// The report on an Envoy configuration. Documented in docs/policy.md.
+/// The report on an Envoy configuration. Documented in docs/policy/command-line.md.
 #[derive(Serialize)]
 struct Filtered<S> {
     ok: bool,

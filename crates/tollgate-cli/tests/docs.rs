@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tollgate_core::{Algorithm, Limiter, Quota, Span};
 use tollgate_policy::{Policy, Surface};
 
-use crate::support::{Block, assert_same, blocks, is_blessing, replay, root};
+use crate::support::{Block, assert_same, blocks, is_blessing, pages, replay, root};
 
 fn document(name: &str) -> (PathBuf, String) {
     let path = root().join(name);
@@ -77,10 +77,19 @@ fn check(name: &str) -> (usize, usize) {
     (policies, sessions)
 }
 
+/// The start page, and every page of `docs/policy`: each shows a session.
 #[test]
 fn the_reference_is_true() {
-    let (policies, sessions) = check("docs/policy.md");
-    assert!(policies >= 20 && sessions >= 20, "{policies} policies, {sessions} sessions");
+    assert_eq!(check("docs/policy.md"), (1, 1));
+    let pages = pages("policy");
+    assert!(pages.len() >= 10, "{pages:?}");
+    let (mut policies, mut sessions) = (0, 0);
+    for page in pages {
+        let (more_policies, more_sessions) = check(&page);
+        assert!(more_sessions > 0, "{page} runs nothing");
+        (policies, sessions) = (policies + more_policies, sessions + more_sessions);
+    }
+    assert!(policies >= 45 && sessions >= 48, "{policies} policies, {sessions} sessions");
 }
 
 #[test]
@@ -130,13 +139,9 @@ fn the_recipes_are_true() {
 /// file that it shows is an argument of one of its commands.
 #[test]
 fn the_guides_are_true() {
-    let folder = root().join("docs/guides");
-    let pages = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut pages: Vec<_> = pages.map(|name| name.into_string().unwrap()).collect();
-    pages.sort();
+    let pages = pages("guides");
     assert!(pages.len() >= 5, "{pages:?}");
-    for page in pages {
-        let name = format!("docs/guides/{page}");
+    for name in pages {
         let (_, sessions) = check(&name);
         assert!(sessions > 0, "{name} runs nothing");
         let (_, text) = document(&name);
@@ -154,13 +159,13 @@ fn the_guides_are_true() {
 /// `| algorithm | bytes | at most, 100 per minute | with burst 20 | strict, with burst 20 | when |`
 #[test]
 fn the_table_of_algorithms_says_what_the_core_says() {
-    let (_, text) = document("docs/policy.md");
+    let (_, text) = document("docs/policy/quotas.md");
     let quota = Quota::new(100, Span::from_secs(60)).unwrap();
     let burst = quota.with_burst(20).unwrap();
     for algorithm in Algorithm::ALL {
         let name = algorithm.name();
         let row = text.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
-        let row = row.unwrap_or_else(|| panic!("docs/policy.md has no row for {name}"));
+        let row = row.unwrap_or_else(|| panic!("docs/policy/quotas.md has no row for {name}"));
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let limiter = Limiter::new(algorithm, quota).unwrap();
         let bound = |quota| {

@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use tollgate_policy::{Policy, Surface};
 
-use crate::support::{Block, blocks, is_blessing, root, tollgate};
+use crate::support::{Block, blocks, is_blessing, pages, root, tollgate};
 
 fn validator() -> Validator {
     let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
@@ -50,12 +50,13 @@ fn shown() -> Vec<(String, Value)> {
     let envoy = fs::read_to_string(root().join("envoy/envoy.yaml")).unwrap();
     let envoy: Value = serde_yaml_ng::from_str(&envoy).unwrap();
     find_policies(&envoy, &mut |policy| all.push(("envoy/envoy.yaml".to_owned(), policy.clone())));
-    for name in ["policy.md", "recipes.md"] {
-        let text = fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let others = ["docs/policy.md", "docs/recipes.md"].map(str::to_owned);
+    for name in pages("policy").into_iter().chain(others) {
+        let text = fs::read_to_string(root().join(&name)).unwrap();
         // What a command reads beside its policy is a file with a name.
         let is_policy = |block: &Block| block.language == "json" && block.file.is_none();
         for block in blocks(&text).into_iter().filter(is_policy) {
-            let place = format!("docs/{name}:{}", block.line);
+            let place = format!("{name}:{}", block.line);
             all.push((place, serde_json::from_str(&block.text).unwrap()));
         }
     }
@@ -86,8 +87,8 @@ fn find_policies(value: &Value, found: &mut dyn FnMut(&Value)) {
 fn every_shown_policy_is_valid() {
     let validator = validator();
     let shown = shown();
-    for place in ["crates/tollgate-worker", "envoy/envoy.yaml", "docs/policy.md", "docs/recipes.md"]
-    {
+    let documents = ["docs/policy.md", "docs/policy/key.md", "docs/recipes.md"];
+    for place in documents.into_iter().chain(["crates/tollgate-worker", "envoy/envoy.yaml"]) {
         assert!(shown.iter().any(|(at, _)| at.starts_with(place)), "no policy in {place}");
     }
     for (place, policy) in &shown {

@@ -1,5 +1,5 @@
 //! `--tenants`: what is wrong with files of entries, in words with file, line and place, for every
-//! command that takes them. What is right with them is run in docs/policy.md.
+//! command that takes them. What is right with them is run in docs/policy/tenants.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};

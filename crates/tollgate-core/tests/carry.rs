@@ -196,7 +196,7 @@ proptest! {
 }
 
 /// Units allowed at most in any half-open window across a change that is as long as the shorter of
-/// the two windows, as documented in docs/policy.md.
+/// the two windows, as documented in docs/policy/quotas.md.
 fn bound(old: &Limiter, new: &Limiter) -> u64 {
     let (from, to) = (old.algorithm(), new.algorithm());
     let is_queue = |algorithm| algorithm == Algorithm::LeakyQueue;

@@ -24,7 +24,7 @@ const BUSY_IN_ONE_WRITE: u64 = 50;
 /// (`worker_shards::a_busy_key_is_spared_by_its_shards` prints the number: 308 and 329 of 12,000).
 const BUSY_IN_ONE_QUESTION: u64 = 36;
 
-/// The bill for a million requests. Documented in docs/policy.md.
+/// The bill for a million requests. Documented in docs/policy/command-line.md.
 #[derive(Debug, Serialize)]
 pub(super) struct Bill {
     pub(super) prices_read_on: &'static str,

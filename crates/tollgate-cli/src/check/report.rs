@@ -10,7 +10,7 @@ use super::bill::{Bill, bill};
 use crate::source::{Compiled, Finding};
 use crate::tenants::Tenants;
 
-/// The output of `--json`. Documented in docs/policy.md.
+/// The output of `--json`. Documented in docs/policy/command-line.md.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(super) ok: bool,

@@ -1,4 +1,5 @@
-//! The report of `explain` as plain data: the output of `--json`. Documented in docs/policy.md.
+//! The report of `explain` as plain data: the output of `--json`. Documented in
+//! docs/policy/command-line.md.
 //!
 //! Invariant: it contains only data of the outcome; keys only as hashes.
 

@@ -18,6 +18,16 @@ pub fn is_blessing() -> bool {
     std::env::var_os("TOLLGATE_BLESS").is_some_and(|value| value == "1")
 }
 
+/// The pages of the folder `docs/{name}`, also those that are added later, in the order of their
+/// names: `docs/policy/key.md`.
+pub fn pages(name: &str) -> Vec<String> {
+    let files = std::fs::read_dir(root().join("docs").join(name)).unwrap();
+    let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut pages: Vec<_> = files.map(|file| format!("docs/{name}/{file}")).collect();
+    pages.sort();
+    pages
+}
+
 /// What a command printed and how it ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ran {

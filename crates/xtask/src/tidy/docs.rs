@@ -1,7 +1,7 @@
 //! Documents: the files they name exist, and none is too long to be read.
 //!
 //! Invariant: checks links and `code` that looks like a path into this repository. It does not know
-//! whether a sentence is true.
+//! whether a sentence is true. `anchors` checks the headings that links name.
 
 use super::finding::Finding;
 use crate::workspace::Workspace;
@@ -128,6 +128,7 @@ mod tests {
     #[test]
     fn documents_for_people_are_known() {
         assert!(is_document("README.md") && is_document("docs/a.md"));
+        assert!(is_document("docs/policy/key.md") && is_document("envoy/README.md"));
         assert!(!is_document("crates/x/notes.md") && !is_document("a.rs"));
     }
 }

@@ -4,6 +4,7 @@
 //! would track, never ignored ones. It reads Rust with a parser, so comments and strings do not
 //! confuse it; it does not see the expansion of a macro.
 
+mod anchors;
 mod docs;
 mod finding;
 mod imports;
@@ -53,6 +54,7 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
     findings.extend(manifests::edges(&packages));
     findings.extend(manifests::unused(&packages, &files));
     findings.extend(manifests::forgotten_tests(&files));
+    findings.extend(anchors::check(&files));
     findings.extend(pins::in_files(&files));
     findings.extend(imports(&packages, &files));
     for finding in &findings {
