@@ -35,7 +35,6 @@ mod worker_identity;
 mod worker_jwt;
 mod worker_keys;
 mod worker_later;
-mod worker_layout;
 mod worker_leases;
 mod worker_metrics;
 mod worker_odd;

@@ -375,7 +375,7 @@ impl Process {
     fn decided(&self, body: &[u8]) -> Vec<u8> {
         let world = &self.world;
         let question = LeaseQuestion::read(body).expect("a question");
-        let policy = question.policy([&world.policy]).expect("of this policy");
+        let policy = Policy::that_planned(&question, [&world.policy]).expect("of this policy");
         let mut counts = world.counts.borrow_mut();
         let now = world.now.get();
         let ask = |counts: &mut Counts, request: Result<Vec<u8>, WireError>| {
@@ -383,7 +383,8 @@ impl Process {
         };
         let mut each = |is_look: bool| -> Vec<(Vec<u8>, bool)> {
             let keys = question.keys.iter().map(|key| {
-                let request = key.request(policy, question.table, is_look).expect("a request");
+                let request =
+                    policy.lease_request(key, question.table, is_look).expect("a request");
                 let reply = ask(counts.entry(key.hash).or_default(), Ok(request.clone()));
                 let is_refused = Counts::refuses(&request, &reply).expect("a reply");
                 (reply, is_refused)
@@ -965,7 +966,7 @@ fn leases_of_two_policies_are_looked_after_beside_each_other() {
                 continue;
             }
             let mut counts = Counts::default();
-            let request = read.keys[0].request(&other, read.table, false).unwrap();
+            let request = other.lease_request(&read.keys[0], read.table, false).unwrap();
             let reply = counts.answer(&request, process.world.now.get()).unwrap().reply;
             let (leased, _) = tollgate_policy::read_leased(&reply).unwrap();
             granted.extend(leased[0].is_ok().then_some(read.policy));

@@ -116,24 +116,7 @@ pub use pipeline::order::ChargingOrder;
 pub use pipeline::partition::{Partition, PartitionMut};
 pub use pipeline::partitions::Failure;
 pub use pipeline::plan::Plan;
-pub use pipeline::remote::counts::{Answered, Counts};
-pub use pipeline::remote::leases::account::{LeaseReport, NoLease};
-pub use pipeline::remote::leases::ask::{
-    LeaseAsk, LeaseGrant, Leased, Leasing, MAX_LEASE_REPORTS, MAX_LEASE_SETS, read_leased,
-};
-pub use pipeline::remote::leases::clock::{CLOCK_ERROR, Clock, MAX_LEASE_LIFE};
-pub use pipeline::remote::leases::holdings::{Holdings, HoldingsClaim};
-pub use pipeline::remote::leases::lease::{LeaseId, MAX_LEASES};
-pub use pipeline::remote::leases::message::{
-    LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, MAX_LEASE_KEYS, MAX_LEASE_MESSAGE, key_hash,
-};
-pub use pipeline::remote::leases::node::{Holding, Taken};
-pub use pipeline::remote::leases::shard::{Shard, ShardMode, Sharded};
-pub use pipeline::remote::leases::spend::{DirectAnswer, Node, Paid, Spending};
-pub use pipeline::remote::operate::{KeyOperation, KeyState, MAX_BLOCK};
-pub use pipeline::remote::settle::Settlement;
-pub use pipeline::remote::settled::{MAX_SETTLED, SETTLE_WITHIN};
-pub use pipeline::remote::wire::WireError;
+pub use pipeline::remote::spend::{Node, Paid, Spending};
 pub use policy::compiled::Policy;
 pub use policy::directory::{Directory, Registered};
 pub use policy::fleet::{fleet_secret, plugin_hash_key};
@@ -145,7 +128,6 @@ pub use policy::quota::CompiledQuota;
 pub use policy::record::UsedShare;
 pub use policy::records::{WORD, is_value};
 pub use policy::rule::Rule;
-pub use policy::stored_set::{StoredQuota, StoredSet, carry_set};
 pub use policy::surface::Surface;
 pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER,
@@ -158,6 +140,25 @@ pub use request::given_key::{GivenKey, NoKey};
 /// alone.
 pub use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 pub use tollgate_http_syntax::malformed::Malformed;
+pub use tollgate_storage::counts::{Answered, Counts};
+pub use tollgate_storage::leases::account::{LeaseReport, NoLease};
+pub use tollgate_storage::leases::ask::{
+    LeaseAsk, LeaseGrant, Leased, Leasing, MAX_LEASE_REPORTS, MAX_LEASE_SETS, read_leased,
+};
+pub use tollgate_storage::leases::clock::{CLOCK_ERROR, Clock, MAX_LEASE_LIFE};
+pub use tollgate_storage::leases::holdings::{Holdings, HoldingsClaim};
+pub use tollgate_storage::leases::last_answer::DirectAnswer;
+pub use tollgate_storage::leases::lease::{LeaseId, MAX_LEASES};
+pub use tollgate_storage::leases::message::{
+    LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, MAX_LEASE_KEYS, MAX_LEASE_MESSAGE, key_hash,
+};
+pub use tollgate_storage::leases::node::{Holding, Taken};
+pub use tollgate_storage::leases::shard::{Shard, ShardMode, Sharded};
+pub use tollgate_storage::operate::{KeyOperation, KeyState, MAX_BLOCK};
+pub use tollgate_storage::settle::Settlement;
+pub use tollgate_storage::settled::{MAX_SETTLED, SETTLE_WITHIN};
+pub use tollgate_storage::stored_set::{StoredQuota, StoredSet, carry_set};
+pub use tollgate_storage::wire::WireError;
 
 /// Runs the example of the package's front page.
 #[cfg(doctest)]

@@ -10,18 +10,19 @@ use std::path::{Path, PathBuf};
 
 use tollgate_policy::{Malformed, Policy, Surface};
 
-/// The wings that read a document, where messages are made. Each message is covered by the folders
-/// of policies, by `problems.rs` when it needs a document too large to keep, by `explain.rs` when
-/// it is about a valid policy, by `tenants.rs` when it is about an entry, or by `plugin.rs` when it
-/// is about settings next to a policy.
-const WINGS: [&str; 5] = ["json", "http", "document", "policy", "compile"];
+/// The folders that read a document, where messages are made. Each message is covered by the
+/// folders of policies, by `problems.rs` when it needs a document too large to keep, by
+/// `explain.rs` when it is about a valid policy, by `tenants.rs` when it is about an entry, or by
+/// `plugin.rs` when it is about settings next to a policy.
+const WINGS: [&str; 5] =
+    ["src/json", "../tollgate-http-syntax/src", "src/document", "src/policy", "src/compile"];
 
 /// Every source of these, and the one of the core that rejects quotas.
 fn sources() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec![crates.join("../tollgate-core/src/quota.rs")];
     for wing in WINGS {
-        let entries = fs::read_dir(crates.join("src").join(wing)).unwrap();
+        let entries = fs::read_dir(crates.join(wing)).unwrap();
         files.extend(entries.map(|entry| entry.unwrap().path()));
     }
     assert!(files.iter().all(|file| file.extension().is_some_and(|e| e == "rs")), "{files:?}");

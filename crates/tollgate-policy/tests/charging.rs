@@ -350,8 +350,8 @@ proptest! {
         let key = plan.partition(0).unwrap().key().to_vec();
         let stored = surface.store[&key].clone();
         let policy = &surface.policy;
-        let row = [&[0; 16], stored.as_slice()].concat();
-        let mut counts = Counts::decode_format_1(&row, policy).unwrap();
+        let group = &policy.groups()[0];
+        let mut counts = policy.counts_of(group, &stored).unwrap();
         prop_assert!(plan.settle(policy, status) || status == Some(401));
         let mut request = vec![];
         plan.partition(0).unwrap().settle_request(policy, &mut request);
@@ -362,13 +362,13 @@ proptest! {
         let answered = counts.answer(&request, now).unwrap();
         plan.partition_mut(0).unwrap().load(policy, Some(&stored));
         plan.decide(policy, now);
-        let row = [&[0; 16], plan.partition(0).unwrap().value()].concat();
+        let expected = policy.counts_of(group, plan.partition(0).unwrap().value()).unwrap();
         let kept = |counts: &Counts| {
             let mut row = vec![];
             counts.encode(Timestamp::ZERO, &mut row);
             row[26..].to_vec()
         };
-        prop_assert_eq!(kept(&counts), kept(&Counts::decode_format_1(&row, policy).unwrap()));
+        prop_assert_eq!(kept(&counts), kept(&expected));
         prop_assert_eq!(answered.is_changed, plan.partition(0).unwrap().changed());
         prop_assert!(plan.partition_mut(0).unwrap().accept(policy, &answered.reply).is_ok());
     }

@@ -3,7 +3,7 @@
 
 use crate::support::*;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
-use tollgate_policy::{Counts, KeyOperation, Plan, Policy, Surface, WireError, is_value};
+use tollgate_policy::{Plan, Policy, Surface, is_value};
 
 const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "api", "key": ["client_ip"], "quotas": [
@@ -104,57 +104,20 @@ fn it_is_found_wherever_it_lies() {
     assert_eq!(seen.header("ratelimit"), Some(field.as_str()));
 }
 
-/// The row of an object that code of before stored, with one of `layout_1` as its value.
-fn row_of_format_1(policy: &Policy) -> Vec<u8> {
-    let group = policy.groups()[0].identity().to_le_bytes();
-    [&group, &9_000_000_000_u64.to_le_bytes()[..], &layout_1()].concat()
-}
-
-/// One version in front, another in the object: the object continues to count by its old row,
-/// whichever front asks.
+/// A store that decides by itself continues the usage of an old value, too.
 #[test]
-fn an_object_with_an_old_row_answers_fronts_of_both_versions() {
+fn an_object_with_an_old_value_continues_to_count() {
     let policy = Policy::compile(POLICY, Surface::Worker).unwrap();
-    let row = row_of_format_1(&policy);
-    let counts = || Counts::decode_format_1(&row, &policy).unwrap();
-    assert_eq!(counts().idle_at(), Timestamp::from_millis(1_780_017_280_000));
-    assert_eq!(counts().alarm_at(), Timestamp::from_millis(9_000));
+    let mut counts = policy.counts_of(&policy.groups()[0], &layout_1()).unwrap();
+    assert_eq!(counts.idle_at(), Timestamp::from_millis(1_780_017_280_000));
     let mut front = Plan::new();
     policy.plan(&request(), &mut front);
-
-    let (mut wire, now) = (Vec::new(), Timestamp::from_millis(LAST));
+    let mut wire = Vec::new();
     front.partition(0).unwrap().request(&policy, &mut wire);
-    assert!(Counts::reads(&wire));
-    let answered = counts().answer(&wire, now).unwrap();
+    let answered = counts.answer(&wire, Timestamp::from_millis(LAST)).unwrap();
     assert!(answered.is_changed);
     front.partition_mut(0).unwrap().accept(&policy, &answered.reply).unwrap();
     assert_eq!(seen(&policy, &front, Span::ZERO).header("ratelimit"), Some(AFTER[0].1));
-
-    // The group, then of each rule its identity as in an old row, binding, a cost of one.
-    let rules = records(&layout_1());
-    let asked = |id: [u8; 4]| [&id[..], &[1], &1_u64.to_le_bytes()].concat();
-    let todays = wire;
-    let wire = [&row[..8], &asked(rules[0].0), &asked(rules[1].0)].concat();
-    assert!(!Counts::reads(&wire));
-    let of_format_1 = counts().answer_format_1(&policy, &wire, now).unwrap();
-    let quiet = counts().answer(&[&todays[..24], &[1 | 4], &todays[25..]].concat(), now).unwrap();
-    assert_eq!(of_format_1.reply, quiet.reply[1..], "the same, and no states");
-    // A block, in the numbers of a denial: earlier code treats any flag but the charge's as an
-    // invalid reply, and then `on_failure` would allow a client that an operator blocked.
-    let (mut blocked, mut block) = (counts(), Vec::new());
-    let until = KeyOperation::Block(Timestamp::from_millis(LAST + 90_000));
-    let rule = policy.rules()[0].name();
-    policy.key_of(rule, &["192.0.2.1".into()]).unwrap().request(&policy, until, &mut block);
-    blocked.operate(&block, now).unwrap();
-    let refused = blocked.answer_format_1(&policy, &wire, now).unwrap().reply;
-    assert_eq!(refused.len(), of_format_1.reply.len());
-    assert_eq!((refused[8], refused[9]), (0, 2), "no flag; a denial");
-    // Today's code that gets an unknown request from earlier code, and earlier code that gets one
-    // from today's.
-    let unknown = [&row[..8], &asked([7, 0, 0, 0])].concat();
-    let refused = counts().answer_format_1(&policy, &unknown, now);
-    assert_eq!(refused, Err(WireError::OtherPolicy));
-    assert_eq!(counts().answer(&unknown, now), Err(WireError::OtherPolicy));
 }
 
 /// Earlier code, after a roll-back: it looks for its own records by identity and length. It finds

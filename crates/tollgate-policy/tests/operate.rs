@@ -114,23 +114,26 @@ fn a_key_is_told_in_numbers() {
     let mut object = Object::default();
     let state = object.operate(&policy, "each", KeyOperation::Describe, at(0));
     let sets: Vec<_> = policy.quota_sets_of(0).collect();
-    assert_eq!((sets.len(), state.decisions(sets[0])), (2, None));
+    assert_eq!((sets.len(), state.decisions(&sets[0].to_stored())), (2, None));
     for n in 0..3 {
         assert!(object.passes(&policy, "none", at(n)));
     }
     let state = object.operate(&policy, "each", KeyOperation::Describe, at(3));
-    let decisions = state.decisions(sets[0]).unwrap();
+    let decisions = state.decisions(&sets[0].to_stored()).unwrap();
     assert_eq!((decisions[0].limit, decisions[0].remaining), (5, 2));
-    assert_eq!(state.decisions(sets[1]), None);
+    assert_eq!(state.decisions(&sets[1].to_stored()), None);
     // Under a policy that changed since: the units that it will carry over.
     let changed = compiled(&POLICY.replace(r#""limit": 5"#, r#""limit": 4"#));
     let state = object.operate(&changed, "each", KeyOperation::Describe, at(3));
     let set = changed.quota_sets_of(0).next().unwrap();
-    assert_eq!(state.decisions(set).unwrap()[0].remaining, 1);
+    assert_eq!(state.decisions(&set.to_stored()).unwrap()[0].remaining, 1);
     // A reset clears the rule's own state.
     object.operate(&policy, "each", KeyOperation::Reset, at(4));
     let state = object.operate(&policy, "more", KeyOperation::Describe, at(4));
-    assert_eq!(state.decisions(policy.quota_sets_of(1).next().unwrap()).unwrap()[0].remaining, 47);
+    assert_eq!(
+        state.decisions(&policy.quota_sets_of(1).next().unwrap().to_stored()).unwrap()[0].remaining,
+        47
+    );
 }
 
 proptest! {

@@ -196,13 +196,13 @@ fn nothing_is_leased_of_a_rule_that_is_no_rule_of_the_fleet_or_asks_each_time() 
         let ask = &mut rule.ask;
         *ask = LeaseAsk { number: 1, want: 4, least: 1, life: Span::from_secs(9), ..ask.clone() };
     }
-    let request = of_fleet.request(&authority, 1, false).unwrap();
+    let request = authority.lease_request(&of_fleet, 1, false).unwrap();
     let answered =
         tollgate_policy::Counts::default().answer(&request, Timestamp::from_millis(1)).unwrap();
     let (leased, _) = tollgate_policy::read_leased(&answered.reply).unwrap();
     assert_eq!(leased[0].unwrap().life, Span::from_secs(2), "no longer than the rule says");
     assert!(leased[1].is_err());
-    assert_eq!(keys[1].request(&authority, 1, false), Err(WireError::OtherPolicy));
+    assert_eq!(authority.lease_request(&keys[1], 1, false), Err(WireError::OtherPolicy));
     let question = LeaseQuestion { policy: node.fleet_fingerprint(), table: 1, keys };
-    assert!(question.policy([&authority]).is_some());
+    assert!(Policy::that_planned(&question, [&authority]).is_some());
 }

@@ -127,10 +127,10 @@ pub fn state(policy: &Policy, key: &GivenKey, state: &KeyState) -> String {
 fn used<'a>(policy: &'a Policy, key: &GivenKey, state: &KeyState) -> (Vec<Quota<'a>>, String) {
     let mut quotas = Vec::new();
     for set in policy.quota_sets_of(key.rule) {
-        let Some(decisions) = state.decisions(set) else { continue };
+        let Some(decisions) = state.decisions(&set.to_stored()) else { continue };
         quotas.extend(quotas_of(set, &decisions));
     }
-    for (limiter, decision) in state.of_tenant(policy, key.rule) {
+    for (limiter, decision) in key.tenants_quotas(policy, state) {
         let numbers = Numbers::new(&limiter, &decision);
         quotas.push(Quota { tier: None, name: "the tenant's own", numbers });
     }

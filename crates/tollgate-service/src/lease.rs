@@ -171,7 +171,7 @@ impl Lease {
         let mut keys: Vec<Key> = Vec::with_capacity(question.keys.len());
         for key in &question.keys {
             let name = name(key.hash);
-            let request = |is_look| match key.request(policy, question.table, is_look) {
+            let request = |is_look| match policy.lease_request(key, question.table, is_look) {
                 Ok(request) => Ok(request),
                 Err(WireError::OtherPolicy) => Err(another_policy()),
                 Err(error) => Err(wrong(error)),

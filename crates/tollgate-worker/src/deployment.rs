@@ -75,13 +75,6 @@ pub(crate) struct Visit<'a> {
 
 thread_local! {
     static DEPLOYMENT: OnceCell<Rc<Deployment>> = const { OnceCell::new() };
-    static POLICY: RefCell<Option<Rc<Result<Policy, Problems>>>> = const { RefCell::new(None) };
-}
-
-/// The bundled policy, compiled once per isolate, as objects read it.
-pub(crate) fn policy() -> Rc<Result<Policy, Problems>> {
-    let compile = || Rc::new(active::deployed());
-    POLICY.with_borrow_mut(|policy| Rc::clone(policy.get_or_insert_with(compile)))
 }
 
 impl Deployment {

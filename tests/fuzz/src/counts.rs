@@ -45,11 +45,6 @@ pub fn asked(policy: &Policy, bytes: &[u8]) {
         assert!(counts.idle_at() <= NOW.saturating_add(MAX_BLOCK));
     }
     let _ = KeyState::read(bytes);
-    let identity = policy.groups()[0].identity().to_le_bytes();
-    for request in [bytes.to_vec(), [&identity, bytes].concat()] {
-        let _ = counts.answer_format_1(policy, &request, NOW);
-        let _ = counts.refund_format_1(policy, &request, bytes, NOW);
-    }
     kept(&counts);
     let rows = [
         bytes.to_vec(),
@@ -58,7 +53,7 @@ pub fn asked(policy: &Policy, bytes: &[u8]) {
         [&[0; 16], bytes].concat(),
     ];
     for row in rows {
-        let read = [Counts::decode(&row), Counts::decode_format_1(&row, policy)];
+        let read = [Counts::decode(&row), policy.counts_of(&policy.groups()[0], &row)];
         read.iter().flatten().for_each(kept);
     }
     steps(policy, Unstructured::new(bytes)).unwrap_or_default();

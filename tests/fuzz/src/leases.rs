@@ -59,7 +59,7 @@ fn question(bytes: &[u8]) {
     assert_eq!(again, bytes);
     for key in &question.keys {
         for is_look in [false, true] {
-            let Ok(request) = key.request(&POLICY, question.table, is_look) else { continue };
+            let Ok(request) = POLICY.lease_request(key, question.table, is_look) else { continue };
             let mut counts = Counts::default();
             let reply = counts.answer(&request, NOW).expect("a request").reply;
             let (leased, _) = read_leased(&reply).expect("a reply");
@@ -163,9 +163,10 @@ fn nodes(mut input: Unstructured<'_>) -> Result<()> {
                 let (node, number, message) =
                     questions[input.choose_index(questions.len())?].clone();
                 let question = LeaseQuestion::read(&message).expect("a question");
-                assert!(question.policy([&*POLICY]).is_some());
+                assert!(Policy::that_planned(&question, [&*POLICY]).is_some());
                 let key = &question.keys[0];
-                let request = key.request(&POLICY, question.table, false).expect("of the policy");
+                let request =
+                    POLICY.lease_request(key, question.table, false).expect("of the policy");
                 let reply = counts.answer(&request, now).expect("a request").reply;
                 let (_, rest) = read_leased(&reply).expect("a reply");
                 // The head is a byte and the time; the first flag means that it is charged.
@@ -210,7 +211,7 @@ fn group_of(set: &QuotaSet) -> u64 {
                 ..LeaseRule::default()
             }],
         };
-        key.request(&POLICY, 0, true).is_ok()
+        POLICY.lease_request(&key, 0, true).is_ok()
     };
     POLICY.groups().iter().find(is_of).expect("of a group").identity()
 }

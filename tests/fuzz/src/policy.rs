@@ -9,7 +9,7 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
-    Answer, Applicability, Counts, DescribedRequest, Facts, Plan, Policy, Problems, Surface,
+    Answer, Applicability, DescribedRequest, Facts, Plan, Policy, Problems, Surface,
 };
 
 use super::request::Request;
@@ -166,8 +166,7 @@ fn decided_elsewhere(policy: &Policy, request: &impl Facts, stored: &[u8], now: 
     if front.outcome(policy).verdicts().iter().any(|verdict| verdict.partition.is_none()) {
         return;
     }
-    let row_of = |value: &[u8]| [&[0; 16], value].concat();
-    let kept = |value: &[u8]| Counts::decode_format_1(&row_of(value), policy);
+    let kept = |value: &[u8]| policy.counts_of(&policy.groups()[0], value);
     let mut counts = kept(stored).unwrap_or_default();
     let mut asked = Vec::new();
     front.partition(0).unwrap().request(policy, &mut asked);

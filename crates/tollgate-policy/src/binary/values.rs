@@ -28,12 +28,12 @@ use crate::document::scalar::{Bounded, CookieName, HeaderName, MAX_WAIT, Method}
 use crate::document::scope::{MAX_NODES, Scope};
 use crate::document::wanted::{Asn, Country, Host, Matcher};
 use crate::json::problem::Problem;
-use crate::policy::stored_set::{read_limiter, write_limiter};
 use tollgate_http_syntax::address::Cidr;
 use tollgate_http_syntax::alternatives::{Alternative, Alternatives};
 use tollgate_http_syntax::path::{Pattern, Segment};
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
+use tollgate_storage::stored_set::{read_limiter, write_limiter};
 
 wrapped! {
     HeaderName(String) if |text| Self::is_one(text),

@@ -9,9 +9,9 @@ use alloc::string::String;
 
 use crate::document::key::{About, Key, KeyPart};
 use crate::document::scope::Scope;
-use crate::policy::group::marked;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::address::Prefixes;
+use tollgate_storage::stored_set::marked;
 
 /// The identities of a policy's records.
 #[derive(Default)]

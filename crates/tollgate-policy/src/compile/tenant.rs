@@ -22,7 +22,7 @@ use crate::json::quote::quoted_text;
 use crate::json::reader::FromNode;
 use crate::json::suggest::nearest;
 use crate::policy::compiled::Policy;
-use crate::policy::group::{Group, QuotaSet, marked};
+use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::RECORD_HEADER;
 use crate::policy::tenant::{Tenant, TenantSet};
@@ -30,6 +30,7 @@ use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::authority::write_host;
 use tollgate_http_syntax::readings::Paths;
 use tollgate_http_syntax::sort::sort_by;
+use tollgate_storage::stored_set::marked;
 
 /// The longest entry, in bytes: 16 KiB, so that a page of a hundred is small and an isolate may
 /// keep thousands.

@@ -16,14 +16,14 @@ use tollgate_core::{Decision, Span, Timestamp};
 use crate::answer::outcome::Answer;
 use crate::denials::table::{Entry, Table};
 use crate::denials::trust::{Belief, Counts, FRESH, can_be_settled, is_final};
-use crate::pipeline::counted::Counted;
 use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::{AppliedRule, Plan};
-use crate::pipeline::remote::marks::block;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
+use tollgate_storage::counted::Counted;
+use tollgate_storage::marks::block;
 
 /// What one isolate or process was told is used up; a bounded number of counts.
 #[derive(Debug)]

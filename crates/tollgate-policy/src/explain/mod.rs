@@ -22,7 +22,7 @@ use crate::document::key::KeyPart;
 use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::{AppliedRule, Due};
+use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::{write_key, write_part};
@@ -30,6 +30,7 @@ use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::malformed::Malformed;
+use tollgate_storage::due::Due;
 
 /// Whether one rule applies to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]

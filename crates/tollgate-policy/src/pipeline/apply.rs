@@ -16,7 +16,7 @@ use crate::document::mode::{Mode, Share};
 use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::pipeline::partitions::Partitions;
-use crate::pipeline::plan::{AppliedRule, AppliedSet, Due, Plan};
+use crate::pipeline::plan::{AppliedRule, AppliedSet, Plan};
 use crate::pipeline::tenant::Choice;
 use crate::policy::by_value::in_order;
 use crate::policy::compiled::Policy;
@@ -30,6 +30,7 @@ use crate::request::matching::Reading;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::values::{elements, the_one};
+use tollgate_storage::due::Due;
 
 impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never

@@ -12,14 +12,15 @@ use tollgate_core::{Decision, Timestamp};
 
 use crate::document::charging::{Charging, ResponseChargeDoc};
 use crate::document::on_failure::OnFailure;
-use crate::pipeline::counted::Counted;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{AppliedRule, Due, Plan, denies};
+use crate::pipeline::plan::{AppliedRule, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
+use tollgate_storage::counted::Counted;
+use tollgate_storage::due::Due;
 
 impl Plan {
     /// Decides all loaded partitions together at `now`: every cost is charged, or none.

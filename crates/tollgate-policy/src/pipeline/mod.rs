@@ -9,7 +9,6 @@ pub(crate) mod fallback;
 pub(crate) mod decide;
 pub(crate) mod located;
 pub(crate) mod apply;
-pub(crate) mod counted;
 pub(crate) mod tenant;
 pub(crate) mod partition;
 pub(crate) mod plan;

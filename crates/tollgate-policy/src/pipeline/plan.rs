@@ -18,6 +18,7 @@ use crate::policy::quota::CompiledQuota;
 use crate::policy::tenant::Tenant;
 use crate::request::lazy::Buffers;
 use tollgate_http_syntax::malformed::Malformed;
+use tollgate_storage::due::Due;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many such plans use little
 /// memory.
@@ -125,35 +126,6 @@ pub(crate) enum AppliedSet {
 pub(crate) struct OfRecord {
     pub(crate) own: AppliedSet,
     pub(crate) set: QuotaSet,
-}
-
-/// The time at which a rule charges a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// When it is decided.
-    Now,
-    /// When it is decided; the response may refund it.
-    Held,
-    /// When the response is known; until then it is only checked.
-    Later,
-    /// Never: the next decision refunds the charge.
-    GivenBack,
-    /// Never: the held units are used, and the next decision informs the quotas.
-    Used,
-    /// The units were already used: the next decision records the cost, whatever this rule or
-    /// another one decides, and never refunds it. It decides whether one unit would have fitted
-    /// before; with a cost of 0 it does nothing else.
-    Reported,
-}
-
-impl Due {
-    /// True when nothing is decided: the response determined the outcome of the charge.
-    pub(crate) const fn is_settled(self) -> bool {
-        match self {
-            Self::GivenBack | Self::Used => true,
-            Self::Now | Self::Held | Self::Later | Self::Reported => false,
-        }
-    }
 }
 
 impl AppliedRule {

@@ -12,7 +12,7 @@ pub(crate) const MAX_SETS: usize = 16_384;
 pub(crate) const MAX_PATH_SEGMENTS: usize = 100_000;
 /// The most parts of a key.
 pub(crate) const MAX_KEY_PARTS: usize = 8;
-/// The most quotas of a rule.
-pub(crate) const MAX_QUOTAS: usize = 16;
 /// The most fleet rules of one request, which go to the authority in one message.
-pub(crate) const MAX_FLEET_RULES: usize = 64;
+pub(crate) use tollgate_storage::leases::ask::MAX_LEASE_SETS as MAX_FLEET_RULES;
+/// The most quotas of a rule.
+pub(crate) use tollgate_storage::stored_set::MAX_QUOTAS;

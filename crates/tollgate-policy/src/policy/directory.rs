@@ -22,8 +22,8 @@ use alloc::vec::Vec;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
-use crate::policy::stored_set::StoredSet;
 use crate::stable_hash::stable_hash;
+use tollgate_storage::stored_set::StoredSet;
 
 /// The version of these bytes.
 const VERSION: u8 = 1;

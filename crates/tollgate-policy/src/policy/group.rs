@@ -13,15 +13,12 @@ use crate::policy::by_id::ById;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
 use crate::stable_hash::stable_hash;
+use tollgate_storage::stored_set::{StoredQuota, StoredSet, marked, write_parameters};
 
 /// The longest value in which every record has a fixed place, in bytes. Up to this length a bucket
 /// of Envoy's table takes sixteen values, and to search for a few records costs more than to copy
 /// all.
 pub(crate) const PLACED_UP_TO: usize = 512;
-
-/// Makes the identities of two versions differ in all their bits: 2^32 divided by the golden ratio,
-/// which is odd.
-const MARK: u32 = 0x9e37_79b9;
 
 /// The rules that count by the same key. Everything stored for one key is one value, which is
 /// loaded, decided and committed at once.
@@ -259,9 +256,26 @@ fn stable_id(rule: &str, tier: Option<&str>) -> u64 {
     }
 }
 
-/// The form of `record_id` in a record of `version`: unchanged in the first version, and never 0,
-/// which means no record.
-pub(crate) fn marked(record_id: u32, version: u8) -> u32 {
-    let later = u32::from(version).saturating_sub(1);
-    (record_id ^ later.wrapping_mul(MARK)).max(1)
+impl QuotaSet {
+    /// The identity of the set while its quotas change: the hash of the names of its rule and its
+    /// tier. A rule or a tier with another name is another set.
+    #[must_use]
+    pub const fn stable_id(&self) -> u64 {
+        self.stable_id
+    }
+
+    /// Appends the set's parameters to `out` for [`StoredSet::read`]: 14 bytes, and 36 per quota.
+    pub fn write_parameters(&self, out: &mut Vec<u8>) {
+        let quotas = self.quotas.iter().map(|quota| (quota.name_hash, &quota.limiter));
+        write_parameters((self.stable_id, self.record_id, self.version), quotas, out);
+    }
+
+    /// The same set reduced to its parameters.
+    #[must_use]
+    pub fn to_stored(&self) -> StoredSet {
+        let of =
+            |quota: &CompiledQuota| StoredQuota::new(quota.name_hash, quota.limiter, quota.offset);
+        let quotas = self.quotas.iter().map(of).collect();
+        StoredSet::new((self.stable_id, self.record_id, self.version), quotas)
+    }
 }

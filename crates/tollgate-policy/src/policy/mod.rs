@@ -11,7 +11,6 @@ pub(crate) mod lone;
 pub(crate) mod record;
 pub(crate) mod records;
 pub(crate) mod directory;
-pub(crate) mod stored_set;
 pub(crate) mod compiled;
 pub(crate) mod tenant;
 pub(crate) mod rule;

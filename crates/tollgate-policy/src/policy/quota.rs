@@ -7,6 +7,7 @@ use alloc::string::String;
 use tollgate_core::{Limiter, Span};
 
 use crate::stable_hash::stable_hash;
+use tollgate_storage::counted::Counter;
 
 /// One compiled quota.
 #[derive(Clone, Debug)]
@@ -77,5 +78,15 @@ impl CompiledQuota {
     /// The offset of the end of its state in the record.
     pub(crate) const fn end(&self) -> Option<usize> {
         self.offset.checked_add(self.limiter.state_len())
+    }
+}
+
+impl Counter for CompiledQuota {
+    fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    fn state_in<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]> {
+        self.state_mut(states)
     }
 }

@@ -10,9 +10,10 @@ use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
 use crate::pipeline::key_hashes::KeyHashes;
 use crate::pipeline::partition::PartitionMut;
-use crate::pipeline::plan::{AppliedRule, Due, Full, Plan, denies};
+use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::request::lazy::Buffers;
+use tollgate_storage::due::Due;
 
 use super::turn::Turn;
 

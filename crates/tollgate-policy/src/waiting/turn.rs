@@ -6,9 +6,10 @@
 use tollgate_core::{Algorithm, Span, Timestamp};
 
 use crate::answer::outcome::Outcome;
-use crate::pipeline::plan::{AppliedRule, Due, Plan};
+use crate::pipeline::plan::{AppliedRule, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
+use tollgate_storage::due::Due;
 
 use super::pace::Pace;
 

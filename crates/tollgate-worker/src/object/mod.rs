@@ -6,8 +6,7 @@
 //! stays so. Memory is only a copy of the row: an object that was evicted, or whose wasm instance
 //! aborted, reads it again. A row that cannot be read fails the one request that finds it, and the
 //! count begins again, as in Envoy; the row that takes its place says so. There is no policy here:
-//! quotas come with the request and stand in the row. The deployed one is looked at only for a row
-//! or a request of code that had no other way to say what it means.
+//! quotas come with the request and are in the row.
 //!
 //! Where the key is a tenant alone, the tenant's entry lies here, too: a request that was planned
 //! with another one is answered with this one and charges nothing. It stays when the counts are
@@ -32,12 +31,11 @@ pub(crate) mod versions;
 use std::cell::RefCell;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answered, Counts, Policy, WireError};
+use tollgate_policy::{Answered, Counts, WireError};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, ArrayBuffer, Date, Function, Object, Promise, Uint8Array};
 use worker::worker_sys::{DurableObjectStorage, SqlStorageCursor};
 
-use crate::deployment::policy;
 use crate::object::kept_entry::KeptEntry;
 use crate::object::tenant_wire::Kept;
 use crate::runtime::js;
@@ -57,8 +55,6 @@ pub struct Limiter {
 #[derive(Default)]
 struct Memory {
     has_table: bool,
-    /// There is one of format 1, too: what it holds is in `counts`.
-    has_table_1: bool,
     counts: Counts,
     /// The row is not written yet.
     is_unsaved: bool,
@@ -81,7 +77,7 @@ impl Limiter {
     /// empty when what was stored could not be read.
     ///
     /// # Errors
-    /// The bytes are no request, a front of before has another policy, or storage fails. Nothing is
+    /// The bytes are not a request, or storage fails. Nothing is
     /// charged then.
     pub fn check(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
         if let Some(planned_with) = Counts::entry_of(request)
@@ -89,13 +85,7 @@ impl Limiter {
         {
             return Ok(other);
         }
-        if Counts::reads(request) {
-            return self
-                .step(Counts::is_strict(request), &|counts, now| counts.answer(request, now));
-        }
-        with_policy(|policy| {
-            self.step(true, &|counts, now| counts.answer_format_1(policy, request, now))
-        })
+        self.step(Counts::is_strict(request), &|counts, now| counts.answer(request, now))
     }
 
     /// Takes back what `check` charged for `request` when it answered `reply`. The answer says what
@@ -104,14 +94,7 @@ impl Limiter {
     /// # Errors
     /// As `check`; nothing is taken back then.
     pub fn refund(&self, request: &[u8], charged: &[u8]) -> Result<Vec<u8>, JsValue> {
-        if Counts::reads(request) {
-            return self.step(Counts::is_strict(request), &|counts, now| {
-                counts.refund(request, charged, now)
-            });
-        }
-        with_policy(|policy| {
-            self.step(true, &|counts, now| counts.refund_format_1(policy, request, charged, now))
-        })
+        self.step(Counts::is_strict(request), &|counts, now| counts.refund(request, charged, now))
     }
 
     /// Does what an operator asks of this key: a request of `GivenKey::request`; the answer is for
@@ -182,9 +165,7 @@ impl Limiter {
         if self.entry.with(&self.storage, |kept| kept.revision)? == 0 {
             return self.storage.delete_all();
         }
-        for table in row::FORGET {
-            self.exec(table, Array::new())?;
-        }
+        self.exec(row::FORGET, Array::new())?;
         // Nothing rings for an entry.
         self.storage.delete_alarm(Object::new())
     }
@@ -238,11 +219,8 @@ impl Limiter {
 
     /// What storage holds, and whether some of that was no row: it is to be written anew then.
     fn read(&self) -> Result<(Memory, bool), JsValue> {
-        let mut memory = Memory::default();
-        for table in self.column(row::FIND)? {
-            let is_1 = table.as_string().is_some_and(|name| name == "state_v1");
-            *if is_1 { &mut memory.has_table_1 } else { &mut memory.has_table } = true;
-        }
+        let has_table = !self.column(row::FIND)?.is_empty();
+        let mut memory = Memory { has_table, ..Memory::default() };
         let mut is_corrupt = false;
         if memory.has_table {
             match self.row(row::LOAD, Counts::decode)? {
@@ -251,16 +229,6 @@ impl Limiter {
                     is_corrupt = true;
                     memory.counts = Counts::begun_anew(js::now());
                 }
-                None => {}
-            }
-        }
-        if memory.has_table_1 {
-            // Code of before wrote it after any row of today's: a roll-back came between.
-            let read = |bytes: &[u8]| with_policy(|p| Ok(Counts::decode_format_1(bytes, p)));
-            match self.row(row::LOAD_1, read)?.transpose()? {
-                Some(Some(earlier)) => memory.counts.replace_by(earlier),
-                // The row that is written for it takes its table away.
-                Some(None) => is_corrupt = true,
                 None => {}
             }
         }
@@ -279,10 +247,6 @@ impl Limiter {
         let mut bytes = Vec::new();
         memory.counts.encode(now, &mut bytes);
         self.exec(row::SAVE, Array::of1(&Uint8Array::from(bytes.as_slice())))?;
-        if memory.has_table_1 {
-            self.exec(row::DROP_1, Array::new())?;
-            memory.has_table_1 = false;
-        }
         if alarm_at != set_at {
             // Not awaited: the output gate holds the reply until this is durable too.
             let _ = self.set_alarm(alarm_at)?;
@@ -324,13 +288,6 @@ impl Limiter {
         let milliseconds = at.since(Timestamp::ZERO).as_millis_ceil();
         let date = Date::new(&JsValue::from_f64(js::number(milliseconds)));
         self.storage.set_alarm(date, Object::new())
-    }
-}
-
-fn with_policy<T>(step: impl FnOnce(&Policy) -> Result<T, JsValue>) -> Result<T, JsValue> {
-    match &*policy() {
-        Ok(policy) => step(policy),
-        Err(_) => Err(error("the policy is wrong; see the health report")),
     }
 }
 

@@ -1,8 +1,7 @@
 //! Where an object keeps its row, and when an alarm may delete it.
 //!
-//! Invariant: the format of a row is part of its table's name: a new format is a new table, and
-//! what the one before holds is taken over by the first write. What a row says is the policy
-//! crate's business ([`Counts`](tollgate_policy::Counts)).
+//! Invariant: the format of a row is part of its table's name, so a new format is a new table.
+//! [`Counts`](tollgate_policy::Counts) defines the bytes of a row.
 
 use tollgate_core::{Span, Timestamp};
 
@@ -10,21 +9,14 @@ use tollgate_core::{Span, Timestamp};
 pub(crate) const CREATE: &str =
     "CREATE TABLE IF NOT EXISTS state_v2 (id INTEGER PRIMARY KEY, row BLOB NOT NULL)";
 
-/// Finds out which tables there are, without an error when there is none.
-pub(crate) const FIND: &str =
-    "SELECT name FROM sqlite_master WHERE name IN ('state_v1', 'state_v2')";
+/// Finds the table, without an error when there is none.
+pub(crate) const FIND: &str = "SELECT name FROM sqlite_master WHERE name = 'state_v2'";
 
 /// Reads the row.
 pub(crate) const LOAD: &str = "SELECT row FROM state_v2 WHERE id = 0";
 
 /// Writes the row: one row written, whether it was there or not.
 pub(crate) const SAVE: &str = "INSERT INTO state_v2 (id, row) VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row";
-
-/// Reads the row of format 1.
-pub(crate) const LOAD_1: &str = "SELECT row FROM state_v1 WHERE id = 0";
-
-/// Removes it, once it was taken over or cannot be read.
-pub(crate) const DROP_1: &str = "DROP TABLE state_v1";
 
 /// The shortest time from a commit to the alarm it sets, and so the longest for which storage stays
 /// that is idle. An object that is deleted and comes back costs four rows, and what it stores costs
@@ -35,9 +27,8 @@ const MIN_ALARM_AFTER: Span = Span::from_secs(86_400);
 /// The longest: a window of 366 days twice, as the platform wants a date.
 const MAX_ALARM_AFTER: Span = Span::from_secs(2 * 366 * 86_400);
 
-/// Removes both tables.
-pub(crate) const FORGET: [&str; 2] =
-    ["DROP TABLE IF EXISTS state_v1", "DROP TABLE IF EXISTS state_v2"];
+/// Removes the table.
+pub(crate) const FORGET: &str = "DROP TABLE IF EXISTS state_v2";
 
 /// When the alarm must ring for a row that is idle at `idle_at`, while one is set for `set_at`.
 ///

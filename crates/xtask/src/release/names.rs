@@ -1,7 +1,8 @@
 //! The names of the published packages and files.
 
 /// The packages to publish, in the order of their dependencies.
-pub const CRATES: [&str; 3] = ["tollgate-core", "tollgate-http-syntax", "tollgate-policy"];
+pub const CRATES: [&str; 4] =
+    ["tollgate-core", "tollgate-http-syntax", "tollgate-storage", "tollgate-policy"];
 /// One version for all packages of the workspace.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sums of all other files.

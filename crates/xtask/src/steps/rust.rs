@@ -19,9 +19,10 @@ const CASES: &str = "tollgate-cases";
 const SIM: &str = "tollgate-sim";
 const READ: &str = "read the failed test; its doc comment says what it guards";
 /// Crates that are loaded into a proxy, a Worker or a page.
-const SHIPPED: [&str; 10] = [
+const SHIPPED: [&str; 11] = [
     "tollgate-core",
     "tollgate-http-syntax",
+    "tollgate-storage",
     "tollgate-policy",
     "tollgate-table",
     "tollgate-sim",

@@ -10,7 +10,8 @@ use crate::metadata::Package;
 const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
     ("tollgate-http-syntax", &[]),
-    ("tollgate-policy", &["tollgate-core", "tollgate-http-syntax"]),
+    ("tollgate-storage", &["tollgate-core"]),
+    ("tollgate-policy", &["tollgate-core", "tollgate-http-syntax", "tollgate-storage"]),
     ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-filter", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-envoy", &["tollgate-core", "tollgate-filter"]),

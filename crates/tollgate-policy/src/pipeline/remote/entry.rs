@@ -11,9 +11,6 @@ use alloc::vec::Vec;
 use crate::pipeline::partition::Partition;
 use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::Plan;
-use crate::pipeline::remote::asked::entry_of;
-use crate::pipeline::remote::counts::{Answered, Counts};
-use crate::pipeline::remote::wire::OTHER_ENTRY;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::request::key::write_text;
@@ -104,24 +101,5 @@ impl Plan {
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         self.newer().is_some() || self.other_entry().is_some()
-    }
-}
-
-impl Counts {
-    /// The revision of the tenant's entry with which `request` was planned, or 0 for none; `None`
-    /// when it contains no revision, or is not a request.
-    #[must_use]
-    pub fn entry_of(request: &[u8]) -> Option<u64> {
-        entry_of(request)
-    }
-
-    /// The reply to a request that was planned with an entry other than `entry`, which is in the
-    /// store's own bytes; nothing is charged.
-    #[must_use]
-    pub fn other_entry(entry: &[u8]) -> Answered {
-        let mut reply = Vec::with_capacity(entry.len().saturating_add(1));
-        reply.push(OTHER_ENTRY);
-        reply.extend_from_slice(entry);
-        Answered { reply, is_changed: false }
     }
 }

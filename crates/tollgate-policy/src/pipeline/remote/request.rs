@@ -6,12 +6,12 @@
 use alloc::vec::Vec;
 
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::{AppliedRule, Due};
-use crate::pipeline::remote::wire::{
-    BINDING, GIVEN_BACK, LATER, MAGIC, REPORTED, SETTLES, STRICT, TELL, UNDER, USED, WAITS,
-};
+use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
+use tollgate_storage::due::Due;
+use tollgate_storage::request::{Head, RuleHead};
+use tollgate_storage::wire::{BINDING, GIVEN_BACK, LATER, REPORTED, SETTLES, STRICT, TELL, USED};
 
 impl Partition<'_> {
     /// Appends to `out` the request that decides this partition elsewhere.
@@ -61,19 +61,33 @@ impl Partition<'_> {
         }
     }
 
+    /// Appends to `out` the receipt with which the cost of this request can be settled here later.
+    /// False, with nothing appended, when no rule that names a cost has charged it here.
+    pub fn write_receipt(&self, policy: &Policy, out: &mut Vec<u8>) -> bool {
+        let is_settled = |applied: &&AppliedRule| {
+            let rule = policy.rules.get(usize::from(applied.rule));
+            let is_charged = applied.charged.is_some() && applied.due == Due::Now;
+            is_charged && rule.is_some_and(|rule| rule.names_cost)
+        };
+        let mut rules = self.rules().filter(is_settled).peekable();
+        if self.has_failed() || rules.peek().is_none() {
+            return false;
+        }
+        self.write_head(policy, 0, out);
+        for applied in rules {
+            self.write_rule(policy, applied, GIVEN_BACK, out);
+        }
+        true
+    }
+
     /// The bytes before the rules.
     pub(crate) fn write_head(&self, policy: &Policy, flags: u8, out: &mut Vec<u8>) {
         let Some(group) = policy.groups.get(self.group()) else { return };
-        out.extend(MAGIC);
-        out.extend(policy.version().to_le_bytes());
-        out.extend(group.identity().to_le_bytes());
         // The effects of a response apply whatever the entry is.
         let under = self.stored.under.filter(|_| flags & SETTLES == 0);
         let strict = if group.is_strict() || self.stored.endures { STRICT } else { 0 };
-        out.push(flags | strict | if under.is_some() { UNDER } else { 0 });
-        if let Some(revision) = under {
-            out.extend(revision.to_le_bytes());
-        }
+        let (version, group) = (policy.version(), group.identity());
+        Head { version, group, flags: flags | strict, under }.write(out);
     }
 
     /// Appends one rule, with the flags in `due`.
@@ -87,14 +101,9 @@ impl Partition<'_> {
         let Some(set) = policy.applied_set(applied) else { return };
         let longest = policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
         let binding = if applied.binding { BINDING } else { 0 };
-        let waits = if longest.is_some() { WAITS } else { 0 };
-        out.push(binding | waits | due);
-        out.extend(policy.stable_id_of(applied.rule).to_le_bytes());
         let cost = if due & REPORTED == 0 { applied.decided_cost() } else { applied.cost };
-        out.extend(cost.to_le_bytes());
-        if let Some(longest) = longest {
-            out.extend(longest.as_nanos().to_le_bytes());
-        }
+        let rule = policy.stable_id_of(applied.rule);
+        RuleHead { flags: binding | due, rule, cost, longest }.write(out);
         set.write_parameters(out);
         if due & (GIVEN_BACK | USED) != 0 {
             self.write_charge(policy, applied, out);

@@ -1,0 +1,23 @@
+//! The counts of a key as a store that decides by itself keeps them, from a stored value.
+
+use alloc::borrow::Cow;
+
+use tollgate_storage::counts::Counts;
+
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::record;
+use crate::policy::records::is_value;
+
+impl Policy {
+    /// The usage in a stored value of `group`, for a store that decides by itself: the states of
+    /// all its quotas that this policy has. `None` for bytes that are not such a value.
+    #[must_use]
+    pub fn counts_of(&self, group: &Group, value: &[u8]) -> Option<Counts> {
+        let states = |set: &QuotaSet| {
+            Some((set.to_stored(), record::find(value, set).map(Cow::into_owned)?))
+        };
+        let sets = self.sets.iter().filter_map(states);
+        is_value(value).then(|| Counts::of_states(group.identity(), sets))
+    }
+}

@@ -1,0 +1,117 @@
+//! The quotas of one rule or tier and the states of one record: check, charge and refund.
+//!
+//! Invariant: the effect of a request on a record is defined only here. A plan, which has the
+//! quotas from its policy, uses it, and so do counts elsewhere ([`Counts`](crate::Counts)), which
+//! have the quotas from their row. The modules named `decide` select which of several rules are
+//! charged: all or none.
+
+use tollgate_core::{Decision, Limiter, Span, Timestamp, Verdict};
+
+use crate::stored_set::StoredQuota;
+
+/// A quota whose state has a position in a record.
+pub trait Counter {
+    /// The limiter that decides.
+    fn limiter(&self) -> &Limiter;
+
+    /// Its state in the states of its record.
+    fn state_in<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]>;
+}
+
+impl Counter for StoredQuota {
+    fn limiter(&self) -> &Limiter {
+        self.limiter()
+    }
+
+    fn state_in<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]> {
+        self.state_mut(states)
+    }
+}
+
+/// The quotas of one rule, the states of its record, and a decision for each quota.
+pub struct Counted<'a, Q> {
+    /// The quotas.
+    pub quotas: &'a [Q],
+    /// Their states.
+    pub states: &'a mut [u8],
+    /// One decision per quota.
+    pub decisions: &'a mut [Decision],
+}
+
+impl<Q: Counter> Counted<'_, Q> {
+    /// Fills in the decisions without charging; a wait longer than `longest` is a denial.
+    pub fn look(&mut self, now: Timestamp, cost: u64, longest: Option<Span>) {
+        self.each(|limiter, state, decision| {
+            *decision = at_most(limiter.peek(state, now, cost), longest);
+        });
+    }
+
+    /// Charges every quota.
+    pub fn charge(&mut self, now: Timestamp, cost: u64) {
+        self.each(|limiter, state, decision| *decision = limiter.check(state, now, cost));
+    }
+
+    /// Sets the decisions to the remaining units without the request. Denials are unchanged.
+    pub fn leave(&mut self, now: Timestamp) {
+        self.each(|limiter, state, decision| {
+            if decision.is_admitted() {
+                *decision = limiter.peek(state, now, 0);
+            }
+        });
+    }
+
+    /// Records `units` that were already used. Quotas that allowed one unit before report their
+    /// remaining units, the others report when they will allow one.
+    pub fn report(&mut self, now: Timestamp, units: u64) {
+        self.each(|limiter, state, decision| {
+            limiter.debit(state, units, now);
+            *decision = limiter.peek(state, now, u64::from(!decision.is_admitted()));
+        });
+    }
+
+    /// Removes `cost`, which was charged `at`, from the states at `now`, using the decisions.
+    /// Everything else is unchanged, so that it can also be removed from newer states. False when a
+    /// place in the queue stays taken: a `leaky-queue` can only release its last place.
+    pub fn take_back(&mut self, at: Timestamp, cost: u64, now: Timestamp) -> bool {
+        let mut is_free = true;
+        self.each(|limiter, state, decision| {
+            if let Some(charge) = decision.charge(at, cost) {
+                let next_free_at = limiter.idle_at(state);
+                limiter.refund(state, charge, now);
+                is_free &= !matches!(decision.verdict, Verdict::Delay(_))
+                    || limiter.idle_at(state) != next_free_at;
+            }
+        });
+        is_free
+    }
+
+    /// Settles `cost`, which was charged `at`, of which `used` units are used. Call it once: a
+    /// second call removes units that another request holds.
+    pub fn settle(&mut self, at: Timestamp, cost: u64, used: u64, now: Timestamp) {
+        self.each(|limiter, state, decision| {
+            if let Some(charge) = decision.charge(at, cost) {
+                limiter.settle(state, charge, used, now);
+            }
+        });
+    }
+
+    /// Calls `each` with every quota: its limiter, its state, its decision.
+    fn each(&mut self, mut each: impl FnMut(&Limiter, &mut [u8], &mut Decision)) {
+        for (quota, decision) in self.quotas.iter().zip(self.decisions.iter_mut()) {
+            if let Some(state) = quota.state_in(self.states) {
+                each(quota.limiter(), state, decision);
+            }
+        }
+    }
+}
+
+/// `decision`, but a wait longer than `longest` becomes a denial until the wait is short enough.
+fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
+    match (decision.verdict, longest) {
+        (Verdict::Delay(wait), Some(longest)) if wait > longest => {
+            let retry_after = Some(wait.saturating_sub(longest));
+            Decision { verdict: Verdict::Deny, retry_after, ..decision }
+        }
+        _ => decision,
+    }
+}

@@ -1,0 +1,155 @@
+//! Decides a request on the stored counts: all or nothing, as `Plan::decide` does for one
+//! partition.
+//!
+//! Invariant: the same quotas on the same states give the same bytes here and in a plan. The effect
+//! of a rule on its record is defined in `counted` for both.
+
+use alloc::vec;
+
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
+
+use crate::asked::{Asked, AskedRule};
+use crate::counts::Counts;
+use crate::due::Due;
+use crate::kept::Kept;
+use crate::marks::{block, reset_at};
+
+impl Counts {
+    /// Fills in the decisions of `asked` and charges it if it is allowed; true when something was
+    /// charged or refunded.
+    pub(crate) fn decide(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
+        if !self.marks.is_empty() && !asked.settles {
+            for rule in &mut asked.rules {
+                rule.blocked_until = self.blocked_until(rule.rule, now);
+            }
+        }
+        let mut admitted = true;
+        self.each(asked, |kept, rule, decisions| {
+            // The decision of a charge is needed to refund it.
+            if !rule.due.is_settled() && kept.parameters == rule.parameters {
+                kept.look(decisions, now, rule.decided_cost(), rule.longest);
+                if let Some(until) = rule.blocked_until {
+                    block(decisions, until.since(now));
+                }
+                admitted &= !(rule.binding && denies(decisions));
+            }
+        });
+        let mut is_changed = false;
+        let marks = self.marks.clone();
+        self.each(asked, |kept, rule, decisions| {
+            if kept.parameters != rule.parameters {
+                is_changed |= settle_by_own(kept, rule, now);
+                return;
+            }
+            if let (true, Some(at)) = (rule.due.is_settled(), rule.charged) {
+                if reset_at(&marks, rule.rule) < at {
+                    let used = if rule.due == Due::Used { rule.cost } else { 0 };
+                    kept.counted(decisions).settle(at, rule.cost, used, now);
+                    is_changed = true;
+                }
+                return;
+            }
+            if rule.due == Due::Reported {
+                kept.counted(decisions).report(now, rule.cost);
+                if let Some(until) = rule.blocked_until {
+                    block(decisions, until.since(now));
+                }
+                is_changed = true;
+                return;
+            }
+            let is_charged = admitted && rule.due == Due::Now && !denies(decisions);
+            rule.charged = is_charged.then_some(now);
+            is_changed |= is_charged;
+            if is_charged {
+                kept.charge(decisions, now, rule.cost);
+                return;
+            }
+            let is_refused = rule.due == Due::Now && rule.binding && denies(decisions);
+            if is_refused && rule.blocked_until.is_none() {
+                is_changed |= kept.await_room(now, rule.cost);
+            }
+            kept.leave(decisions, now);
+        });
+        is_changed
+    }
+
+    /// Refunds the charges of `asked`; true when there were any. If the states were carried to
+    /// other quotas in the meantime, the charge stays: it is no longer the one that was made.
+    pub(crate) fn take_back(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
+        let mut is_changed = false;
+        let marks = self.marks.clone();
+        self.each(asked, |kept, rule, decisions| {
+            let is_of_it = |at: &Timestamp| {
+                kept.parameters == rule.parameters && reset_at(&marks, rule.rule) < *at
+            };
+            let Some(at) = rule.charged.filter(is_of_it) else { return };
+            kept.counted(decisions).take_back(at, rule.cost, now);
+            is_changed = true;
+        });
+        if is_changed {
+            self.each(asked, |kept, rule, decisions| {
+                if kept.parameters == rule.parameters {
+                    kept.leave(decisions, now);
+                    rule.charged = None;
+                }
+            });
+        }
+        is_changed
+    }
+
+    /// Calls `each` with every rule of `asked`, its stored set, and its decisions.
+    fn each(
+        &mut self,
+        asked: &mut Asked<'_>,
+        mut each: impl FnMut(&mut Kept, &mut AskedRule<'_>, &mut [Decision]),
+    ) {
+        let Asked { rules, decisions, .. } = asked;
+        let mut rest = decisions.as_mut_slice();
+        for rule in rules {
+            let Some((own, others)) = rest.split_at_mut_checked(rule.quotas) else { return };
+            if let Some(kept) = self.kept(rule.stable_id()) {
+                each(kept, rule, own);
+            }
+            rest = others;
+        }
+    }
+}
+
+/// Charges the effects of a response to states whose quotas have changed since the request, by the
+/// current quotas; true when it fitted. Refunds by an earlier quota are skipped: it is unknown
+/// which part of the states belongs to that charge.
+fn settle_by_own(kept: &mut Kept, rule: &mut AskedRule<'_>, now: Timestamp) -> bool {
+    let mut decisions = vec![UNDECIDED; kept.set.quotas().len()];
+    kept.look(&mut decisions, now, rule.cost, rule.longest);
+    let is_charged = rule.due == Due::Now && !denies(&decisions);
+    if is_charged {
+        kept.charge(&mut decisions, now, rule.cost);
+    }
+    rule.charged = is_charged.then_some(now);
+    is_charged
+}
+
+const UNDECIDED: Decision = Decision {
+    verdict: Verdict::Deny,
+    limit: 0,
+    remaining: 0,
+    retry_after: None,
+    reset_after: Span::ZERO,
+};
+
+impl Asked<'_> {
+    /// True when a binding rule of it denies.
+    pub(crate) fn refuses(&self) -> bool {
+        let mut decisions = self.decisions.iter();
+        self.rules.iter().any(|rule| {
+            let own = decisions.by_ref().take(rule.quotas);
+            // Consume all, so that the next rule finds its own.
+            let refusals = own.filter(|decision| !decision.is_admitted()).count();
+            rule.binding && refusals > 0
+        })
+    }
+}
+
+fn denies(decisions: &[Decision]) -> bool {
+    decisions.iter().any(|decision| !decision.is_admitted())
+}

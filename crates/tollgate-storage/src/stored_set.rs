@@ -1,0 +1,335 @@
+//! The parameters of a quota set as bytes, stored next to its states: with them a store can read
+//! states that another policy wrote, and carry the usage into the current quotas.
+//!
+//! Invariant: a set is identified by the names of its rule and its tier, a quota in it by its own
+//! name. Whatever else changes, the usage of a client continues. Any bytes are accepted: the result
+//! is a set or `None`. Deliberately not here: the key (another key definition is another group, and
+//! starts empty), and the names themselves: they are hashed, and nothing that a client sends is
+//! ever looked up by them.
+//!
+//! All numbers are little-endian: stable identity `u64`, record identity `u32`, version of the
+//! states' layout `u8`, number of quotas `u8`, then per quota: hash of its name `u64`, algorithm
+//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted, 4 holds),
+//! buckets `u16` (0 where the window is not counted in parts), limit `u64`, window in nanoseconds
+//! `u64`, burst `u64`.
+
+use alloc::borrow::Cow;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use tollgate_core::{Algorithm, ENCODING_VERSION, Limiter, Quota, Span, Timestamp};
+
+/// Bytes of a set before its quotas, and of each quota.
+/// Makes the identities of two versions differ in all their bits: 2^32 divided by the golden ratio,
+/// which is odd.
+const MARK: u32 = 0x9e37_79b9;
+
+const SET_LEN: usize = 14;
+const QUOTA_LEN: usize = 36;
+
+/// The most quotas of one rule or tier.
+pub const MAX_QUOTAS: usize = 16;
+
+/// The bytes of which stored values in a table are a multiple.
+pub const WORD: usize = 8;
+
+const STRICT: u8 = 1;
+const WEIGHTED: u8 = 2;
+const HOLDS: u8 = 4;
+
+/// A quota set reduced to its parameters, as written by [`QuotaSet::write_parameters`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSet {
+    stable_id: u64,
+    record_id: u32,
+    version: u8,
+    quotas: Vec<StoredQuota>,
+}
+
+/// One quota of a [`StoredSet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredQuota {
+    name_hash: u64,
+    limiter: Limiter,
+    /// The offset of its state in the states of its set, in the current layout.
+    offset: usize,
+}
+
+impl StoredSet {
+    /// The set with these identities and quotas, whose states have the layout `version`.
+    #[must_use]
+    pub const fn new(
+        (stable_id, record_id, version): (u64, u32, u8),
+        quotas: Vec<StoredQuota>,
+    ) -> Self {
+        Self { stable_id, record_id, version, quotas }
+    }
+
+    /// Reads one set from the front of `bytes` and removes it. Returns `None`, with `bytes`
+    /// unchanged, for bytes that [`QuotaSet::write_parameters`] does not write: an impossible
+    /// quota, two quotas with one name, a layout that this version does not know. Any bytes are
+    /// accepted.
+    #[must_use]
+    pub fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let mut rest = *bytes;
+        let stable_id = u64::from_le_bytes(take(&mut rest)?);
+        let record_id = u32::from_le_bytes(take(&mut rest)?);
+        let [version, count] = take(&mut rest)?;
+        if record_id == 0 || version == 0 || version > ENCODING_VERSION || count == 0 {
+            return None;
+        }
+        let mut quotas: Vec<StoredQuota> = Vec::with_capacity(count.into());
+        let mut offset = 0_usize;
+        for _ in 0..count {
+            let name_hash = u64::from_le_bytes(take(&mut rest)?);
+            let limiter = read_limiter(&mut rest)?;
+            if quotas.iter().any(|quota| quota.name_hash == name_hash) {
+                return None;
+            }
+            quotas.push(StoredQuota { name_hash, limiter, offset });
+            offset = offset.checked_add(limiter.state_len())?;
+        }
+        *bytes = rest;
+        Some(Self { stable_id, record_id, version, quotas })
+    }
+
+    /// The length in bytes of the set at the front of `bytes`, and its number of quotas, without
+    /// reading it.
+    pub(crate) fn extent(bytes: &[u8]) -> Option<(usize, usize)> {
+        let quotas = usize::from(*bytes.get(SET_LEN.checked_sub(1)?)?);
+        Some((quotas.checked_mul(QUOTA_LEN)?.checked_add(SET_LEN)?, quotas))
+    }
+
+    /// The same set, with states in the current layout.
+    pub(crate) fn in_current_layout(self) -> Self {
+        let versions = self.quotas.iter().map(|quota| quota.limiter.state_version());
+        Self { version: versions.max().unwrap_or(self.version), ..self }
+    }
+
+    /// Appends the bytes that it was read from to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let quotas = self.quotas.iter().map(|quota| (quota.name_hash, &quota.limiter));
+        write_parameters((self.stable_id, self.record_id, self.version), quotas, out);
+    }
+
+    /// See [`QuotaSet::stable_id`].
+    #[must_use]
+    pub const fn stable_id(&self) -> u64 {
+        self.stable_id
+    }
+
+    /// The identity of the rule and its quotas with all parameters, as in records.
+    #[must_use]
+    pub const fn record_id(&self) -> u32 {
+        self.record_id
+    }
+
+    /// The quotas, in the order of their states.
+    #[must_use]
+    pub fn quotas(&self) -> &[StoredQuota] {
+        &self.quotas
+    }
+
+    /// Bytes of all states in the current layout.
+    #[must_use]
+    pub fn states_len(&self) -> usize {
+        self.quotas.last().map_or(0, |last| last.offset.saturating_add(last.limiter.state_len()))
+    }
+
+    /// The time from which `states` decide as for a key never seen; [`Timestamp::ZERO`] for bytes
+    /// that are not states of this set.
+    #[must_use]
+    pub fn idle_at(&self, states: &[u8]) -> Timestamp {
+        let each = |quota: &StoredQuota| Some(quota.limiter.idle_at(quota.state(states)?));
+        self.quotas.iter().filter_map(each).max().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// The version in which its states are written, that of the current layout.
+    pub fn version(&self) -> u8 {
+        let versions = self.quotas.iter().map(|quota| quota.limiter.state_version());
+        versions.max().unwrap_or(1).max(self.version)
+    }
+
+    /// The identity in a record with the states in the layout of `version`.
+    pub fn id_in(&self, version: u8) -> u32 {
+        marked(self.record_id, version)
+    }
+
+    /// Converts the `stored` states from the layout that these parameters name to the current one,
+    /// and repairs them ([`Limiter::repair`]); `None` for bytes of another length.
+    #[must_use]
+    pub fn current_states<'s>(&self, stored: &'s [u8]) -> Option<Cow<'s, [u8]>> {
+        self.states_of(self.version, stored)
+    }
+
+    /// The `stored` states in the layout of `version`, converted to the current layout.
+    pub fn states_of<'s>(&self, version: u8, stored: &'s [u8]) -> Option<Cow<'s, [u8]>> {
+        let lens = self.quotas.iter().map(|quota| quota.limiter.state_len_in(version));
+        let len = lens.into_iter().try_fold(0_usize, |sum, len| sum.checked_add(len?))?;
+        if len != stored.len() {
+            return None;
+        }
+        if self.quotas.iter().all(|quota| quota.limiter.state_version() <= version) {
+            let mut states = Cow::Borrowed(stored);
+            for quota in &self.quotas {
+                if quota.state(&states).is_some_and(|state| !quota.limiter.is_consistent(state))
+                    && let Some(state) = quota.state_mut(states.to_mut())
+                {
+                    quota.limiter.repair(state);
+                }
+            }
+            return Some(states);
+        }
+        let (mut states, mut rest) = (vec![0; self.states_len()], stored);
+        for quota in &self.quotas {
+            let (state, others) = rest.split_at_checked(quota.limiter.state_len_in(version)?)?;
+            let is_state = quota.limiter.convert(version, state, quota.state_mut(&mut states)?);
+            rest = is_state.then_some(others)?;
+        }
+        Some(Cow::Owned(states))
+    }
+}
+
+impl StoredQuota {
+    /// The quota whose name has this hash, and whose state begins at `offset` of its set's states.
+    #[must_use]
+    pub const fn new(name_hash: u64, limiter: Limiter, offset: usize) -> Self {
+        Self { name_hash, limiter, offset }
+    }
+
+    /// The hash of the quota's name.
+    #[must_use]
+    pub const fn name_hash(&self) -> u64 {
+        self.name_hash
+    }
+
+    /// The limiter that decides.
+    #[must_use]
+    pub const fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// Where its state begins among the states of its set, in bytes.
+    pub const fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Its state in the states of its set; `None` when these are too short.
+    #[must_use]
+    pub fn state<'s>(&self, states: &'s [u8]) -> Option<&'s [u8]> {
+        states.get(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+    }
+
+    /// The same, for writing.
+    #[must_use]
+    pub fn state_mut<'s>(&self, states: &'s mut [u8]) -> Option<&'s mut [u8]> {
+        states.get_mut(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+    }
+}
+
+/// Writes to `out`, the states of `to`, the usage in `states`, the states of `from`, at `now`.
+///
+/// Quotas are matched by name: the state of a quota with equal parameters keeps its bytes, the
+/// state of a changed quota is [carried](Limiter::carry), and a new quota starts empty. Both are in
+/// the current layout. If `states` or `out` has another length, the quotas outside it start empty.
+pub fn carry_set(from: &StoredSet, states: &[u8], to: &StoredSet, now: Timestamp, out: &mut [u8]) {
+    out.fill(0);
+    for quota in &to.quotas {
+        let before = from.quotas.iter().find(|before| before.name_hash == quota.name_hash);
+        let state = before.and_then(|before| Some((before, before.state(states)?)));
+        if let (Some((before, state)), Some(out)) = (state, quota.state_mut(out)) {
+            quota.limiter.carry(&before.limiter, state, now, out);
+        }
+    }
+}
+
+/// Appends to `out` the parameters of a set with these quotas (name, limiter): 14 bytes, and 36 per
+/// quota. [`StoredSet::read`] reads them.
+pub fn write_parameters<'a>(
+    (stable_id, record_id, version): (u64, u32, u8),
+    quotas: impl ExactSizeIterator<Item = (u64, &'a Limiter)>,
+    out: &mut Vec<u8>,
+) {
+    let count = quotas.len();
+    out.reserve(count.saturating_mul(QUOTA_LEN).saturating_add(SET_LEN));
+    out.extend(stable_id.to_le_bytes());
+    out.extend(record_id.to_le_bytes());
+    // A set has at most 16 quotas.
+    out.extend([version, u8::try_from(count).unwrap_or(u8::MAX)]);
+    for (name_hash, limiter) in quotas {
+        write_quota(name_hash, limiter, out);
+    }
+}
+
+pub(crate) fn write_quota(name_hash: u64, limiter: &Limiter, out: &mut Vec<u8>) {
+    out.extend(name_hash.to_le_bytes());
+    write_limiter(limiter, out);
+}
+
+/// Appends the 28 bytes that [`read_limiter`] reads.
+pub fn write_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
+    let (quota, algorithm) = (limiter.quota(), limiter.algorithm());
+    let strict = if quota.is_strict() { STRICT } else { 0 };
+    let weighted = if algorithm.is_weighted() { WEIGHTED } else { 0 };
+    let holds = if limiter.keeps_holds() { HOLDS } else { 0 };
+    out.extend([number(algorithm), strict | weighted | holds]);
+    out.extend(algorithm.buckets().unwrap_or(0).to_le_bytes());
+    out.extend(quota.limit().to_le_bytes());
+    out.extend(quota.window().as_nanos().to_le_bytes());
+    out.extend(quota.burst().to_le_bytes());
+}
+
+/// The algorithm's number in these bytes.
+const fn number(algorithm: Algorithm) -> u8 {
+    match algorithm {
+        Algorithm::Gcra => 1,
+        Algorithm::TokenBucket => 2,
+        Algorithm::LeakyBucket => 3,
+        Algorithm::LeakyQueue => 4,
+        Algorithm::FixedWindow => 5,
+        Algorithm::SlidingWindow => 6,
+        Algorithm::SlidingBuckets { .. } => 7,
+        Algorithm::SlidingLog => 8,
+    }
+}
+
+/// The limiter in the 28 bytes at the front; `None` when they are not a limiter, or contain more
+/// than it has.
+pub fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
+    let [algorithm, flags] = take(bytes)?;
+    let buckets = u16::from_le_bytes(take(bytes)?);
+    let limit = u64::from_le_bytes(take(bytes)?);
+    let window = Span::from_nanos(u64::from_le_bytes(take(bytes)?));
+    let burst = u64::from_le_bytes(take(bytes)?);
+    let algorithm = Algorithm::ALL.into_iter().find(|known| number(*known) == algorithm)?;
+    let algorithm = algorithm.with_buckets(buckets);
+    let algorithm = if flags & WEIGHTED == 0 { algorithm } else { algorithm.weighted() };
+    let says_more = algorithm.buckets().unwrap_or(0) != buckets
+        || algorithm.is_weighted() != (flags & WEIGHTED != 0)
+        || flags & !(STRICT | WEIGHTED | HOLDS) != 0;
+    if says_more {
+        return None;
+    }
+    let quota = Quota::new(limit, window).ok()?;
+    // A burst equal to the limit is the default, whatever time it takes to refill.
+    let quota = if burst == limit { quota } else { quota.with_burst(burst).ok()? };
+    let quota = if flags & STRICT == 0 { quota } else { quota.strict() };
+    let limiter = Limiter::new(algorithm, quota).ok()?;
+    if flags & HOLDS == 0 {
+        return Some(limiter);
+    }
+    limiter.with_holds().filter(Limiter::keeps_holds)
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+/// The form of `record_id` in a record of `version`: unchanged in the first version, and never 0,
+/// which means no record.
+pub fn marked(record_id: u32, version: u8) -> u32 {
+    let later = u32::from(version).saturating_sub(1);
+    (record_id ^ later.wrapping_mul(MARK)).max(1)
+}

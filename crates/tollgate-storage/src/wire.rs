@@ -1,0 +1,199 @@
+//! The wire format: the first bytes of requests and replies, and the encoding of decisions.
+//!
+//! Invariant: all numbers are little-endian. Any bytes are accepted: the result is a value or an
+//! error.
+//!
+//! **Request**, format 2: [`MAGIC`]; the policy's version `u64`; the identity of the key's group
+//! `u64`; flags `u8` (1: the count must be durable before the reply is sent, 2: it contains the
+//! effects of a response, 4: the reply contains no states, 8: it was planned with an entry of its
+//! tenant, 16: the reply always contains the states, 32: the reply contains blocks but no states);
+//! with the flag 8 the entry's revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2
+//! charged later, 4 refunded, 8 has a longest wait, 16 held and used, 32 reported: recorded
+//! whatever the decision is), the stable identity of the rule `u64`, cost `u64`, with the flag 8
+//! the longest wait `u64`, the parameters of its quotas ([`StoredSet`](crate::StoredSet)), and with
+//! the flag 4 or 16, for a charge that is refunded or was held: its time `u64` and per quota its
+//! delay `u64`.
+//!
+//! **Reply**: 0 and the time of the decision `u64`, then per rule: flags `u8` (1 charged, 2 states
+//! follow, 4 blocked), with the flag 4 the end of the block `u64`, and per quota: verdict `u8`,
+//! delay, limit, remaining, `retry_after` (all ones: none) and `reset_after`, each `u64`; then,
+//! with the flag 2, the states. The states are included when a binding rule would deny the same
+//! request now, when the request asks for them, and with a charge that was refunded: the sender can
+//! then deny later requests on its own, and report the decisions of the other counts with them
+//! ([`Denials`](crate::Denials)). Or 1 and a version `u64`: the states belong to that policy, which
+//! is newer than the request's; nothing was charged. Or 4 and the tenant's entry, in the store's
+//! own bytes: the request was planned with another one; nothing was charged. Or 5: a shard decided
+//! it with the units that it holds (`leases::shard_reply`).
+//!
+//! A request that begins otherwise is of another version, and is refused as that
+//! ([`WireError::OtherPolicy`]); it is never decided.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use tollgate_core::{Decision, Span, Verdict};
+
+/// The first bytes of a request of format 2.
+pub(crate) const MAGIC: [u8; 8] = *b"tollgt\x00\x02";
+
+/// The first bytes of a request that settles a cost; the rest is in `settle`.
+pub(crate) const SETTLE: [u8; 8] = *b"tollgt\x00S";
+
+/// The bytes before a request of format 2 that also concerns leases; the rest is in `leases`.
+pub(crate) const LEASES: [u8; 8] = *b"tollgt\x00L";
+
+/// Flag of a request: the count must be durable before the reply is sent.
+pub const STRICT: u8 = 1;
+/// Flag of a request: it contains the effects of a response.
+pub const SETTLES: u8 = 2;
+/// Flag of a request: the reply contains no states.
+pub(crate) const QUIET: u8 = 4;
+/// Flag of a request: it was planned with an entry of its tenant.
+pub(crate) const UNDER: u8 = 8;
+/// Flag of a request: the reply always contains the states.
+pub const TELL: u8 = 16;
+/// Flag of a request: the reply contains blocks but no states.
+pub const UNTOLD: u8 = 32;
+
+/// Flag of a rule in a request: its denial denies the request.
+pub const BINDING: u8 = 1;
+/// Flag of a rule in a request: charged later.
+pub const LATER: u8 = 2;
+/// Flag of a rule in a request: its charge is refunded.
+pub const GIVEN_BACK: u8 = 4;
+/// Flag of a rule in a request: it has a longest wait.
+pub(crate) const WAITS: u8 = 8;
+/// Flag of a rule in a request: its held units were used.
+pub const USED: u8 = 16;
+/// Flag of a rule in a request: recorded whatever the decision is.
+pub const REPORTED: u8 = 32;
+
+/// The first byte of a reply.
+pub(crate) const DECIDED: u8 = 0;
+pub(crate) const NEWER: u8 = 1;
+pub(crate) const SETTLED: u8 = 2;
+pub(crate) const LEASED: u8 = 3;
+/// First byte of a reply: the tenant's entry follows, and nothing was charged.
+pub const OTHER_ENTRY: u8 = 4;
+/// First byte of a reply: a shard decided with the units that it holds.
+pub const HELD: u8 = 5;
+
+/// The result of a settlement.
+pub(crate) const STANDS: u8 = 0;
+pub(crate) const ANOTHER_COST: u8 = 1;
+pub(crate) const TOO_OLD: u8 = 2;
+
+/// Flags of a rule in a reply.
+pub(crate) const CHARGED: u8 = 1;
+pub(crate) const TOLD: u8 = 2;
+pub(crate) const BLOCKED: u8 = 4;
+
+/// Bytes of one decision.
+pub(crate) const DECISION_LEN: usize = 41;
+
+const NO_WAIT: u64 = u64::MAX;
+
+/// Why bytes from another process cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// They are not in this format.
+    Malformed,
+    /// They contain a rule that this policy does not have: the other side has another version.
+    OtherPolicy,
+    /// The states belong to a policy of this version, which is newer than the request's: nothing
+    /// was charged, and the request must be planned again with that version.
+    Newer(u64),
+    /// The tenant has a different entry from the one with which the request was planned: nothing
+    /// was charged. The partition has stored the entry ([`Plan::other_entry`](crate::Plan)); do not
+    /// fail it for this.
+    OtherEntry,
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("malformed request or reply"),
+            Self::OtherPolicy => f.write_str("the other side has another version of the policy"),
+            Self::Newer(version) => {
+                write!(f, "what is stored is of version {version} of the policy")
+            }
+            Self::OtherEntry => f.write_str("the tenant has another entry"),
+        }
+    }
+}
+
+impl core::error::Error for WireError {}
+
+/// Appends `decision` to `out`.
+pub(crate) fn write_decision(decision: &Decision, out: &mut Vec<u8>) {
+    let (verdict, delay) = match decision.verdict {
+        Verdict::Allow => (0, Span::ZERO),
+        Verdict::Delay(delay) => (1, delay),
+        Verdict::Deny => (2, Span::ZERO),
+    };
+    out.push(verdict);
+    out.extend(delay.as_nanos().to_le_bytes());
+    out.extend(decision.limit.to_le_bytes());
+    out.extend(decision.remaining.to_le_bytes());
+    out.extend(decision.retry_after.map_or(NO_WAIT, Span::as_nanos).to_le_bytes());
+    out.extend(decision.reset_after.as_nanos().to_le_bytes());
+}
+
+/// Reads numbers from the front of bytes.
+pub(crate) struct Reader<'b>(pub &'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(WireError::Malformed)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&'b [u8], WireError> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(WireError::Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, WireError> {
+        self.take().map(u8::from_le_bytes)
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, WireError> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn u128(&mut self) -> Result<u128, WireError> {
+        self.take().map(u128::from_le_bytes)
+    }
+
+    pub(crate) fn decision(&mut self) -> Result<Decision, WireError> {
+        let verdict = self.u8()?;
+        let delay = Span::from_nanos(self.u64()?);
+        Ok(Decision {
+            verdict: match verdict {
+                0 => Verdict::Allow,
+                1 => Verdict::Delay(delay),
+                2 => Verdict::Deny,
+                _ => return Err(WireError::Malformed),
+            },
+            limit: self.u64()?,
+            remaining: self.u64()?,
+            retry_after: Some(self.u64()?).filter(|n| *n != NO_WAIT).map(Span::from_nanos),
+            reset_after: Span::from_nanos(self.u64()?),
+        })
+    }
+
+    /// Fails when bytes are left.
+    pub(crate) const fn end(&self) -> Result<(), WireError> {
+        if self.0.is_empty() { Ok(()) } else { Err(WireError::Malformed) }
+    }
+}
