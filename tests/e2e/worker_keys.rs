@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_e2e::http::Request;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
-use tollgate_policy::{KeyOperation, KeyState, Policy, Surface};
+use tollgate_policy::{Policy, Surface};
+use tollgate_storage::{KeyOperation, KeyState};
 
 /// `x-operate`: a key and a request for its object, in hexadecimal digits. `x-later` moves the
 /// clock.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    DescribedRequest, Holding, LeaseKey, LeaseQuestion, LeaseReply, LeaseReport, Plan, Policy,
-    Surface, Taken, fleet_secret, read_leased,
+use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, fleet_secret};
+use tollgate_storage::{
+    Holding, LeaseKey, LeaseQuestion, LeaseReply, LeaseReport, Taken, read_leased,
 };
 
 use crate::http::{Client, Request, Response};

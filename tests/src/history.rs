@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Counts, DescribedRequest, Plan, Policy, Surface};
+use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+use tollgate_storage::Counts;
 
 /// The length of the part of a value before the row: its version, and the tag.
 const HEAD: usize = 17;

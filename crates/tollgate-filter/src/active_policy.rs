@@ -10,7 +10,8 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
-use tollgate_policy::{Facts, Failure, Outcome, Plan, key_hash};
+use tollgate_policy::{Facts, Failure, Outcome, Plan};
+use tollgate_storage::key_hash;
 use tollgate_table::{Seed, Table, digest};
 
 use crate::config::Config;

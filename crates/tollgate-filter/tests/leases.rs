@@ -18,7 +18,8 @@ use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
 use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
-use tollgate_policy::{Counts, LeaseQuestion, LeaseReply, Policy, Surface, WireError};
+use tollgate_policy::{Policy, Surface};
+use tollgate_storage::{Counts, LeaseQuestion, LeaseReply, WireError};
 use tollgate_table::Seed;
 
 use crate::support::host_map::HostMap;
@@ -968,7 +969,7 @@ fn leases_of_two_policies_are_looked_after_beside_each_other() {
             let mut counts = Counts::default();
             let request = other.lease_request(&read.keys[0], read.table, false).unwrap();
             let reply = counts.answer(&request, process.world.now.get()).unwrap().reply;
-            let (leased, _) = tollgate_policy::read_leased(&reply).unwrap();
+            let (leased, _) = tollgate_storage::read_leased(&reply).unwrap();
             granted.extend(leased[0].is_ok().then_some(read.policy));
             let mut body = Vec::new();
             LeaseReply::write(&[LeaseReply::Decided(reply)], &mut body);

@@ -140,25 +140,6 @@ pub use request::given_key::{GivenKey, NoKey};
 /// alone.
 pub use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 pub use tollgate_http_syntax::malformed::Malformed;
-pub use tollgate_storage::counts::{Answered, Counts};
-pub use tollgate_storage::leases::account::{LeaseReport, NoLease};
-pub use tollgate_storage::leases::ask::{
-    LeaseAsk, LeaseGrant, Leased, Leasing, MAX_LEASE_REPORTS, MAX_LEASE_SETS, read_leased,
-};
-pub use tollgate_storage::leases::clock::{CLOCK_ERROR, Clock, MAX_LEASE_LIFE};
-pub use tollgate_storage::leases::holdings::{Holdings, HoldingsClaim};
-pub use tollgate_storage::leases::last_answer::DirectAnswer;
-pub use tollgate_storage::leases::lease::{LeaseId, MAX_LEASES};
-pub use tollgate_storage::leases::message::{
-    LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, MAX_LEASE_KEYS, MAX_LEASE_MESSAGE, key_hash,
-};
-pub use tollgate_storage::leases::node::{Holding, Taken};
-pub use tollgate_storage::leases::shard::{Shard, ShardMode, Sharded};
-pub use tollgate_storage::operate::{KeyOperation, KeyState, MAX_BLOCK};
-pub use tollgate_storage::settle::Settlement;
-pub use tollgate_storage::settled::{MAX_SETTLED, SETTLE_WITHIN};
-pub use tollgate_storage::stored_set::{StoredQuota, StoredSet, carry_set};
-pub use tollgate_storage::wire::WireError;
 
 /// Runs the example of the package's front page.
 #[cfg(doctest)]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Counts, Plan, Policy, Surface, Tenant, TenantEntry, WireError};
+use tollgate_policy::{Answer, Plan, Policy, Surface, Tenant, TenantEntry};
+use tollgate_storage::{Counts, WireError};
 
 const ALONE: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
     {"name": "each", "key": [{"header": "x-org"}], "quotas": [{"limit": 2, "window": "1m"}],

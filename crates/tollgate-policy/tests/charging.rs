@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Counts, Failure, Plan, RuleResult};
+use tollgate_policy::{Answer, Failure, Plan, RuleResult};
+use tollgate_storage::Counts;
 
 use crate::support::{Request, Surfaced};
 

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    Answer, Counts, Failure, Plan, Policy, StoredSet, Surface, WireError, carry_set,
-};
+use tollgate_policy::{Answer, Failure, Plan, Policy, Surface};
+use tollgate_storage::{Counts, StoredSet, WireError, carry_set};
 
 /// Decisions in one run of the law: 10^6 when it is optimised.
 const DECISIONS: usize = if cfg!(debug_assertions) { 40_000 } else { 1_000_000 };

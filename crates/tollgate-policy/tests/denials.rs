@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Counts, Denials, FRESH, Failure, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Denials, FRESH, Failure, Plan, Policy, Surface};
+use tollgate_storage::Counts;
 
 use crate::support::{Request, Seen, get, seen};
 

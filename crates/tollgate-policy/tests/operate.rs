@@ -2,9 +2,8 @@
 
 use proptest::prelude::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    Answer, Counts, GivenKey, KeyOperation, KeyState, MAX_BLOCK, Plan, Policy, RuleResult, Surface,
-};
+use tollgate_policy::{Answer, GivenKey, Plan, Policy, RuleResult, Surface};
+use tollgate_storage::{Counts, KeyOperation, KeyState, MAX_BLOCK};
 
 use crate::support::{get, seen};
 

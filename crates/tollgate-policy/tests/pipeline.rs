@@ -1,7 +1,8 @@
 //! The pipeline from document to response, as a surface runs it, on an in-memory store.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Counts, Failure, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Answer, Failure, Plan, Policy, RuleResult, Surface};
+use tollgate_storage::Counts;
 
 use crate::support::{Request, Surfaced, get, seen};
 

@@ -3,7 +3,8 @@
 
 use crate::support::{Request, Surfaced, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Counts, KeyOperation, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
+use tollgate_storage::{Counts, KeyOperation};
 
 const DENIED: Answer = Answer::Refuse { status: 429 };
 

@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::support::{Surfaced, get};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    Answer, Group, LeaseAsk, LeaseQuestion, Partition, Plan, Policy, RuleResult, Scope, Surface,
-    WireError,
-};
+use tollgate_policy::{Answer, Group, Partition, Plan, Policy, RuleResult, Scope, Surface};
+use tollgate_storage::{LeaseAsk, LeaseQuestion, WireError};
 
 /// A policy of these rules, each by the client's address with 12 per minute unless it says more.
 fn document(rules: &[&str]) -> String {
@@ -198,8 +196,8 @@ fn nothing_is_leased_of_a_rule_that_is_no_rule_of_the_fleet_or_asks_each_time() 
     }
     let request = authority.lease_request(&of_fleet, 1, false).unwrap();
     let answered =
-        tollgate_policy::Counts::default().answer(&request, Timestamp::from_millis(1)).unwrap();
-    let (leased, _) = tollgate_policy::read_leased(&answered.reply).unwrap();
+        tollgate_storage::Counts::default().answer(&request, Timestamp::from_millis(1)).unwrap();
+    let (leased, _) = tollgate_storage::read_leased(&answered.reply).unwrap();
     assert_eq!(leased[0].unwrap().life, Span::from_secs(2), "no longer than the rule says");
     assert!(leased[1].is_err());
     assert_eq!(authority.lease_request(&keys[1], 1, false), Err(WireError::OtherPolicy));

@@ -4,9 +4,8 @@
 
 use crate::support::*;
 use tollgate_core::{Limiter, Timestamp};
-use tollgate_policy::{
-    Counts, KeyOperation, MAX_SETTLED, Plan, Policy, SETTLE_WITHIN, Settlement, Surface, WireError,
-};
+use tollgate_policy::{Plan, Policy, Surface};
+use tollgate_storage::{Counts, KeyOperation, MAX_SETTLED, SETTLE_WITHIN, Settlement, WireError};
 
 const START: u64 = 1_780_000_000_000;
 const STEPS: usize = if cfg!(debug_assertions) { 6_000 } else { 60_000 };
@@ -55,7 +54,7 @@ fn left(counts: &mut Counts, policy: &Policy, now: Timestamp) -> u64 {
     let mut request = Vec::new();
     key.request(policy, KeyOperation::Describe, &mut request);
     let state = counts.operate(&request, now).unwrap().reply;
-    let state = tollgate_policy::KeyState::read(&state).unwrap();
+    let state = tollgate_storage::KeyState::read(&state).unwrap();
     let set = &policy.quota_sets()[0];
     let limiter = set.quotas()[0].limiter();
     state.decisions(&set.to_stored()).map_or(limiter.capacity(), |decisions| decisions[0].remaining)
@@ -426,7 +425,7 @@ fn rules_that_name_a_cost_are_settled() {
         let mut request = Vec::new();
         key.request(&policy, KeyOperation::Describe, &mut request);
         let reply = counts.operate(&request, at(START)).unwrap().reply;
-        let state = tollgate_policy::KeyState::read(&reply).unwrap();
+        let state = tollgate_storage::KeyState::read(&reply).unwrap();
         let set = policy.quota_sets().iter().find(|set| policy.rules()[set.rule()].name() == name);
         let of = |decision: &tollgate_core::Decision| decision.limit - decision.remaining;
         state.decisions(&set.unwrap().to_stored()).unwrap().iter().map(of).collect::<Vec<_>>()

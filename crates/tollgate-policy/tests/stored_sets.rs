@@ -5,7 +5,8 @@ use crate::support::{Surfaced, get};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::{Algorithm, Timestamp};
-use tollgate_policy::{Policy, StoredSet, Surface, carry_set};
+use tollgate_policy::{Policy, Surface};
+use tollgate_storage::{StoredSet, carry_set};
 
 const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 

@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    DescribedRequest, LeaseKey, LeaseQuestion, LeaseReply, LeaseReport, Leased, Plan, Policy,
-    Surface, fleet_secret, read_leased,
-};
+use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, fleet_secret};
 use tollgate_server::check::{self, leasing};
 use tollgate_server::clock::Clock;
 use tollgate_server::gate::{Gate, Parts};
@@ -22,6 +19,7 @@ use tollgate_server::store::table::TableLimits;
 use tollgate_service::lease::CONTENT_TYPE;
 use tollgate_service::log::Share;
 use tollgate_service::metrics::Format;
+use tollgate_storage::{LeaseKey, LeaseQuestion, LeaseReply, LeaseReport, Leased, read_leased};
 
 const SECRET: &str = "a secret of the fleet";
 

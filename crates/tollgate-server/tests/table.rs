@@ -26,7 +26,7 @@ fn is_admitted(policy: &Policy, table: &Table, clock: &Clock, n: u64) -> bool {
     let partition = plan.partition(0).expect("one");
     let mut request = Vec::new();
     partition.request(policy, &mut request);
-    let step = |counts: &mut tollgate_policy::Counts, now| counts.answer(&request, now);
+    let step = |counts: &mut tollgate_storage::Counts, now| counts.answer(&request, now);
     let reply = table
         .step(&table.name_of(partition.key()), clock, step)
         .expect("a request")

@@ -2,9 +2,10 @@
 //! size it reads.
 #![allow(missing_docs, clippy::expect_used, clippy::arithmetic_side_effects, reason = "tests")]
 
-use tollgate_policy::{Counts, DescribedRequest, Plan, Policy, Surface};
+use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
 use tollgate_server::clock::Clock;
 use tollgate_server::store::table::{Table, TableLimits};
+use tollgate_storage::Counts;
 
 const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 5000, "window": "1h"}]}

@@ -11,9 +11,8 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Limiter, Span, Timestamp};
-use tollgate_policy::{
-    Answer, GivenKey, KeyState, Outcome, Policy, QuotaSet, RuleDecision, pk_text,
-};
+use tollgate_policy::{Answer, GivenKey, Outcome, Policy, QuotaSet, RuleDecision, pk_text};
+use tollgate_storage::KeyState;
 
 use crate::store::key_history::KeyChange;
 

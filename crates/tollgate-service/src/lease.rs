@@ -15,9 +15,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    Counts, Group, LeaseQuestion, LeaseReply, MAX_LEASE_MESSAGE, Policy, WireError, key_hash,
-};
+use tollgate_policy::{Group, Policy};
+use tollgate_storage::{Counts, LeaseQuestion, LeaseReply, MAX_LEASE_MESSAGE, WireError, key_hash};
 
 use crate::answer::Answer;
 use crate::media_type::is_media_type;
@@ -166,7 +165,7 @@ impl Lease {
         let wrong = |_| refused(Answer::problem(400, "Bad Request", "this is no question"));
         let question = LeaseQuestion::read(body).map_err(wrong)?;
         let policy = known.find(question.policy, now).ok_or_else(another_policy)?;
-        let is_direct = |rules: &[tollgate_policy::LeaseRule]| rules.iter().any(|it| it.cost > 0);
+        let is_direct = |rules: &[tollgate_storage::LeaseRule]| rules.iter().any(|it| it.cost > 0);
         let direct = question.keys.iter().filter(|key| is_direct(&key.rules)).count();
         let mut keys: Vec<Key> = Vec::with_capacity(question.keys.len());
         for key in &question.keys {
@@ -259,7 +258,8 @@ fn another_policy() -> Refused {
 mod tests {
     use alloc::vec;
 
-    use tollgate_policy::{DescribedRequest, LeaseKey, Plan, Surface, key_hash, read_leased};
+    use tollgate_policy::{DescribedRequest, Plan, Surface};
+    use tollgate_storage::{LeaseKey, key_hash, read_leased};
 
     use super::*;
 

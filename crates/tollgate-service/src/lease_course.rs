@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use tollgate_policy::read_leased;
+use tollgate_storage::read_leased;
 
 use crate::lease::{Lease, refuses};
 use crate::metrics::Event;
@@ -25,12 +25,12 @@ pub struct Round<'a> {
 /// What is asked about one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask<'a> {
-    /// What it would decide; for [`Counts::answer`](tollgate_policy::Counts::answer).
+    /// What it would decide; for [`Counts::answer`](tollgate_storage::Counts::answer).
     Look(&'a [u8]),
     /// To decide; for the same.
     Charge(&'a [u8]),
     /// To give back what was charged: the request and the reply, for
-    /// [`Counts::refund`](tollgate_policy::Counts::refund). Tried once.
+    /// [`Counts::refund`](tollgate_storage::Counts::refund). Tried once.
     Refund(&'a [u8], &'a [u8]),
 }
 
@@ -155,9 +155,8 @@ mod tests {
     use alloc::vec;
 
     use tollgate_core::{Span, Timestamp};
-    use tollgate_policy::{
-        Counts, DescribedRequest, LeaseQuestion, Plan, Policy, Surface, read_leased,
-    };
+    use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+    use tollgate_storage::{Counts, LeaseQuestion, read_leased};
 
     use super::*;
     use crate::lease::{CONTENT_TYPE, FleetPolicies, newer};
@@ -240,7 +239,7 @@ mod tests {
     }
 
     fn units(replies: &[Result<Vec<u8>, &'static str>]) -> Vec<u64> {
-        let units = |leased: Vec<tollgate_policy::Leased>| {
+        let units = |leased: Vec<tollgate_storage::Leased>| {
             leased.iter().flatten().map(|grant| grant.units).sum()
         };
         let each = replies.iter().map(|reply| read_leased(reply.as_ref().ok()?).ok());

@@ -3,11 +3,12 @@
 use crate::common::*;
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
-use tollgate_policy::{Counts, DescribedRequest, KeyOperation, KeyState, Plan, Policy, Surface};
+use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
 use tollgate_service::{
     Answer, KEY_ROWS, KeyCall, KeyChange, KeyReply, MemoryLimits, MemoryStore, MetricsReply, Next,
     StoreCall, StoreReply, key_report,
 };
+use tollgate_storage::{Counts, KeyOperation, KeyState};
 
 const TENANTS: &str = r#"{"version": 1, "tenant": {"jwt_claim": "org"},
   "jwt": {"keys": [{"kty": "oct", "alg": "HS256", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}]},

@@ -6,9 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use serde_json::json;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Counts, DescribedRequest, KeyOperation, Plan, Policy, Surface, TenantEntry};
+use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, TenantEntry};
 use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{KeyCall, KeyReply, RuleKey, StoreReply, key_report};
+use tollgate_storage::{Counts, KeyOperation};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Counts, Facts, Plan, Policy, Surface, TenantEntry};
+use tollgate_policy::{Answer, Facts, Plan, Policy, Surface, TenantEntry};
 use tollgate_sim::{Node, Run, Store, Tenants, Traffic};
+use tollgate_storage::Counts;
 
 const START: u64 = 1_780_000_000_000;
 

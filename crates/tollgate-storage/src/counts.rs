@@ -47,7 +47,7 @@ pub struct Counts {
 /// A reply, and whether the counts changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// For [`PartitionMut::accept`](crate::PartitionMut::accept).
+    /// For `PartitionMut::accept`.
     pub reply: Vec<u8>,
     /// The row must be written: something was charged or refunded, or states were carried to other
     /// quotas.
@@ -112,7 +112,7 @@ impl Counts {
         settles(request)
     }
 
-    /// Decides a request of [`Partition::request`](crate::Partition::request) or its variants at a
+    /// Decides a request of `Partition::request` or its variants at a
     /// time, or settles the cost of a [`Settlement::request`](crate::Settlement::request). When the
     /// output of [`Leasing::write`](crate::Leasing::write) precedes the request, it also processes
     /// the reports and grants leases.

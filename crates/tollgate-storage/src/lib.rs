@@ -17,13 +17,13 @@
 extern crate alloc;
 
 pub mod leases;
-pub mod operate;
-pub mod settle;
-pub mod counts;
+mod operate;
+mod settle;
+mod counts;
 mod decide;
 mod row;
 pub mod marks;
-pub mod settled;
+mod settled;
 mod kept;
 pub mod reply;
 mod asked;
@@ -32,3 +32,23 @@ pub mod wire;
 pub mod counted;
 pub mod due;
 pub mod stored_set;
+
+pub use counts::{Answered, Counts};
+pub use leases::account::{LeaseReport, NoLease};
+pub use leases::ask::{
+    LeaseAsk, LeaseGrant, Leased, Leasing, MAX_LEASE_REPORTS, MAX_LEASE_SETS, read_leased,
+};
+pub use leases::clock::{CLOCK_ERROR, Clock, MAX_LEASE_LIFE};
+pub use leases::holdings::{Holdings, HoldingsClaim};
+pub use leases::last_answer::DirectAnswer;
+pub use leases::lease::{LeaseId, MAX_LEASES};
+pub use leases::message::{
+    LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, MAX_LEASE_KEYS, MAX_LEASE_MESSAGE, key_hash,
+};
+pub use leases::node::{Holding, Taken};
+pub use leases::shard::{Shard, ShardMode, Sharded};
+pub use operate::{KeyOperation, KeyState, MAX_BLOCK};
+pub use settle::Settlement;
+pub use settled::{MAX_SETTLED, SETTLE_WITHIN};
+pub use stored_set::{StoredQuota, StoredSet, carry_set};
+pub use wire::WireError;

@@ -20,7 +20,7 @@
 //! with the flag 2, the states. The states are included when a binding rule would deny the same
 //! request now, when the request asks for them, and with a charge that was refunded: the sender can
 //! then deny later requests on its own, and report the decisions of the other counts with them
-//! ([`Denials`](crate::Denials)). Or 1 and a version `u64`: the states belong to that policy, which
+//! (`Denials`). Or 1 and a version `u64`: the states belong to that policy, which
 //! is newer than the request's; nothing was charged. Or 4 and the tenant's entry, in the store's
 //! own bytes: the request was planned with another one; nothing was charged. Or 5: a shard decided
 //! it with the units that it holds (`leases::shard_reply`).
@@ -104,7 +104,7 @@ pub enum WireError {
     /// was charged, and the request must be planned again with that version.
     Newer(u64),
     /// The tenant has a different entry from the one with which the request was planned: nothing
-    /// was charged. The partition has stored the entry ([`Plan::other_entry`](crate::Plan)); do not
+    /// was charged. The partition has stored the entry (`Plan::other_entry`); do not
     /// fail it for this.
     OtherEntry,
 }

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use tollgate_core::Timestamp;
-use tollgate_policy::{Counts, Failure, KeyState, MAX_BLOCK, Plan, Policy, StoredSet, WireError};
+use tollgate_policy::{Failure, Plan, Policy};
+use tollgate_storage::{Counts, KeyState, MAX_BLOCK, StoredSet, WireError};
 
 use super::policy::shown;
 use super::request::Request;

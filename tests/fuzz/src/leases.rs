@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use arbitrary::{Result, Unstructured};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    Counts, Holding, LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, Policy, QuotaSet, Surface,
-    Taken, read_leased,
+use tollgate_policy::{Policy, QuotaSet, Surface};
+use tollgate_storage::{
+    Counts, Holding, LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, Taken, read_leased,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
@@ -207,7 +207,7 @@ fn group_of(set: &QuotaSet) -> u64 {
             group: group.identity(),
             hash: [0; 16],
             rules: vec![LeaseRule {
-                ask: tollgate_policy::LeaseAsk { set: set.stable_id(), ..Default::default() },
+                ask: tollgate_storage::LeaseAsk { set: set.stable_id(), ..Default::default() },
                 ..LeaseRule::default()
             }],
         };

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Limits, SlabMap};
-use tollgate_policy::{MAX_LEASE_KEYS, MAX_LEASE_SETS};
+use tollgate_storage::{MAX_LEASE_KEYS, MAX_LEASE_SETS};
 
 use crate::active_policy::ActivePolicy;
 use crate::fleet::agenda::Agenda;

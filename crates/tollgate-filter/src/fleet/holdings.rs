@@ -8,7 +8,8 @@
 use core::num::NonZeroU64;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Failure, Holdings};
+use tollgate_policy::Failure;
+use tollgate_storage::Holdings;
 use tollgate_table::{Bucket, Table};
 
 use crate::counts::commit_stats::CommitStats;

@@ -8,7 +8,8 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, DirectAnswer, MAX_LEASE_SETS, Paid};
+use tollgate_policy::{Answer, Paid};
+use tollgate_storage::{DirectAnswer, MAX_LEASE_SETS};
 
 use crate::fleet::authority::Gate;
 use crate::fleet::lease::Lease;

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use tollgate_policy::{LeaseReply, Leased, MAX_LEASE_MESSAGE, read_leased};
+use tollgate_storage::{LeaseReply, Leased, MAX_LEASE_MESSAGE, read_leased};
 
 use crate::active_policy::ActivePolicy;
 use crate::fleet::spending::AskedKey;

@@ -7,9 +7,8 @@
 use core::num::NonZeroU64;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    DirectAnswer, Failure, LeaseKey, LeaseQuestion, LeaseRule, Leased, Node, Paid, Plan, Spending,
-};
+use tollgate_policy::{Failure, Node, Paid, Plan, Spending};
+use tollgate_storage::{DirectAnswer, LeaseKey, LeaseQuestion, LeaseRule, Leased};
 use tollgate_table::Table;
 
 use crate::active_policy::ActivePolicy;
@@ -349,7 +348,7 @@ impl<H: Proxy> ActivePolicy<H> {
         &self,
         place: Place,
         stats: &mut CommitStats,
-        mut act: impl FnMut(&mut tollgate_policy::Holdings, Timestamp) -> T,
+        mut act: impl FnMut(&mut tollgate_storage::Holdings, Timestamp) -> T,
     ) -> Option<T> {
         let at = self.table(place)?;
         let done = change(&self.host, at, stats, |holdings, now| Change::Write(act(holdings, now)));
@@ -393,7 +392,7 @@ impl<H: Proxy> ActivePolicy<H> {
 }
 
 /// When the holdings of the key are to be checked next, if ever.
-fn next_look(holdings: &mut tollgate_policy::Holdings, asked: &AskedKey) -> Option<Timestamp> {
+fn next_look(holdings: &mut tollgate_storage::Holdings, asked: &AskedKey) -> Option<Timestamp> {
     let sets = asked.key.rules.iter().map(|rule| rule.ask.set);
     sets.filter_map(|set| holdings.of(set).due_at()).min()
 }

@@ -84,7 +84,7 @@ pub struct Fleet {
     pub path: String,
     /// The token that authorizes it.
     pub token: Option<String>,
-    /// The key that keys are hashed with: [`key_hash`](crate::key_hash).
+    /// The key that keys are hashed with: [`key_hash`](tollgate_storage::key_hash).
     pub secret: [u8; 16],
     /// How long to wait for a response: 1 ms to 10 s.
     pub timeout: Span,

@@ -32,7 +32,8 @@ impl Plan {
     /// Frees the buffers that a long request made grow, for a plan that is kept until the response.
     /// A key longer than `longest` is replaced by its digest, here and in the store; the hash
     /// reported to clients is unchanged. `digest` also receives the index of the key's group: for a
-    /// group of the fleet the digest is the [`key_hash`](crate::key_hash), the same for all nodes.
+    /// group of the fleet the digest is the [`key_hash`](tollgate_storage::key_hash), the same for
+    /// all nodes.
     pub fn trim(
         &mut self,
         policy: &Policy,

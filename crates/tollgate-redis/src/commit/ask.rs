@@ -3,7 +3,7 @@
 //! Invariant: a request has the same effect as in an object of the Worker with the same bytes. A
 //! request that returns units is never applied twice, because a client would profit from it.
 
-use tollgate_policy::{Answered, Clock, Counts, WireError};
+use tollgate_storage::{Answered, Clock, Counts, WireError};
 
 use crate::commit::call::Fault;
 use crate::commit::mutation::{self, Mutation};

@@ -4,7 +4,7 @@
 //! decision here is not yet a response.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Clock, Counts};
+use tollgate_storage::{Clock, Counts};
 
 use crate::commit::ask::{Ask, Failed};
 use crate::commit::call::{Fault, Write};

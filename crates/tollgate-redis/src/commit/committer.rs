@@ -18,7 +18,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{CLOCK_ERROR, Clock};
+use tollgate_storage::{CLOCK_ERROR, Clock};
 
 use crate::commit::ask::{Ask, Failed};
 use crate::commit::batch;
@@ -374,7 +374,8 @@ fn answers_early(write: &Write) -> bool {
     reason = "tests"
 )]
 mod tests {
-    use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, read_leased};
+    use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+    use tollgate_storage::read_leased;
 
     use super::*;
     use crate::commit::call::Fault;

@@ -12,7 +12,7 @@
 //! nothing is done twice where that would benefit a client.
 //!
 //! Deliberately absent: clocks, sockets, timers and randomness, which the driver supplies; and
-//! arithmetic on quotas, which only [`Counts`](tollgate_policy::Counts) does, here as in an object
+//! arithmetic on quotas, which only [`Counts`](tollgate_storage::Counts) does, here as in an object
 //! of the Worker.
 //!
 //! Modules are listed in import order: each imports only modules declared below it.

@@ -10,8 +10,8 @@ use tollgate_core::{Span, Timestamp};
 
 use crate::commit::reading::Reading;
 
-/// Half of the allowance of a lease ([`CLOCK_ERROR`](tollgate_policy::CLOCK_ERROR)): the other half
-/// is for the difference between two servers' readings of the same clock.
+/// Half of the allowance of a lease ([`CLOCK_ERROR`](tollgate_storage::CLOCK_ERROR)): the other
+/// half is for the difference between two servers' readings of the same clock.
 const STEP: Span = Span::from_millis(500);
 /// A lease's longest life: a reply is compared with one from this long ago.
 const PERIOD: Span = Span::from_secs(10);

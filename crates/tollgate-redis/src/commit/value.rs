@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{ALLOWED_SKEW, Timestamp};
-use tollgate_policy::Counts;
+use tollgate_storage::Counts;
 
 use crate::commit::call::Write;
 use crate::commit::mutation::{self, Mutation};

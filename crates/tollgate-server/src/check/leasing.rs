@@ -10,10 +10,10 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tollgate_policy::{LeaseReply, read_leased};
 use tollgate_service::lease::{self, Lease};
 use tollgate_service::metrics::Event;
 use tollgate_service::{self as service, Answer, Course, Round};
+use tollgate_storage::{LeaseReply, read_leased};
 
 use crate::finish::to_its_end;
 use crate::gate::Gate;

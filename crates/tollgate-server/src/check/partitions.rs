@@ -14,8 +14,9 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tollgate_core::Span;
 use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, Failure, Partition, Plan, Policy, WireError};
+use tollgate_policy::{Answer, Failure, Partition, Plan, Policy};
 use tollgate_service::metrics::Event;
+use tollgate_storage::WireError;
 
 use crate::check::charges::{Charge, Charges};
 use crate::finish::to_its_end;

@@ -7,11 +7,12 @@
 //! Deliberately absent: the policy; the id says what was charged.
 
 use futures_util::future::join_all;
-use tollgate_policy::{Partition, Policy, Settlement};
+use tollgate_policy::{Partition, Policy};
 use tollgate_service::Answer;
 use tollgate_service::check::Decided;
 use tollgate_service::metrics::Event;
 use tollgate_service::settle::{self, Asked, Receipts};
+use tollgate_storage::Settlement;
 
 use crate::gate::Gate;
 use crate::store::{Ask, NoReply};

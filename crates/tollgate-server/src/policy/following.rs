@@ -294,8 +294,9 @@ fn of_file(file: &File, is_on: bool) -> Active {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use tollgate_policy::{LeaseQuestion, Surface};
+    use tollgate_policy::Surface;
     use tollgate_service::lease::{CONTENT_TYPE, Lease};
+    use tollgate_storage::LeaseQuestion;
 
     fn text(limit: u32) -> String {
         format!(

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 use tollgate_core::{ALLOWED_SKEW, Timestamp};
-use tollgate_policy::{Answered, Counts, WireError};
+use tollgate_storage::{Answered, Counts, WireError};
 
 use crate::clock::Clock;
 use crate::store::ask::Name;

@@ -284,7 +284,8 @@ mod tests {
 
     use super::*;
     use tollgate_core::Timestamp;
-    use tollgate_policy::{Counts, DescribedRequest, Plan, Shard, ShardMode, Sharded, Surface};
+    use tollgate_policy::{DescribedRequest, Plan, Surface};
+    use tollgate_storage::{Counts, Shard, ShardMode, Sharded};
 
     const POLICY: &str = r#"{"version": 1, "rules": [
         {"name": "api", "when": {"paths": ["/api"]}, "key": ["client_ip"],

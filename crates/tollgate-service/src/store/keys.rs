@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::Timestamp;
-use tollgate_policy::KeyOperation;
+use tollgate_storage::KeyOperation;
 
 use crate::store::key_history::KeyChange;
 

@@ -40,7 +40,7 @@ pub struct Leasing {
 /// The part for one quota set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseAsk {
-    /// [`QuotaSet::stable_id`](crate::QuotaSet::stable_id).
+    /// `QuotaSet::stable_id`.
     pub set: u64,
     /// The number of the requested lease: never one that was used before.
     pub number: u64,

@@ -22,7 +22,7 @@ const NEVER: u64 = u64::MAX;
 /// The authority's response for one quota set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectAnswer {
-    /// [`QuotaSet::stable_id`](crate::QuotaSet::stable_id).
+    /// `QuotaSet::stable_id`.
     pub set: u64,
     /// The cost of the request there.
     pub cost: u64,

@@ -70,7 +70,7 @@ pub struct LeaseRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseReply {
     /// For [`read_leased`](crate::read_leased), and the rest of it for
-    /// [`PartitionMut::accept`](crate::PartitionMut::accept).
+    /// `PartitionMut::accept`.
     Decided(Vec<u8>),
     /// It could not be counted: `on_failure` decides.
     Failed,

@@ -8,7 +8,7 @@
 //! ignored.
 //!
 //! Deliberately absent: the connection to the key's object, a clock, and the selection of the
-//! requests that come here ([`Partition::shards`](crate::Partition::shards)).
+//! requests that come here (`Partition::shards`).
 
 use alloc::vec::Vec;
 
@@ -71,7 +71,7 @@ pub enum ShardMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sharded {
     /// Allowed, or planned with an older policy: for
-    /// [`PartitionMut::accept`](crate::PartitionMut::accept).
+    /// `PartitionMut::accept`.
     Answered(Vec<u8>),
     /// Denied, the same; another shard may have enough for it.
     Refused(Vec<u8>),

@@ -9,10 +9,11 @@
 use std::cell::RefCell;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Failure, Partition, Plan, Policy, WireError};
+use tollgate_policy::{Answer, Failure, Partition, Plan, Policy};
 use tollgate_service::lease::key_name;
 use tollgate_service::log::Sampler;
 use tollgate_service::metrics::{Counters, Event};
+use tollgate_storage::WireError;
 use wasm_bindgen::JsValue;
 
 use crate::counts::denials::Remembered;

@@ -31,7 +31,7 @@ pub(crate) mod versions;
 use std::cell::RefCell;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answered, Counts, WireError};
+use tollgate_storage::{Answered, Counts, WireError};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, ArrayBuffer, Date, Function, Object, Promise, Uint8Array};
 use worker::worker_sys::{DurableObjectStorage, SqlStorageCursor};

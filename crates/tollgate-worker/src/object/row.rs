@@ -1,7 +1,7 @@
 //! Where an object keeps its row, and when an alarm may delete it.
 //!
 //! Invariant: the format of a row is part of its table's name, so a new format is a new table.
-//! [`Counts`](tollgate_policy::Counts) defines the bytes of a row.
+//! [`Counts`](tollgate_storage::Counts) defines the bytes of a row.
 
 use tollgate_core::{Span, Timestamp};
 

@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Shard, ShardMode, Sharded, WireError};
 use tollgate_service::metrics::{Counters, Event};
+use tollgate_storage::{Shard, ShardMode, Sharded, WireError};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, Promise, Uint8Array};
 

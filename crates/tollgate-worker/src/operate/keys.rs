@@ -4,9 +4,10 @@
 //! changes something is a line of the log, with the `pk` hash. Deliberately absent: who may ask, in
 //! which order an object is asked, and what the answers look like; that is the service's.
 
-use tollgate_policy::{DescribedRequest, Group, KeyOperation, Plan, Policy};
+use tollgate_policy::{DescribedRequest, Group, Plan, Policy};
 use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{KeyCall, StoreReply};
+use tollgate_storage::KeyOperation;
 
 use crate::counts::objects::Objects;
 use crate::deployment::Gate;

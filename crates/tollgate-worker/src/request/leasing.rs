@@ -11,13 +11,13 @@
 use std::pin::Pin;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{LeaseReply, read_leased};
 use tollgate_service::lease::{self, KEPT, Lease, Refused, newer};
 use tollgate_service::metrics::Event;
 use tollgate_service::{
     Answer as Reply, Api, Ask, Course, PREFIX, PolicyCall, PolicyReply, StoreCall, StoreReply,
     Unauthorized,
 };
+use tollgate_storage::{LeaseReply, read_leased};
 use worker::web_sys;
 
 use crate::active::{self, Active};

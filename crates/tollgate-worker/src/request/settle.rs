@@ -7,12 +7,13 @@
 //! not answer may have settled: the caller is told to ask for the same again. Deliberately absent:
 //! the policy; the id says what was charged, and the object what it has become.
 
-use tollgate_policy::{Partition, Policy, Settlement};
+use tollgate_policy::{Partition, Policy};
 use tollgate_service::Answer as Reply;
 use tollgate_service::check::Decided;
 use tollgate_service::lease::key_name;
 use tollgate_service::metrics::Event;
 use tollgate_service::settle::{self, Asked, Receipts, Sealer};
+use tollgate_storage::Settlement;
 
 use crate::counts::object_name::{name_of, object_hash};
 use crate::counts::objects::Objects;

@@ -13,13 +13,25 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-storage", &["tollgate-core"]),
     ("tollgate-policy", &["tollgate-core", "tollgate-http-syntax", "tollgate-storage"]),
     ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
-    ("tollgate-filter", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
+    (
+        "tollgate-filter",
+        &["tollgate-core", "tollgate-policy", "tollgate-storage", "tollgate-table"],
+    ),
     ("tollgate-envoy", &["tollgate-core", "tollgate-filter"]),
-    ("tollgate-service", &["tollgate-core", "tollgate-http-syntax", "tollgate-policy"]),
+    (
+        "tollgate-service",
+        &["tollgate-core", "tollgate-http-syntax", "tollgate-policy", "tollgate-storage"],
+    ),
     ("tollgate-yaml", &["tollgate-policy"]),
     ("tollgate-grpc", &[]),
-    ("tollgate-redis", &["tollgate-core", "tollgate-http-syntax", "tollgate-policy"]),
-    ("tollgate-worker", &["tollgate-core", "tollgate-policy", "tollgate-service"]),
+    (
+        "tollgate-redis",
+        &["tollgate-core", "tollgate-http-syntax", "tollgate-policy", "tollgate-storage"],
+    ),
+    (
+        "tollgate-worker",
+        &["tollgate-core", "tollgate-policy", "tollgate-service", "tollgate-storage"],
+    ),
     (
         "tollgate-server",
         &[
@@ -29,10 +41,11 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-policy",
             "tollgate-redis",
             "tollgate-service",
+            "tollgate-storage",
             "tollgate-yaml",
         ],
     ),
-    ("tollgate-sim", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
+    ("tollgate-sim", &["tollgate-core", "tollgate-policy", "tollgate-storage", "tollgate-table"]),
     ("tollgate-access-log", &[]),
     ("tollgate-report", &[]),
     (
@@ -91,6 +104,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-policy",
             "tollgate-redis",
             "tollgate-report",
+            "tollgate-storage",
         ],
     ),
     ("xtask", &["tollgate-policy", "tollgate-report"]),

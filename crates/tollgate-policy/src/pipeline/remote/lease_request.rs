@@ -44,8 +44,8 @@ impl Policy {
         known.into_iter().take(2).find(|policy| policy.fleet_fingerprint() == question.policy)
     }
 
-    /// The request to the process that counts `key`: [`Counts::answer`](crate::Counts::answer).
-    /// With `is_look` it only checks the costs: nothing is charged, reported or leased. Units are
+    /// The request to the process that counts `key`:
+    /// [`Counts::answer`](tollgate_storage::Counts::answer). With `is_look` it only checks the costs: nothing is charged, reported or leased. Units are
     /// leased for at most the time in the rules. `table` is that of the question.
     ///
     /// # Errors

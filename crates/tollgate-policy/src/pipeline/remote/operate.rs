@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Limiter};
-use tollgate_storage::operate::{KeyOperation, KeyState};
+use tollgate_storage::{KeyOperation, KeyState};
 
 use crate::pipeline::key_hashes::pk;
 use crate::policy::compiled::Policy;
@@ -13,7 +13,7 @@ use crate::stable_hash::stable_hash;
 
 impl GivenKey {
     /// Appends to `out` the request to the process that counts this key:
-    /// [`Counts::operate`](crate::Counts::operate).
+    /// [`Counts::operate`](tollgate_storage::Counts::operate).
     pub fn request(&self, policy: &Policy, operation: KeyOperation, out: &mut Vec<u8>) {
         let group = policy.groups.get(self.group).map_or(0, Group::identity);
         let rule = policy.stable_id_of(u16::try_from(self.rule).unwrap_or(u16::MAX));

@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 
-use tollgate_storage::counts::Counts;
+use tollgate_storage::Counts;
 
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
