@@ -45,8 +45,9 @@ impl Policy {
     }
 
     /// The request to the process that counts `key`:
-    /// [`Counts::answer`](tollgate_storage::Counts::answer). With `is_look` it only checks the costs: nothing is charged, reported or leased. Units are
-    /// leased for at most the time in the rules. `table` is that of the question.
+    /// [`Counts::answer`](tollgate_storage::Counts::answer). With `is_look` it only checks the
+    /// costs: nothing is charged, reported or leased. Units are leased for at most the time in the
+    /// rules. `table` is that of the question.
     ///
     /// # Errors
     /// This policy has no such group of the fleet or rule, or two are the same: the question was
