@@ -15,7 +15,7 @@ pub struct Head {
     pub version: u64,
     /// The identity of the key's group.
     pub group: u64,
-    /// The flags of a request, except for [`UNDER`].
+    /// The flags of a request, except for `UNDER`.
     pub flags: u8,
     /// The revision of the tenant's entry with which it was planned, where that matters.
     pub under: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Head {
 /// The beginning of a rule in a request. The parameters of its quotas follow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleHead {
-    /// The flags of a rule, except for [`WAITS`].
+    /// The flags of a rule, except for `WAITS`.
     pub flags: u8,
     /// The stable identity of the rule.
     pub rule: u64,

@@ -44,7 +44,7 @@ pub enum Settlement {
 }
 
 impl Settlement {
-    /// The request to settle a [receipt](Partition::write_receipt) at `cost`, in quota units; `id`
+    /// The request to settle a receipt at `cost`, in quota units; `id`
     /// is a random number that all receipts of one request share.
     #[must_use]
     pub fn request(id: u64, cost: u64, receipt: &[u8]) -> Vec<u8> {

@@ -37,7 +37,7 @@ const STRICT: u8 = 1;
 const WEIGHTED: u8 = 2;
 const HOLDS: u8 = 4;
 
-/// A quota set reduced to its parameters, as written by [`QuotaSet::write_parameters`].
+/// A quota set reduced to its parameters, as written by `QuotaSet::write_parameters`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSet {
     stable_id: u64,
@@ -66,7 +66,7 @@ impl StoredSet {
     }
 
     /// Reads one set from the front of `bytes` and removes it. Returns `None`, with `bytes`
-    /// unchanged, for bytes that [`QuotaSet::write_parameters`] does not write: an impossible
+    /// unchanged, for bytes that `QuotaSet::write_parameters` does not write: an impossible
     /// quota, two quotas with one name, a layout that this version does not know. Any bytes are
     /// accepted.
     #[must_use]
@@ -112,7 +112,7 @@ impl StoredSet {
         write_parameters((self.stable_id, self.record_id, self.version), quotas, out);
     }
 
-    /// See [`QuotaSet::stable_id`].
+    /// See `QuotaSet::stable_id`.
     #[must_use]
     pub const fn stable_id(&self) -> u64 {
         self.stable_id

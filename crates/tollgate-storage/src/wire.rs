@@ -3,7 +3,7 @@
 //! Invariant: all numbers are little-endian. Any bytes are accepted: the result is a value or an
 //! error.
 //!
-//! **Request**, format 2: [`MAGIC`]; the policy's version `u64`; the identity of the key's group
+//! **Request**, format 2: `MAGIC`; the policy's version `u64`; the identity of the key's group
 //! `u64`; flags `u8` (1: the count must be durable before the reply is sent, 2: it contains the
 //! effects of a response, 4: the reply contains no states, 8: it was planned with an entry of its
 //! tenant, 16: the reply always contains the states, 32: the reply contains blocks but no states);

@@ -1,13 +1,13 @@
 //! The part of a request that concerns the leases of one key, and its reply. It accompanies an
 //! ordinary request, whose costs are direct ones.
 //!
-//! All numbers are little-endian. Request: [`LEASES`]; the node `u128`; the number of quota sets
+//! All numbers are little-endian. Request: `LEASES`; the node `u128`; the number of quota sets
 //! that follow `u8`, then per set: its stable identity `u64`, the number of the requested lease
 //! `u64`, the wanted units `u64` (0: none), the fewest useful units `u64`, the life in milliseconds
 //! `u32`, the number of reports that follow `u8`, each the lease's number `u64`, the running total
 //! of spent units `u64`, and 1 if that is final `u8`. Then the ordinary request (`wire`).
 //!
-//! Reply: [`LEASED`], the number of sets `u8`, per set the leased units `u64`, the life in
+//! Reply: `LEASED`, the number of sets `u8`, per set the leased units `u64`, the life in
 //! milliseconds `u32`, and the reason if there are none `u8`; then the ordinary reply. The reply to
 //! a request with an older policy has only the ordinary part.
 //!

@@ -1,7 +1,7 @@
 //! The units that a node holds of one key: a holding for each rule that counts by it. This is the
 //! value under the key in the table that the workers of a node share.
 //!
-//! In bytes: [`LAYOUT`] `u8`, then for each rule the identity of its quota set `u64`, the length of
+//! In bytes: `LAYOUT` `u8`, then for each rule the identity of its quota set `u64`, the length of
 //! its holding `u16` and the holding; zeros up to a multiple of [`WORD`].
 //!
 //! Invariant: written bytes are read as the same holdings, and other bytes as none. A node that

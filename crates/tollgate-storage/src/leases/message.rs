@@ -3,12 +3,12 @@
 //! Binary, little-endian, `application/octet-stream`. Only machines write and read it. It has
 //! numbers of 64 and 128 bits, which JSON parsers round, and a proxy builds it while requests wait.
 //!
-//! Request: [`QUESTION`]; the fingerprint of the fleet's part of the node's policy `u64`; the node
+//! Request: `QUESTION`; the fingerprint of the fleet's part of the node's policy `u64`; the node
 //! `u128`; the number of keys that follow `u8`, per key: the identity of its group `u64`, the hash
 //! of the key ([`key_hash`]) 16 bytes, the number of rules that follow `u8`, per rule: 1 if it is
 //! enforced, 0 in shadow `u8`; its direct cost `u64`; then the lease part, as in `ask`.
 //!
-//! Response: [`ANSWER`]; the number of keys `u8`, per key: the result `u8` (0 decided, 1 failed, 2
+//! Response: `ANSWER`; the number of keys `u8`, per key: the result `u8` (0 decided, 1 failed, 2
 //! overloaded), the length of the reply `u32`, the reply, as in `ask`.
 //!
 //! Invariant: a message contains no key and nothing that a client sent. It contains no quotas
@@ -35,7 +35,7 @@ pub const MAX_LEASE_KEYS: usize = 64;
 /// A node's request to an authority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseQuestion {
-    /// [`Policy::fleet_fingerprint`] of the policy with which it was planned. An authority accepts
+    /// `Policy::fleet_fingerprint` of the policy with which it was planned. An authority accepts
     /// two of them, the current and the previous one, and responds with 409 to others.
     pub policy: u64,
     /// See [`LeaseId::table`](crate::LeaseId::table).
@@ -47,7 +47,7 @@ pub struct LeaseQuestion {
 /// The part of the request for one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseKey {
-    /// [`Group::identity`].
+    /// `Group::identity`.
     pub group: u64,
     /// See [`key_hash`].
     pub hash: [u8; 16],

@@ -99,7 +99,7 @@ impl Holding {
         self.denied = Some((cost.min(least), until));
     }
 
-    /// The last response, if it is usable: for [`REMEMBERED_DENIAL`], or while it denies.
+    /// The last response, if it is usable: for `REMEMBERED_DENIAL`, or while it denies.
     pub fn last(&self, now: Timestamp) -> Option<&LastAnswer> {
         let denies = self.denied.is_some_and(|(_, until)| until > now);
         self.last.as_ref().filter(|last| denies || now.since(last.at) <= REMEMBERED_DENIAL)

@@ -87,7 +87,7 @@ impl Plan {
     }
 
     /// The entry that the tenant has instead of the one with which the request was planned, as the
-    /// store passed it to [`Counts::other_entry`]: refund all charges to other counts, then plan
+    /// store passed it to `Counts::other_entry`: refund all charges to other counts, then plan
     /// the request again with this entry.
     #[must_use]
     pub fn other_entry(&self) -> Option<&[u8]> {
