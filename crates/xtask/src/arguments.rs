@@ -66,6 +66,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
             worker_port: port(of, "worker-port"),
             server_port: port(of, "server-port"),
             playground_port: port(of, "playground-port"),
+            all: of.get_flag("all"),
             policy: of.get_one("policy").cloned(),
         }),
     })
@@ -84,7 +85,8 @@ fn program() -> Command {
         .arg_required_else_help(true)
         .subcommand(
             Command::new("up")
-                .about("Build everything, start Envoy and workerd with a demo origin, and the server; serve the playground")
+                .about("Build the filter and the Worker, and start Envoy and workerd with a demo origin")
+                .arg(flag("all", "Build and start the server, the playground and the admin page, too"))
                 .arg(port_of("envoy-port", "10000"))
                 .arg(port_of("worker-port", "8787"))
                 .arg(port_of("server-port", "8080"))
@@ -295,6 +297,7 @@ mod tests {
             worker_port: 8787,
             server_port: 8080,
             playground_port: 8000,
+            all: false,
             policy: None,
         };
         assert_eq!(asked("up").unwrap(), Asked::Up(up));
@@ -323,11 +326,12 @@ mod tests {
             worker_port: 9,
             server_port: 10,
             playground_port: 8000,
+            all: false,
             policy: None,
         };
         assert_eq!(asked("up --worker-port 9 --server-port 10").unwrap(), Asked::Up(up.clone()));
-        let tried = up::Options { policy: Some("p.yaml".into()), ..up };
-        let words = "up --policy p.yaml --worker-port 9 --server-port 10";
+        let tried = up::Options { all: true, policy: Some("p.yaml".into()), ..up };
+        let words = "up --all --policy p.yaml --worker-port 9 --server-port 10";
         assert_eq!(asked(words).unwrap(), Asked::Up(tried));
         let fuzz = fuzz::Options { targets: vec!["paths".into()], seconds: 5, keep: true };
         assert_eq!(asked("fuzz paths --seconds 5 --keep").unwrap(), Asked::Fuzz(fuzz));

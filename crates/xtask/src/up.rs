@@ -1,5 +1,5 @@
-//! `cargo xtask up`: filter and Worker in front of one demo origin, and the server, the playground
-//! and the admin page, on loopback, until Ctrl-C.
+//! `cargo xtask up`: the filter in Envoy and the Worker, in front of one demo origin on loopback,
+//! until Ctrl-C. With `--all` also the server, the playground and the admin page.
 //!
 //! Invariant: a printed response was sent a moment ago by the server it is printed for, to a client
 //! address that nothing else uses. Nothing is left running afterwards.
@@ -48,6 +48,8 @@ pub struct Options {
     pub worker_port: u16,
     pub server_port: u16,
     pub playground_port: u16,
+    /// The server, the playground and the admin page, too.
+    pub all: bool,
     /// The enforced policy of every surface; each surface's own when there is none.
     pub policy: Option<PathBuf>,
 }
@@ -55,27 +57,32 @@ pub struct Options {
 pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
     must_be_free(options.envoy_port, "--envoy-port")?;
     must_be_free(options.worker_port, "--worker-port")?;
-    must_be_free(options.server_port, "--server-port")?;
-    must_be_free(options.playground_port, "--playground-port")?;
+    if options.all {
+        must_be_free(options.server_port, "--server-port")?;
+        must_be_free(options.playground_port, "--playground-port")?;
+    }
     let started = Instant::now();
     let board = Board::default();
     let mut servers = board.during(|| {
         // A mistake in the policy is reported before the rest is built.
         let tried = options.policy.as_deref().map(|file| tried(workspace, &board, file));
         let tried = tried.transpose()?;
-        make(workspace, &board)?;
+        if options.all { make_all(workspace, &board) } else { make(workspace, &board) }?;
         let job = Job::new("servers", log(workspace, "servers"));
-        board.job(job, ["starting", "started"], "Envoy, workerd, tollgate-server", |_| {
-            start(workspace, options, tried.as_ref())
-        })
+        let names = if options.all { "Envoy, workerd, tollgate-server" } else { "Envoy, workerd" };
+        board
+            .job(job, ["starting", "started"], names, |_| start(workspace, options, tried.as_ref()))
     })?;
-    files::serve(workspace, options.playground_port, "/")?;
+    if options.all {
+        files::serve(workspace, options.playground_port, "/")?;
+    }
     println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
     match &options.policy {
         None => show(options)?,
         Some(policy) => show_addresses(options, policy),
     }
-    let pids = servers.each_ref().map(|server| format!("{} {}", server.name, server.running.pid()));
+    let pid = |server: &Server| format!("{} {}", server.name, server.running.pid());
+    let pids: Vec<String> = servers.iter().map(pid).collect();
     println!("\nEnvoy and workerd stand in front of the demo origin (pids: {}).", pids.join(", "));
     println!("Ctrl-C stops everything.");
     loop {
@@ -97,14 +104,28 @@ fn make(workspace: &Workspace, board: &Board) -> Result<()> {
     tools::ensure_on(board, workspace, &[&tools::WASM_TARGET])?;
     thread::scope(|scope| {
         let tools = scope.spawn(|| tools::ensure_on(board, workspace, tools::FOR_UP));
-        compile(workspace, board, "filter", build::envoy::compile)?;
+        compile(workspace, board, "filter", build::envoy::compile_filter)?;
+        let worker = scope.spawn(|| compile(workspace, board, "Worker", build::worker::compile));
+        joined(tools)?;
+        package(workspace, board, "filter", build::envoy::package_filter)?;
+        joined(worker)?;
+        package(workspace, board, "Worker", build::worker::package)
+    })
+}
+
+/// The same, and the other products.
+fn make_all(workspace: &Workspace, board: &Board) -> Result<()> {
+    tools::ensure_on(board, workspace, &[&tools::WASM_TARGET])?;
+    thread::scope(|scope| {
+        let tools = scope.spawn(|| tools::ensure_on(board, workspace, tools::FOR_UP_ALL));
+        compile(workspace, board, "filter", build::envoy::compile_filter)?;
         let others = scope.spawn(|| {
             compile(workspace, board, "Worker", build::worker::compile)?;
             compile(workspace, board, "playground", build::playground::compile)?;
             compile(workspace, board, "server", build::server::compile)
         });
         joined(tools)?;
-        package(workspace, board, "filter", build::envoy::package)?;
+        package(workspace, board, "filter", build::envoy::package_filter)?;
         joined(others)?;
         package(workspace, board, "Worker", build::worker::package)?;
         package(workspace, board, "playground", build::playground::package)?;
@@ -146,7 +167,7 @@ fn joined(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     })
 }
 
-fn start(workspace: &Workspace, options: &Options, tried: Option<&Tried>) -> Result<[Server; 4]> {
+fn start(workspace: &Workspace, options: &Options, tried: Option<&Tried>) -> Result<Vec<Server>> {
     let (origin_port, admin) = (free_port()?, free_port()?);
     let ports = Ports { ingress: options.envoy_port, admin, origin: origin_port };
     let origin = envoy::Options {
@@ -177,30 +198,38 @@ fn start(workspace: &Workspace, options: &Options, tried: Option<&Tried>) -> Res
             Some(tried) => workerd::Code::WithPolicy(tried.json.clone()),
         },
         storage: workerd::Storage::Disk,
-        has_assets: true,
+        has_assets: options.all,
         ready: "/",
     };
-    let worker = workerd::start(workspace, worker)?;
-    let server = match tried {
-        None => tollgate::start(workspace, options.server_port),
-        Some(tried) => tollgate::start_with(workspace, options.server_port, &tried.file, &[]),
-    };
-    Ok([origin, filter, worker, server?])
+    let mut servers = vec![origin, filter, workerd::start(workspace, worker)?];
+    if options.all {
+        servers.push(match tried {
+            None => tollgate::start(workspace, options.server_port),
+            Some(tried) => tollgate::start_with(workspace, options.server_port, &tried.file, &[]),
+        }?);
+    }
+    Ok(servers)
 }
 
 /// The running servers, each with its responses to a fresh client.
 fn show(options: &Options) -> Result<()> {
-    let &Options { envoy_port, worker_port, server_port, playground_port, .. } = options;
+    let &Options { envoy_port, worker_port, .. } = options;
     let envoy = Request::new(envoy_port, "/").from(PROBE_ADDRESS);
     let envoy = observe(|| status(&envoy))?;
     let worker = Request::new(worker_port, "/").header("cf-connecting-ip", PROBE_CLIENT);
     let worker = observe(|| status(&worker))?;
-    let server = Request::new(server_port, "/check").post(&login(PROBE_CLIENT));
-    let server = observe(|| decision(&server.text()?))?;
     println!("\nEnvoy (proxy-wasm filter)    http://127.0.0.1:{envoy_port}/");
     show_statuses(envoy_port, "", &envoy);
     println!("\nworkerd (Durable Objects)    http://127.0.0.1:{worker_port}/");
     show_statuses(worker_port, &format!(" -H 'cf-connecting-ip: {SHOWN_CLIENT}'"), &worker);
+    if options.all { show_others(options) } else { Ok(()) }
+}
+
+/// The server with its responses to a fresh client, and the addresses of the pages.
+fn show_others(options: &Options) -> Result<()> {
+    let &Options { worker_port, server_port, playground_port, .. } = options;
+    let server = Request::new(server_port, "/check").post(&login(PROBE_CLIENT));
+    let server = observe(|| decision(&server.text()?))?;
     println!("\ntollgate-server (its memory) http://127.0.0.1:{server_port}/check");
     println!(
         "  $ curl -s --json '{}' 'http://127.0.0.1:{server_port}/check?[1-{}]' | grep -oE '{ALLOWED}|\"status\":[0-9]+' | uniq -c",
@@ -217,10 +246,13 @@ fn show(options: &Options) -> Result<()> {
 /// Where a custom policy is enforced. Its author knows its limits: no request here is known to be
 /// limited by it.
 fn show_addresses(options: &Options, policy: &Path) {
-    let Options { envoy_port, worker_port, server_port, playground_port, .. } = options;
+    let Options { envoy_port, worker_port, server_port, playground_port, all, .. } = options;
     println!("\n{} is enforced by", policy.display());
     println!("Envoy (proxy-wasm filter)     http://127.0.0.1:{envoy_port}/");
     println!("workerd (Durable Objects)     http://127.0.0.1:{worker_port}/");
+    if !all {
+        return;
+    }
     println!("tollgate-server (its memory)  http://127.0.0.1:{server_port}/check");
     println!("The admin page, token {TOKEN}");
     println!("                              http://127.0.0.1:{worker_port}/{ADMIN_PAGE}");

@@ -59,34 +59,49 @@ const WASM_OPT: &[&str] = &[
 /// (docs/decisions.md, "The size of the filter").
 const INLINING: &[&str] = &["-Cllvm-args=-inline-threshold=20"];
 
+/// Compiles both modules.
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
+    compile_filter(workspace, run)?;
+    SLIM.compile(workspace, run)
+}
+
+/// Compiles the module that reads documents, too.
+pub fn compile_filter(workspace: &Workspace, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
     fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", FREE)?;
-    [FILTER, SLIM].iter().try_for_each(|module| {
+    FILTER.compile(workspace, run)
+}
+
+impl Module {
+    fn compile(&self, workspace: &Workspace, run: Runner) -> Result<()> {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(&workspace.root);
         cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-envoy"]);
-        cargo.args(["--target", WASM_TARGET]).args(module.features);
+        cargo.args(["--target", WASM_TARGET]).args(self.features);
         paths::hide(workspace, &mut cargo, INLINING)?;
         run(&mut cargo, "fix what the compiler says")?;
         // Both have one name there, and share what they depend on.
         let linked = workspace.target.join(WASM_TARGET).join(PROFILE).join("tollgate_envoy.wasm");
-        let kept = fs::copy(linked, module.compiled(workspace));
+        let kept = fs::copy(linked, self.compiled(workspace));
         kept.or_problem("cannot keep the compiled filter", FREE).map(drop)
-    })
-}
+    }
 
-impl Module {
     /// What the compiler made of it.
     fn compiled(&self, workspace: &Workspace) -> PathBuf {
         workspace.out.join(self.file).with_extension("compiled.wasm")
     }
 }
 
-/// Makes what Envoy loads out of what was compiled, unless it is there.
+/// Makes the modules that Envoy loads from the compiled ones, unless they are there.
 pub fn package(workspace: &Workspace) -> Result<()> {
+    package_filter(workspace)?;
+    package_one(workspace, &SLIM)
+}
+
+/// Makes the module that reads documents.
+pub fn package_filter(workspace: &Workspace) -> Result<()> {
     tools::ensure(workspace, tools::FOR_ENVOY_BUILD)?;
-    [FILTER, SLIM].iter().try_for_each(|module| package_one(workspace, module))
+    package_one(workspace, &FILTER)
 }
 
 fn package_one(workspace: &Workspace, module: &Module) -> Result<()> {

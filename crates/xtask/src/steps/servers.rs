@@ -193,7 +193,7 @@ pub fn up(workspace: &Workspace) -> Result<()> {
     let (server, page) = (free_port()?, free_port()?);
     // Through cargo: another cargo command may have replaced this program's file meanwhile.
     let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).args(["xtask", "up"]);
+    command.current_dir(&workspace.root).args(["xtask", "up", "--all"]);
     command.args(["--envoy-port", &envoy.to_string(), "--worker-port", &worker.to_string()]);
     command.args(["--server-port", &server.to_string(), "--playground-port", &page.to_string()]);
     let log = workspace.out.join("run/up.log");

@@ -1,7 +1,6 @@
 //! The table of tools: name, version, reason, how to detect it, how to install it.
 //!
-//! Invariant: an installed tool is never downloaded again. Installs only tools that the caller
-//! asked for.
+//! Invariant: an installed tool is never downloaded again, and only requested ones are installed.
 
 pub mod apt;
 pub mod cargo_tools;
@@ -321,7 +320,8 @@ pub static ALL: [&Tool; 26] = [
 pub static FOR_ENVOY_BUILD: &[&Tool] = &[&WASM_TARGET, &NODE];
 pub static FOR_WORKER_BUILD: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &NODE];
 pub static FOR_PLAYGROUND: &[&Tool] = &[&WASM_TARGET, &PAGE_BINDGEN, &NODE, &PAGE];
-pub static FOR_UP: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &PAGE_BINDGEN, &NODE, &PAGE, &ENVOY];
+pub static FOR_UP: &[&Tool] = &[&WASM_BINDGEN, &NODE, &ENVOY];
+pub static FOR_UP_ALL: &[&Tool] = &[&WASM_BINDGEN, &PAGE_BINDGEN, &NODE, &PAGE, &ENVOY];
 
 /// Installs those of `wanted` that are missing, showing progress; quiet and quick otherwise.
 pub fn ensure(workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {
