@@ -4,6 +4,7 @@
 //! `cargo xtask test` build and run. Archives, lists and sums are the same in every run on the same
 //! files. Deliberately absent: publishing.
 
+pub mod command_line;
 pub mod inside;
 pub mod names;
 mod parts;

@@ -3,7 +3,10 @@
 //! Invariant: this list is the only one. A missing file is an error that names the command that
 //! builds it.
 
-use super::names::{CRATES, VERSION};
+use super::{
+    command_line,
+    names::{CRATES, VERSION},
+};
 use crate::{
     build::{
         archive::{Entry, gzip, tar},
@@ -65,7 +68,10 @@ pub fn all(workspace: &Workspace) -> Result<Vec<Part>> {
     for (program, package) in PROGRAMS {
         let name = format!("{program}-{VERSION}-{NATIVE_TARGET}");
         let file = workspace.target.join("release-test").join(program);
-        let files = vec![File { kind: Kind::Program, ..data(name.clone(), &file)? }];
+        let mut files = vec![File { kind: Kind::Program, ..data(name.clone(), &file)? }];
+        if package == "tollgate-cli" {
+            files.extend(installable(workspace, &files[0].bytes)?);
+        }
         let linked = Linked { package, target: NATIVE_TARGET, kind: "application" };
         parts.push(Part { name, files, linked: Some(linked) });
     }
@@ -81,6 +87,16 @@ pub fn all(workspace: &Workspace) -> Result<Vec<Part>> {
     let files = texts.into_iter().collect::<Result<_>>()?;
     parts.push(Part { name: "texts".to_owned(), files, linked: None });
     Ok(parts)
+}
+
+/// The command line as a package for npm and one for pip.
+fn installable(workspace: &Workspace, program: &[u8]) -> Result<[File; 2]> {
+    let npm = command_line::npm(workspace, program)?;
+    let (wheel_name, wheel) = command_line::wheel(workspace, program)?;
+    Ok([
+        File { name: command_line::npm_name(), bytes: npm, kind: Kind::Data },
+        File { name: wheel_name, bytes: wheel, kind: Kind::Data },
+    ])
 }
 
 /// A module, and the same as an image.

@@ -9,7 +9,7 @@ use crate::{
     env,
     problem::{OrProblem, Problem, Result},
     release::{
-        self, inside,
+        self, command_line, inside,
         names::{SUMS, VERSION},
         sums,
     },
@@ -40,6 +40,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     remove_all(&again)?;
     check_modules(workspace, &folder)?;
     check_parts(workspace, &folder)?;
+    check_command_line(workspace, &folder)?;
     deployable(workspace, &folder)?;
     println!("{} files in {}", sums::names(&folder)?.len(), folder.display());
     Ok(())
@@ -83,6 +84,47 @@ fn check_modules(workspace: &Workspace, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// npm and pip install the command line, and what they install compiles a policy.
+fn check_command_line(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let there = workspace.out.join("run/command-line");
+    remove_all(&there)?;
+    fs::create_dir_all(&there).or_problem("cannot make a folder", FIX)?;
+    let names = sums::names(folder)?;
+    let wheel = names.iter().find(|name| name.ends_with(".whl"));
+    let wheel = wheel.ok_or_else(|| Problem::new("the release is not right", "no wheel", FIX))?;
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--global", "--offline", "--no-audit", "--no-fund", "--prefix"]);
+    npm.arg(there.join("npm")).arg(folder.join(command_line::npm_name()));
+    run::output(&mut npm, "see what npm says")?;
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--prefix"]);
+    pip.arg(there.join("pip")).arg("--break-system-packages").arg(folder.join(wheel));
+    run::output(&mut pip, "see what pip says")?;
+    for installed in ["npm", "pip"] {
+        let program = program_in(&there.join(installed));
+        let program = program.ok_or_else(|| {
+            Problem::new(
+                "the release is not right",
+                format!("{installed} installs no program"),
+                FIX,
+            )
+        })?;
+        let mut check = Command::new(program);
+        check.arg("check").arg(workspace.root.join("examples/policy.json"));
+        let said = run::output(&mut check, FIX)?;
+        wanted(said.contains("good for envoy and worker"), format!("{installed}: {said}"))?;
+    }
+    Ok(())
+}
+
+/// Where a package manager puts programs below its prefix.
+fn program_in(prefix: &Path) -> Option<PathBuf> {
+    ["bin/tollgate", "local/bin/tollgate"]
+        .map(|file| prefix.join(file))
+        .into_iter()
+        .find(|it| it.exists())
+}
+
 /// Lists are valid, and name every package in the code.
 fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
     let names = sums::names(folder)?;
@@ -101,7 +143,8 @@ fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
         for file in main["components"].as_array().into_iter().flatten() {
             let name = file["name"].as_str().unwrap_or_default();
             // In an archive names are compressed, and in an image the module's.
-            if name.contains(".tar") || name.ends_with(".tgz") || name.ends_with(".crate") {
+            let archives = [".tgz", ".whl", ".crate"];
+            if name.contains(".tar") || archives.iter().any(|end| name.ends_with(end)) {
                 continue;
             }
             // A shipped module has no names any more; it had them when it was linked.
