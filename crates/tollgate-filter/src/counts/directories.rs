@@ -16,11 +16,8 @@ use std::rc::Rc;
 use tollgate_policy::{Directory, Group, Policy, Registered};
 use tollgate_table::Table;
 
-use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
-
-/// Attempts to write a directory. Every lost race means that another worker wrote one, mostly the
-/// same one.
-const MAX_TRIES: u32 = 32;
+use crate::host::shared_cell::{Change, SharedCell};
+use crate::host::shared_data::{SharedData, Stored};
 
 /// The directory of every table as last read.
 #[derive(Default)]
@@ -42,39 +39,29 @@ fn enter(
     group: &Group,
     table: &Table,
 ) -> Option<(Read, Option<&'static str>)> {
-    let name = table.directory_name();
-    let mut bytes = Vec::new();
-    for _ in 0..MAX_TRIES {
-        let (found, cas) = match shared.get(&name) {
-            Stored::Unreachable => return None,
-            Stored::Absent => (Some(Directory::default()), None),
-            Stored::Value(bytes, cas) => (Directory::read(&bytes), Some(cas)),
-        };
-        let is_damaged = found.is_none();
-        let mut directory = found.unwrap_or_default();
-        let registered = directory.register(policy, group);
-        let lost = match registered {
+    let entered = SharedCell::new(shared, &table.directory_name()).change(|found| {
+        let directory =
+            found.map_or_else(|| Some(Directory::default()), |(it, _)| Directory::read(it));
+        let is_damaged = directory.is_none();
+        let mut directory = directory.unwrap_or_default();
+        let lost = match directory.register(policy, group) {
+            Registered::AsItIs => {
+                let cas = found.map(|(_, cas)| cas);
+                return Change::Keep((Read { cas, directory: Rc::new(directory) }, None));
+            }
             Registered::Newest { forgotten: 1.. } => {
                 Some("the directory is full: what was used long ago")
             }
             _ if is_damaged => Some("the directory was damaged: what was used"),
             _ => None,
         };
-        if registered == Registered::AsItIs {
-            return Some((Read { cas, directory: Rc::new(directory) }, None));
-        }
-        bytes.clear();
+        let mut bytes = Vec::new();
         directory.write(&mut bytes);
-        match shared.set(&name, &bytes, cas.unwrap_or(INSERT)) {
-            // The host does not return the number of the write.
-            Written::Done => {
-                return Some((Read { cas: None, directory: Rc::new(directory) }, lost));
-            }
-            Written::Lost => {}
-            Written::Unreachable => return None,
-        }
-    }
-    None
+        // The host does not return the number of the write.
+        let read = Read { cas: None, directory: Rc::new(directory) };
+        Change::Write(bytes.into(), (read, lost))
+    });
+    entered.ok()
 }
 
 impl Directories {

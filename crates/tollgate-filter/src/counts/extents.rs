@@ -12,21 +12,11 @@
 use tollgate_table::{Extent, Table};
 
 use crate::config::Config;
-use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
-
-/// Attempts to write an extent. Every lost race means that another worker wrote one.
-const MAX_TRIES: u32 = 32;
+use crate::host::shared_cell::{Change, SharedCell};
+use crate::host::shared_data::{SharedData, Stored};
 
 /// Where workers of layout 1 agreed on their seed: the sign that they counted here.
 const SEED_OF_LAYOUT_1: &[u8] = b"\x01seed";
-
-/// The state in which a table was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    New,
-    AsItIs,
-    Unreachable,
-}
 
 /// Brings every table of `config` to the extent that all workers agree on. Returns what an operator
 /// must know, a line each; `None` when the host does not respond.
@@ -34,10 +24,7 @@ pub fn agree(shared: &impl SharedData, config: &mut Config) -> Option<Vec<String
     let (mut lines, mut is_new) = (Vec::new(), false);
     for (group, table) in config.tables.iter_mut().enumerate() {
         let wanted = table.extent().level;
-        match reach(shared, table) {
-            Found::Unreachable => return None,
-            found => is_new |= found == Found::New,
-        }
+        is_new |= reach(shared, table)?;
         if table.extent().level > wanted {
             let rules = config.policy.rules().iter().filter(|rule| rule.group() == group);
             let names: Vec<_> = rules.map(|rule| format!("\"{}\"", rule.name())).collect();
@@ -61,30 +48,24 @@ fn still_larger(rules: &str, table: &Table) -> String {
     )
 }
 
-fn reach(shared: &impl SharedData, table: &mut Table) -> Found {
-    let name = table.extent_name();
+/// Brings `table` to the extent that all workers agree on; true when it had none.
+fn reach(shared: &impl SharedData, table: &mut Table) -> Option<bool> {
     let wanted = table.extent().level;
-    for _ in 0..MAX_TRIES {
-        let (extent, cas, found) = match shared.get(&name) {
-            Stored::Unreachable => return Found::Unreachable,
-            Stored::Absent => (Extent { base: wanted, level: wanted }, INSERT, Found::New),
-            Stored::Value(bytes, cas) => match Extent::from_bytes(&bytes) {
-                Some(extent) if extent.level >= wanted => {
-                    *table = table.reaching(extent);
-                    return Found::AsItIs;
-                }
-                Some(Extent { base, .. }) => (Extent { base, level: wanted }, cas, Found::AsItIs),
-                None => (Extent { base: 0, level: wanted }, cas, Found::AsItIs),
-            },
+    let reached = SharedCell::new(shared, &table.extent_name()).change(|found| {
+        let Some((bytes, _)) = found else {
+            let extent = Extent { base: wanted, level: wanted };
+            return Change::Write(extent.to_bytes().to_vec().into(), (extent, true));
         };
-        match shared.set(&name, &extent.to_bytes(), cas) {
-            Written::Done => {
-                *table = table.reaching(extent);
-                return found;
+        match Extent::from_bytes(bytes) {
+            Some(extent) if extent.level >= wanted => Change::Keep((extent, false)),
+            earlier => {
+                let base = earlier.map_or(0, |extent| extent.base);
+                let extent = Extent { base, level: wanted };
+                Change::Write(extent.to_bytes().to_vec().into(), (extent, false))
             }
-            Written::Lost => {}
-            Written::Unreachable => return Found::Unreachable,
         }
-    }
-    Found::Unreachable
+    });
+    let (extent, is_new) = reached.ok()?;
+    *table = table.reaching(extent);
+    Some(is_new)
 }

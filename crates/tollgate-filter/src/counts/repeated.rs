@@ -9,9 +9,11 @@
 //! Deliberately absent: which denials these are; see `final_denials`.
 
 use core::num::NonZeroU64;
+use std::borrow::Cow;
 
 use crate::counts::enforce::Enforcement;
-use crate::host::shared_data::{INSERT, SharedData, Stored};
+use crate::host::shared_cell::{Change, SharedCell};
+use crate::host::shared_data::{SharedData, Stored};
 
 impl<S: SharedData> Enforcement<'_, S> {
     /// The number under which a denial of this request may be remembered; `None` where none may, or
@@ -60,12 +62,8 @@ impl<S: SharedData> Enforcement<'_, S> {
             return;
         };
         let name = table.refunds_name();
-        let number = match self.shared.get(&name) {
-            Stored::Absent => INSERT,
-            Stored::Value(_, number) => number,
-            Stored::Unreachable => return,
-        };
-        let _ = self.shared.set(&name, &[], number);
+        let cell = SharedCell::new(self.shared, &name);
+        let _ = cell.change_once(|_| Change::Write(Cow::Borrowed(&[]), ()));
     }
 
     /// The group and the key of a request that has one.

@@ -12,7 +12,8 @@ use std::cell::Cell;
 use tollgate_core::{Span, Timestamp};
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::host::shared_data::{INSERT, SharedData, Stored};
+use crate::host::shared_cell::{Change, SharedCell};
+use crate::host::shared_data::{SharedData, Stored};
 
 /// The last note of this worker.
 #[derive(Default)]
@@ -34,15 +35,11 @@ impl Crowd {
             return;
         }
         self.noted_at.set(Some(now));
-        let name = name(cluster);
-        let cas = match shared.get(&name) {
-            Stored::Value(_, cas) => cas,
-            Stored::Absent => INSERT,
-            Stored::Unreachable => return,
-        };
         let until = now.saturating_add(patience).saturating_add(patience);
+        let until = until.as_nanos().to_le_bytes();
         // A worker that lost the race was preceded by one with the same note.
-        let _ = shared.set(&name, &until.as_nanos().to_le_bytes(), cas);
+        let _ = SharedCell::new(shared, &name(cluster))
+            .change_once(|_| Change::Write(until.as_slice().into(), ()));
     }
 
     /// True while any worker has one in flight.

@@ -9,13 +9,10 @@ use std::cell::Cell;
 use tollgate_table::LAYOUT_VERSION;
 
 use crate::host::proxy::Proxy;
-use crate::host::shared_data::{INSERT, Stored, Written};
+use crate::host::shared_cell::{Change, SharedCell};
 
 /// The location in the host's map: the name, then how many configurations have asked for it.
 const NAME: &[u8] = &[LAYOUT_VERSION, b'n', b'o', b'd', b'e'];
-
-/// Attempts. Every failed attempt means that another worker was faster.
-const MAX_TRIES: u32 = 64;
 
 /// Numbers per configuration of one worker: more than it ever uses.
 const NUMBERS: u32 = 40;
@@ -30,28 +27,19 @@ impl NodeId {
     /// Agrees with the other workers; `None` when the host provides no shared data or no random
     /// bits.
     pub fn agree<H: Proxy>(host: &H) -> Option<Self> {
-        for _ in 0..MAX_TRIES {
-            let (table, count, cas) = match host.get(NAME) {
-                Stored::Unreachable => return None,
-                Stored::Absent => (random(host)?, 0, INSERT),
-                Stored::Value(bytes, cas) => match read(&bytes) {
-                    Some((table, count)) => (table, count, cas),
-                    None => (random(host)?, 0, cas),
-                },
+        let agreed = SharedCell::new(host, NAME).change(|found| {
+            let known = found.and_then(|(bytes, _)| read(bytes));
+            let Some((table, count)) = known.or_else(|| Some((random(host)?, 0))) else {
+                return Change::Keep(None);
             };
             let mut bytes = table.to_le_bytes().to_vec();
             bytes.extend(count.saturating_add(1).to_le_bytes());
-            match host.set(NAME, &bytes, cas) {
-                // Never 0, which is not a valid number.
-                Written::Done => {
-                    let first = u64::from(count).wrapping_shl(NUMBERS).saturating_add(1);
-                    return Some(Self { table, next: Cell::new(first) });
-                }
-                Written::Lost => {}
-                Written::Unreachable => return None,
-            }
-        }
-        None
+            Change::Write(bytes.into(), Some((table, count)))
+        });
+        let (table, count) = agreed.ok()??;
+        // Never 0, which is not a valid number.
+        let first = u64::from(count).wrapping_shl(NUMBERS).saturating_add(1);
+        Some(Self { table, next: Cell::new(first) })
     }
 
     /// The table's name.

@@ -12,10 +12,8 @@
 use tollgate_policy::PolicyFrom;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
-
-/// Attempts to write. Every lost race means that another worker wrote one, mostly the same.
-const MAX_TRIES: u32 = 32;
+use crate::host::shared_cell::{Change, SharedCell};
+use crate::host::shared_data::{SharedData, Stored};
 
 /// A policy from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,25 +69,16 @@ impl Kept {
     /// Stores `given`, unless a newer one is stored whose tag is not `unfit`.
     pub fn keep(&self, shared: &impl SharedData, given: &Given, unfit: &[u8]) -> Keep {
         let Some(bytes) = given.bytes() else { return Keep::Unreachable };
-        for _ in 0..MAX_TRIES {
-            let cas = match shared.get(&self.0) {
-                Stored::Unreachable => return Keep::Unreachable,
-                Stored::Absent => INSERT,
-                Stored::Value(before, _) if before == bytes => return Keep::Kept,
-                Stored::Value(before, cas) => match Given::read(&before) {
-                    Some(kept) if given.is_behind(kept.version) && kept.tag != unfit => {
-                        return Keep::Newer(kept);
-                    }
-                    _ => cas,
-                },
-            };
-            match shared.set(&self.0, &bytes, cas) {
-                Written::Done => return Keep::Kept,
-                Written::Lost => {}
-                Written::Unreachable => return Keep::Unreachable,
+        let kept = SharedCell::new(shared, &self.0).change(|found| {
+            match found.map(|(before, _)| (before == bytes, Given::read(before))) {
+                Some((true, _)) => Change::Keep(Keep::Kept),
+                Some((false, Some(kept))) if given.is_behind(kept.version) && kept.tag != unfit => {
+                    Change::Keep(Keep::Newer(kept))
+                }
+                _ => Change::Write(bytes.as_slice().into(), Keep::Kept),
             }
-        }
-        Keep::Unreachable
+        });
+        kept.unwrap_or(Keep::Unreachable)
     }
 }
 

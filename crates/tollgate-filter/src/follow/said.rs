@@ -4,11 +4,14 @@
 //! Invariant: only a hash of it is stored, and losing it costs a line. In the host's map: sixteen
 //! bytes, or none when there is nothing to log.
 
+use std::borrow::Cow;
+
 use tollgate_policy::PolicyFrom;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::follow::kept::name;
-use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
+use crate::host::shared_cell::{Change, NotChanged, SharedCell};
+use crate::host::shared_data::SharedData;
 
 /// The last line about one matter.
 pub struct Said([u8; 12]);
@@ -32,22 +35,19 @@ impl Said {
     /// True for the worker that is to log it.
     pub fn is_new(&self, shared: &impl SharedData, what: &[u8]) -> bool {
         let hash = digest(&Seed::default(), what);
-        let cas = match shared.get(&self.0) {
-            Stored::Value(bytes, _) if bytes == hash => return false,
-            Stored::Value(_, cas) => cas,
-            Stored::Absent => INSERT,
-            Stored::Unreachable => return true,
-        };
-        shared.set(&self.0, &hash, cas) != Written::Lost
+        let is_new = SharedCell::new(shared, &self.0).change_once(|found| match found {
+            Some((bytes, _)) if bytes == hash => Change::Keep(false),
+            _ => Change::Write(hash.as_slice().into(), true),
+        });
+        is_new.unwrap_or_else(|why| why == NotChanged::Unreachable)
     }
 
     /// True for the worker that is to log that the matter is over.
     pub fn is_over(&self, shared: &impl SharedData) -> bool {
-        match shared.get(&self.0) {
-            Stored::Value(bytes, cas) if !bytes.is_empty() => {
-                shared.set(&self.0, &[], cas) == Written::Done
-            }
-            Stored::Value(..) | Stored::Absent | Stored::Unreachable => false,
-        }
+        let is_over = SharedCell::new(shared, &self.0).change_once(|found| match found {
+            Some((bytes, _)) if !bytes.is_empty() => Change::Write(Cow::Borrowed(&[]), true),
+            _ => Change::Keep(false),
+        });
+        is_over == Ok(true)
     }
 }

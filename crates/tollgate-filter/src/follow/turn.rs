@@ -4,11 +4,13 @@
 //! Invariant: a worker that ends while it has its turn delays the others for [`LONGEST`] and no
 //! longer. Only time depends on it: two workers that compile at once are only slower.
 
+use std::borrow::Cow;
+
 use tollgate_core::{Span, Timestamp};
 use tollgate_table::{LAYOUT_VERSION, Seed};
 
 use crate::host::proxy::Proxy;
-use crate::host::shared_data::{INSERT, Stored, Written};
+use crate::host::shared_cell::{Change, NotChanged, SharedCell};
 
 /// Many times the compile time of a policy of 1 MiB on a busy machine.
 pub const LONGEST: Span = Span::from_secs(10);
@@ -22,27 +24,27 @@ impl Turn {
     /// Takes the turn; `None` while another worker has it. Without shared data every worker has its
     /// own.
     pub fn take<H: Proxy>(host: &H, now: Timestamp) -> Option<Self> {
-        let cas = match host.get(NAME) {
-            Stored::Value(bytes, _) if is_taken(&bytes, now) => return None,
-            Stored::Value(_, cas) => cas,
-            Stored::Absent => INSERT,
-            Stored::Unreachable => return Some(Self::until(now, Seed::default())),
-        };
-        let own = Self::until(now, host.random_seed().unwrap_or_default());
-        match host.set(NAME, &own.0, cas) {
-            Written::Done | Written::Unreachable => Some(own),
-            Written::Lost => None,
+        let taken = SharedCell::new(host, NAME).change_once(|found| match found {
+            Some((bytes, _)) if is_taken(bytes, now) => Change::Keep(None),
+            _ => {
+                let own = Self::until(now, host.random_seed().unwrap_or_default());
+                Change::Write(own.0.to_vec().into(), Some(own))
+            }
+        });
+        match taken {
+            Ok(turn) => turn,
+            Err(NotChanged::Lost) => None,
+            Err(NotChanged::Unreachable) => Some(Self::until(now, Seed::default())),
         }
     }
 
     /// Gives the turn back, unless it was over and another worker has it.
     pub fn give_back<H: Proxy>(self, host: &H) {
-        if let Stored::Value(bytes, cas) = host.get(NAME)
-            && bytes == self.0
-        {
-            // Lost: another worker took it over meanwhile. Unreachable: it expires.
-            let _ = host.set(NAME, &[], cas);
-        }
+        // Lost: another worker took it over meanwhile. Unreachable: it expires.
+        let _ = SharedCell::new(host, NAME).change_once(|found| match found {
+            Some((bytes, _)) if bytes == self.0 => Change::Write(Cow::Borrowed(&[]), ()),
+            _ => Change::Keep(()),
+        });
     }
 
     fn until(now: Timestamp, number: Seed) -> Self {

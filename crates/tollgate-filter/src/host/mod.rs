@@ -8,6 +8,7 @@ pub mod counters;
 pub(crate) mod flow;
 pub mod proxy;
 pub mod reply;
+pub mod shared_cell;
 pub mod shared_data;
 pub(crate) mod timer;
 

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
+use crate::host::shared_cell::{Change, SharedCell};
+use crate::host::shared_data::SharedData;
 
 /// The most names.
 pub const MAX_NAMES: usize = 10_000;
@@ -22,31 +23,20 @@ pub const OWN_NAMES: usize = 64;
 
 const NAME: &[u8] = &[LAYOUT_VERSION, b'n', b'a', b'm', b'e', b's'];
 
-/// Attempts to write. Every lost race means that another worker wrote, mostly the same.
-const MAX_TRIES: u32 = 32;
-
 /// Which of `families`, each with its number of names, may have their names. Families that had them
 /// keep them; of the others, the first ones for which there is room; none when the host does not
 /// respond.
 pub fn claim(shared: &impl SharedData, families: &[(String, u8)]) -> Vec<bool> {
-    for _ in 0..MAX_TRIES {
-        let (mut named, cas) = match shared.get(NAME) {
-            Stored::Value(bytes, cas) => (Named::read(&bytes), cas),
-            Stored::Absent => (Named::default(), INSERT),
-            Stored::Unreachable => break,
-        };
+    let may = SharedCell::new(shared, NAME).change(|found| {
+        let mut named = found.map_or_else(Named::default, |(bytes, _)| Named::read(bytes));
         let before = named.entries.len();
         let may: Vec<bool> = families.iter().map(|(name, of)| named.enter(name, *of)).collect();
-        if named.entries.len() == before {
-            return may;
+        match named.entries.len() == before {
+            true => Change::Keep(may),
+            false => Change::Write(named.bytes().into(), may),
         }
-        match shared.set(NAME, &named.bytes(), cas) {
-            Written::Done => return may,
-            Written::Lost => {}
-            Written::Unreachable => break,
-        }
-    }
-    vec![false; families.len()]
+    });
+    may.unwrap_or_else(|_| vec![false; families.len()])
 }
 
 /// The families that have their names.
