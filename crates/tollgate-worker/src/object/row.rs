@@ -1,16 +1,16 @@
-//! Where an object keeps its row, and when an alarm may delete it.
+//! Where an object stores its row, and when an alarm may delete it.
 //!
-//! Invariant: the format of a row is part of its table's name: a new format is a new table, and
-//! what the one before holds is taken over by the first write. What a row says is the policy
-//! crate's business ([`Counts`](tollgate_policy::Counts)).
+//! Invariant: the format of a row is part of its table's name: a new format is a new table, and the
+//! first write takes over the content of the table before. The content of a row is defined by the
+//! policy crate ([`Counts`](tollgate_policy::Counts)).
 
 use tollgate_core::{Span, Timestamp};
 
-/// Creates the table; only an object that admitted something has one.
+/// Creates the table; only an object that allowed a request has one.
 pub(crate) const CREATE: &str =
     "CREATE TABLE IF NOT EXISTS state_v2 (id INTEGER PRIMARY KEY, row BLOB NOT NULL)";
 
-/// Finds out which tables there are, without an error when there is none.
+/// Finds out which tables exist, without an error when there is none.
 pub(crate) const FIND: &str =
     "SELECT name FROM sqlite_master WHERE name IN ('state_v1', 'state_v2')";
 
@@ -26,10 +26,10 @@ pub(crate) const LOAD_1: &str = "SELECT row FROM state_v1 WHERE id = 0";
 /// Removes it, once it was taken over or cannot be read.
 pub(crate) const DROP_1: &str = "DROP TABLE state_v1";
 
-/// The shortest time from a commit to the alarm it sets, and so the longest for which storage stays
-/// that is idle. An object that is deleted and comes back costs four rows, and what it stores costs
-/// as much in some fifty days: who comes once a day or oftener keeps it. Ten seconds cost a client
-/// with a request each second two rows in five requests.
+/// The shortest time from a commit to the alarm it sets, and so the longest time that idle storage
+/// stays. Deleting and creating an object again costs four rows, and storing it costs as much in
+/// some fifty days, so the object of a client that comes at least once a day stays. Ten seconds
+/// would cost a client with one request per second two rows in five requests.
 const MIN_ALARM_AFTER: Span = Span::from_secs(86_400);
 
 /// The longest: a window of 366 days twice, as the platform wants a date.
@@ -41,7 +41,7 @@ pub(crate) const FORGET: [&str; 2] =
 
 /// When the alarm must ring for a row that is idle at `idle_at`, while one is set for `set_at`.
 ///
-/// An alarm that is still to come stays: setting one costs a row, and when it finds the row live it
+/// An alarm that has not rung yet stays: setting one costs a row, and when it finds the row live it
 /// is set again. So there is at most one per window.
 pub(crate) fn alarm_at(set_at: Timestamp, idle_at: Timestamp, now: Timestamp) -> Timestamp {
     let latest = now.saturating_add(MAX_ALARM_AFTER);
