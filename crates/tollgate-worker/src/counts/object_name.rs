@@ -6,9 +6,9 @@
 use sha2::{Digest, Sha256};
 
 /// The name of the object that holds `key`: 64 hexadecimal digits.
+///
 /// With a `secret`, keys cannot be found by trying them against the names. The secret's length goes
 /// first, so no other pair of secret and key gives the same input.
-/// goes first, so no other pair of secret and key gives the same input.
 pub(crate) fn object_name(secret: &[u8], key: &[u8]) -> String {
     name_of(&object_hash(secret, key))
 }
