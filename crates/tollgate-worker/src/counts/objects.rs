@@ -60,7 +60,7 @@ pub(crate) struct Round<T> {
     asked_at: Timestamp,
 }
 
-/// Takes `reply` as what partition `i`'s object decided.
+/// Takes `reply` as the decision of partition `i`'s object.
 fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) -> Result<(), WireError> {
     plan.partition_mut(i).map_or(Ok(()), |mut partition| partition.accept(policy, reply))
 }
@@ -290,7 +290,7 @@ impl Objects {
         }
     }
 
-    /// Counts what `on_failure` decided, if it did.
+    /// Counts the decision of `on_failure`, if it decided.
     pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
         if plan.newer().is_some() {
             self.note(Trouble::Behind, "");

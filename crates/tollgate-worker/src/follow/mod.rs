@@ -40,7 +40,7 @@ const CHECK_MS: u32 = 10_000;
 /// How often a waiting request looks without being woken.
 const LOOK_MS: u64 = 50;
 
-/// The policy to decide a request under; `None` when there is none, and the health report says why.
+/// The policy to decide a request under; `None` when there is none; the health report shows why.
 pub(crate) async fn policy(visit: &Visit<'_>) -> Option<Rc<Active>> {
     let Some(follower) = &visit.gate.follower else { return best(visit.gate) };
     if !follower.following.borrow().is_fresh(js::now()) {

@@ -1,4 +1,4 @@
-//! The sums: one Durable Object that adds what isolates counted.
+//! The sums: one Durable Object that adds up the counts of the isolates.
 //!
 //! Invariant: counts are acknowledged, and sums returned, only once they are durable, so a sum that
 //! was seen never goes down, no matter which part is killed when. Memory is a copy of the rows plus

@@ -295,7 +295,7 @@ impl Limiter {
 }
 
 impl Limiter {
-    /// The first column of what `query` finds.
+    /// The first column of the rows that `query` finds.
     fn column(&self, query: &str) -> Result<Vec<JsValue>, JsValue> {
         let rows = self.exec(query, Array::new())?.raw();
         let mut found = Vec::new();
@@ -308,7 +308,7 @@ impl Limiter {
         }
     }
 
-    /// What `read` makes of the row that `query` finds, if it finds one.
+    /// The result of `read` for the row that `query` finds, if it finds one.
     fn row<T>(&self, query: &str, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, JsValue> {
         // Only bytes are accepted: the platform would convert anything else, or throw.
         let bytes = |stored: &JsValue| {

@@ -1,6 +1,6 @@
 //! Carries the service's calls on its store to the objects that can execute them.
 //!
-//! Invariant: an object that does not answer in time is a failed reply, never a wait without end,
+//! Invariant: an object that does not reply in time is a failed reply, never a wait without end,
 //! and a change is sent once: whether one that failed was made is not known.
 
 use tollgate_policy::Policy;

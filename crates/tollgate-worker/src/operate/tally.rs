@@ -24,7 +24,7 @@ pub(crate) enum Trouble {
     Failed,
     /// The reply of an object does not fit the call.
     Misread,
-    /// An object could not read what it had stored.
+    /// An object could not read its stored row.
     Corrupt,
     /// A request was allowed because of it, by `on_failure`.
     LetThrough,

@@ -43,8 +43,8 @@ pub(crate) enum Caller<'a> {
     Asks(Option<&'a KeyBudget>),
 }
 
-/// Decides a request under `active`, or under what replaced it, letting it wait as long as its
-/// rules allow.
+/// Decides a request under `active`, or under the policy that replaced it, letting it wait
+/// as long as its rules allow.
 ///
 /// # Errors
 /// The shared budget of calls is used up; no object was called then.
@@ -107,7 +107,7 @@ pub(crate) async fn decide<F: Facts>(
 /// How a request that was allowed ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// With this status, which may be ours for an origin that does not answer.
+    /// With this status, which may be ours for an origin that does not respond.
     Answered(u16),
     /// Its client left before there was a status.
     ClientLeft,

@@ -2,9 +2,9 @@
 //!
 //! Invariant: arguments and results are the JSON of `POST /check` and `POST /check/settle`, so
 //! there is one contract. A Worker with the binding is trusted like this deployment itself, and
-//! needs no token: no HTTP request gets here. An origin in front of which the Worker stands makes
-//! no difference. Deliberately absent: the conversion of a JavaScript value to that JSON; that is
-//! in `entry.mjs`.
+//! needs no token: no HTTP request gets here. It makes no difference whether this Worker is in
+//! front of an origin. Deliberately absent: the conversion of a JavaScript value to that JSON; that
+//! is in `entry.mjs`.
 
 use tollgate_service::{Answer, check, health as reports};
 use wasm_bindgen::JsValue;

@@ -5,7 +5,7 @@
 //!
 //! | name | kind | meaning |
 //! |---|---|---|
-//! | `ORIGIN` | variable | forward allowed requests there; without it this is the service `POST /check` |
+//! | `ORIGIN` | variable | forward allowed requests there; without it serve `POST /check` |
 //! | `CHECK_TOKEN` | secret | the token that `/check` requires as `Authorization: Bearer` |
 //! | `HASH_KEY` | secret | makes the names of objects unguessable |
 //! | `FLEET_SECRET` | secret | lets nodes lease counts of the fleet, which it names |
@@ -31,7 +31,7 @@ use tollgate_service::log::Share;
 use crate::settings::operator::Operator;
 use crate::settings::placement::{JURISDICTION, LOCATION_HINT, Placement};
 
-/// How long an object may take, unless the deployment says so. One that has to start far away needs
+/// How long an object may take, unless the deployment sets it. One that has to start far away needs
 /// about a second, and then `on_failure` decides about its first request.
 const OBJECT_TIMEOUT_MS: u32 = 500;
 
@@ -39,7 +39,7 @@ const OBJECT_TIMEOUT_MS: u32 = 500;
 /// that clients wait.
 const OBJECT_TIMEOUTS_MS: RangeInclusive<u32> = 10..=30_000;
 
-/// Between two flushes of counts, unless the deployment says so. Each is a call of an object.
+/// Between two flushes of counts, unless the deployment sets it. Each is a call of an object.
 const METRICS_INTERVAL: Span = Span::from_secs(10);
 
 /// The platform allows 30 s for work after a response.
