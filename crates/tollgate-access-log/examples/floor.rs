@@ -36,7 +36,7 @@ fn main() {
     }
 }
 
-/// One request of a made-up log.
+/// One request of a generated log.
 struct Line {
     second: u64,
     client: u64,

@@ -155,7 +155,7 @@ fn long_duration(seconds: u64) -> String {
         let lessers = seconds.div_ceil(lesser_length);
         let each = u64::div_euclid(length, lesser_length);
         let (wholes, rest) = (lessers.div_euclid(each), lessers.rem_euclid(each));
-        // Within a minute of a day is a day: no `24 h`.
+        // A time within a minute of a day is written as a day, never as `24 h`.
         let is_its =
             seconds >= length || length > 60 && seconds.div_ceil(60) >= length.div_euclid(60);
         match (is_its, rest) {

@@ -71,15 +71,15 @@ impl Fleet {
         version == 0 || self.asked_before.get() == version
     }
 
-    /// True when a node was denied a moment ago, so that the policy object is not called for
-    /// another one.
+    /// True when a node's request was rejected a moment ago, so that the policy object is not
+    /// called for another one.
     pub(crate) fn has_missed(&self) -> bool {
         let now = js::now();
         let is_recent = |at: Timestamp| at <= now && now < at.saturating_add(AGAIN_AFTER);
         self.missed_at.get().is_some_and(is_recent)
     }
 
-    /// Records that a node was denied although the policies were asked for.
+    /// Records that a node's request was rejected although the policies were asked for.
     pub(crate) fn miss(&self) {
         self.missed_at.set(Some(js::now()));
     }

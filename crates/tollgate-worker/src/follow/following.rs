@@ -360,8 +360,8 @@ mod tests {
         );
     }
 
-    /// Guards: an operator who put a policy through one isolate and is denied by another, which may
-    /// still be five seconds behind, because it knows no such rule.
+    /// Guards: an operator who put a policy through one isolate, and gets the error from another,
+    /// which may be five seconds behind, that there is no such rule.
     #[test]
     fn who_wants_the_newest_waits_for_a_check_that_was_sent_after_he_came() {
         let mut following = checked(7);

@@ -83,7 +83,7 @@ pub(crate) fn best(gate: &Gate) -> Option<Rc<Active>> {
 }
 
 impl Follower {
-    /// Waits, within the time-out, for a check if one is due, or for the policy that is wished.
+    /// Waits, within the time-out, for a check if one is due, or for the wished policy.
     async fn follow(&self, visit: &Visit<'_>, wish: Wish) {
         let timeout_ms = visit.gate.objects.timeout_ms;
         let mut has_asked = false;

@@ -43,7 +43,7 @@ impl KeptEntry {
         Ok(step(memory.get_or_init(|| kept)))
     }
 
-    /// Stores the entry that the list hands on, unless it is older than the stored one.
+    /// Stores the entry that the list delivers, unless it is older than the stored one.
     pub(crate) fn take(&self, storage: &DurableObjectStorage, kept: &Kept) -> Result<(), JsValue> {
         if self.with(storage, |known| known.revision)? >= kept.revision {
             return Ok(());

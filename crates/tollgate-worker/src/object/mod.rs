@@ -124,7 +124,7 @@ impl Limiter {
         self.step(true, &|counts, now| counts.operate(request, now))
     }
 
-    /// Stores the entry of the tenant that the key is, as the list of entries hands it on, unless
+    /// Stores the entry of the tenant that the key is, as the list of entries delivers it, unless
     /// it is older than the stored one. It is durable when this returns.
     ///
     /// # Errors

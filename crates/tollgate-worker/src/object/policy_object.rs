@@ -62,8 +62,8 @@ impl Policies {
     }
 
     /// Carries out a [`StoreCall`] on the policy, with JSON in both directions. Or replies to a
-    /// [`Question`], in bytes where possible; otherwise it replies in JSON that the same is to be
-    /// asked in JSON.
+    /// [`Question`], in bytes where possible; otherwise its reply, in JSON, requests the same
+    /// question in JSON.
     ///
     /// # Errors
     /// Storage fails; nothing was changed then.
@@ -96,7 +96,7 @@ impl Policies {
 enum Fault {
     /// Storage failed.
     Storage(JsValue),
-    /// We do not support it.
+    /// This object cannot carry it out.
     Ours(&'static str),
 }
 

@@ -32,7 +32,7 @@ pub(crate) const DROP_1: &str = "DROP TABLE state_v1";
 /// would cost a client with one request per second two rows in five requests.
 const MIN_ALARM_AFTER: Span = Span::from_secs(86_400);
 
-/// The longest: a window of 366 days twice, as the platform wants a date.
+/// The longest: a window of 366 days twice, because the platform requires a date.
 const MAX_ALARM_AFTER: Span = Span::from_secs(2 * 366 * 86_400);
 
 /// Removes both tables.

@@ -86,7 +86,7 @@ impl KeyShard {
     }
 
     /// Takes the reply of the key's object to a question, or that there was none. Returns a list as
-    /// [`KeyShard::check`] does, answered or refused.
+    /// [`KeyShard::check`] does, with `ANSWERED` or `REFUSED`.
     ///
     /// # Errors
     /// The bytes are not such a question, or not a reply to it.

@@ -1,14 +1,14 @@
 //! The objects of tenants' entries: one per tenant, and one that lists them all.
 //!
 //! The list is authoritative. A writer names the version that it saw there, and the list compares
-//! and writes in one step. It then hands the entry on to the tenant's own object, which isolates
+//! and writes in one step. It then delivers the entry to the tenant's own object, which isolates
 //! ask, and to the objects that count the tenant alone. So no request of a client reaches the list.
-//! An entry that is not yet handed on is marked, and the alarm hands it on when the writer could
+//! An entry that is not yet delivered is marked, and the alarm delivers it when the writer could
 //! not. After a crash between the two writes the list is right and the other objects follow.
 //!
 //! Invariant: revisions grow over all tenants and never come back, and no object accepts a revision
 //! below its own. An object that once got an entry and is no longer one of its places is sent its
-//! removal. So a stored entry is the present one, or one that is being handed on. Whether entries
+//! removal. So a stored entry is the present one, or one that is being delivered. Whether entries
 //! are stored next to the counts of a policy is known for all entries together
 //! ([`Tenants::are_beside`]). Deliberately absent: the meaning of an entry; that is in the policy
 //! crate.
@@ -34,10 +34,10 @@ const MAX_ENTRIES: u64 = 500_000;
 const MAX_PAGE: u32 = 1_000;
 /// No revision is greater: a JavaScript number holds all whole numbers up to it.
 const MAX_REVISION: u64 = 1 << 53;
-/// The time from a write that could not be handed on to the next try.
+/// The time from a write that could not be delivered to the next try.
 const RETRY_MS: u64 = 5_000;
 
-/// `entry` is NULL for an entry that was removed and is not yet handed on. `object` is the name of
+/// `entry` is NULL for an entry that was removed and is not yet delivered. `object` is the name of
 /// the tenant's object. `tenancy` and `counts` identify the counts next to which the entry is
 /// stored ([`Places`]). `gone` contains where it was before and must be removed. `is_due` is 1
 /// until all of them know.
@@ -85,7 +85,7 @@ impl Tenants {
         Self { storage, kept, has_tables, has_written, alarm_ms }
     }
 
-    /// Carries out a request of `tenant_wire`. [`Tenants::due`] returns the entries to hand on
+    /// Carries out a request of `tenant_wire`. [`Tenants::due`] returns the entries to deliver
     /// afterwards.
     ///
     /// # Errors
@@ -102,15 +102,15 @@ impl Tenants {
         }
     }
 
-    /// True once after a call that wrote an entry which must be handed on.
+    /// True once after a call that wrote an entry which must be delivered.
     #[must_use]
     pub fn has_written(&self) -> bool {
         self.has_written.replace(false)
     }
 
-    /// The entries of one revision below `below` that must be handed on, the latest first: the
+    /// The entries of one revision below `below` that must be delivered, the latest first: the
     /// revision, then for each object whether it counts, its name and the bytes to give it. Empty
-    /// when there is nothing to hand on.
+    /// when there is nothing to deliver.
     ///
     /// # Errors
     /// Storage fails.
@@ -139,15 +139,15 @@ impl Tenants {
         Ok(all)
     }
 
-    /// The alarm rang: the next write sets one.
+    /// Records that the alarm rang: the next write sets one.
     pub fn rang(&self) {
         self.alarm_ms.set(0);
     }
 
-    /// All objects have taken the entries that were due of this revision.
+    /// Records that all objects have taken the entries that were due of this revision.
     ///
     /// # Errors
-    /// Storage fails; the revision is handed on again then.
+    /// Storage fails; the revision is delivered again then.
     pub fn delivered(&self, revision: f64) -> Result<(), JsValue> {
         let revision = [Value::Number(js::whole(revision))];
         let removed = "DELETE FROM tenants_v1 WHERE is_due = 1 AND revision = ? AND entry IS NULL";
@@ -294,7 +294,7 @@ impl Tenants {
         Ok(TenantReply::List { entries, more: false })
     }
 
-    /// Makes sure that the entry is handed on, whatever happens to the writer. An alarm that has
+    /// Makes sure that the entry is delivered, whatever happens to the writer. An alarm that has
     /// not rung yet stays: a writer that writes all the time would put it off for ever.
     fn set_alarm(&self) -> Result<(), JsValue> {
         let now = js::now_ms();

@@ -1,7 +1,7 @@
 //! The messages between isolates and the objects of tenants' entries.
 //!
 //! Invariant: any bytes are parsed as a request or rejected. All numbers are little-endian. A
-//! request begins with a tag. 0 asks a tenant's object for its entry. 1 hands an entry on, as a
+//! request begins with a tag. 0 asks a tenant's object for its entry. 1 delivers an entry, as a
 //! [`Kept`]. 2 is for the list: the places of the entry that is meant ([`Places`]) and a
 //! [`StoreCall`]. 3 asks the list whether all entries are stored next to the counts of a tenancy
 //! `u64`; the reply is 1 or 0.

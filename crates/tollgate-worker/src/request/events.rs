@@ -1,5 +1,5 @@
 //! Log lines: one for each rule that denies, would deny or fails, and for each token that is
-//! denied, as `tollgate_service::log` samples them.
+//! rejected, as `tollgate_service::log` samples them.
 //!
 //! Invariant: the only data of the client in a line is the hash of its partition key, and that only
 //! with the secret `HASH_KEY`: without it the hash could be guessed. Deliberately absent: failures
@@ -36,7 +36,7 @@ pub(crate) fn log(objects: &Objects, policy: &Policy, outcome: &Outcome<'_>) {
     }
 }
 
-/// Counts and logs a request that was denied because of its token.
+/// Counts and logs a request that was rejected because of its token.
 pub(crate) fn note_token(objects: &Objects, refused: Option<Unauthorized>) {
     let Some(refused) = refused else { return };
     objects.counters.add(refused.event());

@@ -127,7 +127,7 @@ impl Tenants {
 
     /// Carries out `call` for an operator, under the policy in force. When this returns, the change
     /// is in all objects that have the entry. Where one did not reply it is a failure, and the list
-    /// hands the change on later.
+    /// delivers the change later.
     pub(crate) async fn carry_out(
         &self,
         call: &TenantCall,
