@@ -1,5 +1,4 @@
-//! The policies under which an isolate responds to nodes of a fleet, and the secret that names the
-//! fleet's counts.
+//! The policies under which an isolate responds to nodes of a fleet.
 //!
 //! Invariant: these are today's policy and, for a while, the one before. An isolate that started
 //! after a change learns the one before from the policy object, when a node first sends a request

@@ -14,8 +14,8 @@
 //! the counts are idle, because no other object reports here that there is one.
 //!
 //! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which
-//! `entry.mjs` calls soon after: one write for all requests allowed meanwhile. Charges lost in a
-//! crash in between are allowed again.
+//! `entry.mjs` calls soon after: one write for all requests allowed meanwhile. Units whose charge
+//! is lost in a crash in between are allowed again.
 
 pub(crate) mod kept_entry;
 pub(crate) mod key_history;
