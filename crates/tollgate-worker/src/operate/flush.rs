@@ -28,7 +28,7 @@ const GIVE_UP_AFTER: Span = Span::from_secs(30 * 60);
 
 /// Where counts are sent, and the state of that.
 pub(crate) struct Flush {
-    /// The objects with the sums, when a token allows to read them.
+    /// The objects with the sums, when a token allows reading them.
     pub(crate) metrics: Option<JsValue>,
     /// Analytics Engine, when it is bound.
     pub(crate) analytics: Option<JsValue>,

@@ -133,7 +133,7 @@ impl Tally {
     }
 }
 
-/// `late=3 let_through=3`: what is not zero.
+/// `late=3 let_through=3`: the counts that are not zero.
 fn words(counts: &[u64]) -> String {
     let some = counts.iter().zip(Trouble::ALL).filter(|(count, _)| **count > 0);
     some.map(|(count, (_, word))| format!("{word}={count}")).collect::<Vec<_>>().join(" ")
