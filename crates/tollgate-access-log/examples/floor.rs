@@ -1,10 +1,10 @@
-//! What reading a log costs at least, and the logs to measure it on.
+//! Measures the least cost of reading a log, and writes logs to measure it on.
 //!
 //! `floor combined FILE LINES CLIENTS` and `floor tsv FILE LINES CLIENTS` write a log, the same one
-//! in every run; `floor days FILE LOG N` writes a log of one day, with the columns host, logname,
-//! time and so on, N times with N dates; `floor gzip FILE LOG` packs one. `floor split LOG` only
-//! finds its lines, `floor gunzip LOG` only unpacks it; both print how much there was. `cargo xtask
-//! bench replay` runs them in turns with the replay. It asserts nothing about time.
+//! in every run. `floor days FILE LOG N` writes a log of one day, with the columns host, logname,
+//! time and so on, N times with N dates. `floor gzip FILE LOG` compresses one. `floor split LOG`
+//! only finds its lines, `floor gunzip LOG` only decompresses it; both print how much there was.
+//! `cargo xtask bench replay` runs them in turns with the replay. It asserts nothing about time.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
 #![allow(clippy::indexing_slicing, clippy::as_conversions)]
 
@@ -15,11 +15,11 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write, sink};
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
-/// As much as a program reads at once that wants to be fast.
+/// The number of bytes that a fast program reads at once.
 const BUFFER: usize = 1 << 18;
 /// 1 August 1995, 00:00:00 UTC.
 const FROM: u64 = 807_235_200;
-/// Lines of one second, in the mean.
+/// Lines per second, on average.
 const A_SECOND: u64 = 64;
 
 fn main() {
@@ -36,11 +36,11 @@ fn main() {
     }
 }
 
-/// One request of a made-up log.
+/// One request of a generated log.
 struct Line {
     second: u64,
     client: u64,
-    /// Random bits for all the rest.
+    /// Random bits for the other fields.
     bits: u64,
 }
 
@@ -141,7 +141,7 @@ fn gzip(file: &str, log: &str) {
     packed.finish().unwrap().flush().unwrap();
 }
 
-/// How many lines there are, each of them looked at as a whole.
+/// The number of lines, after finding the end of each.
 fn split(log: &str) -> usize {
     let mut lines = BufReader::with_capacity(BUFFER, File::open(log).unwrap());
     let (mut count, mut rest) = (0, Vec::new());
@@ -169,7 +169,7 @@ fn split(log: &str) -> usize {
     }
 }
 
-/// How many bytes there are inside.
+/// The number of bytes after decompression.
 fn gunzip(log: &str) -> u64 {
     let packed = BufReader::with_capacity(BUFFER, File::open(log).unwrap());
     let mut plain = MultiGzDecoder::new(packed);

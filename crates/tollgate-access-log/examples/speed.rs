@@ -1,9 +1,8 @@
-//! How fast a log is read, beside a bare line splitter on the same bytes:
+//! Measures how fast a log is read, compared with a bare line splitter on the same bytes:
 //! `cargo run --profile release-test -p tollgate-access-log --example speed -- FILE [FORMAT]`.
 //!
-//! Invariant: the two are measured in turns, several times each, and the best of each is shown: so
-//! that what else the machine does touches both. The file is repeated in memory until it has 64
-//! MiB.
+//! Invariant: the two are measured in turns, several times each, and the best of each is shown, so
+//! that other work of the machine affects both. The file is repeated in memory until it has 64 MiB.
 #![allow(missing_docs, clippy::arithmetic_side_effects, clippy::expect_used)]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -17,7 +16,7 @@ const PIECE: usize = 256 * 1024;
 const ROUNDS: usize = 9;
 const BYTES: usize = 64 << 20;
 
-/// What is measured, and the best time so far.
+/// The name of a measurement, the work, and the best time so far.
 type Run<'a> = (&'static str, Box<dyn Fn() -> u64 + 'a>, Duration);
 
 fn main() {

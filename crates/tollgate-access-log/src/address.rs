@@ -1,4 +1,4 @@
-//! Who a line says the client is: an address in any of the forms that logs have, or a name.
+//! The client of a line: an address in any of the forms that logs have, or a name.
 //!
 //! Invariant: one client has one form, so an IPv4 address mapped into IPv6 is the IPv4 address and
 //! a port is not part of it. Grouping addresses into networks is the policy's business.
@@ -9,8 +9,8 @@ use memchr::{memchr, memrchr};
 
 use crate::record::Client;
 
-/// The client of a column: the last one where several are listed, since a list grows at its end
-/// and its beginning is the client's own word. `None` for `-`, nothing and `unix:`.
+/// The client of a column. If a column lists several, it is the last one, because a list grows at
+/// its end and a client can forge its beginning. `None` for `-`, an empty text and `unix:`.
 pub(crate) fn client(text: &[u8]) -> Option<Client<'_>> {
     if let Some(found) = ipv4(text) {
         return Some(Client::Address(found));
@@ -26,7 +26,7 @@ pub(crate) fn client(text: &[u8]) -> Option<Client<'_>> {
     Some(address(text).map_or(Client::Name(text), Client::Address))
 }
 
-/// The address that `text` is, with or without a port; `None` for anything else.
+/// Reads `text` as an address, with or without a port; `None` for anything else.
 pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     if let Some(found) = ipv4(text) {
         return Some(found);
@@ -54,12 +54,12 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
-/// The address of version 4 that `text` is, with nothing before or behind it.
+/// Reads `text` as an address of version 4, with nothing before or after it.
 fn ipv4(text: &[u8]) -> Option<IpAddr> {
     leading_ipv4(text).filter(|(_, rest)| rest.is_empty()).map(|(address, _)| address)
 }
 
-/// The address of version 4 that `text` begins with, and what stands behind it.
+/// The address of version 4 at the beginning of `text`, and the rest after it.
 #[inline]
 pub(crate) fn leading_ipv4(text: &[u8]) -> Option<(IpAddr, &[u8])> {
     let (a, rest) = octet(text)?;
@@ -69,8 +69,8 @@ pub(crate) fn leading_ipv4(text: &[u8]) -> Option<(IpAddr, &[u8])> {
     Some((IpAddr::V4(Ipv4Addr::new(a, b, c, d)), rest))
 }
 
-/// The octet that `text` begins with, and the rest. None without digits, above 255 or with a zero
-/// in front, which some read as octal.
+/// The octet at the beginning of `text`, and the rest. None without digits, above 255 or with a
+/// leading zero, which some programs read as octal.
 #[inline]
 fn octet(text: &[u8]) -> Option<(u8, &[u8])> {
     let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));

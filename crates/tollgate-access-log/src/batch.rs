@@ -1,6 +1,6 @@
-//! Records that are handed over together: from the thread that reads a log to the one that uses it.
+//! Records that are passed on together: from the thread that reads a log to the one that uses it.
 //!
-//! Invariant: what was pushed is given alike, in the same order, as often as it is asked for.
+//! Invariant: the pushed records are returned unchanged, in the same order, each time.
 
 use crate::field::Wanted;
 use crate::record::{Place, Record};
@@ -16,7 +16,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// For records of a reader that was asked for the same fields.
+    /// A batch for records of a reader with the same wanted fields.
     #[must_use]
     pub const fn new(wanted: Wanted) -> Self {
         Self { wanted, bytes: Vec::new(), places: Vec::new(), len: 0 }

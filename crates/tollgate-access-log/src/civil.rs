@@ -1,13 +1,13 @@
 //! From a date and a time of day to nanoseconds since 1970.
 //!
-//! Invariant: a day that no calendar has is refused, and so is what does not fit 64 bits: nothing
-//! is clamped. Years are 0 to 9999 of the Gregorian calendar. Leap seconds are told by no clock
-//! that counts from 1970, so the second 60 is the one after 59.
+//! Invariant: a day that no calendar has is an error, and so is a time that does not fit 64 bits:
+//! nothing is clamped. Years are 0 to 9999 of the Gregorian calendar. No clock that counts from
+//! 1970 shows leap seconds, so the second 60 is the one after 59.
 
 use crate::counts::Cause;
 use crate::record::Time;
 
-/// What a text says of a time.
+/// The parts of a time in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: u32,
@@ -53,7 +53,7 @@ impl Civil {
     }
 }
 
-/// How many days a month has; 0 for a month that there is not.
+/// How many days a month has; 0 for a month that does not exist.
 const fn days_of(year: u32, month: u32) -> u32 {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     match month {
@@ -66,8 +66,8 @@ const fn days_of(year: u32, month: u32) -> u32 {
 }
 
 /// Days since 1970-01-01, negative before. Years begin in March here, so that the leap day is the
-/// last one: a year has 365 days and one for each fourth, and 153 days are any five months in a
-/// row.
+/// last one. A year has 365 days plus one in every fourth year, and any five months in a row have
+/// 153 days.
 fn days_since_1970(year: u32, month: u32, day: u32) -> i64 {
     let in_old_year = month <= 2;
     let year = i64::from(year).wrapping_sub(i64::from(in_old_year));

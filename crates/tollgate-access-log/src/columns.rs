@@ -1,8 +1,8 @@
 //! Lines of columns: separated by tabs, or by commas with the quotes of RFC 4180.
 //!
-//! Invariant: a line with more columns than have names can be read in more than one way, and is
-//! refused; one that ends early is good when it has what is wanted. Tab-separated columns have no
-//! quotes and no escapes.
+//! Invariant: a line with more columns than names can be read in more than one way, and is
+//! rejected; one that ends early is valid when it has the wanted columns. Tab-separated columns
+//! have no quotes and no escapes.
 
 use memchr::{memchr, memchr_iter};
 
@@ -16,18 +16,18 @@ use crate::source::{Ranked, actions, tells};
 /// Columns a line may have.
 const MOST: usize = 1000;
 
-/// What the columns are.
+/// The description of the columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) kind: ColumnKind,
-    /// Their names; `None` as long as no first line has told them.
+    /// Their names; `None` until a first line has supplied them.
     pub(crate) names: Option<Vec<String>>,
     /// The first line of every file has the names.
     pub(crate) has_header: bool,
     pub(crate) map: Map,
 }
 
-/// What stands between columns.
+/// The separator of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnKind {
     Tabs,
@@ -86,7 +86,7 @@ impl Columns {
         Ok(columns)
     }
 
-    /// Every name that is mapped must be there.
+    /// Checks that every mapped name exists.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Some(names) = &self.names else { return Ok(()) };
         match self.map.unknown(names) {
@@ -123,7 +123,7 @@ impl Columns {
     }
 }
 
-/// Columns that know what is wanted.
+/// Columns, prepared to read the wanted fields.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnProgram {
     kind: ColumnKind,
@@ -132,7 +132,7 @@ pub(crate) struct ColumnProgram {
 }
 
 impl ColumnProgram {
-    /// Finds in `line` what is wanted.
+    /// Reads the wanted fields of `line`.
     pub(crate) fn read(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
         let mut rest = Some(line);
         for action in &self.actions {
@@ -146,7 +146,7 @@ impl ColumnProgram {
         self.count_others(rest)
     }
 
-    /// The columns behind those that are wanted may be as many as have names.
+    /// Checks that there are not more columns after the wanted ones than have names.
     fn count_others(&self, rest: Option<&[u8]>) -> Result<(), Cause> {
         let Some(mut text) = rest else { return Ok(()) };
         let named = self.columns.saturating_sub(self.actions.len());
@@ -165,8 +165,8 @@ impl ColumnProgram {
 }
 
 impl ColumnKind {
-    /// The first column of `text`, and what is behind its separator; `None` when a quote is open
-    /// or has something behind it.
+    /// The first column of `text`, and the rest after its separator; `None` when a quote is open or
+    /// is followed by other text.
     fn first(self, text: &[u8]) -> Option<(Piece<'_>, Option<&[u8]>)> {
         if let (Self::Commas, Some(quoted)) = (self, text.strip_prefix(b"\"")) {
             let end = closing_quote(quoted)?;
@@ -186,7 +186,7 @@ impl ColumnKind {
     }
 }
 
-/// Where the quote stands that is not doubled.
+/// The position of the first quote that is not doubled.
 fn closing_quote(text: &[u8]) -> Option<usize> {
     let mut from = 0_usize;
     loop {

@@ -1,7 +1,7 @@
-//! What became of the lines: counted by cause, a few of them shown.
+//! The results of reading lines: counted by cause, with a few samples.
 //!
-//! Invariant: `lines` is `records`, `empty` and every unparsable line together. However many lines
-//! are wrong and however long they are, what is kept of them has a bound.
+//! Invariant: `lines` is the sum of `records`, `empty` and all unparsable lines. However many lines
+//! are wrong and however long they are, the memory kept for them is bounded.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use std::fmt;
 pub enum Cause {
     /// It is longer than a line may be.
     TooLong,
-    /// It is not of the format's form.
+    /// It does not have the form of the format.
     Form,
     /// It can be read in more than one way.
     Ambiguous,
-    /// It is no JSON object.
+    /// It is not a JSON object.
     Json,
     /// Its JSON is nested too deep.
     TooDeep,
     /// It has a quote that is not closed.
     OpenQuote,
-    /// It has no time that the format knows.
+    /// It has no time in a known form.
     Time,
     /// Its time is before 1970 or after 2554, which no limiter sees.
     TimeOutOfRange,
-    /// It has no HTTP request: servers write such lines for what they refuse unread. A line
-    /// without a method is one of these, where the format tells methods.
+    /// It has no HTTP request: servers write such lines for requests that they reject unread. A
+    /// line without a method is one of these, where the format has methods.
     NoRequest,
 }
 
@@ -88,29 +88,29 @@ pub struct Sample {
     pub line: u64,
     /// Why it could not be read.
     pub cause: Cause,
-    /// Its first 160 bytes; whatever is not printable ASCII is escaped, `\x1b`.
+    /// Its first 160 bytes; every byte that is not printable ASCII is escaped, `\x1b`.
     pub text: String,
 }
 
-/// What became of the lines.
+/// The results of reading lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Bytes that were fed.
+    /// Bytes that were read.
     pub bytes: u64,
     /// Lines in all, without a header line; a quoted line end does not end a line.
     pub lines: u64,
     /// Lines that became records.
     pub records: u64,
-    /// Lines with nothing in them.
+    /// Empty lines.
     pub empty: u64,
     unparsable: [u64; CAUSES.len()],
     samples: Vec<Sample>,
-    /// The number of the line that is read, in its file.
+    /// The number of the current line in its file.
     pub(crate) line: u64,
 }
 
 impl Counts {
-    /// How many lines could not be read, for each cause there was.
+    /// The number of unparsable lines, for each cause that occurred.
     pub fn unparsable(&self) -> impl Iterator<Item = (Cause, u64)> + '_ {
         CAUSES.into_iter().zip(self.unparsable).filter(|(_, count)| *count > 0)
     }

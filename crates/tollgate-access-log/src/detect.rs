@@ -1,4 +1,4 @@
-//! Which format a log has, by its first lines.
+//! Finds the format of a log from its first lines.
 //!
 //! Invariant: a format is found only when it reads more than half of the lines, its time included:
 //! one odd line decides nothing.
@@ -7,7 +7,7 @@ use crate::field::{Field, Wanted};
 use crate::format::Format;
 use crate::reader::{Limits, Reader};
 
-/// Formats that are tried, the more telling ones first.
+/// Formats that are tried, the most specific ones first.
 const TRIED: [&str; 8] =
     ["envoy", "vhost", "combined", "common", "envoy-json", "json", "tsv", "csv"];
 
@@ -28,7 +28,7 @@ fn fits(format: &Format, head: &[u8]) -> bool {
     let agent = Field::header("user-agent");
     let told = fields.into_iter().chain([agent]).filter(|field| format.tells(field));
     let told: Vec<Field> = told.collect();
-    // A time alone is no request.
+    // A time alone is not a request.
     if told.is_empty() {
         return false;
     }

@@ -1,7 +1,7 @@
-//! A line on its way to a record: what has been found of it so far.
+//! A record in preparation: the parts of a line that have been found so far.
 //!
-//! Invariant: nothing is copied but what is escaped. Every format fills this one form, so what a
-//! method, a client or a missing value is, is said once, here.
+//! Invariant: only escaped text is copied. Every format fills this one form, so the meaning of a
+//! method, a client or a missing value is defined once, here.
 
 use std::net::IpAddr;
 
@@ -14,10 +14,10 @@ use crate::request_line::request_line;
 use crate::strftime::Strftime;
 use crate::time;
 
-/// How a column writes its time.
+/// The form of a time in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeForm {
-    /// As the text looks.
+    /// Guessed from the text.
     Any,
     /// The common log format's.
     Common,
@@ -25,11 +25,11 @@ pub(crate) enum TimeForm {
     Iso,
     /// Seconds since 1970 and their parts.
     Epoch,
-    /// The one with this number among the format's own.
+    /// The form with this number in the format's own list.
     Given(usize),
 }
 
-/// What is done with a piece of a line.
+/// The use of a piece of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Skip,
@@ -51,41 +51,41 @@ pub(crate) enum Action {
 /// The place of the client's text.
 const CLIENT: usize = 7;
 
-/// What the method is read for.
+/// The purpose for which the method is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MethodUse {
-    /// The format does not tell it.
+    /// The format does not contain it.
     Untold,
-    /// A line without one is no request, whoever asks for what.
+    /// A line without one is not a request, whichever fields are wanted.
     Checked,
-    /// Somebody asked for it, too.
+    /// The caller wants it, too.
     Wanted,
 }
 
-/// What a line told.
+/// The fields parsed from one log line.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     time: Option<Time>,
-    /// The client, where it is an address that needs no more looking at.
+    /// The client, where it is an address that needs no further parsing.
     client: Option<IpAddr>,
     status: Option<u16>,
     places: Vec<Place>,
     unescaped: Vec<u8>,
-    /// Where in `unescaped` a path and a query are that make the target together.
+    /// The position in `unescaped` of a path and a query that form the target together.
     path: Option<(usize, usize)>,
     query: Option<(usize, usize)>,
-    /// Which keys of a JSON object were there.
+    /// The keys of a JSON object that were found.
     pub(crate) seen: Vec<bool>,
     /// The last time read and its text: many lines have the same.
     known: Option<(Time, Vec<u8>)>,
-    /// What stands behind that time in a line was searched for from its beginning, so it would not
-    /// be found earlier in the same bytes.
+    /// The literal after that time was found by a search from the time's beginning, so it does not
+    /// occur earlier in the same bytes.
     is_found_first: bool,
     times: Vec<Strftime>,
     method: MethodUse,
 }
 
-/// A piece of a line and where in the line it begins.
+/// A piece of a line and its position in the line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece<'a> {
     pub(crate) text: &'a [u8],
@@ -99,7 +99,7 @@ impl Piece<'_> {
 }
 
 impl Draft {
-    /// For lines whose format has `times` of its own.
+    /// A draft for lines of a format that has its own `times`.
     pub(crate) fn new(wanted: &Wanted, times: Vec<Strftime>, method: MethodUse) -> Self {
         let places = vec![Place::Absent; wanted.values()];
         Self {
@@ -118,7 +118,7 @@ impl Draft {
         }
     }
 
-    /// Forgets the line before.
+    /// Clears the previous line.
     pub(crate) fn clear(&mut self) {
         self.time = None;
         self.status = None;
@@ -129,7 +129,7 @@ impl Draft {
         self.query = None;
     }
 
-    /// Takes what `action` makes of a piece.
+    /// Reads a piece according to `action`.
     pub(crate) fn take(
         &mut self,
         action: Action,
@@ -150,7 +150,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Whether a piece is what `action` reads: a time or a status; a text may be anything.
+    /// Whether `action` can read the piece: a time or a status; a text may be anything.
     pub(crate) fn accepts(&mut self, action: Action, piece: Piece<'_>, escape: Escape) -> bool {
         match action {
             Action::Time(form) => self.escaped_time(piece.text, form, escape).is_ok(),
@@ -160,8 +160,8 @@ impl Draft {
         }
     }
 
-    /// Takes what stands at the beginning of `rest`, where that is seen without looking for its
-    /// end, and gives what stands behind it: an address of version 4, or the same time again.
+    /// Reads the beginning of `rest` if it can be recognised without searching for its end: an
+    /// address of version 4, or the same time again. Returns the bytes after it.
     #[inline]
     pub(crate) fn take_at_once<'a>(&mut self, action: Action, rest: &'a [u8]) -> Option<&'a [u8]> {
         match action {
@@ -181,12 +181,12 @@ impl Draft {
         }
     }
 
-    /// What was taken last ends where its literal is found for the first time.
+    /// Records that the piece read last ends at the first occurrence of its literal.
     pub(crate) fn found_first(&mut self, action: Action) {
         self.is_found_first |= matches!(action, Action::Time(_));
     }
 
-    /// What was taken at once was no whole text: forgets it.
+    /// Discards a piece read at once that was not a whole text.
     pub(crate) const fn forget(&mut self, action: Action) {
         match action {
             Action::Text(CLIENT) => self.client = None,
@@ -196,7 +196,7 @@ impl Draft {
         }
     }
 
-    /// Puts a text to its place; `-` and nothing are how logs say that there is none.
+    /// Stores a text at its place; logs write `-` or nothing for a missing value.
     fn put(&mut self, place: Option<usize>, piece: Piece<'_>, escape: Escape) {
         let Some(place) = place.and_then(|place| self.places.get_mut(place)) else { return };
         if matches!(piece.text, b"" | b"-") {
@@ -210,7 +210,8 @@ impl Draft {
         };
     }
 
-    /// Copies a text without its escapes, and gives where it is; `None` for `-` and nothing.
+    /// Copies a text without its escapes, and returns its position; `None` for `-` and an empty
+    /// text.
     fn copied(&mut self, text: &[u8], escape: Escape) -> Option<(usize, usize)> {
         if matches!(text, b"" | b"-") {
             return None;
@@ -222,7 +223,7 @@ impl Draft {
         Some((from, self.unescaped.len()))
     }
 
-    /// Makes the target of its path and its query, where they came apart.
+    /// Joins path and query to the target, where the line has them separately.
     fn join_target(&mut self) {
         let Some((from, to)) = self.path else { return };
         let place = match self.query {
@@ -244,7 +245,7 @@ impl Draft {
     pub(crate) fn join(&mut self, action: Action, text: &[u8], escape: Escape) {
         let Action::Text(place) = action else { return };
         if place == CLIENT {
-            // Of a list of clients the last one is the client.
+            // The last one of a list of clients is the client.
             self.client = None;
         }
         let Some(place) = self.places.get_mut(place) else { return };
@@ -261,7 +262,7 @@ impl Draft {
         *place = Place::Unescaped(from, self.unescaped.len());
     }
 
-    /// Takes the parts of a request line.
+    /// Reads the parts of a request line.
     fn request(
         &mut self,
         piece: Piece<'_>,
@@ -290,7 +291,7 @@ impl Draft {
         Ok(())
     }
 
-    /// A time in which a slash may be escaped, as some write JSON.
+    /// Reads a time in which a slash may be escaped, as some JSON writers do.
     fn escaped_time(&mut self, text: &[u8], form: TimeForm, escape: Escape) -> Result<Time, Cause> {
         let read = self.read_time(text, form);
         if read.is_ok() {
@@ -327,7 +328,7 @@ impl Draft {
         Ok(time)
     }
 
-    /// The record, if the line told a time.
+    /// The record, if the line has a time.
     pub(crate) fn record<'a>(
         &'a mut self,
         line: &'a [u8],
@@ -371,7 +372,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
         && one_rest.iter().zip(other_rest).all(|(a, b)| a == b)
 }
 
-/// A status of three digits; `-`, nothing, `0` and `000` are no answer.
+/// A status of three digits; `-`, an empty text, `0` and `000` mean that there was no response.
 fn status(text: &[u8]) -> Result<Option<u16>, Cause> {
     match *text {
         [] | [b'-'] | [b'0'] => Ok(None),

@@ -1,6 +1,6 @@
-//! How a log writes bytes that would break its own form, and back.
+//! The escapes with which a log writes bytes that would break its own form, and the way back.
 //!
-//! Invariant: unescaping never fails and never grows: what is no escape stays as it stands.
+//! Invariant: unescaping never fails and never grows: text that is not an escape is unchanged.
 
 use memchr::memchr;
 
@@ -49,7 +49,7 @@ pub(crate) fn unescape(text: &[u8], escape: Escape, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Appends what the escape after a backslash means, and gives what follows it.
+/// Appends the meaning of the escape after a backslash, and returns the bytes after it.
 fn one<'a>(escaped: &'a [u8], escape: Escape, out: &mut Vec<u8>) -> &'a [u8] {
     let Some((kind, rest)) = escaped.split_first() else {
         out.push(b'\\');

@@ -1,16 +1,16 @@
-//! What a line may tell of a request, and which of it somebody wants to know.
+//! The fields that a line may contain, and the set of wanted fields.
 //!
-//! Invariant: a field has one name in words, which is read and written alike. This file knows no
-//! format.
+//! Invariant: a field has one name in words, which is read and written in the same form. This file
+//! knows no format.
 
 use std::fmt;
 
-/// One thing that a log may tell of a request.
+/// One fact about a request that a log may contain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// When it came: `time`.
     Time,
-    /// Who sent it, an address or a host name: `client`.
+    /// The sender, an address or a host name: `client`.
     Client,
     /// The address of the connection's other end, where the log has both: `peer`.
     Peer,
@@ -56,8 +56,8 @@ const PLAIN: [(&str, Field); 11] = [
 ];
 
 impl Field {
-    /// The field that is called `words`, as [`Display`](fmt::Display) writes it; `None` when none
-    /// is. A header's name is brought into lower case, and the header `host` is the host.
+    /// The field with the name `words`, as [`Display`](fmt::Display) writes it; `None` when there
+    /// is none. A header's name is brought into lower case, and the header `host` is the host.
     #[must_use]
     pub fn parse(words: &str) -> Option<Self> {
         if let Some((_, field)) = PLAIN.iter().find(|(name, _)| *name == words) {
@@ -102,7 +102,7 @@ impl fmt::Display for Field {
 /// How many values every record has a place for, wanted or not.
 const FIXED: usize = 9;
 
-/// The fields that somebody asked for; only these are worked out.
+/// The wanted fields; only these are parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     fields: Vec<Field>,
@@ -124,13 +124,13 @@ impl Wanted {
         Self { fields: all, named }
     }
 
-    /// Whether somebody asked for `field`.
+    /// Whether `field` is wanted.
     #[must_use]
     pub fn has(&self, field: &Field) -> bool {
         self.fields.contains(field)
     }
 
-    /// The fields that were asked for, in their order after the time.
+    /// The wanted fields, in their order after the time.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.fields
@@ -141,8 +141,7 @@ impl Wanted {
         FIXED.saturating_add(self.named.len())
     }
 
-    /// Where a record holds the text of `field`; `None` when nobody asked for it, and for what is
-    /// no text.
+    /// Where a record holds the text of `field`; `None` when it is not wanted or not a text.
     pub(crate) fn place(&self, field: &Field) -> Option<usize> {
         if is_named(field) {
             let at = self.named.iter().position(|named| named == field)?;
@@ -161,7 +160,7 @@ fn is_named(field: &Field) -> bool {
     matches!(field, Field::Header(_) | Field::Cookie(_) | Field::Query(_) | Field::Claim(_))
 }
 
-/// The places that do not depend on what was asked for.
+/// The places that do not depend on the wanted fields.
 #[inline]
 pub(crate) const fn fixed_place(field: &Field) -> Option<usize> {
     match field {

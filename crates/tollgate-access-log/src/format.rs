@@ -1,7 +1,7 @@
-//! Formats by name: what `--format` says.
+//! Formats by name: the values of `--format`.
 //!
-//! Invariant: what a format tells is known before the first record, so that nobody learns from an
-//! empty report that his log lacks a column.
+//! Invariant: the fields of a format are known before the first record, so a user does not learn
+//! only from an empty report that the log lacks a column.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use crate::names::Map;
 use crate::strftime::Strftime;
 use crate::template::{Program, Template, envoy, nginx};
 
-/// Lines of a log's beginning that are looked at to find its names.
+/// Lines at the beginning of a log in which names are searched.
 const HEAD_LINES: usize = 100;
 
-/// How the lines of a log are written.
+/// The form of the lines of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     /// As [`Format::parse`] reads it.
@@ -38,7 +38,7 @@ enum Kind {
 pub struct FormatError(String);
 
 impl FormatError {
-    /// What stands in a log or in a format may be shown, but not control a terminal.
+    /// Text of a log or of a format may be shown, but must not control a terminal.
     fn new(why: &str) -> Self {
         let shown = |c: char| match c.is_control() {
             true => c.escape_default().to_string(),
@@ -71,7 +71,7 @@ pub const FORMAT_NAMES: [&str; 10] = [
 ];
 
 impl Format {
-    /// Reads what `--format` says: a name, or a name, a colon and the format's own words.
+    /// Reads a value of `--format`: a name, or a name, a colon and the format's own words.
     ///
     /// # Errors
     /// The name is unknown, or its words describe no line.
@@ -98,11 +98,11 @@ impl Format {
         Ok(Self { spec: spec.to_owned(), kind })
     }
 
-    /// The same format, with some of its variables, columns or keys meaning something else:
+    /// The same format with another meaning for some of its variables, columns or keys:
     /// `client=remote_ip,header.x-api-key=key`.
     ///
     /// # Errors
-    /// The map is none, names no field, or names what the format does not have.
+    /// The map cannot be read, names no field, or names something that the format does not have.
     pub fn with_map(&self, map: &str) -> Result<Self, FormatError> {
         let mut kind = self.kind.clone();
         let mapped = match &mut kind {
@@ -117,10 +117,9 @@ impl Format {
         Ok(Self { spec: self.spec.clone(), kind })
     }
 
-    /// The same format, with its columns or keys named by the first bytes of a log where the
-    /// format leaves that open: `csv` and `tsv` by the header line, `json` by the keys of the
-    /// first lines. Other formats are as they were. Some kilobytes are enough; the last line may
-    /// be cut.
+    /// The same format, with its columns or keys named by the first bytes of a log where the format
+    /// leaves that open: `csv` and `tsv` by the header line, `json` by the keys of the first lines.
+    /// Other formats do not change. Some kilobytes are enough; the last line may be cut.
     ///
     /// # Errors
     /// The first lines lack a column that is mapped, or a key that every request has.
@@ -143,7 +142,7 @@ impl Format {
         Ok(Self { spec: self.spec.clone(), kind })
     }
 
-    /// Whether lines of this format tell `field`.
+    /// Whether lines of this format contain `field`.
     #[must_use]
     pub fn tells(&self, field: &Field) -> bool {
         match &self.kind {
@@ -153,7 +152,7 @@ impl Format {
         }
     }
 
-    /// Whether the first line of a file is no record but the names of its columns.
+    /// Whether the first line of a file contains the names of its columns instead of a record.
     pub(crate) fn has_header(&self) -> bool {
         matches!(&self.kind, Kind::Columns(columns) if columns.has_header)
     }
@@ -171,7 +170,7 @@ impl Format {
         }
     }
 
-    /// The forms of times that the format has of its own.
+    /// The format's own forms of times.
     pub(crate) fn times(&self) -> Vec<Strftime> {
         match &self.kind {
             Kind::Template(template) => template.times.clone(),
@@ -181,7 +180,7 @@ impl Format {
     }
 }
 
-/// A format that knows what is wanted.
+/// A format, prepared to read the wanted fields.
 #[derive(Clone, Debug)]
 pub(crate) enum LineProgram {
     Template(Program),
@@ -190,7 +189,7 @@ pub(crate) enum LineProgram {
 }
 
 impl LineProgram {
-    /// Finds in `line` what is wanted.
+    /// Reads the wanted fields of `line`.
     pub(crate) fn read(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
         match self {
             Self::Template(program) => program.read(line, draft),
@@ -218,7 +217,7 @@ fn columns(kind: ColumnKind, words: Option<&str>) -> Result<Kind, String> {
 mod tests {
     use super::*;
 
-    /// A path without its query does not tell what the query was.
+    /// A path without its query does not contain the query.
     #[test]
     fn a_target_tells_its_query_and_a_path_does_not() {
         let query = Field::Query("q".to_owned());

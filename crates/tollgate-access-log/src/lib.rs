@@ -1,10 +1,10 @@
 //! Reads access logs: their formats, their order and their time.
 //!
-//! Invariant: no I/O. Bytes come in pieces, records go out, and memory is bounded whatever a line
-//! holds. A line that cannot be read is counted and shown, never fatal.
+//! Invariant: no I/O. The caller passes bytes in pieces and gets records, and memory is bounded
+//! whatever a line holds. A line that cannot be read is counted and shown, never fatal.
 #![forbid(unsafe_code)]
 
-// Each imports only what stands below it.
+// Each module imports only modules below it.
 mod batch;
 mod queue;
 mod order;

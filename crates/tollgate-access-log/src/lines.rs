@@ -1,12 +1,13 @@
-//! From pieces of a file to its lines.
+//! Splits pieces of a file into its lines.
 //!
-//! Invariant: what a line is depends on the bytes alone, never on how they were cut into pieces. A
-//! line within one piece is given where it stands; else its beginning is kept, at most as much as a
-//! line may have. A byte order mark of UTF-8 is taken off, UTF-16 is refused by its own.
+//! Invariant: a line depends on the bytes alone, never on how they were cut into pieces. A line
+//! within one piece is returned without copying. Otherwise its beginning is stored, at most as many
+//! bytes as a line may have. A byte order mark of UTF-8 is removed; UTF-16 is rejected because of
+//! its mark.
 
 use memchr::{memchr, memchr2_iter};
 
-/// What stands between two line ends.
+/// The text between two line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
     Whole(&'a [u8]),
@@ -28,23 +29,23 @@ pub(crate) struct Lines {
     /// A line end between quotes does not end a line.
     has_quotes: bool,
     state: State,
-    /// What was read of a line whose end is still to come.
+    /// The beginning of a line whose end has not been read yet.
     kept: Vec<u8>,
-    /// How far `kept` is looked through.
+    /// The progress of the search in `kept`.
     scan: Scan,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing was read but what may be a byte order mark.
+    /// Only bytes that may be part of a byte order mark were read.
     Start,
     Lines,
-    /// The line was too long, and its end is still to come.
+    /// The line was too long, and its end has not been read yet.
     Skipping,
     Refused,
 }
 
-/// How far a line with quotes is looked through.
+/// The progress of the search in a line with quotes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scan {
     to: usize,
@@ -58,7 +59,7 @@ impl Lines {
         Self { longest, has_quotes, state: State::Start, kept: Vec::new(), scan }
     }
 
-    /// Gives every line that ends in `bytes`.
+    /// Passes on every line that ends in `bytes`.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -92,7 +93,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Ends the file: its last line may have no end. What is fed next is another file.
+    /// Ends the file: its last line may have no end. The next bytes belong to another file.
     pub(crate) fn finish(&mut self, on_line: &mut impl FnMut(Line<'_>)) {
         if matches!(self.state, State::Start | State::Lines) {
             while self.has_quotes && self.kept_is_open() {
@@ -108,7 +109,7 @@ impl Lines {
         self.state = State::Start;
     }
 
-    /// Up to three bytes were kept to see whether they are a mark, and are none.
+    /// Up to three bytes were stored because they could be a mark, and they are not one.
     fn feed_kept(&mut self, on_line: &mut impl FnMut(Line<'_>)) {
         let kept = std::mem::take(&mut self.kept);
         if self.has_quotes {
@@ -130,7 +131,7 @@ impl Lines {
         self.keep(bytes, on_line);
     }
 
-    /// Ends the line that was begun with what `bytes` has of it; gives what is behind it.
+    /// Ends the stored line with its rest in `bytes`; returns the bytes after it.
     fn end_kept<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -149,7 +150,7 @@ impl Lines {
         Some(rest)
     }
 
-    /// Keeps the beginning of a line, unless that is too long already.
+    /// Stores the beginning of a line, unless that is too long already.
     fn keep(&mut self, bytes: &[u8], on_line: &mut impl FnMut(Line<'_>)) {
         if self.state == State::Skipping {
             return;
@@ -183,7 +184,7 @@ impl Lines {
                 bytes = rest;
                 continue;
             }
-            // One line at a time, so that little is kept that need not be.
+            // One line at a time, so that as little as possible is stored.
             let end = memchr(b'\n', bytes).map_or(bytes.len(), |end| end.wrapping_add(1));
             let room = self.longest.saturating_add(1).saturating_sub(self.kept.len());
             let (part, rest) = bytes.split_at_checked(end.min(room)).unwrap_or((bytes, &[]));
@@ -193,8 +194,8 @@ impl Lines {
         }
     }
 
-    /// Gives the first line of `bytes` where it stands, and what is behind it; `None` when its end
-    /// is still to come, and it is kept.
+    /// Returns the first line of `bytes` without copying, and the bytes after it; `None` when its
+    /// end has not been read yet, and it is stored.
     fn quoted_in_place<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -215,7 +216,7 @@ impl Lines {
         bytes.get(window.len()..)
     }
 
-    /// Gives the lines that are whole in what is kept.
+    /// Passes on the complete lines in the stored bytes.
     fn split_kept(&mut self, on_line: &mut impl FnMut(Line<'_>)) {
         while self.state == State::Lines && !self.kept.is_empty() {
             if let Some(end) = self.scan.end(&self.kept) {
@@ -229,8 +230,8 @@ impl Lines {
         }
     }
 
-    /// What is kept has no end within the length of a line: its first line is wrong, and what
-    /// follows may be right.
+    /// The stored bytes have no end within the length of a line: their first line is wrong, and the
+    /// following bytes may be right.
     fn give_up(&mut self, on_line: &mut impl FnMut(Line<'_>)) {
         match self.scan.first_end {
             Some(end) => {
@@ -257,7 +258,7 @@ impl Lines {
         self.scan = Scan::default();
     }
 
-    /// At the end of a file: whether what is left is not one whole line.
+    /// At the end of a file: whether the stored bytes are not one whole line.
     fn kept_is_open(&mut self) -> bool {
         let end = self.scan.end(&self.kept);
         debug_assert!(end.is_none(), "whole lines are given when they come");
@@ -266,8 +267,8 @@ impl Lines {
 }
 
 impl Scan {
-    /// Where the first line of `bytes` ends that has all its quotes closed. What was looked through
-    /// is not again.
+    /// The end of the first line of `bytes` that has all its quotes closed. Bytes that were
+    /// searched are not searched again.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         let from = self.to;
         for found in memchr2_iter(b'"', b'\n', bytes.get(from..)?) {
@@ -286,7 +287,7 @@ impl Scan {
     }
 }
 
-/// The first line of `bytes`, and what stands behind its end.
+/// The first line of `bytes`, and the bytes after its end.
 fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (line, rest) = bytes.split_at_checked(memchr(b'\n', bytes)?)?;
     Some((line, rest.get(1..).unwrap_or_default()))
@@ -298,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes out, in words, when the bytes come in pieces of `piece`.
+    /// The output in words when the bytes come in pieces of `piece`.
     fn read(bytes: &[u8], piece: usize, longest: usize, has_quotes: bool) -> Vec<String> {
         let mut lines = Lines::new(longest, has_quotes);
         let mut read = vec![];
@@ -354,7 +355,7 @@ mod tests {
         let rows: [(&[u8], &[&str]); 9] = [
             (b"a,\"b\nc\"\nd\n", &["whole a,\\\"b\\nc\\\"", "whole d"]),
             (b"\"a\"\"\n\"\nb", &["whole \\\"a\\\"\\\"\\n\\\"", "whole b"]),
-            // A quote that nobody closes costs its own line and no other.
+            // A quote that is never closed costs its own line and no other.
             (
                 b"\"a\nb\nc\nd\ne\nf\n",
                 &["open \\\"a", "whole b", "whole c", "whole d", "whole e", "whole f"],

@@ -1,4 +1,4 @@
-//! Names that columns and keys often have, and what stands there.
+//! Common names of columns and keys, and the fields that they mean.
 //!
 //! Invariant: a name means the same in every format that has names. Case, `-`, `.` and a leading
 //! `@` make no difference, so `User-Agent` and `user_agent` are one name.
@@ -7,7 +7,7 @@ use crate::draft::TimeForm;
 use crate::field::Field;
 use crate::source::{MAPPED, Ranked, Source};
 
-/// What stands in the column or at the key `name`.
+/// The field in the column or at the key `name`.
 pub(crate) fn known(name: &str) -> Ranked {
     let name = name.trim().trim_start_matches('@').to_ascii_lowercase().replace(['-', '.'], "_");
     let text = |field, rank| (Source::Text(field), rank);
@@ -59,9 +59,9 @@ pub(crate) fn known(name: &str) -> Ranked {
     }
 }
 
-/// What stands in each of these columns or at each of these keys. A name may mean another thing
-/// beside others: `host` is the client beside `logname`, as in the common log format, and a path
-/// has no query where that has a column of its own.
+/// The field in each of these columns or at each of these keys. A name may have another meaning
+/// next to others: `host` is the client next to `logname`, as in the common log format, and a path
+/// has no query where the query has a column of its own.
 pub(crate) fn all_known<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Ranked> {
     let names: Vec<&str> = names.collect();
     let mut sources: Vec<Ranked> = names.iter().map(|name| known(name)).collect();
@@ -85,10 +85,10 @@ pub(crate) fn all_known<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Ranked>
     sources
 }
 
-/// Names of a query that stands apart from its path.
+/// Names of a query that is separate from its path.
 const QUERIES: &[&str] = &["query", "query_string", "querystring", "args"];
 
-/// What a user said of names: `client=ip, header.x-api-key=key`.
+/// A user's mapping of names: `client=ip, header.x-api-key=key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Map {
     /// In their order, a name once.
@@ -119,13 +119,13 @@ impl Map {
         Ok(())
     }
 
-    /// What `name` was said to tell.
+    /// The field to which `name` is mapped.
     pub(crate) fn get(&self, name: &str) -> Option<Ranked> {
         let pair = self.pairs.iter().find(|(_, mapped)| mapped == name.trim());
         pair.map(|(source, _)| (source.clone(), MAPPED))
     }
 
-    /// The first name that is none of `names`.
+    /// The first mapped name that is not in `names`.
     pub(crate) fn unknown<'m>(&'m self, names: &[String]) -> Option<&'m str> {
         let is_unknown = |name: &&str| !names.iter().any(|known| known.trim() == *name);
         self.pairs.iter().map(|(_, name)| name.as_str()).find(is_unknown)

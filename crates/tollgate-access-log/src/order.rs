@@ -1,12 +1,12 @@
-//! Records in the order of their times, and whole seconds spread out.
+//! Sorts records by their times, and spreads whole seconds.
 //!
-//! A server writes a line when a request ends, so long ones stand behind short ones that came
-//! later; and a log of whole seconds would make a burst of everything within one. So records are
-//! held until none within the bound can come before them. Then line `i` of the `n` lines of a
+//! A server writes a line when a request ends, so a long request is logged after short ones that
+//! came later; and a log of whole seconds would make one burst of each second. So records are held
+//! until no record within the bound can come before them. Then line `i` of the `n` lines of a
 //! second, over all clients in file order, gets `floor(1000 i / n)` milliseconds.
 //!
-//! Invariant: what comes out never goes back in time, and every record comes out or is counted:
-//! `late` beyond the bound, or `ahead` of its neighbours. Held bytes have a limit.
+//! Invariant: the times of the output never go back, and every record is passed on or is counted:
+//! `late` beyond the bound, or `ahead` of its neighbours. The held bytes have a limit.
 
 use std::collections::VecDeque;
 
@@ -16,16 +16,16 @@ use crate::spool;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MS_NS: u64 = 1_000_000;
-/// A record this far ahead of all before it is believed when its successor agrees: one wrong year
-/// would make everything behind it late.
+/// A record this far ahead of all before it is accepted only when its successor agrees: one wrong
+/// year would make all later records late.
 const LEAP_NS: u64 = 86_400 * SECOND_NS;
-/// Seconds whose memory is kept for the next ones.
+/// Empty seconds whose memory is kept for later ones.
 const SPARE: usize = 4;
 
-/// What may be held.
+/// The limits of what may be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// A record may stand behind others that are later by so much, at most a day. Default 10 s.
+    /// How far a record may be behind later ones, at most a day. Default 10 s.
     pub out_of_order_ns: u64,
     /// Bytes of records that are held: a record takes some 20 bytes and its texts. Default 64 MiB;
     /// while room for more is made, three times as much may be reserved. Sorting a second that is
@@ -39,20 +39,20 @@ impl Default for Bounds {
     }
 }
 
-/// What was not as it should be.
+/// The counts of irregularities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCounts {
-    /// Records that came out.
+    /// Records that were passed on.
     pub records: u64,
-    /// Of these, records that stood behind a later one, and were sorted.
+    /// Of these, records that were behind a later one, and were sorted.
     pub sorted: u64,
-    /// Records that stood further behind than the bound, and were left out.
+    /// Records that were further behind than the bound, and were left out.
     pub late: u64,
-    /// How far behind the latest of those stood: a bound that would have kept them all.
+    /// How far behind the latest of those was: a bound that would have kept them all.
     pub most_late_ns: u64,
     /// Records more than a day ahead of both their neighbours, and left out.
     pub ahead: u64,
-    /// Seconds that came out before the bound because too many bytes were held.
+    /// Seconds that were passed on before the bound because too many bytes were held.
     pub hurried_seconds: u64,
     /// Seconds with more records than can be held: these are spread over the first half of the
     /// second, the next ones over half of the rest, and so on.
@@ -68,11 +68,11 @@ pub struct Order {
     /// One for each second from `first` on.
     seconds: VecDeque<Second>,
     first: u64,
-    /// The latest time that was believed; `None` before the first.
+    /// The latest accepted time; `None` before the first.
     latest_ns: Option<u64>,
     /// A record that its successor must agree with, and its time.
     doubted: Option<(u64, Vec<u8>)>,
-    /// The time of the last record that came out.
+    /// The time of the last record that was passed on.
     out_ns: u64,
     held_bytes: usize,
     spare: Vec<Second>,
@@ -85,17 +85,17 @@ struct Second {
     bytes: Vec<u8>,
     /// Records without a fraction.
     whole: u64,
-    /// Records with one.
+    /// Records with a fraction.
     exact: u64,
-    /// The latest of those.
+    /// The latest time of those.
     last_ns: u64,
     is_unsorted: bool,
-    /// Milliseconds of this second that came out already.
+    /// Milliseconds of this second that were passed on already.
     from_ms: u64,
 }
 
 impl Order {
-    /// For records of a reader that was asked for the same fields.
+    /// An order for records of a reader with the same wanted fields.
     #[must_use]
     pub fn new(wanted: Wanted, bounds: Bounds) -> Self {
         let out_of_order_ns = bounds.out_of_order_ns.min(LEAP_NS);
@@ -114,7 +114,7 @@ impl Order {
         }
     }
 
-    /// Takes the next record of the log, and gives those whose order is known now to `on_record`.
+    /// Takes the next record of the log, and passes those whose order is known now to `on_record`.
     pub fn push(&mut self, record: &Record<'_>, on_record: &mut impl FnMut(Record<'_>)) {
         let at_ns = record.time.unix_ns;
         if self.doubted.is_some() {
@@ -133,7 +133,7 @@ impl Order {
         }
     }
 
-    /// Gives what is still held. What is pushed next may begin at any time, as another log does.
+    /// Passes on the held records. The next record may have any time, as in another log.
     pub fn finish(&mut self, on_record: &mut impl FnMut(Record<'_>)) {
         if let Some((at_ns, _)) = self.doubted {
             self.judge(at_ns, on_record);
@@ -146,13 +146,13 @@ impl Order {
         self.out_ns = 0;
     }
 
-    /// What was not as it should be, so far.
+    /// The irregularities so far.
     #[must_use]
     pub const fn counts(&self) -> &OrderCounts {
         &self.counts
     }
 
-    /// Believes the doubted record if one of `at_ns` can stand behind it.
+    /// Accepts the doubted record if one of `at_ns` can follow it.
     #[cold]
     fn judge(&mut self, at_ns: u64, on_record: &mut impl FnMut(Record<'_>)) {
         let Some((doubted_ns, bytes)) = self.doubted.take() else { return };
@@ -168,7 +168,7 @@ impl Order {
         self.places = places;
     }
 
-    /// Holds a record that is no leap.
+    /// Holds a record whose time is not a leap.
     fn place(&mut self, record: &Record<'_>, on_record: &mut impl FnMut(Record<'_>)) {
         let at_ns = record.time.unix_ns;
         let latest_ns = self.latest_ns.unwrap_or(0);
@@ -200,7 +200,8 @@ impl Order {
         }
     }
 
-    /// Believes that it is `at_ns`, and gives the seconds that nothing can come before any more.
+    /// Accepts `at_ns` as the latest time, and passes on the seconds before which no record can
+    /// come any more.
     fn advance(&mut self, at_ns: u64, on_record: &mut impl FnMut(Record<'_>)) {
         self.latest_ns = Some(at_ns);
         let open = at_ns.saturating_sub(self.bounds.out_of_order_ns) / SECOND_NS;
@@ -210,7 +211,7 @@ impl Order {
         self.first = self.first.max(open);
     }
 
-    /// Gives the records of the first second.
+    /// Passes on the records of the first second.
     fn pop(&mut self, on_record: &mut impl FnMut(Record<'_>)) {
         let Some(mut second) = self.seconds.pop_front() else { return };
         let left_ms = 1000_u64.saturating_sub(second.from_ms);
@@ -223,7 +224,7 @@ impl Order {
         }
     }
 
-    /// Too much is held: gives the first second, or of the only one what there is of it.
+    /// Too much is held: passes on the first second, or the held part of the only one.
     #[cold]
     fn relieve(&mut self, on_record: &mut impl FnMut(Record<'_>)) {
         while self.seconds.len() > 1 && self.held_bytes > self.bounds.held_bytes {
@@ -242,12 +243,12 @@ impl Order {
         let half_ms = 1000_u64.saturating_sub(second.from_ms).div_ceil(2);
         self.give(&second, half_ms, on_record);
         second.clear();
-        // The last millisecond stays for what is still to come.
+        // The last millisecond is left for later records.
         second.from_ms = second.from_ms.saturating_add(half_ms).min(999);
         self.seconds.push_front(second);
     }
 
-    /// Gives what `second`, which is the first, holds, spread over `span_ms`.
+    /// Passes on the records of `second`, which is the first, spread over `span_ms`.
     fn give(&mut self, second: &Second, span_ms: u64, on_record: &mut impl FnMut(Record<'_>)) {
         self.held_bytes = self.held_bytes.wrapping_sub(second.bytes.len());
         let start_ns = self.first.saturating_mul(SECOND_NS);
@@ -277,7 +278,7 @@ fn give(
     counts: &mut OrderCounts,
     on_record: &mut impl FnMut(Record<'_>),
 ) {
-    // Only a crowded second has records before what came out already.
+    // Only a crowded second has records before those already passed on.
     *out_ns = at_ns.max(*out_ns);
     record.time.unix_ns = *out_ns;
     record.time.is_whole_second = false;
@@ -315,7 +316,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// The time of a record; `i` of those without a fraction were before it.
+    /// The time of a record; `i` records without a fraction were before it.
     fn stamp(self, record: &Record<'_>, i: &mut u64) -> u64 {
         if !record.time.is_whole_second {
             return record.time.unix_ns;
@@ -357,7 +358,7 @@ mod tests {
     const BOUND_S: u64 = 10;
 
     /// Pushes records at these times, whole seconds or nanoseconds, each with its number as its
-    /// target; gives the numbers and milliseconds of what came out.
+    /// target; returns the numbers and milliseconds of the output.
     struct Log {
         order: Order,
         wanted: Wanted,
@@ -472,7 +473,7 @@ mod tests {
         let out = log.finish();
         assert!(out.iter().map(|(number, _)| *number).eq(0..1000), "file order");
         assert_eq!((out[0].1, out[999].1), (100_000, 100_999));
-        // What is held at first is in the first half, as many again in half of the rest.
+        // The records held at first are in the first half, as many again in half of the rest.
         let held = out.iter().filter(|(_, at)| *at < 100_500).count();
         let starts: Vec<u64> = (0..4).map(|part| out[part * held].1).collect();
         assert_eq!(starts, [100_000, 100_500, 100_750, 100_875], "{held} at a time");
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!((counts.late, counts.most_late_ns), (1, 9 * SECOND_NS));
     }
 
-    /// Times of xorshift, sorted by the standard library as the oracle.
+    /// Times of xorshift; the oracle is the sort of the standard library.
     #[test]
     fn any_times_within_the_bound_come_out_sorted_and_stable() {
         let mut state = 0x2545_F491_4F6C_DD1D_u64;

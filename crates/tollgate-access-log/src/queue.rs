@@ -1,7 +1,7 @@
 //! Records that wait for those of another log.
 //!
-//! Invariant: first in, first out; what comes out is what went in. It holds as much as its owner
-//! puts in: who merges logs puts in what one piece of a log has.
+//! Invariant: first in, first out, and records are unchanged. The owner bounds its size: a program
+//! that merges logs adds the records of one piece of a log.
 
 use crate::field::Wanted;
 use crate::record::{Place, Record};
@@ -12,7 +12,7 @@ use crate::spool;
 pub struct Queue {
     wanted: Wanted,
     bytes: Vec<u8>,
-    /// Where the first record begins.
+    /// The position of the first record.
     from: usize,
     places: Vec<Place>,
     /// The time of the first record.
@@ -20,7 +20,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// For records of a reader that was asked for the same fields.
+    /// A queue for records of a reader with the same wanted fields.
     #[must_use]
     pub const fn new(wanted: Wanted) -> Self {
         Self { wanted, bytes: Vec::new(), from: 0, places: Vec::new(), next_ns: None }
@@ -32,13 +32,13 @@ impl Queue {
         self.next_ns
     }
 
-    /// Adds a record behind the others.
+    /// Adds a record at the end.
     pub fn push(&mut self, record: &Record<'_>) {
         self.next_ns.get_or_insert(record.time.unix_ns);
         spool::write(record, &mut self.bytes);
     }
 
-    /// Gives the records up to the time `until_ns`, that one included.
+    /// Passes on the records up to the time `until_ns`, including that time.
     pub fn pop_until(&mut self, until_ns: u64, on_record: &mut impl FnMut(&Record<'_>)) {
         while self.next_ns.is_some_and(|at_ns| at_ns <= until_ns) {
             let rest = self.bytes.get(self.from..).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! From bytes to records.
 //!
-//! Invariant: however the bytes are cut into pieces, the records are the same. A line that lies
-//! within one piece is read where it is; only what a piece ends in the middle of is kept, and never
-//! more than a line may have.
+//! Invariant: however the bytes are cut into pieces, the records are the same. A line that is
+//! within one piece is read without copying; only a line that a piece cuts is stored, and never
+//! more bytes than a line may have.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::format::{Format, LineProgram};
 use crate::lines::{Line, Lines, Utf16};
 use crate::record::Record;
 
-/// What a line may be like.
+/// The limits of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a line before its line feed; the rest of a longer one is skipped. Default 64 KiB,
@@ -32,7 +32,7 @@ impl Default for Limits {
 pub enum Refused {
     /// It is UTF-16, by its byte order mark.
     Utf16,
-    /// Its format does not tell the time.
+    /// Its format does not contain the time.
     NoTime,
     /// Its header line lacks a column that an earlier file has.
     OtherColumns,
@@ -53,8 +53,8 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Refused {
-    /// Why a log that begins with `head` is refused in every format, if it is: for whoever found
-    /// none that fits.
+    /// Why a log that begins with `head` cannot be read in any format, if so: for a caller that
+    /// found no fitting format.
     #[must_use]
     pub fn by_head(head: &[u8]) -> Option<Self> {
         let is_utf16 = head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF");
@@ -69,15 +69,15 @@ pub struct Reader {
     parser: Parser,
 }
 
-/// Makes records of lines.
+/// Parses lines into records.
 #[derive(Clone, Debug)]
 struct Parser {
     wanted: Wanted,
     format: Format,
     program: LineProgram,
-    /// A line may have line ends within quotes.
+    /// A line may contain line ends within quotes.
     has_quotes: bool,
-    /// The next line has the names of the columns.
+    /// The next line contains the names of the columns.
     expects_header: bool,
     refused: Option<Refused>,
     draft: Draft,
@@ -85,10 +85,10 @@ struct Parser {
 }
 
 impl Reader {
-    /// A reader of lines of `format` that works out the fields of `wanted` and no others.
+    /// A reader of lines of `format` that parses only the fields of `wanted`.
     ///
     /// # Errors
-    /// The format does not tell the time.
+    /// The format does not contain the time.
     pub fn new(format: &Format, wanted: Wanted, limits: Limits) -> Result<Self, Refused> {
         if !format.tells(&Field::Time) {
             return Err(Refused::NoTime);
@@ -111,10 +111,10 @@ impl Reader {
         Ok(Self { lines: Lines::new(limits.line_bytes, format.has_quotes()), parser })
     }
 
-    /// Reads the next bytes of a file, and gives every line that ends in them to `on_record`.
+    /// Reads the next bytes of a file, and passes every line that ends in them to `on_record`.
     ///
     /// # Errors
-    /// The file cannot be read in this format at all; nothing of it was.
+    /// The file cannot be read in this format at all; no part of it was read.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -128,7 +128,7 @@ impl Reader {
         parser.refused.map_or(Ok(()), Err)
     }
 
-    /// Ends a file: its last line may have no end. What is fed next is another file.
+    /// Ends a file: its last line may have no end. The next bytes belong to another file.
     ///
     /// # Errors
     /// As for [`feed`](Self::feed).
@@ -140,14 +140,14 @@ impl Reader {
         parser.refused.take().map_or(Ok(()), Err)
     }
 
-    /// What became of the lines so far.
+    /// The results of reading lines so far.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
         &self.parser.counts
     }
 }
 
-/// What is looked for in a line: a line without a method is no request.
+/// The fields to search for in a line, with the method: a line without a method is not a request.
 fn with_method(wanted: &Wanted) -> Wanted {
     Wanted::new(wanted.fields().iter().cloned().chain([Field::Method]))
 }
@@ -164,7 +164,7 @@ impl Parser {
         }
     }
 
-    /// The columns of this file: the header says where those stand that are wanted.
+    /// Reads the header, which defines where the wanted columns of this file are.
     fn header(&mut self, line: &[u8]) {
         self.expects_header = false;
         let needed = self.wanted.fields().iter().filter(|field| self.format.tells(field));
@@ -239,7 +239,7 @@ mod tests {
         }
         let lines: Vec<u64> = reader.counts().samples().iter().map(|sample| sample.line).collect();
         assert_eq!(lines, [4, 2]);
-        // Another file of other columns is refused, and one in another order is read.
+        // Another file of other columns is rejected, and one in another order is read.
         let mut clients = vec![];
         let mut keep = |record: Record<'_>| clients.push(format!("{:?}", record.client));
         let refused = reader.feed(b"time,ip address\n1,a\n", &mut keep);

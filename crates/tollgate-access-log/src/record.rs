@@ -1,39 +1,39 @@
-//! One request, as a line of a log tells it.
+//! One request, parsed from a line of a log.
 //!
-//! Invariant: what a record gives is a part of the line, or a copy of such a part without its
-//! escapes. It holds what was asked for and nothing else; what the line leaves open is `None`.
+//! Invariant: each value of a record is a part of the line, or a copy of such a part without its
+//! escapes. It contains only the wanted fields; a value that the line does not have is `None`.
 
 use std::net::IpAddr;
 
 use crate::field::{Field, Wanted, fixed_place};
 
-/// A time that a log tells.
+/// A time in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
-    /// Nanoseconds since 1970-01-01 UTC, rounded down where the log has finer ones.
+    /// Nanoseconds since 1970-01-01 UTC, rounded down where the log is finer.
     pub unix_ns: u64,
     /// The log has no fraction here, so the request came anywhere within this second.
     pub is_whole_second: bool,
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client<'a> {
     /// An address; an IPv4 address mapped into IPv6 is the IPv4 address.
     Address(IpAddr),
-    /// What is no address: a host name, as it stands in the log.
+    /// A host name as it is in the log, or other text that is not an address.
     Name(&'a [u8]),
 }
 
 /// Where a text of a record is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The line does not tell it.
+    /// The line does not contain it.
     #[default]
     Absent,
-    /// Bytes of the line, from here to there.
+    /// Bytes of the line: start and end.
     Line(usize, usize),
-    /// Bytes of what was unescaped of the line, from here to there.
+    /// Bytes of the unescaped text of the line: start and end.
     Unescaped(usize, usize),
 }
 
@@ -42,11 +42,11 @@ pub(crate) enum Place {
 pub struct Record<'a> {
     /// When it came.
     pub time: Time,
-    /// Who sent it; `None` when the line does not say, as for a Unix socket.
+    /// The sender; `None` when the line does not have it, as for a Unix socket.
     pub client: Option<Client<'a>>,
-    /// The connection's other end, where the log tells it beside the client.
+    /// The connection's other end, where the log has it in addition to the client.
     pub peer: Option<IpAddr>,
-    /// The status it was answered with; `None` when there was no answer.
+    /// The status of the response; `None` when there was no response.
     pub status: Option<u16>,
     pub(crate) texts: Texts<'a>,
 }

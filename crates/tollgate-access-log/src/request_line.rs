@@ -1,13 +1,14 @@
 //! The first line of a request, as servers log it.
 //!
-//! Invariant: what begins with no method is no request. The target is what stands there, spaces and
-//! all; whether a server would take it is not said.
+//! Invariant: a line that does not begin with a method is not a request. The target is the text as
+//! it is, including spaces; whether a server would accept it is not checked.
 
-/// Where a part of a text is, from here to there.
+/// The range of a part of a text: start and end.
 pub(crate) type Range = (usize, usize);
 
-/// The method and the target of `GET /a HTTP/1.1`; the version may be missing. `None` for what
-/// begins with no method or has no target: what else came to the port, or nothing.
+/// The method and the target of `GET /a HTTP/1.1`; the version may be missing. `None` for a line
+/// that does not begin with a method or has no target: other data that came to the port, or
+/// nothing.
 pub(crate) fn request_line(line: &[u8], has_target: bool) -> Option<(Range, Range)> {
     let end = memchr::memchr(b' ', line)?;
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');

@@ -1,15 +1,15 @@
-//! What a variable, a column or a key of a log tells, and which of several is taken.
+//! The meaning of a variable, a column or a key of a log, and the choice between several.
 //!
-//! Invariant: a field is taken from one place of a line: the one with the greatest rank, and of
-//! equals the first. A rank says how near the text is to what the client sent.
+//! Invariant: a field is read from one place of a line: the one with the greatest rank, and of
+//! equals the first. A rank expresses how close the text is to the data that the client sent.
 
 use crate::draft::{Action, TimeForm};
 use crate::field::{Field, Wanted, fixed_place};
 
-/// What a piece of a line tells.
+/// The content of a piece of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Nothing that a limiter knows.
+    /// Nothing that a limiter uses.
     Other,
     Time(TimeForm),
     Status,
@@ -19,18 +19,18 @@ pub(crate) enum Source {
     Path,
     /// A query without its question mark.
     Query,
-    /// A text that is this field.
+    /// The text of this field.
     Text(Field),
 }
 
-/// The rank of what the user has mapped by himself.
+/// The rank of a source that the user has mapped.
 pub(crate) const MAPPED: u8 = u8::MAX;
 
-/// A source, and its rank among those that tell the same.
+/// A source, and its rank among those with the same field.
 pub(crate) type Ranked = (Source, u8);
 
 impl Source {
-    /// The source that a map calls `words`: a field, or `request`, `path` or `query`.
+    /// The source with the name `words` in a map: a field, or `request`, `path` or `query`.
     pub(crate) fn parse(words: &str) -> Option<Self> {
         Some(match words {
             "time" => Self::Time(TimeForm::Any),
@@ -54,7 +54,7 @@ impl Source {
     }
 }
 
-/// Which of `sources` tells `field`.
+/// The best of `sources` for `field`.
 pub(crate) fn best<'s>(
     sources: impl IntoIterator<Item = &'s Ranked>,
     field: &Field,
@@ -68,7 +68,7 @@ pub(crate) fn best<'s>(
     best.map(|(at, _)| at)
 }
 
-/// True when one of `sources` tells `field`. A target with its query tells every parameter.
+/// True when one of `sources` contains `field`. A target with its query contains every parameter.
 pub(crate) fn tells(sources: &[Ranked], field: &Field) -> bool {
     let target = || best(sources, &Field::Target).and_then(|at| sources.get(at));
     let is_query = |(source, _): &Ranked| *source == Source::Query;
@@ -81,7 +81,7 @@ pub(crate) fn tells(sources: &[Ranked], field: &Field) -> bool {
             }
 }
 
-/// What is done with each of `sources`, so that everything wanted is taken from one of them.
+/// The action for each of `sources`, so that every wanted field is read from one of them.
 pub(crate) fn actions(sources: &[Ranked], wanted: &Wanted) -> Vec<Action> {
     let from = |field: &Field| best(sources, field).filter(|_| wanted.has(field));
     let target_from = from(&Field::Target);

@@ -1,14 +1,14 @@
-//! Records as compact bytes, for whoever must keep some of them.
+//! Records as compact bytes, for code that must store some of them.
 //!
-//! Invariant: what was written is read back alike. Bytes of another origin are never given here,
-//! and would end the reading early, never with a panic.
+//! Invariant: records are read back unchanged. Bytes of another origin are never passed in here;
+//! they would end the reading early, never with a panic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::field::{Field, Wanted, fixed_place};
 use crate::record::{Client, Place, Record, Texts, Time};
 
-/// What the first byte says of a record.
+/// The flags in the first byte of a record.
 mod has {
     pub(super) const WHOLE_SECOND: u8 = 1;
     pub(super) const STATUS: u8 = 2;
@@ -19,13 +19,13 @@ mod has {
     pub(super) const PEER_V6: u8 = 64;
 }
 
-/// Flags, the time, and which of the first texts there are.
+/// Flags, the time, and which of the first texts are present.
 const HEAD: usize = 1 + 8 + 8;
 /// Texts whose presence is a bit of the head; others are listed by their number.
 const BITS: usize = 63;
 /// There are others.
 const OTHERS: u64 = 1 << BITS;
-/// The places of the client and the peer, which stand in front of the texts.
+/// The places of the client and the peer, which come before the texts.
 const ADDRESSES: u64 = bit(&Field::Client) | bit(&Field::Peer);
 
 const fn bit(field: &Field) -> u64 {
@@ -73,7 +73,7 @@ pub(crate) fn write(record: &Record<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Which texts a record has beside the client and the peer, a bit for each.
+/// The texts that a record has in addition to the client and the peer, one bit for each.
 fn present(record: &Record<'_>) -> u64 {
     let places = record.texts.places;
     let (first, others) = places.split_at_checked(BITS).unwrap_or((places, &[]));
@@ -94,7 +94,7 @@ fn lowest(mask: u64) -> Option<(usize, u64)> {
     Some((bit, mask & mask.wrapping_sub(1)))
 }
 
-/// The first record of `bytes`, and what stands behind it.
+/// The first record of `bytes`, and the rest after it.
 pub(crate) fn read<'a, 'b: 'a>(
     bytes: &'b [u8],
     places: &'a mut Vec<Place>,
@@ -119,7 +119,8 @@ pub(crate) fn read<'a, 'b: 'a>(
     }
     let (peer, mut rest) = read_address(rest, has(has::PEER_V4), has(has::PEER_V6))?;
     if present == 0 {
-        // Most policies read the client alone: no places are as good as places without a text.
+        // Most policies read the client alone: no places have the same effect as places without a
+        // text.
         let texts = Texts { wanted, line: bytes, unescaped: &[], places: &[] };
         return Some((Record { time, client, peer, status, texts }, rest));
     }
@@ -191,7 +192,7 @@ fn read_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// Seven bits a byte, the low ones first; the high bit says that more follow.
+/// Seven bits per byte, the low ones first; the high bit means that more follow.
 fn write_number(mut number: usize, out: &mut Vec<u8>) {
     while let Err(_) | Ok(0x80..) = u8::try_from(number) {
         let low = u8::try_from(number & 0x7F).unwrap_or_default();
@@ -238,13 +239,13 @@ mod tests {
             Some(Client::Address("2001:db8::1".parse().unwrap())),
             Some(Client::Name(b"host.example")),
         ];
-        // More than there are bits for.
+        // More than the number of bits.
         let headers = (0..70).map(|number| Field::Header(number.to_string()));
         let plain = ["method", "target", "header.a"].map(|w| Field::parse(w).unwrap());
         let wanted = Wanted::new(plain.into_iter().chain(headers));
         let mut places = vec![Place::Absent; wanted.values()];
         places[79] = Place::Line(0, 2);
-        // What the client was read from is not kept beside it.
+        // The text from which the client was read is not stored in addition to it.
         places[7] = Place::Line(0, 300);
         places[1] = Place::Line(0, 300);
         places[9] = Place::Line(3, 3);

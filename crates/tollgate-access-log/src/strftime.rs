@@ -1,8 +1,8 @@
-//! Times in a form that somebody wrote down with percent signs: Envoy's `START_TIME(...)`.
+//! Times in a form with percent signs that a user defined: Envoy's `START_TIME(...)`.
 //!
-//! Invariant: a form is refused when it is read, if it has what is not known here or leaves the
-//! day or the time of day open. A time is read whole or not at all. The specifiers are those of
-//! strftime and of Abseil's `FormatTime` that say numbers, and English names of months.
+//! Invariant: a form is rejected when it is read, if it has unknown parts or leaves the day or the
+//! time of day open. A time is read whole or not at all. The specifiers are those of strftime and
+//! of Abseil's `FormatTime` that stand for numbers, and English names of months.
 
 use crate::civil::Civil;
 use crate::counts::Cause;
@@ -20,14 +20,14 @@ enum Part {
     Month,
     MonthName,
     Day,
-    /// With a space in front of one digit.
+    /// With a space before a single digit.
     PaddedDay,
     Hour,
     Minute,
     Second,
-    /// A point and digits behind a second; nothing where the second is whole.
+    /// A point and digits after a second; nothing where the second is whole.
     OptionalFraction,
-    /// So many digits of a fraction, without their point.
+    /// This many digits of a fraction, without their point.
     Fraction(usize),
     /// Seconds since 1970.
     Epoch,
@@ -37,7 +37,7 @@ enum Part {
 }
 
 impl Strftime {
-    /// Reads a form; the error says what of it is not known.
+    /// Reads a form; the error names the part that is not known.
     pub(crate) fn parse(form: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = form.as_bytes();
@@ -65,7 +65,7 @@ impl Strftime {
         Ok(Self(parts))
     }
 
-    /// The time that `text` tells in this form.
+    /// Reads the time in `text`, which has this form.
     pub(crate) fn read(&self, text: &[u8]) -> Result<Time, Cause> {
         let mut civil = Civil::default();
         let mut seconds = None;
@@ -81,8 +81,8 @@ impl Strftime {
         Ok(Time { unix_ns, is_whole_second: false })
     }
 
-    /// The digits of the seconds, which stand at this place of the form; those of a fraction may
-    /// follow at once.
+    /// The digits of the seconds, which are at this position of the form; those of a fraction may
+    /// follow directly.
     fn seconds<'t>(&self, at: usize, text: &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
         let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let fraction = match self.0.get(at.wrapping_add(1)) {
@@ -152,7 +152,7 @@ impl Strftime {
     }
 }
 
-/// What stands behind a percent sign, and how long it is.
+/// The meaning of the text after a percent sign, and its length.
 fn specifier(text: &[u8]) -> Option<(Vec<Part>, usize)> {
     const COLON: Part = Part::Literal(b':');
     const DASH: Part = Part::Literal(b'-');

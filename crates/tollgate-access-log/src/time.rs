@@ -8,8 +8,9 @@ use crate::counts::Cause;
 use crate::record::Time;
 
 impl Time {
-    /// Reads a time as people write it: as in any log, or a date alone, which is its beginning.
-    /// Without a zone it is UTC. `None` for what is no time between 1970 and 2554.
+    /// Reads a time as people write it: in the form of any log, or a date alone, which means its
+    /// beginning. Without a zone it is UTC. `None` for text that is not a time between 1970 and
+    /// 2554.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -18,7 +19,7 @@ impl Time {
     }
 }
 
-/// The time that `text` tells, in whichever of the three ways.
+/// The time in `text`, in any of the three forms.
 pub(crate) fn any(text: &[u8]) -> Result<Time, Cause> {
     let text = text.trim_ascii();
     let text = text.strip_prefix(b"[").and_then(|t| t.strip_suffix(b"]")).unwrap_or(text);
@@ -72,8 +73,8 @@ pub(crate) fn common(text: &[u8]) -> Result<Time, Cause> {
     read().ok_or(Cause::Time)?.time()
 }
 
-/// `2000-10-10T13:55:36.123-07:00`; a space instead of the T, a comma for the point, and no zone
-/// are good as well.
+/// `2000-10-10T13:55:36.123-07:00`; a space instead of the T, a comma instead of the point, and a
+/// missing zone are accepted as well.
 pub(crate) fn iso(text: &[u8]) -> Result<Time, Cause> {
     let &[
         y1,
@@ -122,9 +123,10 @@ pub(crate) fn iso(text: &[u8]) -> Result<Time, Cause> {
     read().ok_or(Cause::Time)?.time()
 }
 
-/// Seconds since 1970, with or without a fraction. What has 12 to 14 digits before its point is
-/// milliseconds, 15 to 17 microseconds, more nanoseconds: as seconds they would lie beyond the
-/// year 5138, and as milliseconds what has 11 digits would lie before March 1973.
+/// Seconds since 1970, with or without a fraction. A number with 12 to 14 digits before its point
+/// is in milliseconds, with 15 to 17 in microseconds, with more in nanoseconds. As seconds they
+/// would be after the year 5138, and a number with 11 digits as milliseconds would be before March
+/// 1973.
 pub(crate) fn epoch(text: &[u8]) -> Result<Time, Cause> {
     let number = Decimal::read(text).ok_or(Cause::Time)?;
     if number.is_negative {
@@ -187,7 +189,7 @@ impl Decimal {
         has_digit.then_some(Self { is_negative, has_point, mantissa, exponent, digits })
     }
 
-    /// How many digits stand before the point, without zeros in front.
+    /// How many digits are before the point, without leading zeros.
     const fn whole_digits(&self) -> i32 {
         self.digits.saturating_add(self.exponent)
     }
@@ -207,7 +209,7 @@ impl Decimal {
     }
 }
 
-/// The digits of a fraction as nanoseconds, and what stands behind them. Needs at least one.
+/// The digits of a fraction as nanoseconds, and the rest after them. Needs at least one.
 pub(crate) fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
@@ -219,7 +221,7 @@ pub(crate) fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
     (!digits.is_empty()).then_some((ns, rest))
 }
 
-/// The number that these digits are.
+/// The value of these digits.
 pub(crate) fn number<const N: usize>(digits: [u8; N]) -> Option<u32> {
     let mut number = 0_u32;
     for digit in digits {
@@ -250,7 +252,8 @@ pub(crate) fn month(name: [u8; 3]) -> Option<u32> {
     })
 }
 
-/// How many seconds a zone is ahead of UTC: `-0700`, `-07:00`, `-07`, `Z`, or nothing for UTC.
+/// How many seconds a zone is ahead of UTC: `-0700`, `-07:00`, `-07`, `Z`, or an empty text for
+/// UTC.
 pub(crate) fn zone(text: &[u8]) -> Option<i64> {
     let (sign, hours, minutes) = match *text {
         [] | [b'Z' | b'z'] | [b'U', b'T', b'C'] | [b'G', b'M', b'T'] => return Some(0),

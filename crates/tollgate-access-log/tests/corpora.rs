@@ -1,6 +1,6 @@
-//! The corpora of `tests/fuzz`, replayed without a fuzzer: what once broke a law stays mended.
+//! The corpora of `tests/fuzz`, replayed without a fuzzer, so that fixed bugs stay fixed.
 //!
-//! The targets' bodies are the fuzzer's own; `tests/fuzz/README.md` says how a file gets here.
+//! The targets' bodies are the fuzzer's own; `tests/fuzz/README.md` describes how a file gets here.
 
 #[path = "../../../tests/fuzz/src/logs.rs"]
 mod logs;
@@ -8,7 +8,7 @@ mod logs;
 use std::fs;
 use std::path::Path;
 
-/// Gives every file of a target's corpus to its body.
+/// Passes every file of a target's corpus to its body.
 fn replay(target: &str, names: &[&str]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus").join(target);
     let mut files: Vec<_> =
@@ -42,7 +42,7 @@ fn logs_of_columns() {
     replay("log_columns", &["csv", "tsv"]);
 }
 
-/// What ends a line, a column, a quote or an object, in every order.
+/// All orders of the bytes that end a line, a column, a quote or an object.
 #[test]
 fn logs_of_few_pieces() {
     const PIECES: [&str; 7] = ["1", "\"", "\n", ",", "\\", "{\"time\":", "}"];

@@ -1,10 +1,10 @@
-//! What docs/logs.md says of formats is true: its names are known, its examples are read.
+//! Checks the statements of docs/logs.md on formats: its names are known, its examples are read.
 
 use std::path::Path;
 
 use tollgate_access_log::{Cause, Field, Format, FormatError, Limits, Reader, Wanted};
 
-/// The document, and of it what stands under a heading.
+/// The text below a heading of the document.
 fn section(heading: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/logs.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -34,7 +34,7 @@ fn every_field_is_a_field() {
     assert_eq!(count, 15);
 }
 
-/// Each is asked of a header line that has it, and the time unless it is that.
+/// Each name is tested in a header line that has it, together with the time unless it is the time.
 #[test]
 fn every_name_is_known() {
     let told = |names: &str, field: &Field| {
@@ -92,7 +92,7 @@ fn every_name_is_known() {
     assert!(count > 75, "{count}");
 }
 
-/// The lines of the first table, each with all that its last column names.
+/// The lines of the first table; each must have all fields that its last column names.
 #[test]
 fn the_examples_are_read() {
     let mut count = 0;
@@ -153,7 +153,7 @@ fn the_examples_are_read() {
     assert_eq!(count, 1);
 }
 
-/// `--format` of the blocks, with `--map` where it stands beside it.
+/// The `--format` of the blocks, with `--map` where it follows.
 #[test]
 fn the_formats_of_the_examples_are_formats() {
     let (mut count, mut specs) = (0, vec![]);
@@ -191,7 +191,7 @@ fn every_cause_has_a_row() {
     assert_eq!(told, causes.map(Cause::name));
 }
 
-/// The messages for what people mistype, word for word.
+/// The messages for common typing mistakes, word for word.
 #[test]
 fn mistakes_are_told_in_words() {
     let fit = |spec: &str, head: &str| {
@@ -241,7 +241,7 @@ fn mistakes_are_told_in_words() {
     for (found, expected) in rows {
         assert_eq!(found.unwrap_err().to_string(), expected);
     }
-    // What is said last of a name is what it means.
+    // The last mapping of a name counts.
     let format = Format::parse("tsv:[time,a],client=a").unwrap().with_map("header.k=a").unwrap();
     assert!(format.tells(&Field::header("k")) && !format.tells(&Field::Client));
     let mapped = Format::parse("combined").unwrap().with_map("client=x");

@@ -1,7 +1,7 @@
-//! Lines that nobody writes by accident: each is counted by its cause, and none costs memory.
+//! Lines that are never written by accident: each is counted by its cause, and none costs memory.
 //!
-//! Guards: what a reader and an order reserve, counted by the allocator of this test. It has one
-//! test function, so that no other test's memory is counted.
+//! Guards: the memory that a reader and an order reserve, counted by the allocator of this test. It
+//! has one test function, so that no other test's memory is counted.
 #![allow(missing_docs, unsafe_code, clippy::arithmetic_side_effects, clippy::as_conversions)]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -12,24 +12,24 @@ use tollgate_access_log::{
     Bounds, Cause, Counts, Field, Format, Limits, Order, Reader, Record, Refused, Wanted,
 };
 
-/// Counts what is reserved, and the most there was of it.
+/// Counts the reserved bytes, and their maximum.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is passed on as it came; only numbers are kept beside it.
+// SAFETY: every call is passed on unchanged; in addition only numbers are stored.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         MOST.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: the caller's promises are handed on.
+        // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promises are handed on.
+        // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that `work` had reserved at most, beside what there was before.
+/// The most bytes that `work` had reserved, in addition to those reserved before.
 fn most_reserved(work: impl FnOnce()) -> usize {
     let before = NOW.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
@@ -54,7 +54,7 @@ fn reader(spec: &str) -> Reader {
     Reader::new(&Format::parse(spec).unwrap(), wanted, Limits::default()).unwrap()
 }
 
-/// What becomes of a log that is so many times the same piece, between two good lines.
+/// The counts for a log that consists of `times` copies of one piece, between two valid lines.
 fn counts(spec: &str, good: &str, piece: &[u8], times: usize) -> Counts {
     let mut reader = reader(spec);
     let mut ignore = |_: Record<'_>| {};
@@ -87,7 +87,7 @@ fn endless_lines() {
     }
 }
 
-/// Deep JSON, quotes that nobody closes, escapes without end: all within a line's length.
+/// Deep JSON, quotes that are never closed, escapes without end: all within a line's length.
 fn nested_and_open() {
     let deep = [b"{\"a\":".repeat(10_000), b"1".to_vec(), b"}".repeat(10_000)].concat();
     let list = [b"{\"ts\":1,\"a\":".to_vec(), b"[".repeat(60_000)].concat();
@@ -135,7 +135,7 @@ fn many_ways() {
     assert!(found.unparsable().eq(only(Cause::Ambiguous, 1)), "{found:?}");
 }
 
-/// What is no request is none, whatever is asked of it.
+/// A line that is not a request is never counted as one, whichever fields are wanted.
 fn no_requests() {
     let log = GOOD.replace("GET / HTTP/1.1", "-");
     for fields in [vec![], vec![Field::Client], vec![Field::Method]] {
@@ -159,7 +159,7 @@ fn other_encodings() {
     };
     let crlf = format!("\u{feff}{GOOD}\r\n\r\n\n{GOOD}");
     assert_eq!(read(crlf.as_bytes()), Ok((2, 2)));
-    // A lone carriage return ends no line.
+    // A lone carriage return does not end a line.
     assert_eq!(read(format!("{GOOD}\r{GOOD}").as_bytes()), Ok((1, 0)));
     let utf16: Vec<u8> =
         format!("\u{feff}{GOOD}\n").encode_utf16().flat_map(u16::to_le_bytes).collect();

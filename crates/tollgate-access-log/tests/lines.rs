@@ -1,14 +1,14 @@
-//! Lines of every format, and what is read of them: the rows of `lines.txt`.
+//! Lines of every format, and the fields read from them: the rows of `lines.txt`.
 //!
-//! Invariant: a row says everything that its line tells. `TOLLGATE_BLESS=1` writes the answers
-//! anew; each is to be read against its line before it is committed.
+//! Invariant: a row contains every field of its line. `TOLLGATE_BLESS=1` writes the results again;
+//! each must be checked against its line before it is committed.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use tollgate_access_log::{Client, Field, Format, Limits, Reader, Record, Wanted};
 
-/// What is asked of every line.
+/// The fields that are read from every line.
 const ASKED: [&str; 20] = [
     "client",
     "peer",
@@ -36,7 +36,7 @@ fn wanted() -> Wanted {
     Wanted::new(ASKED.iter().map(|words| Field::parse(words).unwrap()))
 }
 
-/// `time=... client=...`: what a record tells, in the order of [`ASKED`].
+/// `time=... client=...`: the fields of a record, in the order of [`ASKED`].
 fn shown(record: &Record<'_>) -> String {
     let (seconds, ns) = (record.time.unix_ns / 1_000_000_000, record.time.unix_ns % 1_000_000_000);
     let mut out = format!("time={seconds}");
@@ -74,7 +74,7 @@ fn shown(record: &Record<'_>) -> String {
     out
 }
 
-/// What comes of a file of one line.
+/// The result of reading a file of one line.
 fn read(format: &Format, header: &str, line: &[u8]) -> String {
     let mut reader = Reader::new(format, wanted(), Limits::default()).unwrap();
     let mut out = Vec::new();
@@ -87,9 +87,9 @@ fn read(format: &Format, header: &str, line: &[u8]) -> String {
     out.join(" | ")
 }
 
-/// The rows are `format SPEC`, `map MAP`, `header LINE` or `fit LINE`, and then lines behind `<`,
-/// each with its answer behind `>`. In a line `\t`, `\r`, `\n` and `\xHH` stand for these bytes
-/// where the format has no backslashes of its own: behind `<<`.
+/// The rows are `format SPEC`, `map MAP`, `header LINE` or `fit LINE`, and then lines after `<`,
+/// each with its result after `>`. In a line `\t`, `\r`, `\n` and `\xHH` stand for these bytes
+/// where the format has no backslashes of its own: after `<<`.
 #[test]
 fn every_line_tells_what_its_row_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lines.txt");

@@ -1,23 +1,23 @@
-//! A run over its time, in bins: what a plot shows of it, however many requests there were.
+//! A run over its time, in bins: the data of a plot, however many requests there were.
 //!
-//! Invariant: memory is that of [`BINS`] bins and never of requests. A bin is `[i, i + 1)` of so
-//! many equal parts of the run's length; what happens later is in the last one.
+//! Invariant: memory is that of [`BINS`] bins and never of requests. A bin is `[i, i + 1)` of this
+//! many equal parts of the run's length; later events are in the last one.
 #![expect(clippy::float_arithmetic, reason = "these are plots: nothing is decided by them")]
 
 use tollgate_core::Span;
 
-/// As many as the widest screen shows, and a number with many divisors, so that they add up to
-/// equal parts of most plots.
+/// As many as the pixels of the widest screen, and a number with many divisors, so that the bins
+/// add up to equal parts of most plots.
 pub(crate) const BINS: usize = 7_200;
 
-/// What is kept of one bin.
+/// The data of one bin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bin {
     offered: u32,
     admitted: u32,
     delayed: u32,
     denied: u32,
-    /// Of the key that is watched, in units.
+    /// Units of the watched key.
     true_count: Option<u64>,
     estimate: Option<u64>,
     remaining: Option<u64>,
@@ -26,7 +26,7 @@ struct Bin {
     wait: Option<u64>,
 }
 
-/// What became of a request, for the counts.
+/// The result of a request, for the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Offered,
@@ -35,12 +35,12 @@ pub(crate) enum Counted {
     Denied,
 }
 
-/// What the watched key's quota said at one request.
+/// The state of the watched key's quota at one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     pub(crate) remaining: u64,
     pub(crate) estimate: u64,
-    /// `None` where nobody knows: of a request that stands in a line.
+    /// `None` where it is unknown: for a request that waits in a line.
     pub(crate) whole_after: Option<Span>,
     pub(crate) wait: Option<Span>,
 }
@@ -85,7 +85,7 @@ impl Bins {
         *count = count.saturating_add(1);
     }
 
-    /// The units in the true window that ends here: the greatest number of the bin is kept.
+    /// Records the units in the true window that ends here; the bin keeps the greatest number.
     pub(crate) fn true_count(&mut self, index: usize, units: u64) {
         if let Some(bin) = self.bins.get_mut(index) {
             bin.true_count = bin.true_count.max(Some(units));
@@ -101,9 +101,9 @@ impl Bins {
         bin.wait = bin.wait.max(state.wait.map(Span::as_nanos));
     }
 
-    /// One series over the whole run in `buckets` equal parts, 1 to [`BINS`]; `None` for others and
-    /// for a name that is none. Counts are sums; of `remaining` the least is told, of all else the
-    /// greatest, in units or milliseconds, and NaN where there is nothing to tell.
+    /// One series over the whole run in `buckets` equal parts, 1 to [`BINS`]; `None` for another
+    /// number and for an unknown name. Counts are sums; `remaining` is the least of a part, all
+    /// other series the greatest, in units or milliseconds, and NaN where there is no value.
     pub(crate) fn series(&self, name: &str, buckets: usize) -> Option<Vec<f64>> {
         if !(1..=BINS).contains(&buckets) {
             return None;
@@ -137,7 +137,7 @@ impl Bins {
         self.parts(buckets).map(one).collect()
     }
 
-    /// The bins in so many parts, each of those that begin in it.
+    /// The bins in `buckets` parts, each of those that begin in it.
     fn parts(&self, buckets: usize) -> impl Iterator<Item = &[Bin]> {
         let first = move |part: usize| part.saturating_mul(BINS).div_ceil(buckets.max(1));
         (0..buckets).map(move |part| {
@@ -173,7 +173,7 @@ mod tests {
         }
         assert_eq!(bins.index(Span::MAX), BINS - 1);
         assert_eq!(bins.begins(3), Span::from_millis(30));
-        // Of a length that does not divide: a bin begins with the first time that lies in it.
+        // A length that does not divide: a bin begins with the first time in it.
         let odd = Bins::new(Span::from_nanos(7_201));
         for index in [0, 1, 3_600, 7_199] {
             assert_eq!(odd.index(odd.begins(index)), index);

@@ -1,4 +1,4 @@
-//! What the compiler says of a policy, with places in its text.
+//! The compiler's report on a policy, with places in its text.
 //!
 //! Invariant: problems, warnings and words are the policy's own; only places are added.
 
@@ -12,24 +12,24 @@ use crate::outline::{Node, outline};
 use crate::tokens::tokens;
 use crate::units::Units;
 
-/// What `check` gives.
+/// The result of `check`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Checked {
     /// True when the policy can be enforced: there are no problems.
     pub(crate) ok: bool,
-    /// What is wrong, in the order of the document.
+    /// The problems, in the order of the document.
     pub(crate) problems: Vec<Finding>,
-    /// What is legal and hardly meant; none while there are problems.
+    /// Legal parts that are hardly intended; none while there are problems.
     pub(crate) warnings: Vec<Finding>,
     /// Where the client's address comes from, in words; empty while there are problems.
     pub(crate) client_ip: String,
-    /// The requests that no rule applies to, in words.
+    /// The requests to which no rule applies, in words.
     pub(crate) exempt: Vec<String>,
     /// The rules in words, in the order of the document; none while there are problems.
     pub(crate) rules: Vec<RuleInWords>,
 }
 
-/// A problem or a warning, and what to underline.
+/// A problem or a warning, and the text to underline.
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     /// `rules[2].quotas[0].window`; empty for the document itself.
@@ -40,7 +40,7 @@ pub(crate) struct Finding {
     pub(crate) message: String,
 }
 
-/// A rule in words: what `tollgate check` says.
+/// A rule in words: the output of `tollgate check`.
 #[derive(Debug, Serialize)]
 pub(crate) struct RuleInWords {
     name: String,
@@ -80,7 +80,7 @@ struct QuotaInWords {
 /// The hint for a text that may be YAML.
 const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
 
-/// Compiles `text` for the surface of this name.
+/// Compiles `text` for the surface with this name.
 pub(crate) fn check(text: &str, surface: &str) -> Checked {
     let mut places = Places::new(text);
     let Some(surface) = Surface::parse(surface) else {
@@ -138,14 +138,14 @@ fn first(at: usize, rest: &str) -> Range<usize> {
     at..at.saturating_add(rest.chars().next().map_or(0, char::len_utf8))
 }
 
-/// Where the text ceases to be JSON, in bytes; `None` when it is.
+/// Where the text ceases to be JSON, in bytes; `None` when the whole text is JSON.
 fn broken_at(text: &str) -> Option<usize> {
     let without_mark = text.strip_prefix('\u{feff}').unwrap_or(text);
     let skipped = text.len().saturating_sub(without_mark.len());
     let error = serde_json::from_str::<serde::de::IgnoredAny>(without_mark).err()?;
     let before: usize =
         without_mark.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    // It counts the bytes of the line that it has read, the wrong one included.
+    // It counts the bytes that were read of the line, including the wrong one.
     let at = before.saturating_add(error.column()).saturating_sub(1);
     let at = at.saturating_add(skipped).min(text.len());
     Some((0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0))
@@ -199,7 +199,7 @@ mod tests {
   {"name": "eäch😀", "key": ["client_ip"], "quotas": [{"limit": 10, "window": "1m"}]}
 ]}"#;
 
-    /// What is underlined, counted as JavaScript does, and why.
+    /// The underlined text, counted as JavaScript does, and the reason.
     fn underlined(text: &str) -> Vec<(String, String)> {
         let units: Vec<u16> = text.encode_utf16().collect();
         let checked = check(text, "envoy");
@@ -210,7 +210,7 @@ mod tests {
         checked.problems.into_iter().map(shown).collect()
     }
 
-    // Guards: a policy in YAML that is refused without a word of what to do.
+    // Guards: a policy in YAML that is rejected without a hint.
     #[test]
     fn yaml_is_refused_by_name() {
         for (text, is_yaml) in [("version: 1\nrules: []\n", true), ("# a", true), ("{", false)] {

@@ -1,8 +1,8 @@
-//! What may be written at the cursor of a policy.
+//! The completions at the cursor of a policy.
 //!
-//! Invariant: names, values and what is said of them are the schema's. The first words for a place
-//! (a window of `1m`) are examples, which the compiler takes. What is offered is already chosen by
-//! what stands there, so an editor shows it as it comes.
+//! Invariant: names, values and their descriptions are those of the schema. The first text for a
+//! place (a window of `1m`) is an example, which the compiler accepts. The offers are already
+//! filtered by the text at the cursor, so an editor shows them as they are.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,27 +13,27 @@ use crate::schema::{self, alternatives};
 use crate::tokens::tokens;
 use crate::units::{Units, bytes};
 
-/// One thing that may be written.
+/// One completion.
 #[derive(Debug, Serialize)]
 pub(crate) struct Completion {
-    /// What is shown: the name, the value, or `{"header": ...}`.
+    /// The label: the name, the value, or `{"header": ...}`.
     pub(crate) label: String,
-    /// What it is, in words; may be empty.
+    /// The description; may be empty.
     pub(crate) detail: &'static str,
-    /// What is written in place of `from..to`: a template of CodeMirror's, with a `${...}` for each
-    /// place to fill.
+    /// The text that replaces `from..to`: a template of CodeMirror, with a `${...}` for each place
+    /// to fill.
     pub(crate) insert: String,
     /// UTF-16 units of the text.
     pub(crate) from: usize,
     pub(crate) to: usize,
 }
 
-/// What is written first where the schema alone would leave a place empty, by the field's name.
+/// Example values where the schema alone would leave a place empty, by the field's name.
 const EXAMPLES: [(&str, &str); 8] = [
     ("version", "1"),
     ("name", "\"${each-client}\""),
     ("key", "[\"${client_ip}\"]"),
-    ("limit", "${1:100}"), // digits alone would be the place's rank, and no text
+    ("limit", "${1:100}"), // digits alone would be the place's rank, not text
     ("window", "\"${1m}\""),
     ("max", "\"${30s}\""),
     ("paths", "[\"${/login}\"]"),
@@ -43,7 +43,7 @@ const EXAMPLES: [(&str, &str); 8] = [
 /// How deep a template goes: a rule, its quotas, a quota.
 const TEMPLATE_DEPTH: usize = 4;
 
-/// What may be written at `offset`, in UTF-16 units.
+/// The completions at `offset`, in UTF-16 units.
 pub(crate) fn complete(text: &str, offset: usize) -> Vec<Completion> {
     let tokens = tokens(text);
     let root = outline(text, &tokens);
@@ -63,8 +63,8 @@ pub(crate) fn complete(text: &str, offset: usize) -> Vec<Completion> {
     offers.in_order()
 }
 
-/// The fields that are not taken, of the alternatives that allow all that are; those first that
-/// must be there.
+/// The fields that are not used yet, of the alternatives that allow all used ones; required fields
+/// come first.
 fn missing(
     schemas: &[&'static Map<String, Value>],
     taken: &[String],
@@ -90,7 +90,7 @@ fn missing(
     all.into_iter().map(|(_, name, field)| (name, field)).collect()
 }
 
-/// What is offered at one place.
+/// The offers at one place.
 struct Offers {
     from: usize,
     to: usize,
@@ -140,7 +140,8 @@ impl Offers {
             self.push(label, said(schema), object(schema, 0));
             return;
         }
-        // One of its fields says which kind it is; what only qualifies another one has constants.
+        // One of its fields defines which kind it is; a field that only qualifies another one has
+        // constants.
         for (name, field) in schema::fields(schema) {
             let qualifies = |schema: &'static Map<String, Value>| schema.contains_key("const");
             if !alternatives(field).into_iter().all(qualifies) {
@@ -150,7 +151,7 @@ impl Offers {
         }
     }
 
-    /// What begins as it is written comes before what only holds it.
+    /// Labels that begin with the written text come before those that only contain it.
     fn in_order(mut self) -> Vec<Completion> {
         let written = self.written;
         self.all.sort_by_key(|one| !one.label.to_lowercase().starts_with(&written)); // stable
@@ -162,7 +163,7 @@ fn said(schema: &'static Map<String, Value>) -> &'static str {
     schema.get("description").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What is first written as the value of the field `name`.
+/// The first value offered for the field `name`.
 fn template(name: &str, schema: &'static Value, depth: usize) -> String {
     if let Some((_, example)) = EXAMPLES.iter().find(|(example, _)| *example == name) {
         return (*example).to_owned();
@@ -186,7 +187,7 @@ fn items(schema: &'static Map<String, Value>, depth: usize) -> String {
     item.map_or_else(|| "${}".to_owned(), |item| object(item, depth.saturating_add(1)))
 }
 
-/// An object with the fields that it must have.
+/// An object with its required fields.
 fn object(schema: &'static Map<String, Value>, depth: usize) -> String {
     let fields = schema::required(schema).filter_map(|name| {
         let field = schema::field(schema, name)?;
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
     use tollgate_policy::{Policy, Surface};
 
-    /// What is offered at `|`.
+    /// The offers at `|`.
     fn at(marked: &str) -> Vec<Completion> {
         let offset = marked.split('|').next().unwrap().encode_utf16().count();
         complete(&marked.replace('|', ""), offset)
@@ -211,7 +212,7 @@ mod tests {
         at(marked).into_iter().map(|one| one.label).collect()
     }
 
-    /// What CodeMirror writes for a place: digits alone, or before a colon, are its rank.
+    /// The text that CodeMirror writes for a place: digits alone, or before a colon, are its rank.
     fn example(place: &str) -> &str {
         let rest = place.trim_start_matches(|c: char| c.is_ascii_digit());
         match rest.strip_prefix(':') {
@@ -262,11 +263,11 @@ mod tests {
         assert!(!key.contains(&"{repeated}".to_owned()));
         let mode = labels("{\"rules\": [{\"mode\": |");
         assert_eq!(mode, ["enforce", "shadow", "{enforce_percent}"]);
-        // Of several kinds of objects the one that is begun.
+        // Of several kinds of objects, the one that the text begins.
         assert_eq!(labels("{\"rules\": [{\"cost\": {\"header\": \"x\", |")[..1], ["max"]);
     }
 
-    /// Guards: offers that the compiler refuses.
+    /// Guards: offers that the compiler rejects.
     #[test]
     fn a_policy_written_by_completions_alone_compiles() {
         let text = taken("{|}", "rules");

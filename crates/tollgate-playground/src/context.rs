@@ -1,7 +1,8 @@
-//! Where in a policy the cursor stands, whether the text is whole or not.
+//! Finds the position of the cursor in a policy, whether the text is complete or not.
 //!
-//! Invariant: a place between the brackets of an object or a list is found by the brackets, so what
-//! is half written in one place does not disturb another. What may stand there is not known here.
+//! Invariant: a place between the brackets of an object or a list is found by the brackets, so
+//! half-written text in one place does not affect another. This file does not know which text is
+//! allowed there.
 
 use core::ops::Range;
 
@@ -15,15 +16,16 @@ pub(crate) enum Step {
     Item,
 }
 
-/// What can be written at the cursor.
+/// The place where text can be written at the cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Context {
-    /// The way from the document to the object whose field, or to the value that, is written.
+    /// The path from the document to the object whose field is written, or to the value that is
+    /// written.
     pub(crate) path: Vec<Step>,
     pub(crate) wanted: Wanted,
-    /// What is replaced, in bytes: the token at the cursor, or nothing.
+    /// The range to replace, in bytes: the token at the cursor, or nothing.
     pub(crate) replaced: Range<usize>,
-    /// What stands of that token before the cursor, without quotes.
+    /// The part of that token before the cursor, without quotes.
     pub(crate) written: String,
     /// True when another field or item follows without a comma.
     pub(crate) needs_comma: bool,
@@ -31,13 +33,13 @@ pub(crate) struct Context {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// A field's name; these are taken.
+    /// A field's name; `taken` are the names already used.
     Name { taken: Vec<String>, has_value: bool },
-    /// A value; of an object the names of the fields beside it.
+    /// A value; for a value in an object, the names of its other fields.
     Value { beside: Vec<String> },
 }
 
-/// The place at `offset`, in bytes; `None` where nothing can be written, as behind a value.
+/// The place at `offset`, in bytes; `None` where nothing can be written, as after a value.
 pub(crate) fn context(
     text: &str,
     tokens: &[Token],
@@ -89,7 +91,7 @@ fn end(text: &str, token: Token, offset: usize) -> usize {
     if rest.contains(['{', '}', '[', ']', ':', ',']) { offset } else { token.to }
 }
 
-/// True when `offset` lies within a string or a word, or at its end while it is being written.
+/// True when `offset` is within a string or a word, or at its end while it is being written.
 const fn is_at(token: Token, offset: usize) -> bool {
     match token.kind {
         Kind::Text { is_closed: true } => token.from < offset && offset < token.to,
@@ -98,7 +100,7 @@ const fn is_at(token: Token, offset: usize) -> bool {
     }
 }
 
-/// The innermost object or list that holds `offset`, and the way to it.
+/// The innermost object or list that contains `offset`, and the path to it.
 fn deepest<'n>(node: &'n Node, offset: usize, path: &mut Vec<Step>) -> Option<&'n Node> {
     let mut here = node.holds(offset).then_some(node)?;
     loop {
@@ -118,7 +120,7 @@ fn deepest<'n>(node: &'n Node, offset: usize, path: &mut Vec<Step>) -> Option<&'
     }
 }
 
-/// The names of all fields but the one that begins at `begins`.
+/// The names of all fields except the one that begins at `begins`.
 fn names(fields: &[Field], begins: usize) -> Vec<String> {
     let others = fields.iter().filter(|field| field.range.start != begins);
     others.map(|field| field.name.clone()).collect()
@@ -197,7 +199,7 @@ mod tests {
         assert!(!context.needs_comma);
         assert!(at("{\"a\": 1, | \"b\": 2}").unwrap().needs_comma);
         assert!(!at("{\"a\": 1, |}").unwrap().needs_comma);
-        // The rest of the line is no part of a name that nobody closed.
+        // The rest of the line is not part of a name that was not closed.
         assert_eq!(at("{\"a\": {\"x|}, \"b\": 2}").unwrap().replaced, 7..9);
         let context = at("{\"header\": \"x\", \"max\": |}").unwrap();
         assert_eq!(context.wanted, Wanted::Value { beside: vec!["header".to_owned()] });

@@ -1,8 +1,8 @@
-//! One lane: a policy under made-up traffic, run piece by piece, and asked about afterwards.
+//! One lane: a policy under simulated traffic, run piece by piece, and inspected afterwards.
 //!
 //! Invariant: the run is the simulator's, from the same policy, traffic and seed as `tollgate
-//! simulate`, so its table is that one's. A request is told in full by running up to it again: what
-//! is kept of each is its time alone, and of no more than [`MAX_TIMES`].
+//! simulate`, so its table is the same. A request is shown in full by running up to it again: only
+//! the time of each request is stored, and at most [`MAX_TIMES`] of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tollgate_sim::{Fate, Requests, Run, START, Seen, Table, Traffic};
 use crate::told::{Told, told};
 use crate::watch::Watch;
 
-/// Requests that are found by their times; of later ones the last of these is found. 32 MB.
+/// Requests that are found by their times; for later ones the last of these is found. 32 MB.
 const MAX_TIMES: usize = 4_000_000;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Progress {
     done: bool,
@@ -41,12 +41,12 @@ pub(crate) struct LaneRun {
     again: Option<Again>,
 }
 
-/// The same run from its beginning, up to a request that is told.
+/// The same run from its beginning, up to a request to be shown.
 #[derive(Debug)]
 struct Again {
     run: Run,
     numbers: Numbers,
-    /// Only for what a policy may ask about requests.
+    /// Only for the request data that a policy may read.
     requests: Requests,
 }
 
@@ -54,7 +54,7 @@ struct Again {
 #[derive(Debug, Default)]
 struct Numbers {
     next: u64,
-    /// Of those that wait, by source and number.
+    /// The numbers of those that wait, by source and number.
     waiting: BTreeMap<(usize, u64), u64>,
 }
 
@@ -80,7 +80,7 @@ impl LaneRun {
     /// A lane at its beginning.
     ///
     /// # Errors
-    /// What is wrong with the policy or the traffic, in words, one mistake a line.
+    /// The mistakes in the policy or the traffic, in words, one per line.
     pub(crate) fn new(policy: &str, traffic: &str, seed: u64) -> Result<Self, String> {
         let policy = Policy::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
         let traffic = Traffic::parse(traffic).map_err(|error| format!("traffic: {error}"))?;
@@ -97,7 +97,7 @@ impl LaneRun {
         })
     }
 
-    /// Goes on for at most `budget` decisions.
+    /// Continues for at most `budget` decisions.
     pub(crate) fn step(&mut self, budget: u64) -> Progress {
         let Self { run, numbers, watch, times, .. } = self;
         let progress = run.step(budget, &mut |seen| {
@@ -118,7 +118,7 @@ impl LaneRun {
         }
     }
 
-    /// What came of it so far.
+    /// The results so far.
     pub(crate) fn table(&mut self) -> Table {
         self.run.table()
     }
@@ -127,8 +127,8 @@ impl LaneRun {
         &self.watch
     }
 
-    /// The number of the last request that came until so long after the beginning, or of the first
-    /// one; `None` when none came.
+    /// The number of the last request that came at most `until` after the beginning, or of the
+    /// first one; `None` when none came.
     pub(crate) fn near(&self, until: Span) -> Option<u64> {
         let until = until.as_nanos();
         let before = self.times.partition_point(|at| *at <= until).saturating_sub(1);
@@ -136,7 +136,7 @@ impl LaneRun {
         u64::try_from(before).ok()
     }
 
-    /// Everything about one request; `None` when there is none of this number.
+    /// All data of one request; `None` when there is none with this number.
     pub(crate) fn told(&mut self, number: u64) -> Option<Told> {
         if number >= self.numbers.next {
             return None;
@@ -146,7 +146,7 @@ impl LaneRun {
             numbers: Numbers::default(),
             requests: Requests::new(&self.traffic, self.seed),
         };
-        // What was passed already is reached from the beginning.
+        // A request that was already passed is reached from the beginning.
         let mut again = self.again.take().filter(|again| again.numbers.next <= number);
         let Again { run, numbers, requests } = again.get_or_insert_with(fresh);
         let mut found = None;
@@ -167,7 +167,7 @@ impl LaneRun {
     }
 }
 
-/// Rounded down.
+/// Milliseconds, rounded down.
 fn millis(span: Span) -> u64 {
     span.as_nanos().checked_div(1_000_000).unwrap_or(0)
 }
@@ -176,7 +176,7 @@ fn millis(span: Span) -> u64 {
 mod tests {
     use super::*;
 
-    /// A rule that refuses, one that makes wait, one that does not apply.
+    /// A rule that denies, one that delays, one that does not apply.
     const POLICY: &str = r#"{"version": 1, "rules": [
         {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 5, "window": "10s"}]},
         {"name": "line", "key": ["client_ip"], "action": {"delay": {"max": "5s"}},
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(counts.map(|count| f64::from(u32::try_from(count).unwrap())), sums);
     }
 
-    /// Guards: the state of a request that is put off, told as if nothing were used.
+    /// Guards: the state of a delayed request, shown as if nothing were used.
     #[test]
     fn until_whole_is_told_of_requests_that_are_delayed_too() {
         let policy = r#"{"version": 1, "rules": [{"name": "queue", "key": ["client_ip"],
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(whole.get(..3), Some(&[3_000.0, 5_000.0, 7_000.0][..]));
     }
 
-    /// Guards: a request that is told as another one, as one that waited is.
+    /// Guards: a request that is shown as another one, as happened to those that waited.
     #[test]
     fn every_request_is_told_as_it_was_decided() {
         let mut lane = done(POLICY, TRAFFIC);
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!((lane.near(Span::ZERO), lane.told(0).is_none()), (None, true));
     }
 
-    /// Guards: a true count of another key, of refused requests, or of another window.
+    /// Guards: a true count of another key, of denied requests, or of another window.
     #[test]
     fn the_true_count_is_the_tables_where_there_is_one_key() {
         for algorithm in ["gcra", "fixed-window", "sliding-window", "sliding-log", "leaky-queue"] {
@@ -274,7 +274,7 @@ mod tests {
             let highest = series.iter().copied().fold(0.0, f64::max);
             assert!(series.iter().all(|count| !count.is_nan()), "{algorithm}");
             let most = f64::from(u32::try_from(most).unwrap());
-            // What a queue lets go after the end is not in the picture.
+            // Requests that a queue releases after the end are not in the picture.
             let is_equal = algorithm == "leaky-queue" && highest <= most || highest == most;
             assert!(is_equal && highest >= 9.0, "{algorithm}: {highest} of {most}");
         }

@@ -1,14 +1,14 @@
-//! What the playground's page calls, as wasm in worker threads: the policy's own compiler for the
-//! editor, the simulator for the lanes, and the replay for an access log.
+//! The functions that the playground's page calls, as wasm in worker threads: the policy's own
+//! compiler for the editor, the simulator for the lanes, and the replay for an access log.
 //!
-//! Invariant: nothing is decided here, and nothing leaves the page. What goes in are texts, what
-//! comes out is JSON whose fields the types of this crate name; places in a text are offsets as
-//! JavaScript counts them, in UTF-16 units. Deliberately absent: the page itself, which is `web/`.
+//! Invariant: nothing is decided here, and nothing leaves the page. Arguments are texts, results
+//! are JSON whose fields the types of this crate name; places in a text are offsets as JavaScript
+//! counts them, in UTF-16 units. Deliberately absent: the page itself, which is `web/`.
 //!
-//! The features are modules of their own in the page: `lanes` is there from the beginning, `logs`
-//! is fetched when somebody brings a log.
+//! The features are modules of their own in the page: `lanes` is loaded at the start, `logs` is
+//! fetched when the user opens a log.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! The modules are in import order: each imports only modules declared below it.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "logs")]
@@ -45,10 +45,10 @@ use tollgate_core::Span;
 #[cfg(any(feature = "lanes", feature = "logs"))]
 use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 
-/// What the compiler says of a policy for a surface (`envoy`, `worker`, `library`, `server`), as
-/// the JSON of `check::Checked`.
+/// The compiler's report on a policy for a surface (`envoy`, `worker`, `library`, `server`), as the
+/// JSON of `check::Checked`.
 ///
-/// Never fails: what is wrong with the text or the name of the surface is among the problems.
+/// Never fails: an invalid text or surface name is among the problems.
 #[cfg(feature = "lanes")]
 #[wasm_bindgen]
 #[must_use]
@@ -56,10 +56,10 @@ pub fn check(text: &str, surface: &str) -> String {
     json(&check::check(text, surface))
 }
 
-/// What may be written at `offset`, in UTF-16 units, of a policy that need not be whole: the JSON
-/// of a list of `complete::Completion`, the likeliest first.
+/// The completions at `offset`, in UTF-16 units, of a policy that may be incomplete: the JSON of a
+/// list of `complete::Completion`, the most likely first.
 ///
-/// Never fails: an offset beyond the text is its end.
+/// Never fails: an offset beyond the text means its end.
 #[cfg(feature = "lanes")]
 #[wasm_bindgen]
 #[must_use]
@@ -67,7 +67,7 @@ pub fn complete(text: &str, offset: usize) -> String {
     json(&complete::complete(text, offset))
 }
 
-/// A policy under made-up traffic.
+/// A policy under simulated traffic.
 #[cfg(feature = "lanes")]
 #[wasm_bindgen]
 #[derive(Debug)]
@@ -77,59 +77,60 @@ pub struct Lane(LaneRun);
 #[wasm_bindgen]
 impl Lane {
     /// A lane at its beginning: the policy, the traffic document of `tollgate simulate`, and the
-    /// seed of everything that is left to chance.
+    /// random seed.
     ///
     /// # Errors
-    /// What is wrong with the policy or the traffic, in words, one mistake a line.
+    /// The mistakes in the policy or the traffic, in words, one per line.
     #[wasm_bindgen(constructor)]
     pub fn new(policy: &str, traffic: &str, seed: u64) -> Result<Self, JsError> {
         LaneRun::new(policy, traffic, seed).map(Self).map_err(|why| JsError::new(&why))
     }
 
-    /// Goes on for at most `budget` decisions: `{done, offered, at_ms, length_ms}`.
+    /// Continues for at most `budget` decisions: `{done, offered, at_ms, length_ms}`.
     pub fn step(&mut self, budget: u32) -> String {
         json(&self.0.step(budget.into()))
     }
 
-    /// What came of it so far: what `tollgate simulate --json` prints.
+    /// The results so far: the output of `tollgate simulate --json`.
     pub fn table(&mut self) -> String {
         json(&self.0.table())
     }
 
-    /// Whose state the series are about: `{rule, tier, quota, algorithm, limit, window_ms, burst,
-    /// client}`, or null when no rule counts what comes.
+    /// The key whose state the series show:
+    /// `{rule, tier, quota, algorithm, limit, window_ms, burst, client}`, or null when no rule
+    /// counts the traffic.
     #[must_use]
     pub fn watched(&self) -> String {
         json(&self.0.watch().watched)
     }
 
-    /// A series over the whole run in so many equal parts, 1 to 7200. `offered`, `admitted` (at
-    /// once), `delayed` and `denied` are counts; `true_count` (in the true window that ends there),
-    /// `estimate` (what the algorithm holds for used) and `wait` (ms) are the greatest of a part,
-    /// `whole_after` (ms until the key's state is as if never used) too, `remaining` the least. NaN
-    /// where there is nothing to tell.
+    /// A series over the whole run in `buckets` equal parts, 1 to 7200. `offered`, `admitted` (at
+    /// once), `delayed` and `denied` are counts. `true_count` (in the true window that ends there),
+    /// `estimate` (the usage that the algorithm assumes), `wait` (ms) and `whole_after` (ms until
+    /// the key's state is as if never used) are the greatest of a part, `remaining` the least. NaN
+    /// where there is no value.
     ///
     /// # Errors
-    /// For a name that is none, and other numbers of parts.
+    /// For an unknown name, and for another number of parts.
     pub fn series(&self, name: &str, buckets: usize) -> Result<Vec<f64>, JsError> {
         let series = self.0.watch().bins.series(name, buckets);
         series.ok_or_else(|| JsError::new("there is no such series"))
     }
 
-    /// The number of the last request that came until so many milliseconds after the beginning, or
-    /// of the first one.
+    /// The number of the last request that came at most `at_ms` milliseconds after the beginning,
+    /// or of the first one.
     #[must_use]
     pub fn near(&self, at_ms: f64) -> Option<u32> {
         self.0.near(nanos(at_ms)).and_then(|number| u32::try_from(number).ok())
     }
 
-    /// Everything about the request of this number, as `told::Told`; null when there is none.
+    /// All data of the request with this number, as `told::Told`; null when there is none.
     pub fn at(&mut self, number: u32) -> String {
         json(&self.0.told(number.into()))
     }
 }
 
-/// Milliseconds with a fraction; none for what is negative or no number.
+/// Milliseconds with a fraction; zero for a negative value or NaN.
 #[cfg(feature = "lanes")]
 #[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
 #[expect(clippy::float_arithmetic, reason = "a place on a plot: nothing is decided by it")]
@@ -151,7 +152,7 @@ impl Log {
     /// `private_key`.
     ///
     /// # Errors
-    /// What is wrong with either, in words, one mistake a line.
+    /// The mistakes in either, in words, one per line.
     #[wasm_bindgen(constructor)]
     pub fn new(policy: &str, asked: &str) -> Result<Self, JsError> {
         log::LogRun::new(policy, asked).map(|run| Self(Some(run))).map_err(|why| JsError::new(&why))
@@ -160,26 +161,26 @@ impl Log {
     /// Reads the next bytes of the log, which are not packed.
     ///
     /// # Errors
-    /// What the policy needs and the log cannot tell, or a format that is not known, in words.
+    /// Data that the policy needs and the log does not have, or an unknown format, in words.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), JsError> {
         let run = self.0.as_mut().ok_or_else(|| JsError::new(ENDED))?;
         run.push(bytes).map_err(|why| JsError::new(&why))
     }
 
-    /// The log is read once more from its beginning, to try the limits that are suggested. Once.
+    /// Starts reading the log a second time from its beginning, to try the suggested limits. Once.
     ///
     /// # Errors
-    /// As `push`, of a short log; or no limits were asked for.
+    /// As `push`, for a short log; or no limits were requested.
     pub fn again(&mut self) -> Result<(), JsError> {
         let run = self.0.take().ok_or_else(|| JsError::new(ENDED))?;
         self.0 = Some(run.again().map_err(|why| JsError::new(&why))?);
         Ok(())
     }
 
-    /// What was found: what `tollgate replay --json` prints. Once.
+    /// The result: the output of `tollgate replay --json`. Once.
     ///
     /// # Errors
-    /// As `push`, of a short log.
+    /// As `push`, for a short log.
     pub fn finish(&mut self) -> Result<String, JsError> {
         let run = self.0.take().ok_or_else(|| JsError::new(ENDED))?;
         run.finish().map(|summary| json(&summary)).map_err(|why| JsError::new(&why))
@@ -189,7 +190,7 @@ impl Log {
 #[cfg(feature = "logs")]
 const ENDED: &str = "the log has ended";
 
-/// Our own types always become JSON: no map of theirs has keys that are no texts.
+/// Our own types always become JSON: none of their maps has keys that are not texts.
 #[cfg(any(feature = "lanes", feature = "logs"))]
 fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()

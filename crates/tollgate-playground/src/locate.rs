@@ -1,13 +1,14 @@
-//! Where in its text a path of the policy's compiler leads.
+//! Finds the place in a policy's text for a path of the compiler.
 //!
-//! Invariant: every path leads somewhere: when a part of it is not there, to what should hold it.
+//! Invariant: every path has a place: when a part of it is missing, the place of the parent that
+//! should contain it.
 
 use core::ops::Range;
 
 use crate::outline::{Field, Node, Value};
 
-/// What to underline for a problem at `path`: a scalar with its name; of an object or a list the
-/// name, or else the opening bracket.
+/// The text to underline for a problem at `path`: for a scalar its name and value; for an object or
+/// a list the name, or else the opening bracket.
 pub(crate) fn locate(root: &Node, path: &str) -> Range<usize> {
     let (mut here, mut name, mut rest) = (root, None, path);
     while !rest.is_empty() {
@@ -37,14 +38,14 @@ fn underlined(node: &Node, name: Option<Range<usize>>) -> Range<usize> {
     }
 }
 
-/// `[3]` at the beginning of a path, and what is left.
+/// `[3]` at the beginning of a path, and the rest.
 fn index(path: &str) -> Option<(usize, &str)> {
     let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
     Some((index.parse().ok()?, rest))
 }
 
-/// The field that a path begins with, and what is left. A name may hold a full stop: the longest
-/// one that fits, and of those given twice the last.
+/// The field at the beginning of a path, and the rest. A name may contain a full stop: the longest
+/// name that fits is used, and the last of those given twice.
 fn field<'n, 'p>(fields: &'n [Field], path: &'p str) -> Option<(&'n Field, &'p str)> {
     let path = path.strip_prefix('.').unwrap_or(path);
     let ends = |rest: &&str| rest.is_empty() || rest.starts_with(['.', '[']);

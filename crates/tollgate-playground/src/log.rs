@@ -1,9 +1,10 @@
 //! An access log, replayed piece by piece as the browser reads it.
 //!
-//! Invariant: the replay is the command line's, with its defaults, so what comes of it is what
-//! `tollgate replay --json` prints. What the log cannot tell is said before anything is counted,
-//! and then nothing is. Limits are suggested where the page reads the log twice. Deliberately
-//! absent: unpacking, which the browser does, and writing anything down: a log stays in its page.
+//! Invariant: the replay is the command line's, with its defaults, so its result is the output of
+//! `tollgate replay --json`. If the log lacks required data, that is reported before anything is
+//! counted, and then nothing is counted. Limits are suggested where the page reads the log twice.
+//! Deliberately absent: decompression, which the browser does, and storing anything: a log stays in
+//! its page.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use tollgate_replay::{
     Counted, Given, LogCounts, Observer, Options, Replay, Source, Summary, needs, wanted,
 };
 
-/// Bytes that tell the format, as on the command line.
+/// Bytes in which the format is detected, as on the command line.
 const HEAD: usize = 64 * 1024;
 
-/// What may be asked for; each is the flag of `tollgate replay` of that name.
+/// The options; each is the flag of `tollgate replay` with that name.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Asked {
@@ -30,7 +31,7 @@ struct Asked {
     suggest: bool,
     /// Per cent; empty for the usual shares.
     touch: String,
-    /// 32 hexadecimal digits that the log's author does not know.
+    /// 32 hexadecimal digits that are unknown to the log's author.
     private_key: String,
 }
 
@@ -42,16 +43,16 @@ pub(crate) struct LogRun {
     options: Options,
     format: Option<Format>,
     map: String,
-    /// The first bytes, until there are enough of them to tell the format.
+    /// The first bytes, until there are enough of them to detect the format.
     head: Vec<u8>,
-    /// What follows the reading that is to begin.
+    /// The observer of the reading that is to begin.
     pass: Pass,
     reading: Option<Reading>,
-    /// What the first of two readings found.
+    /// The result of the first of two readings.
     first: Option<Summary>,
 }
 
-/// Which reading this is, where limits are to be suggested.
+/// The current reading, where limits are suggested.
 #[derive(Debug)]
 enum Pass {
     Only,
@@ -59,7 +60,7 @@ enum Pass {
     Second(SecondPass),
 }
 
-/// What the first bytes began.
+/// The state that was created from the first bytes.
 #[derive(Debug)]
 struct Reading {
     source: Source,
@@ -87,13 +88,13 @@ impl Observer for Pass {
 }
 
 impl LogRun {
-    /// A replay through `policy`; `asked` is the JSON of what is asked for.
+    /// A replay through `policy`; `asked` is the JSON of the options.
     ///
     /// # Errors
-    /// What is wrong with either, in words, one mistake a line.
+    /// The mistakes in either, in words, one per line.
     pub(crate) fn new(policy: &str, asked: &str) -> Result<Self, String> {
         let mut policy = Policy::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
-        // The share of keys is what counts, not which ones.
+        // The share of keys is needed, not their identity.
         policy.set_hash_key([0; 16]);
         let asked: Asked =
             serde_json::from_str(asked).map_err(|error| format!("the options: {error}"))?;
@@ -104,7 +105,7 @@ impl LogRun {
         for map in &asked.map {
             let field =
                 map.split_once('=').ok_or_else(|| format!("map {map}: use FIELD=COLUMN"))?;
-            // Not every name of a column is a field that a policy reads.
+            // Some names of columns are not fields that a policy reads.
             if let Ok(field) = tollgate_replay::field(field.0) {
                 given.mapped(&field);
             }
@@ -129,7 +130,7 @@ impl LogRun {
     /// Reads the next bytes.
     ///
     /// # Errors
-    /// The log is of no known format, or what the policy needs is not in it, in words.
+    /// The log has no known format, or lacks data that the policy needs, in words.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
         if self.reading.is_some() {
             return self.feed(bytes);
@@ -138,10 +139,11 @@ impl LogRun {
         if self.head.len() < HEAD { Ok(()) } else { self.begin() }
     }
 
-    /// Ends the first reading of the log: it is to be read once more, to try the suggested limits.
+    /// Ends the first reading of the log: it must be read a second time, to try the suggested
+    /// limits.
     ///
     /// # Errors
-    /// As [`LogRun::push`], when the log is short; or no limits were asked for.
+    /// As [`LogRun::push`], when the log is short; or no limits were requested.
     pub(crate) fn again(mut self) -> Result<Self, String> {
         let (summary, Pass::First(suggest)) = self.end()? else {
             return Err("a log is read again for limits that are suggested".to_owned());
@@ -149,7 +151,7 @@ impl LogRun {
         Ok(Self { pass: Pass::Second(suggest.second_pass()), first: Some(summary), ..self })
     }
 
-    /// Ends the log: what was found.
+    /// Ends the log, and returns the result.
     ///
     /// # Errors
     /// As [`LogRun::push`], when the log is short.
@@ -183,7 +185,7 @@ impl LogRun {
         source.feed(bytes, &mut |record| replay.push(record)).map_err(|error| error.to_string())
     }
 
-    /// Looks at the first bytes, and reads them.
+    /// Detects the format from the first bytes, and reads them.
     fn begin(&mut self) -> Result<(), String> {
         let head = std::mem::take(&mut self.head);
         let format = self.format_of(&head)?;

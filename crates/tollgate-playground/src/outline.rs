@@ -1,17 +1,17 @@
-//! The outline of a JSON text: where its objects, lists and fields stand, whole or not.
+//! The outline of a JSON text: the positions of its objects, lists and fields, complete or not.
 //!
-//! Invariant: any text has an outline, in time that grows with its length and on a bounded stack;
-//! of a text that is JSON it is that of its value, but for what lies deeper than [`MAX_DEPTH`].
-//! Whether a text is JSON, or a policy, is not decided here.
+//! Invariant: any text has an outline, in time that grows with its length and on a bounded stack.
+//! If the text is JSON, the outline is that of its value, except for parts deeper than
+//! [`MAX_DEPTH`]. This file does not decide whether a text is JSON, or a policy.
 
 use core::ops::Range;
 
 use crate::tokens::{Kind, Token};
 
-/// As deep as the policy's own parser goes.
+/// The same depth as the policy's own parser.
 const MAX_DEPTH: usize = 128;
 
-/// A value and where it stands, in bytes.
+/// A value and its position, in bytes.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) range: Range<usize>,
@@ -29,13 +29,13 @@ pub(crate) enum Value {
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// Where the name stands, with its quotes.
+    /// The position of the name, with its quotes.
     pub(crate) range: Range<usize>,
     pub(crate) value: Option<Node>,
 }
 
 impl Node {
-    /// True between the brackets of an object or a list.
+    /// True when `offset` is between the brackets of an object or a list.
     pub(crate) const fn holds(&self, offset: usize) -> bool {
         let is_closed = match self.value {
             Value::Scalar => return false,
@@ -46,7 +46,7 @@ impl Node {
     }
 }
 
-/// The outline of the first value of the text that `tokens` are of.
+/// The outline of the first value of the text with these `tokens`.
 pub(crate) fn outline(text: &str, tokens: &[Token]) -> Option<Node> {
     let mut parser = Parser { text, tokens, at: 0, objects: 0, lists: 0 };
     while parser.peek().is_some() {
@@ -83,7 +83,7 @@ impl Parser<'_> {
         token
     }
 
-    /// The value that begins here; `None`, and nothing is taken, when none does.
+    /// The value that begins here; `None`, and no token is consumed, when no value begins here.
     fn value(&mut self) -> Option<Node> {
         let token = self.peek()?;
         let is_deep = self.objects.saturating_add(self.lists) >= MAX_DEPTH;
@@ -109,7 +109,7 @@ impl Parser<'_> {
                     self.next();
                     break (token.to, true);
                 }
-                // It closes a list around this object, which somebody forgot to close.
+                // It closes a list around this object, which was left open.
                 Kind::CloseList if self.lists > 0 => break (token.from, false),
                 Kind::Text { .. } | Kind::Word => fields.push(self.field(token)),
                 Kind::OpenObject | Kind::OpenList => {
@@ -141,7 +141,7 @@ impl Parser<'_> {
         Field { name: said(self.text, name), range: name.from..name.to, value }
     }
 
-    /// True when a field begins here, where perhaps a value should.
+    /// True when a field begins here, possibly where a value should.
     fn is_name(&self) -> bool {
         let is_text = |token: Token| matches!(token.kind, Kind::Text { .. } | Kind::Word);
         self.peek().is_some_and(is_text)
@@ -173,7 +173,7 @@ impl Parser<'_> {
     }
 }
 
-/// What a string or a word says; of one that is not closed, what is there of it.
+/// The text of a string or a word; of a string that is not closed, the existing part.
 pub(crate) fn said(text: &str, token: Token) -> String {
     let written = text.get(token.from..token.to).unwrap_or_default();
     match token.kind {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::tokens::tokens;
 
-    /// The outline as text: names with `=`, scalars as written, `?` for what is not there.
+    /// The outline as text: names with `=`, scalars as written, `?` for a missing part.
     fn drawn(text: &str) -> String {
         fn draw(text: &str, node: &Node) -> String {
             let open = |is_closed: bool| if is_closed { "" } else { "~" };

@@ -1,8 +1,9 @@
 //! The policy's schema as the editor walks it.
 //!
-//! Invariant: what may stand where is read from the schema and nowhere else, so the editor never
-//! offers what the compiler does not know. It is the file that the policy crate wrote and a test
-//! compares: the code that writes it would be a tenth of what the page fetches.
+//! Invariant: the allowed text at a place is read from the schema and nowhere else, so the editor
+//! never offers text that the compiler does not know. It is the file that the policy crate wrote
+//! and a test compares: the code that writes it would be a tenth of the bytes that the page
+//! fetches.
 
 use std::sync::LazyLock;
 
@@ -15,7 +16,7 @@ const SCHEMA: &str = include_str!("../../../docs/policy.schema.json");
 static DOCUMENT: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(SCHEMA).unwrap_or_default());
 
-/// The schemas that a value at the end of a path may follow: every alternative on its own.
+/// The schemas for a value at the end of a path: every alternative on its own.
 pub(crate) fn at(path: &[Step]) -> Vec<&'static Map<String, Value>> {
     let mut here = alternatives(&DOCUMENT);
     for step in path {
@@ -55,13 +56,13 @@ pub(crate) fn required(schema: &'static Map<String, Value>) -> impl Iterator<Ite
     names.filter_map(Value::as_str)
 }
 
-/// What is said of a schema.
+/// The description of a schema.
 pub(crate) fn description(schema: &'static Value) -> &'static str {
     schema.get("description").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The values that a schema names: its constant, its enumeration, both booleans; with what is said
-/// of them.
+/// The values that a schema names, with their descriptions: its constant, its enumeration, both
+/// booleans.
 pub(crate) fn constants(schema: &'static Map<String, Value>) -> Vec<(String, &'static str)> {
     let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
@@ -81,7 +82,7 @@ pub(crate) fn constants(schema: &'static Map<String, Value>) -> Vec<(String, &'s
 mod tests {
     use super::*;
 
-    /// Guards: offers of yesterday. TOLLGATE_BLESS=1 with the command line's tests writes the file.
+    /// Guards: outdated offers. TOLLGATE_BLESS=1 with the command line's tests writes the file.
     #[test]
     fn the_schema_is_the_policy_crates_own() {
         assert_eq!(SCHEMA, tollgate_policy::schema());

@@ -1,8 +1,8 @@
-//! The tokens of a JSON text that somebody is still writing.
+//! The tokens of a JSON text that is still being written.
 //!
-//! Invariant: every byte but white space belongs to one token, tokens are in order, and there is no
-//! text that has none. A string that is not closed ends with its line, so that the lines below it
-//! keep their meaning.
+//! Invariant: every byte except white space belongs to one token, tokens are in order, and every
+//! text has tokens. A string that is not closed ends with its line, so that the lines below it keep
+//! their meaning.
 
 /// A piece of the text, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Text {
         is_closed: bool,
     },
-    /// A number, `true`, or what somebody began to write without quotes.
+    /// A number, `true`, or the beginning of text without quotes.
     Word,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Token> {
     all
 }
 
-/// Goes behind the closing quote, or before the end of the line; whether there was a quote.
+/// Moves past the closing quote, or to the end of the line; returns whether there was a quote.
 fn skip_text(rest: &mut core::iter::Peekable<core::str::CharIndices<'_>>) -> bool {
     while let Some((_, next)) = rest.next_if(|(_, next)| !matches!(next, '\n' | '\r')) {
         match next {

@@ -1,6 +1,6 @@
-//! One request in full: what its client gets, and why.
+//! One request in full: the response to its client, and the reasons.
 //!
-//! Invariant: it is decided again by the same run, so it is what the run decided.
+//! Invariant: the same run decides it again, so it is the run's own decision.
 
 use serde::Serialize;
 use tollgate_core::Span;
@@ -10,7 +10,7 @@ use tollgate_sim::{Fate, RuleDecided, START, Seen};
 use crate::bins::Counted;
 use crate::watch::ended;
 
-/// What the page shows of the request under the cursor.
+/// The data that the page shows of the request under the cursor.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Told {
     /// How many requests came before it.
@@ -21,22 +21,22 @@ pub(crate) struct Told {
     client: String,
     method: String,
     target: String,
-    /// How often its client was refused before it came again.
+    /// How often its client was denied before it came again.
     attempt: u64,
     /// `admitted`, `delayed` or `denied`.
     fate: &'static str,
-    /// What the response waited, in milliseconds, rounded up.
+    /// How long the response waited, in milliseconds, rounded up.
     wait_ms: u64,
     status: u16,
     /// Names and values, as on a surface.
     fields: Vec<(String, String)>,
-    /// Empty when the origin answers.
+    /// Empty when the origin responds.
     body: String,
     /// Sentences, one for each rule and each of its quotas.
     why: Vec<String>,
 }
 
-/// What is told of a request that has ended; `None` while it waits in a line.
+/// The data of a request that has ended; `None` while it waits in a line.
 pub(crate) fn told(index: u64, seen: &Seen<'_>, facts: &impl Facts) -> Option<Told> {
     let (counted, leaves_at) = ended(seen);
     let (decided, outcome) = (seen.decided, seen.decided.outcome());

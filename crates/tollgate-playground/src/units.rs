@@ -1,6 +1,6 @@
 //! Offsets in a text: bytes, as Rust counts, and UTF-16 units, as JavaScript does.
 //!
-//! Invariant: what comes out lies in the text, on the border of a character.
+//! Invariant: a returned offset is in the text, at the border of a character.
 
 /// The offset in bytes of the character that holds the UTF-16 unit `offset`; the end beyond it.
 pub(crate) fn bytes(text: &str, offset: usize) -> usize {
@@ -14,11 +14,11 @@ pub(crate) fn bytes(text: &str, offset: usize) -> usize {
     text.len()
 }
 
-/// Turns offsets in bytes into UTF-16 units. Asked in rising order it walks the text once.
+/// Converts offsets in bytes to UTF-16 units. For increasing offsets it walks the text once.
 #[derive(Debug)]
 pub(crate) struct Units<'t> {
     text: &'t str,
-    /// Equal places.
+    /// The same position in both units.
     bytes: usize,
     units: usize,
 }

@@ -1,8 +1,8 @@
 //! One run as a plot follows it: counts over time, and the state of one key.
 //!
-//! Invariant: the key is chosen before the run, so that one pass shows all of it: that of the
-//! client who asks most often among the first [`LOOKED_AT`] requests, in the first rule that counts
-//! it by one. What is told of it was decided by the run itself; only the true count is counted
+//! Invariant: the key is chosen before the run, so that one pass shows all of it. It is the key of
+//! the client with the most requests among the first [`LOOKED_AT`] requests, in the first rule that
+//! counts it by one. Its states were decided by the run itself; only the true count is counted
 //! here, by the simulator's own counter.
 
 use std::cmp::Reverse;
@@ -16,10 +16,10 @@ use tollgate_sim::{Fate, Request, Requests, RuleDecided, START, Seen, Traffic, W
 
 use crate::bins::{Bins, Counted, State};
 
-/// Requests among which the client is looked for.
+/// The number of requests among which the client is chosen.
 const LOOKED_AT: usize = 20_000;
 
-/// Whose state the series are about.
+/// The key whose state the series show.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Watched {
     rule: String,
@@ -42,17 +42,17 @@ pub(crate) struct Watched {
     key: Vec<u8>,
 }
 
-/// The plots of a run on its way.
+/// The plots of a running simulation.
 #[derive(Debug)]
 pub(crate) struct Watch {
     policy: Arc<Policy>,
     pub(crate) bins: Bins,
     pub(crate) watched: Option<Watched>,
-    /// What was let through of the watched key.
+    /// The allowed units of the watched key.
     count: WindowCount,
-    /// What goes on later.
+    /// Requests that leave later.
     later: BinaryHeap<Reverse<(Timestamp, u64)>>,
-    /// The bin up to which the true count is told.
+    /// The bin up to which the true count is recorded.
     told: usize,
 }
 
@@ -70,7 +70,7 @@ impl Watch {
         }
     }
 
-    /// Takes in one decision; `is_new` for a request that comes, and not for one that waited.
+    /// Records one decision; `is_new` for a request that comes, but not for one that waited.
     pub(crate) fn see(&mut self, seen: &Seen<'_>, is_new: bool) {
         if is_new {
             self.bins.count(seen.request.at.since(START), Counted::Offered);
@@ -85,7 +85,8 @@ impl Watch {
         let Some(said) = said else { return };
         let Some((quota, decision)) = said.quotas().next() else { return };
         let burst = quota.limiter().capacity();
-        // A request that is held back keeps no states. Its queue is empty when its own part is.
+        // A request that is held back has no stored states. Its queue is empty when its own part
+        // is.
         let kept = said.partition.filter(|partition| !partition.value().is_empty());
         let whole_after = match (kept, decision.verdict) {
             (Some(kept), _) => Some(kept.idle_at(&self.policy).since(seen.decided.at())),
@@ -108,12 +109,12 @@ impl Watch {
         self.until(seen.at);
     }
 
-    /// Tells the true count to the end of the run.
+    /// Records the true count to the end of the run.
     pub(crate) fn end(&mut self, length: Span) {
         self.until(START.saturating_add(length));
     }
 
-    /// Counts what goes on until `now`, and tells each bin's true count.
+    /// Counts the requests that leave until `now`, and records each bin's true count.
     fn until(&mut self, now: Timestamp) {
         while let Some(Reverse((at, cost))) =
             self.later.peek().copied().filter(|one| one.0.0 <= now)
@@ -127,7 +128,7 @@ impl Watch {
         self.bins_until(now);
     }
 
-    /// What counts at the beginning of each bin up to that of `now`.
+    /// Records the count at the beginning of each bin up to that of `now`.
     fn bins_until(&mut self, now: Timestamp) {
         let last = self.bins.index(now.since(START));
         while self.watched.is_some() && self.told < last {
@@ -147,14 +148,14 @@ impl Watched {
     }
 }
 
-/// How long a queue serves so many units, rounded up to a nanosecond.
+/// How long a queue takes to serve this many units, rounded up to a nanosecond.
 fn part(limiter: &Limiter, units: u64) -> Span {
     let window = u128::from(limiter.window().as_nanos());
     let nanos = window.saturating_mul(units.into()).div_ceil(u128::from(limiter.limit().max(1)));
     Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// What became of a request, and when it goes on; nothing yet of one that waits in a line.
+/// The result of a request, and when it leaves; no result yet for one that waits in a line.
 pub(crate) fn ended(seen: &Seen<'_>) -> (Option<Counted>, Timestamp) {
     let more = match seen.decided.fate() {
         Fate::Waiting => return (None, seen.at),
@@ -167,7 +168,7 @@ pub(crate) fn ended(seen: &Seen<'_>) -> (Option<Counted>, Timestamp) {
     (Some(if is_late { Counted::Delayed } else { Counted::Admitted }), leaves_at)
 }
 
-/// The key to watch; `None` when no rule counts what comes.
+/// The key to watch; `None` when no rule counts the traffic.
 fn choose(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Option<Watched> {
     let mut requests = Requests::new(traffic, seed);
     let mut counts: BTreeMap<u64, (usize, Reverse<usize>, Request)> = BTreeMap::new();
@@ -176,7 +177,7 @@ fn choose(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Option<Watched>
         let one = counts.entry(request.client).or_insert((0, Reverse(number), request));
         one.0 = one.0.saturating_add(1);
     }
-    // Of those who ask equally often, who came first.
+    // Of clients with equally many requests, the one that came first.
     let (.., request) = counts.into_values().max_by_key(|(count, first, _)| (*count, *first))?;
     let facts = requests.facts(request)?;
     let mut plan = Plan::new();

@@ -1,8 +1,8 @@
-//! What the platform of the Worker charges: its prices, and what so much use of it costs.
+//! The prices of the Worker's platform, and the cost of a given usage.
 //!
-//! Invariant: the prices stand here and nowhere else, with the date at which they were read; money
-//! is whole millionths of a dollar, rounded up. What a plan includes is not taken off: it is once a
-//! month and not per request.
+//! Invariant: the prices are in this file and nowhere else, with the date at which they were read;
+//! money is whole millionths of a dollar, rounded up. The usage that a plan includes is not
+//! subtracted: it is per month and not per request.
 
 use crate::words::count;
 
@@ -12,13 +12,13 @@ pub const PRICES_READ_ON: &str = "2026-11-22";
 /// One price of the platform's paid plan, in US dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// What is paid for.
+    /// The item that is charged.
     pub what: &'static str,
-    /// Of what the price is for a million, or for one.
+    /// The quantity that the price is for: a million, or one.
     pub unit: &'static str,
-    /// Millionths of a dollar for so many.
+    /// Millionths of a dollar for that quantity.
     pub micro_dollars: u64,
-    /// What the plan includes in a month.
+    /// The usage that the plan includes per month.
     pub included: &'static str,
 }
 
@@ -41,38 +41,38 @@ const ROWS_WRITTEN: Price =
 const ROWS_READ: Price = price("rows read", "million", 1_000, "25,000 million");
 const STORAGE: Price = price("storage of objects", "GB-month", 200_000, "5 GB-month");
 
-/// All that a limiter pays for.
+/// All prices that a limiter pays.
 pub const PRICES: [Price; 7] = [REQUESTS, CPU, CALLS, DURATION, ROWS_WRITTEN, ROWS_READ, STORAGE];
 
-/// What an active object is charged for, in MB.
+/// The memory for which an active object is charged, in MB.
 const OBJECT_MB: u128 = 128;
 
-/// Microseconds of CPU of a request that no object is called for, as `cargo xtask bench worker`
+/// Microseconds of CPU of a request for which no object is called, as `cargo xtask bench worker`
 /// measured on one machine; the platform's own differ, and it is a small part of the bill.
 pub const CPU_US_PER_REQUEST: u64 = 103;
 
-/// The same of each call of an object that writes, with what the Worker does for it.
+/// The same for each call of an object that writes, including the Worker's work for it.
 pub const CPU_US_PER_CALL: u64 = 314;
 
-/// How long an object is awake for a call: assumed, as nothing but the platform can measure it.
+/// How long an object is awake for a call: assumed, because only the platform can measure it.
 pub const ACTIVE_US_PER_CALL: u64 = 5_000;
 
-/// Rows written for a key that is asked for once: its counts, two of SQLite's own for the table,
-/// the alarm, and the deletion when that rings.
+/// Rows written for a key that is used once: its counts, two of SQLite's own for the table, the
+/// alarm, and the deletion when that rings.
 pub const ROWS_OF_A_NEW_KEY: u64 = 5;
 
-/// So much use of the platform; storage apart, which is paid by the month.
+/// An amount of use of the platform, without storage, which is paid by the month.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Requests to the Worker.
     pub requests: u64,
-    /// Of all of them, in the Worker and in objects.
+    /// The CPU time of all of them, in the Worker and in objects.
     pub cpu_us: u64,
     /// Calls of objects.
     pub calls: u64,
     /// Alarms that rang.
     pub alarms: u64,
-    /// Rows written, alarms that were set among them.
+    /// Rows written, including alarms that were set.
     pub rows_written: u64,
     /// Rows read.
     pub rows_read: u64,
@@ -81,7 +81,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What it costs, in millionths of a dollar, rounded up.
+    /// The cost, in millionths of a dollar, rounded up.
     #[must_use]
     pub fn micro_dollars(&self) -> u64 {
         // In units of 10^-12 of a millionth of a dollar: the finest is a ms of 1 MB.
@@ -114,7 +114,7 @@ pub fn dollars(micro_dollars: u64) -> String {
 mod tests {
     use super::*;
 
-    // The platform's own example: 100 objects active for a second a minute, a month long, are
+    // The platform's own example: 100 objects active for a second per minute, a month long, are
     // 4,320,000 s of 128 MB, which is 552,960 GB-s.
     #[test]
     fn an_active_object_is_charged_for_its_memory() {

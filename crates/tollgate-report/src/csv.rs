@@ -1,17 +1,17 @@
 //! CSV (RFC 4180): every table of the report in one rectangular file.
 //!
-//! The first field of each record is the name of its table, and the first record of each table are
-//! the names of its columns: `grep ^keys,` gives one table with its head. Records are filled up to
-//! one number of fields. Figures are a table of three columns, a plot is a table of its
-//! points. Paragraphs are left out.
+//! The first field of each record is the name of its table, and the first record of each table
+//! contains the names of its columns: `grep ^keys,` prints one table with its head. Records are
+//! filled up to the same number of fields. Figures are a table of three columns, a plot is a table
+//! of its points. Paragraphs are left out.
 //!
-//! Spreadsheets run what begins with `=`, `+`, `-`, `@`, a tab or a carriage return, and split at
-//! other signs than we do. So a text that begins with such a sign, or has one after `;`, `|` or
-//! `"`, has an apostrophe before it there, which a spreadsheet takes for "this is text"; tabs
-//! and line ends are `\u{9}`, `\u{d}` and `\u{a}`, as all control characters are. Numbers of ours
-//! are as they are. Whoever needs the exact texts takes JSON.
+//! Spreadsheets execute text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return, and
+//! split at other characters than this file does. So a text that begins with such a character, or
+//! has one after `;`, `|` or `"`, gets an apostrophe before it, which a spreadsheet takes for "this
+//! is text". Tabs and line ends are written as `\u{9}`, `\u{d}` and `\u{a}`, like all control
+//! characters. Our own numbers are unchanged. A program that needs the exact texts uses JSON.
 //!
-//! Invariant: text of strangers becomes no formula, no further field and no further record.
+//! Invariant: untrusted text becomes no formula, no further field and no further record.
 
 use crate::model::{Block, Figures, Report};
 use crate::table::{Cell, Table};
@@ -81,12 +81,12 @@ fn text(words: &str) -> String {
     }
 }
 
-/// The text with an apostrophe before each sign that would begin a formula.
+/// The text with an apostrophe before each character that would begin a formula.
 fn defused(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     let mut is_begin = true;
     for c in words.chars() {
-        // The wide forms count, too, where the language of the system writes them.
+        // The wide forms count, too, where the system's language uses them.
         if is_begin && matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠') {
             out.push('\'');
         }

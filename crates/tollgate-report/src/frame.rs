@@ -1,7 +1,7 @@
-//! The frame of a plot: where its axes, its names and its surface are.
+//! The frame of a plot: the positions of its axes, its names and its surface.
 //!
-//! Invariant: names stand within the picture and not upon each other. A wide picture has the names
-//! of lines at their ends, where they need no key; a narrow one, and surfaces, have a key above.
+//! Invariant: names are within the picture and do not overlap. A wide picture has the names of
+//! lines at their ends, where they need no key; a narrow one, and surfaces, have a key above.
 #![expect(clippy::float_arithmetic, reason = "plots, no decision")]
 
 use crate::layers::{Layer, Scales};
@@ -10,16 +10,16 @@ use crate::points::as_float;
 use crate::scale::{Scale, Tick, ticks};
 use crate::visible::{cut, visible, width};
 
-/// Pixels that a column of text takes, at 12 pixels and generously.
+/// Pixels that a column of text takes, at 12 pixels and estimated generously.
 const COLUMN: f64 = 6.7;
-/// From one line of text to the next.
+/// The distance between two lines of text.
 pub(crate) const LINE: f64 = 15.0;
-/// The sample of a line in a key, with the gap behind it.
+/// The sample of a line in a key, with the gap after it.
 pub(crate) const SAMPLE: f64 = 24.0;
 /// Columns that a name has at most.
 const MOST_NAME: usize = 26;
 
-/// What a picture is for.
+/// The use of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     /// A page of some width.
@@ -28,7 +28,7 @@ pub(crate) enum Size {
     Narrow,
 }
 
-/// A name beside the plot.
+/// A name next to the plot.
 pub(crate) struct Label {
     pub(crate) x: f64,
     pub(crate) y: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Label {
     pub(crate) series: Option<usize>,
 }
 
-/// Where everything is.
+/// The positions of all parts.
 pub(crate) struct Frame {
     pub(crate) width: f64,
     pub(crate) height: f64,
@@ -64,7 +64,7 @@ impl Size {
 }
 
 impl Frame {
-    /// The frame of a picture whose first `head` pixels are somebody else's.
+    /// The frame of a picture whose first `head` pixels are reserved for other content.
     pub(crate) fn new(plot: &Plot, layers: &[Layer<'_>], size: Size, head: f64) -> Self {
         let (width, surface) = size.pixels();
         let is_direct = size == Size::Wide && is_direct(plot);
@@ -193,7 +193,7 @@ fn x_range(plot: &Plot, layers: &[Layer<'_>]) -> (f64, f64) {
     range(points.chain(ends).chain(marks))
 }
 
-/// From 0, unless something lies below it.
+/// The range from 0, unless a value is below it.
 fn y_range(plot: &Plot, layers: &[Layer<'_>]) -> (f64, f64) {
     let points = layers.iter().flat_map(|layer| layer.points.iter().map(|point| point.1));
     let marks = plot.marks.iter().filter(|mark| mark.is_level).map(|mark| mark.at);

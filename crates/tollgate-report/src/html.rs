@@ -1,7 +1,7 @@
-//! One page that needs nothing else: no script, no request, light and dark.
+//! One self-contained page: no script, no request, light and dark.
 //!
 //! Invariant: its policy (`default-src 'none'`) lets the page load nothing and run nothing, even if
-//! an escape were ever missed. What a plot shows stands in the table beneath it.
+//! an escape were ever missed. The table beneath a plot contains the plot's data.
 
 use crate::frame::Size;
 use crate::markup::Markup;
@@ -12,10 +12,10 @@ use crate::svg::{Dress, draw, sheet_of_series};
 use crate::table::Table;
 use crate::visible::width;
 
-/// Columns of a text that is not broken in a table: names of hosts and paths, mostly.
+/// Columns of a text that is not broken in a table: mostly names of hosts and paths.
 const MOST_UNBROKEN: usize = 40;
 
-/// What the browser may do for this page: apply the one style in it.
+/// The browser's permissions for this page: apply the one style in it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// The mark within the first kilobyte of every page.
@@ -50,7 +50,7 @@ impl Report {
 
 struct Page {
     markup: Markup,
-    /// How many there are so far: their identities are numbers, never names.
+    /// The number of plots so far: their identities are numbers, never names.
     plots: u32,
     boxes: u32,
 }
@@ -102,7 +102,7 @@ impl Page {
         markup.close_line();
     }
 
-    /// A table in a box of its own, which scrolls when the window is too narrow, by keys, too.
+    /// A table in a box of its own, which scrolls when the window is too narrow, also by keyboard.
     fn table(&mut self, table: &Table) {
         self.boxes = self.boxes.saturating_add(1);
         let id = format!("t{}", self.boxes);
@@ -120,7 +120,7 @@ impl Page {
         markup.open("tr", &[]);
         for column in &table.columns {
             let class = if column.is_right() { "n" } else { "k" };
-            // A head that names nothing is none: a reader would say "blank".
+            // An empty column name gets no heading: a screen reader would say "blank".
             if column.name.is_empty() {
                 markup.element("td", &[("class", &class)], "");
             } else {
@@ -154,7 +154,7 @@ impl Page {
         }
     }
 
-    /// The picture for wide windows and the one for narrow ones, of which one is there at a time.
+    /// The picture for wide windows and the one for narrow ones; one of them is shown at a time.
     fn plot(&mut self, plot: &Plot) {
         self.plots = self.plots.saturating_add(1);
         let (wide, narrow) = (format!("p{}w", self.plots), format!("p{}n", self.plots));
@@ -198,7 +198,8 @@ fn sheet() -> String {
     )
 }
 
-/// Little ink: no boxes, no stripes; numbers right and of one width; a line where it separates.
+/// Little ink: no boxes, no stripes; numbers right-aligned and of one width; a line only as a
+/// separator.
 const RULES: &str = "\
 *{box-sizing:border-box}
 body{margin:0;background:var(--ground);color:var(--text);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif}

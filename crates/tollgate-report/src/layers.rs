@@ -1,6 +1,6 @@
-//! What of each series is drawn: its points, stacked where that is asked for, as paths.
+//! The drawn form of each series: its points, stacked if requested, as paths.
 //!
-//! Invariant: of no stretch of two pixels is the greatest or the least value left out.
+//! Invariant: the greatest and the least value of each stretch of two pixels are drawn.
 #![expect(clippy::float_arithmetic, reason = "plots, no decision")]
 
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::scale::Scale;
 /// A series with the points at which it is drawn.
 pub(crate) struct Layer<'p> {
     pub(crate) series: &'p Series,
-    /// Which colour, dashes, form and pattern it has.
+    /// The number of its colour, dashes, form and pattern.
     pub(crate) look: usize,
     pub(crate) points: Vec<Point>,
     /// Where the last bar ends, or the last step.
@@ -49,7 +49,7 @@ pub(crate) fn layers(plot: &Plot) -> Vec<Layer<'_>> {
         .collect()
 }
 
-/// Where the last bar ends: it is as wide as the one before, and one of height 0 only says where
+/// Where the last bar ends: it is as wide as the one before, and one of height 0 only marks where
 /// the one before ended.
 fn end(series: &Series, points: &[Point]) -> f64 {
     let mut last = points.iter().rev();
@@ -104,7 +104,7 @@ impl Layer<'_> {
         path
     }
 
-    /// The surface from the tops to nothing.
+    /// The surface from the tops to zero.
     pub(crate) fn surface(&self, scales: &Scales) -> String {
         let mut path = self.line(scales);
         if let Some((first, _)) = self.points.first() {
@@ -114,8 +114,8 @@ impl Layer<'_> {
         path
     }
 
-    /// A bar for each point; `slot` of `slots` that stand side by side. None when there are so many
-    /// that they would run into each other.
+    /// A bar for each point; `slot` of `slots` that are next to each other. None when there are so
+    /// many that they would overlap.
     pub(crate) fn bars(&self, scales: &Scales, slot: usize, slots: usize) -> Option<String> {
         if self.points.len().saturating_mul(slots) > scales.stretches.div_euclid(4) {
             return None;
@@ -138,7 +138,7 @@ impl Layer<'_> {
         Some(path)
     }
 
-    /// A small form at each point: another one for each series.
+    /// A small form at each point; each series has its own.
     pub(crate) fn markers(&self, scales: &Scales) -> String {
         const FORMS: [&str; 6] = [
             "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",
@@ -197,7 +197,7 @@ mod tests {
             let layers = layers(&plot).into_iter().map(|layer| layer.points);
             layers.collect::<Vec<_>>()
         };
-        // A bar is there only where it was given; an area holds its value.
+        // A bar exists only where it was given; an area holds its value.
         assert_eq!(of(Shape::Bars)[1], [(0.0, 4.0), (1.0, 2.0), (2.0, 5.0)]);
         assert_eq!(of(Shape::Area)[1], [(0.0, 4.0), (1.0, 5.0), (2.0, 7.0)]);
     }
@@ -209,7 +209,7 @@ mod tests {
         let layer = &layers(&plot)[0];
         assert_eq!(layer.end, 4.0);
         assert_eq!(layer.bars(&SCALES, 0, 1).unwrap(), "M0 100V90H19V100ZM20 100V0H39V100Z");
-        // A last one of height 0 only ends the bar before it.
+        // A last bar of height 0 only ends the one before it.
         let with_end = Plot::new("h", "t", Axis::number(""), Axis::count("")).histogram(
             "h",
             &[0.0, 1.0, 4.0],

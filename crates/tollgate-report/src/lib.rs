@@ -1,14 +1,13 @@
 //! Figures, tables and plots, written as text, CSV, Markdown or one self-contained HTML page.
 //!
-//! A command fills a [`Report`] with what it found, in units; how that is written (thousands,
-//! percent, milliseconds, alignment, escapes) is decided here, once for all commands.
+//! A command fills a [`Report`] with its results, in units; their formatting (thousands, percent,
+//! milliseconds, alignment, escapes) is decided here, once for all commands.
 //!
-//! What the platform of the Worker charges is [`bill`], for the command line and the documents
-//! alike.
+//! The prices of the Worker's platform are in [`bill`], for the command line and the documents.
 //!
-//! Invariant: what is written into a page is text and never markup, whoever wrote it first; and
-//! what a plot shows stands in a table, too. Deliberately absent: JSON, which each command makes
-//! of its own data; scripts; files; a clock.
+//! Invariant: text in a page is text and never markup, whatever its origin; and the data of a plot
+//! is in a table, too. Deliberately absent: JSON, which each command makes of its own data;
+//! scripts; files; a clock.
 //!
 //! ```
 //! use tollgate_report::{Cell, Column, Report, Table};

@@ -1,7 +1,7 @@
-//! Markdown, as GitHub has it.
+//! Markdown in GitHub's dialect.
 //!
-//! Invariant: text of strangers is text: it begins no table cell, link, image, emphasis, code, list
-//! or HTML. What names somebody (`@name`) or links by itself is broken up by an escape.
+//! Invariant: untrusted text stays text: it begins no table cell, link, image, emphasis, code, list
+//! or HTML. A mention (`@name`) or an automatic link is broken up by an escape.
 
 use crate::model::{Block, Figures, Report};
 use crate::table::{Cell, Column, Kind, Table};
@@ -29,8 +29,8 @@ impl Report {
 }
 
 impl Table {
-    /// The table alone, without its caption: for a document that is written by a program. Every
-    /// cell is escaped.
+    /// The table alone, without its caption: for a document that a program writes. Every cell is
+    /// escaped.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let names: Vec<String> = self.columns.iter().map(|column| escaped(&column.name)).collect();
@@ -91,7 +91,7 @@ fn line(cells: impl IntoIterator<Item = String>) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Lines in a fence that is longer than any row of backticks in them.
+/// Lines in a fence that is longer than any run of backticks in them.
 fn fenced(code: &str) -> String {
     let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.saturating_add(1).max(3));
@@ -99,7 +99,8 @@ fn fenced(code: &str) -> String {
     format!("{fence}text\n{}\n{fence}\n", lines.join("\n"))
 }
 
-/// The text with a backslash before what Markdown, or GitHub's dialect, would read.
+/// The text with a backslash before each character that Markdown, or GitHub's dialect, would
+/// interpret.
 fn escaped(text: &str) -> String {
     let shown = visible(text);
     let mut out = String::with_capacity(shown.len());

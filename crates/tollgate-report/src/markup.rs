@@ -1,10 +1,10 @@
 //! HTML and SVG as they are written: the one place where text becomes markup.
 //!
-//! Invariant: names of elements and attributes are literals of this crate (`&'static str`); all
-//! else goes through [`visible`] and has `&`, `<`, `>`, `"` and `'` escaped, in text and in
-//! attributes alike. Every element is closed. So what strangers wrote is text wherever it stands,
-//! both for a parser of HTML and for one of XML. Deliberately absent: a way to write markup that
-//! was made elsewhere, and attributes that lead somewhere (`href`, `src`, `on...`).
+//! Invariant: names of elements and attributes are literals of this crate (`&'static str`).
+//! Everything else goes through [`visible`] and has `&`, `<`, `>`, `"` and `'` escaped, in text and
+//! in attributes. Every element is closed. So untrusted text is text in every place, both for a
+//! parser of HTML and for one of XML. Deliberately absent: a way to write markup that was made
+//! elsewhere, and attributes with a destination or code (`href`, `src`, `on...`).
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use crate::visible::{visible, visible_line};
 /// An attribute: its name and its value.
 pub(crate) type Attribute<'a> = (&'static str, &'a dyn Display);
 
-/// Markup so far.
+/// The markup written so far.
 #[derive(Debug, Default)]
 pub(crate) struct Markup {
     out: String,
@@ -52,18 +52,18 @@ impl Markup {
         self.close_line();
     }
 
-    /// An element that holds nothing, by its own kind (`meta`, `path`).
+    /// An element without content (`meta`, `path`).
     pub(crate) fn empty(&mut self, name: &'static str, attributes: &[Attribute<'_>]) {
         self.tag(name, attributes);
         self.out.push_str("/>\n");
     }
 
-    /// A text of anybody.
+    /// An untrusted text.
     pub(crate) fn text(&mut self, text: &str) {
         escape(&visible(text), &mut self.out);
     }
 
-    /// Lines of anybody, in a `pre`.
+    /// Untrusted lines, in a `pre`.
     pub(crate) fn lines(&mut self, text: &str) {
         for line in text.lines() {
             escape(&visible_line(line), &mut self.out);
@@ -71,7 +71,7 @@ impl Markup {
         }
     }
 
-    /// A style sheet of ours. Neither parser reads on from a `<` in it.
+    /// Our own style sheet. A `<` in it begins nothing for either parser.
     pub(crate) fn style(&mut self, sheet: &str) {
         debug_assert!(!sheet.contains(['<', '&']), "a style sheet with markup in it");
         self.open("style", &[]);
@@ -84,7 +84,7 @@ impl Markup {
         self.out.push_str("<!doctype html>\n");
     }
 
-    /// The whole, every element closed.
+    /// The whole markup, every element closed.
     pub(crate) fn finish(mut self) -> String {
         debug_assert!(self.open.is_empty(), "still open: {:?}", self.open);
         while !self.open.is_empty() {

@@ -1,7 +1,7 @@
 //! The report: a title, and sections of text, figures, tables and plots in the order in which they
 //! are read.
 //!
-//! Invariant: everything here is text and numbers as they were given; nothing is escaped yet.
+//! Invariant: all text and numbers here are as they were given; nothing is escaped yet.
 
 use crate::plot::Plot;
 use crate::table::{Cell, Table};
@@ -20,8 +20,8 @@ impl Report {
         Self { title: title.into(), sections: Vec::new(), footer: String::new() }
     }
 
-    /// Adds a section at the end, to be filled. An empty heading stands nowhere: such a section
-    /// belongs to the title.
+    /// Adds an empty section at the end. An empty heading is not written: such a section belongs to
+    /// the title.
     pub fn section(&mut self, heading: impl Into<String>) -> &mut Section {
         self.sections.push(Section { heading: heading.into(), blocks: Vec::new() });
         let last = self.sections.len().saturating_sub(1);
@@ -29,7 +29,7 @@ impl Report {
         &mut self.sections[last]
     }
 
-    /// Says at the end what made the report: the command and its version.
+    /// Adds a line at the end with the origin of the report: the command and its version.
     pub fn footer(&mut self, footer: impl Into<String>) {
         self.footer = footer.into();
     }
@@ -48,7 +48,7 @@ impl Section {
         self.block(Block::Text(text.into()))
     }
 
-    /// Adds lines that are to be copied as they are.
+    /// Adds lines to be copied unchanged.
     pub fn code(&mut self, code: impl Into<String>) -> &mut Self {
         self.block(Block::Code(code.into()))
     }
@@ -80,7 +80,7 @@ impl Section {
 pub enum Block {
     /// A paragraph.
     Text(String),
-    /// Lines that are to be copied as they are, such as a quota for a policy.
+    /// Lines to be copied unchanged, such as a quota for a policy.
     Code(String),
     /// Single numbers with their names.
     Figures(Figures),
@@ -90,14 +90,14 @@ pub enum Block {
     Plot(Box<Plot>),
 }
 
-/// Single numbers with their names: what a reader should see first.
+/// Single numbers with their names: the first things that a reader should see.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub(crate) name: String,
     pub(crate) figures: Vec<Figure>,
 }
 
-/// One of them.
+/// One figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub(crate) label: String,
@@ -106,7 +106,7 @@ pub struct Figure {
 }
 
 impl Figures {
-    /// No figures yet. `name` is what programs find them by in CSV.
+    /// No figures yet. Programs find them in CSV by `name`.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), figures: Vec::new() }
     }

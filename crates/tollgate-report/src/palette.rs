@@ -1,9 +1,9 @@
 //! The colours of pages and plots, light and dark.
 //!
-//! Invariant, computed by tests: text has a contrast of at least 4.5 to its ground and what is
-//! drawn of at least 3 (WCAG 2.2, 1.4.3 and 1.4.11); the colours of series can be told apart with
-//! each kind of colour blindness. Colour is never all: lines have dashes, points have forms,
-//! surfaces have patterns.
+//! Invariant, computed by tests: the contrast to the ground is at least 4.5 for text and at least 3
+//! for drawings (WCAG 2.2, 1.4.3 and 1.4.11). The colours of series are distinguishable with each
+//! kind of colour blindness. Colour is never the only difference: lines have dashes, points have
+//! forms, surfaces have patterns.
 
 /// Light or dark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,18 +19,18 @@ pub enum Theme {
 pub(crate) struct Palette {
     pub(crate) ground: &'static str,
     pub(crate) text: &'static str,
-    /// Captions, axes, notes: read, but not first.
+    /// Captions, axes, notes: readable, but not prominent.
     pub(crate) quiet: &'static str,
-    /// Thin lines that only guide the eye; nothing is known by them alone.
+    /// Thin lines that only guide the eye; they carry no information of their own.
     pub(crate) hair: &'static str,
     pub(crate) series: [&'static str; SERIES],
 }
 
-/// Series of a plot that can be told apart.
+/// Distinguishable series of a plot.
 pub(crate) const SERIES: usize = 6;
 
 impl Theme {
-    /// Its colours.
+    /// The colours of the theme.
     pub(crate) const fn palette(self) -> Palette {
         match self {
             Self::Light => Palette {
@@ -89,9 +89,9 @@ mod tests {
         a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
     }
 
-    /// How colours are seen with none, and with each kind of complete colour blindness: Machado,
-    /// Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision
-    /// Deficiency" (2009), severity 1.
+    /// The perception of colours without colour blindness, and with each kind of complete colour
+    /// blindness: Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of
+    /// Color Vision Deficiency" (2009), severity 1.
     const SIGHTS: [(&str, [[f64; 3]; 3]); 4] = [
         ("all colours", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         (

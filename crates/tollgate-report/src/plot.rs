@@ -1,12 +1,12 @@
-//! Plots: what is shown, in units; how it is drawn is another file's matter.
+//! Plots: the data that is shown, in units; other files draw it.
 //!
-//! Invariant: every plot says in one sentence what it shows, for those who do not see it; a series
-//! is told apart by more than its colour.
+//! Invariant: every plot has a description of one sentence, for readers who cannot see it; series
+//! differ by more than their colour.
 
 use crate::points::Points;
 use crate::table::{Cell, Column, Kind};
 
-/// What an axis measures.
+/// The quantity of an axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
     pub(crate) label: String,
@@ -44,13 +44,13 @@ impl Axis {
         Self { label: label.into(), kind: Kind::Bytes }
     }
 
-    /// The column of a table that holds what this axis measures: without decimals where `values`
-    /// have none.
+    /// The column of a table for the values of this axis: without decimals where `values` have
+    /// none.
     pub(crate) fn column(&self, name: &str, values: impl IntoIterator<Item = f64>) -> Column {
         Column::new(name, self.kind).decimals(self.decimals(values))
     }
 
-    /// A coordinate in words, with as many decimals as it needs; at most two.
+    /// A coordinate in words, with as many decimals as necessary; at most two.
     pub(crate) fn words(&self, at: f64) -> String {
         self.cell(at).words(self.decimals([at]))
     }
@@ -78,7 +78,7 @@ fn at_scale(number: f64, scale: f64) -> f64 {
     (number * scale).round()
 }
 
-/// The whole part of what is not negative.
+/// The whole part of a number that is not negative.
 #[expect(clippy::as_conversions, reason = "`as` saturates, and there is no other way")]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as above")]
 fn whole(number: f64) -> u64 {
@@ -119,21 +119,22 @@ impl Series {
         Self { name: name.into(), shape, points: Points::default(), look: None }
     }
 
-    /// Adds a point. At most [`MAX_POINTS`](crate::MAX_POINTS) are kept, and of those that are not
-    /// none was a peak. What is no finite number is left out, and the plot's table says so.
+    /// Adds a point. At most [`MAX_POINTS`](crate::MAX_POINTS) are kept, and none of the dropped
+    /// ones was a peak. A point that is not a finite number is left out, and the plot's table
+    /// reports that.
     pub fn push(&mut self, x: f64, y: f64) {
         self.points.push((x, y));
     }
 
     /// The series with the colour, dashes, form and pattern of another place among its plot's
-    /// series, from 0: so that what is denied looks alike in every plot.
+    /// series, from 0: so that denied requests look the same in every plot.
     #[must_use]
     pub const fn looks_like(mut self, place: usize) -> Self {
         self.look = Some(place);
         self
     }
 
-    /// The series with these points, too.
+    /// The series with these points added.
     #[must_use]
     pub fn points(mut self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         points.into_iter().for_each(|(x, y)| self.push(x, y));
@@ -175,8 +176,8 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// A plot without series yet. `name` is what programs find its table by in CSV; `title` says
-    /// what is measured, and [`Plot::describe`] what there is to see.
+    /// A plot without series yet. Programs find its table in CSV by `name`; `title` names the
+    /// measured quantity, and [`Plot::describe`] describes the picture.
     pub fn new(name: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
             name: name.into(),
@@ -190,14 +191,14 @@ impl Plot {
         }
     }
 
-    /// The plot with what there is to see in it, in a sentence or two.
+    /// The plot with a description of the picture, in a sentence or two.
     #[must_use]
     pub fn describe(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// The plot with one more series. Six can be told apart.
+    /// The plot with one more series. Six are distinguishable.
     #[must_use]
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);
@@ -219,7 +220,7 @@ impl Plot {
         self
     }
 
-    /// A histogram: how many fell into each range. `edges` has one number more than `counts`;
+    /// A histogram: the number of values in each range. `edges` has one number more than `counts`;
     /// ranges may differ in width.
     #[must_use]
     pub fn histogram(mut self, name: impl Into<String>, edges: &[f64], counts: &[u64]) -> Self {

@@ -1,24 +1,25 @@
-//! The table that says what a plot shows.
+//! The table with the data of a plot.
 //!
-//! Invariant: the least and the greatest value of every series stand in it. Few points stand there
-//! one by one; many by stretches of x, each series with its least and greatest value.
+//! Invariant: it contains the least and the greatest value of every series. If there are few
+//! points, each has its row. If there are many, a row is a stretch of x, with the least and
+//! greatest value of each series.
 
 use crate::plot::{Plot, Series};
 use crate::points::{Point, by_stretch};
 use crate::table::{Cell, Table};
 use crate::words;
 
-/// Rows that somebody still reads, or hears.
+/// The most rows that a person reads, or listens to.
 const MOST_ROWS: usize = 40;
 
 impl Plot {
-    /// What the plot shows as a table: a row for each x of at most 40, else for each stretch of x.
+    /// The plot's data as a table: a row for each x of at most 40, else for each stretch of x.
     #[must_use]
     pub fn to_table(&self) -> Table {
         self.table_within(MOST_ROWS)
     }
 
-    /// The same for programs: a row for each x that is kept, where no series has two values there.
+    /// The same for programs: a row for each kept x, where no series has two values there.
     pub(crate) fn to_full_table(&self) -> Table {
         self.table_within(usize::MAX)
     }
@@ -132,7 +133,7 @@ mod tests {
             assert!(column(least).all(|cell| cell == Cell::Count(0)));
             assert!(column(greatest).all(|cell| cell == Cell::Count(top)));
         }
-        // For programs every point that is kept has its row.
+        // For programs every kept point has its row.
         assert_eq!(plot(1_000).to_full_table().rows.len(), 1_000);
         let kept = plot(1_000_000).to_full_table().rows.len();
         assert!((2_000..=2 * MAX_POINTS).contains(&kept), "{kept}");

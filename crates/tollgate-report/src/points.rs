@@ -1,8 +1,7 @@
-//! The points of a series, of which a bounded number is kept, and those that are drawn.
+//! The points of a series: a bounded number is kept, and fewer may be drawn.
 //!
-//! Invariant: the greatest and the least value, of the whole and of any stretch that can be told
-//! apart, are never lost: what is dropped lies between two that are kept. Peaks are what a limit
-//! is about.
+//! Invariant: the greatest and the least value, of the whole and of any distinguishable stretch,
+//! are never lost: a dropped value is between two kept ones. Peaks matter most for a limit.
 #![expect(clippy::float_arithmetic, reason = "statistics and plots, no decision")]
 
 /// Points that one series keeps.
@@ -15,7 +14,7 @@ pub(crate) type Point = (f64, f64);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Points {
     kept: Vec<Point>,
-    /// Points with a coordinate that is no number.
+    /// Points with a coordinate that is not a number.
     dropped: u64,
 }
 
@@ -34,14 +33,14 @@ impl Points {
         self.kept.push(point);
     }
 
-    /// The points in the order of x; those of one x as they came.
+    /// The points in the order of x; points with the same x in the order in which they came.
     pub(crate) fn sorted(&self) -> Vec<Point> {
         let mut points = self.kept.clone();
         sort(&mut points);
         points
     }
 
-    /// Points that were no numbers.
+    /// The number of points that were not numbers.
     pub(crate) const fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -65,7 +64,7 @@ pub(crate) fn decimated(points: &[Point], stretches: usize) -> Vec<Point> {
     out
 }
 
-/// The points of each of `stretches` equal stretches of x; none that is empty.
+/// The points of each of `stretches` equal stretches of x, without the empty ones.
 pub(crate) fn by_stretch(points: &[Point], stretches: usize) -> impl Iterator<Item = &[Point]> {
     let from = points.first().map_or(0.0, |point| point.0);
     let to = points.last().map_or(0.0, |point| point.0);

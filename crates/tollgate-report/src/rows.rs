@@ -1,6 +1,6 @@
-//! A plot as rows of bars in text, one row a series.
+//! A plot as rows of bars in text, one row per series.
 //!
-//! Invariant: a bar is as high as the greatest value of its stretch, and what is above nothing has
+//! Invariant: a bar is as high as the greatest value of its stretch, and every value above zero has
 //! a bar; all rows of a plot have one scale.
 #![expect(clippy::float_arithmetic, reason = "plots, no decision")]
 
@@ -10,7 +10,7 @@ use crate::points::{Point, as_float};
 /// From an eighth of the greatest value to all of it.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The points of a plot, and what they span.
+/// The points of a plot, and their range.
 pub(crate) struct Rows<'p> {
     plot: &'p Plot,
     points: Vec<Vec<Point>>,
@@ -66,7 +66,7 @@ impl<'p> Rows<'p> {
             let mut height = held;
             while let Some((_, y)) = points.next_if(|(x, _)| is_last || place(*x) < as_float(bar)) {
                 height = Some(height.map_or(*y, |before: f64| before.max(*y)));
-                // A line says nothing between its points; everything else holds its value.
+                // A line has no value between its points; all other shapes hold their value.
                 held = (series.shape != Shape::Line).then_some(*y);
             }
             bars.push(height.map_or(' ', |height| self.step(height)));

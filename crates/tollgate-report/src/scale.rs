@@ -1,6 +1,7 @@
 //! Scales: from values to places in a picture, and the ticks of an axis.
 //!
-//! Invariant: a tick stands at a round number of its unit, says it whole, and lies within the axis.
+//! Invariant: a tick is at a round number of its unit, its label is exact, and it is within the
+//! axis.
 #![expect(clippy::float_arithmetic, reason = "plots, no decision")]
 
 use crate::plot::Axis;
@@ -18,7 +19,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Where a value is drawn. One that is beyond the range is drawn at its edge.
+    /// Where a value is drawn. A value beyond the range is drawn at its edge.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let (low, high) = self.places;
         let part = (value - self.from) / (self.to - self.from);
@@ -31,7 +32,7 @@ impl Scale {
 pub(crate) struct Tick {
     pub(crate) at: f64,
     pub(crate) label: String,
-    /// Beneath the label: the day that begins here.
+    /// Below the label: the day that begins here.
     pub(crate) day: Option<String>,
 }
 
@@ -42,7 +43,7 @@ struct Step {
     decimals: usize,
 }
 
-/// Seconds that are round: of a minute, an hour, a day.
+/// Round numbers of seconds: of a minute, an hour, a day.
 const SECONDS: [f64; 19] = [
     1.0,
     2.0,
@@ -65,7 +66,7 @@ const SECONDS: [f64; 19] = [
     2.0 * DAY,
 ];
 const DAY: f64 = 86_400.0;
-/// More would be no axis any more.
+/// More would make the axis unreadable.
 const MOST_TICKS: u32 = 50;
 
 /// At most `most` ticks, or one more, within `from` and `to`.
@@ -124,7 +125,7 @@ fn seconds(least: f64) -> Step {
 fn decimal(least: f64, unit: f64) -> Step {
     for exponent in -12_i32..=18 {
         for digit in ["1", "2", "5"] {
-            // Read, not multiplied: 0.1 is the number that 0.1 says.
+            // Parsed, not multiplied: 0.1 is then exactly the number that `0.1` denotes.
             let size = format!("{digit}e{exponent}").parse::<f64>().unwrap_or(1.0) * unit;
             if size >= least {
                 let decimals = usize::try_from(exponent.saturating_neg()).unwrap_or(0);
@@ -161,7 +162,7 @@ fn of_seconds(at: f64, step: Step) -> String {
     }
 }
 
-/// `14:00`, and the day where it is another than that of the tick before.
+/// `14:00`, and the day where it differs from that of the tick before.
 fn of_time(axis: &Axis, at: f64, step: Step, before: Option<f64>) -> (String, Option<String>) {
     let split = |at: f64| {
         let words = axis.cell(at).words(0);

@@ -1,7 +1,7 @@
 //! Plots as SVG: little ink, names where the eye is, nothing that moves.
 //!
-//! Invariant: every picture has a role, a title and a description; a series has, beside its
-//! colour, dashes, a form or a pattern. All names and texts are escaped by [`Markup`].
+//! Invariant: every picture has a role, a title and a description; a series has dashes, a form or a
+//! pattern in addition to its colour. All names and texts are escaped by [`Markup`].
 #![expect(clippy::float_arithmetic, reason = "plots, no decision")]
 
 use crate::frame::{Frame, LINE, Label, SAMPLE, Size, length, name};
@@ -11,16 +11,16 @@ use crate::palette::{SERIES, Theme};
 use crate::plot::{Plot, Shape};
 use crate::visible::{cut, visible};
 
-/// Lines with more points have no forms at them: they would be a smear.
+/// Lines with more points have no forms at them: the forms would overlap.
 const MOST_MARKERS: usize = 24;
-/// The ground round a picture that stands alone.
+/// The margin around a standalone picture.
 const MARGIN: f64 = 12.0;
-/// The height of the title, in a picture that stands alone.
+/// The height of the title in a standalone picture.
 const TITLE: f64 = 26.0;
 
 impl Plot {
     /// The plot as an SVG file of its own, 744 pixels wide, with its title: for a document, which
-    /// shows the one or the other theme by `<picture>`.
+    /// shows one of the two themes by `<picture>`.
     #[must_use]
     pub fn to_svg(&self, theme: Theme) -> String {
         let palette = theme.palette();
@@ -42,12 +42,12 @@ impl Plot {
     }
 }
 
-/// What is round a picture.
+/// The context of a picture.
 #[derive(Clone, Copy)]
 pub(crate) enum Dress<'a> {
-    /// Nothing: the picture brings its title and its style.
+    /// None: the picture contains its title and its style.
     Alone { sheet: &'a str },
-    /// A page, in which the picture's identities begin so.
+    /// A page; the picture's identities begin with `id`.
     Page { id: &'a str, class: &'static str },
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn draw(markup: &mut Markup, plot: &Plot, size: Size, dress: Dress<'_
     markup.close_line();
 }
 
-/// What there is to see, for who does not see it.
+/// A description of the picture, for readers who cannot see it.
 fn said(plot: &Plot) -> String {
     let mut words = plot.description.clone();
     for series in &plot.series {
@@ -147,7 +147,7 @@ impl Picture<'_> {
         self.layers.len() > 1 && (self.plot.is_stacked || self.layers.iter().any(is_bars))
     }
 
-    /// What fills the surface of a series. The first is plain.
+    /// The fill of a series' surface. The first is plain.
     fn fill(&self, look: usize) -> String {
         match look {
             0 => String::new(),
@@ -205,7 +205,7 @@ impl Picture<'_> {
             markup.empty("path", &[("d", &line), ("class", &"g")]);
             text(markup, (left - 6.0, y + 4.0), "end", "q", &tick.label);
         }
-        // What y measures stands above its numbers and reads from left to right.
+        // The label of y is above its numbers and reads from left to right.
         text(
             markup,
             (0.0, top - self.keyed() - 9.0),
@@ -242,7 +242,7 @@ impl Picture<'_> {
         }
     }
 
-    /// Areas and bars. Stacked ones are drawn from the highest to the lowest, each down to nothing.
+    /// Areas and bars. Stacked ones are drawn from the highest to the lowest, each down to zero.
     fn surfaces(&self, markup: &mut Markup) {
         let is_surface =
             |layer: &&Layer<'_>| matches!(layer.series.shape, Shape::Area | Shape::Bars);
@@ -320,7 +320,7 @@ impl Picture<'_> {
         }
     }
 
-    /// What a series looks like, in the key.
+    /// The sample of a series in the key.
     fn sample(&self, markup: &mut Markup, (x, y): (f64, f64), layer: &Layer<'_>) {
         let is_filled = layer.series.shape == Shape::Bars || self.plot.is_stacked;
         if is_filled {

@@ -1,14 +1,14 @@
 //! Tables: typed columns, and cells in units.
 //!
-//! Invariant: a row has as many cells as the table has columns. A cell holds what was measured; its
-//! words are made when it is written.
+//! Invariant: a row has as many cells as the table has columns. A cell contains the measured value;
+//! it is formatted when it is written.
 
 use crate::words;
 
 /// Decimals of a second with which all times of a column are written, once one has milliseconds.
 const MILLISECONDS: usize = 3;
 
-/// What a column holds, and so how it is written and aligned.
+/// The content of a column, which defines its format and alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text; aligned left, and cut where a terminal is too narrow.
@@ -32,9 +32,9 @@ pub enum Kind {
 /// One value. Its kind is its column's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Nothing is known, or nothing applies: `-`. Zero is a value.
+    /// The value is unknown, or does not apply: `-`. Zero is a value.
     Empty,
-    /// Text of anybody.
+    /// Untrusted text.
     Text(String),
     /// A whole number.
     Count(u64),
@@ -42,11 +42,11 @@ pub enum Cell {
     Change(i64),
     /// A number with a fraction.
     Number(f64),
-    /// So much of so much.
+    /// A part of a whole.
     Share {
-        /// So much.
+        /// The part.
         part: u64,
-        /// Of this; of 0 there is no share.
+        /// The whole; there is no share if it is 0.
         whole: u64,
     },
     /// Milliseconds since 1970-01-01T00:00:00Z.
@@ -69,7 +69,7 @@ impl Cell {
         Self::Share { part, whole }
     }
 
-    /// In words for people, with two decimals: for a note beside another figure.
+    /// In words for people, with two decimals: for a note next to another figure.
     #[must_use]
     pub fn to_words(&self) -> String {
         self.words(2)
@@ -91,7 +91,8 @@ impl Cell {
         }
     }
 
-    /// For programs: plain digits, shares of 1, seconds, bytes, RFC 3339. Empty for nothing.
+    /// For programs: plain digits, shares of 1, seconds, bytes, RFC 3339. Empty for
+    /// [`Cell::Empty`].
     pub(crate) fn raw(&self) -> String {
         match self {
             Self::Empty => String::new(),
@@ -175,7 +176,7 @@ impl Column {
         Self::new(name, Kind::Bytes)
     }
 
-    /// How many digits stand after the point of a share or a number; at most 9.
+    /// How many digits a share or a number has after the point; at most 9.
     #[must_use]
     pub const fn decimals(mut self, decimals: usize) -> Self {
         self.decimals = if decimals > 9 { 9 } else { decimals };
@@ -211,8 +212,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without columns yet. `name` is what programs find it by in CSV: a short word that
-    /// does not change; `caption` is for people.
+    /// A table without columns yet. Programs find it in CSV by `name`, a short word that does not
+    /// change; `caption` is for people.
     pub fn new(name: impl Into<String>, caption: impl Into<String>) -> Self {
         let (columns, rows) = (Vec::new(), Vec::new());
         Self { name: name.into(), caption: caption.into(), columns, rows, omitted: 0 }
@@ -226,7 +227,7 @@ impl Table {
         self
     }
 
-    /// Adds a row. Cells that are missing are empty; those that have no column are left out.
+    /// Adds a row. Missing cells are empty; cells without a column are left out.
     pub fn push(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let mut row: Vec<Cell> = cells.into_iter().collect();
         debug_assert_eq!(row.len(), self.columns.len(), "a cell for each column: {}", self.name);
@@ -245,7 +246,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table, which says at its end that so many rows more were left out.
+    /// The table with a note at its end that this many more rows were left out.
     #[must_use]
     pub const fn and_omitted(mut self, rows: u64) -> Self {
         self.omitted = rows;

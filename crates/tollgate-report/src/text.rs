@@ -1,8 +1,8 @@
 //! Plain text for a terminal or a file.
 //!
-//! Invariant: no line is wider than asked for (at least 40 columns), but for lines that are to be
-//! copied as they are; numbers stand right-aligned under the names of their columns. A table that
-//! is too wide has its texts cut; one whose numbers do not fit either is written row by row.
+//! Invariant: no line is wider than the given width (at least 40 columns), except for lines to be
+//! copied unchanged; numbers are right-aligned under the names of their columns. A table that is
+//! too wide has its texts cut; one whose numbers do not fit either is written row by row.
 
 use crate::model::{Block, Figures, Report};
 use crate::plot::Plot;
@@ -10,11 +10,11 @@ use crate::rows::Rows;
 use crate::table::Table;
 use crate::visible::{cut, visible, visible_line, width};
 
-/// Narrower than this nothing is laid out.
+/// Below this width nothing is laid out.
 const LEAST_WIDTH: usize = 40;
-/// What is left of a text at least when a table is too wide.
+/// The least width of a cut text when a table is too wide.
 const LEAST_COLUMN: usize = 12;
-/// Between two columns.
+/// The gap between two columns.
 const GAP: usize = 2;
 /// Columns of a plot in a line of text.
 const MOST_BARS: usize = 60;
@@ -39,7 +39,7 @@ impl Report {
         out
     }
 
-    /// The same piece by piece, so that a terminal can let headings stand out.
+    /// The same piece by piece, so that a terminal can highlight headings.
     pub fn each_part(&self, width: usize, mut tell: impl FnMut(Part<'_>)) {
         let width = width.max(LEAST_WIDTH);
         tell(Part::Heading(&wrapped(&visible(&self.title), width)));
@@ -86,7 +86,7 @@ fn of_block(block: &Block, width: usize) -> String {
     }
 }
 
-/// `name  value  note`, values aligned right; where that is too wide, the note stands below.
+/// `name  value  note`, values aligned right; where that is too wide, the note is below.
 fn of_figures(figures: &Figures, most: usize) -> String {
     let rows: Vec<[String; 3]> = figures
         .figures
@@ -155,7 +155,7 @@ fn fitted(
         let total = widths.iter().fold(gaps, |sum, width| sum.saturating_add(*width));
         let over = total.checked_sub(most).filter(|over| *over > 0);
         let Some(over) = over else { return Some(widths) };
-        // The widest text gives first, so that short ones stay whole.
+        // The widest text is cut first, so that short ones stay whole.
         let texts = widths.iter_mut().zip(&table.columns).filter(|(_, column)| !column.is_right());
         let widest = texts.map(|(width, _)| width).max_by_key(|width| **width)?;
         if *widest <= LEAST_COLUMN {
@@ -197,7 +197,7 @@ fn one_by_one(names: &[String], rows: &[Vec<String>], most: usize) -> String {
     out
 }
 
-/// `name  words`, or the words below their name where they do not fit beside it.
+/// `name  words`, or the words below their name where they do not fit next to it.
 fn named(name: &str, words: &str, widest: usize, most: usize) -> String {
     let line = left(name, widest.min(most)) + "  " + words;
     if width(&line) <= most {
@@ -207,14 +207,14 @@ fn named(name: &str, words: &str, widest: usize, most: usize) -> String {
     }
 }
 
-/// Lines that stand two columns in.
+/// Lines that are indented by two columns.
 fn indented(text: &str, most: usize) -> String {
     let lines = wrapped(text, most.saturating_sub(GAP));
     lines.lines().fold(String::new(), |out, line| out + "  " + line + "\n")
 }
 
-/// A row of bars for each series, each as high as the greatest value of its stretch; then what x
-/// they run over.
+/// A row of bars for each series, each as high as the greatest value of its stretch; then the range
+/// of x that they cover.
 fn of_plot(plot: &Plot, most: usize) -> String {
     let mut out = wrapped(&visible(&plot.title), most);
     let Some(rows) = Rows::of(plot) else { return out + "no points\n" };

@@ -1,16 +1,16 @@
-//! Text of strangers, made visible: the one place through which all text of a report goes.
+//! Makes untrusted text visible: the one place through which all text of a report goes.
 //!
-//! Invariant: what comes out is one line, moves no cursor, turns no direction of writing, hides
-//! nothing, is valid in XML, and takes the columns that [`width`] says. Markup is not this
-//! file's matter: each format escapes its own signs on top.
+//! Invariant: the result is one line, moves no cursor, changes no direction of writing, hides
+//! nothing, is valid in XML, and takes as many columns as [`width`] returns. Markup is not handled
+//! here: each format escapes its own characters in addition.
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Marks above and below one character; more of them would cover the lines beside it.
+/// Marks above and below one character; more of them would cover the adjacent lines.
 const MOST_MARKS: usize = 4;
-/// Characters of one text. A request line may have megabytes; nobody reads them in a report.
+/// Characters of one text. A request line may have megabytes; they are useless in a report.
 const MOST_CHARS: usize = 1_000;
-/// Characters of a line that is to be copied, and of an attribute: a drawn line has many.
+/// Characters of a line to be copied, and of an attribute: a drawn line has many.
 const MOST_OF_LINE: usize = 1 << 20;
 
 /// True for a text that is shown as it is.
@@ -19,16 +19,16 @@ pub fn is_plain(text: &str) -> bool {
     visible(text) == text
 }
 
-/// The text with every character that does not show itself as `\u{1b}`: control characters (line
-/// ends, too), what turns the direction of writing, what has no width of its own or no meaning,
-/// and the fifth and further marks on one character. A text of more than 1,000 characters is cut;
-/// `...` and its length stand at its end. Never fails.
+/// The text with every character that is not visible as such written as `\u{1b}`: control
+/// characters (line ends, too), characters that change the direction of writing, those without a
+/// width of their own or a meaning, and the fifth and further marks on one character. A text of
+/// more than 1,000 characters is cut, and `...` and its length are appended. Never fails.
 #[must_use]
 pub fn visible(text: &str) -> String {
     visible_within(text, MOST_CHARS)
 }
 
-/// As [`visible`], for a line that is to be copied: it is cut far later.
+/// As [`visible`], for a line to be copied: it is cut much later.
 pub(crate) fn visible_line(line: &str) -> String {
     visible_within(line, MOST_OF_LINE)
 }
@@ -56,7 +56,7 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().fold(0, |sum, c| sum.saturating_add(c.width().unwrap_or(0)))
 }
 
-/// The text in at most `most` columns; what was cut off its end is said by `…`.
+/// The text in at most `most` columns; `…` marks a text that was cut at its end.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -74,7 +74,8 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     out
 }
 
-/// Controls, formats that nobody sees, separators of lines, and what is no character in XML.
+/// Controls, invisible formats, separators of lines, and code points that are not characters in
+/// XML.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{3164}')

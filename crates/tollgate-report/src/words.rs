@@ -1,10 +1,10 @@
 //! Numbers in words: thousands, percent, lengths of time, points in time, sizes.
 //!
-//! Invariant: integers only, so that a figure reads alike on every target; a share that is not
-//! nothing never reads as nothing, one that is not all never as all; lengths of time and sizes
-//! round up. What programs read (`raw_...`) is exact, or says how many digits it has.
+//! Invariant: integers only, so that a figure is the same on every target. A share above zero is
+//! never written as zero, and one below the whole never as the whole; lengths of time and sizes are
+//! rounded up. Numbers for programs (`raw_...`) are exact, or have a documented number of digits.
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// `1,027`
@@ -22,7 +22,7 @@ pub(crate) fn change(number: i64) -> String {
     }
 }
 
-/// `49.50`, rounded to nearest; `-` for what is no number.
+/// `49.50`, rounded to nearest; `-` for NaN and infinity.
 pub(crate) fn number(number: f64, decimals: usize) -> String {
     if !number.is_finite() {
         return "-".to_owned();
@@ -31,13 +31,13 @@ pub(crate) fn number(number: f64, decimals: usize) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
     let (whole, rest) = digits.split_once('.').unwrap_or((digits, ""));
     let point = if rest.is_empty() { "" } else { "." };
-    // No minus before what rounds to nothing.
+    // No minus before a number that rounds to zero.
     let is_zero = digits.bytes().all(|digit| matches!(digit, b'0' | b'.'));
     format!("{}{}{point}{rest}", if is_zero { "" } else { sign }, grouped(whole))
 }
 
-/// `0.29 %` with two decimals, rounded to nearest; `<0.01 %` and `>99.99 %` where that would say
-/// nothing or all of what is neither; `-` of nothing.
+/// `0.29 %` with two decimals, rounded to nearest; `<0.01 %` and `>99.99 %` for a share that would
+/// wrongly be rounded to zero or to the whole; `-` where `whole` is 0.
 pub(crate) fn share(part: u64, whole: u64, decimals: usize) -> String {
     let unit = ten_to(decimals);
     let all = unit.saturating_mul(100);
@@ -52,7 +52,8 @@ pub(crate) fn share(part: u64, whole: u64, decimals: usize) -> String {
     format!("{sign}{} %", fraction(shown, unit, decimals))
 }
 
-/// A share for programs, 0 to 1 with at most nine decimals, rounded to nearest; empty of nothing.
+/// A share for programs, 0 to 1 with at most nine decimals, rounded to nearest; empty where
+/// `whole` is 0.
 pub(crate) fn raw_share(part: u64, whole: u64) -> String {
     let unit = ten_to(9);
     let half = u128::from(whole).div_euclid(2);
@@ -61,8 +62,8 @@ pub(crate) fn raw_share(part: u64, whole: u64) -> String {
     scaled.map(|scaled| trimmed(&fraction(scaled, unit, 9))).unwrap_or_default()
 }
 
-/// `0 s`, `250 us`, `1.5 ms`, `59.4 s`, `2 min 5 s`, `3 h 5 min`, `2 d 3 h`: at most three
-/// decimals below two minutes, the two greatest units above; rounded up.
+/// `0 s`, `250 us`, `1.5 ms`, `59.4 s`, `2 min 5 s`, `3 h 5 min`, `2 d 3 h`: at most three decimals
+/// below two minutes, the two greatest units above; rounded up.
 pub(crate) fn duration(nanos: u64) -> String {
     let decimal = |unit_ns: u64, name: &str| {
         let thousandths = u128::from(nanos).saturating_mul(1_000).div_ceil(u128::from(unit_ns));
@@ -106,7 +107,7 @@ pub(crate) fn time_ms(unix_ms: i64) -> String {
     if time.contains('.') { time } else { time + ".000" }
 }
 
-/// A time as programs read it, `1995-08-01T00:00:07.000Z` (RFC 3339): from milliseconds since
+/// A time for programs, `1995-08-01T00:00:07.000Z` (RFC 3339): from milliseconds since
 /// 1970-01-01T00:00:00Z, in UTC. Years before 0 and beyond 9999 have a sign.
 #[must_use]
 pub fn rfc3339(unix_ms: i64) -> String {
@@ -154,7 +155,7 @@ fn long_duration(seconds: u64) -> String {
         let lessers = seconds.div_ceil(lesser_length);
         let each = u64::div_euclid(length, lesser_length);
         let (wholes, rest) = (lessers.div_euclid(each), lessers.rem_euclid(each));
-        // Within a minute of a day is a day: no `24 h`.
+        // A time within a minute of a day is written as a day, never as `24 h`.
         let is_its =
             seconds >= length || length > 60 && seconds.div_ceil(60) >= length.div_euclid(60);
         match (is_its, rest) {

@@ -1,7 +1,7 @@
-//! The same report in every format, as committed files: what changes there is seen in a review.
+//! The same report in every format, as committed files, so that a review shows every change.
 //!
-//! After a change that is meant: `TOLLGATE_BLESS=1 cargo test -p tollgate-report --test goldens`,
-//! and look at the page in a browser, in both themes, at 1280 and 360 pixels.
+//! After an intended change: `TOLLGATE_BLESS=1 cargo test -p tollgate-report --test goldens`, and
+//! look at the page in a browser, in both themes, at 1280 and 360 pixels.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod sample;
@@ -30,7 +30,7 @@ fn a_report_in_every_format() {
     let report = sample::day();
     golden("day-80.txt", &report.to_text(80));
     golden("day-40.txt", &report.to_text(40));
-    // Git keeps the line ends of a file of text as it likes.
+    // Git may change the line ends of a text file.
     golden("day.csv", &report.to_csv().replace("\r\n", "\n"));
     golden("day.markdown", &report.to_markdown());
     golden("day.html", &report.to_html());

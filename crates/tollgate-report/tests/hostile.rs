@@ -1,4 +1,4 @@
-//! What strangers wrote is text, in every place of every format.
+//! Untrusted text stays text, in every place of every format.
 //!
 //! A page is read by html5ever, an SVG file by quick-xml; neither is ours. A report with hostile
 //! text everywhere must have exactly the elements and attributes that one with harmless text has.
@@ -100,7 +100,7 @@ fn a_page_has_no_markup_of_others() {
     for text in hostile() {
         let shown: String = text.chars().take(80).collect();
         let page = everything(&text).to_html();
-        // A text that has no length says nothing, and some of its elements are left out.
+        // A text without length is not drawn, and some of its elements are left out.
         if text.is_empty() {
             assert!(structure(&page).len() <= expected.len());
         } else {
@@ -135,7 +135,7 @@ fn a_picture_has_no_markup_of_others() {
     }
 }
 
-/// The policy is the page's second wall: nothing is loaded and no script runs.
+/// The policy is the page's second line of defence: nothing is loaded and no script runs.
 #[test]
 fn a_page_may_load_nothing() {
     let page = everything("harmless").to_html();

@@ -1,7 +1,7 @@
 //! A policy as an isolate enforces it.
 //!
-//! Invariant: a document that could not be enforced here, because it does not compile or because of
-//! the settings, is never one.
+//! Invariant: a document that cannot be enforced here never becomes an active policy, whether it
+//! does not compile or conflicts with the settings.
 
 use tollgate_policy::{Policy, Problem, Problems, Surface};
 use tollgate_service::deployment;
@@ -10,8 +10,8 @@ pub(crate) use tollgate_service::deployment::Active;
 use crate::runtime::js;
 use crate::settings::Settings;
 
-/// The deployed policy: what was compiled when it was deployed, if that is of the deployed text. A
-/// policy that was changed and not compiled again is never taken for the one in force.
+/// The deployed policy. The compiled form is used only if it was compiled from the deployed text,
+/// so a policy that was changed but not compiled again is never taken for the one in force.
 pub(crate) fn deployed() -> Result<Policy, Problems> {
     let (text, compiled) = (js::policy_text(), js::compiled_policy());
     if compiled.is_empty() {
@@ -55,9 +55,9 @@ pub(crate) fn enforced(mut policy: Policy, settings: &Settings) -> Result<Policy
     Ok(policy)
 }
 
-/// What is wrong with a policy that compiles: rules that hold places which nobody would give back,
-/// because a caller of `POST /check` reports a status, and nothing knows any more what the request
-/// was charged.
+/// Problems of a policy that compiles: rules that hold places which would never be given back,
+/// because a caller of `POST /check` reports a status, and by then the charge of the request is no
+/// longer known.
 pub(crate) fn objections(policy: &Policy, settings: &Settings) -> Problems {
     let is_service = settings.origin.is_none();
     let held =
@@ -69,7 +69,7 @@ pub(crate) fn objections(policy: &Policy, settings: &Settings) -> Problems {
     Problems(held.map(problem).collect())
 }
 
-/// What is certainly not meant, for the log.
+/// Parts of the policy that are certainly not intended, for the log.
 pub(crate) fn warnings(policy: &Policy, settings: &Settings) -> Problems {
     deployment::warnings(policy, settings.hash_key.is_empty().then_some("HASH_KEY"))
 }

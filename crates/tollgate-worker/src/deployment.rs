@@ -1,8 +1,8 @@
-//! What an isolate runs: its policy and its bindings, looked at once.
+//! The configuration of an isolate: its policy and its bindings, read once.
 //!
-//! Invariant: a wrong policy or setting is never half used. It is in the log, one line each, once
-//! an isolate, and in the health report; what is only certainly not meant is in the log. Nothing
-//! here decides about a request.
+//! Invariant: a wrong policy or setting is never half used. It is logged once per isolate, one line
+//! each, and is in the health report; a warning about something certainly not intended is only
+//! logged. Nothing here decides about a request.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -38,34 +38,35 @@ const METRICS: &str = "METRICS";
 const ANALYTICS: &str = "ANALYTICS";
 const POLICIES: &str = "POLICIES";
 
-/// What this isolate found when it started: its bindings and its deployed policy cannot change.
+/// The bindings and the deployed policy that this isolate found when it started; they cannot
+/// change.
 pub(crate) struct Deployment {
-    /// Who has it may ask `/check`, and read in the health report what is wrong.
+    /// Its bearer may call `/check` and read in the health report what is wrong.
     check_token: Option<Token>,
     /// The files of the pages, when they are served.
     assets: Option<JsValue>,
     gate: Result<Gate, Problems>,
 }
 
-/// What a request needs beside a policy.
+/// The parts of a deployment that a request needs in addition to a policy.
 pub(crate) struct Gate {
     pub(crate) settings: Settings,
     pub(crate) objects: Objects,
     pub(crate) flush: Flush,
     /// The policy object, when it is bound.
     pub(crate) policies: Option<JsValue>,
-    /// There when tenants' objects are bound.
+    /// Present when the objects of tenants are bound.
     pub(crate) tenants: Option<Tenants>,
-    /// There when the policy may be changed at run time.
+    /// Present when the policy may be changed at run time.
     pub(crate) follower: Option<Follower>,
-    /// What ids of requests are sealed with, once it was wanted.
+    /// Seals the ids of requests; created when first needed.
     pub(crate) sealer: OnceCell<Option<Sealer>>,
     deployed: OnceCell<Result<Rc<Active>, Problems>>,
-    /// Under which policies nodes of a fleet are answered.
+    /// The policies under which nodes of a fleet get responses.
     pub(crate) fleet: Fleet,
 }
 
-/// One request's way through a deployment.
+/// The context of one request in a deployment.
 #[derive(Clone, Copy)]
 pub(crate) struct Visit<'a> {
     pub(crate) deployment: &'a Rc<Deployment>,
@@ -78,20 +79,20 @@ thread_local! {
 }
 
 impl Deployment {
-    /// The one of this isolate.
+    /// The deployment of this isolate.
     pub(crate) fn of(env: &Env) -> Rc<Self> {
         DEPLOYMENT.with(|it| it.get_or_init(|| Rc::new(Self::new(env))).clone())
     }
 
-    /// Looks at the bindings and the policy, and logs what is wrong and what is certainly not
-    /// meant.
+    /// Reads the bindings and the policy, and logs what is wrong and what is certainly not
+    /// intended.
     fn new(env: &Env) -> Self {
         let binding = |name: &str| js::text_binding(env, name);
         let check_token = settings::check_token(binding);
         let mut gate = Gate::open(env, Settings::read(binding));
         match &mut gate {
             Ok(gate) => {
-                // Which policy is in force is not known yet where it may be changed.
+                // Where the policy may be changed, the one in force is not known yet.
                 if gate.follower.is_some() || gate.deployed().is_ok() {
                     gate.warn(check_token.is_some());
                 }
@@ -110,19 +111,19 @@ impl Deployment {
         self.assets.as_ref()
     }
 
-    /// True when somebody could sign in to the operator's page.
+    /// True when an operator can sign in to the operator's page.
     pub(crate) fn is_operated(&self) -> bool {
         let tokens = self.gate().map(|gate| &gate.settings.operator.tokens);
         // READ_TOKEN alone is misconfigured: there is nothing to read.
         tokens.is_some_and(|tokens| tokens.admin.is_some())
     }
 
-    /// What a request needs, if nothing is wrong with the settings.
+    /// The parts that a request needs, if nothing is wrong with the settings.
     pub(crate) fn gate(&self) -> Option<&Gate> {
         self.gate.as_ref().ok()
     }
 
-    /// True when the request's token is this deployment's, or none is wanted.
+    /// True when the request has this deployment's token, or none is required.
     pub(crate) fn authorizes(&self, request: &web_sys::Request) -> bool {
         self.check_token.is_none() || self.has_check_token(authorization(request).as_deref())
     }
@@ -131,7 +132,7 @@ impl Deployment {
         self.check_token.as_ref().is_some_and(|token| token.authorizes(authorization))
     }
 
-    /// True when the request has a token of whoever runs this deployment.
+    /// True when the request has a token of the operator of this deployment.
     fn trusts(&self, request: &web_sys::Request) -> bool {
         let authorization = authorization(request);
         let access = self
@@ -141,7 +142,8 @@ impl Deployment {
             || self.has_check_token(authorization.as_deref())
     }
 
-    /// What is wrong with this deployment, if anything, and which policy is in force: `active`.
+    /// The health report: what is wrong with this deployment, if anything, and the policy in force,
+    /// `active`.
     pub(crate) fn health(&self, request: &web_sys::Request, active: Option<&Active>) -> Reply {
         let is_trusted = self.trusts(request);
         let gate = match &self.gate {
@@ -174,7 +176,7 @@ impl Deployment {
     }
 }
 
-/// What is reported of `policy`. Each object answers for itself, so no store is away as a whole.
+/// The report on `policy`. Each object fails separately, so no store is unavailable as a whole.
 const fn enforced<'a>(
     policy: &'a Policy,
     followed: Option<health::Followed<'a>>,
@@ -240,7 +242,7 @@ impl Gate {
         let (Some(namespace), true) = (namespace, problems.0.is_empty()) else {
             return Err(problems);
         };
-        // Without a token nobody reads the sums, and nothing is paid for them.
+        // Without a token the sums cannot be read, so nothing is spent on them.
         let flush = Flush {
             metrics: metrics.filter(|_| settings.operator.tokens.read_metrics()),
             analytics,
@@ -264,8 +266,8 @@ impl Gate {
         Ok(Self { settings, objects, flush, policies, tenants, follower, sealer, deployed, fleet })
     }
 
-    /// The deployed policy, compiled when it is first wanted; the log says then what is wrong with
-    /// it, and what is certainly not meant.
+    /// The deployed policy, compiled when it is first needed. Its problems and warnings are logged
+    /// at that time.
     pub(crate) fn deployed(&self) -> &Result<Rc<Active>, Problems> {
         self.deployed.get_or_init(|| {
             let compiled =
@@ -284,13 +286,13 @@ impl Gate {
         })
     }
 
-    /// The number of the last relief of a key, if it is known at present; where there is no
-    /// operator it is not asked for.
+    /// The number of the last relief of a key, if it is currently known. Without an operator it is
+    /// not requested.
     pub(crate) fn relieved(&self, now: Timestamp) -> Option<u64> {
         self.follower.as_ref()?.following.borrow().relieved(now)
     }
 
-    /// Logs what is certainly not meant in the settings, once per isolate.
+    /// Logs what is certainly not intended in the settings, once per isolate.
     fn warn(&self, has_token: bool) {
         for name in &self.settings.operator.short {
             js::warn(&format!(

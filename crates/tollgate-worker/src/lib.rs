@@ -1,13 +1,13 @@
 //! Tollgate as a Cloudflare Worker: in front of an origin, or as the service `POST /check`.
 //!
-//! This file receives requests and hands them to `proxy` (in front of an origin) or `service`
-//! (`POST /check`); what another Worker asks by a call comes in by `rpc`. Decisions are made in
-//! `object`, one Durable Object per partition key; what is said about them comes from
-//! `tollgate-policy`.
+//! This file receives requests and passes them to `proxy` (in front of an origin) or `service`
+//! (`POST /check`); calls of another Worker arrive in `rpc`. Decisions are made in `object`, one
+//! Durable Object per partition key; `tollgate-policy` builds the responses from them.
 //!
-//! Invariant: every request gets an answer: a wrong policy or setting is answered with 500 and
-//! where to read why, an object or an origin that is silent is a failure with a name, and nothing
-//! here panics. The types of the `worker` crate stay here, in `object` and in `js`.
+//! Invariant: every request gets a response, and nothing here panics. For a wrong policy or setting
+//! the response is 500 and names the place where the reason can be read. An object or an origin
+//! that does not respond is a named failure. The types of the `worker` crate stay here, in `object`
+//! and in `js`.
 
 mod active;
 mod compile;
@@ -37,8 +37,8 @@ use crate::request::target::{path, target};
 use crate::runtime::{js, tasks};
 use tollgate_service::{Answer as Reply, HEALTH_PATH, health as reports, is_ours};
 
-/// Answers one request: at once, or it gives `undefined` and calls `answer` with the response when
-/// there is one. Never fails.
+/// Responds to one request. Either it returns the response at once, or it returns `undefined` and
+/// calls `answer` with the response later. Never fails.
 #[wasm_bindgen]
 pub fn fetch(
     request: web_sys::Request,

@@ -1,9 +1,8 @@
 //! Lines that are JSON objects.
 //!
-//! Invariant: a key that is wanted and stands there twice can be read in more than one way, and
-//! its line is refused: programs differ in which of the two they take. Nesting has a limit, and
-//! what is not wanted is skipped without recursion. Numbers and strings that are not wanted are
-//! not checked.
+//! Invariant: a wanted key that occurs twice can be read in more than one way, and its line is
+//! rejected: programs differ in which of the two they take. Nesting has a limit, and unwanted
+//! values are skipped without recursion. Numbers and strings that are not wanted are not checked.
 
 mod scan;
 
@@ -17,21 +16,21 @@ use crate::source::{Ranked, Source, actions, tells};
 use crate::strftime::Strftime;
 use crate::template::envoy;
 
-/// Keys of a line that are looked at to find known names.
+/// Keys of a line that are searched for known names.
 const MOST_KEYS: usize = 500;
-/// Which keys tell what.
+/// The keys, and the fields that they mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Json {
-    /// Paths that stand in the log, and are known by name; `None` as long as nobody looked.
+    /// Paths that are in the log, and are known by name; `None` until a log was searched.
     pub(crate) names: Option<Vec<String>>,
     pub(crate) map: Map,
-    /// Paths whose meaning the format says by itself.
+    /// Paths whose meaning the format itself defines.
     pub(crate) given: Vec<(String, Ranked)>,
-    /// Forms of times that the format has of its own.
+    /// The format's own forms of times.
     pub(crate) times: Vec<Strftime>,
 }
 
-/// Keys of Istio's access log, and of most that are made after it.
+/// Keys of Istio's access log, and of most formats derived from it.
 const ENVOY_KEYS: [(&str, &str); 10] = [
     ("start_time", "START_TIME"),
     ("method", "REQ(:METHOD)"),
@@ -54,7 +53,7 @@ impl Json {
         Ok(json)
     }
 
-    /// Envoy's `json_format`: an object with an operator for each key. Without one, the keys of
+    /// Envoy's `json_format`: an object with one operator per key. Without one, the keys of
     /// Istio's.
     pub(crate) fn envoy(object: Option<&str>) -> Result<Self, String> {
         let mut json = Self::parse("")?;
@@ -92,7 +91,7 @@ impl Json {
         }
     }
 
-    /// With the names that these lines have. What every request has must be there if it is mapped;
+    /// The same with the names of these lines. A mapped field that every request has must be there;
     /// other keys may come later.
     pub(crate) fn with_lines<'l>(
         &self,
@@ -100,7 +99,7 @@ impl Json {
     ) -> Result<Self, String> {
         let mut names = Vec::new();
         for line in lines {
-            // A line that is no JSON is counted when it is read.
+            // A line that is not JSON is counted when it is read.
             let _ = self::names(line, &mut names);
         }
         let is_always = |source: &Source| match source {
@@ -122,7 +121,7 @@ impl Json {
         }
     }
 
-    /// The paths, each with what it tells. What is mapped needs not stand in the first lines.
+    /// The paths, each with its meaning. A mapped path need not be in the first lines.
     fn sources(&self) -> (Vec<&str>, Vec<Ranked>) {
         let names = self.names.iter().flatten().map(String::as_str);
         let is_known = |name: &&str| {
@@ -161,11 +160,11 @@ impl Json {
     }
 }
 
-/// Keys that know what is wanted.
+/// Keys, prepared to read the wanted fields.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonProgram {
     root: Node,
-    /// How many keys may be seen at most once.
+    /// How many keys may occur at most once.
     seen: usize,
 }
 
@@ -173,7 +172,7 @@ pub(crate) struct JsonProgram {
 #[derive(Clone, Debug, Default)]
 struct Node {
     leaves: Vec<(Vec<u8>, Leaf)>,
-    /// With the number under which the key is seen.
+    /// Each with the number of its key in `seen`.
     branches: Vec<(Vec<u8>, usize, Node)>,
 }
 
@@ -184,8 +183,8 @@ struct Leaf {
 }
 
 impl Node {
-    /// A point in a path is one in a key, or goes down: `a.b` finds `{"a.b": 1}` and `{"a": {"b":
-    /// 1}}`.
+    /// A point in a path is part of a key, or leads into an object: `a.b` finds `{"a.b": 1}` and
+    /// `{"a": {"b": 1}}`.
     fn add(&mut self, path: &str, leaf: Leaf, seen: &mut usize) {
         self.leaves.push((path.as_bytes().to_vec(), leaf));
         for (at, _) in path.match_indices('.') {
@@ -205,7 +204,7 @@ impl Node {
 }
 
 impl JsonProgram {
-    /// Finds in `line` what is wanted.
+    /// Reads the wanted fields of `line`.
     pub(crate) fn read(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
         draft.seen.clear();
         draft.seen.resize(self.seen, false);
@@ -220,7 +219,7 @@ impl JsonProgram {
     }
 }
 
-/// The inside of an object, down along the wanted paths only: these have few parts.
+/// Reads an object, along the wanted paths only: these have few parts.
 fn object(scanner: &mut Scanner<'_>, node: &Node, draft: &mut Draft) -> Result<(), Cause> {
     let (mut is_first, mut plain) = (true, Vec::new());
     while let Some(key) = scanner.key(is_first)? {

@@ -1,7 +1,7 @@
-//! JSON, a value at a time.
+//! Reads JSON, one value at a time.
 //!
-//! Invariant: nesting has a limit, and nothing here recurses. Numbers and strings are not checked
-//! further than their end; what is between values is.
+//! Invariant: nesting has a limit, and nothing here recurses. Numbers and strings are only checked
+//! for their end; the text between values is checked.
 
 use memchr::memchr2;
 
@@ -9,20 +9,20 @@ use crate::counts::Cause;
 use crate::draft::Piece;
 use crate::escape::{Escape, unescape};
 
-/// How deep objects and lists may stand in each other.
+/// How deep objects and lists may be nested.
 const DEEPEST: u32 = 64;
 /// Parts of a path: each may be a part of a key or a key.
 pub(super) const MOST_PARTS: usize = 6;
 
-/// A value of JSON that is none or one piece of the line.
+/// A JSON value that is at most one piece of the line.
 pub(super) enum Value<'a> {
     String(Piece<'a>),
     /// A number, `true` or `false`.
     Bare(Piece<'a>),
     Null,
-    /// What follows is the inside of an object.
+    /// The inside of an object follows.
     Object,
-    /// What follows is the inside of a list.
+    /// The inside of a list follows.
     List,
 }
 
@@ -53,12 +53,12 @@ impl<'a> Scanner<'a> {
     }
 
     fn piece(&self, text: &'a [u8]) -> Piece<'a> {
-        // `text` ends where `rest` begins, but for a closing quote.
+        // `text` ends where `rest` begins, except for a closing quote.
         let end = self.line.len().wrapping_sub(self.rest.len());
         Piece { text, from: end.wrapping_sub(text.len()) }
     }
 
-    /// The inside of a string whose opening quote was eaten.
+    /// The inside of a string whose opening quote was read.
     fn string(&mut self) -> Result<Piece<'a>, Cause> {
         let start = self.rest;
         let mut length = 0_usize;
@@ -106,7 +106,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A key and the colon behind it; `None` at the end of the object.
+    /// A key and the colon after it; `None` at the end of the object.
     pub(super) fn key(&mut self, is_first: bool) -> Result<Option<Piece<'a>>, Cause> {
         self.space();
         if self.eat(b'}') {
@@ -130,7 +130,7 @@ impl<'a> Scanner<'a> {
         Ok(Some(key))
     }
 
-    /// Skips what is left of an object or a list, whatever stands in it.
+    /// Skips the rest of an object or a list, whatever it contains.
     pub(super) fn skip(&mut self, inside: Inside) -> Result<(), Cause> {
         // One bit for each level, the innermost the lowest: whether it is an object.
         let (mut levels, mut depth) = (u64::from(inside == Inside::Object), 1_u32);
@@ -165,7 +165,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Calls `on_value` for all values that are no objects, with their paths.
+    /// Calls `on_value` for all values that are not objects, with their paths.
     pub(super) fn walk(
         &mut self,
         on_value: &mut impl FnMut(String, Value<'a>),
@@ -174,7 +174,7 @@ impl<'a> Scanner<'a> {
         if !self.eat(b'{') {
             return Err(Cause::Json);
         }
-        // The beginnings of paths, as the objects stand in each other.
+        // The beginnings of paths, one for each open object.
         let mut prefixes = vec![String::new()];
         let mut is_first = true;
         while let Some(prefix) = prefixes.last() {

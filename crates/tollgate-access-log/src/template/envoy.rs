@@ -1,7 +1,7 @@
 //! Envoy's format strings: text between command operators, `%REQ(:METHOD)%`.
 //!
-//! Invariant: an operator that is not known tells nothing and is skipped. A header that is only
-//! written where another one is missing tells neither, but for the path before a rewrite.
+//! Invariant: an operator that is not known has no field and is skipped. A header that is only
+//! written where another one is missing means neither, except for the path before a rewrite.
 
 use crate::draft::TimeForm;
 use crate::escape::Escape;
@@ -10,10 +10,10 @@ use crate::source::{Ranked, Source};
 use crate::strftime::Strftime;
 use crate::template::{Template, Variable, push_literal, push_variable};
 
-/// What Envoy writes when nothing else is configured.
+/// Envoy's format when no other is configured.
 pub(crate) const DEFAULT: &str = r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%""#;
 
-/// Reads a format string; the error says why it describes no lines.
+/// Reads a format string; the error gives the reason why it describes no lines.
 pub(crate) fn parse(text: &str) -> Result<Template, String> {
     let mut template = Template {
         lead: Vec::new(),
@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
         escape: Escape::None,
         times: Vec::new(),
     };
-    // The configuration has the line's end in the string, as it stands or escaped.
+    // The configuration has the line's end in the string, as such or escaped.
     let text = text.strip_suffix('\n').or(text.strip_suffix("\\n")).unwrap_or(text);
     let mut rest = text;
     while let Some(percent) = rest.find('%') {
@@ -49,7 +49,7 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
     Ok(template)
 }
 
-/// An operator and what stands behind its percent sign; those between parentheses are its own.
+/// An operator and the text after its percent sign; percent signs between parentheses belong to it.
 fn operator(text: &str) -> Option<(&str, &str)> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut end = text.find(|c| !is_name(c))?;
@@ -62,7 +62,7 @@ fn operator(text: &str) -> Option<(&str, &str)> {
     Some((operator, text.get(percent.checked_add(1)?..)?))
 }
 
-/// What an operator tells.
+/// The field of an operator.
 pub(crate) fn known(operator: &str, times: &mut Vec<Strftime>) -> Result<Ranked, String> {
     let (name, argument) = match operator.split_once('(') {
         Some((name, rest)) => (name, rest.rsplit_once(')').map(|(argument, _)| argument)),
@@ -87,8 +87,8 @@ pub(crate) fn known(operator: &str, times: &mut Vec<Strftime>) -> Result<Ranked,
     })
 }
 
-/// Whether no client can put a space there: all but headers and what is made of them. Envoy
-/// refuses a method or a path with one.
+/// Whether no client can put a space there: true for all except headers and values derived from
+/// them. Envoy rejects a method or a path with a space.
 fn is_word(operator: &str, source: &Ranked) -> bool {
     match &source.0 {
         Source::Text(Field::Method | Field::Target) => true,
@@ -103,7 +103,7 @@ fn is_word(operator: &str, source: &Ranked) -> bool {
     }
 }
 
-/// What a header of the request tells, or the other one where it is missing.
+/// The field of a request header, possibly with another header that is used where it is missing.
 fn req(header: &str) -> Source {
     let main = match header.split_once('?') {
         None => header,

@@ -1,7 +1,8 @@
-//! Lines with variables and literal text between them: what `log_format` and its kin describe.
+//! Lines with variables and literal text between them, as `log_format` and similar options
+//! describe.
 //!
-//! Invariant: a variable ends where the literal behind it begins. Behind the last variable that
-//! somebody wants a line is not looked at, unless its end is needed to know where another one ends.
+//! Invariant: a variable ends where the literal after it begins. The line after the last wanted
+//! variable is not read, unless its end is needed to find the end of another variable.
 
 pub(crate) mod envoy;
 pub(crate) mod nginx;
@@ -18,7 +19,7 @@ use crate::names::Map;
 use crate::source::{Ranked, Source, actions, tells};
 use crate::strftime::Strftime;
 
-/// A variable, and the literal text behind it.
+/// A variable, and the literal text after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Variable {
     pub(crate) name: String,
@@ -28,18 +29,18 @@ pub(crate) struct Variable {
     pub(crate) literal: Vec<u8>,
 }
 
-/// What a line looks like.
+/// The form of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     /// The literal text before the first variable.
     pub(crate) lead: Vec<u8>,
     pub(crate) variables: Vec<Variable>,
     pub(crate) escape: Escape,
-    /// Forms of times that the format has of its own.
+    /// The format's own forms of times.
     pub(crate) times: Vec<Strftime>,
 }
 
-/// Adds text that stands as it is.
+/// Adds literal text.
 pub(crate) fn push_literal(template: &mut Template, literal: &str) {
     match template.variables.last_mut() {
         None => template.lead.extend_from_slice(literal.as_bytes()),
@@ -47,7 +48,7 @@ pub(crate) fn push_literal(template: &mut Template, literal: &str) {
     }
 }
 
-/// Adds a variable; two that touch are one if neither tells anything.
+/// Adds a variable; two without text between them are one if neither has a field.
 pub(crate) fn push_variable(template: &mut Template, variable: Variable) -> Result<(), String> {
     let touched = template.variables.last().filter(|before| before.literal.is_empty());
     let Some(before) = touched else {
@@ -66,7 +67,7 @@ impl Template {
         tells(&self.sources(), field)
     }
 
-    /// Gives the variables of `map` another meaning.
+    /// Gives another meaning to the variables of `map`.
     pub(crate) fn map(&mut self, map: &Map) -> Result<(), String> {
         let names: Vec<String> = self.variables.iter().map(|v| v.name.clone()).collect();
         if let Some(name) = map.unknown(&names) {
@@ -84,7 +85,7 @@ impl Template {
         self.variables.iter().map(|variable| variable.source.clone()).collect()
     }
 
-    /// The steps that find what is wanted.
+    /// The steps that find the wanted fields.
     pub(crate) fn program(&self, wanted: &Wanted) -> Program {
         let actions = actions(&self.sources(), wanted);
         let step = |(action, variable): (_, &Variable)| {

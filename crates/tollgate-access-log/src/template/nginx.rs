@@ -1,7 +1,7 @@
 //! `log_format` of nginx, and with it the combined and the common log format.
 //!
-//! Invariant: a variable that is not known tells nothing and is skipped, so any format can be read
-//! whose variables have something between them.
+//! Invariant: a variable that is not known has no field and is skipped, so any format can be read
+//! whose variables have text between them.
 
 use crate::draft::TimeForm;
 use crate::escape::Escape;
@@ -11,14 +11,14 @@ use crate::template::{Template, Variable, push_literal, push_variable};
 
 /// The combined log format, as nginx has it built in and Apache's `combined` writes it.
 pub(crate) const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
-/// The common log format; the second column is RFC 931's, which nobody has any more.
+/// The common log format; the second column is that of RFC 931, which is no longer used.
 pub(crate) const COMMON: &str =
     r#"$remote_addr $logname $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
 
 /// Apache's combined format with the virtual host in front, as Debian configures it.
 pub(crate) const VHOST: &str = r#"$vhost:$server_port $remote_addr $logname $remote_user [$time_local] "$request" $status $bytes_sent "$http_referer" "$http_user_agent""#;
 
-/// Variables with a name of their own: what they tell, and with which rank.
+/// Variables with a fixed name: their fields, with a rank.
 fn known(name: &str) -> Ranked {
     let text = |field| (Source::Text(field), 1);
     match name {
@@ -41,7 +41,7 @@ fn known(name: &str) -> Ranked {
     }
 }
 
-/// Variables with the name of something in their own: `$http_x_api_key`.
+/// Variables whose name contains the name of a header, cookie or parameter: `$http_x_api_key`.
 fn named(name: &str) -> Option<Field> {
     let (kind, of) = name.split_once('_').filter(|(_, of)| !of.is_empty())?;
     match kind {
@@ -52,9 +52,9 @@ fn named(name: &str) -> Option<Field> {
     }
 }
 
-/// Variables in which no client can have a space. A target can, in what was refused for it and
-/// before nginx 1.21; what upstreams did has spaces between several of them. Nobody asks for
-/// `logname` any more.
+/// Variables in which no client can have a space. A target can contain one in requests that were
+/// rejected because of it, and before nginx 1.21. Variables about upstreams have spaces between
+/// the values of several upstreams. `logname` is no longer used.
 fn is_word(name: &str) -> bool {
     const WORDS: [&str; 36] = [
         "remote_addr",
@@ -124,11 +124,11 @@ fn parts(mut text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// Reads a format string; the error says why it describes no lines.
+/// Reads a format string; the error gives the reason why it describes no lines.
 pub(crate) fn parse(text: &str, escape: Escape) -> Result<Template, String> {
     let (lead, variables, times) = (Vec::new(), Vec::new(), Vec::new());
     let mut template = Template { lead, variables, escape, times };
-    // Three variables that make a target when they stand together.
+    // Three variables that form a target when they follow each other.
     let text = text.replace("$uri$is_args$args", "$request_uri");
     for part in parts(&text) {
         match part {

@@ -1,7 +1,7 @@
-//! A template that knows what is wanted.
+//! A template, prepared to read the wanted fields.
 //!
-//! Invariant: a line that is read in one pass is one that can be read in one way only. Where that
-//! is not sure, or the pass fails, all ways are looked at.
+//! Invariant: a line is read in one pass only if it can be read in one way only. Where that is not
+//! certain, or the pass fails, all ways are tried.
 
 use crate::counts::Cause;
 use crate::draft::{Action, Draft, Piece};
@@ -14,17 +14,17 @@ pub(crate) struct Program {
     lead: Vec<u8>,
     steps: Vec<Step>,
     escape: Escape,
-    /// Some text may look like what stands behind it, so that the line's end decides.
+    /// Some text may look like the text after it, so that the line's end decides.
     is_whole: bool,
 }
 
 impl Program {
-    /// The steps up to the last that is wanted; all of them where one may end in several places.
+    /// The steps up to the last wanted one; all steps if one may end in several places.
     pub(super) fn new(lead: Vec<u8>, mut steps: Vec<Step>, escape: Escape) -> Self {
         let last = steps.iter().rposition(|step| step.action != Action::Skip);
         let wanted = last.map_or(0, |last| last.wrapping_add(1));
         let is_sure = |step: &Step| step.is_sure(escape);
-        // A time that is good has room for nothing of the text before it.
+        // A valid time has no room for any of the text before it.
         let mut pairs = steps.iter().take(wanted).zip(steps.iter().skip(1));
         let are_sure = pairs.all(|(step, next)| {
             is_sure(step) || (matches!(next.action, Action::Time(_)) && is_sure(next))
@@ -36,7 +36,7 @@ impl Program {
         Self { lead, steps, escape, is_whole }
     }
 
-    /// Finds in `line` what is wanted.
+    /// Reads the wanted fields of `line`.
     pub(crate) fn read(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
         if !begins_with(line, &self.lead) {
             return Err(Cause::Form);
@@ -50,7 +50,7 @@ impl Program {
         }
     }
 
-    /// Reads with every variable ending as early as it can.
+    /// Reads with every variable ending as early as possible.
     fn read_once(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
         let mut rest = line.get(self.lead.len()..).unwrap_or_default();
         for step in &self.steps {
@@ -75,7 +75,7 @@ impl Program {
         Ok(())
     }
 
-    /// Reads if there is one way only; `cause` says why there is none.
+    /// Reads if there is one way only; `cause` is the error if there is none.
     #[cold]
     fn read_surely(&self, line: &[u8], cause: Cause, draft: &mut Draft) -> Result<(), Cause> {
         let (lead, steps) = (self.lead.len(), self.steps.as_slice());

@@ -1,9 +1,9 @@
-//! All the ways in which a line can be what a template describes.
+//! All the ways in which a line can match a template.
 //!
-//! A text that a client chose may look like what stands behind it in the template. So where no
-//! escape prevents that, a line is cut twice: with every variable ending as early as it can, and
-//! as late. If both give the same, there is no other way. If not, ways are tried one after the
-//! other, and one is taken only if no other is good.
+//! A text that a client chose may look like the text after it in the template. Where no escape
+//! prevents that, a line is therefore cut twice: with every variable ending as early as possible,
+//! and as late as possible. If both give the same result, there is no other way. If not, ways are
+//! tried one after the other, and one is accepted only if no other is valid.
 //!
 //! Invariant: a text never decides what another field is. The work on a line is bounded.
 
@@ -12,10 +12,10 @@ use crate::draft::{Action, Draft, Piece};
 use crate::escape::Escape;
 use crate::template::step::{Step, begins_with};
 
-/// Places of literals that are tried on one line, some microseconds of work.
+/// Positions of literals that are tried on one line, some microseconds of work.
 const MOST_TRIES: u32 = 256;
 
-/// A line and what it should be.
+/// A line and the template that it should match.
 #[derive(Clone, Copy)]
 pub(super) struct Splits<'a> {
     pub(super) line: &'a [u8],
@@ -26,14 +26,14 @@ pub(super) struct Splits<'a> {
     pub(super) is_whole: bool,
 }
 
-/// Where each variable is, from here to there.
+/// The range of each variable: start and end.
 type Ways = Vec<(usize, usize)>;
 
 impl Splits<'_> {
     /// The only way in which the line can be read.
     ///
     /// # Errors
-    /// There is none (`cause` then), or more than one.
+    /// There is none (then the error is `cause`), or more than one.
     pub(super) fn only(self, cause: Cause, draft: &mut Draft) -> Result<Ways, Cause> {
         if self.is_whole {
             let (earliest, latest) = (self.earliest(), self.latest());
@@ -49,7 +49,7 @@ impl Splits<'_> {
         }
     }
 
-    /// Every variable ends as early as it can, but the last, which ends with the line.
+    /// Every variable ends as early as possible, except the last, which ends with the line.
     fn earliest(self) -> Option<Ways> {
         let (last, before) = self.steps.split_last()?;
         let (mut ways, mut from) = (Vec::with_capacity(self.steps.len()), self.lead);
@@ -64,7 +64,7 @@ impl Splits<'_> {
         is_end.then_some(ways)
     }
 
-    /// Every variable begins as late as it can, but the first.
+    /// Every variable begins as late as possible, except the first.
     fn latest(self) -> Option<Ways> {
         let (last, before) = self.steps.split_last()?;
         let mut ways = Vec::with_capacity(self.steps.len());
@@ -79,14 +79,14 @@ impl Splits<'_> {
         (to >= self.lead).then_some(ways)
     }
 
-    /// Whether two ways agree in all that is wanted.
+    /// Whether two ways agree in all wanted fields.
     fn is_same(self, one: &Ways, other: &Ways) -> bool {
         let wanted = |(step, _): &(&Step, _)| step.action != Action::Skip;
         let mut pairs = self.steps.iter().zip(one.iter().zip(other)).filter(wanted);
         pairs.all(|(_, (one, other))| one == other)
     }
 
-    /// Tries every end of the variable that begins at `from`, and what follows then.
+    /// Tries every end of the variable that begins at `from`, and then the following variables.
     fn search(self, from: usize, search: &mut Search, draft: &mut Draft) -> Result<(), Several> {
         let Some(step) = self.steps.get(search.way.len()) else {
             return match &search.found {
@@ -129,7 +129,7 @@ impl Splits<'_> {
     }
 }
 
-/// More than one way is good, or there is too much to try.
+/// More than one way is valid, or there are too many to try.
 struct Several;
 
 struct Search {

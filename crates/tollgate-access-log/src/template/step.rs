@@ -1,6 +1,6 @@
-//! One variable of a template and the literal text behind it, as a line is searched for them.
+//! One variable of a template and the literal text after it, and the search for them in a line.
 //!
-//! Invariant: a quote that is escaped ends nothing.
+//! Invariant: an escaped quote ends nothing.
 
 use memchr::{memchr, memrchr};
 
@@ -10,14 +10,15 @@ use crate::escape::Escape;
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) action: Action,
-    /// The text has no spaces: no client's words, but an address, a number or a name of ours.
+    /// The text has no spaces: it is not text of a client, but an address, a number or a name of
+    /// ours.
     pub(super) is_word: bool,
     pub(super) literal: Vec<u8>,
-    /// The first eight bytes of the literal, and which of them there are.
+    /// The first eight bytes of the literal, and a mask of those that exist.
     word: u64,
     mask: u64,
-    /// A text that [`Draft::take_at_once`](crate::draft::Draft::take_at_once) knows has nothing of
-    /// the literal in it: it would not be found earlier.
+    /// A text that [`Draft::take_at_once`](crate::draft::Draft::take_at_once) recognises cannot
+    /// contain the literal: it would not be found earlier.
     pub(super) ends_what_is_taken_at_once: bool,
 }
 
@@ -38,7 +39,7 @@ impl Step {
         Self { action, is_word, literal, word, mask, ends_what_is_taken_at_once }
     }
 
-    /// Where in `rest`, at `from` or later, the variable may end.
+    /// The position in `rest`, at `from` or later, where the variable may end.
     pub(super) fn end(&self, rest: &[u8], from: usize, escape: Escape) -> Option<usize> {
         let Some(first) = self.literal.first() else { return Some(rest.len()) };
         let mut searched = from;
@@ -54,7 +55,7 @@ impl Step {
         }
     }
 
-    /// True when `text` begins with the literal, which is at once seen of eight bytes.
+    /// True when `text` begins with the literal; eight bytes are compared at once.
     #[inline]
     pub(super) fn begins(&self, text: &[u8]) -> bool {
         match text.first_chunk::<8>() {
@@ -66,7 +67,7 @@ impl Step {
         }
     }
 
-    /// Where in `line`, before `to`, the literal begins for the last time, and ends by then.
+    /// The position in `line` of the last occurrence of the literal that ends at or before `to`.
     pub(super) fn last_end(&self, line: &[u8], to: usize, escape: Escape) -> Option<usize> {
         let first = self.literal.first()?;
         let mut searched = to.checked_sub(self.literal.len())?.checked_add(1)?;
@@ -81,15 +82,15 @@ impl Step {
     }
 
     /// Whether only one place of a line can be the variable's end: an unescaped quote of the
-    /// format's own, or a space behind what has none.
+    /// format's own, or a space after a text without spaces.
     pub(super) fn is_sure(&self, escape: Escape) -> bool {
         let has_quote = escape != Escape::None && self.literal.contains(&b'"');
         has_quote || self.literal.is_empty() || (self.is_word && self.literal.contains(&b' '))
     }
 }
 
-/// Where `byte` is for the first time. Most texts of a line are short: sixteen bytes are looked at
-/// here, for less than a call takes.
+/// The first position of `byte`. Most texts of a line are short: sixteen bytes are compared here,
+/// which takes less time than a call.
 #[inline]
 fn find(byte: u8, text: &[u8]) -> Option<usize> {
     let (near, _) = text.as_chunks::<8>();
@@ -103,8 +104,8 @@ fn find(byte: u8, text: &[u8]) -> Option<usize> {
     memchr(byte, text)
 }
 
-/// Which of the eight bytes of `word`, the lowest first, is `byte` first. Taking 1 from each byte
-/// that is alike borrows its high bit, and below the first such byte nothing else does.
+/// The first of the eight bytes of `word`, the lowest first, that equals `byte`. Subtracting 1 from
+/// each equal byte borrows its high bit; below the first such byte no other byte does that.
 #[inline]
 fn in_eight(byte: u8, word: u64) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -115,7 +116,7 @@ fn in_eight(byte: u8, word: u64) -> Option<usize> {
     at.filter(|at| *at < 8)
 }
 
-/// Whether what stands behind `before` is escaped by it: an odd number of backslashes.
+/// Whether the text after `before` is escaped by it: an odd number of backslashes.
 fn is_escaped(before: &[u8], escape: Escape) -> bool {
     let has_backslashes = matches!(escape, Escape::Backslash | Escape::Json);
     if !has_backslashes || before.last() != Some(&b'\\') {
@@ -125,8 +126,9 @@ fn is_escaped(before: &[u8], escape: Escape) -> bool {
     !backslashes.is_multiple_of(2)
 }
 
-/// `text.starts_with(literal)`, for literals of a few bytes: a call costs more than they do. With
-/// none at all it costs most, since `memcmp` then looks at what is no memory, by a mask.
+/// `text.starts_with(literal)`, for literals of a few bytes, where a call costs more than the
+/// comparison. A call costs most for an empty literal, since `memcmp` then does a masked read
+/// of an address that is not memory.
 #[inline]
 pub(super) fn begins_with(text: &[u8], literal: &[u8]) -> bool {
     text.len() >= literal.len() && text.iter().zip(literal).all(|(one, other)| one == other)
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_byte_is_found_where_memchr_finds_it() {
-        // Bytes that differ by one, or by the high bit, are what a borrow could confuse.
+        // Bytes that differ by one, or by the high bit, could be confused by a borrow.
         let bytes = [b' ', b' ' + 1, b' ' - 1, b' ' | 0x80, 0, 0xff];
         for length in 0..20_usize {
             for start in 0..bytes.len().pow(2) {

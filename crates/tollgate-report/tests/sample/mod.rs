@@ -4,7 +4,7 @@
 
 use tollgate_report::{Axis, Cell, Column, Figures, Mark, Plot, Report, Series, Shape, Table};
 
-/// Each kind of block and of column, each way to draw, `text` wherever text goes.
+/// Each kind of block and of column, each way to draw, with `text` in every place for text.
 pub fn everything(text: &str) -> Report {
     let mut report = Report::new(text);
     report.section("").text(text).figures(
@@ -41,7 +41,7 @@ pub fn plot(text: &str, shape: Shape) -> Plot {
         .mark(Mark::at(text, 120_000.0))
 }
 
-/// A page as a person would get it: a replay of one day.
+/// A page as a user would get it: a replay of one day.
 pub fn day() -> Report {
     let mut report = Report::new("Replay of access.log against policy.json");
     report
@@ -59,7 +59,7 @@ pub fn day() -> Report {
                 .figure("first", Cell::Time(807_241_207_000), "")
                 .figure("wait, p99", Cell::Duration(1_250_000_000), "before a retry passes"),
         );
-    // Up and down in a parabola: the sine is another on each machine in its last digit.
+    // Up and down in a parabola: the last digit of a sine differs between machines.
     let arch = |x: u32, length: u32| f64::from(x % length * (length - x % length));
     let wave = |x: u32| 5.0 + arch(x + 20, 150) / 140.0 + f64::from(x * 7919 % 13);
     let start = 807_235_200_000.0;

@@ -1,18 +1,20 @@
-//! In which order the objects of a request are asked and charged.
+//! The order in which the objects of a request are called and charged.
 //!
-//! Invariant: all or nothing. Of a request of several keys the count of one client is charged and
-//! asked in one call, the others are asked beside it, and what most share is charged last, if
-//! nothing refuses; when something refuses, the charges of those that admitted it are taken back
-//! before the refusal is answered. Where a charge cannot be given back as it was (a queue, a
-//! request that waits) all are asked before any is charged.
+//! Invariant: all or nothing. For a request with several keys, the count of one client is charged
+//! and decides in one call. The other counts are asked for their decisions at the same time. The
+//! count that most clients share is charged last, if nothing denies. When a count denies, the
+//! charges of the counts that allowed the request are refunded before the denial is returned. Where
+//! a charge cannot be refunded exactly (a queue, a request that waits), all counts are asked before
+//! any is charged.
 //!
-//! A request that asks whether a denial still stands that is no longer believed asks the count
-//! that denied, before any is charged: where it does, nothing is written. Where an object does not
-//! answer and a denial stood when the request came, that denial is the answer.
+//! A cached denial may have to be confirmed. The request then asks the count that denied before any
+//! count is charged; if it still denies, nothing is written. If an object does not respond and a
+//! cached denial was valid when the request came, the request is denied by it.
 //!
-//! All objects of a decision have one time-out together. Who is silent for half of it is waited for
-//! to its end, but not before the others are charged, if the request would pass without it: a count
-//! that all share must not miss requests because one client's object is slow.
+//! All objects of a decision share one time-out. An object that is silent for half of it is waited
+//! for until its end. If the request would pass without that object, the other counts are charged
+//! first: a count that all clients share must not miss requests because one client's object is
+//! slow.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, ChargingOrder, Plan, Policy};
@@ -22,17 +24,17 @@ use tollgate_service::metrics::Event;
 use crate::counts::objects::{Asked, Keys, Objects, Round};
 use crate::runtime::js::{self, Call};
 
-/// What is known when half of the time is over.
+/// The state when half of the time-out has passed.
 struct Halfway {
-    /// Who was asked to charge and answered.
+    /// Objects that were asked to charge and responded.
     asked: Vec<Asked>,
-    /// Who was asked to charge, and is waited for.
+    /// Objects that were asked to charge and have not responded yet.
     silent: Round<Asked>,
-    /// Who was asked what it would decide, and is waited for.
+    /// Objects that were asked for their decision and have not responded yet.
     unheard: Round<usize>,
 }
 
-/// Decides the plan once, all or nothing, and says what was asked.
+/// Decides the plan once, all or nothing, and returns the calls that were made.
 pub(crate) async fn decide_once(
     objects: &Objects,
     policy: &Policy,
@@ -55,7 +57,7 @@ pub(crate) async fn decide_once(
     objects.denials.close(policy, plan);
     if keeps_to_denial(objects, policy, plan, came_at) {
         let charged = Objects::charged(plan, &asked);
-        // Before anything else is heard: a charge is given back only where the denial decides.
+        // Before any other reply is read: a charge is refunded only where the denial decides.
         if objects.denials.stands_in(policy, plan, came_at) {
             objects.counters.add(Event::RememberedDenial);
             objects.refund(policy, plan, charged).await;
@@ -65,8 +67,8 @@ pub(crate) async fn decide_once(
     asked
 }
 
-/// True when an object did not answer, and a denial stood when the request came at `came_at`: it is
-/// not for a slow object to open what is used up.
+/// True when an object did not respond, and a cached denial was valid when the request came at
+/// `came_at`: a slow object must not reopen a quota that is used up.
 fn keeps_to_denial(objects: &Objects, policy: &Policy, plan: &Plan, came_at: Timestamp) -> bool {
     let outcome = plan.outcome(policy);
     let is_open = outcome.is_failure() || !matches!(outcome.answer(), Answer::Refuse { .. });
@@ -76,9 +78,10 @@ fn keeps_to_denial(objects: &Objects, policy: &Policy, plan: &Plan, came_at: Tim
         && objects.denials.would_stand_in(policy, plan, came_at)
 }
 
-/// Asks the count that denied last, if a denial is in doubt: true when it still denies. The others
-/// are only looked at then, so that the answer is of all. Silent for half of the time it is like
-/// one without a denial, but where that denial stood when the request came: it is waited for.
+/// Asks the count that denied last, if its denial is in doubt; true when it still denies. The
+/// others are then only asked for their decisions, so that the response covers all counts. If the
+/// count is silent for half of the time, it is treated as one without a denial. Exception: if the
+/// denial was valid when the request came, the count is waited for.
 async fn still_denies(
     objects: &Objects,
     policy: &Policy,
@@ -97,7 +100,7 @@ async fn still_denies(
         objects.hear_peeked(policy, plan, unheard).await;
     }
     let is_denied = match plan.has_failed() {
-        // The denial is the answer then; of a count that cannot be read there is none.
+        // The denial decides then; of a count that cannot be read there is no denial.
         true => stood && plan.partition(suspect).is_some_and(|it| it.is_silent()),
         false => is_refused(policy, plan, waited) && (stood || !is_silent),
     };
@@ -109,10 +112,10 @@ async fn still_denies(
     is_denied || plan.is_outdated()
 }
 
-/// The same where what is charged can be given back. The count of one client is charged and asked
-/// in one call while the others are asked, and what most share is charged without being asked. Who
-/// is not asked yet when another refuses is asked then: its word belongs to the answer, which says
-/// when to come back.
+/// The same where charges can be refunded. The count of one client is charged and decides in one
+/// call while the others are asked. The count that most clients share is charged without being
+/// asked first. If another count denies before that, it is asked then: its decision is needed for
+/// the retry time in the response.
 async fn charge_in_order(
     objects: &Objects,
     policy: &Policy,
@@ -128,7 +131,7 @@ async fn charge_in_order(
     let (mut asked, silent) = objects.hear_soon(policy, plan, first).await;
     let unheard = objects.hear_peeked_soon(policy, plan, &keys, peeked).await;
     if !(silent.calls.is_empty() && unheard.calls.is_empty()) {
-        // What is not decided counts as failed: so it is if they stay silent.
+        // An undecided count is treated as failed: it will have failed if it stays silent.
         if !plan.is_outdated() && !is_refused(policy, plan, waited) {
             plan.take_up(order.last);
             keys.extend(last);
@@ -152,7 +155,7 @@ async fn charge_in_order(
     charge(objects, policy, plan, (keys, asked), waited).await
 }
 
-/// Charges the counts of `keys` beside those that are silent and waited for, and then those.
+/// Charges the counts of `keys` while silent objects are still waited for, and then charges those.
 async fn charge_beside(
     objects: &Objects,
     policy: &Policy,
@@ -169,7 +172,7 @@ async fn charge_beside(
     charge(objects, policy, plan, (late, asked), waited).await
 }
 
-/// Charges the counts of `keys`, beside those that `asked` charged already.
+/// Charges the counts of `keys`, in addition to those that `asked` already charged.
 async fn charge(
     objects: &Objects,
     policy: &Policy,
@@ -191,9 +194,9 @@ fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
 }
 
 impl Objects {
-    /// Asks what every object would decide, for a request that has to wait behind others. When it
-    /// has its answer instead, because it is refused or what it would wait for has failed: what was
-    /// asked.
+    /// Asks every object for its decision, for a request that has to wait behind others. Returns
+    /// the calls that were made when the request is decided, because it is denied or because what
+    /// it would wait for has failed.
     pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> Option<Vec<Asked>> {
         let keys = self.of_all(policy, plan);
         self.peek(policy, plan, &keys).await;
@@ -206,8 +209,8 @@ impl Objects {
         matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }).then(Vec::new)
     }
 
-    /// Asks what every object would decide, before any of them charges: what one key refuses never
-    /// holds a place in the counts of the others, which a flood would fill.
+    /// Asks every object for its decision before any of them charges: a request that one key denies
+    /// never holds a place in the counts of the others, which a flood would fill.
     async fn admit_everywhere(
         &self,
         policy: &Policy,

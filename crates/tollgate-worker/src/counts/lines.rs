@@ -1,17 +1,17 @@
-//! Who waits in this isolate: one line for each key of a rule, and who of them is gone.
+//! The requests that wait in this isolate: one line per key of a rule. Abandoned ones are removed.
 //!
-//! Invariant: a request whose client has left may be stopped without a word, so whoever does not
-//! ask again in time is forgotten, and its turn is the next one's. Deliberately absent: whose turn
-//! is when; that is the queue's of `tollgate-policy`.
+//! Invariant: the platform may stop a request without notice when its client has left. So a waiter
+//! that does not poll again in time is removed, and its turn passes to the next one. Deliberately
+//! absent: the order of turns; the queue of `tollgate-policy` decides it.
 
 use std::cell::{Cell, RefCell};
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Limits, Poll, Queue, Ticket};
 
-/// A waiter asks again at least so often, because those ahead of it may have left.
+/// A waiter polls again at least this often, because those ahead of it may have left.
 pub(crate) const LONGEST_SLEEP: Span = Span::from_secs(1);
-/// Whoever is so late to ask again is gone: a timer of a busy isolate may be late, too.
+/// A waiter that is this late to poll again is gone: a timer of a busy isolate may be late, too.
 const PATIENCE: Span = Span::from_secs(10);
 
 /// The object's name, and the rule or tier.
@@ -19,7 +19,7 @@ pub(crate) type Line = (String, u32);
 
 /// The waiting requests of this isolate.
 pub(crate) struct Lines {
-    /// With each the time until which it will have asked again. Not borrowed across an await.
+    /// Each with the time until which it will have polled again. Not borrowed across an await.
     pub(crate) queue: RefCell<Queue<Line, Timestamp>>,
     swept_at: Cell<Timestamp>,
 }
@@ -29,12 +29,12 @@ impl Lines {
         Self { queue: RefCell::new(Queue::new(limits)), swept_at: Cell::new(Timestamp::ZERO) }
     }
 
-    /// From now on so many may wait; those who do already go on waiting.
+    /// Sets how many may wait from now on; those that already wait continue to wait.
     pub(crate) fn set_limits(&self, limits: Limits) {
         self.queue.borrow_mut().set_limits(limits);
     }
 
-    /// Forgets, once in a while, whoever is gone.
+    /// Removes, from time to time, the waiters that are gone.
     pub(crate) fn sweep(&self, now: Timestamp) {
         if now.since(self.swept_at.get()) >= LONGEST_SLEEP {
             self.swept_at.set(now);
@@ -42,13 +42,13 @@ impl Lines {
         }
     }
 
-    /// What the waiter is to do.
+    /// Returns the waiter's next step.
     pub(crate) fn poll(&self, ticket: Ticket, now: Timestamp) -> Poll {
         self.sweep(now);
         self.queue.borrow_mut().poll(ticket, now)
     }
 
-    /// The waiter will have asked again soon after `at`.
+    /// Records that the waiter will have polled again soon after `at`.
     pub(crate) fn expect(&self, ticket: Ticket, at: Timestamp) {
         if let Some(asks_until) = self.queue.borrow_mut().value_mut(ticket) {
             *asks_until = at.saturating_add(PATIENCE);

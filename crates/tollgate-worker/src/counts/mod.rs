@@ -1,7 +1,7 @@
-//! Asking the objects that count: the order of several keys, waiting, denials from memory.
+//! Calls to the objects that count: the order of several keys, waiting, denials from memory.
 //!
-//! Invariant: when one key denies, what the others were charged is refunded before the denial is
-//! answered. Deliberately not here: the objects themselves (`object`).
+//! Invariant: when one key denies, the charges of the others are refunded before the denial is
+//! returned. Deliberately not here: the objects themselves (`object`).
 
 pub(crate) mod charging;
 pub(crate) mod denials;

@@ -1,14 +1,14 @@
 //! Names of objects.
 //!
-//! Invariant: what a client sent never appears in a name, because the platform stores names in
+//! Invariant: data that a client sent never appears in a name, because the platform stores names in
 //! clear. SHA-256 and not a 64-bit hash: two keys with one name would share one limit.
 
 use sha2::{Digest, Sha256};
 
 /// The name of the object that holds `key`: 64 hexadecimal digits.
 ///
-/// With a `secret` nobody who reads the names can find the keys by trying them. The secret's length
-/// goes first, so no other pair of secret and key gives the same input.
+/// With a `secret`, keys cannot be found by trying them against the names. The secret's length goes
+/// first, so no other pair of secret and key gives the same input.
 pub(crate) fn object_name(secret: &[u8], key: &[u8]) -> String {
     name_of(&object_hash(secret, key))
 }

@@ -1,10 +1,10 @@
-//! The objects that count, as a request asks them: what is sent to them, what they answered, and
-//! giving back what a refusal took.
+//! The objects that count, as a request calls them: the bytes sent, the replies, and the refund of
+//! charges after a denial.
 //!
-//! Invariant: an object that does not answer in time is a failure, which is counted and logged, and
-//! `on_failure` decides. What it was asked it may still do: such a charge stays, on the strict
-//! side. The calls of a request are bounded: `MAX_CALLS` and its neighbours in `host.mjs`.
-//! Deliberately absent: who is asked when, and whether what refuses; that is `charging`'s.
+//! Invariant: an object that does not reply in time is a failure, which is counted and logged, and
+//! `on_failure` decides. The object may still carry out the call; such a charge stays, on the
+//! strict side. The calls of a request are bounded: `MAX_CALLS` and its neighbours in `host.mjs`.
+//! Deliberately absent: the order of calls, and the effect of each denial; that is in `charging`.
 
 use std::cell::RefCell;
 
@@ -26,22 +26,22 @@ use crate::runtime::js::{self, Call, KeyObject, NoReply};
 pub(crate) struct Objects {
     pub(crate) namespace: JsValue,
     pub(crate) hash_key: Vec<u8>,
-    /// What counts of a fleet are named by; none where nobody leases.
+    /// The secret that names the counts of a fleet; none where no node leases.
     pub(crate) fleet_secret: Option<[u8; 16]>,
-    /// An object that says nothing for so long has failed.
+    /// An object that does not reply for this long has failed.
     pub(crate) timeout_ms: u32,
-    /// What is refused without asking any of them.
+    /// Denies requests without calling any object.
     pub(crate) denials: Remembered,
     /// Not borrowed across an await.
     pub(crate) tally: RefCell<Tally>,
-    /// Who waits.
+    /// The requests that wait.
     pub(crate) lines: Lines,
     pub(crate) counters: Counters,
-    /// Of what a line is logged. Not borrowed across an await.
+    /// Selects the events to log. Not borrowed across an await.
     pub(crate) sampler: RefCell<Sampler>,
 }
 
-/// What one object was asked, and what it answered; nothing when it did not.
+/// One object's call and its reply; no reply if the object did not send one.
 pub(crate) struct Asked {
     pub(crate) partition: usize,
     object: KeyObject,
@@ -52,7 +52,7 @@ pub(crate) struct Asked {
 /// Partitions, and their objects.
 pub(crate) type Keys = Vec<(usize, KeyObject)>;
 
-/// How an object is asked: within all of the time, or what is left of it in half.
+/// How an object is called: within all of the time, or within half of the time that is left.
 pub(crate) type Check = fn(&KeyObject, &[u8]) -> Call;
 
 /// Calls under way of one round.
@@ -61,21 +61,21 @@ pub(crate) struct Round<T> {
     asked_at: Timestamp,
 }
 
-/// Takes `reply` as what partition `i`'s object decided.
+/// Takes `reply` as the decision of partition `i`'s object.
 fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) -> Result<(), WireError> {
     plan.partition_mut(i).map_or(Ok(()), |mut partition| partition.accept(policy, reply))
 }
 
 impl Objects {
-    /// The objects of all partitions, to be waited for from now on.
+    /// The objects of all partitions; their time-out starts now.
     pub(crate) fn of_all(&self, policy: &Policy, plan: &Plan) -> Keys {
         let now = js::now();
         let of = |partition: Partition<'_>| (partition.index(), self.of(policy, partition, now));
         plan.partitions().map(of).collect()
     }
 
-    /// The object of a partition, or any of its shards, given up after the time-out, which began
-    /// `since`.
+    /// The object of a partition, or any of its shards. It is given up after the time-out, which
+    /// started at `since`.
     fn of(&self, policy: &Policy, partition: Partition<'_>, since: Timestamp) -> KeyObject {
         let name = self.name_of(policy, partition.key());
         let shards = partition.shards(policy);
@@ -87,8 +87,8 @@ impl Objects {
         object_name(&self.hash_key, &key_name(policy, self.fleet_secret, key))
     }
 
-    /// Asks the objects of `keys` to charge. What did not answer when it was only asked is not
-    /// waited for once more.
+    /// Asks the objects of `keys` to charge. An object that did not reply when it was asked for its
+    /// decision is not waited for a second time.
     pub(crate) fn ask_each(
         &self,
         policy: &Policy,
@@ -107,7 +107,8 @@ impl Objects {
         Round { calls: keys.into_iter().filter_map(ask).collect(), asked_at: js::now() }
     }
 
-    /// Hears who answers in half of the time: those who did, and the others once more.
+    /// Waits for half of the time: returns the objects that replied, and calls that wait for the
+    /// rest.
     pub(crate) async fn hear_soon(
         &self,
         policy: &Policy,
@@ -145,7 +146,7 @@ impl Objects {
         heard
     }
 
-    /// Asks the object of a partition of a settled plan to do what its response brought about.
+    /// Asks the object of a partition of a settled plan to carry out the effect of its response.
     pub(crate) fn settle(&self, policy: &Policy, partition: Partition<'_>) -> (usize, Call) {
         let mut request = Vec::new();
         partition.settle_request(policy, &mut request);
@@ -155,7 +156,7 @@ impl Objects {
         (partition.index(), call(&self.of(policy, partition, js::now()), &request))
     }
 
-    /// Asks what every object would decide, for somebody who only looks.
+    /// Asks every object for its decision, for a request that only looks.
     pub(crate) async fn look_at(&self, policy: &Policy, plan: &mut Plan) {
         let keys = self.of_all(policy, plan);
         self.peek(policy, plan, &keys).await;
@@ -166,7 +167,7 @@ impl Objects {
         self.hear_peeked(policy, plan, peeked).await;
     }
 
-    /// Asks the objects of `keys` what they would decide.
+    /// Asks the objects of `keys` for their decisions.
     pub(crate) fn peek_each(
         &self,
         policy: &Policy,
@@ -188,7 +189,7 @@ impl Objects {
         Round { calls: keys.iter().filter_map(peek).collect(), asked_at: js::now() }
     }
 
-    /// Hears who answers in half of the time; the others once more.
+    /// Waits for half of the time; the calls returned wait for the objects that have not replied.
     pub(crate) async fn hear_peeked_soon(
         &self,
         policy: &Policy,
@@ -218,7 +219,7 @@ impl Objects {
         }
     }
 
-    /// Takes the reply of partition `i`'s object, which was asked at `asked_at`; without one the
+    /// Takes the reply of partition `i`'s object, which was called at `asked_at`; without one the
     /// partition has failed.
     pub(crate) fn accept(
         &self,
@@ -232,7 +233,8 @@ impl Objects {
             Ok(reply) => match accept(policy, plan, i, &reply) {
                 Ok(()) => return self.denials.hear(policy, plan, i, asked_at),
                 Err(_) if reply.is_empty() => self.failed(Trouble::Corrupt, ""),
-                // Not one that is counted here: it is planned anew under that version, or entry.
+                // Not counted as a failure here: the request is planned again under that version,
+                // or entry.
                 Err(WireError::Newer(version)) => Failure::Newer(version),
                 Err(WireError::OtherEntry) => return,
                 Err(WireError::Malformed | WireError::OtherPolicy) => {
@@ -247,13 +249,13 @@ impl Objects {
         }
     }
 
-    /// What a partition fails with whose object was the `trouble`, which is counted.
+    /// The failure of a partition whose object had this `trouble`, which is counted.
     fn failed(&self, trouble: Trouble, word: &str) -> Failure {
         self.note(trouble, word);
         if trouble == Trouble::Corrupt { Failure::Corrupt } else { Failure::Unreachable }
     }
 
-    /// Takes back every charge of a refused request. The new replies say what is left without it.
+    /// Refunds every charge of a denied request. The new replies contain the values without it.
     pub(crate) async fn refund_committed(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
         let charged = Self::charged(plan, asked);
         self.refund(policy, plan, charged).await;
@@ -265,7 +267,7 @@ impl Objects {
         asked.iter().filter(|asked| is_charged(asked.partition)).collect()
     }
 
-    /// Takes these charges back.
+    /// Refunds these charges.
     pub(crate) async fn refund(&self, policy: &Policy, plan: &mut Plan, charged: Vec<&Asked>) {
         let refund = |asked: &Asked| {
             self.counters.add(Event::Refund);
@@ -276,7 +278,7 @@ impl Objects {
         let asked_at = js::now();
         for (i, call) in calls {
             match call.reply().await {
-                // What cannot be read changes nothing: the request is refused in any case.
+                // A reply that cannot be read changes nothing: the request is denied in any case.
                 Ok(reply) if accept(policy, plan, i, &reply).is_ok() => {
                     self.denials.hear(policy, plan, i, asked_at);
                 }
@@ -289,7 +291,7 @@ impl Objects {
         }
     }
 
-    /// Counts what `on_failure` decided, if it did.
+    /// Counts the decision of `on_failure`, if it decided.
     pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
         if plan.newer().is_some() {
             self.note(Trouble::Behind, "");
@@ -307,7 +309,7 @@ impl Objects {
         self.report();
     }
 
-    /// Counts a failure; `word` is what the platform says, if anything.
+    /// Counts a failure; `word` is the platform's error message, if any.
     pub(crate) fn note(&self, trouble: Trouble, word: &str) {
         if let Some(event) = trouble.event() {
             self.counters.add(event);
@@ -315,7 +317,7 @@ impl Objects {
         self.tally.borrow_mut().note(trouble, word);
     }
 
-    /// Logs what failed lately, if it is time.
+    /// Logs the latest failures, if it is time.
     pub(crate) fn report(&self) {
         let mut tally = self.tally.borrow_mut();
         if let Some(line) = tally.is_due.then(|| tally.line(js::now())).flatten() {

@@ -1,14 +1,14 @@
-//! Waiting in the Worker: the requests that this isolate holds stand in line, one line for each key
-//! of a rule.
+//! Waiting in the Worker: the requests that this isolate holds wait in lines, one line per key of a
+//! rule.
 //!
-//! Invariant: while others wait for its key a request goes behind them and charges nothing; only
-//! the first of a line asks the key's object again, when that may admit it. So a line costs about
-//! one call for every request that comes and one for every request that goes. Isolates do not know
-//! of each other: order is kept within each.
+//! Invariant: while others wait for its key, a request goes behind them and charges nothing. Only
+//! the first of a line calls the key's object again, when that may allow it. So a line costs about
+//! one call per request that comes and one per request that goes. Isolates do not know of each
+//! other: order is kept within each.
 //!
-//! Every request wakes itself by a timer of its own: in the runtime one request may not do I/O for
-//! another. A request whose client has left may be stopped without a word, so whoever does not ask
-//! again in time is forgotten, and its turn is the next one's.
+//! Every request wakes itself by its own timer: in the runtime one request may not do I/O for
+//! another. The platform may stop a request without notice when its client has left. So a waiter
+//! that does not poll again in time is removed, and its turn passes to the next one.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Seat, Spot, Ticket, Turn};
@@ -20,14 +20,14 @@ use crate::counts::object_name::object_name;
 use crate::counts::objects::{Asked, Objects};
 use crate::runtime::js;
 
-/// Asking again and again for its turn while the first is being decided.
+/// How often a waiter polls for its turn while the first is being decided.
 const SHORTEST_SLEEP: Span = Span::from_millis(5);
-/// What the runtime holds for a request that waits, beside its plan: about as much as the headers
-/// of most requests.
+/// The memory that the runtime holds for a waiting request, in addition to its plan: about the size
+/// of the headers of most requests.
 const REQUEST_BYTES: usize = 16 * 1024;
 
-/// Decides a request, letting it wait in this isolate as long as its rules allow; says how long it
-/// waited since it came.
+/// Decides a request, letting it wait in this isolate as long as its rules allow. Returns how long
+/// it waited since it came.
 pub(crate) async fn decide(
     objects: &Objects,
     policy: &Policy,
@@ -42,13 +42,14 @@ pub(crate) async fn decide(
     request.waited
 }
 
-/// A request on its way, which may wait.
+/// A request that is being decided, and may wait.
 struct Waiter<'a> {
     objects: &'a Objects,
     policy: &'a Policy,
     /// When it came.
     since: Timestamp,
-    /// It is kept here until its place in a `leaky-queue` comes up; else its caller keeps it.
+    /// The request is kept here until its place in a `leaky-queue` comes up; else its caller keeps
+    /// it.
     holds: bool,
     plan: &'a mut Plan,
     /// How long it has waited already.
@@ -56,7 +57,7 @@ struct Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    /// The request comes: the line that it stands in, if it waits.
+    /// The request comes: returns the line in which it waits, if it waits.
     async fn arrive(&mut self) -> Option<(Option<Turn>, Ticket)> {
         let (objects, policy) = (self.objects, self.policy);
         objects.lines.sweep(self.since);
@@ -77,8 +78,8 @@ impl Waiter<'_> {
         Some((None, self.take_place(&asked).await?))
     }
 
-    /// Stands where the place in a `leaky-queue` lets it wait that the request was just given, if
-    /// it was; gives it back when it may not wait.
+    /// If the request was just given a place in a `leaky-queue`, waits for that place; gives it
+    /// back when the request may not wait.
     async fn take_place(&mut self, asked: &[Asked]) -> Option<Ticket> {
         let answer = self.plan.outcome(self.policy).answer_after(self.waited);
         let Answer::Delay(wait) = answer else { return None };
@@ -95,7 +96,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Waits until the request has its answer.
+    /// Waits until the request is decided.
     async fn wait(&mut self, mut turn: Option<Turn>, mut ticket: Ticket) {
         let (objects, policy) = (self.objects, self.policy);
         loop {
@@ -108,7 +109,7 @@ impl Waiter<'_> {
                     return self.plan.reject_waiting(policy, Full::Late(wait));
                 }
                 (Poll::Decide, Some(stood_in)) => {
-                    // Three calls of each key at the most: asked, charged, given back.
+                    // At most three calls per key: decision, charge, refund.
                     let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
                     objects.lines.expect(ticket, now.saturating_add(calls));
                     let waited = self.waited;
@@ -123,7 +124,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Where the request waits on after it was decided again; nowhere, if it has its answer.
+    /// Where the request waits next after it was decided again; `None` if it has its response.
     fn decided_again(&mut self, ticket: Ticket, stood_in: Turn) -> Option<Turn> {
         let (policy, now) = (self.policy, js::now());
         let plan = &mut *self.plan;
@@ -150,14 +151,13 @@ impl Waiter<'_> {
     }
 
     async fn sleep(&self, ticket: Ticket, now: Timestamp, at: Timestamp) {
-        // Whoever is first sleeps until its time; whoever waits for the first's decision asks
-        // again.
+        // The first sleeps until its time; a waiter that needs the first's decision polls again.
         let sleep = if at > now { at.since(now).min(LONGEST_SLEEP) } else { SHORTEST_SLEEP };
         self.objects.lines.expect(ticket, now.saturating_add(sleep));
         js::wait(sleep.as_millis_ceil()).await;
     }
 
-    /// The line of those who wait already for a key of this request.
+    /// The line of the requests that already wait for a key of this request.
     fn behind_others(&self) -> Option<Turn> {
         let queue = self.objects.lines.queue.borrow();
         let plan = &*self.plan;
@@ -167,7 +167,7 @@ impl Waiter<'_> {
         plan.turns(self.policy).find(|turn| queue.has_line(&line(self.objects, plan, *turn)))
     }
 
-    /// Goes behind them, or is refused.
+    /// Goes behind them, or is denied.
     fn join(&mut self, turn: Turn) -> Option<Ticket> {
         let (policy, now) = (self.policy, js::now());
         let plan = &mut *self.plan;
@@ -184,7 +184,7 @@ impl Waiter<'_> {
         let plan = &mut *self.plan;
         plan.shrink();
         let place = plan.place(self.policy);
-        // Nobody goes before others here, so no deadline is looked at.
+        // No request goes before others here, so no deadline is checked.
         let spot = Spot {
             line: place.map(|place| (line(self.objects, plan, place), place.cost)),
             deadline: Timestamp::MAX,

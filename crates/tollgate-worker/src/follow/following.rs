@@ -1,8 +1,8 @@
-//! What an isolate knows of the policy in force, and when it has to ask.
+//! The policy in force as an isolate knows it, and when the isolate has to ask for it.
 //!
-//! Invariant: of the requests of an isolate at most one at a time is told to ask, and nobody is
-//! told to wait for longer than the time-out, nor at all once the last check has failed.
-//! Deliberately absent: asking; that is `follow`'s.
+//! Invariant: of the requests of an isolate at most one at a time has to ask. No request waits
+//! longer than the time-out, and none waits once the last check has failed. Deliberately absent:
+//! calling the policy object; that is in `follow`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,19 +14,19 @@ use tollgate_service::Current;
 use crate::active::Active;
 use crate::runtime::js::{self, Bell};
 
-/// A policy may be enforced for so long without being asked after.
+/// How long a policy may be enforced before the isolate asks for it again.
 const FRESH: Span = Span::from_secs(5);
-/// From a check that failed, or that found nothing so new, to the next one.
+/// The time from a check that failed, or that found no policy new enough, to the next one.
 const RETRY: Span = Span::from_secs(1);
-/// A check that has said nothing for longer was stopped by the platform. Longer than any may run.
+/// A check that has been silent for longer was stopped by the platform. Longer than any may run.
 const STOPPED: Span = Span::from_secs(20);
 
-/// What an isolate knows, and who waits for it to know more.
+/// The policy that an isolate knows, and the requests that wait for a newer one.
 pub(crate) struct Follower {
     /// Not borrowed across an await.
     pub(crate) following: RefCell<Following>,
     pub(crate) bell: Bell,
-    /// What the policy object knows the deployed file by.
+    /// The fingerprint by which the policy object knows the deployed file.
     pub(crate) fingerprint: u64,
 }
 
@@ -36,45 +36,45 @@ impl Follower {
     }
 }
 
-/// What an isolate knows.
+/// The policy that an isolate knows.
 #[derive(Default)]
 pub(crate) struct Following {
     /// The last good policy; none before the first check has ended.
     pub(crate) active: Option<Rc<Active>>,
     /// The number of the last relief of a key that the last check found.
     relieved: u64,
-    /// Something was changed here since the check was sent that is under way.
+    /// A change was made here after the running check was sent.
     is_outrun: bool,
-    /// When the last check was sent that was answered, if nothing was changed here since.
+    /// When the last check that got a reply was sent, if no change was made here since.
     pub(crate) checked_at: Option<Timestamp>,
-    /// When what is enforced was last known to be in force.
+    /// When the enforced policy was last known to be in force.
     known_at: Option<Timestamp>,
     /// The check that is under way: when it was sent.
     asking: Option<Timestamp>,
-    /// How many checks were sent, and the number of the last one that was answered.
+    /// How many checks were sent, and the number of the last one that got a reply.
     sent: u64,
     answered: u64,
     /// Why the last check failed, and when; none if it did not.
     pub(crate) failure: Option<(Timestamp, String)>,
-    /// A generation that a count is of, and that the last check did not find.
+    /// A generation that a count has, and that the last check did not find.
     missed: Option<(Timestamp, u64)>,
     /// A policy in force that cannot be enforced here: its version, and why.
     pub(crate) refused: Option<(u64, Problems)>,
 }
 
-/// Which policy a request is to know.
+/// The policy that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// One that was in force at most [`FRESH`] ago.
     Fresh,
     /// One of this generation or a later one.
     Generation(u64),
-    /// What the check of this number, or a later one, finds.
+    /// The policy that the check of this number, or a later one, finds.
     Check(u64),
 }
 
 impl Wish {
-    /// The generation that a check is sent for; 0 for whichever there is.
+    /// The generation that a check is sent for; 0 for any.
     pub(crate) const fn generation(self) -> u64 {
         match self {
             Self::Generation(generation) => generation,
@@ -83,10 +83,10 @@ impl Wish {
     }
 }
 
-/// What a request is to do.
+/// The next step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Go on with what is known.
+    /// Continue with the known policy.
     Done,
     /// The same, and count that the check which is under way is late.
     Late,
@@ -97,13 +97,13 @@ pub(crate) enum Next {
 }
 
 impl Following {
-    /// True while the policy need not be asked after, and is the one in force.
+    /// True while the policy in force is known and the isolate need not ask for it.
     pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
         self.was_checked(now) && self.refused.is_none()
     }
 
-    /// The number of the last relief of a key, while it is known: no older than a policy may be
-    /// that is enforced without being asked after.
+    /// The number of the last relief of a key, while it is known: it may be as old as a policy that
+    /// is enforced without asking.
     pub(crate) fn relieved(&self, now: Timestamp) -> Option<u64> {
         self.was_checked(now).then_some(self.relieved)
     }
@@ -113,13 +113,13 @@ impl Following {
         self.checked_at.is_some_and(|at| at <= now && now < at.saturating_add(FRESH))
     }
 
-    /// What knows the policy that is in force now, whoever changed it: a check that is not yet
-    /// sent.
+    /// The wish for the policy that is in force now, regardless of which isolate changed it: a
+    /// check that is not yet sent.
     pub(crate) const fn newest(&self) -> Wish {
         Wish::Check(self.sent.saturating_add(1))
     }
 
-    /// What a request with this wish does.
+    /// The next step of a request with this wish.
     pub(crate) fn next(
         &mut self,
         now: Timestamp,
@@ -159,13 +159,13 @@ impl Following {
         if is_early || has_asked { Next::Done } else { Next::Ask }
     }
 
-    /// A check is sent.
+    /// Records that a check is sent.
     pub(crate) const fn asks(&mut self, now: Timestamp) {
         self.asking = Some(now);
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// The check that was `sent` then, for somebody who wants `generation`, was answered.
+    /// Records the reply to the check that was `sent` then, for a request that wants `generation`.
     pub(crate) fn checked(&mut self, sent: Timestamp, generation: u64) {
         self.asking = None;
         self.known_at = Some(sent);
@@ -175,32 +175,32 @@ impl Following {
         self.missed = (!self.reaches(generation)).then_some((sent, generation));
     }
 
-    /// From when on what a check finds now is taken to be in force, where it is another policy than
-    /// is enforced: an isolate that slept has not heard of it since, and the one before is over for
-    /// everybody else.
+    /// When the policy that a check finds now is taken to have come into force, if it is not the
+    /// enforced one. An isolate that slept has not heard of the policy since, and for all other
+    /// isolates the one before is already over.
     pub(crate) fn changed_at(&self, now: Timestamp) -> Timestamp {
         self.known_at.map_or(Timestamp::ZERO, |at| now.min(at.saturating_add(FRESH)))
     }
 
-    /// What the check found of reliefs.
+    /// Records the number of the last relief that the check found.
     pub(crate) const fn learn_relief(&mut self, number: u64) {
         self.relieved = number;
     }
 
-    /// The check failed.
+    /// Records that the check failed.
     pub(crate) fn failed(&mut self, now: Timestamp, why: &str) {
         self.asking = None;
         self.is_outrun = false;
         self.failure = Some((now, why.to_owned()));
     }
 
-    /// From now on a check is due, because something was changed here.
+    /// Makes a check due from now on, because a change was made here.
     pub(crate) const fn expire(&mut self) {
         self.checked_at = None;
         self.is_outrun = self.asking.is_some();
     }
 
-    /// The version whose text is known, and the newest generation that counts are of.
+    /// The version whose text is known, and the newest generation of any count.
     pub(crate) fn known(&self, generation: u64) -> (Option<u64>, Option<u64>) {
         let active = self.active.as_ref();
         let refused = self.refused.as_ref().map(|(version, _)| *version);
@@ -209,7 +209,7 @@ impl Following {
         (version, Some(generation.max(own)).filter(|seen| *seen > 0))
     }
 
-    /// True when this is enforced already, or is known to be what cannot be.
+    /// True when this policy is enforced already, or is known to be one that cannot be.
     pub(crate) fn is_enforced(&self, current: &Current) -> bool {
         let counts = |it: &Rc<Active>| it.policy.version() == current.generation;
         match (&self.refused, &self.active) {
@@ -252,15 +252,15 @@ mod tests {
         Current { version, generation: version, source: Source::Written, relieved: 0, text: None }
     }
 
-    /// One that was checked at 0.
+    /// The state after a check at time 0.
     fn checked(version: u64) -> Following {
         let mut following = Following { active: Some(active(version)), ..Following::default() };
         following.checked(at(0), 0);
         following
     }
 
-    // Guards: rules that were withdrawn long ago, by which nodes go on at an isolate that slept
-    // meanwhile, or that had only the deployed file.
+    // Guards: rules that were withdrawn long ago, under which nodes continue at an isolate that
+    // slept meanwhile, or that had only the deployed file.
     #[test]
     fn who_slept_takes_no_change_for_a_new_one() {
         assert_eq!(Following::default().changed_at(at(0)), Timestamp::ZERO);
@@ -288,7 +288,7 @@ mod tests {
         }
         following.checked(at(5_000), 0);
         assert_eq!(following.next(at(5_500), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
-        // Counted from when it was sent: what was changed since is not known.
+        // Counted from when it was sent: later changes are not known.
         assert!(following.is_fresh(at(9_999)) && !following.is_fresh(at(10_000)));
         // A clock that was set back.
         assert!(!following.is_fresh(Timestamp::from_millis(9)));
@@ -298,12 +298,12 @@ mod tests {
     fn nobody_waits_once_a_check_has_failed() {
         let mut following = checked(7);
         following.asks(at(6_000));
-        // Whoever finds it late says so, once.
+        // The request that finds it late reports it, once.
         assert_eq!(following.next(at(6_500), Wish::Fresh, TIMEOUT_MS, false), Next::Late);
         for wish in [Wish::Fresh, Wish::Generation(8), Wish::Check(2)] {
             assert_eq!(following.next(at(6_501), wish, TIMEOUT_MS, false), Next::Done);
         }
-        // It may still answer.
+        // It may still get a reply.
         following.checked(at(6_000), 0);
         assert!(following.is_fresh(at(6_600)));
         following.asks(at(12_000));
@@ -311,11 +311,11 @@ mod tests {
         assert_eq!(following.next(at(13_099), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
         assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, false), Next::Ask);
         following.asks(at(13_100));
-        // But for the one that asks.
+        // Except for the request that asks.
         assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
         assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, true), Next::Wait);
         assert_eq!(following.next(at(13_600), Wish::Fresh, TIMEOUT_MS, true), Next::Late);
-        // One that the platform stopped without a word.
+        // A check that the platform stopped without notice.
         assert_eq!(following.next(at(33_099), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
         assert_eq!(following.next(at(33_100), Wish::Fresh, TIMEOUT_MS, false), Next::Ask);
     }
@@ -327,13 +327,13 @@ mod tests {
         assert_eq!(following.next(at(100), Wish::Generation(8), TIMEOUT_MS, false), Next::Ask);
         following.asks(at(100));
         assert_eq!(following.next(at(101), Wish::Generation(8), TIMEOUT_MS, true), Next::Wait);
-        // Nobody knows of it: a count that was damaged.
+        // No policy has that generation: a count that was damaged.
         following.checked(at(100), 8);
         assert_eq!(following.next(at(102), Wish::Generation(8), TIMEOUT_MS, true), Next::Done);
         assert_eq!(following.next(at(102), Wish::Generation(8), TIMEOUT_MS, false), Next::Done);
         assert_eq!(following.next(at(102), Wish::Generation(9), TIMEOUT_MS, false), Next::Ask);
         assert_eq!(following.next(at(1_100), Wish::Generation(8), TIMEOUT_MS, false), Next::Ask);
-        // One that is found.
+        // A generation that is found.
         following.active = Some(active(8));
         following.checked(at(1_100), 9);
         assert_eq!(following.next(at(1_101), Wish::Generation(8), TIMEOUT_MS, false), Next::Done);
@@ -360,8 +360,8 @@ mod tests {
         );
     }
 
-    /// Guards: an operator who put a policy in one place, and is told in another, which may go on
-    /// for five seconds, that it has no such rule.
+    /// Guards: an operator who put a policy through one isolate, and gets the error from another,
+    /// which may be five seconds behind, that there is no such rule.
     #[test]
     fn who_wants_the_newest_waits_for_a_check_that_was_sent_after_he_came() {
         let mut following = checked(7);
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(following.next(at(1), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
         assert_eq!(following.next(at(1), wish, TIMEOUT_MS, false), Next::Ask);
         following.asks(at(1));
-        // Who comes now cannot know when that one was answered.
+        // A request that comes now cannot know when that one got its reply.
         let later = following.newest();
         assert_eq!(following.next(at(2), later, TIMEOUT_MS, false), Next::Wait);
         following.checked(at(1), 0);

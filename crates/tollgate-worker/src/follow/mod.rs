@@ -1,15 +1,15 @@
 //! How an isolate follows the policy in force.
 //!
 //! Invariant: a request that comes five seconds or more after a change was acknowledged is decided
-//! under it, unless the policy object did not answer; then under the last good policy, and both are
-//! counted. At most one check is under way in an isolate. A check runs on when the request that
-//! began it is over, and for longer than any request waits for it, so an object that is always
-//! slower than that is followed, too. Once a check has failed nobody waits for the next one but the
-//! request that asks.
+//! under it, unless the policy object did not reply. In that case it is decided under the last good
+//! policy, and both are counted. At most one check is under way in an isolate. A check continues
+//! when the request that began it is over, and for longer than any request waits for it, so an
+//! object that is always slower than that is followed, too. Once a check has failed, only the
+//! request that asks waits for the next one.
 //!
-//! A new isolate asks before it decides. If there is no answer it enforces the deployed file, as of
-//! the first generation: a key that was ever counted under a policy written at run time is then not
-//! decided by that file, but planned anew, or by `on_failure`.
+//! A new isolate asks before it decides. If there is no reply it enforces the deployed file, as of
+//! the first generation. A key that was ever counted under a policy written at run time is then not
+//! decided by that file. Its request is planned again, or `on_failure` decides.
 //!
 //! A policy in force that this code cannot compile (a newer version of it wrote it, and was rolled
 //! back) is named in the log and in the health report, and the last good one stays.
@@ -35,12 +35,12 @@ use crate::operate::store;
 use crate::operate::tally::Trouble;
 use crate::runtime::js;
 
-/// How long a check may run, whoever waits for it.
+/// How long a check may run, whether or not a request waits for it.
 const CHECK_MS: u32 = 10_000;
-/// Whoever waits looks so often by itself.
+/// How often a waiting request looks without being woken.
 const LOOK_MS: u64 = 50;
 
-/// The policy to decide a request under; `None` when there is none, and the health report says why.
+/// The policy to decide a request under; `None` when there is none; the health report shows why.
 pub(crate) async fn policy(visit: &Visit<'_>) -> Option<Rc<Active>> {
     let Some(follower) = &visit.gate.follower else { return best(visit.gate) };
     if !follower.following.borrow().is_fresh(js::now()) {
@@ -52,8 +52,8 @@ pub(crate) async fn policy(visit: &Visit<'_>) -> Option<Rc<Active>> {
     best(visit.gate)
 }
 
-/// The policy that is in force now, as far as it can be had: for an operator, who may have changed
-/// it in another isolate and must not be told of an earlier one.
+/// The policy that is in force now, if it can be fetched. It is for an operator, who may have
+/// changed the policy in another isolate and must not see an earlier one.
 pub(crate) async fn newest(visit: &Visit<'_>) -> Option<Rc<Active>> {
     if let Some(follower) = &visit.gate.follower {
         let wish = follower.following.borrow().newest();
@@ -62,14 +62,15 @@ pub(crate) async fn newest(visit: &Visit<'_>) -> Option<Rc<Active>> {
     policy(visit).await
 }
 
-/// A policy of `generation` or a later one, if it can be had, for a request that met counts of it.
+/// A policy of `generation` or a later one, if it can be fetched, for a request that met counts of
+/// it.
 pub(crate) async fn policy_of(visit: &Visit<'_>, generation: u64) -> Option<Rc<Active>> {
     visit.gate.follower.as_ref()?.follow(visit, Wish::Generation(generation)).await;
     best(visit.gate).filter(|active| active.policy.version() >= generation)
 }
 
-/// What is enforced as far as it is known without asking: the last good policy, and before there
-/// was any, the deployed file.
+/// The policy that is enforced, as far as it is known without asking: the last good policy, or the
+/// deployed file if there was none yet.
 pub(crate) fn best(gate: &Gate) -> Option<Rc<Active>> {
     let deployed = || gate.deployed().as_ref().ok();
     let Some(follower) = &gate.follower else { return deployed().cloned() };
@@ -82,7 +83,7 @@ pub(crate) fn best(gate: &Gate) -> Option<Rc<Active>> {
 }
 
 impl Follower {
-    /// Waits, within the time-out, for a check if one is due, or for what is wished.
+    /// Waits, within the time-out, for a check if one is due, or for the wished policy.
     async fn follow(&self, visit: &Visit<'_>, wish: Wish) {
         let timeout_ms = visit.gate.objects.timeout_ms;
         let mut has_asked = false;
@@ -161,7 +162,7 @@ impl Follower {
         self.following.borrow_mut().checked(sent, generation);
     }
 
-    /// From now on `policy` is enforced.
+    /// Enforces `policy` from now on.
     fn take(&self, gate: &Gate, current: &Current, policy: Policy) {
         if current.source == Source::Written {
             let prefix = format!("policy {}: ", current.version);
@@ -181,8 +182,8 @@ impl Follower {
         self.following.borrow_mut().failed(js::now(), why);
     }
 
-    /// Which policy is in force, and it itself where it is another than is known here: compiled, or
-    /// as a text.
+    /// Returns which policy is in force. If it is not the one known here, also returns the policy
+    /// itself, compiled or as a text.
     async fn ask(&self, gate: &Gate, generation: u64) -> Result<(Current, Option<Policy>), String> {
         let (known, seen) = self.following.borrow().known(generation);
         let question =
@@ -195,19 +196,19 @@ impl Follower {
             if compiled.is_empty() {
                 return Ok((current, None));
             }
-            // What another version of this code compiled is asked for as a text.
+            // If another version of this code compiled it, the text is asked for.
             if let Ok(policy) = Policy::read_compiled(&compiled, Surface::Worker) {
                 return Ok((current, Some(policy)));
             }
         }
-        // A file that was not asked with before is sent at once.
+        // A file that the object has not seen before is sent at once.
         let wants_text = StoreReply::from_json(&reply) == StoreReply::Policy(PolicyReply::SendText);
         let text = wants_text.then(js::policy_text);
         self.ask_in_json(gate, generation, text).await.map(|current| (current, None))
     }
 
-    /// The same with the text: of a file that was not asked with before, of a policy that this
-    /// version cannot read as it is compiled, or of a policy object of an earlier version.
+    /// The same with the text: for a file that the object has not seen before, a compiled policy
+    /// that this version cannot read, or a policy object of an earlier version.
     async fn ask_in_json(
         &self,
         gate: &Gate,

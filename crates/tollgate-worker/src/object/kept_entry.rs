@@ -1,9 +1,10 @@
-//! A tenant's entry as an object keeps it: the tenant's own object, and the one that counts the key
-//! that is the tenant alone.
+//! A tenant's entry as an object stores it: the tenant's own object, and the one that counts the
+//! key that is the tenant alone.
 //!
-//! Invariant: revisions only grow, so what arrives late changes nothing; for that the revision of
-//! an entry that was removed stays. No table is made by whoever only asks: of tenants that nobody
-//! knows there may be any number. Deliberately absent: what an entry means, and who writes it.
+//! Invariant: revisions only grow, so an entry that arrives late changes nothing; for that the
+//! revision of an entry that was removed stays. A read never creates the table: there may be any
+//! number of unknown tenants. Deliberately absent: the meaning of an entry, and the code that
+//! writes it.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -13,7 +14,7 @@ use worker::worker_sys::DurableObjectStorage;
 use crate::object::sql::{Value, run};
 use crate::object::tenant_wire::Kept;
 
-/// The one row of it.
+/// Its only row.
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS entry_v1 (one INTEGER PRIMARY KEY \
      CHECK (one = 1), revision INTEGER NOT NULL, entry TEXT)";
 const FIND: &str = "SELECT 1 FROM sqlite_master WHERE name = 'entry_v1'";
@@ -21,14 +22,14 @@ const LOAD: &str = "SELECT revision, entry FROM entry_v1";
 const WRITE: &str = "INSERT INTO entry_v1 VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE \
      SET revision = excluded.revision, entry = excluded.entry";
 
-/// What an object keeps of its tenant; it is read once.
+/// The entry that an object stores of its tenant; it is read once.
 #[derive(Default)]
 pub(crate) struct KeptEntry {
     memory: RefCell<OnceCell<Kept>>,
 }
 
 impl KeptEntry {
-    /// Calls `step` with the entry; nothing, of revision 0, when there never was one.
+    /// Calls `step` with the entry; it is empty, of revision 0, when there never was one.
     pub(crate) fn with<T>(
         &self,
         storage: &DurableObjectStorage,
@@ -42,7 +43,7 @@ impl KeptEntry {
         Ok(step(memory.get_or_init(|| kept)))
     }
 
-    /// Keeps what the list hands on, unless it is older than what is there.
+    /// Stores the entry that the list delivers, unless it is older than the stored one.
     pub(crate) fn take(&self, storage: &DurableObjectStorage, kept: &Kept) -> Result<(), JsValue> {
         if self.with(storage, |known| known.revision)? >= kept.revision {
             return Ok(());

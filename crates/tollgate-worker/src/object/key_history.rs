@@ -1,7 +1,8 @@
-//! What operators did to keys, as the policy object stores it: one row each.
+//! The changes that operators made to keys, as the policy object stores them: one row each.
 //!
-//! Invariant: a row is one statement, numbers only grow, and the newest [`KEY_ROWS`] are kept. No
-//! key stands in a row, only its hash. Nobody pays for the table who never changed a key.
+//! Invariant: a row is one statement, numbers only grow, and the newest [`KEY_ROWS`] are kept. A
+//! row contains only the hash of a key, never the key. A deployment that never changed a key has no
+//! table and pays nothing for it.
 
 use tollgate_service::{KEY_ROWS, KeyRow};
 use wasm_bindgen::JsValue;
@@ -12,7 +13,7 @@ use crate::object::sql::{Value, run};
 const CREATE: &str =
     "CREATE TABLE IF NOT EXISTS keys_v1 (number INTEGER PRIMARY KEY, row TEXT NOT NULL)";
 
-/// A number that SQLite gives is one above the greatest.
+/// The number that SQLite assigns is the greatest one plus 1.
 const INSERT: &str = "INSERT INTO keys_v1 (row) VALUES (?)";
 
 const PRUNE: &str = "DELETE FROM keys_v1 WHERE number <= (SELECT MAX(number) FROM keys_v1) - ?";
@@ -29,8 +30,8 @@ pub(crate) fn note(storage: &DurableObjectStorage, row: &KeyRow) -> Result<(), J
     Ok(())
 }
 
-/// What the newest row makes of [`Current::relieved`](tollgate_service::Current); 0 where there is
-/// none.
+/// The value of [`Current::relieved`](tollgate_service::Current) from the newest row; 0 where there
+/// is none.
 pub(crate) fn relief(storage: &DurableObjectStorage) -> Result<u64, JsValue> {
     if run(storage, FIND, &[])?.next()?.is_none() {
         return Ok(0);
@@ -53,7 +54,7 @@ pub(crate) fn read(
         if u64::try_from(rows.len()).unwrap_or(u64::MAX) == limit {
             return Ok((rows, true));
         }
-        // What a later version of this code wrote may be no row of ours: it is left out.
+        // A row that a later version of this code wrote may not be readable: it is left out.
         if let Some(what) = row.text(1).and_then(|json| KeyRow::from_json(&json)) {
             rows.push((row.number(0).unwrap_or_default(), what));
         }

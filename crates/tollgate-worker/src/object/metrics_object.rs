@@ -1,9 +1,9 @@
-//! The sums: one Durable Object that adds what isolates counted.
+//! The sums: one Durable Object that adds up the counts of the isolates.
 //!
-//! Invariant: whoever is told that its counts are in, or reads them, is told so once they are
-//! durable, so a sum that was seen never goes down, whatever is killed when. Memory is a copy of
-//! the rows and what was added since; `entry.mjs` calls [`Metrics::save`] soon after, one write for
-//! all that was added meanwhile. A row that cannot be read is left out and written anew.
+//! Invariant: counts are acknowledged, and sums returned, only once they are durable, so a sum that
+//! was seen never goes down, no matter which part is killed when. Memory is a copy of the rows plus
+//! the counts added since; `entry.mjs` calls [`Metrics::save`] soon after, one write for all that
+//! was added meanwhile. A row that cannot be read is left out and written again.
 
 use std::cell::RefCell;
 
@@ -36,11 +36,11 @@ impl Metrics {
         Self { storage, sums: RefCell::default() }
     }
 
-    /// Adds what an isolate counted, the bytes of a `Delta`; it is durable after `save`. What was
-    /// added before is not added again.
+    /// Adds the counts of an isolate, the bytes of a `Delta`; they are durable after `save`. Counts
+    /// that were added before are not added again.
     ///
     /// # Errors
-    /// These are none, or storage fails.
+    /// The bytes are not a delta, or storage fails.
     pub fn add(&self, delta: &[u8]) -> Result<(), JsValue> {
         let delta = Delta::decode(delta).ok_or_else(|| error("no counts of this version"))?;
         self.with_sums(|sums| {
@@ -49,15 +49,15 @@ impl Metrics {
         })
     }
 
-    /// Writes what was added.
+    /// Writes the added counts.
     ///
     /// # Errors
-    /// Storage fails; it is still to be written then.
+    /// Storage fails; the counts are still to be written then.
     pub fn save(&self) -> Result<(), JsValue> {
         self.with_sums(|sums| self.write(sums))
     }
 
-    /// The sums as text, once they are written; of OpenMetrics, or else of Prometheus.
+    /// The sums as text, once they are written: OpenMetrics if `is_open`, else Prometheus.
     ///
     /// # Errors
     /// Storage fails.
@@ -95,7 +95,8 @@ impl Metrics {
                 return Ok(sums);
             }
             let row: Array = next.value().unchecked_into();
-            // Numbers are ours, from 0; bytes only: of anything else the platform would make some.
+            // The numbers are ours, from 0. Only bytes are accepted: the platform would convert
+            // anything else.
             let number =
                 row.get(0).as_f64().and_then(|number| u16::try_from(js::whole(number)).ok());
             let bytes = row.get(1).dyn_into::<ArrayBuffer>().ok();

@@ -1,20 +1,20 @@
 //! One partition key: a Durable Object that decides and remembers.
 //!
 //! Invariant: a decision and its write are one synchronous step, so no other request comes between,
-//! and the platform holds the reply back until the write is durable. A denial writes nothing, but
-//! for the first one after a quota was changed: what is used is then carried to the new quota, and
-//! stays so. Memory is only a copy of the row: an object that was evicted, or whose wasm instance
-//! aborted, reads it again. A row that cannot be read fails the one request that finds it, and the
-//! count begins again, as in Envoy; the row that takes its place says so. There is no policy here:
-//! quotas come with the request and are in the row.
+//! and the platform holds the reply back until the write is durable. A denial writes nothing,
+//! except for the first one after a quota was changed: the usage is then carried to the new quota,
+//! and stays so. Memory is only a copy of the row: an object that was evicted, or whose wasm
+//! instance aborted, reads it again. A row that cannot be read fails the one request that finds it,
+//! and the count starts again, as in Envoy; the row that takes its place records that. There is no
+//! policy here: quotas come with the request and are stored in the row.
 //!
-//! Where the key is a tenant alone, the tenant's entry lies here, too: a request that was planned
-//! with another one is answered with this one and charges nothing. It stays when the counts are
-//! idle, because nobody else says here that there is one.
+//! Where the key is a tenant alone, the tenant's entry is stored here, too. A request that was
+//! planned with another entry gets this one as its reply and charges nothing. The entry stays when
+//! the counts are idle, because no other object reports here that there is one.
 //!
 //! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which
-//! `entry.mjs` calls soon after: one write for everything admitted meanwhile. What a crash in
-//! between forgets is admitted again.
+//! `entry.mjs` calls soon after: one write for all requests allowed meanwhile. Units whose charge
+//! is lost in a crash in between are allowed again.
 
 pub(crate) mod kept_entry;
 pub(crate) mod key_history;
@@ -47,11 +47,11 @@ pub struct Limiter {
     /// Asks for `save` to be called soon; it may be asked more than once.
     save_soon: Function,
     memory: RefCell<Option<Memory>>,
-    /// Of the tenant that the key is.
+    /// The entry of the tenant that the key is.
     entry: KeptEntry,
 }
 
-/// What storage holds, or will hold once it is saved.
+/// The content of storage, or what it will be once it is saved.
 #[derive(Default)]
 struct Memory {
     has_table: bool,
@@ -60,7 +60,7 @@ struct Memory {
     is_unsaved: bool,
 }
 
-/// What is done with the counts, and what becomes of it.
+/// An operation on the counts, and its result.
 type Step<'s> = &'s dyn Fn(&mut Counts, Timestamp) -> Result<Answered, WireError>;
 
 #[wasm_bindgen]
@@ -73,12 +73,11 @@ impl Limiter {
         Self { storage, save_soon, memory, entry }
     }
 
-    /// Decides a request of `Partition::request`; the answer is for `PartitionMut::accept`, and
-    /// empty when what was stored could not be read.
+    /// Decides a request of `Partition::request`; the reply is for `PartitionMut::accept`, and
+    /// empty when the stored row could not be read.
     ///
     /// # Errors
-    /// The bytes are not a request, or storage fails. Nothing is
-    /// charged then.
+    /// The bytes are not a request, or storage fails. Nothing is charged then.
     pub fn check(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
         if let Some(planned_with) = Counts::entry_of(request)
             && let Some(other) = self.other_entry(planned_with)?
@@ -88,38 +87,40 @@ impl Limiter {
         self.step(Counts::is_strict(request), &|counts, now| counts.answer(request, now))
     }
 
-    /// Takes back what `check` charged for `request` when it answered `reply`. The answer says what
-    /// is left then. Calling it twice takes it back twice: the caller tries once.
+    /// Refunds the charge that `check` made for `request` with `reply`. The result contains the
+    /// remaining units after that. Calling it twice refunds twice: the caller tries once.
     ///
     /// # Errors
-    /// As `check`; nothing is taken back then.
+    /// As `check`; nothing is refunded then.
     pub fn refund(&self, request: &[u8], charged: &[u8]) -> Result<Vec<u8>, JsValue> {
         self.step(Counts::is_strict(request), &|counts, now| counts.refund(request, charged, now))
     }
 
-    /// Does what an operator asks of this key: a request of `GivenKey::request`; the answer is for
-    /// `KeyState::read`, and empty when what was stored could not be read. It is durable then.
+    /// Carries out an operator's request for this key: a request of `GivenKey::request`; the reply
+    /// is for `KeyState::read`, and empty when the stored row could not be read. The change is
+    /// durable then.
     ///
     /// # Errors
-    /// The bytes are no such request, or storage fails; nothing is changed then.
+    /// The bytes are not such a request, or storage fails; nothing is changed then.
     pub fn operate(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
         self.step(true, &|counts, now| counts.operate(request, now))
     }
 
-    /// Keeps the entry of the tenant that the key is, as the list of entries hands it on, unless it
-    /// is older than what is there. It is durable when this is answered.
+    /// Stores the entry of the tenant that the key is, as the list of entries delivers it, unless
+    /// it is older than the stored one. It is durable when this returns.
     ///
     /// # Errors
-    /// It is none, or storage fails; nothing is changed then.
+    /// The bytes are not an entry, or storage fails; nothing is changed then.
     pub fn take(&self, entry: &[u8]) -> Result<(), JsValue> {
         let kept = Kept::read(entry).ok_or_else(|| error("this is no entry"))?;
         self.entry.take(&self.storage, &kept)
     }
 
-    /// Writes what relaxed rules left to be written.
+    /// Writes the changes that relaxed rules have not written yet.
     ///
     /// # Errors
-    /// Storage fails; it is still to be written then, and the next admission asks again.
+    /// Storage fails; the changes are still to be written then, and the next allowed request asks
+    /// again.
     pub fn save(&self) -> Result<(), JsValue> {
         let saved = self.with_memory(|memory| {
             if memory.is_unsaved { self.write(memory, js::now()) } else { Ok(()) }
@@ -140,7 +141,7 @@ impl Limiter {
                 *memory = Memory::default();
                 return self.forget();
             }
-            // As if none had been set: it rang.
+            // As if no alarm had been set: it rang.
             memory.counts.set_alarm_at(row::alarm_at(Timestamp::ZERO, idle_at, now));
             if memory.is_unsaved {
                 self.write(memory, now)?;
@@ -152,7 +153,7 @@ impl Limiter {
 }
 
 impl Limiter {
-    /// The answer to a request that was planned with another entry than the one here.
+    /// The reply to a request that was planned with another entry than the one here.
     fn other_entry(&self, planned_with: u64) -> Result<Option<Vec<u8>>, JsValue> {
         self.entry.with(&self.storage, |kept| {
             let is_other = kept.in_force() != planned_with;
@@ -160,7 +161,7 @@ impl Limiter {
         })
     }
 
-    /// Deletes all storage, but for an entry.
+    /// Deletes all storage, except for an entry.
     fn forget(&self) -> Result<Promise, JsValue> {
         if self.entry.with(&self.storage, |kept| kept.revision)? == 0 {
             return self.storage.delete_all();
@@ -170,8 +171,8 @@ impl Limiter {
         self.storage.delete_alarm(Object::new())
     }
 
-    /// Takes one step with what this key has used, and writes what it changed: now, or soon unless
-    /// it `is_strict`.
+    /// Runs one step on the usage of this key, and writes the changes: now, or soon unless it
+    /// `is_strict`.
     fn step(&self, is_strict: bool, step: Step<'_>) -> Result<Vec<u8>, JsValue> {
         let mut is_ahead = false;
         let reply = self.with_memory(|memory| {
@@ -191,14 +192,14 @@ impl Limiter {
             Ok(answered.reply)
         });
         if is_ahead {
-            // It was not written, so it was not charged.
+            // The change was not written, so it was not charged.
             *self.memory.borrow_mut() = None;
         }
         Ok(reply?.unwrap_or_default())
     }
 
-    /// Calls `step` with what storage holds, read before if it is not in memory; `None` when it
-    /// could not be read, and then it begins anew.
+    /// Calls `step` with the stored content, read before if it is not in memory; `None` when it
+    /// could not be read, and then the count starts again.
     fn with_memory<T>(
         &self,
         step: impl FnOnce(&mut Memory) -> Result<T, JsValue>,
@@ -212,12 +213,12 @@ impl Limiter {
         if !is_corrupt {
             return step(memory).map(Some);
         }
-        // Written at once: an object that is evicted would forget that something was lost.
+        // Written at once: an object that is evicted would forget that a row was lost.
         self.write(memory, js::now())?;
         Ok(None)
     }
 
-    /// What storage holds, and whether some of that was no row: it is to be written anew then.
+    /// The stored content, and whether part of it was unreadable: it must be written again then.
     fn read(&self) -> Result<(Memory, bool), JsValue> {
         let has_table = !self.column(row::FIND)?.is_empty();
         let mut memory = Memory { has_table, ..Memory::default() };
@@ -257,7 +258,7 @@ impl Limiter {
 }
 
 impl Limiter {
-    /// The first column of what `query` finds.
+    /// The first column of the rows that `query` finds.
     fn column(&self, query: &str) -> Result<Vec<JsValue>, JsValue> {
         let rows = self.exec(query, Array::new())?.raw();
         let mut found = Vec::new();
@@ -270,9 +271,9 @@ impl Limiter {
         }
     }
 
-    /// What `read` makes of the row that `query` finds, if it finds one.
+    /// The result of `read` for the row that `query` finds, if it finds one.
     fn row<T>(&self, query: &str, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, JsValue> {
-        // Bytes only: of anything else the platform would make some, or throw.
+        // Only bytes are accepted: the platform would convert anything else, or throw.
         let bytes = |stored: &JsValue| {
             let bytes = stored.dyn_ref::<ArrayBuffer>();
             bytes.map(|bytes| Uint8Array::new(bytes).to_vec()).unwrap_or_default()

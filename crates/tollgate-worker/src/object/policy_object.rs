@@ -1,15 +1,16 @@
 //! The policy object: one Durable Object for the whole deployment, which knows the policy in force
 //! and those before it.
 //!
-//! Invariant: a change compares and writes in one synchronous step, so of two who saw the same
-//! version one succeeds; it is one statement, and the platform holds the reply back until that is
-//! durable. Memory is only a copy of what a check needs, so a check reads no row. Deliberately
-//! absent: what a policy means; whoever changes it has compiled it.
+//! Invariant: a change compares and writes in one synchronous step, so of two writers that saw the
+//! same version one succeeds; it is one statement, and the platform holds the reply back until that
+//! is durable. Memory is only a copy of the data that a check needs, so a check reads no row.
+//! Deliberately absent: the meaning of a policy; the writer has compiled it.
 //!
-//! The last change at run time decides: either its text is in force, or the deployed file of
-//! whoever asks, which is numbered when it is first asked with. Should a count be of a newer
-//! generation than any number that was given here, this object was set back to an earlier day,
-//! which the platform can do: what is in force is numbered anew, above that.
+//! The last change at run time decides which policy is in force: either its text, or the deployed
+//! file of the isolate that asks. That file is numbered when an isolate first asks with it. If a
+//! count has a newer generation than any number given here, this object was restored to an earlier
+//! day, which the platform can do. The policy in force then gets a new number above that
+//! generation.
 
 use std::cell::RefCell;
 
@@ -32,17 +33,18 @@ const MAX_TEXT: usize = 1_800_000;
 const NO_TEXT: Fault = Fault::Ours("the text that is in force is not there");
 /// The most rows of the history at once.
 const MAX_ROWS: u32 = 1_000;
-/// A count may be so many versions ahead of an object that was set back. What is further ahead was
-/// never a version: it must not use up the numbers.
+/// How many versions a count may be ahead of an object that was restored to an earlier day. A
+/// number further ahead was never a version, and must not use up the numbers.
 const MAX_AHEAD: u64 = 1_000_000;
-/// The generation of deployed files before the first change; 0 is where nobody counts them.
+/// The generation of deployed files before the first change; 0 is for deployments that do not count
+/// generations.
 pub(crate) const FIRST_GENERATION: u64 = 1;
 
 /// The object behind `Policies` of `entry.mjs`. Its method is synchronous and does not panic.
 #[wasm_bindgen]
 pub struct Policies {
     storage: DurableObjectStorage,
-    /// Of so many versions the texts are kept.
+    /// How many versions keep their texts.
     kept: u64,
     known: RefCell<Option<Known>>,
 }
@@ -59,8 +61,9 @@ impl Policies {
         Self { storage, kept, known: RefCell::default() }
     }
 
-    /// Carries out a [`StoreCall`] on the policy, both ways as JSON; or answers a [`Question`], in
-    /// bytes where it can, and else in JSON that it is to be asked so.
+    /// Carries out a [`StoreCall`] on the policy, with JSON in both directions. Or replies to a
+    /// [`Question`], in bytes where possible; otherwise its reply, in JSON, requests the same
+    /// question in JSON.
     ///
     /// # Errors
     /// Storage fails; nothing was changed then.
@@ -89,11 +92,11 @@ impl Policies {
     }
 }
 
-/// Why there is no reply.
+/// The reason why there is no reply.
 enum Fault {
     /// Storage failed.
     Storage(JsValue),
-    /// We do not do it.
+    /// This object cannot carry it out.
     Ours(&'static str),
 }
 
@@ -103,14 +106,14 @@ impl From<JsValue> for Fault {
     }
 }
 
-/// What is in force for somebody.
+/// The policy in force for one isolate.
 struct InForce {
     version: u64,
     source: Source,
 }
 
 impl Policies {
-    /// What is in force for an isolate; `None` where that takes more than its question.
+    /// The policy in force for an isolate; `None` where its question does not suffice to find it.
     fn in_force(&self, question: Question) -> Result<Option<Found>, Fault> {
         let Question { fingerprint, known, seen, now_ms } = question;
         let deployed = Deployed { fingerprint, text: None };
@@ -160,7 +163,7 @@ impl Policies {
         }
     }
 
-    /// Which policy is in force for whoever has the file `deployed`, knows the text of `version`
+    /// The policy in force for an isolate that has the file `deployed`, knows the text of `version`
     /// and met a count of the generation `seen`.
     fn read(
         &self,
@@ -194,8 +197,8 @@ impl Policies {
         Ok(PolicyReply::Current(Current { version: number, generation, source, relieved, text }))
     }
 
-    /// Numbers what is in force: the deployed file that was not asked with before; or anything,
-    /// when this object was set back.
+    /// Numbers the policy in force: the deployed file that no isolate asked with before, or any
+    /// policy when this object was restored to an earlier day.
     fn number(
         &self,
         known: &mut Known,
@@ -257,7 +260,7 @@ impl Policies {
                 "the policy is compiled by whoever enforces it: it could not be kept compiled",
             );
         }
-        // It is in force already; what is left over is removed with the next one.
+        // It is in force already; the remaining rows are removed with the next one.
         if known.prune(&self.storage, self.kept).is_err() {
             js::fail("old versions of the policy could not be removed");
         }
@@ -265,8 +268,8 @@ impl Policies {
     }
 }
 
-/// What is in force for whoever has the deployed file with this fingerprint; `None` when that is
-/// the file itself, and it has no number yet.
+/// The policy in force for an isolate that has the deployed file with this fingerprint; `None` when
+/// that is the file itself, and it has no number yet.
 fn in_force(known: &Known, fingerprint: u64) -> Option<InForce> {
     match known.change {
         Some(change) if change.source == Source::Written => {
@@ -279,12 +282,12 @@ fn in_force(known: &Known, fingerprint: u64) -> Option<InForce> {
     }
 }
 
-/// What counts are ordered by.
+/// The number that orders counts.
 fn generation(known: &Known) -> u64 {
     known.change.map_or(FIRST_GENERATION, |change| change.number)
 }
 
-/// What the history says about what nobody did.
+/// The history row of a change that no operator made.
 fn row(at_ms: u64, kind: Kind) -> Row {
     Row { at_ms, kind, actor: None, summary: Summary::default() }
 }

@@ -1,10 +1,11 @@
-//! What goes between an isolate that follows the policy in force and the policy object: the
-//! question of every five seconds, in few bytes, and the policy as it was compiled there, so that
-//! neither JSON nor a document is read by whoever decides requests.
+//! The messages between an isolate that follows the policy in force and the policy object: the
+//! question of every five seconds, in few bytes, and the policy as it was compiled there. So a
+//! request that is decided never parses JSON or a document.
 //!
-//! Invariant: whatever bytes come are a question, an answer or none. Neither begins as JSON does,
-//! which is what code of an earlier version speaks alone: it is asked in JSON then, and so is what
-//! this cannot say. All numbers are little-endian; no number of a version is 0.
+//! Invariant: any bytes are parsed as a question, a reply or neither. Neither begins as JSON does.
+//! An earlier version of the code understands only JSON: in that case the isolate asks in JSON, as
+//! it does for content that this format cannot express. All numbers are little-endian; no number of
+//! a version is 0.
 
 use tollgate_service::Source;
 
@@ -14,23 +15,23 @@ const TAG: u8 = 1;
 /// without the deployed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// What the deployed file is known by.
+    /// The fingerprint of the deployed file.
     pub(crate) fingerprint: u64,
-    /// The version that is known there already.
+    /// The version that the isolate knows already.
     pub(crate) known: Option<u64>,
-    /// The newest generation that a count was found to be of.
+    /// The newest generation found in a count.
     pub(crate) seen: Option<u64>,
     pub(crate) now_ms: u64,
 }
 
-/// What is in force; as [`Current`](tollgate_service::Current).
+/// The policy in force; as [`Current`](tollgate_service::Current).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InForce {
     pub(crate) version: u64,
     pub(crate) generation: u64,
     pub(crate) relieved: u64,
     pub(crate) source: Source,
-    /// The policy compiled; empty where the asker knows it.
+    /// The policy compiled; empty where the isolate knows it.
     pub(crate) compiled: Vec<u8>,
 }
 
@@ -78,7 +79,7 @@ impl InForce {
     }
 }
 
-/// The four numbers behind the tag, and what follows them.
+/// The four numbers after the tag, and the rest of the bytes.
 fn numbers(bytes: &[u8]) -> Option<([u64; 4], &[u8])> {
     let mut rest = bytes.strip_prefix(&[TAG])?;
     let mut numbers = [0; 4];
@@ -115,8 +116,8 @@ mod tests {
         assert_eq!(InForce::read(&other), None, "no such source");
     }
 
-    /// Guards: an isolate that takes the words of an earlier version for a policy, and an object of
-    /// one that takes these bytes for a call.
+    /// Guards: an isolate that takes the JSON of an earlier version for a policy, and an object of
+    /// an earlier version that takes these bytes for a call.
     #[test]
     fn json_is_neither_and_these_are_no_json() {
         for json in [r#"{"policy":{"current":{}}}"#, r#"{"failed":"x"}"#, "\"send_text\"", "1"] {

@@ -1,11 +1,11 @@
-//! Where an object keeps its row, and when an alarm may delete it.
+//! Where an object stores its row, and when an alarm may delete it.
 //!
 //! Invariant: the format of a row is part of its table's name, so a new format is a new table.
 //! [`Counts`](tollgate_storage::Counts) defines the bytes of a row.
 
 use tollgate_core::{Span, Timestamp};
 
-/// Creates the table; only an object that admitted something has one.
+/// Creates the table; only an object that allowed a request has one.
 pub(crate) const CREATE: &str =
     "CREATE TABLE IF NOT EXISTS state_v2 (id INTEGER PRIMARY KEY, row BLOB NOT NULL)";
 
@@ -18,13 +18,13 @@ pub(crate) const LOAD: &str = "SELECT row FROM state_v2 WHERE id = 0";
 /// Writes the row: one row written, whether it was there or not.
 pub(crate) const SAVE: &str = "INSERT INTO state_v2 (id, row) VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row";
 
-/// The shortest time from a commit to the alarm it sets, and so the longest for which storage stays
-/// that is idle. An object that is deleted and comes back costs four rows, and what it stores costs
-/// as much in some fifty days: who comes once a day or oftener keeps it. Ten seconds cost a client
-/// with a request each second two rows in five requests.
+/// The shortest time from a commit to the alarm it sets, and so the longest time that idle storage
+/// stays. Deleting and creating an object again costs four rows, and storing it costs as much in
+/// some fifty days, so the object of a client that comes at least once a day stays. Ten seconds
+/// would cost a client with one request per second two rows in five requests.
 const MIN_ALARM_AFTER: Span = Span::from_secs(86_400);
 
-/// The longest: a window of 366 days twice, as the platform wants a date.
+/// The longest: a window of 366 days twice, because the platform requires a date.
 const MAX_ALARM_AFTER: Span = Span::from_secs(2 * 366 * 86_400);
 
 /// Removes the table.
@@ -32,7 +32,7 @@ pub(crate) const FORGET: &str = "DROP TABLE IF EXISTS state_v2";
 
 /// When the alarm must ring for a row that is idle at `idle_at`, while one is set for `set_at`.
 ///
-/// An alarm that is still to come stays: setting one costs a row, and when it finds the row live it
+/// An alarm that has not rung yet stays: setting one costs a row, and when it finds the row live it
 /// is set again. So there is at most one per window.
 pub(crate) fn alarm_at(set_at: Timestamp, idle_at: Timestamp, now: Timestamp) -> Timestamp {
     let latest = now.saturating_add(MAX_ALARM_AFTER);

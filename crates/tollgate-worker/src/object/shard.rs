@@ -1,8 +1,9 @@
-//! The half of a shard that is in wasm: what it holds of a hot key, and its clock.
+//! The wasm half of a shard: the units that it holds of a hot key, and its clock.
 //!
-//! Invariant: nothing here is stored. A memory that begins anew has new random bits, so what the
-//! one before it held is nobody's, and counts as spent when its lease is over. Deliberately absent:
-//! asking the key's own object; `entry.mjs` does that between two of these calls.
+//! Invariant: nothing here is stored. A new instance has new random bits, so the units that its
+//! predecessor held cannot be used any more, and count as spent when their lease is over.
+//! Deliberately absent: calling the key's own object; `entry.mjs` does that between two of these
+//! calls.
 
 use std::cell::RefCell;
 
@@ -16,12 +17,11 @@ use crate::runtime::js;
 
 #[wasm_bindgen(module = "/src/host.mjs")]
 extern "C" {
-    /// Has so many shards of the object `name` give back what they hold; a text when that failed.
+    /// Makes this many shards of the object `name` give back their units; a text when that failed.
     #[wasm_bindgen(js_name = closeShards)]
     fn close_shards(objects: &JsValue, name: &str, shards: u32, timeout_ms: u32) -> Promise;
 
-    /// How many requests were decided by what, since this was last asked: in the order of
-    /// [`EVENTS`].
+    /// How many requests were decided in each way since the last call, in the order of [`EVENTS`].
     #[wasm_bindgen(js_name = takeShardCounts)]
     fn take_shard_counts() -> Vec<u32>;
 }
@@ -29,19 +29,19 @@ extern "C" {
 const EVENTS: [Event; 4] =
     [Event::ShardHeld, Event::ShardAsked, Event::ShardSecond, Event::ShardRefused];
 
-/// Counts what became of the requests that went to shards.
+/// Counts the results of the requests that went to shards.
 pub(crate) fn count(counters: &Counters) {
     for (event, count) in EVENTS.into_iter().zip(take_shard_counts()) {
         counters.add_many(event, count.into());
     }
 }
 
-/// Has the shards of an object give back what they hold: an empty reply when they did.
+/// Makes the shards of an object give back their units; the reply is empty when they did.
 pub(crate) fn close(objects: &JsValue, name: &str, shards: u32, timeout_ms: u32) -> js::Call {
     js::Call(close_shards(objects, name, shards, timeout_ms))
 }
 
-/// What becomes of a request, for `entry.mjs`.
+/// The result of a request, for `entry.mjs`.
 const ANSWERED: u32 = 0;
 const REFUSED: u32 = 1;
 const ASK: u32 = 2;
@@ -54,19 +54,19 @@ pub struct KeyShard(RefCell<Shard>);
 
 #[wasm_bindgen]
 impl KeyShard {
-    /// One that holds nothing.
+    /// A shard that holds nothing.
     #[wasm_bindgen(constructor)]
     pub fn new() -> Self {
         let table = u128::from(js::random()) << 64 | u128::from(js::random());
         Self(RefCell::new(Shard::new(table)))
     }
 
-    /// A list: what becomes of the request, then the reply, the question or the milliseconds to
-    /// wait, and in how many milliseconds [`KeyShard::due`] is to be asked, if at all. The mode is
-    /// 0 for a request that may wait, 1 for one that waited, 2 for one that was refused elsewhere.
+    /// A list: the result of the request; then the reply, the question or the milliseconds to wait;
+    /// then in how many milliseconds [`KeyShard::due`] must be called, if at all. The mode is 0 for
+    /// a request that may wait, 1 for one that waited, 2 for one that was denied elsewhere.
     ///
     /// # Errors
-    /// The bytes are no request.
+    /// The bytes are not a request.
     pub fn check(&self, request: &[u8], mode: u32) -> Result<Array, JsValue> {
         self.with(|shard, now| {
             let mode = match mode {
@@ -85,11 +85,11 @@ impl KeyShard {
         })
     }
 
-    /// Takes in what the key's object replied to a question, or that it did not. A list as of
-    /// [`KeyShard::check`], answered or refused.
+    /// Takes the reply of the key's object to a question, or that there was none. Returns a list as
+    /// [`KeyShard::check`] does, with `ANSWERED` or `REFUSED`.
     ///
     /// # Errors
-    /// The bytes are no such question, or no reply to it.
+    /// The bytes are not such a question, or not a reply to it.
     pub fn heard(&self, asked: &[u8], reply: Option<Vec<u8>>) -> Result<Array, JsValue> {
         self.with(|shard, now| {
             let (reply, is_refused) = shard.heard(asked, reply.as_deref(), now)?;
@@ -98,15 +98,16 @@ impl KeyShard {
         })
     }
 
-    /// Puts back what a reply of its own took; nothing where the key's object is to take it back.
+    /// Puts back the units that this shard's own reply took; nothing where the key's object must
+    /// refund.
     ///
     /// # Errors
-    /// The bytes are no such request, or no reply to it.
+    /// The bytes are not such a request, or not a reply to it.
     pub fn refund(&self, request: &[u8], reply: &[u8]) -> Result<Option<Vec<u8>>, JsValue> {
         self.with(|shard, now| shard.refund(request, reply, now))
     }
 
-    /// What is to be asked though no request waits.
+    /// The question that must be sent although no request waits.
     ///
     /// # Errors
     /// It was called from within itself.
@@ -114,7 +115,7 @@ impl KeyShard {
         self.with(|shard, now| Ok(shard.due(now)))
     }
 
-    /// In how many milliseconds [`KeyShard::due`] is to be asked, if at all.
+    /// In how many milliseconds [`KeyShard::due`] must be called, if at all.
     ///
     /// # Errors
     /// It was called from within itself.

@@ -1,8 +1,7 @@
 //! The SQLite of an object: statements with values, and the rows that they find.
 //!
-//! Invariant: a failure of storage is an error for the caller, never a panic, and a column that
-//! holds something else than was asked for is absent. Statements are ours; what others sent is only
-//! ever a value.
+//! Invariant: a failure of storage is an error for the caller, never a panic, and a column with a
+//! value of another type is absent. Statements are ours; data from others is only ever a value.
 
 use wasm_bindgen::{JsCast, JsValue};
 use worker::js_sys::{Array, ArrayBuffer, Iterator, Uint8Array};
@@ -25,7 +24,7 @@ pub(crate) struct Rows(Iterator);
 /// One row.
 pub(crate) struct Row(Array);
 
-/// Carries out `statement` with `values` in the places of its question marks.
+/// Runs `statement` with `values` in place of its question marks.
 pub(crate) fn run(
     storage: &DurableObjectStorage,
     statement: &str,
@@ -36,7 +35,7 @@ pub(crate) fn run(
 }
 
 impl<'a> Value<'a> {
-    /// A text, or nothing.
+    /// A text, or NULL.
     pub(crate) fn of(text: Option<&'a str>) -> Self {
         text.map_or(Self::Null, Value::Text)
     }

@@ -1,16 +1,17 @@
-//! The objects of tenants' entries: one for each tenant, and one that lists them all.
+//! The objects of tenants' entries: one per tenant, and one that lists them all.
 //!
-//! The list is the truth: whoever writes names what it saw there, and the list compares and writes
-//! in one step. It then hands the entry on to the tenant's own object, which isolates ask, and to
-//! those that count the tenant alone, so that no request of a client meets the list. What is not
-//! yet handed on is marked, and handed on by the alarm when whoever wrote it could not: after a
-//! crash between the two writes the list is right and the others follow.
+//! The list is authoritative. A writer names the version that it saw there, and the list compares
+//! and writes in one step. It then delivers the entry to the tenant's own object, which isolates
+//! ask, and to the objects that count the tenant alone. So no request of a client reaches the list.
+//! An entry that is not yet delivered is marked, and the alarm delivers it when the writer could
+//! not. After a crash between the two writes the list is right and the other objects follow.
 //!
-//! Invariant: revisions grow over all tenants and never come back, and no object takes one below
-//! that which it has. An object that once got an entry and is no longer one of its places is told
-//! that it is gone, so an entry that lies somewhere is the present one, or one that is being handed
-//! on. Whether it lies beside the counts of a policy is known for all entries together
-//! ([`Tenants::are_beside`]). Deliberately absent: what an entry means; that is the policy's.
+//! Invariant: revisions grow over all tenants and never come back, and no object accepts a revision
+//! below its own. An object that once got an entry and is no longer one of its places is sent its
+//! removal. So a stored entry is the present one, or one that is being delivered. Whether entries
+//! are stored next to the counts of a policy is known for all entries together
+//! ([`Tenants::are_beside`]). Deliberately absent: the meaning of an entry; that is in the policy
+//! crate.
 
 use std::cell::Cell;
 
@@ -27,18 +28,19 @@ use crate::runtime::js;
 use crate::settings::Settings;
 use crate::settings::namespaces::{OBJECTS, TENANTS, objects};
 
-/// The most entries: of the greatest length they are 8 GB, and an object holds 10.
+/// The most entries: at the greatest length they take 8 GB, and an object holds 10.
 const MAX_ENTRIES: u64 = 500_000;
-/// The most entries of one page. Of the greatest length they are 16 MB.
+/// The most entries of one page. At the greatest length they take 16 MB.
 const MAX_PAGE: u32 = 1_000;
-/// No revision is greater: a number of JavaScript holds all whole ones up to it.
+/// No revision is greater: a JavaScript number holds all whole numbers up to it.
 const MAX_REVISION: u64 = 1 << 53;
-/// From a write that could not be handed on to the next try.
+/// The time from a write that could not be delivered to the next try.
 const RETRY_MS: u64 = 5_000;
 
-/// `entry` is NULL for an entry that was removed and is not yet handed on. `object` is the name of
-/// the tenant's object; `tenancy` and `counts` say beside which counts the entry lies ([`Places`]),
-/// `gone` where it lay before and is to be taken from; `is_due` is 1 until all of them know.
+/// `entry` is NULL for an entry that was removed and is not yet delivered. `object` is the name of
+/// the tenant's object. `tenancy` and `counts` identify the counts next to which the entry is
+/// stored ([`Places`]). `gone` contains where it was before and must be removed. `is_due` is 1
+/// until all of them know.
 const CREATE: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS tenants_v1 (id TEXT PRIMARY KEY, revision INTEGER NOT NULL, \
      entry TEXT, object TEXT NOT NULL, is_due INTEGER NOT NULL, tenancy TEXT NOT NULL, \
@@ -53,12 +55,12 @@ const CREATE: [&str; 4] = [
 #[wasm_bindgen]
 pub struct Tenants {
     storage: DurableObjectStorage,
-    /// Of a tenant's own object.
+    /// The entry in a tenant's own object.
     kept: KeptEntry,
     has_tables: Cell<bool>,
-    /// Something was written since it was last asked.
+    /// A write was made since the flag was last read.
     has_written: Cell<bool>,
-    /// When the alarm rings that was set here last, milliseconds since 1970.
+    /// When the alarm that was last set here rings, in milliseconds since 1970.
     alarm_ms: Cell<u64>,
 }
 
@@ -83,11 +85,11 @@ impl Tenants {
         Self { storage, kept, has_tables, has_written, alarm_ms }
     }
 
-    /// Carries out a request of `tenant_wire`. What is to be handed on afterwards is
-    /// [`Tenants::due`].
+    /// Carries out a request of `tenant_wire`. [`Tenants::due`] returns the entries to deliver
+    /// afterwards.
     ///
     /// # Errors
-    /// It is no request, or storage fails; nothing was changed then.
+    /// The bytes are not a request, or storage fails; nothing was changed then.
     pub fn call(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
         match Request::read(request) {
             Some(Request::Get) => self.kept.with(&self.storage, Kept::to_bytes),
@@ -100,15 +102,15 @@ impl Tenants {
         }
     }
 
-    /// True once after a call that wrote something which is to be handed on.
+    /// True once after a call that wrote an entry which must be delivered.
     #[must_use]
     pub fn has_written(&self) -> bool {
         self.has_written.replace(false)
     }
 
-    /// What is to be handed on of a revision below `below`, what was written last first: a
-    /// revision, and then for each object whether it counts, its name and what to give it. Empty
-    /// for nothing.
+    /// The entries of one revision below `below` that must be delivered, the latest first: the
+    /// revision, then for each object whether it counts, its name and the bytes to give it. Empty
+    /// when there is nothing to deliver.
     ///
     /// # Errors
     /// Storage fails.
@@ -137,15 +139,15 @@ impl Tenants {
         Ok(all)
     }
 
-    /// The alarm rang: the next write sets one.
+    /// Records that the alarm rang: the next write sets one.
     pub fn rang(&self) {
         self.alarm_ms.set(0);
     }
 
-    /// All objects have taken what was due of this revision.
+    /// Records that all objects have taken the entries that were due of this revision.
     ///
     /// # Errors
-    /// Storage fails; it is handed on once more then.
+    /// Storage fails; the revision is delivered again then.
     pub fn delivered(&self, revision: f64) -> Result<(), JsValue> {
         let revision = [Value::Number(js::whole(revision))];
         let removed = "DELETE FROM tenants_v1 WHERE is_due = 1 AND revision = ? AND entry IS NULL";
@@ -156,8 +158,8 @@ impl Tenants {
 }
 
 impl Tenants {
-    /// True when every entry lies beside the counts of `tenancy`, so that where none lies there is
-    /// none.
+    /// True when every entry is stored next to the counts of `tenancy`, so that a count without an
+    /// entry proves that there is none.
     fn are_beside(&self, tenancy: u64) -> Result<bool, JsValue> {
         self.make_tables()?;
         let tenancy = tenancy_text(tenancy);
@@ -204,7 +206,7 @@ impl Tenants {
         }
     }
 
-    /// The entry of `id` in the list, and where it lies and lay.
+    /// The entry of `id` in the list, and where it is and was stored.
     fn listed(&self, id: &str) -> Result<(Option<StoredTenant>, Lies), JsValue> {
         let query = "SELECT id, revision, entry, object, tenancy, counts, gone FROM tenants_v1 \
                      WHERE id = ?";
@@ -245,8 +247,8 @@ impl Tenants {
         Ok((of_sum(0), of_sum(1)))
     }
 
-    /// Writes the entry of a tenant, or that it is removed, as what comes after `revision`: that
-    /// number. One synchronous step: the platform writes all of it, or nothing.
+    /// Writes or removes the entry of a tenant, on the condition that it has `revision`, and
+    /// returns the new revision. One synchronous step: the platform writes all of it, or nothing.
     fn write(
         &self,
         (id, entry): (&str, Option<&str>),
@@ -292,8 +294,8 @@ impl Tenants {
         Ok(TenantReply::List { entries, more: false })
     }
 
-    /// Whatever happens to whoever writes, it is handed on. One that is to ring stays: whoever
-    /// writes all the time would put it off for ever.
+    /// Makes sure that the entry is delivered, whatever happens to the writer. An alarm that has
+    /// not rung yet stays: a writer that writes all the time would put it off for ever.
     fn set_alarm(&self) -> Result<(), JsValue> {
         let now = js::now_ms();
         let at = now.saturating_add(RETRY_MS);
@@ -307,18 +309,18 @@ impl Tenants {
     }
 }
 
-/// Where an entry lies, as the list has it.
+/// Where an entry is stored, according to the list.
 #[derive(Default)]
 struct Lies {
     object: String,
     tenancy: String,
     counts: String,
-    /// Where it lay, and was not taken from yet.
+    /// Where it was stored and is not removed yet.
     gone: String,
 }
 
 impl Lies {
-    /// The same once it lies at `places`: what had it is to be told.
+    /// The same once it is stored at `places`: the objects that had it must be informed.
     fn moved_to(&self, places: &Places) -> Self {
         let before = names(&self.gone).chain(names(&self.counts));
         let is_left = |name: &&str| !names(&places.counts).any(|kept| kept == *name);
@@ -334,7 +336,7 @@ impl Lies {
     }
 }
 
-/// SQLite's integers have a sign.
+/// As text, because SQLite's integers have a sign.
 fn tenancy_text(tenancy: u64) -> String {
     format!("{tenancy:016x}")
 }

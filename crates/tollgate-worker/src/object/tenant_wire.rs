@@ -1,9 +1,10 @@
-//! What goes between isolates and the objects of tenants' entries.
+//! The messages between isolates and the objects of tenants' entries.
 //!
-//! Invariant: whatever bytes come are a request or none. All numbers are little-endian. A request
-//! begins with a tag: 0 asks a tenant's object for its entry; 1 hands an entry on, as a [`Kept`]; 2
-//! is for the list, the places of the entry that is meant ([`Places`]) and a [`StoreCall`]; 3 asks
-//! the list whether all entries lie beside the counts of a tenancy `u64`; the answer is 1 or 0.
+//! Invariant: any bytes are parsed as a request or rejected. All numbers are little-endian. A
+//! request begins with a tag. 0 asks a tenant's object for its entry. 1 delivers an entry, as a
+//! [`Kept`]. 2 is for the list: the places of the entry that is meant ([`Places`]) and a
+//! [`StoreCall`]. 3 asks the list whether all entries are stored next to the counts of a tenancy
+//! `u64`; the reply is 1 or 0.
 
 use tollgate_service::{StoreCall, TenantCall};
 
@@ -14,7 +15,7 @@ const ARE_BESIDE: u8 = 3;
 /// Bytes of an object's name.
 const NAME_LEN: usize = 64;
 
-/// What an object of this class is asked.
+/// A request to an object of this class.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// A tenant's object: its entry, as a [`Kept`].
@@ -24,10 +25,10 @@ pub(crate) enum Request {
     /// The list: carry this out.
     Of {
         call: TenantCall,
-        /// Where the entry lies that the call names.
+        /// Where the entry that the call names is stored.
         places: Places,
     },
-    /// The list: does every entry lie beside the counts of this tenancy?
+    /// The list: is every entry stored next to the counts of this tenancy?
     AreBeside(u64),
 }
 
@@ -36,15 +37,15 @@ pub(crate) enum Request {
 pub(crate) struct Places {
     /// The tenant's own.
     pub(crate) object: String,
-    /// Under which keys tenants are counted alone
+    /// Identifies the keys under which tenants are counted alone
     /// ([`Policy::tenancy`](tollgate_policy::Policy::tenancy)).
     pub(crate) tenancy: u64,
-    /// The objects that count the tenant alone, which have the entry, too: one name after the
-    /// other.
+    /// The objects that count the tenant alone, which have the entry, too: their names,
+    /// concatenated.
     pub(crate) counts: String,
 }
 
-/// The names in `names`, which stand one after the other.
+/// The names in `names`, which are concatenated.
 pub(crate) fn names(names: &str) -> impl Iterator<Item = &str> {
     names.as_bytes().chunks_exact(NAME_LEN).filter_map(|name| str::from_utf8(name).ok())
 }
@@ -70,7 +71,7 @@ impl Places {
 }
 
 impl Request {
-    /// Reads what `get`, `take`, `of` and `are_beside` wrote.
+    /// Reads the bytes that `get`, `take`, `of` and `are_beside` wrote.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         match bytes.split_first()? {
             (&GET, []) => Some(Self::Get),
@@ -97,7 +98,7 @@ impl Request {
         bytes
     }
 
-    /// Asks the list to carry out `call`. A call that names no tenant has any `places`.
+    /// Asks the list to carry out `call`. For a call that names no tenant, `places` is ignored.
     pub(crate) fn of(call: &TenantCall, places: &Places) -> Vec<u8> {
         let mut bytes = vec![LIST];
         places.write(&mut bytes);
@@ -105,7 +106,7 @@ impl Request {
         bytes
     }
 
-    /// Asks the list whether every entry lies beside the counts of `tenancy`.
+    /// Asks the list whether every entry is stored next to the counts of `tenancy`.
     pub(crate) fn are_beside(tenancy: u64) -> Vec<u8> {
         let mut bytes = vec![ARE_BESIDE];
         bytes.extend(tenancy.to_le_bytes());
@@ -113,7 +114,7 @@ impl Request {
     }
 }
 
-/// What a tenant's object keeps.
+/// The content of a tenant's object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// Grows with each write; 0 when there was none.
@@ -123,7 +124,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The revision of the entry that there is; 0 for none, also for one that was removed.
+    /// The revision of the existing entry; 0 for none, also for one that was removed.
     pub(crate) fn in_force(&self) -> u64 {
         if self.entry.is_some() { self.revision } else { 0 }
     }

@@ -1,9 +1,9 @@
 //! The versions of the policy, as the policy object stores them: one row each.
 //!
-//! Invariant: a version is written by one statement, and numbers only grow. What is kept is
-//! bounded: of so many versions the texts, of ten times as many the rows; the last change, which
-//! says what is in force, is kept whole whatever comes after it. Deliberately absent: what is in
-//! force for whom; that is `policy_object`'s.
+//! Invariant: a version is written by one statement, and numbers only grow. The number of stored
+//! versions is bounded: the newest versions keep their texts, ten times as many keep their rows.
+//! The last change, which defines what is in force, is kept whole whatever comes after it.
+//! Deliberately absent: which policy is in force for an isolate; that is in `policy_object`.
 
 use tollgate_policy::{Policy, Surface};
 use tollgate_service::{Current, HistoryRow, Row, Source};
@@ -14,7 +14,7 @@ use crate::object::key_history;
 use crate::object::sql::{self, Value, run};
 
 /// `fingerprint` is that of a deployed file, in hexadecimal: a number of SQLite has a sign.
-/// `is_change` is 1 for what was done at run time. The text comes last, so that reading what stands
+/// `is_change` is 1 for a change at run time. The text comes last, so that reading the columns
 /// before it does not read it.
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS versions_v1 (number INTEGER PRIMARY KEY, \
     before INTEGER NOT NULL, is_change INTEGER NOT NULL, fingerprint TEXT, row TEXT NOT NULL, \
@@ -29,21 +29,22 @@ const LAST_CHANGE: &str = "SELECT number, fingerprint FROM versions_v1 WHERE is_
 const DEPLOYED_SINCE: &str = "SELECT number, fingerprint FROM versions_v1 WHERE number >= ? \
     AND fingerprint IS NOT NULL ORDER BY number";
 
-/// The policy in force as it was compiled: one row. It is made of the text again when it is not
-/// there, or of another version of this code.
+/// The policy in force as it was compiled: one row. It is compiled from the text again when the row
+/// is missing, or was written by another version of this code.
 const CREATE_COMPILED: &str = "CREATE TABLE IF NOT EXISTS compiled_v1 \
     (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, bytes BLOB NOT NULL)";
 
 const KEEP_COMPILED: &str = "INSERT INTO compiled_v1 VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE \
     SET number = excluded.number, bytes = excluded.bytes";
 
-/// A row of the platform's SQLite holds 2 MB; what is longer is compiled by whoever enforces it.
+/// A row of the platform's SQLite holds 2 MB; a longer policy is compiled by the isolate that
+/// enforces it.
 const MOST_COMPILED: usize = 1_800_000;
 
-/// Rows for each text that is kept.
+/// Rows per text that is kept.
 const ROWS_PER_TEXT: u64 = 10;
 
-/// What a check needs to know of the table.
+/// The data of the table that a check needs.
 #[derive(Default)]
 pub(crate) struct Known {
     /// The highest number that was ever given; 0 for none.
@@ -51,7 +52,8 @@ pub(crate) struct Known {
     pub(crate) change: Option<LastChange>,
     /// See [`Current::relieved`].
     pub(crate) relieved: u64,
-    /// The deployed files that were asked with since then, by fingerprint, each with its number.
+    /// The deployed files that isolates asked with since then, by fingerprint, each with its
+    /// number.
     deployed: Vec<(u64, u64)>,
 }
 
@@ -65,21 +67,21 @@ pub(crate) struct LastChange {
 /// A version to be written.
 pub(crate) struct New<'a> {
     pub(crate) is_change: bool,
-    /// What a deployed file is known by; none for a text that somebody wrote.
+    /// The fingerprint of a deployed file; none for a text that an operator wrote.
     pub(crate) fingerprint: Option<u64>,
     pub(crate) row: &'a Row,
     pub(crate) text: &'a str,
 }
 
 impl Known {
-    /// The number of the deployed file with this fingerprint, if it was asked with since the last
-    /// change.
+    /// The number of the deployed file with this fingerprint, if an isolate asked with it since the
+    /// last change.
     pub(crate) fn deployed(&self, fingerprint: u64) -> Option<u64> {
         let of = self.deployed.iter().rev().find(|(known, _)| *known == fingerprint);
         of.map(|(_, number)| *number)
     }
 
-    /// Reads what is there, and makes the table if there is none.
+    /// Reads the stored data, and makes the table if there is none.
     pub(crate) fn read(storage: &DurableObjectStorage) -> Result<Self, JsValue> {
         run(storage, CREATE, &[])?;
         run(storage, CREATE_COMPILED, &[])?;
@@ -131,7 +133,7 @@ impl Known {
         Ok(())
     }
 
-    /// Removes what is beyond the bound: of `kept` versions the texts stay.
+    /// Removes the rows beyond the bound; `kept` versions keep their texts.
     pub(crate) fn prune(
         &mut self,
         storage: &DurableObjectStorage,
@@ -170,7 +172,8 @@ pub(crate) fn compiled(
         run(storage, "SELECT bytes FROM compiled_v1 WHERE number = ?", &[Value::Number(number)])?;
     if let Some(row) = found.next()?
         && let Some(bytes) = row.bytes(0)
-        // Every byte of it: what is damaged would be sent again and again, and read by nobody.
+        // Every byte of it: a damaged policy would be sent again and again, and no isolate could
+        // read it.
         && Policy::read_compiled(&bytes, Surface::Worker).is_ok()
     {
         return Ok(Some(bytes));
@@ -201,7 +204,7 @@ pub(crate) fn version(
         version: number,
         generation,
         source: source(&row, 1),
-        relieved: 0, // only who asks for what is in force wants it
+        relieved: 0, // only a request for the policy in force needs it
         text: Some(text),
     }))
 }
@@ -221,7 +224,7 @@ pub(crate) fn history(
         if u64::try_from(rows.len()).unwrap_or(u64::MAX) == limit {
             return Ok((rows, true));
         }
-        // What a later version of this code wrote may be no row of ours: it is left out.
+        // A row that a later version of this code wrote may not be readable: it is left out.
         let Some(what) = row.text(5).and_then(|json| Row::from_json(&json)) else { continue };
         rows.push(HistoryRow {
             version: row.number(0).unwrap_or_default(),

@@ -1,10 +1,10 @@
-//! What an operator asks below `/.well-known/tollgate/`, connected: the service of
-//! `tollgate-service` reads the request and says what to do.
+//! An operator's requests below `/.well-known/tollgate/`: the service of `tollgate-service` reads
+//! the request and returns the steps to take, and this file carries them out.
 //!
 //! Invariant: these paths are ours whether they are on or off: none is forwarded to the origin,
-//! counted by a policy or cached. For whoever has no token nothing is read, copied or asked.
-//! Nothing is read of a body before the service wants it, and no more than it wants. Deliberately
-//! absent: who may do what, and every answer; those are the service's.
+//! counted by a policy or cached. Without a token nothing is read, copied or called. A body is read
+//! only when the service needs it, and no more of it than the service needs. Deliberately absent:
+//! the permissions, and every response; those are in the service.
 
 use std::pin::Pin;
 
@@ -23,9 +23,9 @@ use crate::operate::{keys, store};
 use crate::request::events::note_token;
 use crate::runtime::js;
 
-/// The answer to a request for `target`, which is one of ours. A future behind a pointer, so that
-/// none of it is compiled into what every request runs: it lies in the half of the module that is
-/// loaded when an operator asks.
+/// The response to a request for `target`, which is one of ours. A future behind a pointer, so that
+/// none of it is compiled into the code that every request runs: it is in the half of the module
+/// that is loaded when an operator sends a request.
 #[inline(never)]
 pub(crate) fn answer<'a>(
     visit: Visit<'a>,
@@ -84,7 +84,7 @@ async fn answered(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -
                     Some(follower),
                 ) = (wants.call(), &gate.follower)
                 {
-                    // Whatever became of it: it may have been made.
+                    // Whatever the result: the change may have been made.
                     follower.following.borrow_mut().expire();
                 }
                 if let StoreReply::Failed(why) = &reply {
@@ -96,14 +96,15 @@ async fn answered(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -
     }
 }
 
-/// The answer to who may not ask; it is counted and logged when that is because of the token.
+/// The response to a caller without permission; it is counted and logged when the token is the
+/// reason.
 fn refused(visit: &Visit<'_>, answer: Answer, has_token: bool) -> Answer {
     note_token(&visit.gate.objects, Unauthorized::of(Api::Admin, &answer, has_token));
     background::schedule(visit.deployment, visit.context);
     answer
 }
 
-/// What is asked of one client, under the policy in force.
+/// Carries out an operation on one client, under the policy in force.
 async fn of_key(gate: &Gate, active: Option<&Active>, call: &KeyCall) -> StoreReply {
     match active {
         Some(active) => keys::ask(gate, &active.policy, call).await,
@@ -111,8 +112,8 @@ async fn of_key(gate: &Gate, active: Option<&Active>, call: &KeyCall) -> StoreRe
     }
 }
 
-/// What the log says of whoever asked for a change, and of what came of it. A client's key stands
-/// in a body and so not here.
+/// The log line for a change: who asked for it, and its result. A client's key is in a body and
+/// therefore not in this line.
 fn line(writer: &Actor, method: &str, target: &str, status: u16) -> String {
     let (who, path) = (writer.name.as_deref().unwrap_or_default(), target.strip_prefix(PREFIX));
     let path = path.unwrap_or_default();

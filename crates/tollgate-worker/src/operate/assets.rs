@@ -1,10 +1,10 @@
 //! The playground and the operator's page as static files, in a deployment that binds them.
 //!
-//! Invariant: files are asked for by plain names directly below a page's folder and by nothing
-//! else, so none can answer for the origin or for the admin API, whatever it is called. Without the
-//! binding these paths are like any other. The policy neither counts nor refuses them: a file is
-//! the same for everybody, and no origin is asked for it. The operator's page holds no secret; it
-//! is there only where it could do something.
+//! Invariant: only plain names directly below a page's folder request files, so a file can never be
+//! served in place of the origin or the admin API, whatever it is called. Without the binding these
+//! paths are like any other. The policy neither counts nor denies them: a file is the same for all
+//! clients, and the origin is not called for it. The operator's page holds no secret; it is served
+//! only where it could do something.
 
 use worker::wasm_bindgen::JsValue;
 use worker::web_sys;
@@ -15,13 +15,13 @@ use tollgate_service::Answer as Reply;
 /// The name of the binding in wrangler.toml.
 pub(crate) const ASSETS: &str = "ASSETS";
 
-/// A page and what lies beside it.
+/// A page and the files next to it.
 struct Site {
     /// Without its last slash.
     folder: &'static str,
-    /// What the page's own files may do.
+    /// The content security policy of the page's own files.
     policy: &'static str,
-    /// How its files end; without any, every plain name below the folder is a file.
+    /// The endings of its files; without any, every plain name below the folder is a file.
     endings: &'static [&'static str],
 }
 
@@ -30,28 +30,28 @@ const PLAYGROUND: Site = Site {
     policy: include_str!("../../../tollgate-playground/csp.txt"),
     endings: &[],
 };
-/// The admin API lies in the same folder, and none of its paths ends like a file.
+/// The admin API is in the same folder, and none of its paths ends like a file.
 const ADMIN: Site = Site {
     folder: "/.well-known/tollgate/admin",
     policy: include_str!("../../../tollgate-service/page/csp.txt"),
     endings: &[".js", ".css", ".txt"],
 };
 
-/// What a path asks for.
+/// The resource that a path requests.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked<'p> {
     /// The page.
     Page,
-    /// What lies beside it; its name is a hash of its content.
+    /// A file next to the page; its name is a hash of its content.
     File(&'p str),
     /// The page without its last slash, from where its files would not be found.
     Folder,
-    /// Nothing that can be there.
+    /// A name that no file can have.
     Nothing,
 }
 
 impl Site {
-    /// What `path` asks for; `None` when it is not the page's business.
+    /// The resource that `path` requests; `None` when it is not below the page.
     fn asked<'p>(&self, path: &'p str) -> Option<Asked<'p>> {
         let rest = path.strip_prefix(self.folder)?;
         let Some(name) = rest.strip_prefix('/') else {
@@ -71,7 +71,7 @@ impl Site {
         self.endings.is_empty() || self.endings.iter().any(|ending| name.ends_with(ending))
     }
 
-    /// What every file is sent with.
+    /// The headers of every file.
     fn fields(&self, kept: &str) -> String {
         format!(
             "cache-control: {kept}\ncontent-security-policy: {}; frame-ancestors 'none'\n\
@@ -82,8 +82,9 @@ impl Site {
     }
 }
 
-/// The answer to a request for a page or one of its files; `None` when `path` is not theirs.
-/// `is_operated` is true where the operator's page has somebody to serve.
+/// The response to a request for a page or one of its files; `None` when `path` is not theirs.
+/// `is_operated` is true where the deployment has an operator, so that the operator's page is
+/// useful.
 pub(crate) async fn answer(
     assets: &JsValue,
     request: &web_sys::Request,
@@ -139,7 +140,7 @@ mod tests {
         }
     }
 
-    // Guards: a file that answers for the admin API, which lies in the same folder.
+    // Guards: a file that is served in place of the admin API, which is in the same folder.
     #[test]
     fn the_operators_page_leaves_the_api_alone() {
         for (path, expected) in [

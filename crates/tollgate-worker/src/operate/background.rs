@@ -1,7 +1,7 @@
-//! What is done after an answer: counts are brought to the sums.
+//! Work after a response: counts are sent to the sums.
 //!
-//! Invariant: never in the way of a request. The first request after a flush lets the platform wait
-//! for the next one (`waitUntil`), so that counts arrive also when no other request comes: an
+//! Invariant: a request never waits for this. The first request after a flush lets the platform
+//! wait for the next one (`waitUntil`), so that counts arrive also when no other request comes: an
 //! isolate has a timer only within a request.
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::follow::best;
 use crate::operate::flush::flush;
 use crate::runtime::js;
 
-/// The platform ends what it was to wait for after 30 s. Who has said nothing for longer is gone.
+/// The platform ends a `waitUntil` task after 30 s. A task that has been silent for longer is gone.
 const TASK_ENDS_AFTER: Span = Span::from_secs(60);
 
 /// Lets the platform wait for the next flush, unless it does already.
@@ -30,7 +30,7 @@ pub(crate) fn schedule(deployment: &Rc<Deployment>, context: &Context) {
     context.wait_until(async move {
         let Some(gate) = deployment.gate() else { return };
         js::wait(gate.flush.interval.as_millis_ceil()).await;
-        // From here on a request begins the next task: what it counts may not be in this one.
+        // From here on a request begins the next task: its counts may not be in this one.
         gate.flush.state.begun_at.set(None);
         if let Some(active) = best(gate) {
             flush(&gate.flush, &gate.objects, &active).await;

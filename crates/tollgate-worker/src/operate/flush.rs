@@ -1,9 +1,9 @@
-//! Brings what this isolate counted to the sums, and to Analytics Engine.
+//! Sends the counts of this isolate to the sums, and to Analytics Engine.
 //!
-//! Invariant: every count once: what did not arrive is sent again under its number. Lost is what an
-//! isolate counted since its last flush when the platform ends it, and what could not be brought
-//! for half an hour. Deliberately absent: what is counted, how it is summed, and when: that is
-//! `background`'s.
+//! Invariant: every count is summed once: counts that did not arrive are sent again under their
+//! number. Two things are lost: the counts since the last flush when the platform ends the isolate,
+//! and counts that could not be delivered for half an hour. Deliberately absent: what is counted,
+//! how it is summed, and when; `background` decides when.
 
 use std::cell::{Cell, RefCell};
 
@@ -21,42 +21,42 @@ use crate::runtime::js;
 
 /// How long the sums may take, which wait for others to write them together.
 const TIMEOUT_MS: u32 = 5_000;
-/// Between a failure and the second try of the same task.
+/// The time between a failure and the second try of the same task.
 const RETRY_AFTER_MS: u64 = 3_000;
-/// Sums forget an isolate after an hour, and would count this again then.
+/// The sums forget an isolate after an hour, and would count this again then.
 const GIVE_UP_AFTER: Span = Span::from_secs(30 * 60);
 
-/// Where counts are brought, and how far that is.
+/// Where counts are sent, and the state of that.
 pub(crate) struct Flush {
-    /// The objects with the sums, when somebody can read them.
+    /// The objects with the sums, when a token allows reading them.
     pub(crate) metrics: Option<JsValue>,
     /// Analytics Engine, when it is bound.
     pub(crate) analytics: Option<JsValue>,
-    /// Between two times.
+    /// The time between two flushes.
     pub(crate) interval: Span,
     pub(crate) state: State,
 }
 
-/// How far it is.
+/// The state of the flushes.
 #[derive(Default)]
 pub(crate) struct State {
-    /// When the task was begun that will flush.
+    /// When the task that will flush was begun.
     pub(crate) begun_at: Cell<Option<Timestamp>>,
     /// This isolate's random number; 0 until it is needed.
     isolate: Cell<u64>,
     sequence: Cell<u64>,
-    /// Taken and not arrived, since when. Not borrowed across an await.
+    /// Counts that were taken and have not arrived, and since when. Not borrowed across an await.
     pending: RefCell<Option<(Vec<u8>, Timestamp)>>,
 }
 
 impl Flush {
-    /// True when nobody will ask what was counted.
+    /// True when the counts have no destination.
     pub(crate) const fn is_off(&self) -> bool {
         self.metrics.is_none() && self.analytics.is_none()
     }
 }
 
-/// Brings what was counted, and what did not arrive before.
+/// Sends the new counts, and those that did not arrive before.
 pub(crate) async fn flush(flush: &Flush, objects: &Objects, active: &Active) {
     let state = &flush.state;
     let (mut has_taken, mut has_failed) = (false, false);
@@ -78,9 +78,9 @@ pub(crate) async fn flush(flush: &Flush, objects: &Objects, active: &Active) {
     }
 }
 
-/// What the store answers who wants to read what was counted: the sums, without what this isolate
-/// has not brought there yet. With it two isolates that are asked in turn would tell counters that
-/// go down.
+/// The store's response to a request for metrics: the sums, without the counts that this isolate
+/// has not sent yet. With those, two isolates that are asked in turn would report counters that go
+/// down.
 pub(crate) async fn read(flush: &Flush, format: Format) -> StoreReply {
     let Some(metrics) = &flush.metrics else {
         return StoreReply::Failed("the binding METRICS is missing; see wrangler.toml".to_owned());
@@ -91,7 +91,7 @@ pub(crate) async fn read(flush: &Flush, format: Format) -> StoreReply {
     }
 }
 
-/// Takes what was counted; false when that is nothing, or nothing for the sums.
+/// Takes the counts; false when there are none, or none for the sums.
 fn take(flush: &Flush, objects: &Objects, active: &Active) -> bool {
     let state = &flush.state;
     if state.isolate.get() == 0 {
@@ -112,13 +112,13 @@ fn take(flush: &Flush, objects: &Objects, active: &Active) -> bool {
     true
 }
 
-/// Sends what was taken; why it did not arrive, if it did not.
+/// Sends the taken counts; returns why they did not arrive, if they did not.
 async fn send(flush: &Flush) -> Option<String> {
     let state = &flush.state;
     let (bytes, since) = state.pending.borrow().clone()?;
     let metrics = flush.metrics.as_ref()?;
     let failed = js::add_metrics(metrics, &bytes, TIMEOUT_MS).await;
-    // Another task may have been as far meanwhile, and have taken more.
+    // Another task may have got this far meanwhile, and have taken more.
     let is_same = |pending: &(Vec<u8>, Timestamp)| pending.0 == bytes;
     let is_over = failed.is_none() || js::now() > since.saturating_add(GIVE_UP_AFTER);
     if is_over && state.pending.borrow().as_ref().is_some_and(is_same) {

@@ -1,8 +1,10 @@
-//! What an operator asks of one client, connected: its object is asked, and a change is logged.
+//! The store side of an operator's request for one client: calls the client's object, and logs a
+//! change.
 //!
 //! Invariant: a key goes no further than the hash that names its object. Each operation that
-//! changes something is a line of the log, with the `pk` hash. Deliberately absent: who may ask, in
-//! which order an object is asked, and what the answers look like; that is the service's.
+//! changes something is a line of the log, with the `pk` hash. Deliberately absent: permissions,
+//! the order in which objects are called, and the format of the responses; those are in the
+//! service.
 
 use tollgate_policy::{DescribedRequest, Group, Plan, Policy};
 use tollgate_service::key_work::{self, KeyAsk};
@@ -36,38 +38,38 @@ pub(crate) async fn ask(gate: &Gate, policy: &Policy, call: &KeyCall) -> StoreRe
     reply
 }
 
-/// What would be decided, with the entry that the request's tenant has; nothing is charged, and
-/// nothing that is remembered of counts is asked.
+/// The decision that a request would get, with its tenant's entry; nothing is charged, and the
+/// cached denials are not used.
 async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
     let facts = with_claims(policy, facts).await;
     let mut plan = Plan::new();
     planning::plan(gate.tenants.as_ref(), &gate.objects, policy, &facts, &mut plan).await;
-    // Else nobody knows its tenant's quotas, and `on_failure` has decided.
+    // Otherwise the tenant's quotas are unknown, and `on_failure` has decided.
     if !plan.has_failed() {
         gate.objects.look_at(policy, &mut plan).await;
     }
     plan
 }
 
-/// Asks the key's object. What shards have spent is known to it before, and they hold nothing of
-/// before when it was changed.
+/// Calls the key's object. Before that its shards report their spending to it, and after a change
+/// they hold nothing from before it.
 async fn count(objects: &Objects, policy: &Policy, asked: KeyAsk) -> Result<Vec<u8>, String> {
     let name = objects.name_of(policy, asked.key.bytes());
     let shards = policy.groups().get(asked.key.group).and_then(Group::shards);
     if let Err(why) = close_shards(objects, &name, shards).await {
-        // It is no reason to leave a key as it is.
+        // A failure here is not a reason to leave the key unchanged.
         js::warn(&why);
     }
     let call = js::Call::operate(&objects.namespace, &name, &asked.request, OPERATOR_MS);
     let reply = call.reply().await.map_err(|why| failed("the key's object", why))?;
     if asked.operation != KeyOperation::Describe {
-        // What they leased meanwhile, and what they remember to be refused.
+        // The units that they leased meanwhile, and the denials that they remember.
         close_shards(objects, &name, shards).await?;
     }
     Ok(reply)
 }
 
-/// Has the shards of a key, if it has any, give back what they hold.
+/// Makes the shards of a key, if it has any, give back their units.
 async fn close_shards(objects: &Objects, name: &str, shards: Option<u32>) -> Result<(), String> {
     let Some(shards) = shards else { return Ok(()) };
     let call = shard::close(&objects.namespace, name, shards, OPERATOR_MS);

@@ -1,13 +1,14 @@
 //! Which points are written to Analytics Engine at a flush.
 //!
 //! Invariant: at most [`MAX_POINTS`], because the platform bounds the points of one invocation, and
-//! their counts are all that was counted: what has no point of its own is in that of rule `(other)`
-//! with the same result. The platform bills points, so a flood costs no more than a quiet day.
+//! the sum of their counts is complete: counts without a point of their own are in that of rule
+//! `(other)` with the same result. The platform bills points, so a flood costs no more than a quiet
+//! day.
 
 use tollgate_policy::RuleResult;
 use tollgate_service::metrics::Series;
 
-/// The fewest that the platform was ever documented to take in one invocation.
+/// The lowest limit that the platform ever documented for one invocation.
 pub(crate) const MAX_POINTS: usize = 25;
 
 /// The points for these counts.
@@ -17,7 +18,7 @@ pub(crate) fn points<'a>(counts: impl Iterator<Item = &'a (Series, u64)>) -> Vec
         return rest;
     }
     let mut points = Vec::new();
-    // The greatest have their own, and each result one for its rest.
+    // The greatest have their own points, and each result has one for its rest.
     for _ in RuleResult::ALL.len()..MAX_POINTS {
         let greatest = rest.iter().enumerate().max_by_key(|(_, (_, count))| *count);
         let Some(greatest) = greatest.map(|(i, _)| i) else { break };

@@ -1,6 +1,6 @@
-//! What the service asks of its store, carried to the objects that know it.
+//! Carries the service's calls on its store to the objects that can execute them.
 //!
-//! Invariant: an object that does not answer in time is a failed reply, never a wait without end,
+//! Invariant: an object that does not reply in time is a failed reply, never a wait without end,
 //! and a change is sent once: whether one that failed was made is not known.
 
 use tollgate_policy::Policy;
@@ -32,7 +32,7 @@ pub(crate) async fn ask(gate: &Gate, in_force: Option<&Policy>, call: &StoreCall
     }
 }
 
-/// What the policy object answers to the question of an isolate that follows, in bytes.
+/// The policy object's reply to the question of an isolate that follows, in bytes.
 pub(crate) async fn follow(
     gate: &Gate,
     question: Question,

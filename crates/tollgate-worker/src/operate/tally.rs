@@ -1,10 +1,10 @@
-//! What did not work, counted and reported in few lines of the log.
+//! Failures, counted and reported in few lines of the log.
 //!
-//! Invariant: nothing fails in silence, and no flood of failures is a flood of lines: the first is
-//! reported at once, then at most one line every ten seconds says what came since, with totals
-//! since the isolate started. A line holds counts and the platform's last word, never a key.
-//! Deliberately absent: a timer, which an isolate has only within a request; what came last is
-//! reported by the next request.
+//! Invariant: nothing fails in silence, and no flood of failures is a flood of lines. The first is
+//! reported at once; then at most one line every ten seconds reports the failures since, with
+//! totals since the isolate started. A line holds counts and the platform's last error message,
+//! never a key. Deliberately absent: a timer, which an isolate has only within a request; the next
+//! request reports the last failures.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_service::metrics::Event;
@@ -12,42 +12,42 @@ use tollgate_service::metrics::Event;
 /// The shortest time between two lines.
 const BETWEEN_LINES: Span = Span::from_secs(10);
 
-/// The longest word of the platform that is repeated, in characters.
+/// The longest error message of the platform that is repeated, in characters.
 const MAX_WORD: usize = 200;
 
-/// What can fail.
+/// The kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// An object said nothing in time.
+    /// An object did not reply in time.
     Late,
     /// An object, or the platform in its place, gave an error.
     Failed,
-    /// An object answered what is no answer to what it was asked.
+    /// The reply of an object does not fit the call.
     Misread,
-    /// An object could not read what it had stored.
+    /// An object could not read its stored row.
     Corrupt,
-    /// A request was let through because of it, by `on_failure`.
+    /// A request was allowed because of it, by `on_failure`.
     LetThrough,
-    /// A request was refused because of it, by `on_failure`.
+    /// A request was denied because of it, by `on_failure`.
     Refused,
     /// The origin gave no response.
     Origin,
     /// An exception of our own: a request was not sent to the origin.
     Internal,
-    /// What was counted could not be brought to the sums.
+    /// Counts could not be sent to the sums.
     Metrics,
-    /// The policy object did not say in time, or at all, which policy is in force.
+    /// The policy object did not report in time, or at all, which policy is in force.
     Unchecked,
-    /// A request was decided under a policy that nobody could say is still in force.
+    /// A request was decided under a policy that could not be confirmed to be still in force.
     Outdated,
     /// A request met counts of a newer policy, and could not be planned under that.
     Behind,
-    /// A request was decided although nobody could say which quotas its tenant has.
+    /// A request was decided although its tenant's quotas could not be found out.
     Tenant,
 }
 
 impl Trouble {
-    /// Every one, with its word in a line of the log, where people and their alerts look for it.
+    /// Each kind, with its word in a line of the log, where people and their alerts look for it.
     const ALL: [(Self, &str); 13] = [
         (Self::Late, "late"),
         (Self::Failed, "failed"),
@@ -64,7 +64,7 @@ impl Trouble {
         (Self::Tenant, "tenant"),
     ];
 
-    /// What it is in the metrics; an exception of our own is in the log only.
+    /// The event in the metrics; an exception of our own is in the log only.
     pub(crate) const fn event(self) -> Option<Event> {
         Some(match self {
             Self::Internal => return None,
@@ -90,12 +90,12 @@ pub(crate) struct Tally {
     total: [u64; Trouble::ALL.len()],
     last_word: String,
     reported_at: Option<Timestamp>,
-    /// Something is not reported yet.
+    /// Some failure is not reported yet.
     pub(crate) is_due: bool,
 }
 
 impl Tally {
-    /// Counts one `trouble`; `word` is what the platform says, if anything.
+    /// Counts one `trouble`; `word` is the platform's error message, if any.
     pub(crate) fn note(&mut self, trouble: Trouble, word: &str) {
         for counts in [&mut self.since, &mut self.total] {
             let of = counts.iter_mut().zip(Trouble::ALL).find(|(_, (kind, _))| *kind == trouble);
@@ -133,7 +133,7 @@ impl Tally {
     }
 }
 
-/// `late=3 let_through=3`: what is not zero.
+/// `late=3 let_through=3`: the counts that are not zero.
 fn words(counts: &[u64]) -> String {
     let some = counts.iter().zip(Trouble::ALL).filter(|(count, _)| **count > 0);
     some.map(|(count, (_, word))| format!("{word}={count}")).collect::<Vec<_>>().join(" ")

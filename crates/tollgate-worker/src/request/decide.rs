@@ -1,9 +1,9 @@
-//! One request's decision, and what its response brings about.
+//! One request's decision, and the charges and refunds that its response causes.
 //!
-//! Invariant: whoever has to wait has waited when the decision is returned, and what failed is
-//! counted. A request is decided under one policy: when a count is found to be of a newer one, what
-//! the others charged was given back, and all of it is planned anew under that. Deliberately
-//! absent: which objects are asked for it, and when; that is `objects`' and `wait`'s.
+//! Invariant: a request that has to wait has waited when the decision is returned, and failures are
+//! counted. A request is decided under one policy. When a count turns out to have a newer one, the
+//! charges of the others were refunded, and the whole request is planned again under that.
+//! Deliberately absent: which objects are called for it, and when; that is in `objects` and `wait`.
 
 use std::rc::Rc;
 
@@ -22,31 +22,32 @@ use crate::request::facts::{WithClaims, with_claims};
 use crate::request::planning;
 use crate::runtime::js;
 
-/// How often a request is planned anew. A policy that is replaced again meanwhile is seldom; after
-/// that `on_failure` decides.
+/// How often a request is planned again. A policy is rarely replaced again meanwhile; after that
+/// `on_failure` decides.
 const MAX_REPLANS: u32 = 2;
 
-/// A decided request, and what it was decided by.
+/// A decided request, and the plan and policy that decided it.
 pub(crate) struct Decision<F> {
     pub(crate) decided: Decided,
     pub(crate) active: Rc<Active>,
     pub(crate) facts: WithClaims<F>,
 }
 
-/// Who wants a request decided.
+/// The caller that wants a request decided.
 #[derive(Clone, Copy)]
 pub(crate) enum Caller<'a> {
     /// It is held here until its place in a `leaky-queue` comes up.
     Holds,
-    /// It waits for such a place itself, and is one of several that share what they may ask.
+    /// The caller itself waits for such a place, and is one of several that share a budget of
+    /// calls.
     Asks(Option<&'a KeyBudget>),
 }
 
-/// Decides a request under `active`, or under what replaced it, letting it wait as long as its
-/// rules allow.
+/// Decides a request under `active`, or under the policy that replaced it, letting it wait
+/// as long as its rules allow.
 ///
 /// # Errors
-/// There is nothing left of what it may ask; nothing was asked then.
+/// The shared budget of calls is used up; no object was called then.
 pub(crate) async fn decide<F: Facts>(
     visit: &Visit<'_>,
     mut active: Rc<Active>,
@@ -61,14 +62,14 @@ pub(crate) async fn decide<F: Facts>(
         let policy = &*active.policy;
         let mut plan = Plan::new();
         let question = planning::plan_to_decide(visit, policy, &facts, &mut plan).await;
-        // What is remembered is of quotas that the tenant may no longer have.
+        // The cached denials are of quotas that the tenant may no longer have.
         let is_remembered = question.is_none()
             && objects.denials.refuses(policy, &mut plan, |now| visit.gate.relieved(now));
         let waited = if is_remembered {
             objects.counters.add(Event::RememberedDenial);
             Span::ZERO
         } else if plan.has_failed() {
-            Span::ZERO // nobody knows its tenant's quotas
+            Span::ZERO // the tenant's quotas are unknown
         } else if let Caller::Asks(Some(budget)) = caller
             && let Err(problems) = budget.take(plan.len())
         {
@@ -103,10 +104,10 @@ pub(crate) async fn decide<F: Facts>(
     }
 }
 
-/// How a request ended that was allowed.
+/// How a request that was allowed ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// With this status, which may be ours for an origin that does not answer.
+    /// With this status, which may be ours for an origin that does not respond.
     Answered(u16),
     /// Its client left before there was a status.
     ClientLeft,
@@ -114,9 +115,9 @@ pub(crate) enum Ending {
     NotSent,
 }
 
-/// Charges and gives back what the `ending` of a request brings about; false when nothing was
-/// charged or given back. Once this is over it is durable, so a client that learns of a failed
-/// attempt learns it after the attempt was counted.
+/// Carries out the charges and refunds that the `ending` of a request causes; false when there were
+/// none. When this returns they are durable, so a client that learns of a failed attempt learns it
+/// after the attempt was counted.
 pub(crate) async fn settle(
     objects: &Objects,
     policy: &Policy,

@@ -1,7 +1,7 @@
-//! A line of the log for each rule that refuses, would refuse or fails, and for each token that is
-//! refused, as `tollgate_service::log` samples them.
+//! Log lines: one for each rule that denies, would deny or fails, and for each token that is
+//! rejected, as `tollgate_service::log` samples them.
 //!
-//! Invariant: nothing of the client is in a line but the hash of its partition key, and that only
+//! Invariant: the only data of the client in a line is the hash of its partition key, and that only
 //! with the secret `HASH_KEY`: without it the hash could be guessed. Deliberately absent: failures
 //! of calls, which `tally` reports.
 
@@ -13,7 +13,7 @@ use tollgate_service::{Unauthorized, line};
 use crate::counts::objects::Objects;
 use crate::runtime::js;
 
-/// Logs what is notable of one decided request.
+/// Logs the notable events of one decided request.
 pub(crate) fn log(objects: &Objects, policy: &Policy, outcome: &Outcome<'_>) {
     let Ok(mut sampler) = objects.sampler.try_borrow_mut() else { return };
     if !sampler.is_on() {
@@ -36,7 +36,7 @@ pub(crate) fn log(objects: &Objects, policy: &Policy, outcome: &Outcome<'_>) {
     }
 }
 
-/// Counts and logs a request that was refused for its token, if it was.
+/// Counts and logs a request that was rejected because of its token.
 pub(crate) fn note_token(objects: &Objects, refused: Option<Unauthorized>) {
     let Some(refused) = refused else { return };
     objects.counters.add(refused.event());

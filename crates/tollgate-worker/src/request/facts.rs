@@ -1,7 +1,7 @@
-//! What a request is: its own words, what the platform knows of it, and the claims of its token.
+//! The facts of a request: its own data, the platform's data about it, and the claims of its token.
 //!
-//! Invariant: a claim is only ever one of a token that was verified. Deliberately absent: what the
-//! facts mean; that is the policy's.
+//! Invariant: every claim comes from a verified token. Deliberately absent: the meaning of the
+//! facts; that is in the policy.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ use worker::{js_sys, web_sys};
 
 use crate::runtime::js;
 
-/// The facts of a request in front of an origin. The platform sets CF-Connecting-IP and removes
-/// what a client sends under that name.
+/// The facts of a request in front of an origin. The platform sets CF-Connecting-IP and removes any
+/// header of that name that a client sends.
 pub(crate) struct Incoming<'r> {
     pub(crate) request: &'r web_sys::Request,
     pub(crate) method: String,
@@ -58,13 +58,13 @@ impl Facts for Incoming<'_> {
     }
 }
 
-/// Facts and the claims of a token that was verified before anything was asked.
+/// Facts and the claims of a token that was verified before any object was called.
 pub(crate) struct WithClaims<F> {
     pub(crate) facts: F,
     claims: Option<JsValue>,
 }
 
-/// Verifies the request's token, if any rule counts by what it claims.
+/// Verifies the request's token, if any rule counts by its claims.
 pub(crate) async fn with_claims<F: Facts>(policy: &Policy, facts: F) -> WithClaims<F> {
     let Some(jwt) = policy.jwt() else { return WithClaims { facts, claims: None } };
     let token = policy.token(&facts).and_then(|token| String::from_utf8(token).ok());
@@ -107,7 +107,7 @@ impl<F: Facts> Facts for WithClaims<F> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let value = js_sys::Reflect::get(self.claims.as_ref()?, &JsValue::from_str(name)).ok()?;
         let text = match (value.dyn_ref::<js_sys::JsString>(), value.as_f64(), value.as_bool()) {
-            // Half a surrogate pair is no text: all of them would be one key.
+            // Half a surrogate pair is not text: all such values would share one key.
             (Some(text), ..) => text.is_valid_utf16().then(|| String::from(text))?,
             (_, Some(number), _) => decimal(number)?,
             (.., Some(truth)) => truth.to_string(),

@@ -1,9 +1,9 @@
-//! A request on its way to the origin, and what the origin's response brings about.
+//! A request on its way to the origin, and the effects of the origin's response.
 //!
-//! Invariant: what a response charges or gives back is carried out before the response is sent, and
-//! also when the client has left meanwhile. An origin that does not answer is our 502, a status
-//! like others; a client that breaks its body off has no status. A request that is not sent, for a
-//! reason of ours, is never charged by its response. Nothing is decided here.
+//! Invariant: the charges and refunds of a response are carried out before the response is sent,
+//! and also when the client has left meanwhile. An origin that does not respond is our 502, a
+//! status like others; a client that breaks its body off has no status. A request that is not sent,
+//! for a reason of ours, is never charged by its response. Nothing is decided here.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::request::origin::{NoResponse, forwarded};
 use crate::runtime::js;
 use crate::runtime::tasks::Settled;
 
-/// A request that goes on, with all that is needed when its client has left.
+/// A request that is forwarded, with all data that is needed when its client has left.
 pub(crate) struct Forward {
     pub(crate) request: web_sys::Request,
     pub(crate) url: String,
@@ -29,13 +29,13 @@ pub(crate) struct Forward {
     /// For the origin.
     pub(crate) marks: Fields,
     pub(crate) plan: Plan,
-    /// What it was planned with; another one may be in force when the response comes.
+    /// The policy of its plan; another one may be in force when the response comes.
     pub(crate) policy: Arc<Policy>,
 }
 
 impl Forward {
-    /// The origin's response. Where its status matters the platform is asked to let us wait for it
-    /// although the client leaves, which it does for another 30 s.
+    /// The origin's response. Where its status matters, the platform is asked to continue this
+    /// request if the client leaves, which it does for another 30 s.
     pub(crate) async fn run(
         self,
         deployment: Rc<Deployment>,
@@ -48,7 +48,7 @@ impl Forward {
         let response = js_sys::futures::future_to_promise(response);
         let lasting = response.clone();
         context.wait_until(async move {
-            Settled::of(&lasting).await; // it is answered below
+            Settled::of(&lasting).await; // the response is built below
         });
         let settled = Settled::of(&response).await.dyn_into();
         settled.unwrap_or_else(|_| js::send(&health::misconfigured()))
@@ -67,7 +67,7 @@ impl Forward {
         }
     }
 
-    /// Answers in place of the origin.
+    /// Responds in place of the origin.
     async fn failed(&mut self, gate: &Gate, why: NoResponse) -> web_sys::Response {
         let bad_gateway = || Reply::problem(502, "Bad Gateway", "the origin does not answer");
         let (mut reply, ending) = match why {

@@ -1,12 +1,12 @@
-//! `POST /lease`: nodes of a fleet ask for units of its counts, report what they spent, and ask for
-//! what they have no units for.
+//! `POST /lease`: nodes of a fleet lease units of its counts, report the units that they spent, and
+//! request decisions for which they have no units.
 //!
-//! Invariant: a count is one object, named alike for a node and for a request that comes here, by a
-//! hash under the fleet's secret. Nobody is answered without the token: who leases can starve
-//! everybody. What one object does not answer is that key's failure alone; what it was asked it may
-//! still have done, and whatever it leased then comes back when it ends. Deliberately absent: the
-//! accounting, which is the object's (`Counts::answer`), and in which rounds objects are asked;
-//! that is the service's.
+//! Invariant: a count is one object, named in the same way for a node and for a request that comes
+//! here, by a hash under the fleet's secret. Without the token a node gets no response: a node that
+//! leases can starve all others. When one object does not reply, only its key fails. The object may
+//! still have carried out the call, and the units that it leased then come back when the lease
+//! ends. Deliberately absent: the accounting, which is the object's (`Counts::answer`), and the
+//! rounds in which objects are called; those are in the service.
 
 use std::pin::Pin;
 
@@ -31,23 +31,23 @@ use crate::request::events::note_token;
 use crate::runtime::js::{self, Call, KeyObject, NoReply};
 use crate::settings::FLEET_SECRET;
 
-/// Its path where nothing is forwarded, as a server has it; below the prefix it is always there.
+/// The path where nothing is forwarded, the same as a server's; below the prefix it always exists.
 const PATH: &str = "/lease";
 const NAME: &str = "lease";
 
-/// How often what is behind a newer policy is asked anew. A policy that is replaced again meanwhile
-/// is seldom.
+/// How often keys that are behind a newer policy are asked again. A policy is rarely replaced again
+/// meanwhile.
 const MAX_REPLANS: u32 = 2;
 
 type Asked = Result<Vec<u8>, NoReply>;
 
-/// True for a path that is answered here.
+/// True for a path that is handled here.
 pub(crate) fn is_ours(path: &str, is_service: bool) -> bool {
     path.strip_prefix(PREFIX) == Some(NAME) || is_service && path == PATH
 }
 
-/// Answers a node. A future behind a pointer, so that none of it is compiled into what every
-/// request runs: it lies in the half of the module that is loaded when somebody leases.
+/// Responds to a node. A future behind a pointer, so that none of it is compiled into the code that
+/// every request runs: it is in the half of the module that is loaded when a node leases.
 #[inline(never)]
 pub(crate) fn answer<'a>(
     visit: Visit<'a>,
@@ -84,7 +84,7 @@ async fn answered(visit: &Visit<'_>, request: &web_sys::Request) -> Result<Vec<u
     Ok(lease::answer(replies))
 }
 
-/// Reads a node's question; where its policy is not known here it is asked after.
+/// Reads a node's request; if its policy is not known here, asks the policy object for it.
 async fn read(
     visit: &Visit<'_>,
     content_type: Option<&str>,
@@ -107,7 +107,7 @@ async fn read(
     read
 }
 
-/// Learns the policy that was in force before `active`, if its nodes are still answered.
+/// Learns the policy that was in force before `active`, if its nodes still get responses.
 async fn ask_before(gate: &Gate, active: &Active) {
     let version = active.version;
     if gate.fleet.knows_before(version) {
@@ -130,7 +130,7 @@ async fn ask_before(gate: &Gate, active: &Active) {
     gate.fleet.learn_before(version, found);
 }
 
-/// What the policy object answers; nothing that is asked for where it does not.
+/// The reply of the policy object; without a reply, one that does not contain the requested data.
 async fn policy_object(gate: &Gate, call: PolicyCall) -> PolicyReply {
     let timeout_ms = gate.objects.timeout_ms;
     match store::policy(gate, &StoreCall::Policy(call), timeout_ms).await {
@@ -147,8 +147,8 @@ fn unauthorized(objects: &Objects, request: &web_sys::Request) -> Reply {
     answer
 }
 
-/// Decides all keys, none of them for a request that another refuses; those that are behind a newer
-/// policy once more under that.
+/// Decides all keys, none of them for a request that another denies. Keys that are behind a newer
+/// policy are decided again under that.
 async fn decide(
     visit: &Visit<'_>,
     mut lease: Lease,
@@ -173,7 +173,7 @@ async fn decide(
     told(objects, &lease, replies)
 }
 
-/// The replies as they are told. What is still behind is not decided.
+/// The replies in the form sent to the node. A key that is still behind is not decided.
 fn told(objects: &Objects, lease: &Lease, replies: Vec<Asked>) -> Vec<LeaseReply> {
     let each = versions(lease, &replies).into_iter().zip(replies);
     let tell = |(newer, reply): (Option<u64>, Asked)| match newer {
@@ -186,13 +186,13 @@ fn told(objects: &Objects, lease: &Lease, replies: Vec<Asked>) -> Vec<LeaseReply
     each.map(tell).collect()
 }
 
-/// Of each key the version that its object has seen, where that is newer than ours.
+/// For each key the version that its object has seen, where that is newer than ours.
 fn versions(lease: &Lease, replies: &[Asked]) -> Vec<Option<u64>> {
     let each = lease.keys().iter().zip(replies);
     each.map(|(key, reply)| newer(key, reply.as_ref().ok()?)).collect()
 }
 
-/// Asks the objects, all of a round at the same time, within one time-out for all rounds.
+/// Calls the objects, all of a round at the same time, within one time-out for all rounds.
 async fn ask(
     objects: &Objects,
     lease: &Lease,
@@ -227,7 +227,7 @@ async fn ask(
     }
 }
 
-/// A reply as it is told.
+/// A reply in the form sent to the node.
 fn replied(objects: &Objects, reply: Asked) -> LeaseReply {
     match reply {
         Ok(reply) if reply.is_empty() => {

@@ -1,7 +1,7 @@
 //! One request: in front of an origin, as `POST /check`, by a service binding, or of a node.
 //!
-//! Invariant: every request gets an answer, and what it was charged is settled when its response is
-//! known. Deliberately not here: what the objects are asked (`counts`).
+//! Invariant: every request gets a response, and its charge is settled when its response is known.
+//! Deliberately not here: the calls to the objects (`counts`).
 
 pub(crate) mod decide;
 pub(crate) mod events;

@@ -1,6 +1,6 @@
-//! The origin, asked for its response, and why there is none.
+//! The call to the origin, and the reasons why there is no response.
 //!
-//! Invariant: whose failure it was is a type: the origin's, the client's or ours. Nothing is
+//! Invariant: the party that failed is a type: the origin, the client or this Worker. Nothing is
 //! charged here.
 
 use wasm_bindgen::prelude::*;
@@ -19,15 +19,15 @@ extern "C" {
 /// Why there is no response of the origin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoResponse {
-    /// The origin failed, in words of the platform.
+    /// The origin failed, with the platform's message.
     Origin(String),
     /// The client broke its body off.
     BrokenOff,
     /// The client broke its body off or the origin failed: the platform does not report which.
     Either(String),
-    /// An exception of our own: the origin was not asked.
+    /// An exception of our own: the origin was not called.
     NotSent(String),
-    /// The body cannot be forwarded without a length; the origin was not asked.
+    /// The body cannot be forwarded without a length; the origin was not called.
     LengthRequired,
 }
 
@@ -51,7 +51,7 @@ impl NoResponse {
 /// streamed.
 ///
 /// # Errors
-/// There is none.
+/// There is no response.
 pub(crate) async fn forwarded(
     request: &web_sys::Request,
     url: &str,

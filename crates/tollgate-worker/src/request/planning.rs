@@ -1,15 +1,15 @@
 //! Planning a request in an isolate, with the entry that its tenant has.
 //!
-//! Invariant: a request is decided with the entry that its tenant had at most five seconds ago, or
-//! with what was last known, for ten minutes at most, when the tenant's object does not answer. Of
-//! a tenant of whom nothing is known then the rules of the policy decide, counted as ever; but who
-//! wants a rule to refuse when its state cannot be read (`on_failure`) is refused, because nobody
-//! knows which quotas hold. Either is counted and logged.
+//! Invariant: a request is decided with the entry that its tenant had at most five seconds ago.
+//! When the tenant's object does not reply, the last known entry is used, for at most ten minutes.
+//! If nothing is known of the tenant then, the rules of the policy decide, counted as usual.
+//! Exception: if a rule is set to deny when its state cannot be read (`on_failure`), the request is
+//! denied, because it is not known which quotas apply. Either is counted and logged.
 //!
-//! Where the entry lies beside a count that the request is charged to, it is not asked for by
-//! itself: the request is planned with what was known last, or with none, and that count decides
-//! it only if this is so ([`Question`]). No request is planned with entries where the policy has no
-//! tenants, and none is asked for where no rule applies.
+//! Where the entry is stored next to a count that the request is charged to, it is not requested
+//! separately. The request is planned with the last known entry, or with none, and that count
+//! decides it only if this entry is right ([`Question`]). No request is planned with entries where
+//! the policy has no tenants, and none is requested where no rule applies.
 
 use std::rc::Rc;
 
@@ -23,18 +23,18 @@ use crate::runtime::js;
 use crate::tenants::Tenants;
 use crate::tenants::tenant_cache::{Entry, Look};
 
-/// What a request asks of its tenant's entry together with being decided.
+/// The question about its tenant's entry that a request sends together with its charge.
 pub(crate) struct Question<'a> {
     tenants: &'a Tenants,
     id: Vec<u8>,
     asked_at: Timestamp,
-    /// Of the entry that it was planned with; 0 for none.
+    /// The revision of the entry that it was planned with; 0 for none.
     revision: u64,
 }
 
 impl Question<'_> {
-    /// The request was asked: takes note of what that said of the entry. True when there is another
-    /// one, and the request is to be planned anew.
+    /// Records the reply about the entry. True when there is another entry, and the request must be
+    /// planned again.
     pub(crate) fn heard(self, plan: &Plan, objects: &Objects) -> bool {
         let Self { tenants, id, asked_at, revision } = self;
         let other = plan.other_entry();
@@ -55,8 +55,8 @@ impl Question<'_> {
     }
 }
 
-/// Plans a request that is to be decided, as [`plan`] does; or with what is guessed to be its
-/// tenant's entry, where the count that decides it knows better: then there is a question.
+/// Plans a request that is to be decided, as [`plan`] does. Where the count that decides it knows
+/// the tenant's entry, plans with a guess of the entry instead: then there is a question.
 pub(crate) async fn plan_to_decide<'a>(
     visit: &Visit<'a>,
     policy: &Policy,
@@ -90,8 +90,8 @@ pub(crate) async fn plan_to_decide<'a>(
     None
 }
 
-/// True when every entry lies beside the counts of this policy. That is asked of the list beside
-/// the requests, seldom: until it is known it is taken not to be so.
+/// True when every entry is stored next to the counts of this policy. The list is asked that
+/// outside the requests, rarely; until the reply is known, false is assumed.
 fn is_beside(tenants: &Tenants, visit: &Visit<'_>, policy: &Policy) -> bool {
     let tenancy = policy.tenancy();
     if tenancy == 0 {
@@ -118,8 +118,9 @@ fn plan_under(entry: &Entry, policy: &Policy, id: &[u8], facts: &impl Facts, pla
     }
 }
 
-/// Plans a request with its tenant's entry, where it has one. What cannot be known has failed in
-/// the plan: its rules' `on_failure` refuses it, and no object is to be asked.
+/// Plans a request with its tenant's entry, where it has one. An entry that cannot be found out has
+/// failed in the plan: the `on_failure` of its rules denies the request, and no object must be
+/// called.
 pub(crate) async fn plan(
     tenants: Option<&Tenants>,
     objects: &Objects,

@@ -1,7 +1,7 @@
-//! The Worker in front of an origin: a request goes on, or is answered here.
+//! The Worker in front of an origin: a request is forwarded, or gets its response here.
 //!
-//! Invariant: nothing goes on that the policy does not admit, and no path leaves the folder that is
-//! served. Deliberately absent: the way to the origin and back; that is `forward`'s.
+//! Invariant: only requests that the policy allows are forwarded, and no path leaves the folder
+//! that is served. Deliberately absent: the way to the origin and back; that is in `forward`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::request::forward::Forward;
 use crate::request::target::leaves;
 use crate::runtime::js;
 
-/// The request goes on to the origin, if the policy admits it; else it is answered here.
+/// Forwards the request to the origin, if the policy allows it; otherwise responds here.
 pub(crate) async fn proxy(
     visit: &Visit<'_>,
     active: Rc<Active>,

@@ -1,10 +1,10 @@
-//! The Worker asked by another Worker, through a service binding: the calls `check` and `settle`.
+//! Calls from another Worker through a service binding: `check` and `settle`.
 //!
-//! Invariant: what is asked and answered is the JSON of `POST /check` and `POST /check/settle`, so
-//! there is one contract.
-//! Who has the binding is trusted as its deployment is, and needs no token: nothing that comes over
-//! HTTP gets here. An origin in front of which the Worker stands changes nothing. Deliberately
-//! absent: how a value of JavaScript becomes that JSON; that is `entry.mjs`'s.
+//! Invariant: arguments and results are the JSON of `POST /check` and `POST /check/settle`, so
+//! there is one contract. A Worker with the binding is trusted like this deployment itself, and
+//! needs no token: no HTTP request gets here. It makes no difference whether this Worker is in
+//! front of an origin. Deliberately absent: the conversion of a JavaScript value to that JSON; that
+//! is in `entry.mjs`.
 
 use tollgate_service::{Answer, check, health as reports};
 use wasm_bindgen::JsValue;
@@ -20,8 +20,8 @@ use crate::request::service::decided;
 use crate::request::settle::settled;
 use crate::runtime::tasks;
 
-/// The answer to what `POST /check` would be asked, its status and its body: at once, or it gives
-/// `undefined` and calls `tell` with them when they are there. Never fails.
+/// The response that `POST /check` would give, its status and its body. Either it returns them at
+/// once, or it returns `undefined` and calls `tell` with them later. Never fails.
 #[wasm_bindgen]
 pub fn check(body: String, env: Env, context: worker_sys::Context, tell: Function) -> JsValue {
     asked(Call::Check, body, (env, context), tell)
@@ -33,7 +33,7 @@ pub fn settle(body: String, env: Env, context: worker_sys::Context, tell: Functi
     asked(Call::Settle, body, (env, context), tell)
 }
 
-/// What is asked.
+/// The function that is called.
 #[derive(Clone, Copy)]
 enum Call {
     Check,

@@ -1,8 +1,8 @@
-//! The Worker as a service: `POST /check` says what to do with a request that somebody else
-//! forwards or refuses, `POST /check/settle` takes what it has cost in the end.
+//! The Worker as a service: `POST /check` decides a request that the caller then forwards or denies
+//! itself, `POST /check/settle` takes the final cost of a request.
 //!
 //! Invariant: without the token that a deployment has, nothing is read of the body. Deliberately
-//! absent: the answer's shape; that is `check`'s.
+//! absent: the format of the response; that is in `check`.
 
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ use crate::runtime::together::all;
 const CHECK_PATH: &str = "/check";
 const SETTLE_PATH: &str = "/check/settle";
 
-/// Answers a request to the service.
+/// Responds to a request to the service.
 pub(crate) async fn service(
     visit: &Visit<'_>,
     active: Rc<Active>,
@@ -62,7 +62,7 @@ pub(crate) async fn service(
     }
 }
 
-/// Decides what `body` describes: one request, or several.
+/// Decides the requests that `body` describes, one or several.
 pub(crate) async fn decided(visit: &Visit<'_>, active: Rc<Active>, body: &[u8]) -> Reply {
     match check::requests(body) {
         Ok(DescribedRequests::One(facts)) => match check_one(visit, active, facts, None).await {
@@ -85,10 +85,10 @@ pub(crate) async fn decided(visit: &Visit<'_>, active: Rc<Active>, body: &[u8]) 
     }
 }
 
-/// Decides one described request, or takes note of its response: the answer, as JSON.
+/// Decides one described request, or takes note of its response: the result, as JSON.
 ///
 /// # Errors
-/// What is wrong with it here.
+/// The problems that are found here.
 async fn check_one(
     visit: &Visit<'_>,
     active: Rc<Active>,

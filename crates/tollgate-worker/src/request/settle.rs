@@ -1,11 +1,11 @@
-//! A cost that turned out otherwise: the id that a caller is given with the answer, and what
-//! becomes of the cost that it comes back with.
+//! Settling a cost that differs from its estimate: the id that a caller gets with the response, and
+//! the handling of the cost that the caller later sends with it.
 //!
-//! Invariant: an id is valid where it was given: its seal is of the secret `HASH_KEY` and of the
-//! namespace of these objects. Every key's object settles by itself and remembers what it settled,
-//! so it makes no difference which isolates are asked, how often, or at once. An object that does
-//! not answer may have settled: the caller is told to ask for the same again. Deliberately absent:
-//! the policy; the id says what was charged, and the object what it has become.
+//! Invariant: an id is valid only where it was issued: its seal is of the secret `HASH_KEY` and of
+//! the namespace of these objects. Every key's object settles on its own and remembers what it
+//! settled, so it makes no difference which isolates are called, how often, or at once. An object
+//! that does not reply may have settled: the caller is asked to send the same again. Deliberately
+//! absent: the policy; the id contains the charge, and the object its final value.
 
 use tollgate_policy::{Partition, Policy};
 use tollgate_service::Answer as Reply;
@@ -22,7 +22,7 @@ use crate::operate::tally::Trouble;
 use crate::runtime::js::{self, Call, NoReply};
 
 impl Gate {
-    /// What ids are sealed with; `None` where there is no secret for it.
+    /// The key that seals ids; `None` where there is no secret for it.
     pub(crate) fn sealer(&self) -> Option<&Sealer> {
         let Objects { namespace, hash_key, .. } = &self.objects;
         let make = || {
@@ -44,7 +44,7 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<Stri
     gate.sealer().map(|sealer| sealer.id(&receipts))
 }
 
-/// Settles what `body` says.
+/// Settles the costs in `body`.
 pub(crate) async fn settled(visit: &Visit<'_>, body: &[u8]) -> Reply {
     let Asked { receipts, cost } = match settle::asked(visit.gate.sealer(), body, js::now()) {
         Ok(asked) => asked,
@@ -68,12 +68,12 @@ pub(crate) async fn settled(visit: &Visit<'_>, body: &[u8]) -> Reply {
     settle::answer(cost, said)
 }
 
-/// What an object said; what is wrong with it is counted.
+/// Reads an object's reply; a failure is counted.
 fn read(objects: &Objects, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement> {
     let (trouble, word) = match reply {
         Ok(reply) => match Settlement::read(&reply) {
             Ok(settlement) => return Some(settlement),
-            // A row that cannot be read was removed: the count begins again, and nothing is in it.
+            // A row that cannot be read was removed: the count starts again, without this charge.
             Err(_) if reply.is_empty() => (Trouble::Corrupt, String::new()),
             Err(_) => (Trouble::Misread, String::new()),
         },

@@ -1,9 +1,9 @@
 //! The target of a request: its path and query, and whether it stays where the origin's folder is.
 //!
-//! Invariant: the policy counts by the target and the origin gets its folder before it, so a target
-//! that climbs out of that folder would be another resource than the one that was counted: it is
-//! found, whichever way a server reads it. Which resource a target is otherwise is the policy's
-//! business.
+//! Invariant: the policy counts by the target, and the origin gets it with its folder in front. So
+//! a target that climbs out of that folder would be another resource than the counted one. Such a
+//! target is detected, whichever way a server reads it. Which resource a target is otherwise is the
+//! policy's business.
 
 /// Path and query of an absolute URL; the whole `url` crate would add 78 KB to the module.
 pub(crate) fn target(url: &str) -> &str {
@@ -23,9 +23,9 @@ pub(crate) fn leaves(origin: &str, target: &str) -> bool {
     has_folder && climbs(target)
 }
 
-/// True when a server may resolve `target` to something above its first slash. Where servers differ
-/// in what a slash is, each segment goes up as often as any of them thinks, and down no oftener
-/// than all of them do.
+/// True when a server may resolve `target` to something above its first slash. Servers differ in
+/// which characters are a slash. Each segment goes up as often as any server would, and down only
+/// as often as all servers would.
 fn climbs(target: &str) -> bool {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let mut depth = 0_usize;
@@ -41,8 +41,8 @@ fn climbs(target: &str) -> bool {
     })
 }
 
-/// How often `segment` goes up, and whether it names something. Some servers drop what stands
-/// behind `;` first.
+/// How often `segment` goes up, and whether it names something. Some servers first drop the part
+/// after `;`.
 fn steps(segment: &str) -> (usize, bool) {
     let plain = segment.to_ascii_lowercase().replace("%2e", ".").replace("%3b", ";");
     let plain = plain.replace("%2f", "/").replace("%5c", "/").replace('\\', "/");

@@ -1,7 +1,7 @@
 //! The runtime, seen from Rust: the functions of `host.mjs`, and the clock.
 //!
-//! Invariant: a failure of the runtime is a value here, never a panic; and the clock is read
-//! by whoever decides, once per request, never by a client. Nothing here decides.
+//! Invariant: a failure of the runtime is a value here, never a panic; and the clock is read by the
+//! deciding code, once per request, never by a client. Nothing here decides.
 
 use tollgate_core::Timestamp;
 use tollgate_policy::Jwt;
@@ -24,18 +24,18 @@ extern "C" {
     #[wasm_bindgen(js_name = compiledPolicy)]
     pub(crate) fn compiled_policy() -> Vec<u8>;
 
-    /// Writes a line to the log of the deployment: something that is certainly not meant.
+    /// Writes a warning to the log of the deployment: something that is certainly not intended.
     pub(crate) fn warn(text: &str);
 
-    /// Writes a line to the log of the deployment: something that does not work.
+    /// Writes an error to the log of the deployment: something that does not work.
     pub(crate) fn fail(text: &str);
 
     /// One key's object, for as long as one request is decided: it bounds its calls.
     #[derive(Clone)]
     pub(crate) type KeyObject;
 
-    /// The object `name`, or one of its shards, given up so many milliseconds after `since`, in
-    /// milliseconds since 1970.
+    /// The object `name`, or one of its shards, given up `timeout_ms` milliseconds after `since`,
+    /// in milliseconds since 1970.
     #[wasm_bindgen(js_name = keyObject)]
     fn key_object_since(
         objects: &JsValue,
@@ -69,13 +69,13 @@ extern "C" {
         retries: u32,
     ) -> Promise;
 
-    /// Wakes requests that wait for what another request does.
+    /// Wakes requests that wait for the work of another request.
     pub(crate) type Bell;
 
-    /// A bell that nobody listens to yet.
+    /// A bell without listeners.
     pub(crate) fn bell() -> Bell;
 
-    /// Wakes everybody who listens.
+    /// Wakes all listeners.
     #[wasm_bindgen(method)]
     pub(crate) fn ring(this: &Bell);
 
@@ -87,27 +87,28 @@ extern "C" {
     #[wasm_bindgen(js_name = operate)]
     fn operate_on(objects: &JsValue, name: &str, request: Uint8Array, timeout_ms: u32) -> Promise;
 
-    /// True for what a request can be sent to.
+    /// True for a URL to which a request can be sent.
     #[wasm_bindgen(js_name = isUrl)]
     pub(crate) fn is_url(text: &str) -> bool;
 
-    /// True for what names Durable Objects.
+    /// True for a namespace of Durable Objects.
     #[wasm_bindgen(js_name = isNamespace)]
     pub(crate) fn is_namespace(value: &JsValue) -> bool;
 
-    /// The same objects, made near `hint` or only within `jurisdiction`; a text when that
-    /// cannot be: why.
+    /// The same objects, made near `hint` or only within `jurisdiction`; if that is not possible,
+    /// the reason as a text.
     pub(crate) fn placed(
         objects: &JsValue,
         hint: Option<&'static str>,
         jurisdiction: Option<&'static str>,
     ) -> JsValue;
 
-    /// What tells these objects from those of any other binding; empty when nothing does.
+    /// The identity that distinguishes these objects from those of any other binding; empty when
+    /// there is none.
     #[wasm_bindgen(js_name = identityOf)]
     pub(crate) fn identity_of(objects: &JsValue) -> String;
 
-    /// Writes a line of JSON to the log of the deployment: something that happened.
+    /// Writes a line of JSON to the log of the deployment: an event.
     pub(crate) fn event(json: &str);
 
     /// 64 random bits.
@@ -122,11 +123,11 @@ extern "C" {
     #[wasm_bindgen(js_name = metricsText)]
     fn metrics_text_of(objects: &JsValue, is_open: bool, timeout_ms: u32) -> Promise;
 
-    /// True for what points can be written to.
+    /// True for a dataset to which points can be written.
     #[wasm_bindgen(js_name = isDataset)]
     pub(crate) fn is_dataset(value: &JsValue) -> bool;
 
-    /// True for what files can be asked of.
+    /// True for a binding from which files can be fetched.
     #[wasm_bindgen(js_name = isFetcher)]
     pub(crate) fn is_fetcher(value: &JsValue) -> bool;
 
@@ -150,7 +151,7 @@ extern "C" {
         now_ms: f64,
     ) -> Promise;
 
-    /// `request.cf`: what the edge knows about the client.
+    /// `request.cf`: the edge's data about the client.
     #[wasm_bindgen(js_name = edgeFact)]
     pub(crate) fn edge_fact(request: &web_sys::Request, name: &str) -> Option<String>;
 
@@ -163,13 +164,13 @@ pub(crate) fn send(reply: &Reply) -> web_sys::Response {
     respond(reply.status, reply.fields.lines(), &reply.body)
 }
 
-/// The answer to a node of a fleet.
+/// The response to a node of a fleet.
 pub(crate) fn send_binary(body: &[u8]) -> web_sys::Response {
     let fields = format!("content-type: {CONTENT_TYPE}\ncache-control: no-store\n");
     respond_binary(200, &fields, Uint8Array::from(body))
 }
 
-/// The object `name`, or one of so many shards of it, given up so many milliseconds after a time.
+/// The object `name`, or one of its shards, given up a time-out after a given time.
 pub(crate) fn key_object(
     objects: &JsValue,
     name: &str,
@@ -183,13 +184,13 @@ pub(crate) fn key_object(
 /// Why there is no reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoReply {
-    /// It did not come in time. What was asked may still be done.
+    /// It did not come in time. The object may still carry out the call.
     Late,
-    /// In words of the platform or of the object, for the log.
+    /// With the message of the platform or of the object, for the log.
     Failed(String),
 }
 
-/// A call of an object that is under way.
+/// A call to an object that is under way.
 pub(crate) struct Call(pub(crate) Promise);
 
 impl Call {
@@ -198,23 +199,23 @@ impl Call {
         Self(object.check(Uint8Array::from(request)))
     }
 
-    /// The same, where the reply is to come in half of the time that is left: it is late then for
-    /// now, and [`Call::rest`] may still have it.
+    /// The same, where the reply must come in half of the time that is left. After that it is late
+    /// for now, and [`Call::rest`] may still get it.
     pub(crate) fn check_soon(object: &KeyObject, request: &[u8]) -> Self {
         Self(object.check_soon(Uint8Array::from(request)))
     }
 
-    /// What comes of [`Call::check_soon`] in all of the time.
+    /// The reply to [`Call::check_soon`] within all of the time.
     pub(crate) fn rest(object: &KeyObject) -> Self {
         Self(object.rest())
     }
 
-    /// Asks it to take the charge of `request`, answered by `reply`, back.
+    /// Asks it to refund the charge of `request`, whose reply was `reply`.
     pub(crate) fn refund(object: &KeyObject, request: &[u8], reply: &[u8]) -> Self {
         Self(object.refund(Uint8Array::from(request), Uint8Array::from(reply)))
     }
 
-    /// Asks the object `name` for what an operator wants, for so many milliseconds.
+    /// Sends an operator's request to the object `name`, with a time-out in milliseconds.
     pub(crate) fn operate(objects: &JsValue, name: &str, request: &[u8], timeout_ms: u32) -> Self {
         Self(operate_on(objects, name, Uint8Array::from(request), timeout_ms))
     }
@@ -224,8 +225,8 @@ impl Call {
         Self(object.settle(Uint8Array::from(request)))
     }
 
-    /// Calls the object `name`, none of a partition key. It is asked once more if the platform says
-    /// that it may help and `is_idempotent`.
+    /// Calls the object `name`, which is not the object of a partition key. If the platform reports
+    /// that a second try may help and `is_idempotent`, it is called again.
     pub(crate) fn object(
         objects: &JsValue,
         name: &str,
@@ -237,7 +238,7 @@ impl Call {
         Self(ask_object(objects, name, request, timeout_ms, is_idempotent.into()))
     }
 
-    /// What the object answered.
+    /// The object's reply.
     pub(crate) async fn reply(self) -> Result<Vec<u8>, NoReply> {
         let reply = settled::<Uint8Array>(self.0).await;
         reply
@@ -261,7 +262,7 @@ pub(crate) fn extended(response: web_sys::Response, fields: &str) -> web_sys::Re
     if fields.is_empty() { response } else { with_fields(&response, fields) }
 }
 
-/// Brings `delta` to the sums; why that failed, if it did, once it is durable or given up.
+/// Sends `delta` to the sums. Returns when it is durable or given up, with the reason of a failure.
 pub(crate) async fn add_metrics(
     objects: &JsValue,
     delta: &[u8],
@@ -273,10 +274,10 @@ pub(crate) async fn add_metrics(
     added.as_string().map(late)
 }
 
-/// The sums as text: of OpenMetrics, or else of Prometheus.
+/// The sums as text: OpenMetrics, or else Prometheus.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no text.
 pub(crate) async fn metrics_text(
     objects: &JsValue,
     is_open: bool,
@@ -286,7 +287,7 @@ pub(crate) async fn metrics_text(
     text.get(0).as_string().ok_or_else(|| "no text".to_owned())
 }
 
-/// Writes a point to `dataset` of Analytics Engine; why that failed, if it did.
+/// Writes a point to `dataset` of Analytics Engine; returns the reason of a failure.
 pub(crate) fn write_point(dataset: &JsValue, values: &[&str], count: u64) -> Option<String> {
     let values = values.iter().map(|value| JsValue::from_str(value)).collect();
     write_point_to(dataset, values, number(count))
@@ -315,7 +316,7 @@ pub(crate) async fn body(request: &web_sys::Request, limit: usize) -> Option<Vec
     Some(settled::<Uint8Array>(read_body(request, limit)).await.ok()?.to_vec())
 }
 
-/// What the deployment binds to `name`.
+/// The deployment's binding of the name `name`.
 pub(crate) fn binding(env: &JsValue, name: &str) -> Option<JsValue> {
     let value = js_sys::Reflect::get(env, &JsValue::from_str(name)).ok()?;
     (!value.is_undefined() && !value.is_null()).then_some(value)
@@ -331,7 +332,7 @@ pub(crate) fn text_binding(env: &JsValue, name: &str) -> Binding {
     number.map_or(Binding::Other, |digits| Binding::Text(digits.into()))
 }
 
-/// An error for whoever calls an object.
+/// An error for the caller of an object.
 pub(crate) fn error(message: &str) -> JsValue {
     js_sys::Error::new(message).into()
 }
@@ -342,13 +343,13 @@ pub(crate) async fn wait(milliseconds: u64) {
 }
 
 impl Bell {
-    /// Waits until it rings, at most so long.
+    /// Waits until it rings, for at most this long.
     pub(crate) async fn wait(&self, milliseconds: u64) {
         Settled::of(&self.heard(number(milliseconds))).await;
     }
 }
 
-/// What `promise` gives; the text that it gives instead of it.
+/// The value of `promise`, or the text with which it was rejected.
 async fn settled<T: JsCast>(promise: Promise) -> Result<T, String> {
     Settled::of(&promise)
         .await
@@ -356,7 +357,7 @@ async fn settled<T: JsCast>(promise: Promise) -> Result<T, String> {
         .map_err(|other| other.as_string().unwrap_or_else(|| "no reply".to_owned()))
 }
 
-/// The time, in whole milliseconds since 1970. On the platform it stands still between I/O.
+/// The time, in whole milliseconds since 1970. On the platform it does not advance between I/O.
 #[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(js_sys::Date::now() as u64)

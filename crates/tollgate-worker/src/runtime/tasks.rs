@@ -1,11 +1,12 @@
-//! Requests that wait: what a promise gives, as a future, and what a future gives, handed on.
+//! Requests that wait: turns the value of a promise into a future, and passes on the value of a
+//! future.
 //!
-//! Invariant: who has its answer without waiting for anything makes no promise, and who waits is
-//! taken up again in the very turn in which what it waits for is there. A place is told once, and
-//! no number of one is used twice, in an instance of this wasm or the next: what is told late is
-//! nobody's. Nothing here calls off what JavaScript does.
+//! Invariant: a request that has its response without waiting makes no promise. A request that
+//! waits continues in the very turn in which the awaited value arrives. A place receives its value
+//! once, and no number of one is used twice, in an instance of this wasm or the next: a value that
+//! arrives late has no receiver. Nothing here cancels work of JavaScript.
 //!
-//! `js_sys` does the same with two closures for each promise and a turn of its own, registered for
+//! `js_sys` does the same with two closures for each promise and an extra turn, registered for
 //! their finalisation each time; that took a tenth of a request.
 
 use std::cell::{Cell, RefCell};
@@ -20,16 +21,16 @@ use worker::js_sys::{Function, Promise};
 
 #[wasm_bindgen(module = "/src/host.mjs")]
 extern "C" {
-    /// Calls `told` with what `promise` gives, whichever way, and with the number that this
-    /// gives.
+    /// Calls `told` with the value or the error of `promise`, and with the number that this
+    /// returns.
     #[wasm_bindgen(js_name = whenSettled)]
     fn when_settled(promise: &Promise) -> f64;
 }
 
 thread_local! {
-    /// What is waited for. Not borrowed while anything of others runs.
+    /// The awaited values. Not borrowed while other code runs.
     static PLACES: RefCell<BTreeMap<u64, Place>> = const { RefCell::new(BTreeMap::new()) };
-    /// Who waits. The same.
+    /// The tasks that wait. Not borrowed while other code runs.
     static TASKS: RefCell<BTreeMap<u64, Task>> = const { RefCell::new(BTreeMap::new()) };
     static LAST_TASK: Cell<u64> = const { Cell::new(0) };
 }
@@ -41,7 +42,7 @@ struct Place {
     waker: Option<Waker>,
 }
 
-/// What a promise gives: its value, or why it was rejected.
+/// The result of a promise: its value, or why it was rejected.
 pub(crate) struct Settled(u64);
 
 impl Settled {
@@ -77,7 +78,7 @@ impl Drop for Settled {
     }
 }
 
-/// What the promise of `place` gave. Called by `host.mjs`.
+/// Receives the result of the promise of `place`. Called by `host.mjs`.
 #[wasm_bindgen]
 pub fn told(place: f64, value: JsValue) {
     let tell = |place: &mut Place| {
@@ -94,11 +95,11 @@ type Running = Pin<Box<dyn Future<Output = JsValue>>>;
 
 /// A future that has waited at least once, or runs.
 struct Task {
-    /// Nothing while it runs.
+    /// `None` while it runs.
     waiting: Option<Running>,
-    /// What it waits for came while it ran.
+    /// The awaited value came while it ran.
     is_woken: bool,
-    /// Is called with what it gives.
+    /// Is called with the value of the future.
     answer: Function,
 }
 
@@ -120,7 +121,7 @@ impl Wake for Bell {
     }
 }
 
-/// What `future` gives, if it gives that without waiting; else `undefined`, and `answer` is called
+/// The value of `future`, if it is ready without waiting; else `undefined`, and `answer` is called
 /// with it later.
 pub(crate) fn run(future: impl Future<Output = JsValue> + 'static, answer: Function) -> JsValue {
     let number = LAST_TASK.get().wrapping_add(1);
@@ -131,7 +132,8 @@ pub(crate) fn run(future: impl Future<Output = JsValue> + 'static, answer: Funct
     advance(number, &waker, Box::pin(future)).map_or(JsValue::UNDEFINED, |(value, _)| value)
 }
 
-/// Runs `future` as far as it comes; what it gave, if it is over, and who is to be told.
+/// Runs `future` as far as possible; if it is finished, returns its value and the function that
+/// must receive it.
 fn advance(number: u64, waker: &Waker, mut future: Running) -> Option<(JsValue, Function)> {
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(waker)) {

@@ -1,19 +1,20 @@
-//! Several things that are waited for at the same time, so many of them at once.
+//! Waits for several futures at the same time, with a bound on how many run at once.
 //!
-//! Invariant: results come in the order of what was waited for, whichever is over first.
+//! Invariant: results come in the order of the futures, whichever is over first.
 //! Deliberately absent: cancellation.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// What each of `futures` gives, once all are over. They begin in their order, and at most
-/// `at_once` of them are under way.
+/// The results of `futures`, once all are over. They begin in their order, and at most `at_once` of
+/// them are under way.
 pub(crate) async fn all<F: Future>(futures: Vec<F>, at_once: usize) -> Vec<F::Output> {
     let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     poll_fn(|context| {
-        // Who has begun is before who has not, so these are the first that are not over.
+        // A future that has begun is before those that have not, so these are the first unfinished
+        // ones.
         let mut under_way = 0_usize;
         for (future, result) in futures.iter_mut().zip(&mut results) {
             if result.is_none() && under_way < at_once {
@@ -35,7 +36,7 @@ mod tests {
 
     use super::*;
 
-    /// Is over after it was asked so often.
+    /// A future that is finished after this many polls.
     fn after(mut polls: u32, result: u32) -> impl Future<Output = u32> {
         poll_fn(move |_| {
             polls = polls.saturating_sub(1);

@@ -1,19 +1,19 @@
-//! What the deployment sets: variables and secrets of wrangler.toml.
+//! The settings of the deployment: variables and secrets of wrangler.toml.
 //!
 //! Invariant: a wrong setting is reported like a wrong policy, all of them at once, and never half
 //! used. Secrets never appear in a report.
 //!
 //! | name | kind | meaning |
 //! |---|---|---|
-//! | `ORIGIN` | variable | forward admitted requests there; without it this is the service `POST /check` |
-//! | `CHECK_TOKEN` | secret | what `/check` wants as `Authorization: Bearer` |
+//! | `ORIGIN` | variable | forward allowed requests there; without it serve `POST /check` |
+//! | `CHECK_TOKEN` | secret | the token that `/check` requires as `Authorization: Bearer` |
 //! | `HASH_KEY` | secret | makes the names of objects unguessable |
 //! | `FLEET_SECRET` | secret | lets nodes lease counts of the fleet, which it names |
-//! | `OBJECT_TIMEOUT_MS` | variable | an object that says nothing for so long has failed |
-//! | `METRICS_INTERVAL_S` | variable | between two times that counts are brought to the sums |
-//! | `LOG_SAMPLE` | variable | which part of refusals and failures is logged |
+//! | `OBJECT_TIMEOUT_MS` | variable | an object that does not reply for this long has failed |
+//! | `METRICS_INTERVAL_S` | variable | the time between two flushes of counts to the sums |
+//! | `LOG_SAMPLE` | variable | the fraction of denials and failures that is logged |
 //! | `LOCATION_HINT`, `JURISDICTION` | variables | where objects are made: `placement` |
-//! | `ADMIN_TOKEN` and others | | what is changed and read at run time: `operator` |
+//! | `ADMIN_TOKEN` and others | | the settings of the admin API and metrics: `operator` |
 
 pub(crate) mod namespaces;
 pub(crate) mod operator;
@@ -31,36 +31,37 @@ use tollgate_service::log::Share;
 use crate::settings::operator::Operator;
 use crate::settings::placement::{JURISDICTION, LOCATION_HINT, Placement};
 
-/// How long an object may take, unless the deployment says so. One that has to start far away needs
+/// How long an object may take, unless the deployment sets it. One that has to start far away needs
 /// about a second, and then `on_failure` decides about its first request.
 const OBJECT_TIMEOUT_MS: u32 = 500;
 
-/// Less would give up objects that are near and well; more is longer than clients wait.
+/// A shorter time would give up objects that are near and healthy; a longer one exceeds the time
+/// that clients wait.
 const OBJECT_TIMEOUTS_MS: RangeInclusive<u32> = 10..=30_000;
 
-/// Between two flushes of counts, unless the deployment says so. Each is a call of an object.
+/// Between two flushes of counts, unless the deployment sets it. Each is a call of an object.
 const METRICS_INTERVAL: Span = Span::from_secs(10);
 
-/// The platform waits 30 s for what is to be done after an answer.
+/// The platform allows 30 s for work after a response.
 const METRICS_INTERVALS_S: RangeInclusive<u64> = 1..=20;
 
-/// What the deployment has under a name.
+/// The deployment's binding of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
     /// Nothing.
     Absent,
     /// A text, or a number as it is written.
     Text(String),
-    /// Something else, such as a secret of a store, which nobody may take for nothing.
+    /// Something else, such as a secret of a store, which must not be taken for an absent one.
     Other,
 }
 
 /// The settings of one deployment.
 pub(crate) struct Settings {
-    /// Where admitted requests go: scheme, host and perhaps a path, without a slash at the end.
+    /// Where allowed requests go: scheme, host and perhaps a path, without a slash at the end.
     pub(crate) origin: Option<String>,
     pub(crate) hash_key: Vec<u8>,
-    /// What counts of a fleet are named by; none where nobody leases.
+    /// The secret that names the counts of a fleet; none where no node leases.
     pub(crate) fleet_secret: Option<[u8; 16]>,
     pub(crate) object_timeout_ms: u32,
     pub(crate) placement: Placement,
@@ -87,7 +88,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the settings; `binding` gives what is under a name.
+    /// Reads the settings; `binding` returns the binding of a name.
     ///
     /// # Errors
     /// Every wrong setting.
@@ -151,7 +152,8 @@ impl Settings {
     }
 }
 
-/// What names the fleet's counts. Who leases can starve everybody, so nobody may without a token.
+/// Reads the secret that names the fleet's counts. A node that leases can starve all others, so
+/// leasing requires a token.
 fn fleet(value: &str, has_token: bool, wrong: &mut dyn FnMut(&str, String)) -> Option<[u8; 16]> {
     let value = value.trim();
     let is_visible = value.bytes().all(|byte| byte.is_ascii_graphic());
@@ -173,7 +175,7 @@ fn object_timeout(value: &str, wrong: &mut dyn FnMut(&str, String)) -> u32 {
     })
 }
 
-/// What `CHECK_TOKEN` is, whatever is wrong beside it: its bearer may read what.
+/// Reads `CHECK_TOKEN`, even when other settings are wrong: its bearer may read what is wrong.
 pub(crate) fn check_token(binding: impl Fn(&str) -> Binding) -> Option<Token> {
     match binding(CHECK_TOKEN) {
         Binding::Text(value) if !value.trim().is_empty() => {
@@ -187,7 +189,7 @@ pub(crate) const ORIGIN: &str = "ORIGIN";
 const CHECK_TOKEN: &str = "CHECK_TOKEN";
 const HASH_KEY: &str = "HASH_KEY";
 pub(crate) const FLEET_SECRET: &str = "FLEET_SECRET";
-/// How long it may be, as in the configuration of a node.
+/// How long the secret may be, as in the configuration of a node.
 const FLEET_SECRETS: RangeInclusive<usize> = 16..=256;
 const TIMEOUT: &str = "OBJECT_TIMEOUT_MS";
 const METRICS_INTERVAL_S: &str = "METRICS_INTERVAL_S";

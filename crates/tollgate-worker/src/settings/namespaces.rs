@@ -1,7 +1,7 @@
 //! The classes of Durable Objects that a deployment binds.
 //!
-//! Invariant: what is bound and is none is a problem, never taken for absent, and all classes are
-//! made in the same place.
+//! Invariant: a binding that is not a class of objects is a problem, never taken for absent, and
+//! all classes are made in the same place.
 
 use tollgate_policy::Problem;
 use worker::Env;
@@ -10,9 +10,9 @@ use worker::wasm_bindgen::JsValue;
 use crate::runtime::js;
 use crate::settings::placement::{JURISDICTION, Placement};
 
-/// What is bound to the objects that count.
+/// The binding of the objects that count.
 pub(crate) const OBJECTS: &str = "LIMITER";
-/// What is bound to those of tenants' entries.
+/// The binding of the objects of tenants' entries.
 pub(crate) const TENANTS: &str = "TENANTS";
 
 /// The objects bound to `name`; `None` when nothing is.

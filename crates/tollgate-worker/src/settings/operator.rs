@@ -1,7 +1,7 @@
-//! What an operator sets for whatever is changed and read at run time.
+//! An operator's settings for reading and changing data at run time.
 //!
-//! Invariant: what has no secret is off, and a secret opens what it is for and nothing else. A
-//! wrong setting is reported with the others. Secrets never appear in a report.
+//! Invariant: a feature without a secret is off, and a secret opens only its own feature. A wrong
+//! setting is reported with the others. Secrets never appear in a report.
 //!
 //! | name | kind | meaning |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | `READ_TOKEN` | secret | its bearer reads |
 //! | `METRICS_TOKEN` | secret | its bearer reads metrics |
 //! | `FOLLOW_TOKEN` | secret | its bearer reads the policy in force |
-//! | `AUDIT_HEADER` | variable | the request header that says who changes something |
-//! | `POLICY_HISTORY` | variable | of so many versions of the policy the texts are kept |
+//! | `AUDIT_HEADER` | variable | the request header that names the author of a change |
+//! | `POLICY_HISTORY` | variable | how many versions of the policy keep their texts |
 
 use std::ops::RangeInclusive;
 
@@ -23,15 +23,15 @@ pub(crate) const FOLLOW_TOKEN: &str = "FOLLOW_TOKEN";
 const AUDIT_HEADER: &str = "AUDIT_HEADER";
 pub(crate) const HISTORY: &str = "POLICY_HISTORY";
 
-/// Texts that are kept, unless the deployment says so.
+/// The number of texts kept, unless the deployment sets it.
 const KEPT: u64 = 100;
-/// One is what is in force; a thousand of the longest are 1 GiB, of the platform's 10 for an
+/// One is the policy in force; a thousand of the longest are 1 GiB, of the platform's 10 for an
 /// object.
 const KEPTS: RangeInclusive<u64> = 1..=1000;
 /// A shorter token can be found by trying.
 const LEAST_TOKEN: usize = 16;
 
-/// What is set for the operator.
+/// The operator's settings.
 #[derive(Default)]
 pub(crate) struct Operator {
     pub(crate) tokens: Tokens,
@@ -42,7 +42,7 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Reads them; `text` gives what is under a name, `wrong` takes every mistake.
+    /// Reads them; `text` returns the setting of a name, `wrong` takes every mistake.
     pub(crate) fn read(
         text: &mut dyn FnMut(&str) -> Option<String>,
         check_token: Option<&str>,
@@ -94,8 +94,8 @@ impl Operator {
     }
 }
 
-/// Of how many versions the policy object keeps the texts, with this [`HISTORY`]; what is wrong
-/// with it is reported by [`Operator`].
+/// How many versions keep their texts in the policy object, with this [`HISTORY`]; [`Operator`]
+/// reports mistakes in it.
 pub(crate) fn texts_kept(value: Option<&str>) -> u64 {
     value.and_then(kept).unwrap_or(KEPT)
 }

@@ -1,16 +1,16 @@
 //! Where in the world objects are made: the settings `LOCATION_HINT` and `JURISDICTION`, for all
 //! classes.
 //!
-//! Invariant: a value that the platform does not have is refused and never passed on: an object
-//! stays where it was made first. Deliberately absent: moving objects; nothing can. A jurisdiction
-//! is a part of an object's identity, so whoever changes it begins with other objects, which know
-//! nothing.
+//! Invariant: a value that the platform does not have is rejected and never passed on: an object
+//! stays where it was made first. Deliberately absent: moving objects; that is impossible. A
+//! jurisdiction is a part of an object's identity, so a deployment that changes it starts with
+//! other, empty objects.
 
 pub(crate) const LOCATION_HINT: &str = "LOCATION_HINT";
 pub(crate) const JURISDICTION: &str = "JURISDICTION";
 
-/// What the platform has, in its own order (developers.cloudflare.com/durable-objects, "Data
-/// location"; `DurableObjectLocationHint` of the runtime's types).
+/// The values that the platform has, in its own order (developers.cloudflare.com/durable-objects,
+/// "Data location"; `DurableObjectLocationHint` of the runtime's types).
 const HINTS: [&str; 11] =
     ["wnam", "enam", "sam", "weur", "eeur", "apac", "apac-ne", "apac-se", "oc", "afr", "me"];
 /// `DurableObjectJurisdiction` there.

@@ -1,40 +1,41 @@
-//! Whether tenants' entries lie beside the counts of a policy, as the list of them said.
+//! Whether tenants' entries are stored next to the counts of a policy, as their list reported.
 //!
-//! Invariant: what was said is believed for a minute, and for five seconds while the policy is new
-//! here: isolates that still have the one before it may put entries elsewhere for so long. It is
-//! never believed of another policy's version, and not known is no. Deliberately absent: asking;
-//! that is `tenants`'.
+//! Invariant: the reply is used for a minute, and for five seconds while the policy is new here:
+//! isolates that still have the one before it may put entries elsewhere for this long. It is never
+//! used for another version of the policy, and unknown means no. Deliberately absent: the call;
+//! that is in `tenants`.
 
 use tollgate_core::{Span, Timestamp};
 
-/// For so long what was said is believed.
+/// How long the reply is used.
 const BELIEVED: Span = Span::from_secs(60);
 /// The same while the policy is new.
 const BELIEVED_AT_FIRST: Span = Span::from_secs(5);
-/// A policy is new for so long after it was first seen: three times as long as isolates take to
+/// How long a policy is new after it was first seen: three times as long as isolates take to
 /// follow.
 const NEW: Span = Span::from_secs(15);
-/// A question that is under way for longer was stopped with its request.
+/// A call that is under way for longer was stopped with its request.
 const PATIENCE: Span = Span::from_secs(5);
 
-/// What is known of one tenancy.
+/// The known state of one tenancy.
 #[derive(Default)]
 pub(crate) struct Beside {
-    /// Of which tenancy, under which version of the policy.
+    /// The tenancy, and the version of the policy.
     of: (u64, u64),
     since: Timestamp,
     asking_since: Option<Timestamp>,
-    /// When it was asked, and what was said.
+    /// When the list was asked, and its reply.
     answered: Option<(Timestamp, bool)>,
 }
 
-/// True when `at` is less than `span` ago. A clock that was set back makes nothing young.
+/// True when `at` is less than `span` ago; false for a time in the future, after the clock was set
+/// back.
 fn is_within(at: Timestamp, span: Span, now: Timestamp) -> bool {
     at <= now && now < at.saturating_add(span)
 }
 
 impl Beside {
-    /// True when the caller is to ask, because nobody does and what is known is no longer believed.
+    /// True when the caller must ask: no call is under way and the last reply is too old.
     pub(crate) fn is_to_be_asked(&mut self, tenancy: u64, version: u64, now: Timestamp) -> bool {
         if self.of != (tenancy, version) {
             *self = Self { of: (tenancy, version), since: now, ..Self::default() };
@@ -47,7 +48,7 @@ impl Beside {
         true
     }
 
-    /// The question that was sent at `asked_at` was answered. No answer is no.
+    /// Records the reply to the call that was sent at `asked_at`. A missing reply means no.
     pub(crate) fn answer(&mut self, tenancy: u64, are_beside: bool, asked_at: Timestamp) {
         if self.of.0 == tenancy && self.since <= asked_at {
             self.answered = Some((asked_at, are_beside));
@@ -55,7 +56,7 @@ impl Beside {
         }
     }
 
-    /// True when all entries are known to lie beside the counts of this tenancy.
+    /// True when all entries are known to be stored next to the counts of this tenancy.
     pub(crate) fn is_known(&self, tenancy: u64, version: u64, now: Timestamp) -> bool {
         let is_so = self.answered.is_some_and(|(_, is_so)| is_so);
         self.of == (tenancy, version) && is_so && self.is_believed(now)
@@ -84,7 +85,7 @@ mod tests {
         assert!(!beside.is_known(7, 1, at(1)));
         beside.answer(7, true, at(0));
         assert!(beside.is_known(7, 1, at(4)) && !beside.is_to_be_asked(7, 1, at(4)));
-        // As long as others may have the policy before.
+        // While other isolates may have the policy before.
         assert!(!beside.is_known(7, 1, at(5)) && beside.is_to_be_asked(7, 1, at(5)));
         beside.answer(7, true, at(14));
         assert!(beside.is_known(7, 1, at(73)) && !beside.is_known(7, 1, at(74)));
@@ -95,7 +96,7 @@ mod tests {
         assert!(!beside.is_known(7, 2, at(20)), "asked under the one before");
         beside.answer(7, false, at(20));
         assert!(!beside.is_known(7, 2, at(20)) && !beside.is_to_be_asked(7, 2, at(21)));
-        // A question that was stopped, and a clock that was set back.
+        // A call that was stopped, and a clock that was set back.
         let mut beside = Beside::default();
         assert!(beside.is_to_be_asked(7, 1, at(10)) && beside.is_to_be_asked(7, 1, at(15)));
         beside.answer(7, true, at(15));

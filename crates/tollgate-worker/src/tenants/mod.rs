@@ -1,8 +1,8 @@
-//! Tenants' entries in an isolate: asked of their objects, and remembered.
+//! Tenants' entries in an isolate: fetched from their objects, and remembered.
 //!
-//! Invariant: one question about a tenant is under way in an isolate; the others wait for it. What
-//! cannot be read or asked for is counted, and asked for again after a second. Deliberately absent:
-//! what a request is planned with then; that is `planning`'s.
+//! Invariant: one call for a tenant is under way in an isolate; other requests wait for it. An
+//! entry that cannot be read or fetched is counted as a failure, and fetched again after a second.
+//! Deliberately absent: the plan of a request with that entry; that is in `planning`.
 
 pub(crate) mod beside;
 pub(crate) mod tenant_cache;
@@ -37,9 +37,9 @@ pub(crate) struct Tenants {
     timeout_ms: u32,
     /// Not borrowed across an await.
     pub(crate) cache: RefCell<TenantCache>,
-    /// Rung when a question was answered.
+    /// Rung when a call got its reply.
     pub(crate) bell: Bell,
-    /// Whether the entries lie beside the counts. Not borrowed across an await.
+    /// Whether the entries are stored next to the counts. Not borrowed across an await.
     pub(crate) beside: RefCell<Beside>,
 }
 
@@ -52,17 +52,17 @@ impl Tenants {
         Self { objects, hash_key, fleet_secret, timeout_ms, cache, bell, beside }
     }
 
-    /// The name of the object that has the entry of the tenant `name`. It tells nothing of the
+    /// The name of the object that has the entry of the tenant `name`. It reveals nothing of the
     /// name.
     fn object(&self, name: &str) -> String {
         object_name(&self.hash_key, &[b"tenant ", name.as_bytes()].concat())
     }
 
-    /// What is known of the tenant `id`: [`Look::Known`], [`Look::Unknown`], or [`Look::Ask`] for
-    /// the one who is to ask for it.
+    /// The known state of the tenant `id`: [`Look::Known`], [`Look::Unknown`], or [`Look::Ask`] for
+    /// the one request that must fetch it.
     pub(crate) async fn look(&self, id: &[u8]) -> Look {
         let patience = Span::from_millis(self.timeout_ms.into());
-        // Of those who wait for one that fails each asks in its turn, at most once.
+        // If a call fails, each request that waits for it asks in its turn, at most once.
         for _ in 0..2 {
             let look = self.cache.borrow_mut().look(id, js::now(), patience);
             match look {
@@ -74,7 +74,7 @@ impl Tenants {
         cache.last(id, js::now())
     }
 
-    /// The same, asked for if need be: [`Look::Known`] or [`Look::Unknown`].
+    /// The same, fetched if necessary: [`Look::Known`] or [`Look::Unknown`].
     pub(crate) async fn find(&self, id: &[u8], name: &str, objects: &Objects) -> Look {
         for _ in 0..2 {
             match self.look(id).await {
@@ -89,7 +89,7 @@ impl Tenants {
         cache.last(id, js::now())
     }
 
-    /// Asks the tenant's object for its entry, and remembers what it says.
+    /// Asks the tenant's object for its entry, and remembers the reply.
     pub(crate) async fn ask(&self, id: &[u8], name: &str, objects: &Objects) {
         let asked_at = js::now();
         objects.counters.add(Event::ReadTenant);
@@ -104,14 +104,15 @@ impl Tenants {
         self.cache.borrow_mut().fail(id, js::now());
     }
 
-    /// Remembers what an object said of the tenant's entry that was asked at `asked_at`.
+    /// Remembers an object's reply about the tenant's entry, requested at `asked_at`.
     pub(crate) fn hear(&self, id: &[u8], asked_at: Timestamp, kept: &[u8], objects: &Objects) {
         let mut cache = self.cache.borrow_mut();
         let Some(Kept { revision, entry }) = Kept::read(kept) else {
             objects.note(Trouble::Misread, "a tenant's object gave no entry");
             return cache.fail(id, js::now());
         };
-        // What was put is an entry; what a later version of this code put may be none.
+        // An object accepts only entries; one that a later version of this code wrote may not be
+        // readable.
         match entry.map(|entry| TenantEntry::read(entry.as_bytes())) {
             Some(Err(_)) => {
                 objects.note(Trouble::Misread, "a tenant's entry cannot be read");
@@ -124,9 +125,9 @@ impl Tenants {
         }
     }
 
-    /// Carries out `call` for an operator, under the policy in force. What was written is in all
-    /// objects that have the entry when this answers; where one did not answer it is a failure, and
-    /// the list hands it on by itself.
+    /// Carries out `call` for an operator, under the policy in force. When this returns, the change
+    /// is in all objects that have the entry. Where one did not reply it is a failure, and the list
+    /// delivers the change later.
     pub(crate) async fn carry_out(
         &self,
         call: &TenantCall,
@@ -146,7 +147,7 @@ impl Tenants {
         }
     }
 
-    /// Where the entry of the tenant `name` is to lie.
+    /// Where the entry of the tenant `name` must be stored.
     fn places(&self, name: &str, policy: Option<&Policy>) -> Places {
         let of_policy = policy.and_then(|policy| Some((policy, policy.tenant_id(name)?)));
         let (tenancy, keys) = of_policy.map_or_else(Default::default, |(policy, id)| {
@@ -160,7 +161,7 @@ impl Tenants {
         Places { object: self.object(name), tenancy, counts }
     }
 
-    /// Learns whether every entry lies beside the counts of `tenancy`.
+    /// Learns whether every entry is stored next to the counts of `tenancy`.
     pub(crate) async fn learn_beside(&self, tenancy: u64) {
         let asked_at = js::now();
         let reply = self.ask_list(&Request::are_beside(tenancy), self.timeout_ms, true).await;

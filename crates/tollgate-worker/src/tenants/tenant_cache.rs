@@ -1,8 +1,9 @@
-//! What an isolate remembers of tenants' entries, and that there is none of a tenant.
+//! The tenants' entries that an isolate remembers, including that a tenant has none.
 //!
-//! Invariant: it holds at most 512 x 8 tenants, however many names clients send, in sets that a
-//! keyed hash chooses, so a client cannot choose which tenant it evicts, and a flood of names
-//! evicts none that comes again ([`TenantSet`]). Deliberately absent: asking; that is `tenants`'.
+//! Invariant: it holds at most 512 x 8 tenants, however many names clients send. A keyed hash
+//! chooses the set of a tenant, so a client cannot choose which tenant it evicts, and a flood of
+//! names does not evict tenants that come again ([`TenantSet`]). Deliberately absent: fetching;
+//! that is in `tenants`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,16 +18,16 @@ use tollgate_service::TenantSet;
 /// The sets are numbered from 0: 512 of them.
 const LAST_SET: u64 = 511;
 
-/// What an isolate knows of tenants.
+/// The tenants that an isolate knows.
 pub(crate) struct TenantCache {
     seed: [u64; 2],
     sets: BTreeMap<u64, TenantSet<Rc<Entry>>>,
 }
 
-/// What is known of a tenant, and what is to be done.
+/// The known state of a tenant, and the next step.
 pub(crate) type Look = tollgate_service::Look<Rc<Entry>>;
 
-/// An entry, and what it is under the policy that it was last asked for.
+/// An entry, and its compiled form under the policy that it was last needed for.
 pub(crate) struct Entry {
     entry: TenantEntry,
     pub(crate) revision: u64,
@@ -52,45 +53,45 @@ impl Entry {
 }
 
 impl TenantCache {
-    /// An empty one; `seed` is known to nobody else.
+    /// An empty cache; `seed` must be known only to this isolate.
     pub(crate) const fn new(seed: [u64; 2]) -> Self {
         Self { seed, sets: BTreeMap::new() }
     }
 
-    /// What is known of the tenant `id` at `now`. A question that is under way for longer than
+    /// The known state of the tenant `id` at `now`. A call that is under way for longer than
     /// `patience` was stopped with its request.
     pub(crate) fn look(&mut self, id: &[u8], now: Timestamp, patience: Span) -> Look {
         self.set(id).look(id, now, patience)
     }
 
-    /// What was answered last, however long ago: to be planned with, if somebody else says whether
-    /// it is so.
+    /// The last reply, however old: for planning, where another object confirms whether it is still
+    /// right.
     pub(crate) fn guess(&mut self, id: &[u8], now: Timestamp) -> Option<Rc<Entry>> {
         self.set(id).guess(id, now)
     }
 
-    /// What was [guessed](Self::guess) was so at `asked_at`.
+    /// Records that the entry which was [guessed](Self::guess) was right at `asked_at`.
     pub(crate) fn confirm(&mut self, id: &[u8], asked_at: Timestamp, revision: u64) {
         let is_same = |entry: Option<&Rc<Entry>>| entry.map_or(0, |it| it.revision) == revision;
         self.set(id).confirm(id, asked_at, is_same);
     }
 
-    /// The question about `id` came to nothing, and it was nobody's fault.
+    /// Records that the call for `id` ended without a result, and without a failure.
     pub(crate) fn release(&mut self, id: &[u8], now: Timestamp) {
         self.set(id).release(id, now);
     }
 
-    /// What may still be used at `now` when it cannot be asked for.
+    /// The entry that may still be used at `now` when it cannot be fetched.
     pub(crate) fn last(&mut self, id: &[u8], now: Timestamp) -> Look {
         self.set(id).last(id, now)
     }
 
-    /// The question about `id`, sent at `asked_at`, was answered.
+    /// Records the reply to the call for `id`, sent at `asked_at`.
     pub(crate) fn answer(&mut self, id: &[u8], asked_at: Timestamp, entry: Option<Rc<Entry>>) {
         self.set(id).answer(id, asked_at, entry);
     }
 
-    /// The question about `id` was not answered.
+    /// Records that the call for `id` got no reply.
     pub(crate) fn fail(&mut self, id: &[u8], now: Timestamp) {
         self.set(id).fail(id, now);
     }
@@ -143,11 +144,11 @@ mod tests {
         assert_eq!(look(&mut cache, "b", 499), "ask");
         cache.answer(b"a", at(0), Some(gold()));
         assert_eq!(look(&mut cache, "a", 4_999), "entry");
-        // Counted from when it was asked: what changed since may not be in the answer.
+        // Counted from when it was sent: later changes may not be in the reply.
         assert_eq!(look(&mut cache, "a", 5_000), "ask");
         cache.answer(b"a", at(5_000), None);
         assert_eq!(look(&mut cache, "a", 9_999), "none");
-        // Whoever asked was stopped with its request.
+        // The request that asked was stopped.
         assert_eq!(look(&mut cache, "b", 999), "ask");
     }
 
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(look(&mut cache, "a", 0), "ask");
     }
 
-    /// Guards: a spray of names that makes an isolate grow, or that pushes out tenants who come all
+    /// Guards: a spray of names that makes an isolate grow, or that evicts tenants which come all
     /// the time.
     #[test]
     fn a_spray_neither_grows_it_nor_pushes_out_who_comes_again() {
@@ -197,8 +198,9 @@ mod tests {
         assert!(cache.sets.keys().all(|set| *set <= LAST_SET));
         let known = hot.iter().filter(|name| look(&mut cache, name, 20) == "entry").count();
         assert_eq!(known, hot.len());
-        // So does one who comes twice with every name: it takes the places of its own kind first,
-        // then of whoever has not come for longest, and the number of places is what it was.
+        // So does a client that comes twice with every name. It first takes the places of its own
+        // kind, then of the tenants that have not come for longest, and the number of places does
+        // not change.
         for (i, _) in (0..20_000_u32).flat_map(|i| [(i, 0), (i, 1)]) {
             let name = format!("again {i}");
             look(&mut cache, &name, 30);
