@@ -104,7 +104,7 @@ fn it_is_found_wherever_it_lies() {
     assert_eq!(seen.header("ratelimit"), Some(field.as_str()));
 }
 
-/// A store that decides by itself continues the usage of an old value, too.
+/// A store that decides on its own continues the usage of an old value, too.
 #[test]
 fn an_object_with_an_old_value_continues_to_count() {
     let policy = Policy::compile(POLICY, Surface::Worker).unwrap();

@@ -36,7 +36,7 @@ pub const MODELS: [Model; 7] = [
     },
     Model {
         name: "Exactly at the limit",
-        words: "One client that sends evenly, exactly as many as are allowed: nobody should be refused.",
+        words: "One client that sends evenly, exactly as many as are allowed: no request should be denied.",
         document: |limit, seconds| {
             one(20 * seconds, json!({ "steady": { "rate": format!("{limit}/{seconds}s") } }))
         },
@@ -53,7 +53,7 @@ pub const MODELS: [Model; 7] = [
     },
     Model {
         name: "In bursts",
-        words: "One client that sends the whole limit at one instant, once in every window: nobody should be refused.",
+        words: "One client that sends the whole limit at one instant, once in every window: no request should be denied.",
         document: |limit, seconds| {
             let every = format!("{seconds}s");
             one(20 * seconds, json!({ "bursts": { "size": limit, "every": every } }))
@@ -71,8 +71,8 @@ pub const MODELS: [Model; 7] = [
     },
     Model {
         name: "Flood and retries",
-        words: "20 clients that each send three times what is allowed, and when they are refused come again up to three times, \
-                each after the Retry-After that they were told.",
+        words: "20 clients that each send three times what is allowed, and when they are denied try again up to three times, \
+                each after the Retry-After of the response.",
         document: |limit, seconds| {
             json!({
                 "length": format!("{}s", 10 * seconds),

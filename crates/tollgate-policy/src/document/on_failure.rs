@@ -45,7 +45,7 @@ impl FromNode for WithoutState {
 
     schema!({"anyOf": [
         OnFailure::schema(),
-        {"const": "local", "description": "A node that reaches no authority counts by itself."},
+        {"const": "local", "description": "A node that reaches no authority counts on its own."},
         ShareDoc::schema()
     ]});
 }

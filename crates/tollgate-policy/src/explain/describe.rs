@@ -208,7 +208,7 @@ fn cost(cost: &Cost) -> String {
 fn scope(rule: &Rule) -> Option<String> {
     Some(match rule.scope {
         Scope::Local => return None,
-        Scope::Share(nodes) => format!("each node counts by itself{}", part(nodes)),
+        Scope::Share(nodes) => format!("each node counts on its own{}", part(nodes)),
         Scope::Fleet if rule.lease == Span::ZERO => {
             "one count for the fleet, asked for each request".to_owned()
         }

@@ -193,7 +193,7 @@ pub static FAMILIES: [Description; 25] = [
         name: "tollgate_policy_retries_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Requests planned anew because an object knew a newer version of the policy",
+        help: "Requests planned again because an object knew a newer version of the policy",
     },
     Description {
         family: Family::PolicyCheckFailures,
@@ -259,7 +259,7 @@ pub static FAMILIES: [Description; 25] = [
         name: "tollgate_outdated_requests_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Requests decided under a policy of which nobody could say that it is still in force",
+        help: "Requests decided under a policy that could not be confirmed to be in force",
     },
     Description {
         family: Family::UnknownTenants,
@@ -267,7 +267,7 @@ pub static FAMILIES: [Description; 25] = [
         name: "tollgate_unknown_tenants_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Requests decided although nobody could say which quotas their tenant has",
+        help: "Requests decided although the quotas of their tenant were unknown",
     },
     Description {
         family: Family::Unauthorized,

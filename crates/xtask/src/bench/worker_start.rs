@@ -73,8 +73,8 @@ pub fn measure(workspace: &Workspace) -> Result<String> {
     row("all modules, gzipped", kib(uploaded), "KiB", kib(MOST_BYTES));
     table.note(&format!(
         "Medians of {STARTS} starts in turns; {} ms of CPU and {} ms on the clock for the no-op. The \
-         first answer is the health report, so the policy is read, as it was compiled when it was built. {} bytes: every module gzipped \
-         by itself, which is no less than the platform counts.",
+         first answer is the health report, so the policy is read, as it was compiled when it was built. {} bytes: each file gzipped \
+         separately, which is no less than the platform counts.",
         figure(median(&noop.cpu), 0),
         figure(median(&noop.clock), 0),
         grouped(uploaded),

@@ -180,8 +180,8 @@ fn table(runs: &[Loaded]) -> Result<String> {
     }
     table.note(&format!(
         "{} clients, each with {LIMIT} requests a second and as many at once (gcra); h2load over HTTP/1.1, on a processor of \
-         its own. Errors are requests without an answer, and answers other than 2xx and 429. Envoy answers by itself; the \
-         Worker stands in front of an origin, and an admission is on disk before it is answered. {} x {}, load {} before.",
+         its own. Errors are requests without an answer, and answers other than 2xx and 429. Envoy responds itself; the \
+         Worker is in front of an origin, and an admission is on disk before it is answered. {} x {}, load {} before.",
         scenario::CLIENTS,
         thread::available_parallelism().map_or(1, usize::from),
         cpu::model(),

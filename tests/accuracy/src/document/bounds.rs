@@ -59,8 +59,8 @@ pub fn climbed(all: &[Searched]) -> Block {
 pub fn deep(exhaustive: &[Searched], climbed: &[Searched]) -> Block {
     let states: usize = exhaustive.iter().map(|one| one.states).sum();
     let text = format!(
-        "When this page was made last, {} limiters of limit 1 to {HIGHEST_SMALL} were searched whole, on all of these \
-         clocks: {} million states told apart. {} limiters of 60 per minute and 7 per 10 s were climbed from eight \
+        "When this page was last written, {} limiters of limit 1 to {HIGHEST_SMALL} were searched whole, on all of these \
+         clocks: {} million distinct states. {} limiters of 60 per minute and 7 per 10 s were climbed from eight \
          starts with 10,000 changes each. Every bound was reached, and none was passed.",
         exhaustive.len(),
         states / 1_000_000,

@@ -1,4 +1,4 @@
-//! The counts of a key as a store that decides by itself keeps them, from a stored value.
+//! The counts of a key as a store that decides on its own keeps them, from a stored value.
 
 use alloc::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::policy::record;
 use crate::policy::records::is_value;
 
 impl Policy {
-    /// The usage in a stored value of `group`, for a store that decides by itself: the states of
+    /// The usage in a stored value of `group`, for a store that decides on its own: the states of
     /// all its quotas that this policy has. `None` for bytes that are not such a value.
     #[must_use]
     pub fn counts_of(&self, group: &Group, value: &[u8]) -> Option<Counts> {
