@@ -58,7 +58,7 @@ pub(crate) async fn answer(gate: &Arc<Gate>, shape: Shape, head: &Parts, behind:
             Ruling::Refuse { status } => {
                 (shape.says(answer::refused(&outcome, status, &facts)), Span::ZERO)
             }
-            // The status of a final response is not informational.
+            // A final answer is never a retry.
             Ruling::Retry(_) => (shape.says(check::overloaded()), Span::ZERO),
         }
     };

@@ -30,7 +30,7 @@ pub(super) async fn answer(
         let outcome = decision.decided.plan.outcome(&decision.active.policy);
         match outcome.final_answer() {
             Answer::Pass => (allowed(&outcome), Span::ZERO),
-            // The status of a final response is not informational.
+            // A final answer is never a retry.
             Answer::Retry(_) => return Err(overloaded()),
             Answer::Delay(delay) => (allowed(&outcome), delay),
             Answer::Refuse { status } => (denied(&outcome, status, &request), Span::ZERO),
