@@ -97,7 +97,7 @@ impl Counting {
 pub struct Own {
     /// The contents of the table.
     pub held: Held,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u64,
     /// Connections that were closed because there were too many.
     pub connections_refused: u64,

@@ -73,8 +73,7 @@ fn ended(status: &Status) -> Response<Body> {
     response
 }
 
-/// The name of a request in traces; `None` for a request without a caller's permission: it is never
-/// traced.
+/// The name of a request in traces; `None` for a path that callers do not use: it is never traced.
 fn traced(request: &Request<Incoming>) -> Option<&'static str> {
     let path = request.uri().path();
     match path {

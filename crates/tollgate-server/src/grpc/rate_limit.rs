@@ -59,8 +59,8 @@ async fn one(
     check::decide_within(gate, &Descriptor { request, index }, patience).await
 }
 
-/// Notes features of a descriptor without effect: its own limit, and several hits that a rule
-/// denied, although they report use that has already happened.
+/// Notes features of a descriptor that have no effect: its own limit, and several hits that a rule
+/// denied, although a report of past use must not be denied.
 fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
     if let Some(limit) = &descriptor.ignored_limit {
         gate.note_limit_ignored(&limit.to_string());
@@ -193,12 +193,12 @@ mod tests {
     use crate::store::Store;
     use crate::store::redis::Redis;
 
-    /// One in a year of each user.
+    /// One per year of each user.
     const POLICY: &str = r#"{"version": 1, "rules": [{"name": "user", "when": {"domain": "web"},
         "key": [{"descriptor": "user"}],
         "quotas": [{"algorithm": "fixed-window", "limit": 1, "window": "366d"}]}]}"#;
 
-    /// The words of a command; none at the end.
+    /// The words of a command; `None` at the end.
     async fn command(read: &mut BufReader<TcpStream>) -> Option<Vec<Vec<u8>>> {
         async fn number(read: &mut BufReader<TcpStream>) -> Option<usize> {
             let mut line = String::new();
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// A server whose store takes one question at a time.
+    /// A server whose store takes one request at a time.
     async fn gate() -> Arc<Gate> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = format!("redis://{}", listener.local_addr().expect("bound"));
@@ -295,8 +295,9 @@ mod tests {
         field(1, b"web").into_iter().chain(each).collect()
     }
 
-    // Guards: a client that is charged by a call that ended without an answer, because another part
-    // of it came to too many. One thread: both are asked for before the store answers either.
+    // Guards: a client that is charged by a call that ended without a response, because another
+    // part of it met an overload. One thread: both requests are sent before the store replies to
+    // either.
     #[tokio::test]
     async fn what_was_charged_beside_an_overload_is_given_back() {
         let gate = gate().await;
