@@ -96,7 +96,7 @@ impl Log {
         }
     }
 
-    /// Writes what is queued and ends.
+    /// Writes the queued lines and ends.
     pub fn close(&self) {
         drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -52,7 +52,8 @@ impl Contents {
 
     /// The policy in it, as this server would enforce it.
     ///
-    /// # Errors All its mistakes.
+    /// # Errors
+    /// All its mistakes.
     pub(crate) fn compile(
         &self,
         path: &Path,

@@ -123,7 +123,7 @@ fn compare(
 
 async fn play(gate: &Arc<Gate>, event: &Event, expected: &Expected) -> Result<bool, String> {
     let Some(mut body) = described(&event.request) else {
-        // Decided all the same, so that what is counted stays alike.
+        // Decided all the same, so that the counts stay alike.
         wait_until(gate, expected.at_ms).await;
         check::decide(gate, &event.request).await.tell();
         return Ok(false);

@@ -45,7 +45,8 @@ pub(crate) struct Asked {
 impl Asked {
     /// Reads the head of a request.
     ///
-    /// # Errors The response to a request that is not allowed.
+    /// # Errors
+    /// The response to a request that is not allowed.
     pub(crate) fn read(
         tokens: &Tokens,
         actor_header: Option<&str>,

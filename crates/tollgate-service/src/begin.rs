@@ -64,8 +64,9 @@ impl Allowed {
     /// Checks the head of a request below `/.well-known/tollgate/`. `actor_header` is the name, in
     /// lower case, of the header that names the author of a change, for the history.
     ///
-    /// # Errors The response when nothing needs to be read, copied or asked for it: the request is
-    /// not allowed, or is for a public document.
+    /// # Errors
+    /// The response when nothing needs to be read, copied or asked for it: the request is not
+    /// allowed, or is for a public document.
     pub fn read(
         tokens: &Tokens,
         actor_header: Option<&str>,

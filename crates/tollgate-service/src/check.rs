@@ -50,7 +50,8 @@ impl Default for KeyBudget {
 impl KeyBudget {
     /// Takes `keys` of it; if it has fewer, it takes none.
     ///
-    /// # Errors The mistake for a request that needs more keys than are left.
+    /// # Errors
+    /// The mistake for a request that needs more keys than are left.
     pub fn take(&self, keys: usize) -> Result<(), Problems> {
         let taken = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(keys));
         taken.map(drop).map_err(|_| {
@@ -65,8 +66,9 @@ impl KeyBudget {
 
 /// The requests in the body of `POST /check`: one request, or `{"requests": [...]}`.
 ///
-/// # Errors The response when there is nothing to decide: the body is not JSON, or the one request
-/// or the list is wrong.
+/// # Errors
+/// The response when there is nothing to decide: the body is not JSON, or the one request or the
+/// list is wrong.
 pub fn requests(body: &[u8]) -> Result<DescribedRequests, Answer> {
     DescribedRequests::parse(body, MAX_BATCH).map_err(|problems| refused(&problems))
 }

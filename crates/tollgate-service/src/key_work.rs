@@ -74,8 +74,8 @@ const HALF_A_BLOCK: &str = "is missing, and a tenant with quotas of its own in t
                             write null for all others";
 
 impl RuleKey {
-    /// True for a block that an operator may take for a block of the client in all its requests,
-    /// and that would allow the requests of some tenants.
+    /// True for a block that an operator may take for one of the client under every tenant, and
+    /// that would allow the requests of some tenants.
     fn is_half_of_a_block(&self, policy: &Policy, key: &GivenKey, operation: KeyOperation) -> bool {
         let is_block = matches!(operation, KeyOperation::Block(_));
         let is_said = self.tenant.is_some() || self.is_of_no_tenant;
@@ -99,7 +99,8 @@ pub struct KeyEvent<'a> {
 impl<'a> KeyWork<'a> {
     /// Begins the operation on the key in `asked`.
     ///
-    /// # Errors The response when the policy has no such rule, or the rule no such key.
+    /// # Errors
+    /// The response when the policy has no such rule, or the rule no such key.
     fn begin(
         policy: &Policy,
         (asked, operation): (&'a RuleKey, KeyOperation),

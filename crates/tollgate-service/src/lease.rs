@@ -146,8 +146,9 @@ pub struct Refused {
 impl Lease {
     /// Reads a body.
     ///
-    /// # Errors The response: 415 for another content type, 413 for a body that is too long, 400
-    /// for one that is not a valid request, 409 for one of another policy.
+    /// # Errors
+    /// The response: 415 for another content type, 413 for a body that is too long, 400 for one
+    /// that is not a valid request, 409 for one of another policy.
     pub fn read(
         known: &FleetPolicies,
         now: Timestamp,

@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// One line, without what is absent.
+/// One line, without absent fields.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line<'a> {
     /// The event.

@@ -59,8 +59,9 @@ pub(crate) fn keys(text: &str) -> Vec<(KeyName, &str)> {
 
 /// `text` with every masked key as it is in `current`.
 ///
-/// # Errors Each masked key without a name, and each whose name is not, or not uniquely, a current
-/// key's.
+/// # Errors
+/// Each masked key that has no name, that names no current key, or that names the same key as
+/// another.
 pub(crate) fn unmasked(text: &str, current: &str) -> Result<String, Problems> {
     let text = without_mark(text);
     let secrets = secrets(text).unwrap_or_default();

@@ -16,7 +16,7 @@ pub const PROBLEM_TYPES: &str =
 /// Declares the types of problems.
 macro_rules! types {
     ($($(#[doc = $doc:literal])* $name:ident, $status:literal, $slug:literal, $title:literal;)*) => {
-        /// What is wrong with a request, or with the service.
+        /// A mistake in a request, or a fault of the service.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Wrong { $($(#[doc = $doc])* $name,)* }
 
@@ -34,7 +34,7 @@ macro_rules! types {
 }
 
 types! {
-    /// What was sent cannot be read.
+    /// The request cannot be read.
     Malformed, 400, "malformed", "Malformed request";
     /// There is no token of ours.
     Unauthorized, 401, "unauthorized", "Unauthorized";

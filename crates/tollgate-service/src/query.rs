@@ -19,7 +19,8 @@ pub(crate) struct Query(Vec<(String, String)>);
 impl Query {
     /// Reads `query`, which may contain only `known` names, each once, and `repeated` ones.
     ///
-    /// # Errors The mistake, in words that may be sent.
+    /// # Errors
+    /// The mistake, in words that may be sent.
     pub(crate) fn parse(query: &str, known: &[&str], repeated: &[&str]) -> Result<Self, String> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
@@ -67,7 +68,8 @@ impl Query {
 
     /// The number in `name`.
     ///
-    /// # Errors It is not a number, or not within `range`.
+    /// # Errors
+    /// It is not a number, or not within `range`.
     pub(crate) fn number(
         &self,
         name: &str,

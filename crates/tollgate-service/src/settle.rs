@@ -149,7 +149,8 @@ impl Receipts {
 
 /// The request to settle in `body`, at `now`.
 ///
-/// # Errors The response: it is wrong, or too old, or nothing is settled here.
+/// # Errors
+/// The response: it is wrong, or too old, or nothing is settled here.
 pub fn asked(sealer: Option<&Sealer>, body: &[u8], now: Timestamp) -> Result<Asked, Answer> {
     let Some(sealer) = sealer else {
         return Err(Answer::problem(404, "Not Found", OFF));

@@ -56,7 +56,7 @@ fn words(line: &str, variables: &[(&str, &str)]) -> Vec<String> {
     words
 }
 
-/// What `curl` prints.
+/// The output of `curl`.
 fn curl(it: &Deployment, words: &[String], tag: &mut String) -> String {
     let (mut ask, mut shows_head) = (Ask { method: "GET".into(), ..Ask::default() }, false);
     let mut words = words.iter();

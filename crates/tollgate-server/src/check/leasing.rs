@@ -21,7 +21,8 @@ use crate::store::{Ask, Name, NoReply};
 
 /// The response to a body: the bytes, or the problem.
 ///
-/// # Errors The problem that is returned.
+/// # Errors
+/// The problem that is returned.
 pub async fn answer(
     gate: &Arc<Gate>,
     content_type: Option<&str>,

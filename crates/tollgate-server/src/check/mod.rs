@@ -229,7 +229,8 @@ pub fn overloaded() -> Answer {
 
 /// Decides one described request, or takes note of its response. Returns the response as JSON.
 ///
-/// # Errors The response when there is nothing to decide, or during an overload.
+/// # Errors
+/// The response when there is nothing to decide, or during an overload.
 async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<Told, Answer> {
     if let Some(status) = facts.response_status() {
         let active = gate.following.active();

@@ -47,7 +47,7 @@ pub struct Config {
     pub engine: Option<tollgate_redis::Options>,
     /// The files for TLS to the engine, if it is used.
     pub engine_tls: Option<TlsFiles>,
-    /// Certificates and key, if it speaks TLS.
+    /// Certificates and key, if it uses TLS.
     pub tls: Option<Files>,
     /// The protocols in addition to `POST /check`.
     pub spoken: Spoken,

@@ -25,8 +25,8 @@ pub(super) fn allowed(outcome: &Outcome<'_>) -> Answer {
     Answer { status: 200, fields, body: Cow::Borrowed("") }
 }
 
-/// The request is denied. A gRPC client maps the HTTP status to its own (429 becomes UNAVAILABLE),
-/// and takes its message from the text, which Envoy sends.
+/// The request is denied. A gRPC client maps the HTTP status to its own (429 becomes UNAVAILABLE)
+/// and the text to its message, which Envoy makes from it.
 pub(super) fn refused(outcome: &Outcome<'_>, status: u16, facts: &impl Facts) -> Answer {
     let status = if matches!(status, 200..=299) { REFUSED } else { status };
     let is_grpc = grpc_content_type(&facts.header("content-type").unwrap_or_default()).is_some();

@@ -47,7 +47,8 @@ pub(super) struct Original<'h> {
 impl<'h> Original<'h> {
     /// Reads the described request; `behind` is the rest of the path after ours.
     ///
-    /// # Errors The mistake, in words that contain nothing that a client sent.
+    /// # Errors
+    /// The mistake, in words that contain nothing that a client sent.
     pub(super) fn read(shape: Shape, head: &'h Parts, behind: &'h str) -> Result<Self, String> {
         let headers = &head.headers;
         let host = || {

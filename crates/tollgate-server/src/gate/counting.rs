@@ -111,11 +111,11 @@ pub struct Own {
     pub limits_ignored: u64,
     /// Times that the policy file was read and could not be enforced.
     pub files_refused: u64,
-    /// Requests that were refused with 503 because too many were under way.
+    /// Requests that were denied with 503 because too many were in progress.
     pub overloaded: u64,
     /// Requests whose head or body did not arrive in time.
     pub timed_out: u64,
-    /// Connections refused because the client had no certificate that is accepted.
+    /// Connections denied because the client had no certificate that is accepted.
     pub certificates_refused: u64,
     /// Connections whose TLS handshake failed or took too long.
     pub handshakes_failed: u64,

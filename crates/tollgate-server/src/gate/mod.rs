@@ -52,7 +52,7 @@ pub struct Gate {
     /// The secret from which the names of the fleet's counts are derived; `None` where no node
     /// leases.
     pub(crate) fleet_secret: Option<[u8; 16]>,
-    /// Random: the seed for names of lines.
+    /// Random: the seed of the hashes that name waiting lines.
     pub(crate) seed: [u8; 16],
     sampler: Mutex<Sampler>,
     failures: Mutex<(u64, u64)>,

@@ -87,7 +87,8 @@ fn traced(request: &Request<Incoming>) -> Option<&'static str> {
 
 /// The response to any request from `peer` over HTTP.
 ///
-/// # Errors Never.
+/// # Errors
+/// Never.
 pub async fn respond(
     http: Arc<Http>,
     peer: Peer,

@@ -50,7 +50,8 @@ impl Watchers {
 
     /// A place for `peer` to watch from.
     ///
-    /// # Errors There is no place left, or none for this address.
+    /// # Errors
+    /// There is no place left, or none for this address.
     pub(crate) fn watch(&self, peer: IpAddr) -> Result<Watcher, Status> {
         let of_one = self.addresses.take(peer).ok_or_else(|| {
             let message =
@@ -80,7 +81,8 @@ impl Watcher {
 
 /// True when the service that `message` names is supported here.
 ///
-/// # Errors It is malformed.
+/// # Errors
+/// It is malformed.
 pub(crate) fn is_known(spoken: Protocols, message: &[u8]) -> Result<bool, Status> {
     let service = health::service(message)?;
     let is = |name: &str| service == name.as_bytes();

@@ -42,7 +42,8 @@ pub(crate) enum Method {
 impl Method {
     /// The method of a path, if it is supported here.
     ///
-    /// # Errors It is not.
+    /// # Errors
+    /// It is not.
     pub(crate) fn of(path: &str, spoken: Protocols) -> Result<Self, Status> {
         let off = |name: &str| {
             let message = format!("{name} is not spoken here; the setting protocols turns it on");
@@ -85,7 +86,8 @@ pub(crate) fn traced(path: &str) -> Option<&'static str> {
 
 /// Returns the response to a message about requests; `patience` is how long its caller waits.
 ///
-/// # Errors The status with which the call ends instead.
+/// # Errors
+/// The status with which the call ends instead.
 pub(crate) async fn answer(
     gate: &Arc<Gate>,
     method: Method,

@@ -125,7 +125,8 @@ impl Http {
 
     /// The response to a request from `peer`.
     ///
-    /// # Errors Never.
+    /// # Errors
+    /// Never.
     pub async fn respond(
         self: Arc<Self>,
         peer: Peer,

@@ -30,7 +30,8 @@ pub struct Page(BTreeMap<String, String>);
 impl Page {
     /// Reads the files of `folder`.
     ///
-    /// # Errors It cannot be read, or contains no page.
+    /// # Errors
+    /// It cannot be read, or contains no page.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let told = |why: &dyn std::fmt::Display| format!("{}: {why}", folder.display());
         let mut files = BTreeMap::new();

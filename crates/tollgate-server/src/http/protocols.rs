@@ -56,7 +56,7 @@ protocols! {
 }
 
 impl Protocols {
-    /// What a list is read as.
+    /// The error message for a mistake in a list of protocols.
     pub(crate) const WANTED: &str = "is no list of protocols; use one or more of \"ratelimit\", \
         \"ext_authz\", \"ext_authz_http\", \"nginx\" and \"forward_auth\", with commas";
 

@@ -35,7 +35,8 @@ pub struct Files {
 impl Tls {
     /// Reads the files.
     ///
-    /// # Errors The mistake in them.
+    /// # Errors
+    /// The mistake in them.
     pub fn open(files: Files) -> Result<Self, String> {
         let config = RwLock::new(Arc::new(read(&files)?));
         Ok(Self { files, config })
@@ -43,7 +44,8 @@ impl Tls {
 
     /// Reads the files again: new connections use their contents.
     ///
-    /// # Errors The mistake in them; the previous contents stay.
+    /// # Errors
+    /// The mistake in them; the previous contents stay.
     pub fn reload(&self) -> Result<(), String> {
         let config = Arc::new(read(&self.files)?);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;

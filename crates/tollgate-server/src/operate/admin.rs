@@ -48,7 +48,8 @@ impl Operators {
 /// Checks the head of a request for one of our paths, before any expensive work: an unknown caller
 /// must not reach the store, nor copy 1 MiB.
 ///
-/// # Errors The response to a caller that is not allowed.
+/// # Errors
+/// The response to a caller that is not allowed.
 pub fn allowed(operators: &Operators, call: &Call<'_>) -> Result<Allowed, Answer> {
     Allowed::read(&operators.tokens, operators.audit_header.as_deref(), call)
 }

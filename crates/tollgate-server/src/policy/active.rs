@@ -18,7 +18,8 @@ pub struct Spoken {
 
 /// The policy in `text`, as it is enforced here.
 ///
-/// # Errors All its mistakes.
+/// # Errors
+/// All its mistakes.
 pub fn compile(text: &str, hash_key: &[u8], spoken: Spoken) -> Result<Policy, Problems> {
     let mut policy = Policy::compile(text, Surface::Server)?;
     let problems = objections(&policy, spoken);

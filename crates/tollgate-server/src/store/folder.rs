@@ -45,7 +45,8 @@ pub(super) struct OnDisk {
 impl OnDisk {
     /// The folder at `path`, made where there is none.
     ///
-    /// # Errors It cannot be made or locked, or another process has it.
+    /// # Errors
+    /// It cannot be made or locked, or another process has it.
     pub(super) fn open(path: &Path) -> std::result::Result<Self, String> {
         std::fs::create_dir_all(path).map_err(|why| why.to_string())?;
         let name = path.join(LOCK);

@@ -71,8 +71,9 @@ impl<F: Folder> Journal<F> {
     /// Writes a change, as JSON, that is made when this returns; `before` returns the store as JSON
     /// without the change, and is seldom called.
     ///
-    /// # Errors It could not be written, and must not be made. It is not there after a restart,
-    /// unless the disk failed while it removed it.
+    /// # Errors
+    /// It could not be written, and must not be made. It is not there after a restart, unless the
+    /// disk failed while it removed it.
     pub(super) fn append(
         &mut self,
         change: &str,
@@ -118,7 +119,7 @@ impl<F: Folder> Journal<F> {
     fn rewrite(&mut self, all: &str) -> std::io::Result<()> {
         let line = line(all);
         let file = self.write_new(&line).inspect_err(|_| {
-            // A half-written file takes the space that the next try needs.
+            // A half-written file takes disk space that the next try needs.
             let _ = self.folder.remove(NEW);
         })?;
         // From here on it is not known which of the two files has the name.

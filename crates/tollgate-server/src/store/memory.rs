@@ -40,7 +40,8 @@ impl Memory {
     /// A store with the rules that are kept in the folder `data`, if one is named. `seed` is random
     /// and known only to this process.
     ///
-    /// # Errors The reason that the folder cannot be used.
+    /// # Errors
+    /// The reason that the folder cannot be used.
     pub fn open(
         clock: Clock,
         limits: TableLimits,

@@ -58,7 +58,8 @@ impl Store {
 
     /// Sends a request to the count of this name.
     ///
-    /// # Errors There is no reply.
+    /// # Errors
+    /// There is no reply.
     pub async fn ask(&self, name: &Name, ask: Ask<'_>) -> Result<Vec<u8>, NoReply> {
         match self {
             Self::Memory(memory) => memory.ask(name, ask),

@@ -66,7 +66,7 @@ pub struct TableLimits {
 /// How full a table is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Keys that are held.
+    /// Keys in the table.
     pub keys: usize,
     /// Bytes that are allocated for them.
     pub bytes: usize,
@@ -126,7 +126,8 @@ impl Table {
     /// Takes one step with the used quota of the key of this name. `None` when its stored row could
     /// not be read; the row is then forgotten.
     ///
-    /// # Errors As `step`; nothing is changed then.
+    /// # Errors
+    /// As `step`; nothing is changed then.
     pub fn step(
         &self,
         name: &Name,

@@ -42,7 +42,7 @@ const MAX_QUEUED: usize = 2048;
 const MAX_LINKS: usize = 64;
 
 tokio::task_local! {
-    /// The span that is under way in this task.
+    /// The current span of this task.
     static HERE: Here;
 }
 

@@ -19,7 +19,8 @@ const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` ma
 
 /// `body` as text.
 ///
-/// # Errors The response: it is not UTF-8.
+/// # Errors
+/// The response: it is not UTF-8.
 pub(crate) fn text(body: Vec<u8>) -> Result<String, Answer> {
     String::from_utf8(body).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -29,7 +30,8 @@ pub(crate) fn text(body: Vec<u8>) -> Result<String, Answer> {
 
 /// The document in `body`, as JSON: also from YAML, where the surface reads it.
 ///
-/// # Errors The response: it is not UTF-8, or wrong YAML.
+/// # Errors
+/// The response: it is not UTF-8, or wrong YAML.
 pub(crate) fn document(service: &Service<'_>, body: Vec<u8>) -> Result<String, Answer> {
     (service.to_json)(text(body)?).map_err(|problems| invalids(&problems))
 }
@@ -44,7 +46,8 @@ pub(crate) fn not_json(error: &serde_json::Error, text: &str) -> Answer {
 
 /// The members of the object in `text`, which may have only `known` ones.
 ///
-/// # Errors The response: it is not a JSON object, or has others.
+/// # Errors
+/// The response: it is not a JSON object, or has others.
 pub(crate) fn members<'t>(text: &'t str, known: &[&str]) -> Result<Members<'t>, Answer> {
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
         return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));

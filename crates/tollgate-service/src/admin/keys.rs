@@ -22,8 +22,7 @@ use crate::store::key_history::{KeyAct, KeyRow};
 use crate::store::keys::{KeyCall, KeyReply, RuleKey};
 use crate::store::policy::PolicyCall;
 
-/// The most parts of a key, and the most bytes of one: as many as a policy may name, and what a
-/// request may have.
+/// The most parts of a key, and the most bytes of one: the limits of a policy, and of a request.
 const MAX_PARTS: usize = 16;
 const MAX_PART: usize = 1024;
 

@@ -30,7 +30,8 @@ pub(crate) struct InForce<'a> {
 impl<'a> InForce<'a> {
     /// A version of the history, whose text the store always sends.
     ///
-    /// # Errors The response when the text is not there.
+    /// # Errors
+    /// The response when the text is not there.
     pub(crate) fn kept(version: &'a Current) -> Result<Self, Answer> {
         let lost = || Wrong::StoreUnavailable.answer("the store has lost the text");
         let text = version.text.as_deref().ok_or_else(lost)?;
@@ -39,7 +40,8 @@ impl<'a> InForce<'a> {
 
     /// The store's reply; the text of the deployed file is known here.
     ///
-    /// # Errors The response when the text is not there.
+    /// # Errors
+    /// The response when the text is not there.
     pub(crate) fn new(service: &Service<'a>, current: &'a Current) -> Result<Self, Answer> {
         let Current { version, source, text, generation: _, relieved: _ } = current;
         let (version, source) = (*version, *source);
@@ -103,7 +105,8 @@ struct Warning<'a> {
 impl Ready {
     /// A document as it was sent, to replace `current`.
     ///
-    /// # Errors The response: it is not JSON, or not a policy.
+    /// # Errors
+    /// The response: it is not JSON, or not a policy.
     pub(crate) fn sent(
         service: &Service<'_>,
         current: &InForce<'_>,
@@ -118,7 +121,8 @@ impl Ready {
 
     /// A whole document, to replace `current`.
     ///
-    /// # Errors The response: it is not a policy.
+    /// # Errors
+    /// The response: it is not a policy.
     pub(crate) fn new(
         service: &Service<'_>,
         current: &InForce<'_>,

@@ -17,7 +17,8 @@ pub(crate) fn unchanged(asked: &Asked, tag: &str) -> Option<Answer> {
 
 /// Rejects a write without a precondition.
 ///
-/// # Errors The response.
+/// # Errors
+/// The response.
 pub(crate) fn named(asked: &Asked) -> Result<(), Answer> {
     if asked.if_match.is_some() || asked.if_none_match.is_some() {
         return Ok(());
@@ -29,7 +30,8 @@ pub(crate) fn named(asked: &Asked) -> Result<(), Answer> {
 /// Rejects a write whose preconditions do not match `tag`, or, if it is `None`, an absent entry
 /// (RFC 9110, 13.2.2).
 ///
-/// # Errors The response.
+/// # Errors
+/// The response.
 pub(crate) fn holds(asked: &Asked, tag: Option<&str>) -> Result<(), Answer> {
     let matches = |tags: &Tags| tag.is_some_and(|tag| tags.match_strongly(tag));
     let is_named = |tags: &Tags| tag.is_some_and(|tag| tags.match_weakly(tag));

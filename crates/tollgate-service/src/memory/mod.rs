@@ -44,8 +44,8 @@ impl MemoryStore {
 
     /// Carries out a change that was kept elsewhere, as [`StoreCall::to_json`] wrote it.
     ///
-    /// # Errors The reason that it is not a change of this store, in words; nothing is changed
-    /// then.
+    /// # Errors
+    /// The reason that it is not a change of this store, in words; nothing is changed then.
     pub fn replay(&mut self, json: &[u8]) -> Result<(), &'static str> {
         let call = StoreCall::from_json(json).ok_or("is not a change that this version knows")?;
         if !self.would_change(&call) {

@@ -71,7 +71,7 @@ pub enum Event {
     LeaseConflict,
     /// A unit was leased to a node.
     LeaseUnit,
-    /// A shard paid a request from what it held.
+    /// A shard paid a request from its own units.
     ShardHeld,
     /// The key's own object, asked by a shard, allowed a request.
     ShardAsked,

@@ -66,7 +66,7 @@ pub enum Family {
     PolicyInfo,
     /// Isolates that count.
     Isolates,
-    /// Series that are held.
+    /// Series that are kept.
     Series,
     /// Requests decided under a policy that may not be in force any more.
     OutdatedRequests,
