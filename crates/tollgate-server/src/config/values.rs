@@ -65,8 +65,7 @@ pub struct Config {
     pub limits: Limits,
     /// The conditions of `/ready`.
     pub readiness: Readiness,
-    /// The time from the signal to the last accepted connection, and the time for requests to end
-    /// after that.
+    /// The times from the signal to the last accepted connection, and from there to the end.
     pub drain: (Duration, Duration),
     /// Worker threads.
     pub threads: usize,
@@ -76,14 +75,12 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// The allowed callers of `/check`: a caller names the client of a request, and could spend any
-/// client's quota.
+/// Callers of `/check`: they name the client of a request, and could spend any client's quota.
 #[derive(Default)]
 pub struct Callers {
     /// The bearer token of callers; `None` when the networks decide.
     pub token: Option<Token>,
-    /// The certificate names that are as good as the token; when there are any, no address is
-    /// enough.
+    /// Certificate names that replace the token; when there are any, no address is enough.
     pub names: Vec<CertifiedName>,
     /// The networks of callers, when there is neither.
     pub networks: Vec<Network>,
@@ -355,8 +352,7 @@ fn fleet_secret(r: &mut Reader<'_>) -> Option<[u8; 16]> {
     Some(tollgate_policy::fleet_secret(&text))
 }
 
-/// The tokens: each with its own value, and none of them empty, because an empty token would allow
-/// every caller.
+/// The tokens: each with its own value, and none empty, since that would allow every caller.
 fn secrets(r: &mut Reader<'_>, warnings: &mut Vec<String>) -> (Option<Token>, Operators) {
     let mut taken: Vec<(&str, String)> = Vec::new();
     let mut tokens = [const { None }; 5];

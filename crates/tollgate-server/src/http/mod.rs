@@ -1,5 +1,4 @@
-//! Requests and responses: the meaning of each path, the allowed callers, and the limits of length
-//! and time of a body.
+//! Requests and responses: the paths, the allowed callers, and the limits of a body and its time.
 //!
 //! Invariant: every request gets a response. Everything that a client can make grow is bounded:
 //! concurrent requests, heads, bodies and the time they take. Clients that send bodies slowly
@@ -134,8 +133,7 @@ impl Http {
     ) -> Result<Response<Body>, Infallible> {
         let is_head = request.method() == "HEAD";
         let Some(_permit) = self.admit() else {
-            // A proxy gets a response that it takes for a denial: a failure might make it allow the
-            // request.
+            // A proxy gets a denial in its protocol: a failure might make it allow the request.
             let shape = request.uri().path_and_query().and_then(|it| Shape::of(it.as_str()));
             let answer = match shape {
                 Some((shape, _)) => shape.says(check::overloaded()),
@@ -262,8 +260,7 @@ impl Http {
             }
         };
         let answer = admin::answer(&self.gate, allowed, (method, target), read).await;
-        // Without a body nothing was done; the service treats a missing body as one that is too
-        // long.
+        // Without a body nothing was done, and the service takes it for one that is too long.
         broken.map_or(answer, |why| why.answer(service::too_long))
     }
 
