@@ -111,7 +111,7 @@ pub fn log(problems: &Problems, mut line: impl FnMut(&str)) {
     log_each(problems, prefix, &mut line);
 }
 
-/// Logs at most [`MAX_LINES`] of `problems`, one line each, and the number of the others.
+/// Logs at most `MAX_LINES` of `problems`, one line each, and the number of the others.
 pub fn log_each(problems: &Problems, prefix: &str, line: &mut dyn FnMut(&str)) {
     for problem in problems.0.iter().take(MAX_LINES) {
         line(&format!("{prefix}{problem}"));

@@ -53,7 +53,7 @@ impl CallCounts {
         }
     }
 
-    /// Appends the family; a status has a series from its first call on.
+    /// Appends the family; a code other than OK has a series from its first call on.
     pub fn write(&self, format: Format, text: &mut String) {
         let name = "tollgate_grpc_calls";
         let family = match format {

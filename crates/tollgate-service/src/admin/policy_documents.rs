@@ -1,6 +1,6 @@
 //! A document that is to be put in force, and the one that is in force.
 //!
-//! Invariant: a [`Ready`] document was compiled as it will be enforced, with its keys in it;
+//! Invariant: a `Ready` document was compiled as it will be enforced, with its keys in it;
 //! reports about it contain nothing of the keys.
 
 use alloc::string::String;
