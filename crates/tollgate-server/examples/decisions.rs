@@ -1,9 +1,9 @@
-//! What a decision costs in this server: in process, and through HTTP and gRPC, each beside a
-//! handler that does nothing. For `cargo xtask bench fleet`; by hand
-//! `cargo run --release -p tollgate-server --example decisions -- 3`.
+//! The cost of a decision in this server: in process, over HTTP and over gRPC, each next to a
+//! handler that does nothing. For `cargo xtask bench fleet`; by hand `cargo run --release -p
+//! tollgate-server --example decisions -- 3`.
 //!
-//! Invariant: all ways are measured in turns in each round, on one thread each, by CPU time. A line
-//! is the way, how many decisions, and nanoseconds of CPU for all of them.
+//! Invariant: each round measures all ways in turn, on one thread each, by CPU time. An output line
+//! contains the way, the number of decisions, and the nanoseconds of CPU for all of them.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -54,11 +54,11 @@ const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 1000000, "window": "1m"}]}
 ]}"#;
 
-/// Clients that are known: far more than processors' caches hold.
+/// Known clients: far more than the processor's caches hold.
 const CLIENTS: u32 = 200_000;
 const DECISIONS: u32 = 400_000;
 const REQUESTS: u32 = 40_000;
-/// Requests that are sent before the first answer is read.
+/// Requests that are sent before the first response is read.
 const AHEAD: u32 = 16;
 
 /// The same for descriptors.
@@ -137,10 +137,10 @@ fn main() {
     }
 }
 
-/// What answers over HTTP.
+/// The handler that answers over HTTP.
 #[derive(Clone, Copy)]
 enum Way {
-    /// It reads the body and says the same to everybody.
+    /// It reads the body and sends every caller the same response.
     Empty,
     /// It decides.
     Check,
@@ -155,7 +155,7 @@ impl Way {
     }
 }
 
-/// Nanoseconds of CPU of a server's thread for so many requests of one connection, pipelined.
+/// Nanoseconds of CPU of a server's thread for this many requests of one connection, pipelined.
 fn http(way: Way, gate: &Arc<Gate>) -> u64 {
     let (sender, address) = std::sync::mpsc::channel();
     let gate = Arc::clone(gate);
@@ -215,21 +215,21 @@ async fn client(address: SocketAddr) {
             seen.extend_from_slice(&buffer[..read]);
             let found = seen.windows(START.len()).filter(|bytes| *bytes == START).count();
             answers += u32::try_from(found).unwrap();
-            // One may be cut in the middle.
+            // The last response may be cut in the middle.
             seen.drain(..seen.len() - seen.len().min(START.len() - 1));
         }
     }
 }
 
-/// What every answer begins with.
+/// The first bytes of every response.
 const START: &[u8] = b"HTTP/1.1 ";
 
-/// The calls of gRPC that are measured.
+/// The gRPC calls that are measured.
 const AUTHORIZE: &str = tollgate_grpc::authorization::PATH;
 const RATE_LIMIT: &str = tollgate_grpc::rate_limit::PATH;
-/// Calls of a connection at a time.
+/// Concurrent calls per connection.
 const AT_ONCE: usize = 64;
-/// What calls are made with.
+/// The token of the calls.
 const TOKEN: &str = "a-token-for-measuring";
 
 fn address(client: u32) -> String {
@@ -237,7 +237,7 @@ fn address(client: u32) -> String {
     format!("10.{a}.{b}.{c}")
 }
 
-/// A message of external authorization, as Envoy sends it for a small request.
+/// An external authorization message, as Envoy sends it for a small request.
 fn authorize(client: u32) -> Vec<u8> {
     let mut out = Writer::default();
     out.message(1, |attributes| {
@@ -279,7 +279,7 @@ fn limit(client: u32) -> Vec<u8> {
     out.finish()
 }
 
-/// What answers calls with the policy of `gate`.
+/// The HTTP state that answers calls with the policy of `gate`.
 fn asked(gate: Arc<Gate>) -> Arc<Http> {
     let protocols = Protocols { rate_limit: true, ext_authz: true, ..Protocols::default() };
     let token = Some(Token::new(TOKEN.as_bytes()));
@@ -296,8 +296,8 @@ fn asked(gate: Arc<Gate>) -> Arc<Http> {
     Arc::new(Http::new(gate, callers, Operators::default(), limits, Page::default()))
 }
 
-/// Nanoseconds of CPU of a server's thread for so many calls of one connection; without `http` its
-/// handler reads the message and says the same to everybody.
+/// Nanoseconds of CPU of a server's thread for this many calls of one connection. Without `http`
+/// the handler reads the message and sends every caller the same response.
 fn grpc(http: Option<Arc<Http>>, path: &'static str, message: &dyn Fn(u32) -> Vec<u8>) -> u64 {
     let (sender, address) = std::sync::mpsc::channel();
     let server = std::thread::spawn(move || {
@@ -376,7 +376,7 @@ async fn call(address: SocketAddr, path: &str, message: &dyn Fn(u32) -> Vec<u8>)
                 said += data.len();
                 body.flow_control().release_capacity(data.len()).unwrap();
             }
-            // Of a request that no rule counts an answer says less.
+            // The response to a request that no rule counts contains less.
             assert!(said > 20, "an answer of {said} bytes");
             let trailers = body.trailers().await.unwrap().expect("an answer");
             assert_eq!(trailers["grpc-status"], "0");
@@ -385,7 +385,6 @@ async fn call(address: SocketAddr, path: &str, message: &dyn Fn(u32) -> Vec<u8>)
     futures_util::stream::iter(calls).buffer_unordered(AT_ONCE).for_each(async |()| {}).await;
     drop(sender);
     connection.abort();
-    // An aborted task holds its socket until the runtime has its turn, and the server waits for
-    // the end of it.
+    // An aborted task holds its socket until the runtime runs it, and the server waits for its end.
     let _aborted = connection.await;
 }

@@ -1,9 +1,9 @@
-//! The time of everything that is decided here: the wall clock at the start, and what has passed
-//! since by the monotonic clock.
+//! The time for all decisions: the wall clock at the start, plus the time since then by the
+//! monotonic clock.
 //!
-//! Invariant: it never goes back, whoever sets the machine's clock, so no state is foreign and no
-//! interval is credited twice. Deliberately absent: following a clock that is set while the server
-//! runs. A block "until ten o'clock" then ends at what ten o'clock was before.
+//! Invariant: it never goes back, even when the machine's clock is set. So no state is foreign and
+//! no interval is credited twice. Deliberately absent: following a clock that is set while the
+//! server runs. A block "until ten o'clock" then ends at what was ten o'clock before.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,17 +18,17 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// One that shows the machine's time now.
+    /// A clock that shows the machine's time now.
     #[must_use]
     pub fn start() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::showing(Timestamp::ZERO.saturating_add(span(since)))
     }
 
-    /// One that shows this time now.
+    /// A clock that shows this time now.
     #[must_use]
     pub fn showing(at: Timestamp) -> Self {
-        // The runtime's: a test that stops its time stops this clock, too.
+        // The runtime's clock: a test that stops its time stops this clock, too.
         Self { started: Instant::now(), at }
     }
 

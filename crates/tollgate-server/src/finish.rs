@@ -1,9 +1,9 @@
-//! Work that is finished, although whoever wanted it may leave.
+//! Work that runs to its end even if its caller leaves.
 //!
-//! Invariant: what has begun goes on to its end: where its future is dropped before that, a task of
-//! its own has the rest. Who stays pays for no task. What nobody has begun is not done.
-//! Deliberately absent: what becomes of a result that nobody waits for; it is dropped, and knows
-//! itself what that means.
+//! Invariant: work that has begun runs to its end: when its future is dropped before that, a
+//! separate task runs the rest. A caller that stays causes no task. Work that was never polled is
+//! not done. Deliberately absent: handling of a result that no caller waits for. The result is
+//! dropped, and its own `Drop` handles that.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,14 +14,14 @@ pub(crate) struct ToItsEnd<T: Send + 'static> {
     has_begun: bool,
 }
 
-/// `work`, which ends whether or not anybody waits for it.
+/// Runs `work` to its end, whether or not a caller waits for it.
 pub(crate) fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> ToItsEnd<T> {
     ToItsEnd { work: Some(Box::pin(work)), has_begun: false }
 }
 
-/// Does this in a task of its own. Without a runtime the process ends, and nothing is left to do.
+/// Runs this in its own task. Without a runtime the process is ending, and nothing is left to do.
 pub(crate) fn alone(work: impl Future<Output: Send + 'static> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(work);
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    // Guards: charges of a client that left, which nobody takes back.
+    // Guards: charges of a client that left, which are never refunded.
     #[tokio::test(start_paused = true)]
     async fn what_has_begun_ends_and_what_has_not_is_never_done() {
         let done = Arc::new(AtomicU32::new(0));

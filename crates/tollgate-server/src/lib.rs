@@ -1,11 +1,10 @@
-//! Tollgate as a server that is asked.
+//! Tollgate as a server that answers requests for decisions.
 //!
-//! Invariant: it decides nothing about quotas and nothing about the contract: the policy is
-//! `tollgate-policy`'s, the HTTP contract `tollgate-service`'s. Here are sockets, clocks, threads
-//! and stores. Deliberately not here: forwarding; the caller forwards or denies.
+//! Invariant: it decides nothing about quotas and nothing about the contract: the policy is in
+//! `tollgate-policy`, the HTTP contract in `tollgate-service`. This crate contains sockets, clocks,
+//! threads and stores. Deliberately not here: forwarding; the caller forwards or denies.
 //!
-//! From the top down: the program and its listeners, the protocols, the decision, and what it
-//! counts in.
+//! From the top down: the program and its listeners, the protocols, the decision, and its counters.
 #![forbid(unsafe_code)]
 
 pub mod program;

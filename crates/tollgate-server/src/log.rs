@@ -1,9 +1,9 @@
-//! The log: one line of JSON for each thing that happened, on standard output.
+//! The log: one line of JSON per event, on standard output.
 //!
-//! Invariant: whoever reads standard output slowly, or not at all, keeps no request waiting: lines
-//! go through a bounded queue to a thread of their own, and what has no room is counted and said
-//! with the next line. No line holds what a client sent; what requests bring about is sampled
-//! before it comes here (`tollgate_service::log`).
+//! Invariant: a slow or absent reader of standard output delays no request. Lines go through a
+//! bounded queue to their own thread. Lines without room are counted, and the next line contains
+//! their number. No line contains data that a client sent. Events that requests cause are sampled
+//! before they come here (`tollgate_service::log`).
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -28,12 +28,12 @@ pub struct Log {
     dropped: AtomicU64,
 }
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// It is as it should be.
+    /// Normal operation.
     Info,
-    /// It is certainly not meant.
+    /// Certainly not intended.
     Warning,
     /// Something failed.
     Error,
@@ -60,14 +60,14 @@ impl Log {
         Self { clock, lines, writer, dropped: AtomicU64::new(0) }
     }
 
-    /// A log that nobody reads.
+    /// A log without output.
     #[must_use]
     pub fn nowhere(clock: Clock) -> Self {
         let (lines, writer) = (Mutex::new(None), Mutex::new(None));
         Self { clock, lines, writer, dropped: AtomicU64::new(0) }
     }
 
-    /// Logs that `event` happened, with what is to be said of it.
+    /// Logs that `event` happened, with these fields.
     pub fn event(&self, level: Level, event: &str, fields: &[(&str, Value)]) {
         let mut line = Map::new();
         line.insert("level".to_owned(), level.word().into());
@@ -77,7 +77,7 @@ impl Log {
         self.line(&Value::Object(line).to_string());
     }
 
-    /// Logs that `event` happened, in words.
+    /// Logs that `event` happened, with a message.
     pub fn say(&self, level: Level, event: &str, message: &str) {
         self.event(level, event, &[("message", message.into())]);
     }
@@ -96,7 +96,7 @@ impl Log {
         }
     }
 
-    /// Writes what is queued and ends.
+    /// Writes the queued lines and ends.
     pub fn close(&self) {
         drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -109,7 +109,7 @@ impl Log {
 fn write_all(lines: &Receiver<String>) {
     let mut out = std::io::stdout();
     for line in lines {
-        // Nobody reads any more: there is no better place to say it.
+        // The output is closed: there is no better place to report that.
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     }
 }

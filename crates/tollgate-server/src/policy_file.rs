@@ -1,10 +1,10 @@
 //! The policy file: read at the start, on SIGHUP, and whenever its contents change.
 //!
 //! Invariant: contents are compared, not names or times, so a file that is replaced, edited in
-//! place or reached by links that move (a ConfigMap) is one case. A change is taken when two looks
+//! place or reached by links that move (a ConfigMap) is one case. A change is taken when two checks
 //! in a row read the same contents, so a file that is being written is not taken half. Contents
-//! that cannot be enforced are logged and counted once, and the policy before stays. Deliberately
-//! absent: looks at what is not a regular file, since reading a pipe takes its contents.
+//! that cannot be enforced are logged and counted once, and the previous policy stays. Deliberately
+//! absent: checks of anything but a regular file, since reading a pipe takes its contents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::log::Level;
 use crate::policy::active::{self, Spoken};
 use crate::policy::following::File;
 
-/// The longest policy that is read: what the policy crate reads, and room to say that it is more.
+/// The longest policy that is read: the policy crate's limit, and room to detect a longer one.
 const MAX_POLICY: u64 = 2 << 20;
-/// Between two looks at the file.
+/// The time between two checks of the file.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The policy file of a server that runs.
+/// The policy file of a running server.
 #[derive(Debug)]
 pub(crate) struct PolicyFile {
     gate: Arc<Gate>,
@@ -36,11 +36,11 @@ pub(crate) struct PolicyFile {
     looks: Mutex<Looks>,
 }
 
-/// What reading the file gave.
+/// The result of reading the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
     Text(String),
-    /// Why there is none.
+    /// The reason that there is none.
     Unreadable(String),
 }
 
@@ -50,10 +50,10 @@ impl Contents {
         read(path).map_or_else(Self::Unreadable, Self::Text)
     }
 
-    /// The policy in it, as it would be enforced here.
+    /// The policy in it, as this server would enforce it.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All its mistakes.
     pub(crate) fn compile(
         &self,
         path: &Path,
@@ -90,23 +90,23 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|why| why.to_string())
 }
 
-/// What contents are compared by, so that they are not kept.
+/// The value by which contents are compared, so that they are not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fingerprint {
     Text(u64),
     Unreadable(String),
 }
 
-/// The looks at the file so far.
+/// The checks of the file so far.
 #[derive(Debug)]
 struct Looks {
-    /// What was taken last: it is enforced, or was refused.
+    /// The contents that were last taken: enforced, or found invalid.
     taken: Fingerprint,
     last: Fingerprint,
 }
 
 impl Looks {
-    /// Notes a look that read `now`; true when that is to be taken.
+    /// Notes a check that read `now`; true when that is to be taken.
     fn note(&mut self, now: Fingerprint) -> bool {
         let is_due = now != self.taken && now == self.last;
         self.last = now;
@@ -115,14 +115,14 @@ impl Looks {
 }
 
 impl PolicyFile {
-    /// The file at `path`, whose `contents` are what `gate` was made of.
+    /// The file at `path`, whose `contents` `gate` was made from.
     pub(crate) fn new(gate: Arc<Gate>, path: PathBuf, contents: &Contents) -> Self {
         let taken = contents.fingerprint();
         let looks = Mutex::new(Looks { last: taken.clone(), taken });
         Self { gate, path, looks }
     }
 
-    /// Looks at the file again and again.
+    /// Checks the file again and again.
     pub(crate) async fn watch(&self) {
         let mut interval = interval(LOOK);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -140,8 +140,8 @@ impl PolicyFile {
         }
     }
 
-    /// Reads the file and takes what is in it, whether or not that is new. A disk that does not
-    /// answer holds up none of the threads that serve.
+    /// Reads the file and takes its contents, whether or not they are new. A disk that does not
+    /// respond holds up none of the threads that serve.
     pub(crate) async fn reload(&self) {
         let mut looks = self.looks.lock().await;
         let path = self.path.clone();
@@ -150,8 +150,8 @@ impl PolicyFile {
         self.take(&mut looks, contents).await;
     }
 
-    /// Lets the policy in `contents` be this server's file: it is then in force as after any other
-    /// deployment, unless an operator put another at run time.
+    /// Makes the policy in `contents` this server's file. It is then in force as after any other
+    /// deployment, unless an operator wrote another at run time.
     async fn take(&self, looks: &mut Looks, contents: Contents) {
         let gate = &self.gate;
         let spoken = gate.following.spoken();
@@ -182,8 +182,8 @@ impl PolicyFile {
 mod tests {
     use super::*;
 
-    // Guards: a file that is written slowly, taken half; a wrong one that is logged every two
-    // seconds; and one that goes wrong and back before it was taken.
+    // Guards: a file that is written slowly, taken half; a wrong file that is logged every two
+    // seconds; and a file that goes wrong and back before it was taken.
     #[test]
     fn contents_are_taken_once_when_two_looks_agree() {
         let text = Fingerprint::Text;

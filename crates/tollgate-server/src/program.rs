@@ -1,8 +1,8 @@
 //! The program: from the command line to the exit status.
 //!
-//! Invariant: whatever is wrong with settings, policy or certificates is said at once, all of it,
-//! on standard error, before anything listens. Status 0: it served and ended as it was told; 1: it
-//! could not, or requests were cut off at its end; 2: the command line is wrong.
+//! Invariant: all mistakes in settings, policy or certificates are reported at once, on standard
+//! error, before anything listens. Status 0: the server served and ended on request. Status 1: it
+//! could not, or requests were cut off at its end. Status 2: the command line is wrong.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ use crate::store::memory::Memory;
 use crate::store::redis::Redis;
 use crate::traces::{Exporter, Traces};
 
-/// What whoever runs several servers without a store should know.
+/// The warning for an operator that runs several servers without a store.
 const FLEET_OF_ONE: &str = "rules with \"scope\": \"fleet\" are counted in the memory of this one server: a second one \
                             would count for itself, unless both have a store";
 
@@ -79,7 +79,7 @@ fn refuse(problems: &Problems) -> ExitCode {
 /// The files that the configuration names.
 struct Files {
     policy: File,
-    /// What it was read from.
+    /// The contents that it was read from.
     contents: Contents,
     tls: Option<Tls>,
     engine_tls: Option<EngineTls>,
@@ -114,7 +114,7 @@ fn open(config: &Config) -> Result<Files, Problems> {
     }
 }
 
-/// A file of TLS to the engine that cannot be used, at its setting.
+/// The problem for a file of TLS to the engine that cannot be used, at its setting.
 fn problem_of(bad: &BadFile) -> Problem {
     Problem::new(&format!("store_{}", bad.what), bad.why.clone())
 }
@@ -219,10 +219,10 @@ async fn bind(config: &Config) -> Result<(Signals, TcpListener, TcpListener), St
     Ok((signals, listener.await?, operations.await?))
 }
 
-/// What sends traces, and how it is told that the server ends.
+/// The task that sends traces, and the channel that ends it.
 type Exporting = (watch::Sender<bool>, JoinHandle<()>);
 
-/// Sends traces beside everything else, where they are asked for.
+/// Sends traces concurrently with all other work, if they are configured.
 fn export(gate: &Arc<Gate>, exporter: Option<Exporter>) -> Option<Exporting> {
     let exporter = exporter?;
     let gate = Arc::clone(gate);
@@ -233,14 +233,14 @@ fn export(gate: &Arc<Gate>, exporter: Option<Exporter>) -> Option<Exporting> {
     Some((end, sending))
 }
 
-/// Sends the traces that wait.
+/// Sends the waiting traces.
 async fn flush(traces: Option<Exporting>) {
     let Some((end, sending)) = traces else { return };
     end.send_replace(true);
     let _ = sending.await;
 }
 
-/// What decides requests.
+/// The gate that decides requests.
 fn gate(
     config: &Config,
     file: File,
@@ -274,7 +274,7 @@ fn gate(
         seed: of_gate,
     });
     if let Some(traces) = traces {
-        // Nobody else sets it.
+        // No other code sets it.
         let _ = gate.traces.set(traces);
     }
     Ok((gate, exporter))
@@ -299,8 +299,8 @@ fn store(
     Memory::open(clock, config.table, seed, data).map(Store::Memory)
 }
 
-/// Says what an operator should know of the store. A server whose engine does not answer starts all
-/// the same, and `on_failure` decides meanwhile; so does one whose disk is full, which denies
+/// Logs the state of the store for the operator. A server whose engine does not respond starts all
+/// the same, and `on_failure` decides meanwhile. So does a server whose disk is full; it denies
 /// changes until there is room.
 async fn greet(gate: &Gate) {
     if let Some(why) = gate.store.unwritable() {
@@ -318,11 +318,11 @@ async fn greet(gate: &Gate) {
     }
 }
 
-/// Reads the certificates for the engine again, and the policy file. A disk that does not answer
+/// Reads the certificates for the engine again, and the policy file. A disk that does not respond
 /// holds up none of the threads that serve.
 async fn reload(gate: &Arc<Gate>, policy: &PolicyFile) {
     let of_engine = Arc::clone(gate);
-    // What is wrong is logged; a panic there leaves the certificates as they were.
+    // Mistakes are logged; a panic there leaves the certificates as they were.
     let _ = tokio::task::spawn_blocking(move || reload_engine_tls(&of_engine)).await;
     policy.reload().await;
 }

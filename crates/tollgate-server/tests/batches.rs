@@ -15,7 +15,7 @@ use tollgate_server::store::memory::Memory;
 use tollgate_server::store::table::TableLimits;
 use tollgate_service::log::Share;
 
-/// A thousand a year of each value of three headers; the last two of `/all` only.
+/// A thousand per year of each value of three headers; the last two of `/all` only.
 fn policy() -> String {
     let quota =
         json!({"name": "year", "algorithm": "fixed-window", "limit": 1000, "window": "366d"});
@@ -57,13 +57,14 @@ async fn ask(gate: &Arc<Gate>, requests: &[Value]) -> Vec<Value> {
     answer["answers"].as_array().expect("a list").clone()
 }
 
-/// What is left of the first rule's quota.
+/// The remaining quota of the first rule.
 fn left(answer: &Value) -> &str {
     let header = answer["headers"]["ratelimit"].as_str().expect("a header");
     header.split(";r=").nth(1).and_then(|rest| rest.split(';').next()).expect("what is left")
 }
 
-// Guards: a body of 64 KiB that has a server decide more than the Worker, and more than is said.
+// Guards: a body of 64 KiB that makes a server decide more than the Worker, and more than is
+// documented.
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_counted_under_so_many_keys_and_what_is_too_much_is_not_charged() {
     let gate = gate();
@@ -81,7 +82,7 @@ async fn a_batch_is_counted_under_so_many_keys_and_what_is_too_much_is_not_charg
         assert_eq!(refused["status"], 400, "{refused}");
         assert_eq!(refused["errors"], json!([{"path": "", "detail": detail}]));
     }
-    // Each body has a budget of its own, and what was refused was not charged.
+    // Each body has a budget of its own, and the denied request was not charged.
     let answers = ask(&gate, &[request("/all", 90), request("/all", 1)]).await;
     assert_eq!((left(&answers[0]), left(&answers[1])), ("999", "998"));
 }

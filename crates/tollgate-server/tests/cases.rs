@@ -1,8 +1,8 @@
-//! The random events that every surface answers alike, through this server's `/check` in a runtime
-//! whose time is the test's: decisions, waits, fields, bodies and what responses bring about.
+//! The random events that every surface decides alike, through this server's `/check` in a runtime
+//! whose time the test controls: decisions, waits, fields, bodies and the effects of responses.
 //!
-//! Left out: cases whose clock goes back, which this server's cannot, and policies that hold places
-//! until the response, which it refuses.
+//! Left out: cases whose clock goes back, which this server's clock cannot, and policies that hold
+//! places until the response, which this server rejects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use tollgate_server::store::memory::Memory;
 use tollgate_server::store::table::TableLimits;
 use tollgate_service::log::Share;
 
-/// The first half of SHA-256 of nothing: without a secret, keys are hashed with that before clients
-/// are told.
+/// The first half of SHA-256 of the empty string: without a secret, keys are hashed with it before
+/// clients get the hash.
 const HASH_KEY: [u8; 16] = [
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
 ];
 
-/// The server's inside, with the policy of a case; `None` where the server refuses that.
+/// The server's gate, with the policy of a case; `None` where the server rejects the policy.
 fn gate(case: &Case) -> Option<Arc<Gate>> {
     let clock = Clock::showing(Timestamp::from_millis(case.start_ms));
     let limits = TableLimits { keys: 10_000, bytes: 1 << 26 };
@@ -49,7 +49,7 @@ fn gate(case: &Case) -> Option<Arc<Gate>> {
     }))
 }
 
-/// A request as a caller describes it; `None` where that refuses to describe it.
+/// A request as a caller describes it; `None` where it cannot be described.
 fn described(request: &Request) -> Option<Value> {
     let mut headers = Map::new();
     for (name, _) in &request.headers {
@@ -112,7 +112,7 @@ fn compare(
     is("fields", format!("{ours:?}"), format!("{:?}", seen.fields))?;
     if let Some(body) = &seen.body {
         is("status", answer["status"].to_string(), seen.status.to_string())?;
-        // A caller sends no body to HEAD; it is told the one that there would be.
+        // A caller sends no body to HEAD; the response describes the body that there would be.
         let body = if request.method == "HEAD" { answer["body"].as_str().unwrap() } else { body };
         return is("body", answer["body"].as_str().unwrap_or("none").to_owned(), body.to_owned());
     }
@@ -123,7 +123,7 @@ fn compare(
 
 async fn play(gate: &Arc<Gate>, event: &Event, expected: &Expected) -> Result<bool, String> {
     let Some(mut body) = described(&event.request) else {
-        // Decided all the same, so that what is counted stays alike.
+        // Decided all the same, so that the counts stay alike.
         wait_until(gate, expected.at_ms).await;
         check::decide(gate, &event.request).await.tell();
         return Ok(false);
@@ -143,8 +143,8 @@ async fn play(gate: &Arc<Gate>, event: &Event, expected: &Expected) -> Result<bo
         body["response_status"] = json!(event.status);
         charged = ask(gate, &body).await == json!({"charged": true});
     }
-    // What is due may charge nothing: of a key that is not enforced, say. A charge that is missing
-    // is seen with the next request.
+    // A due request may charge nothing: of a key that is not enforced, for example. A missing
+    // charge is seen with the next request.
     if charged && !expected.charged_later {
         return Err("charged by the response, and nothing was due".to_owned());
     }

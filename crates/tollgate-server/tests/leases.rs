@@ -1,5 +1,5 @@
-//! `POST /lease` on a server with counts in memory, in virtual time: one count with `/check`, what
-//! is leased when, and several keys of one request.
+//! `POST /lease` on a server with counts in memory, in virtual time: one count with `/check`, the
+//! conditions of leases, and several keys of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use tollgate_storage::{LeaseKey, LeaseQuestion, LeaseReply, LeaseReport, Leased,
 
 const SECRET: &str = "a secret of the fleet";
 
-/// Twenty an hour of each client, in all of the fleet; three of each path; local ones beside them.
+/// Twenty per hour of each client, in all of the fleet; three of each path; and local rules.
 fn policy() -> String {
     let quota = |limit| json!([{"algorithm": "fixed-window", "limit": limit, "window": "1h"}]);
     let rules = json!([
@@ -56,7 +56,7 @@ fn gate(secret: Option<&str>) -> Arc<Gate> {
     })
 }
 
-/// A node: what it asks of the keys of a request.
+/// A node: its requests about the keys of a request.
 struct Node {
     policy: Policy,
     table: u128,
@@ -91,7 +91,7 @@ impl Node {
         LeaseReply::read(&answer.unwrap_or_else(|it| panic!("{it:?}"))).expect("an answer")
     }
 
-    /// Asks for units of `ip` and nothing else.
+    /// Asks for units of `ip` only.
     async fn lease(&mut self, gate: &Arc<Gate>, ip: &str, want: u64) -> Leased {
         self.number += 1;
         let mut keys = self.keys("/", ip);
@@ -124,7 +124,7 @@ fn is_charged(reply: &LeaseReply) -> bool {
     rest[9] & 1 != 0
 }
 
-/// How many of `requests` of `ip` are admitted by `/check`.
+/// The number of `requests` of `ip` that `/check` allows.
 async fn checked(gate: &Arc<Gate>, path: &str, ip: &str, requests: usize) -> usize {
     let mut admitted = 0;
     for _ in 0..requests {
@@ -136,7 +136,7 @@ async fn checked(gate: &Arc<Gate>, path: &str, ip: &str, requests: usize) -> usi
     admitted
 }
 
-/// What is counted of leases.
+/// A metric of leases.
 fn told(gate: &Gate, name: &str) -> u64 {
     gate.gather();
     let text = gate.counting.text(Format::Prometheus, 0, &gate.own(), &gate.traffic.calls);
@@ -145,7 +145,7 @@ fn told(gate: &Gate, name: &str) -> u64 {
     line.parse().expect("a number")
 }
 
-// Guards: a fleet of which each part has a count of its own, though the policy says one.
+// Guards: a fleet of which each part has a count of its own, although the policy defines one count.
 #[tokio::test(start_paused = true)]
 async fn what_is_leased_reported_and_checked_is_one_count() {
     let gate = gate(Some(SECRET));
@@ -159,7 +159,7 @@ async fn what_is_leased_reported_and_checked_is_one_count() {
     assert_eq!(checked(&gate, "/", ip, 100).await, 6, "20 - 4 - 8 - 2");
     nodes[0].report(&gate, ip, 5).await;
     assert_eq!(checked(&gate, "/", ip, 100).await, 3, "what came back");
-    // The other one says nothing: what it holds was spent, for all that anybody knows.
+    // The other node reports nothing: its units count as spent.
     tokio::time::advance(Duration::from_secs(4)).await;
     assert_eq!(checked(&gate, "/", ip, 100).await, 0);
     // Another client is another count, and a secret of another fleet names other counts.
@@ -177,7 +177,7 @@ async fn a_server_leases_from_its_first_question() {
     assert!(is_charged(&node.ask(&gate, node.keys("/", "192.0.2.1")).await[0]));
 }
 
-// Guards: a flood that one key refuses and that uses up what another one has for all.
+// Guards: a flood that one key denies and that uses up the shared quota of another key.
 #[tokio::test(start_paused = true)]
 async fn of_several_keys_of_a_request_all_are_charged_or_none() {
     let gate = gate(Some(SECRET));
@@ -188,7 +188,7 @@ async fn of_several_keys_of_a_request_all_are_charged_or_none() {
         assert_eq!(replies.iter().map(is_charged).collect::<Vec<_>>(), [i < 3; 2], "{i}");
     }
     assert_eq!(checked(&gate, "/", "192.0.2.1", 100).await, 17);
-    // At the same time: the looks of all come before the charges of any.
+    // At the same time: all peeks come before any charge.
     let asks = (0..10).map(|_| node.ask(&gate, node.keys("/few/b", "192.0.2.3")));
     let replies = futures_util::future::join_all(asks).await;
     let whole = |replies: &&Vec<LeaseReply>| replies.iter().all(is_charged);
@@ -210,14 +210,14 @@ async fn nodes_of_the_last_two_policies_are_answered() {
     assert_eq!((status(&gate, &old).await, status(&gate, &next).await), (200, 409));
     gate.following.set_file(file(with(21)), gate.clock.now_ms());
     assert_eq!((status(&gate, &old).await, status(&gate, &next).await), (200, 200));
-    // Of local rules a fleet knows nothing.
+    // A fleet does not contain local rules.
     gate.following
         .set_file(file(with(21).replace("\"limit\":1000", "\"limit\":999")), gate.clock.now_ms());
     assert_eq!((status(&gate, &old).await, status(&gate, &next).await), (200, 200));
     gate.following.set_file(file(with(22)), gate.clock.now_ms());
     assert_eq!((status(&gate, &old).await, status(&gate, &next).await), (409, 200));
     assert_eq!(told(&gate, "conflicts"), 2);
-    // What was withdrawn is answered for a while, whether or not anything changes again.
+    // A withdrawn policy gets responses for a while, whether or not anything changes again.
     let last = Node::new(1, &with(22));
     tokio::time::advance(Duration::from_secs(19)).await;
     assert_eq!((status(&gate, &next).await, status(&gate, &last).await), (200, 200));

@@ -62,7 +62,7 @@ fn of_many_threads_exactly_the_limit_is_admitted() {
 #[test]
 fn a_flood_of_keys_takes_no_more_places_than_there_are_and_never_who_is_used_up() {
     let policy = Policy::compile(POLICY, Surface::Server).expect("a policy");
-    // 256 shards with a bucket of sixteen each: the least there is.
+    // 256 shards with a bucket of sixteen each: the smallest table.
     let (table, clock) = (table(1, usize::MAX), Clock::start());
     for _ in 0..5_000 {
         assert!(is_admitted(&policy, &table, &clock, 0));

@@ -1,5 +1,5 @@
-//! What a full table really takes of the machine's memory. Alone in its process, whose resident
-//! size it reads.
+//! The memory that a full table really takes. Alone in its process, because it reads the resident
+//! size.
 #![allow(missing_docs, clippy::expect_used, clippy::arithmetic_side_effects, reason = "tests")]
 
 use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
@@ -11,7 +11,7 @@ const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 5000, "window": "1h"}]}
 ]}"#;
 
-/// What the table may take.
+/// The memory limit of the table.
 const MOST: usize = 8 << 20;
 /// Clients that come, more than there is room for.
 const CLIENTS: u64 = 80_000;
@@ -23,8 +23,8 @@ fn resident_bytes() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
 }
 
-// Guards: a bound that counts the bytes of rows and not what is allocated for them, which was twice
-// as much.
+// Guards: a limit that counts the bytes of rows and not those that are allocated for them, which
+// was twice as much.
 #[test]
 fn a_full_table_takes_what_it_may() {
     let policy = Policy::compile(POLICY, Surface::Server).expect("a policy");

@@ -1,7 +1,7 @@
-//! Who may do what: the four tokens of an operator.
+//! The permissions: the four tokens of an operator.
 //!
-//! Invariant: what has no secret is off. A token is compared in constant time, with every secret
-//! that there is, so that the time says nothing about which ones there are.
+//! Invariant: an API without a secret is off. A token is compared in constant time, with every
+//! configured secret, so that the time does not show which ones are configured.
 
 use alloc::string::String;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bearer::Token;
 
-/// Which token a request came with.
+/// The token of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -17,22 +17,22 @@ pub enum Access {
     Admin,
     /// `READ_TOKEN`: reads.
     Read,
-    /// `METRICS_TOKEN`: metrics, and nothing else.
+    /// `METRICS_TOKEN`: reads metrics only.
     Metrics,
-    /// `FOLLOW_TOKEN`: the policy in force, with its keys masked, and nothing else.
+    /// `FOLLOW_TOKEN`: reads only the policy in force, with its keys masked.
     Follow,
 }
 
-/// Who did something.
+/// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// What the header says that the operator names in a setting; bounded, on one line.
+    /// The value of the header that the operator names in a setting; bounded, on one line.
     pub name: Option<String>,
-    /// Which token it came with.
+    /// The token of its request.
     pub token: Access,
 }
 
-/// The secrets that there are.
+/// The configured secrets.
 #[derive(Default)]
 pub struct Tokens {
     /// `ADMIN_TOKEN`.
@@ -46,14 +46,14 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// True when somebody can read metrics.
+    /// True when a token can read metrics.
     #[must_use]
     pub const fn read_metrics(&self) -> bool {
         let Self { admin, read, metrics, follow: _ } = self;
         admin.is_some() || read.is_some() || metrics.is_some()
     }
 
-    /// What whoever sends this `authorization` may do; `None` when it names no token of ours.
+    /// The access of this `authorization`; `None` when it contains no token of ours.
     #[must_use]
     pub fn access(&self, authorization: Option<&str>) -> Option<Access> {
         let is =

@@ -1,7 +1,7 @@
-//! Answers that Tollgate gives itself: refusals, problems and answers, as plain data.
+//! Tollgate's own responses: denials, problems and results, as plain data.
 //!
-//! Invariant: an answer names quotas, fields and limits, never keys or tokens, and is never cached.
-//! Which answer a request gets is decided elsewhere, and nothing here knows the runtime.
+//! Invariant: a response contains quotas, fields and limits, never keys or tokens, and is never
+//! cached. The choice of the response is made elsewhere, and nothing here knows the runtime.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -9,7 +9,7 @@ use alloc::string::String;
 
 use tollgate_policy::{Outcome, PROBLEM_JSON, ProblemDetails, Problems, grpc_content_type};
 
-/// Where the health report is, in both uses.
+/// The path of the health report, in both uses.
 pub const HEALTH_PATH: &str = "/.well-known/tollgate/health";
 
 pub(crate) const JSON: &str = "application/json";
@@ -32,7 +32,7 @@ impl Fields {
         lines.find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 
-    /// Adds one line. Both are one line each: whatever a client sent is not written here.
+    /// Adds one line. Both are one line each: data that a client sent is not written here.
     pub fn add(&mut self, name: &str, value: &str) {
         for part in [name, ": ", value, "\n"] {
             self.0.push_str(part);
@@ -44,7 +44,7 @@ impl Fields {
         self.0.push_str(&others.0);
     }
 
-    /// What `outcome` sets on the request that passes.
+    /// The marks of `outcome` on an allowed request.
     #[must_use]
     pub fn marks(outcome: &Outcome<'_>) -> Self {
         let mut fields = Self::default();
@@ -52,7 +52,7 @@ impl Fields {
         fields
     }
 
-    /// What `outcome` adds to any response.
+    /// The fields of `outcome` for any response.
     #[must_use]
     pub fn of(outcome: &Outcome<'_>) -> Self {
         let mut fields = Self::default();
@@ -73,7 +73,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// 200 with a JSON document that nobody caches.
+    /// 200 with a JSON document that is not cached.
     #[must_use]
     pub fn json(body: String) -> Self {
         Self::new(200, JSON, body)
@@ -85,7 +85,7 @@ impl Answer {
         Self::problems(status, title, detail, &Problems::default())
     }
 
-    /// 405, with the methods that there are.
+    /// 405, with the supported methods.
     #[must_use]
     pub fn not_allowed(methods: &str) -> Self {
         let detail = format!("use {methods}");
@@ -99,7 +99,7 @@ impl Answer {
         Self::new(status, PROBLEM_JSON, details.with_errors(errors))
     }
 
-    /// The refusal with `status` of a request with this content type.
+    /// The denial with `status` of a request with this content type.
     #[must_use]
     pub fn refusal(outcome: &Outcome<'_>, status: u16, content_type: &str) -> Self {
         let Some(kind) = grpc_content_type(content_type.as_bytes()) else {
@@ -117,13 +117,13 @@ impl Answer {
         self
     }
 
-    /// An answer without a body.
+    /// A response without a body.
     pub(crate) fn bodiless(status: u16) -> Self {
         let answer = Self { status, fields: Fields::default(), body: Cow::Borrowed("") };
         answer.with("cache-control", "no-store")
     }
 
-    /// An answer that nobody caches.
+    /// A response that is not cached.
     pub(crate) fn new(status: u16, kind: &str, body: impl Into<Cow<'static, str>>) -> Self {
         let answer = Self { status, fields: Fields::default(), body: body.into() };
         answer.with("content-type", kind).with("cache-control", "no-store")

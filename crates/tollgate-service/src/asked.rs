@@ -1,6 +1,7 @@
-//! A request that may be served: what of its head is needed later on.
+//! An allowed request: the parts of its head that are needed later.
 //!
-//! Invariant: whoever has one was allowed to ask, and everything in it is bounded and decoded.
+//! Invariant: a value of this type comes from an allowed caller, and everything in it is bounded
+//! and decoded.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,21 +21,21 @@ use crate::service::Call;
 /// The longest field that is read: 4 KiB.
 const MAX_FIELD: usize = 4096;
 
-/// The longest name of who does something, in characters.
+/// The longest name of the author of a change, in characters.
 const MAX_ACTOR: usize = 128;
 
-/// A request that may be served.
+/// An allowed request.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
-    /// What stands in the path.
+    /// The parameter in the path.
     pub(crate) parameter: String,
     pub(crate) query: Query,
     pub(crate) actor: Option<Actor>,
     pub(crate) now_ms: u64,
     pub(crate) if_match: Option<Tags>,
     pub(crate) if_none_match: Option<Tags>,
-    /// The forms that are accepted of metrics.
+    /// The accepted forms of metrics.
     pub(crate) accept: Option<String>,
     pub(crate) is_head: bool,
     /// It needs the right to write.
@@ -45,7 +46,7 @@ impl Asked {
     /// Reads the head of a request.
     ///
     /// # Errors
-    /// The answer to one that may not be served.
+    /// The response to a request that is not allowed.
     pub(crate) fn read(
         tokens: &Tokens,
         actor_header: Option<&str>,
@@ -87,7 +88,8 @@ impl Asked {
     }
 }
 
-/// The parameters that a query may have: each once, and any number of times.
+/// The parameters that a query may have: those that may occur once, and those that may occur any
+/// number of times.
 const fn parameters(operation: Operation) -> (&'static [&'static str], &'static [&'static str]) {
     match operation {
         Operation::PutPolicy | Operation::DeletePolicy | Operation::RollBack => (&["dry_run"], &[]),
@@ -108,7 +110,7 @@ const fn parameters(operation: Operation) -> (&'static [&'static str], &'static 
     }
 }
 
-/// The longest body, in bytes, of what has one.
+/// The longest body, in bytes, of an operation with a body.
 pub(crate) const fn body_limit(operation: Operation) -> Option<usize> {
     match operation {
         Operation::PutPolicy => Some(MAX_DOCUMENT),
@@ -132,7 +134,7 @@ pub(crate) const fn body_limit(operation: Operation) -> Option<usize> {
     }
 }
 
-/// Refuses a body that is not called JSON, as a form of another site would send it.
+/// Rejects a body whose content type is not JSON, as a form of another site would send it.
 fn is_json(call: &Call<'_>) -> Result<(), Answer> {
     let value = field(call, "content-type")?.unwrap_or_default();
     if is_media_type(&value, "application/json") {
@@ -141,7 +143,7 @@ fn is_json(call: &Call<'_>) -> Result<(), Answer> {
     Err(Wrong::UnsupportedType.answer("send \"content-type: application/json\""))
 }
 
-/// Refuses what has no secret.
+/// Rejects an operation that has no secret.
 fn is_on(tokens: &Tokens, route: &Route) -> Result<(), Answer> {
     let is_metrics = route.methods.iter().any(|method| method.right == Right::Metrics);
     if tokens.admin.is_some() || (is_metrics && tokens.metrics.is_some()) {
@@ -151,7 +153,7 @@ fn is_on(tokens: &Tokens, route: &Route) -> Result<(), Answer> {
     Err(Wrong::NotFound.answer(&format!("this is off: it needs the secret {secret}")))
 }
 
-/// What the token of a request gives access to, if any is wanted.
+/// The access of a request's token, if the operation needs one.
 fn access(tokens: &Tokens, right: Right, call: &Call<'_>) -> Result<Option<Access>, Answer> {
     if right == Right::Public {
         return Ok(None);
@@ -209,7 +211,7 @@ pub(crate) fn field(call: &Call<'_>, name: &str) -> Result<Option<String>, Answe
     Ok(value)
 }
 
-/// Who does it, in one line that says nothing else than it seems to.
+/// The author of a change, in one line without misleading characters.
 fn actor_name(header: Option<&str>, call: &Call<'_>) -> Option<String> {
     let value = (call.field)(header?)?;
     let plain = |c: char| if c.is_control() || turns(c) { '\u{fffd}' } else { c };
@@ -217,8 +219,8 @@ fn actor_name(header: Option<&str>, call: &Call<'_>) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// True for characters that nobody sees and that change how others are read: line and paragraph
-/// separators, and those that turn the direction of writing (UAX #9, 2).
+/// True for invisible characters that change how others are read: line and paragraph separators,
+/// and those that turn the direction of writing (UAX #9, 2).
 const fn turns(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

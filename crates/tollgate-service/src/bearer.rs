@@ -1,7 +1,7 @@
 //! A token: read from `authorization`, and compared.
 //!
-//! Invariant: the time that a comparison takes says nothing about the token. Source: RFC 6750
-//! section 2.1.
+//! Invariant: the time of a comparison reveals nothing about the token. Source: RFC 6750 section
+//! 2.1.
 
 use sha2::{Digest, Sha256};
 
@@ -16,8 +16,8 @@ impl Token {
         Self(Sha256::digest(token).into())
     }
 
-    /// True when `given` is this token. The time taken says nothing about where they differ:
-    /// hashes are compared, all of each.
+    /// True when `given` is this token. The time reveals nothing about where they differ: hashes
+    /// are compared, all of each.
     #[must_use]
     pub fn is(&self, given: &[u8]) -> bool {
         let given: [u8; 32] = Sha256::digest(given).into();

@@ -1,8 +1,7 @@
-//! One request to the service, from its head to its answer.
+//! One request to the service, from its head to its response.
 //!
-//! Invariant: nothing is read of a body, and nothing asked of a store, before the request was found
-//! to be allowed to: a [`Service`], which may cost something to make, takes only what is
-//! [`Allowed`].
+//! Invariant: no body is read, and no store is asked, before the request was found to be allowed: a
+//! [`Service`], which may be expensive to make, takes only an [`Allowed`] request.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -21,25 +20,25 @@ use crate::service::{Call, Service};
 use crate::store::policy::PolicyReply;
 use crate::store::{StoreCall, StoreReply};
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub enum Next {
-    /// This is the answer.
+    /// Send this response.
     Answer(Answer),
-    /// Read the body, then go on with [`WantsBody::read`].
+    /// Read the body, then continue with [`WantsBody::read`].
     Body(WantsBody),
-    /// Ask the store, then go on with [`WantsStore::answered`].
+    /// Ask the store, then continue with [`WantsStore::answered`].
     Store(WantsStore),
 }
 
-/// A request whose body is wanted.
+/// A request that needs its body.
 #[derive(Debug)]
 pub struct WantsBody {
     limit: usize,
     asked: Box<Asked>,
 }
 
-/// A request that needs an answer of the store.
+/// A request that needs a response of the store.
 #[derive(Debug)]
 pub struct WantsStore {
     call: Box<StoreCall>,
@@ -47,7 +46,7 @@ pub struct WantsStore {
     state: State,
 }
 
-/// Where an operation goes on.
+/// The state in which an operation continues.
 #[derive(Debug)]
 enum State {
     Policy(policy::State),
@@ -57,17 +56,17 @@ enum State {
     Metrics(Format),
 }
 
-/// A request that may be served: its head was looked at, and nothing else.
+/// An allowed request: only its head was read.
 #[derive(Debug)]
 pub struct Allowed(Box<Asked>);
 
 impl Allowed {
-    /// Looks at the head of a request below `/.well-known/tollgate/`. `actor_header` is the name,
-    /// in lower case, of the header that says who does something, for the history.
+    /// Checks the head of a request below `/.well-known/tollgate/`. `actor_header` is the name, in
+    /// lower case, of the header that names the author of a change, for the history.
     ///
     /// # Errors
-    /// The answer where nothing is to be read, copied or asked for it: the request may not be
-    /// served, or wants what everybody may have.
+    /// The response when nothing needs to be read, copied or asked for it: the request is not
+    /// allowed, or is for a public document.
     pub fn read(
         tokens: &Tokens,
         actor_header: Option<&str>,
@@ -81,8 +80,8 @@ impl Allowed {
         Ok(Self(Box::new(asked)))
     }
 
-    /// True when the text of the deployed file is wanted: for what is about the policy in force.
-    /// For all else a [`Service`] may have an empty one.
+    /// True when the text of the deployed file is needed: for operations on the policy in force.
+    /// For all others the [`Service`] may have an empty text.
     #[must_use]
     pub const fn wants_file(&self) -> bool {
         matches!(
@@ -94,9 +93,9 @@ impl Allowed {
         )
     }
 
-    /// True when the answer depends on what the service knows of the policy in force, so that it
-    /// must be the one in force now: an operator who has just put a rule asks for a key of it. Who
-    /// reads or writes the policy is told of it by the store itself, and metrics are read often.
+    /// True when the response depends on the policy in force, so that the service must have the
+    /// newest one: an operator who has just written a rule asks about a key of it. Operations on
+    /// the policy get it from the store itself, and metrics are read often.
     #[must_use]
     pub const fn wants_newest(&self) -> bool {
         matches!(
@@ -113,7 +112,7 @@ impl Allowed {
         )
     }
 
-    /// Who asks for something to be changed, for a log; `None` for what only reads.
+    /// The author of a change, for a log; `None` for an operation that only reads.
     #[must_use]
     pub fn writer(&self) -> Option<Actor> {
         self.0.actor.clone().filter(|_| self.0.is_write)
@@ -121,7 +120,7 @@ impl Allowed {
 }
 
 impl Service<'_> {
-    /// Begins to serve a request. Never fails: what is wrong is answered.
+    /// Begins to serve a request. Never fails: a mistake gets a response.
     #[must_use]
     pub fn begin(&self, Allowed(asked): Allowed) -> Next {
         match body_limit(asked.operation) {
@@ -138,7 +137,7 @@ impl WantsBody {
         self.limit
     }
 
-    /// Goes on with the body; `None` when it is longer than the limit, or broke off.
+    /// Continues with the body; `None` when it is longer than the limit, or broke off.
     #[must_use]
     pub fn read(self, service: &Service<'_>, body: Option<Vec<u8>>) -> Next {
         match body.filter(|body| body.len() <= self.limit) {
@@ -152,13 +151,13 @@ impl WantsBody {
 }
 
 impl WantsStore {
-    /// What to ask the store.
+    /// The call to the store.
     #[must_use]
     pub fn call(&self) -> &StoreCall {
         &self.call
     }
 
-    /// Goes on with what the store answered.
+    /// Continues with the store's reply.
     #[must_use]
     pub fn answered(self, service: &Service<'_>, reply: StoreReply) -> Next {
         let asked = self.asked;
@@ -228,14 +227,14 @@ fn begun(service: &Service<'_>, asked: Box<Asked>, body: Vec<u8>) -> Next {
             let step = metrics::begin(&asked);
             next(asked, step, StoreCall::Metrics, State::Metrics)
         }
-        // `Allowed` has answered it.
+        // `Allowed` has already responded to it.
         Operation::ReadOpenApi => {
             Next::Answer(sent(Answer::new(200, JSON, OPEN_API), asked.is_head))
         }
     }
 }
 
-/// What comes next after `step`, whose calls and states are of one kind.
+/// The next step after `step`, whose calls and states are of one kind.
 fn next<C, S>(
     asked: Box<Asked>,
     step: Step<C, S>,
@@ -262,7 +261,7 @@ mod tests {
     use crate::bearer::Token;
     use crate::routes::{PREFIX, ROUTES, Right};
 
-    /// Guards: a stranger who makes a deployment copy its policy, or ask an object for it.
+    /// Guards: a stranger that makes a deployment copy its policy, or ask an object for it.
     #[test]
     fn a_stranger_has_an_answer_before_there_is_a_service() {
         let tokens = Tokens { admin: Some(Token::new(b"secret")), ..Tokens::default() };

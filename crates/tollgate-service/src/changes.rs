@@ -1,10 +1,10 @@
-//! What is different between two policies: for who asks before it is put in force, and in short for
-//! the history.
+//! The differences between two policies: shown before a policy is put in force, and in short in the
+//! history.
 //!
 //! Invariant: names and numbers of quotas only, never a value of the document, so nothing secret is
-//! in it; and a bounded number of rows, with how many more there are. What becomes of the counts
-//! follows from the rules by which stored states are known: the rule's key, its name, the tier's
-//! and the quota's.
+//! in it. The number of rows is bounded, and the number of omitted rows is included. The effect on
+//! the counts follows from the identity of stored states: the rule's key, its name, the tier's and
+//! the quota's.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -18,26 +18,26 @@ use crate::document::{Members, compact, rules, without_mark};
 use crate::mask::{KeyName, keys};
 use crate::store::policy::Summary;
 
-/// The most rows of each kind in an answer.
+/// The most rows of each kind in a response.
 const MAX_ROWS: usize = 1000;
 
 /// The most names of each kind in the history, and the most characters of one.
 const MAX_NAMES: usize = 20;
 const MAX_NAME: usize = 64;
 
-/// What is different.
+/// The differences.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Changes {
     rules: RuleChanges,
-    /// Members of the document beside `rules` and `jwt.keys`.
+    /// Members of the document other than `rules` and `jwt.keys`.
     settings: Vec<String>,
     jwt_keys: KeyChanges,
     quotas: Vec<QuotaChange>,
-    /// How many rows are not listed.
+    /// The number of omitted rows.
     more: usize,
 }
 
-/// Rules, by their names.
+/// Changed rules, by their names.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct RuleChanges {
     added: Vec<String>,
@@ -45,7 +45,7 @@ struct RuleChanges {
     changed: Vec<RuleChange>,
 }
 
-/// Keys of tokens, by their names.
+/// Changed keys of tokens, by their names.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct KeyChanges {
     added: Vec<KeyName>,
@@ -53,15 +53,15 @@ struct KeyChanges {
     changed: Vec<KeyName>,
 }
 
-/// A rule that is not as it was.
+/// A rule that has changed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct RuleChange {
     name: String,
-    /// Its members that are not as they were.
+    /// Its members that have changed.
     members: Vec<String>,
 }
 
-/// A quota that is not as it was, or whose counts are not kept.
+/// A quota that has changed, or whose counts are not kept.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct QuotaChange {
     rule: String,
@@ -86,28 +86,28 @@ struct Parameters {
     weighted: bool,
 }
 
-/// What becomes of what clients have used.
+/// The effect on the counts of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Counts {
     /// It is carried over.
     Kept,
-    /// Everybody begins anew.
+    /// Every client starts again from zero.
     Fresh,
-    /// Nobody counts it any more.
+    /// It is no longer counted.
     Forgotten,
 }
 
-/// A document, and what it compiled to.
+/// A document, and its compiled policy.
 #[derive(Clone, Copy)]
 pub(crate) struct Compiled<'a> {
     pub(crate) text: &'a str,
-    /// None when it does not compile, as an old version may not.
+    /// `None` when it does not compile, as an old version may not.
     pub(crate) policy: Option<&'a Policy>,
 }
 
 impl Changes {
-    /// What is different in `after`.
+    /// The differences from `before` to `after`.
     pub(crate) fn between(before: Compiled<'_>, after: Compiled<'_>) -> Self {
         let mut changes = Self::default();
         changes.documents(without_mark(before.text), without_mark(after.text));
@@ -207,7 +207,7 @@ impl Changes {
         }
     }
 
-    /// Leaves so many rows, and counts the others.
+    /// Keeps this many rows, and counts the others.
     fn bound(&mut self) {
         fn cut<T>(rows: &mut Vec<T>, more: &mut usize) {
             *more = more.saturating_add(rows.len().saturating_sub(MAX_ROWS));
@@ -224,7 +224,7 @@ impl Changes {
     }
 }
 
-/// Rule, tier and name of a quota: what its states are known by, beside the rule's key.
+/// Rule, tier and name of a quota: with the rule's key, the identity of its states.
 type QuotaName = (String, Option<String>, String);
 
 impl QuotaChange {
@@ -275,7 +275,7 @@ impl Parameters {
     }
 }
 
-/// The names of the members that two objects do not have alike, in the order of the alphabet.
+/// The names of the members that differ between two objects, in alphabetical order.
 fn different(before: Option<Members<'_>>, after: Option<Members<'_>>) -> Vec<String> {
     let members = |object: Option<Members<'_>>| -> BTreeMap<String, String> {
         let all = object.map(|members| members.0).unwrap_or_default();

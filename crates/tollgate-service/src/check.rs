@@ -1,10 +1,9 @@
-//! `POST /check`: what is asked, and the answer, to the caller that stands in front of something
-//! else.
+//! `POST /check`: the request, and the response to the caller that protects some other service.
 //!
-//! Invariant: an answer says what was decided and what to do, and nothing of keys. Requests are
-//! read by `tollgate-policy` ([`tollgate_policy::DescribedRequest`]), in the words of the policy
-//! document. Of several each is decided by itself: one that is wrong or refused changes nothing for
-//! the others, and which of two with one key comes first is not said.
+//! Invariant: a response contains the decision and the action to take, and nothing of keys.
+//! `tollgate-policy` reads requests ([`tollgate_policy::DescribedRequest`]), in the words of the
+//! policy document. Several requests are decided independently: one that is wrong or denied changes
+//! nothing for the others, and the order of two with one key is undefined.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -23,19 +22,19 @@ use tollgate_policy::{
 
 use crate::answer::Answer;
 
-/// The longest body of `POST /check`: 64 KiB, whether one request stands in it or several.
+/// The longest body of `POST /check`: 64 KiB, for one request or several.
 pub const MAX_BODY: usize = 64 * 1024;
 
 /// The most requests in one body.
 pub const MAX_BATCH: usize = 100;
 
-/// The most keys that the requests of one body are counted under, together. Each may be called
-/// three times (asked, charged, given back), each request may ask for its tenant, and the platform
-/// of the Worker ends an invocation that makes more than 1,000 calls.
+/// The most keys that the requests of one body are counted under, together. Each key may need three
+/// calls (peek, charge, refund), each request may ask for its tenant, and the platform of the
+/// Worker ends an invocation that makes more than 1,000 calls.
 pub const MAX_BATCH_KEYS: usize = 250;
 
-/// So many requests of one body are decided at the same time: the calls of a hundred would wait
-/// for each other, and for those of everybody else.
+/// How many requests of one body are decided at the same time: the calls of a hundred would wait
+/// for each other, and for those of other callers.
 pub const BATCH_AT_ONCE: usize = 32;
 
 /// How many keys the requests of one body may still be counted under.
@@ -49,10 +48,10 @@ impl Default for KeyBudget {
 }
 
 impl KeyBudget {
-    /// Takes `keys` of it; what is not there is not taken.
+    /// Takes `keys` of it; if it has fewer, it takes none.
     ///
     /// # Errors
-    /// What the one of the requests is answered that would need more than is left.
+    /// The mistake for a request that needs more keys than are left.
     pub fn take(&self, keys: usize) -> Result<(), Problems> {
         let taken = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(keys));
         taken.map(drop).map_err(|_| {
@@ -65,21 +64,22 @@ impl KeyBudget {
     }
 }
 
-/// What stands in the body of `POST /check`: one request, or `{"requests": [...]}`.
+/// The requests in the body of `POST /check`: one request, or `{"requests": [...]}`.
 ///
 /// # Errors
-/// The answer when there is nothing to decide: it is not JSON, the one is wrong, or the list.
+/// The response when there is nothing to decide: the body is not JSON, or the one request or the
+/// list is wrong.
 pub fn requests(body: &[u8]) -> Result<DescribedRequests, Answer> {
     DescribedRequests::parse(body, MAX_BATCH).map_err(|problems| refused(&problems))
 }
 
-/// The answer to a request that is wrong.
+/// The response to a request that is wrong.
 #[must_use]
 pub fn refused(problems: &Problems) -> Answer {
     Answer::problems(400, "Bad Request", WRONG, problems)
 }
 
-/// The answer to a body that is longer than [`MAX_BODY`].
+/// The response to a body that is longer than [`MAX_BODY`].
 #[must_use]
 pub fn too_long() -> Answer {
     Answer::problem(413, "Content Too Large", "send at most 65536 bytes")
@@ -87,22 +87,21 @@ pub fn too_long() -> Answer {
 
 const WRONG: &str = "the check request is wrong; see errors";
 
-/// The answer to one of several requests that is wrong: the problem that it would be alone, as
-/// JSON. The others are decided.
+/// The response to one of several requests that is wrong: the same problem as for a single request,
+/// as JSON. The others are decided.
 #[must_use]
 pub fn wrong(problems: &Problems) -> String {
     let title = "Bad Request";
     ProblemDetails { kind: "about:blank", title, status: 400, detail: WRONG }.with_errors(problems)
 }
 
-/// The answer to a report of a response's status, as JSON: whether something was charged or given
-/// back.
+/// The response to a report of a status, as JSON: whether something was charged or refunded.
 #[must_use]
 pub fn reported(charged: bool) -> String {
     format!("{{\"charged\":{charged}}}")
 }
 
-/// The answer to several requests: `{"answers": [...]}`, each the JSON that it would be alone, in
+/// The response to several requests: `{"answers": [...]}`, each the JSON of a single request, in
 /// the order of the requests.
 #[must_use]
 pub fn answers(each: &[String]) -> Answer {
@@ -114,18 +113,18 @@ pub fn answers(each: &[String]) -> Answer {
 pub struct Decided {
     /// The request, decided.
     pub plan: Plan,
-    /// What it waited for already; its outcome's answer is the one after that.
+    /// The time that it has already waited; its outcome's answer is the one after that.
     pub waited: Span,
-    /// What its cost can be settled by, when that was asked for.
+    /// The id with which its cost can be settled, if the request asked for one.
     pub id: Option<String>,
 }
 
-/// The answer, as JSON, to a request with this content type:
+/// The response, as JSON, to a request with this content type:
 /// `{"decision","rules","violated","retry_after_ms","headers"}`; `delay_ms` when the decision is to
 /// wait, `request_headers` when the request is to be marked, `id` when its cost may be settled,
-/// `report` when its response's status is wanted; for a refusal the response that the policy gives:
-/// `status`, `content_type`, `body`, `grpc` for a client of gRPC, and `failure` when no quota
-/// refuses.
+/// `report` when its response's status is needed. For a denial it also contains the policy's
+/// response: `status`, `content_type`, `body`, `grpc` for a gRPC client, and `failure` when no
+/// quota denies.
 #[must_use]
 pub fn answer(
     outcome: &Outcome<'_>,
@@ -152,7 +151,7 @@ impl Serialize for CheckAnswer<'_> {
             Ruling::Pass => ("allow", None, None),
             Ruling::Delay(delay) => ("delay", Some(delay), None),
             Ruling::Refuse { status } => ("deny", None, Some(status)),
-            Ruling::Retry(_) => ("deny", None, None), // a final answer is none
+            Ruling::Retry(_) => ("deny", None, None), // a final answer is never a retry
         };
         map.serialize_entry("decision", decision)?;
         let rules: Vec<_> = outcome
@@ -188,7 +187,7 @@ impl Serialize for CheckAnswer<'_> {
 }
 
 impl CheckAnswer<'_> {
-    /// The response that the policy gives, as it is given in front of an origin.
+    /// The policy's response, as it is sent in front of an origin.
     fn refusal<M: SerializeMap>(&self, status: u16, map: &mut M) -> Result<(), M::Error> {
         let outcome = self.outcome;
         if let Some(kind) = grpc_content_type(self.content_type) {
@@ -234,7 +233,7 @@ impl<'a> RuleAnswer<'a> {
     }
 }
 
-/// The fields a caller may copy into its own response: all but the content type, which goes with
+/// The fields a caller may copy into its own response: all but the content type, which belongs to
 /// the body.
 struct HeaderFields<'a>(&'a Outcome<'a>);
 

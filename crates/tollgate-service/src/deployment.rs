@@ -1,8 +1,8 @@
-//! What a deployment makes of a policy: its number, its secret, and what its operator should know.
+//! The deployment's part of a policy: its number, its secret, and the warnings for its operator.
 //!
-//! Invariant: whoever decides a request holds the policy that it was planned with until the request
-//! is over, whatever comes into force meanwhile. Of the secret nothing gets out but what is hashed
-//! with a part of its hash. Deliberately absent: where the secret and the text come from.
+//! Invariant: a request keeps the policy that it was planned with until it is over, even if another
+//! comes into force meanwhile. Only values that are hashed with a part of the secret's hash leave
+//! the process. Deliberately absent: the source of the secret and of the text.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -13,19 +13,19 @@ use tollgate_policy::{Policy, Problem, Problems};
 use crate::metrics::PolicyInForce;
 use crate::store::policy::Source;
 
-/// A policy, and which version it is.
+/// A policy, and its version.
 #[derive(Clone, Debug)]
 pub struct Active {
     /// The policy.
     pub policy: Arc<Policy>,
-    /// Its number; 0 where nothing is changed at run time, and while nobody said it.
+    /// Its number; 0 where nothing is changed at run time, and while it is unknown.
     pub version: u64,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
 }
 
 impl Active {
-    /// What metrics say about it.
+    /// Its form in metrics.
     #[must_use]
     pub fn in_force(&self) -> PolicyInForce {
         let (version, fingerprint) = (self.policy.version(), self.policy.public_fingerprint());
@@ -41,15 +41,15 @@ impl Active {
     }
 }
 
-/// What a store knows a policy file by: the first bytes of its SHA-256.
+/// The store's identifier of a policy file: the first bytes of its SHA-256.
 #[must_use]
 pub fn fingerprint(text: &str) -> u64 {
     let digest: [u8; 32] = Sha256::digest(text).into();
     digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// Gives `policy` the `secret`, empty where there is none: what keys are hashed with before they
-/// are reported to clients (`pk`), which is no part of any count's name.
+/// Sets the `secret` of `policy`, empty for none. Keys are hashed with it before they are reported
+/// to clients (`pk`); it is not part of any count's name.
 pub fn set_secret(policy: &mut Policy, secret: &[u8]) {
     let digest: [u8; 32] = Sha256::digest(secret).into();
     let key = digest.first_chunk().copied().unwrap_or_default();
@@ -59,9 +59,8 @@ pub fn set_secret(policy: &mut Policy, secret: &[u8]) {
     }
 }
 
-/// What is certainly not meant, for the log; `unset` is what the secret is called where there is
-/// none. Not for the health report: everybody may read that, and a warning may say how to get round
-/// a limit.
+/// Certain mistakes, for the log; `unset` is the name of the secret where there is none. Not for
+/// the health report: it is public, and a warning may show how to get round a limit.
 #[must_use]
 pub fn warnings(policy: &Policy, unset: Option<&str>) -> Problems {
     let mut warnings = policy.warnings().clone();

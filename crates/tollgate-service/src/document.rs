@@ -1,8 +1,8 @@
-//! A policy document as text with its members: what stands where, as it was written.
+//! A policy document as text with its members, as it was written.
 //!
-//! Invariant: the JSON parser says where a value begins and ends and what a name is, so white
-//! space, escapes and duplicates hide nothing. Deliberately absent: what a document means; the
-//! policy crate says that.
+//! Invariant: the JSON parser decides where a value begins and ends and which texts are names, so
+//! white space, escapes and duplicates hide nothing. Deliberately absent: the meaning of a
+//! document; that is in the policy crate.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// The members of the object that `text` is; `None` when it is none.
+    /// The members of the object in `text`; `None` when it is not an object.
     pub(crate) fn of(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -32,7 +32,7 @@ impl<'a> Members<'a> {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.get())
     }
 
-    /// The text that the first member `name` is.
+    /// The text of the first member `name`.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         serde_json::from_str(self.get(name)?).ok()
     }
@@ -60,7 +60,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// The items of the list that `text` is, each as it is written; `None` when it is none.
+/// The items of the list in `text`, each as it is written; `None` when it is not a list.
 pub(crate) fn items(text: &str) -> Option<Vec<&str>> {
     let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
     Some(items.into_iter().map(RawValue::get).collect())
@@ -71,7 +71,7 @@ pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Where `part` stands in `whole`, which it is a piece of.
+/// The place of `part` in `whole`, which it is a slice of.
 pub(crate) fn place(whole: &str, part: &str) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let range = start..start.checked_add(part.len())?;
@@ -94,7 +94,7 @@ pub(crate) fn compact(json: &str) -> String {
     json.chars().filter(keep).collect()
 }
 
-/// The rules of a document: their names, and as they are written.
+/// The rules of a document: their names, and their text as written.
 pub(crate) fn rules(root: &Members<'_>) -> Vec<(String, String)> {
     let rules = root.get("rules").and_then(items).unwrap_or_default();
     let named = rules.into_iter().filter_map(|rule| Some((Members::of(rule)?.text("name")?, rule)));

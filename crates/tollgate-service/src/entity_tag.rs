@@ -1,7 +1,8 @@
 //! Entity tags: made, read from `if-match` and `if-none-match`, and compared.
 //!
-//! Invariant: a tag is strong: two bodies that differ in a byte have two tags. Whatever a client
-//! sends is a list of tags or is said to be none. Source: RFC 9110, 8.8.3, 13.1.1 and 13.1.2.
+//! Invariant: a tag is strong: two bodies that differ in a byte have two tags. A client's field
+//! either parses as a list of tags or is reported as invalid. Source: RFC 9110, 8.8.3, 13.1.1 and
+//! 13.1.2.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -10,18 +11,18 @@ use alloc::vec::Vec;
 
 use sha2::{Digest, Sha256};
 
-/// The tag of `content`, quotes included: its version, and the first 64 bits of its hash, so that
-/// a store that was lost and numbers anew is noticed.
+/// The tag of `content`, quotes included: its version, and the first 64 bits of its hash. The hash
+/// reveals that a store was lost and numbers from the start again.
 pub(crate) fn strong(version: u64, content: &str) -> String {
     let hash = Sha256::digest(content.as_bytes());
     let hash = hash.iter().take(8).fold(0_u64, |hash, byte| (hash << 8) | u64::from(*byte));
     format!("\"{version}-{hash:016x}\"")
 }
 
-/// What a precondition names.
+/// The tags of a precondition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tags {
-    /// `*`: whatever is there.
+    /// `*`: any content.
     Any,
     /// One of these.
     These(Vec<Tag>),
@@ -36,8 +37,8 @@ pub(crate) struct Tag {
 }
 
 impl Tags {
-    /// Reads a field's value; `None` for what is no list of tags. Empty items of a list are passed
-    /// over (RFC 9110, 5.6.1.2).
+    /// Reads a field's value; `None` when it is not a list of tags. Empty items of a list are
+    /// ignored (RFC 9110, 5.6.1.2).
     pub(crate) fn parse(value: &str) -> Option<Self> {
         let value = value.trim_matches([' ', '\t']);
         if value == "*" {
@@ -76,7 +77,7 @@ impl Tags {
 }
 
 impl Tag {
-    /// The tag at the beginning of `text`, and what stands behind it.
+    /// The tag at the beginning of `text`, and the rest after it.
     fn take(text: &str) -> Option<(Self, &str)> {
         let (is_weak, quoted) = text.strip_prefix("W/").map_or((false, text), |rest| (true, rest));
         let inside = quoted.strip_prefix('"')?;

@@ -1,14 +1,14 @@
-//! What a line of the log says of one decision, as [`log`](crate::log) samples it.
+//! The log line of one decision, as [`log`](crate::log) samples it.
 //!
-//! Invariant: nothing of the client is in it; the hash of its partition key, and how many lines
-//! were left out, only the caller knows. Deliberately absent: failures of calls of a store.
+//! Invariant: it contains no data of the client. Only the caller knows the hash of its partition
+//! key and the number of omitted lines. Deliberately absent: failures of calls of a store.
 
 use tollgate_policy::{Answer, Outcome, Policy, RuleDecision};
 
 use crate::log::{Kind, Line};
 use crate::metrics::TENANT;
 
-/// The line without what only the caller knows.
+/// The line without the values that only the caller knows.
 #[must_use]
 pub fn line<'a>(
     event: Kind,

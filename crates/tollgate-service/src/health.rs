@@ -1,9 +1,9 @@
-//! What is wrong with a deployment, for whom it concerns.
+//! The problems of a deployment, for each audience.
 //!
-//! Invariant: everybody learns whether the deployment works and at which places it is wrong; what
-//! stands there, which may be a secret at the wrong place, only the log and the bearer of
-//! `CHECK_TOKEN`. Which policy is in force is said by its public fingerprint, by which nobody finds
-//! out a key of tokens. Nothing is said twice in one isolate.
+//! Invariant: every caller can read whether the deployment works and which places are wrong. The
+//! values at those places, which may be a misplaced secret, are only for the log and the bearer of
+//! `CHECK_TOKEN`. The policy in force is named by its public fingerprint, which reveals no key of
+//! tokens. Nothing is logged twice in one isolate.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -16,26 +16,27 @@ use tollgate_policy::{Policy, Problem, Problems};
 use crate::answer::{Answer, HEALTH_PATH};
 use crate::store::policy::Source;
 
-/// Problems that are logged one by one; who has more runs `tollgate check`.
+/// Problems that are logged one by one; an operator with more runs `tollgate check`.
 const MAX_LINES: usize = 20;
 
-/// What is known of the policy in force, where it is changed at run time.
+/// The known state of the policy in force, where it is changed at run time.
 pub struct Followed<'a> {
-    /// Its number; 0 while nobody said it.
+    /// Its number; 0 while it is unknown.
     pub version: u64,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
     /// When it was last known to be in force, in milliseconds since 1970.
     pub checked_at_ms: Option<u64>,
-    /// When a check last failed, in milliseconds since 1970, and why; none if the last did not.
+    /// When a check last failed, in milliseconds since 1970, and the reason; `None` if the last one
+    /// succeeded.
     pub failure: Option<(u64, &'a str)>,
 }
 
-/// What is enforced.
+/// The enforced policy, with its state.
 pub struct Enforced<'a> {
     /// The policy.
     pub policy: &'a Policy,
-    /// What is known of it, where it is changed at run time.
+    /// Its known state, where it is changed at run time.
     pub followed: Option<Followed<'a>>,
     /// Whether requests can be counted.
     pub status: Status,
@@ -45,9 +46,9 @@ pub struct Enforced<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// As far as is known.
+    /// Yes, as far as is known.
     Ok,
-    /// The store that servers share does not answer: `on_failure` of each rule decides.
+    /// The store that servers share does not respond: `on_failure` of each rule decides.
     StoreUnreachable,
 }
 
@@ -66,13 +67,13 @@ struct FollowedReport<'a> {
     source: Source,
     checked_at_ms: Option<u64>,
     failed_at_ms: Option<u64>,
-    /// Words of the platform: only for whom we trust.
+    /// Words of the platform: only for trusted callers.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<&'a str>,
 }
 
-/// The report of a deployment with these problems: of its settings, of the policy in force, or why
-/// that is not enforced.
+/// The report of a deployment with these problems: of its settings, and of the policy in force or
+/// the reason that it is not enforced.
 #[must_use]
 pub fn report(problems: &Problems, enforced: Option<&Enforced<'_>>, is_trusted: bool) -> Answer {
     if let (Some(enforced), true) = (enforced, problems.0.is_empty()) {
@@ -97,20 +98,20 @@ pub fn report(problems: &Problems, enforced: Option<&Enforced<'_>>, is_trusted: 
     Answer::problems(500, "Misconfigured", detail, shown)
 }
 
-/// What every request is answered with while there are problems.
+/// The response to every request while there are problems.
 #[must_use]
 pub fn misconfigured() -> Answer {
     let detail = format!("the policy or a setting is wrong; see {HEALTH_PATH}");
     Answer::problem(500, "Misconfigured", &detail)
 }
 
-/// Logs every problem because of which every request is refused, one line each.
+/// Logs every problem that causes all requests to be denied, one line each.
 pub fn log(problems: &Problems, mut line: impl FnMut(&str)) {
     let prefix = "misconfigured, every request is answered with 500: ";
     log_each(problems, prefix, &mut line);
 }
 
-/// Logs so many of `problems`, one line each, and how many more there are.
+/// Logs at most `MAX_LINES` of `problems`, one line each, and the number of the others.
 pub fn log_each(problems: &Problems, prefix: &str, line: &mut dyn FnMut(&str)) {
     for problem in problems.0.iter().take(MAX_LINES) {
         line(&format!("{prefix}{problem}"));
@@ -120,7 +121,7 @@ pub fn log_each(problems: &Problems, prefix: &str, line: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Where the problems are, each place once.
+/// The places of the problems, each once.
 fn places(problems: &Problems) -> Problems {
     let detail = "is wrong; the log says why, and this report to the bearer of CHECK_TOKEN";
     let mut places: Vec<&str> = problems.0.iter().map(|problem| problem.place.as_str()).collect();

@@ -1,9 +1,9 @@
-//! One client of a rule, in words and numbers: what it has used, and what would be decided about a
-//! request.
+//! One client of a rule, in words and numbers: its used quota, and the decision that a request
+//! would get.
 //!
-//! Invariant: a report holds names of rules, tiers and quotas, and numbers; no key and nothing that
-//! a client sent. Times are milliseconds, rounded up. Deliberately absent: how the state was come
-//! by; that is whoever counts.
+//! Invariant: a report contains names of rules, tiers and quotas, and numbers; no key and nothing
+//! that a client sent. Times are milliseconds, rounded up. Deliberately absent: how the state was
+//! read; that belongs to the service that counts.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,15 +16,16 @@ use tollgate_storage::KeyState;
 
 use crate::store::key_history::KeyChange;
 
-/// What a key has used under a rule, as JSON.
+/// The used quota of a key under a rule, as JSON.
 #[derive(Serialize)]
 struct State<'a> {
     rule: &'a str,
-    /// What clients and logs know the key by.
+    /// The hash of the key in responses and logs.
     pk: String,
     at_ms: u64,
     blocked_until_ms: Option<u64>,
-    /// The newest version of the policy that the key was counted under; 0 where nobody counts them.
+    /// The newest version of the policy that the key was counted under; 0 where versions are not
+    /// counted.
     policy_version: u64,
     quotas: Vec<Quota<'a>>,
     words: String,
@@ -32,7 +33,7 @@ struct State<'a> {
 
 #[derive(Serialize)]
 struct Quota<'a> {
-    /// The tier whose quota it is; none for the rule's own.
+    /// The tier of the quota; `None` for the rule's own.
     tier: Option<&'a str>,
     name: &'a str,
     #[serde(flatten)]
@@ -63,11 +64,11 @@ struct Explained<'a> {
 struct Rule<'a> {
     name: &'a str,
     tier: Option<&'a str>,
-    /// What it counts by, part by part.
+    /// The parts of its key.
     key: Vec<String>,
     result: &'static str,
     cost: u64,
-    /// False for a rule that refuses nobody: a shadow or a mark.
+    /// False for a rule that denies no request: a shadow or a mark.
     is_enforced: bool,
     /// Until when an operator blocked the key.
     blocked_until_ms: Option<u64>,
@@ -75,11 +76,11 @@ struct Rule<'a> {
     blocked_for: Span,
     /// The tenant's entry, where that chose the quotas.
     entry: Option<Entry>,
-    /// Empty while the key is blocked: then every quota says no, whatever it has used.
+    /// Empty while the key is blocked: then every quota denies, whatever it has used.
     quotas: Vec<Quota<'a>>,
 }
 
-/// What a tenant's entry says for a rule.
+/// A tenant's entry for a rule.
 #[derive(Serialize)]
 struct Entry {
     /// `own` quotas, or those of a `tier`.
@@ -91,7 +92,7 @@ struct Entry {
 /// The longest words of a history, in characters.
 const MAX_WORDS: usize = 1_000;
 
-/// What was done to `key` of `tenant`, as the history says it.
+/// A change of `key` of `tenant`, as the history describes it.
 #[must_use]
 pub fn change(
     policy: &Policy,
@@ -110,7 +111,7 @@ pub fn change(
     KeyChange { rule: rule.to_string(), tenant, pk: key.pk(policy), before, after }
 }
 
-/// What `key` has used, as [`KeyReply::State`](crate::KeyReply::State) says it.
+/// The used quota of `key`, as [`KeyReply::State`](crate::KeyReply::State) contains it.
 #[must_use]
 pub fn state(policy: &Policy, key: &GivenKey, state: &KeyState) -> String {
     let rule = policy.rules().get(key.rule).map_or("", |rule| rule.name());
@@ -122,7 +123,7 @@ pub fn state(policy: &Policy, key: &GivenKey, state: &KeyState) -> String {
     serde_json::to_string(&state).unwrap_or_default()
 }
 
-/// What `key` has used, in numbers and in words.
+/// The used quota of `key`, in numbers and in words.
 fn used<'a>(policy: &'a Policy, key: &GivenKey, state: &KeyState) -> (Vec<Quota<'a>>, String) {
     let mut quotas = Vec::new();
     for set in policy.quota_sets_of(key.rule) {
@@ -142,7 +143,8 @@ fn used<'a>(policy: &'a Policy, key: &GivenKey, state: &KeyState) -> (Vec<Quota<
     (quotas, words)
 }
 
-/// What would be decided, as [`KeyReply::Explained`](crate::KeyReply::Explained) says it.
+/// The decision that a request would get, as [`KeyReply::Explained`](crate::KeyReply::Explained)
+/// contains it.
 #[must_use]
 pub fn explained(policy: &Policy, outcome: &Outcome<'_>) -> String {
     let (decision, status) = match outcome.final_answer() {
@@ -213,7 +215,7 @@ impl Quota<'_> {
 impl Numbers {
     fn new(limiter: &Limiter, decision: &Decision) -> Self {
         let quota = limiter.quota();
-        // What a limiter that nothing was charged to admits at once.
+        // The units that an unused limiter allows at once.
         let capacity = quota.burst();
         Self {
             algorithm: limiter.algorithm().name(),

@@ -1,9 +1,9 @@
-//! What an operator asks of one client: explained, looked at, reset, blocked.
+//! An operator's request about one client: explain, look, reset, block.
 //!
-//! Invariant: a key is named by its value and goes no further than to whoever counts, who is found
-//! by its hash: no answer and no [`KeyEvent`] holds it. It is looked at, then changed where a
-//! change is asked for; both may be repeated. Deliberately absent: who may ask, what the answers
-//! look like, how whoever counts is asked, and where events are written.
+//! Invariant: a key is named by its value and goes no further than to its count, which is found by
+//! the key's hash: no response and no [`KeyEvent`] contains it. The operation first looks at the
+//! key, then changes it if a change is requested; both may be repeated. Deliberately absent: the
+//! permissions, the form of the responses, how a count is asked, and where events are written.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -15,11 +15,12 @@ use crate::key_report;
 use crate::store::StoreReply;
 use crate::store::keys::{AskedOfKey, KeyCall, KeyReply, RuleKey};
 
-/// Carries `call` out under the policy in force; the reply, and what is to be written about it.
+/// Carries `call` out under the policy in force; returns the reply, and the event to be written
+/// about it.
 ///
-/// `look` plans the request that an operator describes, with the entry that its tenant has, and
-/// looks what would be decided; nothing is charged. `count` asks whoever counts a key, and says in
-/// words why there is no reply.
+/// `look` plans the request that an operator describes, with its tenant's entry, and returns the
+/// decision that it would get; nothing is charged. `count` sends a request to a key's count, and
+/// returns a message if there is no reply.
 pub async fn carry_out<'a, R: Future<Output = Result<Vec<u8>, String>>>(
     policy: &Policy,
     call: &'a KeyCall,
@@ -49,18 +50,18 @@ pub async fn carry_out<'a, R: Future<Output = Result<Vec<u8>, String>>>(
     }
 }
 
-/// What whoever counts a key is asked.
+/// A request to a key's count.
 #[derive(Clone, Debug)]
 pub struct KeyAsk {
-    /// The key; whoever counts is found by the hash of its bytes.
+    /// The key; its count is found by the hash of its bytes.
     pub key: GivenKey,
-    /// [`KeyOperation::Describe`], then what changes something, where that is asked for.
+    /// [`KeyOperation::Describe`], then the change, if one is requested.
     pub operation: KeyOperation,
-    /// The same in bytes: what is sent.
+    /// The same in bytes, as it is sent.
     pub request: Vec<u8>,
 }
 
-/// One operation on its way.
+/// One operation in progress.
 struct KeyWork<'a> {
     asked: &'a RuleKey,
     key: GivenKey,
@@ -72,8 +73,8 @@ const HALF_A_BLOCK: &str = "is missing, and a tenant with quotas of its own in t
                             write null for all others";
 
 impl RuleKey {
-    /// True for a block that somebody may take for one of the client whosoever's request it is,
-    /// and that would let the requests of some tenants through.
+    /// True for a block that an operator may take for one of the client under every tenant, and
+    /// that would allow the requests of some tenants.
     fn is_half_of_a_block(&self, policy: &Policy, key: &GivenKey, operation: KeyOperation) -> bool {
         let is_block = matches!(operation, KeyOperation::Block(_));
         let is_said = self.tenant.is_some() || self.is_of_no_tenant;
@@ -81,24 +82,24 @@ impl RuleKey {
     }
 }
 
-/// What was done to a key, for the log.
+/// A change of a key, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvent<'a> {
     /// `reset`, `block` or `unblock`.
     pub operation: &'static str,
     /// The name of the rule.
     pub rule: &'a str,
-    /// What clients and logs know the key by, as they spell it.
+    /// The hash of the key, as responses and logs spell it.
     pub pk: String,
-    /// Until when it is blocked since then, in milliseconds since 1970, rounded up.
+    /// The end of the new block, in milliseconds since 1970, rounded up.
     pub blocked_until_ms: Option<u64>,
 }
 
 impl<'a> KeyWork<'a> {
-    /// Begins `operation` on the key that is `asked` for.
+    /// Begins the operation on the key in `asked`.
     ///
     /// # Errors
-    /// What is answered when the policy has no such rule, or the rule no such key.
+    /// The response when the policy has no such rule, or the rule no such key.
     fn begin(
         policy: &Policy,
         (asked, operation): (&'a RuleKey, KeyOperation),
@@ -146,7 +147,7 @@ impl<'a> KeyWork<'a> {
         Ok((KeyReply::Done(change), Some(event)))
     }
 
-    /// What a change is called.
+    /// The name of a change.
     const fn word(&self) -> Option<&'static str> {
         match self.operation {
             KeyOperation::Describe => None,

@@ -1,13 +1,13 @@
-//! `POST /lease`: what nodes of a fleet ask about the keys of rules with `"scope": "fleet"`.
+//! `POST /lease`: requests of a fleet's nodes about the keys of rules with `"scope": "fleet"`.
 //!
-//! A body is one [`LeaseQuestion`], the answer one [`LeaseReply`] for each of its keys, both binary
-//! (`tollgate-policy` has the format). [`Lease::read`] says what the count of each key is to be
-//! asked, [`Course`](crate::Course) in which rounds.
+//! A body is one [`LeaseQuestion`], the response one [`LeaseReply`] for each of its keys, both
+//! binary (`tollgate-policy` has the format). [`Lease::read`] returns the request to the count of
+//! each key, [`Course`](crate::Course) the rounds.
 //!
-//! Invariant: a count is found by a hash under the fleet's secret, the same for a node's question
-//! and for a request that comes to `/check`. Nothing is asked of a count for a policy that is not
-//! today's, or the one before for [`KEPT`]. No answer holds a key. Deliberately absent: who may
-//! ask.
+//! Invariant: a count is found by a hash under the fleet's secret, the same for a node's request
+//! and for a request to `/check`. No count is asked under a policy other than the current one, or
+//! the previous one for [`KEPT`]. No response contains a key. Deliberately absent: the allowed
+//! callers.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -21,34 +21,33 @@ use tollgate_storage::{Counts, LeaseQuestion, LeaseReply, MAX_LEASE_MESSAGE, Wir
 use crate::answer::Answer;
 use crate::media_type::is_media_type;
 
-/// The longest body, and the longest answer: 64 KiB.
+/// The longest body, and the longest response: 64 KiB.
 pub const MAX_BODY: usize = MAX_LEASE_MESSAGE;
-/// What bodies and answers are.
+/// The content type of bodies and responses.
 pub const CONTENT_TYPE: &str = "application/octet-stream";
 
 /// Keeps names of these counts apart from keys that a policy makes.
 const NAMES: &[u8; 15] = b"tollgate fleet\0";
 
-/// Under how many policies nodes are answered: today's and the one before, so that a change of
-/// rules finds its way to all of them.
+/// The number of policies under which nodes get responses: the current and the previous one, so
+/// that a change of rules reaches all of them.
 const KNOWN: usize = 2;
-/// For how long nodes are answered under the policy before: they hear of a change within 5 s, what
-/// was leased before lives for at most 10 s, and is reported then. Rules that were withdrawn admit
-/// nobody after that.
+/// How long nodes get responses under the previous policy. They learn of a change within 5 s, and
+/// units that were leased before live for at most 10 s and are reported then. Withdrawn rules allow
+/// no request after that.
 pub const KEPT: Span = Span::from_secs(20);
 
-/// What the count of a key of the fleet is named by, by its
-/// [`key_hash`].
+/// The name of the count of a key of the fleet, by its [`key_hash`].
 #[must_use]
 pub fn name(hash: [u8; 16]) -> Vec<u8> {
     [&NAMES[..], &hash].concat()
 }
 
-/// Bytes of a key that say of which group it is.
+/// Bytes of a key that name its group.
 const GROUP_LEN: usize = 8;
 
-/// What the count of `key` is named by under `policy`, where `secret` names those of the fleet: by
-/// its [`name`] where it is the fleet's, else by itself.
+/// The name of the count of `key` under `policy`, where `secret` names those of the fleet: its
+/// [`name`] if it is the fleet's, else the key itself.
 #[must_use]
 pub fn key_name<'k>(policy: &Policy, secret: Option<[u8; 16]>, key: &'k [u8]) -> Cow<'k, [u8]> {
     let identity = key.first_chunk::<GROUP_LEN>().map(|bytes| u64::from_le_bytes(*bytes));
@@ -61,27 +60,27 @@ pub fn key_name<'k>(policy: &Policy, secret: Option<[u8; 16]>, key: &'k [u8]) ->
     }
 }
 
-/// The policies under which nodes are answered, the newest first.
+/// The policies under which nodes get responses, the newest first.
 #[derive(Clone, Debug, Default)]
 pub struct FleetPolicies(Vec<Known>);
 
-/// One of them.
+/// One of these policies.
 #[derive(Clone, Debug)]
 struct Known {
     fingerprint: u64,
     policy: Arc<Policy>,
-    /// Not answered any more from then on; never, for today's.
+    /// The end of responses under it; never, for the current one.
     end: Timestamp,
 }
 
 impl FleetPolicies {
-    /// `policy` is in force from `now` on, or from earlier on where that is said late. What is
-    /// counted under the one before goes on as of its version, for [`KEPT`]: no count is ahead of
+    /// Sets `policy` as in force from `now` on, or from earlier on if the notification is late.
+    /// Counts of the previous policy continue under its version, for [`KEPT`]: no count is ahead of
     /// it.
     pub fn follow(&mut self, policy: &Arc<Policy>, now: Timestamp) {
         let fingerprint = policy.fleet_fingerprint();
         self.0.retain(|known| known.fingerprint != fingerprint && now < known.end);
-        // Following the same once more does not prolong the one before.
+        // A repeated notification of the same policy does not prolong the previous one.
         for before in &mut self.0 {
             before.end = before.end.min(now.saturating_add(KEPT));
         }
@@ -96,8 +95,9 @@ impl FleetPolicies {
         }
     }
 
-    /// `policy` was in force before the newest, which nodes are to know by `end`: its nodes are
-    /// answered until then, too, and those of what was thought to be that one no more.
+    /// Sets `policy` as the one in force before the newest, which nodes have until `end`: its nodes
+    /// get responses until then, too. Nodes of the policy that was thought to be the previous one
+    /// get none any more.
     pub fn follow_before(&mut self, mut policy: Policy, end: Timestamp) {
         let Some(newest) = self.0.first() else { return };
         let (today, version) = (newest.fingerprint, newest.policy.version());
@@ -115,30 +115,30 @@ impl FleetPolicies {
     }
 }
 
-/// A question, as it is asked of counts.
+/// A node's request, as it is sent to counts.
 #[derive(Debug)]
 pub struct Lease {
     keys: Vec<Key>,
     looks_first: bool,
 }
 
-/// What is asked about one key.
+/// The request about one key.
 #[derive(Debug)]
 pub struct Key {
-    /// What its count is named by: [`name`].
+    /// The name of its count: [`name`].
     pub name: Vec<u8>,
     /// For [`Counts::answer`].
     pub request: Vec<u8>,
-    /// The same where nothing is to be charged, reported or leased.
+    /// The same without charge, report or lease.
     pub look: Vec<u8>,
 }
 
-/// Why there is nothing to ask.
+/// The reason that there is nothing to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What is answered.
+    /// The response.
     pub answer: Answer,
-    /// The node has other rules of the fleet than today's, or has them for longer than [`KEPT`].
+    /// The node has other fleet rules than the current ones, or has them for longer than [`KEPT`].
     pub is_of_another_policy: bool,
 }
 
@@ -146,8 +146,8 @@ impl Lease {
     /// Reads a body.
     ///
     /// # Errors
-    /// The answer: 415 for another content type, 413 for what is too long, 400 for what is no
-    /// question, 409 for one of another policy.
+    /// The response: 415 for another content type, 413 for a body that is too long, 400 for one
+    /// that is not a valid request, 409 for one of another policy.
     pub fn read(
         known: &FleetPolicies,
         now: Timestamp,
@@ -175,7 +175,7 @@ impl Lease {
                 Err(WireError::OtherPolicy) => Err(another_policy()),
                 Err(error) => Err(wrong(error)),
             };
-            // Of one key at a time: else the one would be decided without the other.
+            // Of one key at a time: else one would be decided without the other.
             if keys.iter().any(|other| other.name == name) {
                 return Err(wrong(WireError::Malformed));
             }
@@ -184,28 +184,28 @@ impl Lease {
         Ok(Self { keys, looks_first: direct > 1 })
     }
 
-    /// What is asked about each key, in the order of the question.
+    /// The request about each key, in the order of the node's request.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// True when a request that waits costs something in several keys, so that each is asked first
-    /// whether it would refuse: what one refuses costs nothing in the others.
+    /// True when a waiting request costs something in several keys, so that each is peeked first: a
+    /// request that one key denies costs nothing in the others.
     #[must_use]
     pub const fn looks_first(&self) -> bool {
         self.looks_first
     }
 }
 
-/// True when `reply` to `request` refuses, or says nothing that a request could go on by.
+/// True when `reply` to `request` denies, or contains nothing that a request could continue with.
 #[must_use]
 pub fn refuses(request: &[u8], reply: &[u8]) -> bool {
     Counts::refuses(request, reply).unwrap_or(true)
 }
 
-/// The version of the policy that the count of `key` has seen and that is newer than the one it was
-/// asked under, where `reply` says so: nothing was charged, reported or leased.
+/// The version of the policy that the count of `key` has and that is newer than the one of the
+/// request, if `reply` contains it: nothing was charged, reported or leased.
 #[must_use]
 pub fn newer(key: &Key, reply: &[u8]) -> Option<u64> {
     match Counts::refuses(&key.request, reply) {
@@ -214,8 +214,8 @@ pub fn newer(key: &Key, reply: &[u8]) -> Option<u64> {
     }
 }
 
-/// The body of the answer: one reply for each key. Those that do not fit are as if their counts had
-/// failed: what they charged stays.
+/// The body of the response: one reply for each key. Replies that do not fit are replaced by a
+/// failure of their counts; their charges stay.
 #[must_use]
 pub fn answer(mut replies: Vec<LeaseReply>) -> Vec<u8> {
     let mut body = Vec::new();
@@ -233,13 +233,13 @@ pub fn answer(mut replies: Vec<LeaseReply>) -> Vec<u8> {
     body
 }
 
-/// The answer to a body that is longer than [`MAX_BODY`].
+/// The response to a body that is longer than [`MAX_BODY`].
 #[must_use]
 pub fn too_long() -> Answer {
     Answer::problem(413, "Content Too Large", "send at most 65536 bytes")
 }
 
-/// The answer where there is no secret by which counts are named.
+/// The response where there is no secret by which counts are named.
 #[must_use]
 pub fn off(setting: &str) -> Answer {
     let detail = format!(
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(answered(&known), [409, 200, 200], "a roll-back");
     }
 
-    // Guards: rules that an operator withdrew, and by which nodes go on until the next change.
+    // Guards: rules that an operator withdrew, and that nodes follow until the next change.
     #[test]
     fn the_policy_before_is_answered_for_a_while() {
         let (one, two) = (policy(1, 1), policy(2, 2));
@@ -331,7 +331,7 @@ mod tests {
             assert_eq!(is_known(&known, &one, at(now)), expected, "{now}");
             assert!(is_known(&known, &two, at(now)), "today's has no end");
         }
-        // A roll-back has none either, and the one that it replaces has its own.
+        // A roll-back has none either, and the policy that it replaces has its own.
         known.follow(&one, at(30_000));
         assert!(is_known(&known, &one, at(1 << 40)));
         assert!(is_known(&known, &two, at(49_999)) && !is_known(&known, &two, at(50_000)));
@@ -365,7 +365,8 @@ mod tests {
         assert!(!is_known(END) && is_known(END.saturating_sub(Span::from_millis(1))));
     }
 
-    /// Guards: nodes that lease by a rule's quotas what a tenant's own, lower ones would refuse.
+    /// Guards: nodes that lease by a rule's quotas units that a tenant's own, lower quotas would
+    /// deny.
     #[test]
     fn where_tenants_may_have_quotas_of_their_own_nothing_is_leased() {
         let document = |tenant: &str| {
@@ -386,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Guards: a request to `/check` that counts beside what nodes lease.
+    /// Guards: a request to `/check` that counts separately from the leases of nodes.
     #[test]
     fn a_key_of_the_fleet_has_the_name_that_nodes_ask_by() {
         let policy = policy(5, 0);
@@ -404,8 +405,8 @@ mod tests {
         assert_eq!(key_name(&policy, Some([7; 16]), b"another group"), &b"another group"[..]);
     }
 
-    /// Guards: nodes that have not heard of a change yet, whom every count that has would refuse
-    /// as too old.
+    /// Guards: nodes that have not learned of a change yet, and that every count that has would
+    /// reject as too old.
     #[test]
     fn a_node_of_the_policy_before_is_answered_by_counts_that_know_of_the_next() {
         let (one, two) = (policy(5, 1), policy(7, 2));

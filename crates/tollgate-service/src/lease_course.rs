@@ -1,10 +1,10 @@
-//! In which rounds the counts of a question about leases are asked.
+//! The rounds in which the counts of a lease request are asked.
 //!
-//! Invariant: of several keys of a request what one refuses stays uncharged in the others: all are
-//! asked first what they would decide, and what was charged before another refused after all is
-//! given back. What a count does not answer is its own failure: it neither loses nor repeats what
-//! the others did. Who did not answer when it was only asked is not asked again. Deliberately
-//! absent: how a count is asked; all of a round at the same time.
+//! Invariant: when one of several keys of a request is denied, the others stay uncharged: all are
+//! peeked first, and charges from before another key was denied after all are refunded. A count
+//! without a reply fails on its own: it neither loses nor repeats the effects of the others. A
+//! count that did not reply to a peek is not asked again. Deliberately absent: how a count is
+//! asked; all of a round at the same time.
 
 use alloc::vec::Vec;
 
@@ -13,29 +13,29 @@ use tollgate_storage::read_leased;
 use crate::lease::{Lease, refuses};
 use crate::metrics::Event;
 
-/// What one count is asked.
+/// The request to one count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round<'a> {
-    /// Which of [`Lease::keys`] it is.
+    /// The index of its key in [`Lease::keys`].
     pub key: usize,
-    /// What is asked about it.
+    /// The request about it.
     pub ask: Ask<'a>,
 }
 
-/// What is asked about one key.
+/// The request about one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask<'a> {
-    /// What it would decide; for [`Counts::answer`](tollgate_storage::Counts::answer).
+    /// Peek; for [`Counts::answer`](tollgate_storage::Counts::answer).
     Look(&'a [u8]),
-    /// To decide; for the same.
+    /// Decide; for the same.
     Charge(&'a [u8]),
-    /// To give back what was charged: the request and the reply, for
+    /// Refund the charge: the request and the reply, for
     /// [`Counts::refund`](tollgate_storage::Counts::refund). Tried once.
     Refund(&'a [u8], &'a [u8]),
 }
 
 impl Ask<'_> {
-    /// What it is counted as.
+    /// The event that it is counted as.
     #[must_use]
     pub const fn event(self) -> Event {
         match self {
@@ -46,8 +46,8 @@ impl Ask<'_> {
     }
 }
 
-/// The course of one question: ask a [round](Self::round), [hear](Self::hear) it, until there is
-/// nothing to ask.
+/// The course of one lease request: ask a [round](Self::round), [hear](Self::hear) it, until the
+/// round is empty.
 #[derive(Debug)]
 pub struct Course<'l, E> {
     lease: &'l Lease,
@@ -64,21 +64,21 @@ enum Stage {
 }
 
 impl<'l, E> Course<'l, E> {
-    /// Nothing is asked yet.
+    /// A course without any replies yet.
     #[must_use]
     pub fn new(lease: &'l Lease) -> Self {
         let stage = if lease.looks_first() { Stage::Look } else { Stage::Charge };
         Self { lease, stage, replies: lease.keys().iter().map(|_| None).collect() }
     }
 
-    /// The same where only these keys are asked, which nothing is known of: the others were.
+    /// The same where only these keys are asked, whose replies are missing: the others were asked.
     #[must_use]
     pub fn again(lease: &'l Lease, replies: Vec<Option<Result<Vec<u8>, E>>>) -> Self {
         let is_whole = replies.len() == lease.keys().len() && !lease.looks_first();
         if is_whole { Self { replies, ..Self::new(lease) } } else { Self::new(lease) }
     }
 
-    /// What is to be asked at the same time; nothing when it is over.
+    /// The requests to send at the same time; empty when the course is over.
     #[must_use]
     pub fn round(&self) -> Vec<Round<'_>> {
         let each = self.lease.keys().iter().zip(&self.replies).enumerate();
@@ -101,7 +101,7 @@ impl<'l, E> Course<'l, E> {
         }
     }
 
-    /// What came of [`Course::round`], in its order. What a refund failed with is given back.
+    /// Takes the replies of [`Course::round`], in its order. Returns the failures of refunds.
     pub fn hear(&mut self, replies: impl IntoIterator<Item = Result<Vec<u8>, E>>) -> Vec<E> {
         let asked: Vec<usize> = self.round().iter().map(|round| round.key).collect();
         let mut failed = Vec::new();
@@ -109,7 +109,7 @@ impl<'l, E> Course<'l, E> {
             let Some(known) = self.replies.get_mut(place) else { continue };
             match (self.stage, known, reply) {
                 (Stage::Refund, Some(Ok(charged)), Ok(after)) => {
-                    // What was leased with it stays: its node has it.
+                    // The lease stays: its node has it.
                     let rest = read_leased(charged).map_or(0, |(_, rest)| rest.len());
                     charged.truncate(charged.len().saturating_sub(rest));
                     charged.extend(after);
@@ -135,8 +135,8 @@ impl<'l, E> Course<'l, E> {
         failed
     }
 
-    /// One reply for each key, once it is over; the state of a count that was never asked is what
-    /// `unasked` says.
+    /// One reply for each key, once it is over; `unasked` returns the failure of a count that was
+    /// never asked.
     #[must_use]
     pub fn replies(self, unasked: impl Fn() -> E) -> Vec<Result<Vec<u8>, E>> {
         self.replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(unasked()))).collect()
@@ -176,7 +176,7 @@ mod tests {
         policy
     }
 
-    /// A request that costs one in as many keys, and wants ten units of each beside it.
+    /// A request with a cost of one in this many keys, which also wants ten units of each.
     fn lease(policy: &Policy, costs: usize, number: u64) -> Lease {
         let facts =
             br#"{"method": "GET", "path": "/", "client_ip": "192.0.2.1", "headers": {"host": "a"}}"#;
@@ -197,7 +197,7 @@ mod tests {
         Lease::read(&known, AT, Some(CONTENT_TYPE), &body).unwrap()
     }
 
-    /// Three counts, of which some do not answer.
+    /// Three counts, of which some do not reply.
     struct World {
         counts: [Counts; 3],
         silent: [bool; 3],
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(events[3..], [Event::Check; 3]);
     }
 
-    // Guards: a request that one key refuses, charged in the others.
+    // Guards: a request that one key denies, charged in the others.
     #[test]
     fn what_one_key_refuses_is_charged_in_none() {
         let (policy, mut world) = (policy(1), World::new());
@@ -268,7 +268,7 @@ mod tests {
             let mut each = lease.keys().iter().zip(&replies);
             each.all(|(key, reply)| reply.as_ref().is_ok_and(|reply| !refuses(&key.request, reply)))
         };
-        // Three of the second; what it leases is in nobody's way for long.
+        // Three of the second key; its lease expires soon.
         let passed = (1..=10).filter(|number| admitted(&mut world, *number)).count();
         assert!((1..=3).contains(&passed), "{passed}");
         world.calls();
@@ -283,8 +283,8 @@ mod tests {
         assert!(remaining <= 50 - charged, "{remaining}");
     }
 
-    // Guards: a count that refuses after all what it would have admitted when it was looked at, and
-    // a charge that is given back twice, or with what is leased.
+    // Guards: a count that denies after all a request that it would have allowed at the peek, and a
+    // charge that is refunded twice, or together with the lease.
     #[test]
     fn what_is_refused_after_all_is_given_back_and_what_is_leased_stays() {
         let (policy, mut world) = (policy(1), World::new());
@@ -292,7 +292,7 @@ mod tests {
         let mut course = Course::new(&lease);
         let looks: Vec<_> = course.round().iter().map(|it| world.one(it)).collect();
         course.hear(looks);
-        // Somebody else takes all of the second key meanwhile.
+        // Another client takes all of the second key meanwhile.
         while world.counts[1]
             .answer(&lease.keys()[1].request, AT)
             .is_ok_and(|answered| !refuses(&lease.keys()[1].request, &answered.reply))
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(rest[9] & 1, 0, "not charged any more");
     }
 
-    // Guards: one count that is silent and takes with it what others leased, or has it asked twice.
+    // Guards: one silent count that loses the leases of others, or causes them to be asked twice.
     #[test]
     fn a_silent_count_is_a_failure_of_its_own() {
         let (policy, mut world) = (policy(1), World::new());
@@ -323,7 +323,7 @@ mod tests {
         let asked = world.calls();
         assert_eq!(asked.iter().filter(|(key, _)| *key == 1).count(), 1, "{asked:?}");
         assert!(replies[0].is_ok() && replies[2].is_ok());
-        // A refund that nobody answers leaves the charge, and says so.
+        // A refund without a reply leaves the charge, and reports that.
         world.silent = [false; 3];
         let lease = lease(&policy, 2, 3);
         let mut course = Course::new(&lease);
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(world.calls(), [(1, Event::Check)]);
         assert!(course.round().is_empty());
         assert!(course.replies(|| "unasked").iter().all(Result::is_ok));
-        // Of several costs all were given back, so that all are asked again.
+        // Of several costs all were refunded, so that all are asked again.
         let whole = lease(&new, 2, 3);
         let course: Course<'_, &str> = Course::again(&whole, vec![Some(Err("late")), None, None]);
         assert_eq!(course.round().len(), 3);

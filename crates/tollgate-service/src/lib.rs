@@ -1,15 +1,15 @@
-//! What an operator and a caller do over HTTP: `/check`, `/lease`, the admin API, metrics and the
-//! health report, as one contract for every service that answers it.
+//! The HTTP API for operators and callers: `/check`, `/lease`, the admin API, metrics and the
+//! health report, as one contract for every service that implements it.
 //!
-//! A request is a [`Call`]. [`Service::begin`] says what comes [`Next`]: an [`Answer`], or a body
-//! to read, or a [`StoreCall`] to carry out, each of the latter with the way to go on. Whoever
-//! connects it loops until there is an answer.
+//! A request is a [`Call`]. [`Service::begin`] returns the [`Next`] step: an [`Answer`], a body to
+//! read, or a [`StoreCall`] to carry out; the latter two with a way to continue. The connecting
+//! service loops until there is an answer.
 //!
-//! Invariant: sans-I/O. Requests come in as values, answers and operations on a store go out as
-//! values; whoever connects it reads sockets, secrets, clocks and stores. Deliberately absent: how
-//! a request is limited; that is the policy crate's.
+//! Invariant: sans-I/O. Requests come in as values, responses and operations on a store go out as
+//! values; the connecting service reads sockets, secrets, clocks and stores. Deliberately absent:
+//! how a request is limited; that is in the policy crate.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! The modules are in the order in which they import: each imports only modules declared below it.
 #![no_std]
 #![forbid(unsafe_code)]
 

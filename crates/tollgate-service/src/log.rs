@@ -1,12 +1,12 @@
-//! Lines of the log: one for each refusal, shadow refusal, failure and wrong token, as JSON, and
-//! which of them are written.
+//! Lines of the log: one for each denial, shadow denial, failure and wrong token, as JSON, and the
+//! choice of the lines to write.
 //!
-//! Invariant: a line holds names of the policy and the keyed hash of the partition key, never what
-//! a client sent: no key, path, query or address. A flood is a bounded number of lines: each kind
-//! is sampled by itself, evenly and beginning with the first, and at most [`MAX_PER_SECOND`] of a
-//! kind are written in a second. A line says how many of its kind came since the last one and were
-//! not written, so lines and `dropped` together are all of them. Deliberately absent: the clock,
-//! and where lines go.
+//! Invariant: a line contains names of the policy and the keyed hash of the partition key, never
+//! data that a client sent: no key, path, query or address. A flood causes a bounded number of
+//! lines: each kind is sampled separately, evenly and beginning with the first, and at most
+//! [`MAX_PER_SECOND`] of a kind are written in a second. A line contains the number of unwritten
+//! lines of its kind since the last one, so lines and `dropped` together are all of them.
+//! Deliberately absent: the clock, and the destination of lines.
 
 use alloc::string::String;
 
@@ -16,17 +16,17 @@ use tollgate_policy::RuleResult;
 /// The most lines of one kind in one second, of one isolate or worker.
 pub const MAX_PER_SECOND: u32 = 10;
 
-/// What a line is about.
+/// The subject of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A rule refused a request.
+    /// A rule denied a request.
     Refused,
-    /// A rule in shadow mode would have refused it.
+    /// A rule in shadow mode would have denied it.
     ShadowRefused,
-    /// What a rule has stored could not be read or written; `on_failure` decided.
+    /// The stored state of a rule could not be read or written; `on_failure` decided.
     Failed,
-    /// A token was missing or wrong, or may not do what was asked; its line is
+    /// A token was missing or wrong, or lacks the permission; its line is
     /// [`Unauthorized`](crate::Unauthorized)'s.
     Unauthorized,
 }
@@ -34,8 +34,8 @@ pub enum Kind {
 impl Kind {
     const COUNT: usize = 4;
 
-    /// What a rule's `result` is about, if a line is written of such; `is_binding` when a denial of
-    /// the rule stops the request.
+    /// The kind of line for a rule's `result`, if it has one; `is_binding` when a denial of the
+    /// rule stops the request.
     #[must_use]
     pub const fn of(result: RuleResult, is_binding: bool) -> Option<Self> {
         match result {
@@ -60,34 +60,34 @@ impl Kind {
     }
 }
 
-/// One line, without what is absent.
+/// One line, without absent fields.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line<'a> {
-    /// What happened.
+    /// The event.
     pub event: Kind,
     /// The rule's name.
     pub rule: &'a str,
     /// The tier, when the quotas are not the rule's own.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub tier: &'a str,
-    /// The quota that refuses, when one does.
+    /// The quota that denies, if one does.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub quota: &'a str,
-    /// The word of the metrics: `denied`.
+    /// The metrics' name of the result: `denied`.
     pub result: &'a str,
-    /// The status of the response that is ours; none when the request went on.
+    /// The status of our response; `None` when the request was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// When the quota would admit the request, in milliseconds, rounded up; none when no wait can
+    /// When the quota would allow the request, in milliseconds, rounded up; `None` when no wait can
     /// help, or nothing is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// The version of the policy.
     pub policy_version: u64,
-    /// The keyed hash of the partition key, as clients are told it.
+    /// The keyed hash of the partition key, as clients get it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pk: Option<String>,
-    /// Of this kind, how many came since the last line and were not written.
+    /// The number of unwritten lines of this kind since the last one.
     pub dropped: u64,
 }
 
@@ -95,12 +95,12 @@ impl Line<'_> {
     /// As JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Neither maps nor floats are in it, so nothing can fail.
+        // It contains neither maps nor floats, so nothing can fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Which part of the events of a kind is written: `written` of `of`, evenly.
+/// The share of the events of a kind that is written: `written` of `of`, evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     written: u32,
@@ -111,7 +111,7 @@ impl Share {
     /// One in a hundred.
     pub const DEFAULT: Self = Self { written: 1, of: 100 };
 
-    /// What is allowed, in words.
+    /// The allowed values, in words.
     pub const WANTED: &'static str =
         "is no part of all lines; use a number from 0 to 1 such as 0.01, or 1/100";
 
@@ -123,8 +123,8 @@ impl Share {
         number.checked_rem(u64::from(self.of)).is_some_and(|rest| rest < u64::from(self.written))
     }
 
-    /// The share that `text` says: `0`, `1`, a decimal between them with at most six digits, or
-    /// `1/n` with `n` from 1 to 1,000,000.
+    /// The share in `text`: `0`, `1`, a decimal between them with at most six digits, or `1/n` with
+    /// `n` from 1 to 1,000,000.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_number = |digits: &str| {
@@ -148,7 +148,7 @@ impl Share {
     }
 }
 
-/// Says of which events a line is written.
+/// Decides for which events a line is written.
 #[derive(Debug)]
 pub struct Sampler {
     share: Share,
@@ -157,7 +157,7 @@ pub struct Sampler {
 
 #[derive(Clone, Copy, Debug)]
 struct State {
-    /// What of a line is due, in parts of `of`.
+    /// The part of a line that is due, in units of 1/`of`.
     due: u32,
     second: u64,
     written_in_second: u32,
@@ -180,8 +180,8 @@ impl Sampler {
         self.share.written > 0
     }
 
-    /// One event at `now_ms`, milliseconds since 1970: how many were dropped before it, if its line
-    /// is to be written.
+    /// One event at `now_ms`, milliseconds since 1970. Returns the number of events that were
+    /// dropped before it, if its line is to be written.
     pub fn take(&mut self, kind: Kind, now_ms: u64) -> Option<u64> {
         let state = self.kinds.get_mut(kind.index())?;
         let second = now_ms / 1000;
@@ -251,7 +251,7 @@ mod tests {
             let (mut lines, mut dropped) = (0_u64, 0);
             let events = 10_000;
             for event in 0..events {
-                // One event a second: nothing is over the bound.
+                // One event per second: nothing is over the bound.
                 if let Some(before) = sampler.take(Kind::Refused, event * 1000) {
                     lines += 1;
                     dropped += before;

@@ -1,8 +1,8 @@
-//! The keys of tokens in a document: masked before it leaves, and put back by their names.
+//! The keys of tokens in a document: masked before it leaves, and restored by their names.
 //!
 //! Invariant: nothing of an item of `jwt.keys` leaves but its `kid`, wherever and however it is
-//! written; a key that is masked in a document that is put is the one of that name in the policy in
-//! force, or the document is refused. A key is never blank.
+//! written. A masked key in a new document is the key of that name in the policy in force, or the
+//! document is rejected. A key is never blank.
 //!
 //! A masked key is `{"kid":"k1","masked":true}`; one whose `kid` is missing, or not its own, is
 //! named by its place: `{"index":0,"masked":true}`.
@@ -19,10 +19,10 @@ use tollgate_policy::{Problem, Problems};
 
 use crate::document::{Members, items, place, without_mark};
 
-/// What stands for a value that is no key at a place of keys; no document in force has one.
+/// The replacement for a value that is not a key at a place of keys; no document in force has one.
 const MASKED: &str = "{\"masked\":true}";
 
-/// What a key is called.
+/// The name of a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeyName {
@@ -32,15 +32,15 @@ pub(crate) enum KeyName {
     Index(usize),
 }
 
-/// A value that is masked, and where it stands in its document.
+/// A masked value, and its place in its document.
 struct Secret<'a> {
     range: Range<usize>,
     text: &'a str,
-    /// The list and the item in it that it is; none when it stands in place of a list.
+    /// The list, and the value's index in it; `None` when the value replaces a list.
     item: Option<(usize, usize)>,
 }
 
-/// `text` with its keys masked, all else byte for byte; `None` when it is no JSON object.
+/// `text` with its keys masked, all else byte for byte; `None` when it is not a JSON object.
 pub(crate) fn masked(text: &str) -> Option<String> {
     let text = without_mark(text);
     let secrets = secrets(text)?;
@@ -49,7 +49,7 @@ pub(crate) fn masked(text: &str) -> Option<String> {
     Some(spliced(text, masks.map(|(secret, mask)| (secret.range.clone(), mask))))
 }
 
-/// The keys of a document: their names, and as they are written.
+/// The keys of a document: their names, and their text as written.
 pub(crate) fn keys(text: &str) -> Vec<(KeyName, &str)> {
     let secrets = secrets(without_mark(text)).unwrap_or_default();
     let names = names(&secrets);
@@ -60,7 +60,8 @@ pub(crate) fn keys(text: &str) -> Vec<(KeyName, &str)> {
 /// `text` with every masked key as it is in `current`.
 ///
 /// # Errors
-/// Each masked key that has no name, none of the current ones, or another's.
+/// Each masked key that has no name, that names no current key, or that names the same key as
+/// another.
 pub(crate) fn unmasked(text: &str, current: &str) -> Result<String, Problems> {
     let text = without_mark(text);
     let secrets = secrets(text).unwrap_or_default();
@@ -68,7 +69,7 @@ pub(crate) fn unmasked(text: &str, current: &str) -> Result<String, Problems> {
     let (mut used, mut pieces, mut problems) = (BTreeSet::new(), Vec::new(), Problems::default());
     for secret in &secrets {
         let (Some(members), Some((_, item))) = (Members::of(secret.text), secret.item) else {
-            continue; // the compiler says what is wrong with it
+            continue; // the compiler reports the mistake in it
         };
         if members.get("masked").is_none() {
             continue;
@@ -90,7 +91,7 @@ pub(crate) fn unmasked(text: &str, current: &str) -> Result<String, Problems> {
     if problems.0.is_empty() { Ok(spliced(text, pieces.into_iter())) } else { Err(problems) }
 }
 
-/// `problems` without what stands in the keys.
+/// `problems` without the contents of the keys.
 pub(crate) fn discreet(problems: Problems) -> Problems {
     let hide = |problem: Problem| {
         if problem.path != "jwt" && !problem.path.starts_with("jwt.keys") {
@@ -115,7 +116,7 @@ fn secrets(text: &str) -> Option<Vec<Secret<'_>>> {
     let root = Members::of(text)?;
     let mut found = Vec::new();
     let mut add = |value, item| {
-        // What the parser gave is a piece of the text, so this is always there.
+        // The parser returned a slice of the text, so this is always there.
         let range = place(text, value);
         debug_assert!(range.is_some(), "a value stands outside of its document");
         found.extend(range.map(|range| Secret { range, text: value, item }));
@@ -137,7 +138,7 @@ fn secrets(text: &str) -> Option<Vec<Secret<'_>>> {
     Some(found)
 }
 
-/// What each of `secrets` is called; nothing for what is no key.
+/// The name of each of `secrets`; `None` for a value that is not a key.
 fn names(secrets: &[Secret<'_>]) -> Vec<Option<KeyName>> {
     let kid = |secret: &Secret<'_>| {
         let members = Members::of(secret.text)?;

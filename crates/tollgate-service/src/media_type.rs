@@ -1,6 +1,6 @@
-//! What a body is said to be.
+//! The media type of a body.
 //!
-//! Invariant: parameters are not looked at (RFC 9110, 8.3.1).
+//! Invariant: parameters are ignored (RFC 9110, 8.3.1).
 
 /// True when `field`, a `content-type`, names this media type.
 #[must_use]

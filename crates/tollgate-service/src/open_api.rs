@@ -1,7 +1,7 @@
 //! The description of the service in OpenAPI 3.1.
 //!
-//! Invariant: it is the file of the repository, which tests compare with the routes and with what
-//! is answered.
+//! Invariant: it is the file of the repository, which tests compare with the routes and with the
+//! responses.
 
 /// The document.
 pub const OPEN_API: &str = include_str!("../../../docs/openapi.json");

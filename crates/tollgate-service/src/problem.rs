@@ -1,7 +1,7 @@
-//! The problems that the admin API answers with: each with a type that stays the same.
+//! The problem responses of the admin API: each with a type that stays the same.
 //!
-//! Invariant: a type has one status and one title; what is different from one time to the next is
-//! the detail. Source: RFC 9457, 3.1. `docs/admin.md` has a heading for every type.
+//! Invariant: a type has one status and one title; only the detail varies. Source: RFC 9457, 3.1.
+//! `docs/admin.md` has a heading for every type.
 
 use alloc::string::String;
 
@@ -9,14 +9,14 @@ use tollgate_policy::{PROBLEM_JSON, ProblemDetails, Problems};
 
 use crate::answer::Answer;
 
-/// Where each type is described: what a type begins with.
+/// The base of the types' URLs, where they are described.
 pub const PROBLEM_TYPES: &str =
     concat!("https://github.com/tollgate/tollgate/blob/main/", "docs/admin.md#");
 
-/// Declares what can be wrong.
+/// Declares the types of problems.
 macro_rules! types {
     ($($(#[doc = $doc:literal])* $name:ident, $status:literal, $slug:literal, $title:literal;)*) => {
-        /// What is wrong with a request, or with the service.
+        /// A mistake in a request, or a fault of the service.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Wrong { $($(#[doc = $doc])* $name,)* }
 
@@ -34,7 +34,7 @@ macro_rules! types {
 }
 
 types! {
-    /// What was sent cannot be read.
+    /// The request cannot be read.
     Malformed, 400, "malformed", "Malformed request";
     /// There is no token of ours.
     Unauthorized, 401, "unauthorized", "Unauthorized";
@@ -44,7 +44,7 @@ types! {
     NotFound, 404, "not-found", "Not found";
     /// The method is not one of this path.
     MethodNotAllowed, 405, "method-not-allowed", "Method not allowed";
-    /// Somebody was faster, or it is so already.
+    /// Another change came first, or the change is already made.
     Conflict, 409, "conflict", "Conflict";
     /// A precondition does not hold.
     PreconditionFailed, 412, "precondition-failed", "Precondition failed";
@@ -54,27 +54,27 @@ types! {
     UriTooLong, 414, "uri-too-long", "URI too long";
     /// The body is not JSON by its type.
     UnsupportedType, 415, "unsupported-media-type", "Unsupported media type";
-    /// A document that can be read is wrong.
+    /// A document that can be read has mistakes.
     Invalid, 422, "invalid", "Invalid document";
     /// A write names no precondition.
     PreconditionRequired, 428, "precondition-required", "Precondition required";
     /// A header field is too long.
     FieldTooLarge, 431, "header-field-too-large", "Header field too large";
-    /// The deployed file is no policy.
+    /// The deployed file is not a policy.
     Unreadable, 500, "unreadable-policy", "The policy cannot be read";
-    /// The store did not answer.
+    /// The store did not respond.
     StoreUnavailable, 503, "store-unavailable", "Store unavailable";
     /// There is no room for another entry.
     StoreFull, 507, "store-full", "Store full";
 }
 
 impl Wrong {
-    /// The answer, with what is wrong this time.
+    /// The response, with the mistake in this request.
     pub(crate) fn answer(self, detail: &str) -> Answer {
         self.with_errors(detail, &Problems::default())
     }
 
-    /// The answer with a list of errors.
+    /// The response with a list of errors.
     pub(crate) fn with_errors(self, detail: &str, errors: &Problems) -> Answer {
         let (status, slug, title) = self.about();
         let mut kind = String::from(PROBLEM_TYPES);

@@ -1,8 +1,8 @@
-//! What stands in a target: segments of a path and parameters of a query, decoded.
+//! The parts of a target: segments of a path and parameters of a query, decoded.
 //!
-//! Invariant: whatever bytes come, they are decoded or refused; nothing is decoded twice, and what
-//! is not UTF-8 is refused. A parameter that is not known is refused too: a `dry_run` with a typing
-//! error would else be a change in earnest. Source: RFC 3986, 2.1; the WHATWG's
+//! Invariant: all bytes are decoded or rejected; nothing is decoded twice, and bytes that are not
+//! UTF-8 are rejected. An unknown parameter is rejected too: a `dry_run` with a typing error would
+//! else make a real change. Source: RFC 3986, 2.1; the WHATWG's
 //! `application/x-www-form-urlencoded`, 5.1.
 
 use alloc::format;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use tollgate_http_syntax::percent::decoded;
 
-/// The longest target that is looked at: 4 KiB.
+/// The longest target that is read: 4 KiB.
 pub(crate) const MAX_TARGET: usize = 4096;
 
 /// The parameters of a query, in their order.
@@ -19,10 +19,10 @@ pub(crate) const MAX_TARGET: usize = 4096;
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads `query`, in which only `known` names may stand, each once, and `repeated` ones.
+    /// Reads `query`, which may contain only `known` names, each once, and `repeated` ones.
     ///
     /// # Errors
-    /// What is wrong, in words that may be answered.
+    /// The mistake, in words that may be sent.
     pub(crate) fn parse(query: &str, known: &[&str], repeated: &[&str]) -> Result<Self, String> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
@@ -68,10 +68,10 @@ impl Query {
         }
     }
 
-    /// The number that `name` is.
+    /// The number in `name`.
     ///
     /// # Errors
-    /// It is none, or not within `range`.
+    /// It is not a number, or not within `range`.
     pub(crate) fn number(
         &self,
         name: &str,
@@ -85,7 +85,7 @@ impl Query {
     }
 }
 
-/// The number that `text` is: digits, without a sign and without a zero in front.
+/// The number in `text`: digits, without a sign and without a leading zero.
 pub(crate) fn digits(text: &str) -> Option<u64> {
     let is_plain =
         text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));

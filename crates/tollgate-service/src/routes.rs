@@ -1,25 +1,25 @@
-//! What lies where below `/.well-known/tollgate/`, and who may do it.
+//! The paths below `/.well-known/tollgate/`, and the permissions for them.
 //!
-//! Invariant: this table is the only place that says so; the OpenAPI document is compared with it.
-//! A path is compared as it was sent, segment by segment, so that only its one spelling has what is
-//! behind it; a parameter is one segment, decoded once.
+//! Invariant: this table is their only source; the OpenAPI document is compared with it. A path is
+//! compared as it was sent, segment by segment, so that only its one spelling matches; a parameter
+//! is one segment, decoded once.
 
 use alloc::string::String;
 
 use tollgate_http_syntax::percent::decoded;
 
-/// What every path begins with.
+/// The prefix of every path.
 pub const PREFIX: &str = "/.well-known/tollgate/";
 
-/// True for a path that is answered here, whether or not there is anything behind it. Beside these
-/// and the health report, what lies below the prefix is somebody else's.
+/// True for a path that this service answers, whether or not it exists. Apart from these and the
+/// health report, paths below the prefix belong to other handlers.
 #[must_use]
 pub fn is_ours(path: &str) -> bool {
     let Some(rest) = path.strip_prefix(PREFIX) else { return false };
     matches!(rest, "admin" | "metrics" | "openapi.json") || rest.starts_with("admin/")
 }
 
-/// What a request wants.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     ReadPolicy,
@@ -42,25 +42,25 @@ pub(crate) enum Operation {
     ReadOpenApi,
 }
 
-/// Who may do it.
+/// The permission for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// Everybody, where there is an admin API.
+    /// Every caller, where there is an admin API.
     Public,
-    /// Who may read, or read metrics alone.
+    /// Callers that may read, or read metrics only.
     Metrics,
-    /// Who may read, or read the policy alone.
+    /// Callers that may read, or read the policy only.
     Follow,
-    /// Who may read.
+    /// Callers that may read.
     Read,
-    /// Who may write.
+    /// Callers that may write.
     Write,
 }
 
 /// One path.
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// Behind the prefix, with `{name}` for a parameter.
+    /// After the prefix, with `{name}` for a parameter.
     pub(crate) path: &'static str,
     pub(crate) methods: &'static [Method],
 }
@@ -105,7 +105,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
     Route {
         path: "admin/explain",
-        // It consumes nothing, so who may read may ask.
+        // It consumes nothing, so a caller that may read may use it.
         methods: &[Method { name: "POST", operation: Operation::Explain, right: Right::Read }],
     },
     Route { path: "admin/keys", methods: &[get(Operation::ReadKey)] },
@@ -141,8 +141,8 @@ pub(crate) fn find(path: &str) -> Result<Option<(&'static Route, String)>, ()> {
     Ok(None)
 }
 
-/// What stands in `path` for the parameter of `template`, empty when it has none; `None` when they
-/// are not alike.
+/// The part of `path` for the parameter of `template`, empty when it has none; `None` when they do
+/// not match.
 fn parameter<'p>(template: &str, path: &'p str) -> Option<&'p str> {
     let (mut wanted, mut given, mut found) = (template.split('/'), path.split('/'), "");
     loop {
@@ -156,7 +156,7 @@ fn parameter<'p>(template: &str, path: &'p str) -> Option<&'p str> {
 }
 
 impl Route {
-    /// What `method` does here.
+    /// The operation of `method` here.
     pub(crate) fn method(&self, method: &str) -> Option<&'static Method> {
         let name = if method == "HEAD" { "GET" } else { method };
         self.methods.iter().find(|it| it.name == name)

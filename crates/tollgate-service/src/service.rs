@@ -1,6 +1,6 @@
-//! What a request and a deployment are to the service.
+//! The inputs of the service: a request and a deployment.
 //!
-//! Invariant: values only; whoever connects the service reads its secrets, clock and files.
+//! Invariant: values only; the connecting service reads its secrets, clock and files.
 
 use alloc::string::String;
 
@@ -20,18 +20,18 @@ pub struct Call<'a> {
     pub now_ms: u64,
 }
 
-/// What answers whom it may: the file and the policy of one deployment.
+/// The file and the policy of one deployment, which serves allowed requests.
 #[derive(Clone, Copy)]
 pub struct Service<'a> {
     /// Where policies are enforced.
     pub surface: Surface,
-    /// The file that was deployed.
+    /// The deployed file.
     pub deployed: DeployedFile<'a>,
-    /// The policy in force as far as it is known here: what entries of tenants are read under.
+    /// The policy in force as far as it is known here: entries of tenants are read under it.
     pub policy: Option<&'a Policy>,
-    /// A document that was sent, as JSON: what a surface reads that reads more than that.
+    /// Converts a document to JSON: for a surface that also reads other formats.
     pub to_json: &'a dyn Fn(String) -> Result<String, Problems>,
-    /// What is wrong with a policy that compiles, as it would be enforced here.
+    /// The mistakes of a policy that compiles, as it would be enforced here.
     pub objections: &'a dyn Fn(&Policy) -> Problems,
 }
 
@@ -40,6 +40,6 @@ pub struct Service<'a> {
 pub struct DeployedFile<'a> {
     /// Its text.
     pub text: &'a str,
-    /// What the store knows it by.
+    /// The store's identifier of it.
     pub fingerprint: u64,
 }

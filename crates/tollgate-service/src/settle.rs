@@ -1,10 +1,10 @@
-//! `POST /check/settle`: a cost that turned out otherwise, by the id that `/check` gave.
+//! `POST /check/settle`: a cost that differs from the charged one, by the id from `/check`.
 //!
-//! Invariant: an id is sealed. Nobody makes one who does not know the secret, and one of another
-//! deployment is none here. It says everything that settling needs, so nothing is stored for a
-//! request that may never be settled: where it was charged, by the names of its counts, which are
-//! hashes under the same secret, and a receipt of each (`remote/settle.rs` of the policy crate).
-//! Deliberately absent: asking the counts, and what becomes of a cost there.
+//! Invariant: an id is sealed. It cannot be made without the secret, and an id of another
+//! deployment is invalid here. It contains everything that settling needs, so nothing is stored for
+//! a request that may never be settled: the names of its counts, which are hashes under the same
+//! secret, and a receipt of each (`remote/settle.rs` of the policy crate). Deliberately absent:
+//! asking the counts, and the handling of a cost there.
 //!
 //! An id is Base64 for URLs of: 1, the format; a random number `u64`; when it was charged,
 //! nanoseconds `u64`; per count its name, 32 bytes, and its receipt after its length `u16`; then
@@ -25,7 +25,7 @@ use tollgate_storage::{SETTLE_WITHIN, Settlement};
 
 use crate::answer::Answer;
 
-/// What a key is derived for.
+/// The purpose in the derivation of the key.
 const PURPOSE: &[u8] = b"tollgate settle 1";
 
 /// The format of an id.
@@ -34,11 +34,11 @@ const FORMAT: u8 = 1;
 /// Bytes of the seal.
 const SEAL: usize = 16;
 
-/// Makes ids, and knows its own.
+/// Makes ids, and recognises its own.
 #[derive(Clone)]
 pub struct Sealer([u8; 32]);
 
-/// Where a request was charged: what an id says.
+/// The counts that charged a request: the content of an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipts {
     /// A random number of the request.
@@ -49,18 +49,18 @@ pub struct Receipts {
     pub counts: Vec<([u8; 32], Vec<u8>)>,
 }
 
-/// What is to be settled.
+/// A request to settle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Where it was charged.
+    /// The counts that charged it.
     pub receipts: Receipts,
-    /// What it has cost, in quota units.
+    /// Its final cost, in quota units.
     pub cost: u64,
 }
 
 impl Sealer {
-    /// Of a secret, which is not empty, and of what tells this deployment's counts from those of
-    /// another one with the same secret.
+    /// A sealer from a secret, which is not empty, and from a name that distinguishes this
+    /// deployment's counts from those of another one with the same secret.
     #[must_use]
     pub fn new(secret: &[u8], deployment: &[u8]) -> Option<Self> {
         let mut key = [0; 32];
@@ -87,7 +87,7 @@ impl Sealer {
         Base64UrlUnpadded::encode_string(&bytes)
     }
 
-    /// What an id says; `None` for what is no id of this deployment.
+    /// The content of an id; `None` when it is not an id of this deployment.
     #[must_use]
     pub fn open(&self, id: &str) -> Option<Receipts> {
         let bytes = Base64UrlUnpadded::decode_vec(id).ok()?;
@@ -119,7 +119,7 @@ impl Sealer {
 
 impl Receipts {
     /// The receipts of a decided request; `number` is random, `name_of` names the count of a
-    /// partition. None where nothing was charged that can turn out otherwise.
+    /// partition. `None` where no charge can be settled later.
     #[must_use]
     pub fn of(
         plan: &Plan,
@@ -139,17 +139,17 @@ impl Receipts {
         Self { number, charged_at: charged_at.unwrap_or_default(), counts }
     }
 
-    /// True when it was charged so long before `now` that no count settles it any more, whichever
-    /// clock it has. Those that are asked decide to the nanosecond.
+    /// True when it was charged too long before `now` for any count to settle it, whatever the
+    /// count's clock is. The counts themselves decide to the nanosecond.
     fn are_too_old(&self, now: Timestamp) -> bool {
         now.since(self.charged_at) > SETTLE_WITHIN.saturating_add(ALLOWED_SKEW)
     }
 }
 
-/// What `body` asks to be settled at `now`.
+/// The request to settle in `body`, at `now`.
 ///
 /// # Errors
-/// The answer: it is wrong, or long over, or nothing is settled here.
+/// The response: it is wrong, or too old, or nothing is settled here.
 pub fn asked(sealer: Option<&Sealer>, body: &[u8], now: Timestamp) -> Result<Asked, Answer> {
     let Some(sealer) = sealer else {
         return Err(Answer::problem(404, "Not Found", OFF));
@@ -166,7 +166,7 @@ pub fn asked(sealer: Option<&Sealer>, body: &[u8], now: Timestamp) -> Result<Ask
     Ok(Asked { receipts, cost: described.cost() })
 }
 
-/// What is wrong with a question that wants an id where nothing is settled.
+/// The mistake of a request for an id where nothing is settled.
 #[must_use]
 pub fn off() -> Problems {
     Problems([Problem::new("settle", OFF.to_string())].into())
@@ -176,8 +176,8 @@ const OFF: &str = "this is off: it needs the secret HASH_KEY";
 
 const WRONG: &str = "the settlement is wrong; see errors";
 
-/// The answer when every count says what became of `cost` there; `None` is one that does not
-/// answer, so that nobody knows.
+/// The response when every count has settled `cost`; `None` is a count that did not reply, so that
+/// its result is unknown.
 #[must_use]
 pub fn answer(cost: u64, each: Vec<Option<Settlement>>) -> Answer {
     let mut settlement = None::<Settlement>;
@@ -192,7 +192,7 @@ pub fn answer(cost: u64, each: Vec<Option<Settlement>>) -> Answer {
     settled(cost, settlement)
 }
 
-/// The answer when `settlement` became of `cost`, where there was anything to settle:
+/// The response for the result `settlement` of `cost`, if there was anything to settle:
 /// `{"result","cost","charged"}`.
 fn settled(cost: u64, settlement: Option<Settlement>) -> Answer {
     Answer::json(match settlement {

@@ -1,25 +1,26 @@
-//! A few tenants of which a service remembers the entries: one set of a cache, which places tenants
-//! in sets by a keyed hash.
+//! A few tenants whose entries a service remembers: one set of a cache, which places tenants in
+//! sets by a keyed hash.
 //!
-//! Invariant: a set holds at most [`TenantSet::WAYS`] tenants, and only a part of them are places
-//! for tenants that were asked for once. So a flood of unknown names evicts names of its own kind
-//! and never a tenant that comes again. An entry is used for [`FRESH`] after it was asked for;
-//! while it cannot be asked for again it is used for [`STALE`] at most. An answer to a question
-//! from before a change made here is not kept. Deliberately absent: asking, and what an entry is.
+//! Invariant: a set contains at most [`TenantSet::WAYS`] tenants, and only a part of them are
+//! places for tenants that were requested once. So a flood of unknown names evicts names of its own
+//! kind and never a tenant that recurs. An entry is used for [`FRESH`] after it was requested;
+//! while it cannot be requested again it is used for [`STALE`] at most. A response to a request
+//! from before a change made here is not kept. Deliberately absent: sending requests, and the
+//! content of an entry.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use tollgate_core::{Span, Timestamp};
 
-/// How long an entry is used before it is asked for again.
+/// How long an entry is used before it is fetched again.
 const FRESH: Span = Span::from_secs(5);
-/// How long an entry is used that cannot be asked for again.
+/// How long an entry is used that cannot be fetched again.
 const STALE: Span = Span::from_secs(600);
-/// From a question that failed to the next one about the same tenant.
+/// The time from a failed request to the next one about the same tenant.
 const RETRY: Span = Span::from_secs(1);
 
-/// Of a set, the places of tenants that came again.
+/// The places of a set for tenants that recurred.
 const KEPT_WAYS: usize = 6;
 
 /// One set. `E` is an entry, cheap to clone.
@@ -28,32 +29,32 @@ pub struct TenantSet<E> {
     tenants: Vec<Remembered<E>>,
 }
 
-/// What is remembered of one tenant.
+/// The cached state of one tenant.
 #[derive(Debug)]
 struct Remembered<E> {
     id: Box<[u8]>,
-    /// It was asked for more than once.
+    /// It was requested more than once.
     is_back: bool,
     used_at: Timestamp,
-    /// When it was asked for, and its entry, if it has one; nothing before the first answer.
+    /// When it was requested, and its entry, if it has one; `None` before the first response.
     answered: Option<(Timestamp, Option<E>)>,
-    /// When the question was sent that has no answer yet.
+    /// When the request was sent that has no response yet.
     asking_since: Option<Timestamp>,
     failed_at: Option<Timestamp>,
     /// When the entry was last changed here.
     changed_at: Option<Timestamp>,
 }
 
-/// What is remembered of a tenant, and what is to be done.
+/// The cached state of a tenant, and the next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look<E> {
     /// This is its entry, or it has none.
     Known(Option<E>),
-    /// Ask for it: no question is under way.
+    /// Request it: no request is in flight.
     Ask,
-    /// A question is under way: wait for its answer.
+    /// A request is in flight: wait for its response.
     Wait,
-    /// It could not be asked for, and nothing is known of it.
+    /// It could not be requested, and nothing is known of it.
     Unknown,
 }
 
@@ -81,7 +82,7 @@ impl<E: Clone> Remembered<E> {
         }
     }
 
-    /// What may still be used at `now` when it cannot be asked for.
+    /// The state that may still be used at `now` when it cannot be requested.
     fn last(&self, now: Timestamp) -> Look<E> {
         match &self.answered {
             Some((at, entry)) if is_within(*at, STALE, now) => Look::Known(entry.clone()),
@@ -106,8 +107,9 @@ impl<E: Clone> TenantSet<E> {
         self.tenants.is_empty()
     }
 
-    /// What is known of the tenant `id` at `now`. A question that has no answer after `patience`
-    /// was stopped with its request; with a patience of zero nothing waits for another.
+    /// The known state of the tenant `id` at `now`. A request without a response after `patience`
+    /// is treated as stopped with its caller; with a patience of zero no caller waits for another's
+    /// request.
     pub fn look(&mut self, id: &[u8], now: Timestamp, patience: Span) -> Look<E> {
         self.update(id, now, |tenant| {
             tenant.used_at = now;
@@ -129,12 +131,13 @@ impl<E: Clone> TenantSet<E> {
         })
     }
 
-    /// The entry that was answered last, however long ago.
+    /// The entry of the last response, however long ago.
     pub fn guess(&mut self, id: &[u8], now: Timestamp) -> Option<E> {
         self.update(id, now, |tenant| tenant.answered.as_ref()?.1.clone())
     }
 
-    /// A [guess](Self::guess) was right at `asked_at`, if the entry remembered now `is_same`.
+    /// Records that a [guess](Self::guess) was right at `asked_at`, if the entry remembered now
+    /// `is_same`.
     pub fn confirm(
         &mut self,
         id: &[u8],
@@ -145,37 +148,37 @@ impl<E: Clone> TenantSet<E> {
             tenant.asking_since = None;
             tenant.failed_at = None;
             let entry = tenant.answered.as_ref().and_then(|(_, entry)| entry.clone());
-            // Else a later question was answered otherwise meanwhile.
+            // Else a later request got another response meanwhile.
             if is_same(entry.as_ref()) {
                 tenant.answered = Some((asked_at, entry));
             }
         });
     }
 
-    /// The question about `id` ended without an answer, which says nothing of the tenant.
+    /// The request about `id` ended without a response, which shows nothing about the tenant.
     pub fn release(&mut self, id: &[u8], now: Timestamp) {
         self.update(id, now, |tenant| tenant.asking_since = None);
     }
 
-    /// What may still be used at `now` when it cannot be asked for: [`Look::Known`] or
+    /// The state that may still be used at `now` when it cannot be requested: [`Look::Known`] or
     /// [`Look::Unknown`].
     pub fn last(&mut self, id: &[u8], now: Timestamp) -> Look<E> {
         self.update(id, now, |tenant| tenant.last(now))
     }
 
-    /// The question about `id`, sent at `asked_at`, was answered.
+    /// Records the response to the request about `id`, sent at `asked_at`.
     pub fn answer(&mut self, id: &[u8], asked_at: Timestamp, entry: Option<E>) {
         self.update(id, asked_at, |tenant| {
             tenant.asking_since = None;
             tenant.failed_at = None;
-            // The answer may be from before a change that was made here meanwhile.
+            // The response may be from before a change that was made here meanwhile.
             if tenant.changed_at.is_none_or(|changed_at| changed_at < asked_at) {
                 tenant.answered = Some((asked_at, entry));
             }
         });
     }
 
-    /// The question about `id` failed.
+    /// Records that the request about `id` failed.
     pub fn fail(&mut self, id: &[u8], now: Timestamp) {
         self.update(id, now, |tenant| {
             tenant.asking_since = None;
@@ -183,7 +186,7 @@ impl<E: Clone> TenantSet<E> {
         });
     }
 
-    /// The entry of `id` was changed here: the next look asks for it.
+    /// Records that the entry of `id` was changed here: the next look requests it.
     pub fn forget(&mut self, id: &[u8], now: Timestamp) {
         self.update(id, now, |tenant| {
             tenant.answered = None;
@@ -191,8 +194,8 @@ impl<E: Clone> TenantSet<E> {
         });
     }
 
-    /// Calls `step` with the place of `id`. Where it has none, that of a tenant becomes free that
-    /// came once, and longest ago.
+    /// Calls `step` with the place of `id`. If it has none, a place is freed: that of the tenant
+    /// that came once, and longest ago.
     fn update<T>(
         &mut self,
         id: &[u8],
@@ -212,8 +215,7 @@ impl<E: Clone> TenantSet<E> {
         };
         let done = step(&mut tenant);
         tenants.push(tenant);
-        // A tenant that comes again is kept; of too many of them the one that came longest ago is
-        // not.
+        // A tenant that recurs is kept; of too many of them the one that came longest ago is not.
         if tenants.iter().filter(|tenant| tenant.is_back).count() > KEPT_WAYS
             && let Some((_, oldest)) = oldest(tenants, true)
         {
@@ -223,7 +225,7 @@ impl<E: Clone> TenantSet<E> {
     }
 }
 
-/// Of the tenants that came again, or of those that did not, the one that came longest ago.
+/// Of the tenants that recurred, or of those that did not, the one that came longest ago.
 fn oldest<E>(tenants: &mut [Remembered<E>], is_back: bool) -> Option<(usize, &mut Remembered<E>)> {
     let them = tenants.iter_mut().enumerate().filter(|(_, tenant)| tenant.is_back == is_back);
     them.min_by_key(|(_, tenant)| tenant.used_at)
@@ -261,7 +263,7 @@ mod tests {
         }
     }
 
-    // Guards: a change that was answered and that the next request does not see.
+    // Guards: a change whose response was sent and that the next request does not see.
     #[test]
     fn an_answer_from_before_a_change_is_not_kept() {
         let mut set = TenantSet::default();

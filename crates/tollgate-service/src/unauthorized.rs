@@ -1,8 +1,9 @@
-//! Requests that were refused for their token: what is counted of them, and their lines in the log.
+//! Requests that were denied for their token: their counters, and their lines in the log.
 //!
-//! Invariant: nothing of a request is in a line: no token, path or address; a flood is a bounded
-//! number of lines and a number (`log`). Who sends many that are wrong tries tokens; one that may
-//! not do what it is for belongs to somebody. Deliberately absent: whom a token is of.
+//! Invariant: no data of a request is in a line: no token, path or address; a flood causes a
+//! bounded number of lines and a number (`log`). A client that sends many wrong tokens is guessing;
+//! a token without the permission belongs to a known user. Deliberately absent: the owner of a
+//! token.
 
 use alloc::string::String;
 
@@ -11,29 +12,29 @@ use serde::Serialize;
 use crate::answer::Answer;
 use crate::metrics::Event;
 
-/// What a token was wanted for.
+/// The API that needs a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Api {
     /// The admin API, and metrics.
     Admin,
-    /// `POST /check` and its kin.
+    /// `POST /check` and related paths.
     Check,
 }
 
-/// What was wrong with it.
+/// The mistake in the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Reason {
     /// There was none.
     Missing,
-    /// It is none of ours.
+    /// It is not one of ours.
     Wrong,
     /// It may not do this.
     Forbidden,
 }
 
-/// A request that was refused for its token.
+/// A request that was denied for its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unauthorized {
     api: Api,
@@ -51,8 +52,8 @@ struct Line {
 }
 
 impl Unauthorized {
-    /// What `answer` refused, if that was because of the token; `has_token` when the request had a
-    /// field `authorization`.
+    /// The request that `answer` denied, if that was because of the token; `has_token` when the
+    /// request had a field `authorization`.
     #[must_use]
     pub fn of(api: Api, answer: &Answer, has_token: bool) -> Option<Self> {
         let reason = match (answer.status, has_token) {
@@ -64,7 +65,7 @@ impl Unauthorized {
         Some(Self { api, reason, status: answer.status })
     }
 
-    /// What it is counted as.
+    /// The event that it is counted as.
     #[must_use]
     pub const fn event(self) -> Event {
         match (self.api, self.reason) {
@@ -77,7 +78,8 @@ impl Unauthorized {
         }
     }
 
-    /// Its line of the log, as JSON; `dropped` came since the last one and have none.
+    /// Its line of the log, as JSON; `dropped` is the number of requests since the last line that
+    /// have none.
     #[must_use]
     pub fn line(self, dropped: u64) -> String {
         let Self { api, reason, status } = self;

@@ -1,4 +1,4 @@
-//! The admin API over HTTP: every answer to whoever asks wrongly, and that nothing came of it.
+//! The admin API over HTTP: every response to a wrong request, and that it changed nothing.
 
 use crate::common::*;
 use tollgate_service::{Answer, Tokens};
@@ -15,7 +15,7 @@ fn problem(answer: &Answer) -> (u16, String) {
     (answer.status, kind.to_owned())
 }
 
-/// Asks, and says what came: a status and the type of a problem.
+/// Sends the request, and returns the response in words: a status and the type of a problem.
 fn told(it: &Deployment, ask: &Ask) -> String {
     let answer = it.ask(ask);
     if answer.status < 400 {
@@ -226,7 +226,7 @@ fn a_query_says_what_is_known_once() {
     ] {
         assert_eq!(told(&it, &Ask::new("GET", path)), expected, "{path}");
     }
-    // A typing error in `dry_run` is no change in earnest.
+    // A typing error in `dry_run` does not make a real change.
     for query in
         ["dryrun", "dry-run", "DRY_RUN", "dry_run=maybe", "dry_run&dry_run", "dry_run=true&x"]
     {
@@ -272,7 +272,7 @@ fn a_write_needs_a_precondition_that_holds() {
     let answer = it.ask(&put("if-match", "\"old\""));
     assert_eq!(answer.fields.get("etag"), Some(tag.as_str()), "what is there is said");
     assert_eq!(it.tag(), tag, "nothing was changed");
-    // A list, two lines of which one is it, and a star.
+    // A list, two lines of which one matches, and a star.
     let list = format!("\"old\" ,, {tag}");
     assert_eq!(told(&it, &put("if-match", &list)), "200");
     let mut two = put("if-match", "\"old\"").json(policy(30));
@@ -429,7 +429,7 @@ fn of_two_who_saw_the_same_exactly_one_wins() {
         assert_eq!(problem(&late), (409, "conflict".into()), "{second}");
         let read = it.ask(&Ask::new("GET", "admin/policy"));
         assert_eq!(read.body.as_ref(), policy(30), "the first one's stands");
-        // Who comes after both does not get that far.
+        // A client that comes after both does not get that far.
         assert_eq!(told(&it, &other), "412 precondition-failed");
     }
 }

@@ -1,7 +1,7 @@
-//! What docs/admin.md shows is asked and compared, in its order.
+//! The commands in docs/admin.md are run and their output compared, in its order.
 //!
-//! Invariant: a command is read as a shell would and asked of the contract itself;
-//! `TOLLGATE_BLESS=1` writes the answers anew.
+//! Invariant: a command is read as a shell would and sent to the contract itself;
+//! `TOLLGATE_BLESS=1` writes the output again.
 
 use std::{env, fs};
 
@@ -56,7 +56,7 @@ fn words(line: &str, variables: &[(&str, &str)]) -> Vec<String> {
     words
 }
 
-/// What `curl` prints.
+/// The output of `curl`.
 fn curl(it: &Deployment, words: &[String], tag: &mut String) -> String {
     let (mut ask, mut shows_head) = (Ask { method: "GET".into(), ..Ask::default() }, false);
     let mut words = words.iter();
@@ -130,7 +130,7 @@ fn the_page_is_true() {
         new.push_str("```\n");
     }
     assert!(commands >= 12, "{commands} commands");
-    // Guards: refusals written down by a run that was to show how it is done.
+    // Guards: denials written down by a run that was to show how it is done.
     let tenants = new.split("## Tenants").nth(1).and_then(|rest| rest.split("\n## ").next());
     let shown = tenants.unwrap().lines().filter_map(|line| line.strip_prefix("HTTP/1.1 "));
     assert_eq!(shown.collect::<Vec<_>>(), ["201", "204"]);

@@ -1,4 +1,4 @@
-//! Tenants, keys and metrics over HTTP; and that every answer that is documented can be had.
+//! Tenants, keys and metrics over HTTP; and a test that every documented response occurs.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn a_tenant_is_written_read_and_removed_by_who_saw_it() {
         (200, GOLD, Some(tag.as_str()))
     );
     assert_eq!(status(&Ask::new("GET", "admin/tenants/acme").with("if-none-match", &tag)), 304);
-    // The same entry again is another revision: whoever saw the one before does not write.
+    // The same entry again is another revision: a client with the previous one cannot write.
     let again = it.ask(&put("acme", "if-match", &tag));
     assert_eq!(again.status, 200);
     assert_eq!(status(&put("acme", "if-match", &tag)), 412);
@@ -61,7 +61,7 @@ fn a_tenant_is_written_read_and_removed_by_who_saw_it() {
     assert_eq!(status(&Ask::new("DELETE", "admin/tenants/acme").with("if-match", &tag)), 412);
     assert_eq!(status(&Ask::new("DELETE", "admin/tenants/acme").with("if-match", "*")), 204);
     assert_eq!(status(&Ask::new("GET", "admin/tenants/acme")), 404);
-    // A tag of the one that was removed is none of the one that comes back.
+    // The tag of the removed entry does not match the one that comes back.
     assert_eq!(status(&put("acme", "if-none-match", "*")), 201);
     assert_eq!(status(&put("acme", "if-match", &tag)), 412);
 }
@@ -82,7 +82,7 @@ fn a_tenant_has_one_entry_however_it_is_spelt() {
     assert_eq!(ids, ["shop.example"]);
 }
 
-/// An entry that outlived a tier says what of it has no effect any more.
+/// An entry that outlived a tier shows which of its parts have no effect any more.
 #[test]
 fn what_has_no_effect_is_said_in_the_list() {
     let mut it = tenants(3);
@@ -210,7 +210,7 @@ fn counted() -> Policy {
     Policy::compile(policy, Surface::Worker).unwrap()
 }
 
-/// What is said of a request when everything is used up.
+/// The explanation of a request when everything is used up.
 fn explained(request: &str) -> String {
     let policy = counted();
     let facts = DescribedRequest::parse(request.as_bytes()).unwrap();
@@ -227,7 +227,7 @@ fn explained(request: &str) -> String {
     key_report::explained(&policy, &plan.outcome(&policy))
 }
 
-/// What is said of a key that is blocked.
+/// The report of a blocked key.
 fn state() -> String {
     let policy = counted();
     let key = policy.key_of("each", &["192.0.2.1".into()]).unwrap();
@@ -266,8 +266,8 @@ fn others(call: &StoreCall) -> StoreReply {
     }
 }
 
-// Guards: something that is done to a client and that nobody sees afterwards, or not who did it;
-// and a history that has keys in it, or grows for ever.
+// Guards: an operation on a client that is invisible afterwards, or without its author; and a
+// history that contains keys, or grows for ever.
 #[test]
 fn what_is_done_to_a_key_stands_in_the_history() {
     let mut it = Deployment::new();
@@ -285,7 +285,7 @@ fn what_is_done_to_a_key_stands_in_the_history() {
         let ask = name.map_or(ask.clone(), |name| ask.with(who, name));
         assert_eq!(it.ask(&ask).status, 204);
     }
-    // What was refused or wrong is none.
+    // A denied or wrong operation is not in it.
     assert_eq!(
         it.ask(&Ask::new("POST", "admin/keys/reset").json(r#"{"rule": "gone", "key": ["a"]}"#))
             .status,
@@ -310,7 +310,7 @@ fn what_is_done_to_a_key_stands_in_the_history() {
         (&"kim@example.com".into(), &serde_json::Value::Null)
     );
     assert_eq!(rest["changes"].as_array().map(Vec::len), Some(1));
-    // A store keeps it, and no more than it may.
+    // A store keeps it, up to its limit.
     for _ in 0..KEY_ROWS {
         assert_eq!(it.ask(&Ask::new("POST", "admin/keys/reset").json(key)).status, 204);
     }
@@ -330,7 +330,7 @@ fn what_is_done_to_a_key_stands_in_the_history() {
     assert_eq!(numbers, (4..=KEY_ROWS + 3).rev().collect::<Vec<_>>());
 }
 
-// Guards: a change that is said to be done although nobody will find it in the history.
+// Guards: a change that is reported as done although it is not in the history.
 #[test]
 fn what_cannot_be_noted_is_not_said_to_be_done() {
     let mut it = Deployment::new();
@@ -409,7 +409,7 @@ fn a_key_is_named_by_its_value_and_bounded() {
         (200, 404, 422)
     );
     assert_eq!((get("rule=&key=a"), get(&format!("rule=each{}", "&key=a".repeat(17)))), (400, 400));
-    // Which parameter it is stands where programs look.
+    // The parameter is named where programs look.
     let long = "a".repeat(1_025);
     for (query, path) in [
         ("key=a".to_owned(), "rule"),
@@ -425,7 +425,7 @@ fn a_key_is_named_by_its_value_and_bounded() {
     }
 }
 
-/// Guards: an entry that nobody ever sees at work, because of a typing error in its year.
+/// Guards: an entry that never takes effect, because of a typing error in its year.
 #[test]
 fn an_entry_that_is_past_already_is_refused_and_one_that_comes_to_be_stays() {
     let mut it = tenants(3);
@@ -473,7 +473,7 @@ fn metrics_come_in_the_form_that_is_accepted() {
     }
 }
 
-/// Asks in every way, so that each documented answer comes.
+/// Sends requests of every kind, so that each documented response occurs.
 fn provoke(it: &Deployment, method: &str, path: &str) {
     let whole = Ask::new(method, path).with("if-match", "*").json("{}");
     let body = match path.split('?').next().unwrap_or_default() {
@@ -510,7 +510,7 @@ fn provoke(it: &Deployment, method: &str, path: &str) {
     ] {
         it.ask(&ask);
     }
-    // The store fails; and somebody else is faster.
+    // The store fails; and another client is faster.
     for fails in [true, false] {
         let mut next = it.begin(&right);
         loop {
@@ -571,13 +571,13 @@ fn every_documented_answer_can_be_had_and_no_other() {
     ] {
         let it = fresh();
         provoke(&it, method, path);
-        // With something to change back, and something there.
+        // With something to change back, and an existing entry.
         let it = fresh();
         it.put(&TENANTS.replace("\"limit\": 10", "\"limit\": 11"));
         it.ask(&put("acme", "if-none-match", "*"));
         provoke(&it, method, path);
         it.ask(&Ask::new(method, path).with("if-match", "*").json("{\"to\":1}"));
-        // What has no secret, and a file that is none.
+        // An API without a secret, and a file that is not a policy.
         let mut it = fresh();
         (it.tokens.admin, it.tokens.metrics) = (None, None);
         provoke(&it, method, path);
@@ -589,7 +589,7 @@ fn every_documented_answer_can_be_had_and_no_other() {
     let documented = open_api::documented();
     let ours: std::collections::BTreeSet<String> = documented
         .into_iter()
-        // Whoever connects the service answers these; another method is none of an operation.
+        // The connecting service answers these; another method belongs to no operation.
         .filter(|it| {
             !["check ", "settle ", "lease ", "readHealth "].iter().any(|id| it.starts_with(id))
                 && !it.ends_with(" 405")

@@ -1,4 +1,4 @@
-//! What an operator does to one key, against a real count.
+//! An operator's requests about one key, against a real count.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ fn key(rule: &str, parts: &[&str]) -> RuleKey {
     RuleKey { rule: rule.into(), key, tenant: None, is_of_no_tenant: false }
 }
 
-/// What an event says: the operation, and until when the key is blocked.
+/// The content of an event: the operation, and until when the key is blocked.
 type Said = Option<(&'static str, Option<u64>)>;
 
-/// Carries `call` out; `count` answers what whoever counts is asked.
+/// Carries `call` out; `count` is the reply of the key's count.
 fn carried_out(
     policy: &Policy,
     call: &KeyCall,
@@ -42,7 +42,7 @@ fn carried_out(
     (reply, event.map(|event| (event.operation, event.blocked_until_ms)))
 }
 
-/// Carries `call` out on `counts`; the answer, and what the event says.
+/// Carries `call` out on `counts`; returns the reply, and the content of the event.
 fn done(counts: &mut Counts, call: &KeyCall) -> (KeyReply, Said) {
     let count = |request: Vec<u8>| counts.operate(&request, NOW).unwrap().reply;
     let (reply, event) = carried_out(&policy(), call, count);
@@ -85,7 +85,7 @@ fn a_reply_that_is_none_is_an_error() {
     assert!(matches!(&reply, StoreReply::Failed(_)) && event.is_none(), "{reply:?}");
 }
 
-/// A rule by address where hosts are tenants, who may have quotas of their own in it.
+/// A rule by address where hosts are tenants, which may have quotas of their own in it.
 fn with_tenants() -> Policy {
     let policy = r#"{"version": 1, "tenant": "host", "rules": [
         {"name": "each", "key": ["client_ip"], "tiers": [{"name": "gold", "priority": 1,
@@ -95,7 +95,8 @@ fn with_tenants() -> Policy {
     Policy::compile(policy, Surface::Worker).unwrap()
 }
 
-/// Why a block of `rule`'s key is not begun, by what is said of a tenant; nothing where it is.
+/// The reason that a block of `rule`'s key is not begun, by the tenant in the request; `None` where
+/// it is begun.
 fn block(rule: &str, part: &str, tenant: Option<&str>, is_of_no_tenant: bool) -> Option<KeyReply> {
     let key = RuleKey { tenant: tenant.map(Into::into), is_of_no_tenant, ..key(rule, &[part]) };
     let mut is_begun = false;
@@ -109,8 +110,8 @@ fn block(rule: &str, part: &str, tenant: Option<&str>, is_of_no_tenant: bool) ->
     }
 }
 
-/// Guards: a client that an operator takes for blocked, and that goes on under a tenant's own
-/// quotas.
+/// Guards: a client that an operator takes for blocked, and that is still allowed under a tenant's
+/// own quotas.
 #[test]
 fn a_block_says_whether_it_is_of_a_tenant_where_that_makes_a_difference() {
     let Some(KeyReply::NoKey { path, why }) = block("each", "192.0.2.1", None, false) else {
@@ -124,7 +125,7 @@ fn a_block_says_whether_it_is_of_a_tenant_where_that_makes_a_difference() {
     assert!(matches!(&wrong, Some(KeyReply::NoKey { path, .. }) if path == "tenant"), "{wrong:?}");
 }
 
-/// What is explained of a request with this entry of its tenant, once what `block` says was done to
+/// The explanation of a request with this entry of its tenant, after the operation of `block` on
 /// its key.
 fn explained(entry: &str, block: Option<(&str, Option<&str>)>, method: &str) -> serde_json::Value {
     let policy = with_tenants();
@@ -181,7 +182,7 @@ fn an_explanation_says_who_is_blocked_until_when_and_whose_quotas_these_are() {
     assert_eq!(said["rules"][0]["entry"], json!({"quotas": "tier", "priority": 1}));
     assert_eq!(said["rules"][0]["tier"], "gold");
     assert!(said["words"].as_str().unwrap().contains("entry (tier gold, priority 1)"));
-    // A tier of a higher priority goes before it, and then the entry chose nothing.
+    // A tier of a higher priority precedes it, and then the entry chose nothing.
     let said = explained(r#"{"tier": "gold", "priority": 0}"#, None, "PUT");
     assert_eq!(
         (&said["rules"][0]["tier"], &said["rules"][0]["entry"]),

@@ -35,7 +35,7 @@ fn discreet(answer: &Answer) {
     }
 }
 
-/// Everything that can be read.
+/// All readable data.
 fn read_all(it: &Deployment) -> String {
     let mut all = String::new();
     for path in [
@@ -71,7 +71,7 @@ fn keys_are_masked_by_name_and_kept_by_name() {
     let read = it.ask(&Ask::new("GET", "admin/policy"));
     assert_eq!(read.body.as_ref(), masked, "all else is byte for byte");
     read_all(&it);
-    // In another order, with one written anew, and one left out.
+    // In another order, with one written in full again, and one left out.
     let anew = key("2027", OTHER);
     let put = it.put(&document(&format!(r#"{anew}, {{"masked": true, "\u006bid": "2026"}}"#)));
     assert_eq!(put.status, 200, "{put:?}");
@@ -112,7 +112,7 @@ fn a_masked_key_is_one_that_is_there() {
         discreet(&answer);
     }
     assert_eq!(stored(&it), before, "nothing was changed");
-    // Two of one name are known by their places.
+    // Two of one name are named by their places.
     let it = start(&format!("{}, {}", key("a", SECRET), key("a", OTHER)));
     let read = it.ask(&Ask::new("GET", "admin/policy"));
     assert!(
@@ -137,7 +137,7 @@ fn an_answer_to_a_wrong_document_has_nothing_of_its_keys() {
         format!(
             r#"{{"version": 1, "jwt": {{"keys": ["{SECRET}"]}}, "jwt": {{"keys": ["{OTHER}"]}}, "rules": []}}"#
         ),
-        // Kept by name, and then found wrong.
+        // Kept by name, and then found to be wrong.
         document(r#"{"kid":"a","masked":true}"#).replace("\"version\": 1", "\"version\": 7"),
         document(r#"{"kid":"a","masked":true}"#).replace("\"keys\"", "\"x\": 1, \"keys\""),
         document(r#"{"kid":"a","masked":true}"#).replacen("\"jwt\"", "\"jwt\": 1, \"jwt\"", 1),
@@ -151,7 +151,7 @@ fn an_answer_to_a_wrong_document_has_nothing_of_its_keys() {
             discreet(&answer);
         }
     }
-    // A file with the same mistakes, which nobody put.
+    // A file with the same mistakes, which was not written at run time.
     let file = format!(r#"{{"version": 1, "jwt": {{"keys": ["{SECRET}"]}}, "rules": []}}"#);
     discreet(
         &Deployment::with(&file, MemoryLimits::default()).ask(&Ask::new("GET", "admin/policy")),
@@ -178,7 +178,8 @@ fn space() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    // However names and white space are written, the keys are found; what is put back is what was.
+    // However names and white space are written, the keys are found; the restored document equals
+    // the original.
     #[test]
     fn masks_hold_however_it_is_written(
         jwt in spelled("jwt"), keys in spelled("keys"), kid in spelled("kid"), k in spelled(SECRET),
@@ -203,7 +204,8 @@ proptest! {
         prop_assert_eq!(stored(&it), text.trim_start_matches('\u{feff}'));
     }
 
-    // Whatever stands where, an answer to a document with the secret among the keys has none of it.
+    // Whatever the document contains, a response to a document with the secret among the keys has
+    // none of it.
     #[test]
     fn no_answer_to_any_document_has_a_key(
         around in "[\\[\\]{}:,\" a-z0-9\\\\]{0,12}", behind in "[\\[\\]{}:,\" a-z0-9\\\\]{0,12}", query in any::<bool>(),
@@ -216,7 +218,7 @@ proptest! {
         discreet(&it.ask(&Ask::new("GET", "admin/policy")));
     }
 
-    // Nothing panics, and nothing is answered without a token, whatever is sent.
+    // Nothing panics, and no request without a token gets data, whatever is sent.
     #[test]
     fn any_request_has_an_answer(
         method in "GET|HEAD|PUT|DELETE|POST|\\PC{0,4}",

@@ -1,5 +1,4 @@
-//! The policy over HTTP: what is put in force, what is said about it, and what stands in the
-//! history.
+//! The policy over HTTP: putting it in force, its reports, and its history.
 
 use crate::common::*;
 use serde_json::{Value, json};
@@ -43,10 +42,10 @@ fn a_policy_is_put_rolled_back_and_given_back() {
     assert_eq!((put.status, read(&put)), (200, expected));
     assert_eq!(put.fields.get("etag"), Some(it.tag().as_str()));
     is(&it, "2", "written", &policy(20));
-    // The same again is no change.
+    // The same document again is not a change.
     assert_eq!(read(&it.put(&policy(20)))["version"], 2);
     is(&it, "2", "written", &policy(20));
-    // Another file is deployed: what was written stays in force.
+    // Another file is deployed: the written policy stays in force.
     (it.file, it.fingerprint) = (policy(7), 2);
     is(&it, "2", "written", &policy(20));
     it.now_ms += 1;
@@ -90,7 +89,7 @@ fn a_policy_is_put_rolled_back_and_given_back() {
     );
 }
 
-// Guards: a tier taken away in the belief that a dry run had looked at who names it.
+// Guards: a tier that is removed in the belief that a dry run had checked which entries name it.
 #[test]
 fn a_dry_run_says_that_it_looks_at_no_entries_of_tenants() {
     let it = Deployment::new();
@@ -136,7 +135,7 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
     assert_eq!(changes["rules"]["added"], json!(["new"]));
     assert_eq!(changes["rules"]["changed"], json!([{"name": "each", "members": ["key"]}]));
     assert_eq!(changes["settings"], json!(["on_failure"]));
-    // The quota is as it was, but counted by another key: everybody begins anew.
+    // The quota is the same, but counted by another key: every client starts again from zero.
     let counts: Vec<Value> = changes["quotas"]
         .as_array()
         .expect("a list")
@@ -154,7 +153,7 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
     assert_eq!(it.ask(&ask.clone().with("if-match", "\"x\"")).status, 412);
     assert_eq!(it.ask(&ask.json("{}")).status, 422);
     assert_eq!(it.tag(), tag);
-    // White space is no change but of the text.
+    // White space changes only the text.
     let spaced = policy(20).replace(": ", " :\n");
     let changes = read(&it.put(&spaced))["changes"].clone();
     assert_eq!(changes["rules"]["changed"], json!([]));
@@ -168,7 +167,7 @@ fn who_did_it_is_bounded_and_on_one_line() {
         ("ada@example.com", json!("ada@example.com")),
         ("  ada  ", json!("ada")),
         ("a\u{202e}b\u{0}c\td", json!("a\u{fffd}b\u{fffd}c\u{fffd}d")),
-        ("<img src=x onerror=alert(1)>", json!("<img src=x onerror=alert(1)>")), // text, for whoever shows it
+        ("<img src=x onerror=alert(1)>", json!("<img src=x onerror=alert(1)>")), // plain text
         ("", Value::Null),
         ("   ", Value::Null),
     ] {
@@ -239,7 +238,7 @@ fn a_file_that_is_no_policy_is_replaced_and_not_shown() {
         let put = Ask::new("PUT", "admin/policy").with("if-match", &tag).json(policy(20));
         assert_eq!(it.ask(&put).status, 200);
         is(&it, "2", "written", &policy(20));
-        // And nobody goes back to it.
+        // And no client goes back to it.
         let delete = Ask::new("DELETE", "admin/policy").with("if-match", "*");
         assert!(matches!(it.ask(&delete).status, 422), "{file}");
         is(&it, "2", "written", &policy(20));
@@ -269,12 +268,12 @@ fn a_store_that_was_set_back_numbers_above_what_counts_have_seen() {
     assert_eq!(current(None, Some(40)), None);
     assert_eq!(current(Some(DEPLOYED), Some(40)), Some((41, 41)));
     assert_eq!(current(None, Some(40)), Some((41, 41)));
-    // What was never a version does not use up the numbers.
+    // A number that was never a version does not use up the numbers.
     assert_eq!(current(None, Some(u64::MAX)), Some((41, 41)));
     assert_eq!(current(None, Some(41 + 1_000_001)), Some((41, 41)));
 }
 
-// Guards: a policy in YAML that is refused without a word of what to do.
+// Guards: a policy in YAML that is rejected without a hint how to convert it.
 #[test]
 fn yaml_is_refused_by_name_where_it_is_not_read() {
     let it = Deployment::new();

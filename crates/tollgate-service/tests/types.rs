@@ -1,7 +1,7 @@
-//! The types of the npm package say what docs/openapi.json says: of a question and of its answer.
+//! The types of the npm package match docs/openapi.json: for a request and for its response.
 //!
-//! Invariant: what stands between the marks of `index.d.ts` is made from the schemas;
-//! `TOLLGATE_BLESS=1` writes it anew. A word of JSON Schema that is not translated fails.
+//! Invariant: the text between the marks of `index.d.ts` is made from the schemas;
+//! `TOLLGATE_BLESS=1` writes it again. A JSON Schema keyword that is not translated fails.
 
 use std::fmt::Write;
 use std::{env, fs};
@@ -25,12 +25,12 @@ const TYPES: [&str; 10] = [
     "Error",
 ];
 
-/// What is another word in the file: `Error` is one of JavaScript's own.
+/// The file's name of a schema, if it differs: `Error` is one of JavaScript's own.
 fn name(schema: &str) -> &str {
     if schema == "Error" { "ProblemError" } else { schema }
 }
 
-/// The type of a schema that stands within another one.
+/// The type of a schema inside another one.
 fn type_of(schema: &Value, indent: usize) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         return name(reference.strip_prefix("#/components/schemas/").expect("a schema")).to_owned();
@@ -69,7 +69,7 @@ fn plain(kind: &Value, schema: &Value, indent: usize) -> String {
     }
 }
 
-/// Those that must be there first, each kind by its name.
+/// Required members first, each group by name.
 fn members(schema: &Value, indent: usize) -> String {
     let properties = schema["properties"].as_object().expect("properties");
     let required: Vec<&str> =
@@ -90,7 +90,7 @@ fn members(schema: &Value, indent: usize) -> String {
     text + &"  ".repeat(indent) + "}"
 }
 
-// Guards: types that promise what is not answered, or forbid what may be asked.
+// Guards: types that promise more than a response contains, or forbid what a request may contain.
 #[test]
 fn the_types_are_those_of_the_open_api_document() {
     let document: Value = serde_json::from_str(OPEN_API).unwrap();

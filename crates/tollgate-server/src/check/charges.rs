@@ -1,9 +1,10 @@
-//! What a request was charged, until somebody is told what was decided of it.
+//! The charges of a request, until its caller gets the decision.
 //!
-//! Invariant: nobody is charged for an answer that he never had: charges that are dropped before
-//! they are kept are given back, whether the client left, another part of the call was refused, or
-//! too many asked. It is done once for each, and only for what a count said that it charged.
-//! Deliberately absent: charges that were answered; a cost of these is settled (`settling`).
+//! Invariant: no client is charged for a response that it never got. Charges that are dropped
+//! before they are kept are refunded, whether the client left, another part of the call was denied,
+//! or there was an overload. Each is refunded once, and only the amount that the count reported as
+//! charged. Deliberately absent: charges whose response was sent; their cost is settled
+//! (`settling`).
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::finish::{alone, to_its_end};
 use crate::gate::Gate;
 use crate::store::{Ask, Name, NoReply};
 
-/// What one count was asked, and what it answered.
+/// The request to one count, and its response.
 #[derive(Debug)]
 pub(crate) struct Charge {
     pub(crate) name: Name,
@@ -23,7 +24,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Takes it back: what the count says then.
+    /// Refunds it: returns the count's response to that.
     pub(crate) async fn refund(&self, gate: &Gate) -> Result<Vec<u8>, NoReply> {
         gate.counting.add(Event::Refund);
         let ask = Ask::Refund { request: &self.request, reply: &self.reply };
@@ -31,7 +32,7 @@ impl Charge {
     }
 }
 
-/// What a request was charged in all its counts.
+/// The charges of a request in all its counts.
 #[derive(Debug, Default)]
 #[must_use = "charges that are not kept are given back"]
 pub(crate) struct Charges(Option<(Arc<Gate>, Vec<Charge>)>);
@@ -42,12 +43,12 @@ impl Charges {
         Self((!charges.is_empty()).then(|| (Arc::clone(gate), charges)))
     }
 
-    /// They stand: what was decided is told now.
+    /// Keeps the charges: the caller gets the decision now.
     pub(crate) fn keep(mut self) {
         self.0 = None;
     }
 
-    /// Gives them back now; who leaves meanwhile changes nothing of that.
+    /// Refunds them now, even if the caller leaves meanwhile.
     pub(crate) async fn give_back(mut self) {
         if let Some((gate, charges)) = self.0.take() {
             to_its_end(give_back(gate, charges)).await;

@@ -1,11 +1,11 @@
-//! `POST /lease`: nodes of a fleet ask for units of its counts, report what they spent, and ask for
-//! what they have no units for.
+//! `POST /lease`: nodes of a fleet lease units of its counts, report the units they spent, and ask
+//! for decisions about keys that they have no units for.
 //!
-//! Invariant: a count is named alike for a node and for a request that comes to `/check`, by a hash
-//! under the fleet's secret, so that both are one count. Of several keys of a request what one
-//! refuses stays uncharged in the others, also when its node leaves meanwhile: what was begun goes
-//! on to its end. Deliberately absent: who may ask (`http`), and what is read and answered; that is
-//! the service's.
+//! Invariant: a count has the same name for a node and for a request to `/check`, by a hash under
+//! the fleet's secret, so that both use one count. When one of several keys of a request is denied,
+//! the others stay uncharged, also when the node leaves meanwhile: work that has begun runs to its
+//! end. Deliberately absent: which callers are allowed (`http`), and the formats of request and
+//! response; those are in the service.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::finish::to_its_end;
 use crate::gate::Gate;
 use crate::store::{Ask, Name, NoReply};
 
-/// The answer to a body: the bytes, or what is wrong.
+/// The response to a body: the bytes, or the problem.
 ///
 /// # Errors
-/// The problem that is answered.
+/// The problem that is returned.
 pub async fn answer(
     gate: &Arc<Gate>,
     content_type: Option<&str>,
@@ -45,7 +45,7 @@ pub async fn answer(
     Ok(lease::answer(replies.collect()))
 }
 
-/// Decides all keys, none of them for a request that another refuses.
+/// Decides all keys; charges none of them for a request that another key denies.
 async fn decide(gate: &Gate, lease: &Lease) -> Vec<Result<Vec<u8>, NoReply>> {
     let names: Vec<Name> = lease.keys().iter().map(|key| gate.store.name_of(&key.name)).collect();
     let mut course = Course::new(lease);
@@ -59,7 +59,7 @@ async fn decide(gate: &Gate, lease: &Lease) -> Vec<Result<Vec<u8>, NoReply>> {
     }
 }
 
-/// Asks one count.
+/// Sends the request to one count.
 async fn ask(gate: &Gate, names: &[Name], round: &Round<'_>) -> Result<Vec<u8>, NoReply> {
     gate.counting.add(round.ask.event());
     let Some(name) = names.get(round.key) else { return Err(NoReply::Late) };
@@ -70,7 +70,7 @@ async fn ask(gate: &Gate, names: &[Name], round: &Round<'_>) -> Result<Vec<u8>, 
     gate.store.ask(name, ask).await
 }
 
-/// A reply as it is told.
+/// A count's reply as it is sent to the node.
 fn replied(gate: &Gate, reply: Result<Vec<u8>, NoReply>) -> LeaseReply {
     match reply {
         Ok(reply) => {

@@ -1,8 +1,9 @@
-//! `POST /check`: decides what is described, one request or several.
+//! `POST /check`: decides the described request or requests.
 //!
-//! Invariant: a request is decided under one policy: when a count is found to be of a newer one,
-//! what the others charged was given back, and all of it is planned anew under that. Deliberately
-//! absent: who may ask (`http`), and what is read and answered; that is the service's.
+//! Invariant: a request is decided under one policy. When a count turns out to have a newer policy,
+//! the charges of the other counts are refunded, and the whole request is planned again under the
+//! newer policy. Deliberately absent: which callers are allowed (`http`), and the formats of
+//! request and response; those are in the service.
 
 pub(crate) mod charges;
 pub mod leasing;
@@ -29,18 +30,18 @@ use crate::gate::Gate;
 use crate::policy::active::Active;
 use crate::traces::{self, Kind, Open};
 
-/// How often a request is planned anew. A policy that is replaced again meanwhile is seldom; after
+/// How often a request is planned again. A policy that is replaced again meanwhile is rare; after
 /// that `on_failure` decides.
 const MAX_REPLANS: u32 = 2;
 
-/// The most rules of a request that its trace names.
+/// The most rules of a request that its trace contains.
 const MAX_TRACED_RULES: usize = 32;
 
 /// Longer than any rule lets a request wait.
 pub const FOREVER: Span = Span::MAX;
 
-/// A decided request, and what it was decided by. What it was charged is given back when it is
-/// dropped before anybody is told.
+/// A decided request, and the policy that decided it. Its charges are refunded when it is dropped
+/// before the caller gets the decision.
 #[derive(Debug)]
 #[must_use = "a decision that nobody is told charges nothing"]
 pub struct Decision {
@@ -48,20 +49,20 @@ pub struct Decision {
     pub decided: Decided,
     /// The policy.
     pub active: Arc<Active>,
-    /// Too many ask: it is refused with 503, whatever its rules say.
+    /// There is an overload: the request is denied with 503, whatever its rules decide.
     pub is_overload: bool,
     charges: Charges,
 }
 
 impl Decision {
-    /// What was decided is told now: the charges stand.
+    /// Returns the decision for the caller: the charges are kept.
     pub fn tell(self) -> Decided {
         self.charges.keep();
         self.decided
     }
 
-    /// Waits here until the request may go on, for so long as its answer says, which is told then.
-    /// Who leaves meanwhile, whose future is dropped, gives his place back.
+    /// Waits here until the request may continue, for the time in its decision, which is returned
+    /// then. A client that leaves meanwhile drops this future and gives its place back.
     pub(crate) async fn wait(self, delay: Span) {
         if delay > Span::ZERO {
             tokio::time::sleep(Duration::from_nanos(delay.as_nanos())).await;
@@ -69,20 +70,20 @@ impl Decision {
         self.charges.keep();
     }
 
-    /// Gives back what was charged: nobody is told what was decided.
+    /// Refunds the charges: the caller does not get the decision.
     pub(crate) async fn give_back(self) {
         self.charges.give_back().await;
     }
 }
 
-/// Decides one request, letting it wait as long as its rules allow, but for a place in a
-/// `leaky-queue`, which is waited for by whoever asks.
+/// Decides one request. It waits here as long as its rules allow, except for a place in a
+/// `leaky-queue`, which the caller waits for.
 pub async fn decide(gate: &Arc<Gate>, facts: &impl Facts) -> Decision {
     decide_within(gate, facts, FOREVER).await
 }
 
-/// Decides one request whose caller waits no longer than `patience`: what would take longer, a
-/// place in a `leaky-queue` too, is refused at once and charges nothing.
+/// Decides one request whose caller waits no longer than `patience`. A request that would take
+/// longer, also for a place in a `leaky-queue`, is denied at once and charges nothing.
 pub async fn decide_within(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Decision {
     let Some(mut span) = traces::child("decide", Kind::Internal) else {
         return decide_now(gate, facts, patience).await;
@@ -92,7 +93,8 @@ pub async fn decide_within(gate: &Arc<Gate>, facts: &impl Facts, patience: Span)
     decision
 }
 
-/// Says in a trace what was decided: by which rules, and of whom only the hash that the log has.
+/// Records the decision in a trace: the deciding rules, and of the key only the hash that is also
+/// in the log.
 fn tell_trace(gate: &Gate, decision: &Decision, span: &mut Open) {
     let policy = &*decision.active.policy;
     let outcome = decision.decided.plan.outcome(policy);
@@ -109,7 +111,7 @@ fn tell_trace(gate: &Gate, decision: &Decision, span: &mut Open) {
         let name = policy.rules().get(said.rule).map(|rule| rule.name().to_owned());
         names.push(name.unwrap_or_default());
         results.push(said.result.label().to_owned());
-        // Without a secret it could be guessed.
+        // Without a secret the hash could be guessed.
         if !gate.hash_key.is_empty() {
             let key = said.partition.and_then(|i| outcome.partition_key_hash(i));
             keys.push(key.unwrap_or_default());
@@ -137,7 +139,7 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
         let mut plan = Plan::new();
         tenants::plan(gate, policy, facts, &mut plan).await;
         let done = if plan.has_failed() {
-            Waited::default() // nobody knows its tenant's quotas
+            Waited::default() // its tenant's quotas are unknown
         } else {
             waiting::decide(gate, policy, &mut plan, patience).await
         };
@@ -163,7 +165,7 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
     }
 }
 
-/// Answers the body of a `POST /check`.
+/// Returns the response to the body of a `POST /check`.
 pub async fn answer(gate: &Arc<Gate>, body: &[u8]) -> Answer {
     match check::requests(body) {
         Ok(DescribedRequests::One(facts)) => match one(gate, &facts).await {
@@ -181,7 +183,8 @@ pub async fn answer(gate: &Arc<Gate>, body: &[u8]) -> Answer {
     }
 }
 
-/// Decides one of several described requests, if there is a budget left for it: the answer.
+/// Returns the response to one of several described requests; decides it if there is a budget left
+/// for it.
 async fn one_of(
     gate: &Arc<Gate>,
     request: Result<DescribedRequest, Problems>,
@@ -199,14 +202,14 @@ async fn one_of(
     one(gate, &facts).await.unwrap_or_else(|refused| Told::free(refused.body.into_owned()))
 }
 
-/// An answer, and what it is the answer to: it stands when it is on its way.
+/// A response and its decision, whose charges are kept once the response is sent.
 struct Told {
     text: String,
     charges: Charges,
 }
 
 impl Told {
-    /// One that nothing was charged for.
+    /// A response without a charge.
     fn free(text: String) -> Self {
         Self { text, charges: Charges::default() }
     }
@@ -217,17 +220,17 @@ impl Told {
     }
 }
 
-/// What a request is answered that too many others came before.
+/// The response to a request during an overload.
 #[must_use]
 pub fn overloaded() -> Answer {
     let detail = "too many requests are under way; try again";
     Answer::problem(503, "Service Unavailable", detail).with("retry-after", "1")
 }
 
-/// Decides one described request, or takes note of its response: the answer, as JSON.
+/// Decides one described request, or takes note of its response. Returns the response as JSON.
 ///
 /// # Errors
-/// What is answered when there is nothing to decide, or too many ask.
+/// The response when there is nothing to decide, or during an overload.
 async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<Told, Answer> {
     if let Some(status) = facts.response_status() {
         let active = gate.following.active();
@@ -254,7 +257,7 @@ async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<Told, Answer>
 }
 
 impl Gate {
-    /// A policy of `generation` or a later one, if it can be had.
+    /// A policy of `generation` or a later one, if the store has it.
     async fn policy_of(&self, generation: u64) -> Option<Arc<Active>> {
         let reaches = |active: &Arc<Active>| active.policy.version() >= generation;
         let active = self.following.active();

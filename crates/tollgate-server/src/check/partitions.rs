@@ -1,13 +1,13 @@
-//! Asking the store about the partitions of a plan: charging them, looking at them, and giving back
-//! what a refusal took.
+//! Requests to the store about the partitions of a plan: charge, peek, and refund the charges of a
+//! denied request.
 //!
-//! Invariant: all or nothing, as in the Worker. A request of several keys is first looked at in
-//! every key's partition and charged only if all of them would admit it; when a race was lost and
-//! the request is refused after all, the charges of those that admitted it are taken back before
-//! the refusal is answered. Keys of one request are asked at the same time. Who leaves meanwhile
-//! changes nothing of that: charging goes on to its end, and what nobody is told is given back.
-//! What a store did not answer is a failure, and `on_failure` decides, but where the store says
-//! that too many ask.
+//! Invariant: all or nothing, as in the Worker. A request with several keys first peeks in every
+//! key's partition and is charged only if all of them would allow it. When it loses a race and is
+//! denied after all, the charges of the partitions that allowed it are refunded before the denial
+//! is sent. The keys of one request are asked at the same time. A client that leaves meanwhile
+//! changes nothing of that: charging runs to its end, and charges without a response to the client
+//! are refunded. A partition without a response is a failure, and `on_failure` decides, except
+//! where the store reports an overload.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::finish::to_its_end;
 use crate::gate::Gate;
 use crate::store::{Ask, NoReply};
 
-/// What one partition was asked, and what it answered; nothing when it did not.
+/// The request to one partition, and its response; empty when there was none.
 #[derive(Debug)]
 struct Asked {
     partition: usize,
     charge: Charge,
 }
 
-/// How long a request has waited, and how long it still may, whatever its rules allow.
+/// How long a request has waited, and how long it may still wait, whatever its rules allow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spent {
     pub(crate) waited: Span,
@@ -40,15 +40,16 @@ pub(crate) struct Spent {
 /// A plan that was decided once.
 #[derive(Debug)]
 pub(crate) struct Charged {
-    /// Too many ask.
+    /// There is an overload.
     pub(crate) is_overload: bool,
-    /// What was charged, and not taken back already.
+    /// The charges that are not yet refunded.
     pub(crate) charges: Charges,
 }
 
 impl Gate {
-    /// Decides the plan once, all or nothing; when too many ask it is refused whatever its rules
-    /// say. A plan that reports is decided to its end, whoever leaves meanwhile.
+    /// Decides the plan once, all or nothing; during an overload the request is denied whatever its
+    /// rules decide. A plan with a report is decided to its end, even if the caller leaves
+    /// meanwhile.
     pub(crate) async fn decide_once(
         self: &Arc<Self>,
         policy: &Arc<Policy>,
@@ -85,7 +86,7 @@ impl Gate {
         self.charge(policy, plan, spent).await
     }
 
-    /// The second half of it.
+    /// The second half of `decide_once`.
     pub(crate) async fn charge(
         self: &Arc<Self>,
         policy: &Arc<Policy>,
@@ -93,7 +94,7 @@ impl Gate {
         spent: Spent,
     ) -> Charged {
         if self.store.engine().is_none() {
-            // Memory answers at once: nobody can leave meanwhile.
+            // Memory responds at once: no caller can leave meanwhile.
             return self.charge_all(policy, plan, spent).await;
         }
         let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
@@ -110,8 +111,8 @@ impl Gate {
         plan: &mut Plan,
         spent: Spent,
     ) -> Charged {
-        // What did not answer when it was only asked is not waited for once more, unless it is to
-        // record a report.
+        // A partition that did not respond to the peek is not asked again, unless to record a
+        // report.
         let is_asked = |it: &Partition<'_>| !it.has_failed() || it.reports();
         let there = plan.partitions().filter(is_asked);
         let mut asked: Vec<Asked> =
@@ -138,9 +139,9 @@ impl Gate {
         Asked { partition: partition.index(), charge: Charge { name, request, reply: Vec::new() } }
     }
 
-    /// Asks what every partition would decide, for somebody who only looks, or before any of them
-    /// charges: what one key refuses never holds a place in the counts of the others, which a flood
-    /// would fill. True when too many ask.
+    /// Peeks in every partition, for a caller that only looks, or before any partition charges. So
+    /// a request that one key denies never holds a place in the counts of its other keys, which a
+    /// flood would fill. True during an overload.
     pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> bool {
         let peek = |partition: Partition<'_>| {
             let mut request = Vec::new();
@@ -152,7 +153,7 @@ impl Gate {
         self.ask_each(policy, plan, &mut asked).await
     }
 
-    /// Records what a refused request reports that was used already, whoever leaves meanwhile.
+    /// Records the use that a denied request reports, even if the caller leaves meanwhile.
     async fn report(self: &Arc<Self>, policy: &Arc<Policy>, plan: &mut Plan) {
         let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
         plan_to_its_end(plan, move |mut plan| async move {
@@ -170,8 +171,8 @@ impl Gate {
         .await;
     }
 
-    /// Does what a settled plan's response brought about; true when something was charged or given
-    /// back.
+    /// Applies the effects of a settled plan's response; true when something was charged or
+    /// refunded.
     pub(crate) async fn settle(&self, policy: &Policy, plan: &mut Plan) -> bool {
         let settle = |partition: Partition<'_>| {
             let mut request = Vec::new();
@@ -185,7 +186,7 @@ impl Gate {
         asked.iter().any(|asked| is_charged(plan, asked))
     }
 
-    /// Asks all of them at the same time, and takes their replies; true when too many ask.
+    /// Asks all of them at the same time, and takes their replies; true during an overload.
     async fn ask_each(&self, policy: &Policy, plan: &mut Plan, asked: &mut [Asked]) -> bool {
         let replies = match &*asked {
             [] => return false,
@@ -210,7 +211,7 @@ impl Gate {
         self.store.ask(&asked.charge.name, Ask::Check(&asked.charge.request)).await
     }
 
-    /// Takes the reply about partition `i`; what that fails with, if it does.
+    /// Takes the reply about partition `i`; returns its failure, if any.
     fn accept(
         &self,
         policy: &Policy,
@@ -229,9 +230,9 @@ impl Gate {
         };
         let failure = match accept(policy, plan, i, &reply) {
             Ok(()) => None,
-            // Not one that is counted here: it is planned anew under that version.
+            // The count has a newer policy: the request is planned again under that version.
             Err(WireError::Newer(version)) => Some(Failure::Newer(version)),
-            // Entries of tenants do not lie beside counts here.
+            // This store has no tenants' entries next to counts.
             Err(WireError::Malformed | WireError::OtherPolicy | WireError::OtherEntry) => {
                 self.note(Event::Misread, "the store's reply cannot be read");
                 Some(Failure::Unreachable)
@@ -240,13 +241,14 @@ impl Gate {
         (reply, failure)
     }
 
-    /// Takes back every charge of a refused request. The new replies say what is left without it.
+    /// Refunds every charge of a denied request. The new replies contain the remaining quota
+    /// without it.
     async fn refund(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
         let charged: Vec<&Asked> = asked.iter().filter(|asked| is_charged(plan, asked)).collect();
         let replies = join_all(charged.iter().map(|asked| asked.charge.refund(self))).await;
         for (asked, reply) in charged.iter().zip(replies) {
             match reply {
-                // What cannot be read changes nothing: the request is refused in any case.
+                // An unreadable reply changes nothing: the request is denied in any case.
                 Ok(reply) if accept(policy, plan, asked.partition, &reply).is_ok() => {}
                 Ok(_) => self.note(Event::Misread, "the store's reply cannot be read"),
                 Err(why) => self.note_no_reply(&why),
@@ -255,7 +257,7 @@ impl Gate {
     }
 }
 
-/// Does `work` with the plan to its end, even if the caller leaves meanwhile.
+/// Runs `work` on the plan to its end, even if the caller leaves meanwhile.
 async fn plan_to_its_end<T, F>(plan: &mut Plan, work: impl FnOnce(Plan) -> F) -> T
 where
     T: Send + 'static,
@@ -271,8 +273,8 @@ fn is_charged(plan: &Plan, asked: &Asked) -> bool {
     plan.partition(asked.partition).is_some_and(|partition| partition.changed())
 }
 
-/// True when it is refused; a place that is too far behind for who asks is one that it may not
-/// have, and is given back like every charge of a refused request.
+/// True when it is denied. A place beyond the time that the caller waits is denied, too, and is
+/// given back like every charge of a denied request.
 fn is_refused(policy: &Policy, plan: &mut Plan, spent: Spent) -> bool {
     match plan.outcome(policy).answer_after(spent.waited) {
         Answer::Refuse { .. } | Answer::Retry(_) => true,

@@ -1,10 +1,10 @@
-//! A cost that turned out otherwise: the id that a caller is given with the answer, and what
-//! becomes of the cost that it comes back with.
+//! A cost that differs from the charged one: the id that the caller gets with the response, and the
+//! handling of the final cost that the caller sends with it.
 //!
-//! Invariant: an id is valid where it was given: its seal is the store's. Every count settles by
-//! itself and remembers what it settled, so it makes no difference how often it is asked. A store
-//! that does not answer may have settled: the caller is told to ask for the same again.
-//! Deliberately absent: the policy; the id says what was charged.
+//! Invariant: an id is valid where it was issued: its seal is the store's. Every count settles on
+//! its own and remembers the settled ids, so repeated requests make no difference. A store that
+//! does not respond may have settled: the caller is asked to send the same again. Deliberately
+//! absent: the policy; the id contains the charge.
 
 use futures_util::future::join_all;
 use tollgate_policy::{Partition, Policy};
@@ -27,7 +27,7 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<Stri
     Some(sealer.id(&Receipts::of(&decided.plan, policy, number, &name_of)))
 }
 
-/// Settles what `body` says.
+/// Settles the costs in `body`.
 pub async fn answer(gate: &Gate, body: &[u8]) -> Answer {
     let Asked { receipts, cost } = match settle::asked(gate.store.sealer(), body, gate.clock.now())
     {
@@ -44,7 +44,7 @@ pub async fn answer(gate: &Gate, body: &[u8]) -> Answer {
     settle::answer(cost, each.collect())
 }
 
-/// What a count said; what is wrong with it is counted.
+/// Reads a count's response; a wrong response is counted.
 fn read(gate: &Gate, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement> {
     let reply = reply.inspect_err(|why| gate.note_no_reply(why)).ok()?;
     let settlement = Settlement::read(&reply);

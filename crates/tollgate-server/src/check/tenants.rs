@@ -1,10 +1,10 @@
 //! Planning a request with its tenant's entry.
 //!
-//! Invariant: a request is planned with the entry that its tenant had at most five seconds ago, or
-//! with what was last known, for ten minutes at most, when the store does not answer. Of a tenant
-//! of whom nothing is known then the rules of the policy decide, but for those that refuse when
-//! their state cannot be read (`on_failure`), because nobody knows which quotas hold. Either is
-//! counted. A change that this server made is seen by the next request.
+//! Invariant: a request is planned with the entry that its tenant had at most five seconds ago.
+//! When the store does not respond, the last known entry is used, for ten minutes at most. For a
+//! tenant without a known entry the rules of the policy then decide, except the rules that deny
+//! when their state cannot be read (`on_failure`), because the tenant's quotas are unknown. Either
+//! case is counted. A change by this server applies to the next request.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use tollgate_service::{StoreCall, StoreReply, TenantCall, TenantReply};
 use crate::gate::Gate;
 use crate::gate::tenant_cache::{Entry, Found};
 
-/// Plans a request. What cannot be known has failed in the plan, and nothing is to be asked then.
+/// Plans a request. Rules whose state cannot be known have failed in the plan, and nothing is to be
+/// asked then.
 pub(crate) async fn plan(gate: &Gate, policy: &Policy, facts: &impl Facts, plan: &mut Plan) {
     policy.plan(facts, plan);
     let Some(id) = plan.tenant().map(<[u8]>::to_vec) else { return };

@@ -1,11 +1,10 @@
-//! Waiting in the server: the requests that it holds stand in line, one line for each key of a
-//! rule.
+//! Waiting in the server: the requests that it holds wait in line, one line for each key of a rule.
 //!
-//! Invariant: as in the Worker: while others wait for its key a request goes behind them and
-//! charges nothing; only the first of a line asks the store again, when that may admit it. So a
-//! line costs about one call for every request that comes and one for every request that goes.
-//! Servers do not know of each other: order is kept within each. A place in a `leaky-queue` is
-//! waited for by whoever asks, who forwards the request.
+//! Invariant: as in the Worker: while others wait for its key, a request goes behind them and
+//! charges nothing. Only the first of a line asks the store again, when the store may allow it. So
+//! a line costs about one call per request that comes and one per request that goes. Servers do not
+//! know each other's lines: order is kept within each server. The caller waits for a place in a
+//! `leaky-queue`, and forwards the request.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -21,11 +20,11 @@ use crate::check::partitions::{Charged, Spent};
 use crate::gate::Gate;
 use crate::gate::lines::{Line, Place};
 
-/// A waiter asks again at least so often.
+/// A waiting request asks again at least this often.
 const LONGEST_SLEEP: Span = Span::from_secs(1);
-/// Asking again and again for its turn while the first is being decided.
+/// How often a waiting request checks for its turn while the first one is being decided.
 const SHORTEST_SLEEP: Span = Span::from_millis(5);
-/// What is held for a request that waits, beside its plan: its connection's buffers.
+/// The memory of a waiting request in addition to its plan: its connection's buffers.
 const REQUEST_BYTES: usize = 16 * 1024;
 
 /// How a request was decided.
@@ -33,9 +32,9 @@ const REQUEST_BYTES: usize = 16 * 1024;
 pub(crate) struct Waited {
     /// How long it waited since it came.
     pub(crate) waited: Span,
-    /// The store says that too many ask.
+    /// The store reports an overload.
     pub(crate) is_overload: bool,
-    /// What was charged last.
+    /// The last charges.
     pub(crate) charges: Charges,
 }
 
@@ -45,7 +44,7 @@ impl Waited {
     }
 }
 
-/// Decides a request, letting it wait here as long as its rules and who asks allow.
+/// Decides a request, which waits here as long as its rules and its caller allow.
 pub(crate) async fn decide(
     gate: &Arc<Gate>,
     policy: &Arc<Policy>,
@@ -53,7 +52,7 @@ pub(crate) async fn decide(
     patience: Span,
 ) -> Waited {
     let since = gate.clock.now();
-    // What was used already waits for nothing.
+    // A report of use that has already happened waits for nothing.
     let patience = if plan.reports() { Span::ZERO } else { patience };
     let done = Waited::default();
     let mut request = Waiter { gate, policy, since, patience, plan, done };
@@ -63,20 +62,20 @@ pub(crate) async fn decide(
     request.done
 }
 
-/// A request on its way, which may wait.
+/// A request that may wait.
 struct Waiter<'a> {
     gate: &'a Arc<Gate>,
     policy: &'a Arc<Policy>,
     /// When it came.
     since: Timestamp,
-    /// So long it may wait, whatever its rules allow.
+    /// How long it may wait, whatever its rules allow.
     patience: Span,
     plan: &'a mut Plan,
     done: Waited,
 }
 
 impl<'a> Waiter<'a> {
-    /// The request comes: the line that it stands in, if it waits.
+    /// Decides the request on arrival; returns its place in a line, if it waits.
     async fn arrive(&mut self) -> Option<(Turn, Place<'a>)> {
         let (gate, policy) = (self.gate, self.policy);
         if let Some(turn) = self.behind_others() {
@@ -115,7 +114,7 @@ impl<'a> Waiter<'a> {
         None
     }
 
-    /// Waits until the request has its answer.
+    /// Waits until the request has its decision.
     async fn wait(&mut self, mut turn: Turn, place: Place<'a>) {
         let (gate, policy, ticket) = (self.gate, self.policy, place.ticket);
         loop {
@@ -139,7 +138,8 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Where the request waits on after it was decided again; nowhere, if it has its answer.
+    /// The place where the request continues to wait after it was decided again; `None` if it has
+    /// its decision.
     fn decided_again(&mut self, place: &Place<'_>, stood_in: Turn) -> Option<Turn> {
         let (policy, now) = (self.policy, self.gate.clock.now());
         let wait = (self.since, self.patience);
@@ -165,12 +165,12 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// How long it has waited, and how long it still may.
+    /// How long it has waited, and how long it may still wait.
     fn spent(&self, waited: Span) -> Spent {
         Spent { waited, left: self.patience.saturating_sub(waited) }
     }
 
-    /// The line of those who wait already for a key of this request.
+    /// The line of the requests that already wait for a key of this one.
     fn behind_others(&self) -> Option<Turn> {
         let queue = self.gate.lines.queue();
         let plan = &*self.plan;
@@ -180,7 +180,7 @@ impl<'a> Waiter<'a> {
         plan.turns(self.policy).find(|turn| queue.has_line(&line(self.gate, plan, *turn)))
     }
 
-    /// Goes behind them, or is refused.
+    /// Goes behind them, or is denied.
     fn join(&mut self, turn: Turn) -> Option<Place<'a>> {
         let (gate, policy, now) = (self.gate, self.policy, self.gate.clock.now());
         let plan = &mut *self.plan;
@@ -199,7 +199,8 @@ impl<'a> Waiter<'a> {
 }
 
 async fn sleep(now: Timestamp, at: Timestamp) {
-    // Whoever is first sleeps until its time; whoever waits for the first's decision asks again.
+    // The first in line sleeps until its time; a request that waits for the first's decision asks
+    // again.
     let sleep = if at > now { at.since(now).min(LONGEST_SLEEP) } else { SHORTEST_SLEEP };
     tokio::time::sleep(Duration::from_nanos(sleep.as_nanos())).await;
 }

@@ -15,16 +15,16 @@ use crate::config::sources::Sources;
 use crate::config::traces;
 use crate::config::values::Config;
 
-/// What the command line asks for.
+/// The command that the command line names.
 #[derive(Debug)]
 pub enum Command {
     /// Serve.
     Serve(Config),
-    /// Say whether the configuration is right.
+    /// Report whether the configuration is right.
     Check(Config),
     /// The configuration is wrong.
     Wrong(Problems),
-    /// Say this, and end with this status: the help, or a misuse of the command line.
+    /// Print this text, and exit with this status: the help, or a misuse of the command line.
     Say(String, u8),
 }
 
@@ -53,7 +53,7 @@ pub fn command(
     if is_check(&matches) {
         problems.0.extend(placeholders);
     } else {
-        // An example starts as it is shipped, and its log names what to change.
+        // An example starts as it is shipped, and its log names the values to change.
         warnings.extend(placeholders.iter().map(ToString::to_string));
     }
     config.warnings.extend(warnings);

@@ -1,8 +1,9 @@
 //! The environment of the process.
 //!
-//! Invariant: no variable that was meant to be a setting is passed over in silence: one whose name
+//! Invariant: no variable that was meant to be a setting is ignored silently. A variable whose name
 //! is nearly that of a setting, or whose value is not text, is a mistake, and any other with our
-//! prefix a warning. Exempt is what Kubernetes sets in every pod for a service of our name.
+//! prefix a warning. Exempt are the variables that Kubernetes sets in every pod for a service of
+//! our name.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use tollgate_policy::{Problem, Problems, nearest};
 use crate::config::settings::{SECRETS, SETTINGS};
 
 const PREFIX: &str = "TOLLGATE_";
-/// What is set only here: the file of settings.
+/// The setting that exists only here: the file of settings.
 pub(crate) const CONFIG: &str = "TOLLGATE_CONFIG";
 
 /// The variables, by their names.
@@ -31,7 +32,7 @@ impl Environment {
         self.0.get(name)?.to_str().map(ToOwned::to_owned)
     }
 
-    /// Notes the variables that are wrong in `problems`, and those that mean nothing in `warnings`.
+    /// Notes wrong variables in `problems`, and variables without meaning in `warnings`.
     pub(crate) fn check(&self, problems: &mut Problems, warnings: &mut Vec<String>) {
         let known = known();
         let lower: Vec<String> = known.iter().map(|name| name.to_ascii_lowercase()).collect();
@@ -60,7 +61,7 @@ fn known() -> Vec<String> {
     named.chain(files).chain([CONFIG.to_owned()]).collect()
 }
 
-/// True for what Kubernetes sets in each pod for a service: `TOLLGATE_SERVICE_HOST`,
+/// True for the variables that Kubernetes sets in each pod for a service: `TOLLGATE_SERVICE_HOST`,
 /// `TOLLGATE_PORT=tcp://...`, `TOLLGATE_PORT_80_TCP_ADDR`.
 fn is_of_kubernetes(name: &str, value: &OsString) -> bool {
     let is_url = || value.to_str().is_some_and(|value| value.contains("://"));
@@ -126,7 +127,8 @@ mod tests {
         assert_eq!(checked(&of_service), (vec![], vec![]));
     }
 
-    // Guards: a token that is not text, taken for none, so that any caller on this machine may ask.
+    // Guards: a token that is not text, treated as absent, so that any caller on this machine is
+    // allowed.
     #[cfg(unix)]
     #[test]
     fn a_value_that_is_not_text_is_a_mistake() {

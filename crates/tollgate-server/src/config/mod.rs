@@ -1,9 +1,9 @@
 //! The configuration: every setting read, checked and typed.
 //!
-//! Invariant: all mistakes are reported at once, each with the place where it stands, and a server
-//! with one does not start.
+//! Invariant: all mistakes are reported at once, each with its place, and a server with a mistake
+//! does not start.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! The modules are in the order in which they import: each imports only modules declared below it.
 
 mod command;
 mod environment;

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-/// A network: an address and how many of its bits are meant.
+/// A network: an address and the number of its bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     bits: u128,
@@ -31,7 +31,7 @@ impl Network {
         (prefix <= most).then_some(Self { bits, prefix, is_v4 })
     }
 
-    /// True when the address is in it.
+    /// True when the address is in the network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let (bits, most, is_v4) = bits(address.to_canonical());
@@ -41,7 +41,7 @@ impl Network {
     }
 }
 
-/// What is certainly not meant where no token is wanted of callers from `networks`.
+/// The warning about `networks` that are certainly too wide where callers need no token.
 pub(crate) fn warning(networks: &[Network]) -> Option<String> {
     let message = "trusted_callers has every address, and no check_token is set: whatever reaches the \
                    server can spend the quota of every client";

@@ -1,14 +1,14 @@
 //! Secrets that are still the placeholder of an example.
 //!
-//! Invariant: each is named without its value. A secret that was made at random is none: no word
-//! here has fewer than eight letters.
+//! Invariant: each is named without its value. A random secret is never taken for a placeholder: no
+//! word here has fewer than eight letters.
 
 use tollgate_policy::Problem;
 
 use crate::config::settings::SECRETS;
 use crate::config::sources::Sources;
 
-/// What placeholders contain, in lower case and without the characters between words.
+/// Words that placeholders contain, in lower case and without the characters between words.
 const WORDS: [&str; 9] = [
     "changeme",
     "replaceme",
@@ -21,7 +21,7 @@ const WORDS: [&str; 9] = [
     "insertyour",
 ];
 
-/// What begins a variable or a name in angle brackets that nothing replaced.
+/// The first characters of a variable or a name in angle brackets that was not replaced.
 const MARKS: [&str; 4] = ["<", "${", "$(", "{{"];
 
 /// Every secret that is a placeholder.

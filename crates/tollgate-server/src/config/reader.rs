@@ -1,7 +1,7 @@
-//! One value after the other, from texts with their places.
+//! Reads values one after the other, from texts with their places.
 //!
-//! Invariant: every mistake is noted with the place where it stands, and reading goes on with some
-//! value that nobody uses.
+//! Invariant: every mistake is noted with its place, and reading continues with some value that is
+//! never used.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use tollgate_policy::{Problem, Problems};
 
 use crate::config::sources::Sources;
 
-/// Takes values one by one, and notes what is wrong.
+/// Takes values one by one, and notes mistakes.
 pub(crate) struct Reader<'a> {
     pub(crate) sources: &'a Sources,
     problems: &'a mut Problems,
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         self.problems.0.push(Problem::new(&place, message.to_owned()));
     }
 
-    /// What `read` makes of a setting; `fallback`, and a mistake, when that is nothing.
+    /// The value that `read` returns for a setting; if it returns none, `fallback` and a mistake.
     pub(crate) fn read<T>(
         &mut self,
         name: &str,

@@ -1,18 +1,19 @@
-//! The table of settings: each by one name in the file, in the environment and on the command line.
+//! The table of settings: each has one name in the file, in the environment and on the command
+//! line.
 //!
-//! Invariant: what is not a row here is no setting. `listen` is `listen` in the file,
-//! `TOLLGATE_LISTEN` in the environment and `--listen` as a flag; a flag goes before the
-//! environment, and that before the file. A secret is never a flag, which every user of the machine
-//! can read, nor a member of the file, which is shown around: it is in the environment or in a file
-//! of its own, which `..._file` names.
+//! Invariant: every setting is a row here. `listen` is `listen` in the file, `TOLLGATE_LISTEN` in
+//! the environment and `--listen` as a flag. A flag takes precedence over the environment, and the
+//! environment over the file. A secret is never a flag, which every user of the machine can read,
+//! nor a member of the file, which is shown around. It is in the environment or in a file of its
+//! own, which `..._file` names.
 
 /// One setting.
 #[derive(Debug)]
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
-    /// What a value is, for the help.
+    /// The form of a value, for the help.
     pub(crate) value: &'static str,
-    /// What it is without a value; none when there is none.
+    /// The default; `None` when there is none.
     pub(crate) default: Option<&'static str>,
     pub(crate) help: &'static str,
 }

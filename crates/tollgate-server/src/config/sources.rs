@@ -1,7 +1,7 @@
-//! Where a setting comes from: flags, the environment, the file.
+//! The sources of a setting: flags, the environment, the file.
 //!
-//! Invariant: one reader for all settings: whatever the source is, a value is a text with the place
-//! where it stands, and the first source that has one decides.
+//! Invariant: one reader for all settings: whatever the source is, a value is a text with its
+//! place, and the first source that has one decides.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::config::settings::{SECRETS, SETTINGS, Setting};
 /// A file of settings that is longer was not written by hand: 1 MiB.
 const MAX_FILE: u64 = 1 << 20;
 
-/// A value, and where it stands.
+/// A value, and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     pub(crate) text: String,

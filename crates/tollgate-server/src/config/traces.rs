@@ -1,7 +1,8 @@
-//! Whether there are traces, and where they go.
+//! Whether traces are sent, and where.
 //!
-//! Invariant: a setting of ours goes before the variables that OpenTelemetry defines for every
-//! program, and those count only where they are for what is done here. All mistakes are noted.
+//! Invariant: a setting of ours takes precedence over the variables that OpenTelemetry defines for
+//! every program, and those apply only where they concern a feature of this server. All mistakes
+//! are noted.
 
 use hyper::header::{HeaderName, HeaderValue};
 use tollgate_policy::{Problem, Problems};
@@ -10,10 +11,10 @@ use tollgate_service::log::Share;
 use crate::config::sources::Sources;
 use crate::traces::{Collector, Options, pairs};
 
-/// Of requests whose caller says nothing of traces, unless somebody says it.
+/// The share of requests without trace information from their caller, unless it is configured.
 const DEFAULT_SHARE: Share = Share::DEFAULT;
 
-/// Reads them; `variable` is the environment.
+/// Reads the settings; `variable` is the environment.
 pub(super) fn read(
     sources: &Sources,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -63,7 +64,7 @@ impl Reader<'_> {
         };
         let collector = Collector::parse(&text, is_whole);
         if collector.is_none() {
-            // The text may hold a password.
+            // The text may contain a password.
             self.wrong(&place, Collector::WANTED.to_owned());
         }
         for name in ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"] {
@@ -74,7 +75,7 @@ impl Reader<'_> {
         collector
     }
 
-    /// The variables say that there is to be none.
+    /// True when the variables switch traces off.
     fn is_off(&self) -> bool {
         let is = |name: &str, value: &str| {
             (self.variable)(name).is_some_and(|text| text.eq_ignore_ascii_case(value))

@@ -1,7 +1,7 @@
 //! Settings as values: checked and typed.
 //!
-//! Invariant: every mistake is noted with the place where it stands, and reading goes on. Secrets
-//! appear in no message.
+//! Invariant: every mistake is noted with its place, and reading continues. Secrets appear in no
+//! message.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -25,7 +25,7 @@ use crate::config::sources::Sources;
 use crate::http::protocols::Protocols;
 use crate::store::table::TableLimits;
 
-/// A shorter token can be found by trying.
+/// A shorter token can be found by brute force.
 const LEAST_TOKEN: usize = 16;
 
 /// The configuration.
@@ -33,64 +33,64 @@ const LEAST_TOKEN: usize = 16;
 pub struct Config {
     /// The policy file.
     pub policy: PathBuf,
-    /// Where requests are answered.
+    /// The address of the listener for requests.
     pub listen: SocketAddr,
-    /// Where probes are answered.
+    /// The address of the listener for probes.
     pub operations_listen: SocketAddr,
-    /// Where what was put at run time is kept, if it is.
+    /// The folder for policies and tenants that are written at run time, if they are kept.
     pub data: Option<PathBuf>,
-    /// Where the operator's page is, if it is served.
+    /// The folder of the operator's page, if it is served.
     pub page: Option<PathBuf>,
-    /// How much is held in memory.
+    /// The limits of the counts in memory.
     pub table: TableLimits,
-    /// The engine that servers share, if counts are there.
+    /// The engine that servers share, if it has the counts.
     pub engine: Option<tollgate_redis::Options>,
-    /// What it is spoken to over, if that is TLS.
+    /// The files for TLS to the engine, if it is used.
     pub engine_tls: Option<TlsFiles>,
-    /// Certificates and key, if it speaks TLS.
+    /// Certificates and key, if it uses TLS.
     pub tls: Option<Files>,
-    /// What is spoken beside `POST /check`.
+    /// The protocols in addition to `POST /check`.
     pub spoken: Spoken,
-    /// Who may ask.
+    /// The allowed callers.
     pub callers: Callers,
-    /// Who may do what below `/.well-known/tollgate/`.
+    /// The allowed operators, and their scopes below `/.well-known/tollgate/`.
     pub operators: Operators,
     /// The secret with which keys are hashed; empty for none.
     pub hash_key: Vec<u8>,
-    /// What counts of the fleet are named by, if nodes may lease.
+    /// The secret from which the names of the fleet's counts are derived, if nodes may lease.
     pub fleet_secret: Option<[u8; 16]>,
-    /// Which part of refusals is logged.
+    /// The share of denials that is logged.
     pub log_share: Share,
     /// Limits of connections and requests.
     pub limits: Limits,
-    /// What `/ready` needs.
+    /// The conditions of `/ready`.
     pub readiness: Readiness,
-    /// From the signal to no more connections, and for requests to end after that.
+    /// The times from the signal to the last accepted connection, and from there to the end.
     pub drain: (Duration, Duration),
     /// Worker threads.
     pub threads: usize,
-    /// Where traces go, if they are asked for.
+    /// The collector of traces, if they are configured.
     pub traces: Option<crate::traces::Options>,
-    /// What is certainly not meant.
+    /// Settings that are certainly not intended.
     pub warnings: Vec<String>,
 }
 
-/// Who may ask `/check`: who asks says whose request it is, and could spend anybody's quota.
+/// Callers of `/check`: they name the client of a request, and could spend any client's quota.
 #[derive(Default)]
 pub struct Callers {
-    /// Whose bearer may ask; none when the networks decide.
+    /// The bearer token of callers; `None` when the networks decide.
     pub token: Option<Token>,
-    /// Whose certificate may ask as the token may; where there are any, no address may.
+    /// Certificate names that replace the token; when there are any, no address is enough.
     pub names: Vec<CertifiedName>,
-    /// From where, where there is neither.
+    /// The networks of callers, when there is neither.
     pub networks: Vec<Network>,
-    /// How, beside `/check`.
+    /// The protocols in addition to `/check`.
     pub protocols: Protocols,
 }
 
 impl Callers {
-    /// True when who has no token may ask all the same: his certificate says so, or, where neither
-    /// is wanted, his address.
+    /// True when a caller without a token is allowed all the same: by its certificate, or, where
+    /// neither is configured, by its address.
     #[must_use]
     pub fn trusts(&self, peer: Peer) -> bool {
         let is_near = || self.networks.iter().any(|network| network.contains(peer.address));
@@ -108,31 +108,31 @@ impl std::fmt::Debug for Callers {
     }
 }
 
-/// What `/ready` needs in addition to a server that is not ending.
+/// The condition of `/ready` in addition to a server that is not ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Nothing: without its store a server decides by `on_failure`.
+    /// None: without its store a server decides by `on_failure`.
     Always,
-    /// A store that answers.
+    /// A store that responds.
     WithStore,
 }
 
 /// Limits of connections and requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Concurrent connections.
     pub connections: usize,
-    /// Connections at a time of one address.
+    /// Concurrent connections of one address.
     pub connections_per_address: usize,
-    /// Requests under way at a time.
+    /// Concurrent requests.
     pub requests: usize,
     /// Bytes of a head.
     pub header_bytes: usize,
-    /// For a head to come.
+    /// The time for a head to arrive.
     pub header_timeout: Duration,
-    /// For a body to come.
+    /// The time for a body to arrive.
     pub body_timeout: Duration,
-    /// For the next request to come.
+    /// The time for the next request to arrive.
     pub idle_timeout: Duration,
 }
 
@@ -195,7 +195,7 @@ impl Config {
     }
 }
 
-/// What TLS is spoken with.
+/// The files for TLS.
 fn tls(r: &mut Reader<'_>) -> Option<Files> {
     let client_ca = r.text("tls_client_ca").map(PathBuf::from);
     let tls = match (r.text("tls_certificate"), r.text("tls_key")) {
@@ -223,7 +223,7 @@ fn tls(r: &mut Reader<'_>) -> Option<Files> {
     tls
 }
 
-/// Whose certificates may ask.
+/// The names in certificates of allowed callers.
 fn names(r: &mut Reader<'_>) -> Vec<CertifiedName> {
     r.read("tls_clients", CertifiedName::WANTED, Vec::new(), |text| {
         text.split(',').map(CertifiedName::parse).collect()
@@ -243,7 +243,7 @@ fn limits(r: &mut Reader<'_>) -> Limits {
     }
 }
 
-/// What `/ready` needs.
+/// The condition of `/ready`.
 fn readiness(r: &mut Reader<'_>, has_engine: bool) -> Readiness {
     let read = |text: &str| match text {
         "always" => Some(Readiness::Always),
@@ -258,7 +258,7 @@ fn readiness(r: &mut Reader<'_>, has_engine: bool) -> Readiness {
     readiness
 }
 
-/// The engine that `store` names; none when that is memory.
+/// The engine that `store` names; `None` when the store is memory.
 fn engine(r: &mut Reader<'_>) -> Option<tollgate_redis::Options> {
     let Some(text) = r.text("store").filter(|text| text != "memory") else {
         if r.number("store_replicas", 0..=5) > 0 {
@@ -269,7 +269,7 @@ fn engine(r: &mut Reader<'_>) -> Option<tollgate_redis::Options> {
     let mut address = match Address::parse(&text) {
         Ok(address) => address,
         Err(why) => {
-            // The text may hold a password.
+            // The text may contain a password.
             r.wrong("store", &format!("is neither \"memory\" nor an address: it {why}"));
             return None;
         }
@@ -297,7 +297,7 @@ fn engine(r: &mut Reader<'_>) -> Option<tollgate_redis::Options> {
 }
 
 /// How many replicas must have a commit, and how long the engine waits for them within a call of
-/// so many milliseconds.
+/// this many milliseconds.
 fn replicas(r: &mut Reader<'_>, timeout: usize) -> Option<tollgate_redis::Replicas> {
     let count = u32::try_from(r.number("store_replicas", 0..=5)).unwrap_or(0);
     let wait = r.number("store_replicas_timeout", 1..=59_999);
@@ -342,7 +342,7 @@ fn engine_tls(r: &mut Reader<'_>, engine: Option<&tollgate_redis::Options>) -> O
     Some(TlsFiles { ca: ca?.into(), identity, server_name })
 }
 
-/// The secret of the fleet: as the filter of Envoy reads it.
+/// The secret of the fleet, read as in the Envoy filter.
 fn fleet_secret(r: &mut Reader<'_>) -> Option<[u8; 16]> {
     let text = r.sources.get("fleet_secret")?.text.trim().to_owned();
     let is_text = text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -352,7 +352,7 @@ fn fleet_secret(r: &mut Reader<'_>) -> Option<[u8; 16]> {
     Some(tollgate_policy::fleet_secret(&text))
 }
 
-/// The tokens: each a value of its own, and none of them empty, which would open what it is for.
+/// The tokens: each with its own value, and none empty, since that would allow every caller.
 fn secrets(r: &mut Reader<'_>, warnings: &mut Vec<String>) -> (Option<Token>, Operators) {
     let mut taken: Vec<(&str, String)> = Vec::new();
     let mut tokens = [const { None }; 5];

@@ -1,7 +1,7 @@
-//! What a proxy is answered: success and the fields for both sides, or a refusal in the form that
-//! its protocol can carry.
+//! The response to a proxy: success and the fields for both sides, or a denial in a form that its
+//! protocol can carry.
 //!
-//! Invariant: a refusal is never from 200 to 299.
+//! Invariant: a denial never has a status from 200 to 299.
 
 use std::borrow::Cow;
 
@@ -10,23 +10,23 @@ use tollgate_service::{Answer, Fields};
 
 use super::shape::Shape;
 
-/// The status in the place of one that would let a request through. No policy that is enforced here
-/// has such a one.
+/// The status that replaces one that would allow the request. No policy that is enforced here has
+/// such a status.
 const REFUSED: u16 = 403;
 
 /// The longest body that is carried in a field: with the others it stays far below the 4 KiB that
-/// nginx has for all of them.
+/// nginx has for all fields.
 const MAX_BODY_FIELD: usize = 1024;
 
-/// The request may go on: the fields for the client's response, and the marks for the request.
+/// The request is allowed: the fields for the client's response, and the marks for the request.
 pub(super) fn allowed(outcome: &Outcome<'_>) -> Answer {
     let mut fields = Fields::of(outcome);
     fields.append(&Fields::marks(outcome));
     Answer { status: 200, fields, body: Cow::Borrowed("") }
 }
 
-/// The request is refused. A client of gRPC reads the status of HTTP as its own (its 429 is
-/// UNAVAILABLE), and the text as the message, which Envoy makes of it.
+/// The request is denied. A gRPC client maps the HTTP status to its own (429 becomes UNAVAILABLE)
+/// and the text to its message, which Envoy makes from it.
 pub(super) fn refused(outcome: &Outcome<'_>, status: u16, facts: &impl Facts) -> Answer {
     let status = if matches!(status, 200..=299) { REFUSED } else { status };
     let is_grpc = grpc_content_type(&facts.header("content-type").unwrap_or_default()).is_some();
@@ -44,7 +44,7 @@ pub(super) fn refused(outcome: &Outcome<'_>, status: u16, facts: &impl Facts) ->
 }
 
 impl Shape {
-    /// A refusal as the protocol can carry it.
+    /// A denial as the protocol can carry it.
     pub(crate) fn says(self, refusal: Answer) -> Answer {
         match self {
             Self::Envoy => no_failure(refusal),
@@ -54,15 +54,15 @@ impl Shape {
     }
 }
 
-/// A refusal for Envoy, which takes statuses from 500 on for a failure of ours and decides by its
-/// own setting then, which may be to let through.
+/// A denial for Envoy. Envoy takes statuses from 500 on for a failure of the server and then
+/// decides by its own setting, which may allow the request.
 fn no_failure(refusal: Answer) -> Answer {
     let status = if refusal.status >= 500 { 429 } else { refusal.status };
     Answer { status, ..refusal }
 }
 
-/// A refusal for nginx, which takes 403 for one and gives its client nothing of it: status and body
-/// stand in fields, from which its configuration makes the answer.
+/// A denial for nginx. nginx takes 403 for a denial and passes nothing of it to its client. Status
+/// and body are in fields, from which nginx's configuration makes the response.
 fn in_fields(refusal: Answer) -> Answer {
     let Answer { status, mut fields, body } = refusal;
     fields.add("x-tollgate-status", &status.to_string());

@@ -1,8 +1,8 @@
-//! What the request is that a proxy asks about.
+//! The request that a proxy asks about.
 //!
-//! Invariant: a fact is the proxy's own word or none. Each of its fields has one value, or the
-//! request is refused: two are the proxy's and its client's, and nobody knows which is which. Our
-//! own names (x-tollgate-...) are never facts, so that no token becomes a key.
+//! Invariant: a fact comes from the proxy or is absent. Each of the proxy's fields has one value,
+//! or the request is denied: with two, one may be the client's, and they cannot be distinguished.
+//! Our own names (x-tollgate-...) are never facts, so that no token becomes a key.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,19 +15,20 @@ use tollgate_policy::Facts;
 
 use super::shape::Shape;
 
-/// The fields that nginx is told to set.
+/// The fields that nginx is configured to set.
 const METHOD: &str = "x-original-method";
 const TARGET: &str = "x-original-uri";
-/// Those that Traefik and Caddy set.
+/// The fields that Traefik and Caddy set.
 const FORWARDED_METHOD: &str = "x-forwarded-method";
 const FORWARDED_TARGET: &str = "x-forwarded-uri";
 const FORWARDED_HOST: &str = "x-forwarded-host";
 const FORWARDED_FOR: &str = "x-forwarded-for";
-/// The address of the other end of the proxy's connection, where no field of its own says that.
+/// The address of the other end of the proxy's connection, for a proxy without its own field for
+/// that.
 const CLIENT: &str = "x-tollgate-client";
-/// How long its body is, where asking has none.
+/// The length of its body, since the auth request has no body.
 const CONTENT_LENGTH: &str = "x-tollgate-content-length";
-/// What our names begin with.
+/// The prefix of our names.
 const OURS: &str = "x-tollgate-";
 
 /// The request that a proxy holds.
@@ -39,16 +40,16 @@ pub(super) struct Original<'h> {
     host: Option<&'h [u8]>,
     peer: Option<IpAddr>,
     content_length: Option<&'h [u8]>,
-    /// The list of addresses that came to the proxy, where it appended to that.
+    /// The list of addresses that came to the proxy, if the proxy appends to that list.
     forwarded_for: Option<Vec<u8>>,
     appends: bool,
 }
 
 impl<'h> Original<'h> {
-    /// Reads what is asked; `behind` is what the path has behind ours.
+    /// Reads the described request; `behind` is the rest of the path after ours.
     ///
     /// # Errors
-    /// What is wrong, in words that hold nothing of what a client sent.
+    /// The mistake, in words that contain nothing that a client sent.
     pub(super) fn read(shape: Shape, head: &'h Parts, behind: &'h str) -> Result<Self, String> {
         let headers = &head.headers;
         let host = || {
@@ -93,7 +94,7 @@ impl<'h> Original<'h> {
         if Method::from_bytes(read.method).is_err() {
             return Err(format!("{} is no method", named(shape)[0]));
         }
-        // Envoy asks about CONNECT, which has no path, too.
+        // Envoy also asks about CONNECT, which has no path.
         let is_path = matches!(read.target.first(), Some(b'/'))
             || read.target == b"*"
             || (shape == Shape::Envoy && read.target.is_empty());
@@ -104,7 +105,7 @@ impl<'h> Original<'h> {
     }
 }
 
-/// What a message calls the method and the target.
+/// The names of the method and the target in an error message.
 const fn named(shape: Shape) -> [&'static str; 2] {
     match shape {
         Shape::Envoy => ["the method", "the path behind the prefix"],
@@ -113,7 +114,7 @@ const fn named(shape: Shape) -> [&'static str; 2] {
     }
 }
 
-/// The value of a field that there is at most once; an empty one is none.
+/// The value of a field that may occur once; an empty value counts as absent.
 fn one<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h [u8]>, String> {
     let mut lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
     let first = lines.next().map(<[u8]>::trim_ascii).filter(|value| !value.is_empty());
@@ -125,12 +126,12 @@ fn one<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h [u8]>, Strin
     }
 }
 
-/// The value of a field that there must be.
+/// The value of a required field.
 fn given<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h [u8], String> {
     one(headers, name)?.ok_or_else(|| format!("{name} is missing: the proxy is to set it"))
 }
 
-/// An address as proxies write it, perhaps with a zone; none for a socket that has none.
+/// An address as proxies write it, perhaps with a zone; `None` for a socket without an address.
 fn address(text: &[u8], name: &str) -> Result<Option<IpAddr>, String> {
     let text = text.trim_ascii();
     if text == b"unix:" {
@@ -140,7 +141,7 @@ fn address(text: &[u8], name: &str) -> Result<Option<IpAddr>, String> {
     zoned(text).map(Some).ok_or_else(|| format!("{name} is no address"))
 }
 
-/// X-Forwarded-For as it came to the proxy, if it did, and the entry that the proxy appended.
+/// X-Forwarded-For as it came to the proxy, if present, and the entry that the proxy appended.
 fn appended(headers: &HeaderMap) -> Result<(Option<Vec<u8>>, Vec<u8>), String> {
     let list = joined(headers, FORWARDED_FOR)
         .ok_or_else(|| format!("{FORWARDED_FOR} is missing: the proxy is to set it"))?;
@@ -173,7 +174,7 @@ impl Facts for Original<'_> {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         match name {
             "host" => self.host.map(Cow::Borrowed),
-            // That of asking says nothing of the request.
+            // The length of the auth request does not apply to the client's request.
             "content-length" => self.content_length.map(Cow::Borrowed),
             FORWARDED_FOR if self.appends => self.forwarded_for.as_deref().map(Cow::Borrowed),
             _ if name.starts_with(OURS) => None,

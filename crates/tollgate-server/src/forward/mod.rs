@@ -1,12 +1,12 @@
-//! Forward auth: a proxy asks over HTTP whether the request that it holds may go on, and says in
-//! the path or in fields what that request is.
+//! Forward auth: a proxy asks over HTTP whether the request that it holds is allowed, and describes
+//! that request in the path or in fields.
 //!
-//! Invariant: success lets a request through and nothing else does, so whatever is refused, wrong
-//! or overloaded here is never answered with success, and what only says so by a status of its own
-//! (a refusal of gRPC is 200) has another one here. What the proxy itself does not say is not
-//! taken from its client: a fact that is missing or given twice is an error, never a guess. Whose
-//! protocol it is stands in the path, because proxies append their client's query to it.
-//! Deliberately absent: who may ask; that is `http`'s.
+//! Invariant: success, and only success, allows a request. So no denial, mistake or overload here
+//! has a success status, and a denial that only its own status expresses (a gRPC denial is 200)
+//! gets another status here. A fact that the proxy does not send is not taken from its client: a
+//! fact that is missing or given twice is an error, never a guess. The path names the protocol,
+//! because proxies append their client's query to it. Deliberately absent: which callers are
+//! allowed; that is in `http`.
 
 mod answer;
 mod facts;
@@ -25,19 +25,19 @@ use self::facts::Original;
 use crate::check;
 use crate::gate::Gate;
 
-/// The field with the token of whoever asks.
+/// The field with the caller's token.
 pub(crate) const TOKEN: &str = "x-tollgate-token";
 
-/// So long a request is held for its place; what would take longer is refused at once. Proxies give
-/// up after a minute, as nginx does, or sooner.
+/// How long a request is held for its place; a longer wait is denied at once. Proxies give up after
+/// a minute, as nginx does, or sooner.
 const PATIENCE: Span = Span::from_secs(30);
 
-/// True for every path that a proxy may have been told to ask on, also where it was told wrongly.
+/// True for every path that a proxy may be configured to ask on, also by mistake.
 pub(crate) fn is_below(path: &str) -> bool {
     path.starts_with("/forward-auth")
 }
 
-/// Answers a proxy that may ask; `behind` is what its path has behind ours.
+/// Responds to an allowed proxy; `behind` is the rest of its path after ours.
 pub(crate) async fn answer(gate: &Arc<Gate>, shape: Shape, head: &Parts, behind: &str) -> Answer {
     let facts = match Original::read(shape, head, behind) {
         Ok(facts) => facts,
@@ -58,7 +58,7 @@ pub(crate) async fn answer(gate: &Arc<Gate>, shape: Shape, head: &Parts, behind:
             Ruling::Refuse { status } => {
                 (shape.says(answer::refused(&outcome, status, &facts)), Span::ZERO)
             }
-            // A final answer is none.
+            // A final answer is never a retry.
             Ruling::Retry(_) => (shape.says(check::overloaded()), Span::ZERO),
         }
     };
@@ -66,14 +66,15 @@ pub(crate) async fn answer(gate: &Arc<Gate>, shape: Shape, head: &Parts, behind:
     said
 }
 
-/// The answer to a proxy that may not ask: what its client gets, who has no token of ours to send.
+/// The response to a proxy that is not allowed. The proxy's client gets it, and has no token of
+/// ours to send.
 pub(crate) fn stranger() -> Answer {
     let detail = "who asks says whose request it is, and this proxy may not: give it the token, or \
                   list its address in trusted_callers";
     Answer::problem(403, "Forbidden", detail)
 }
 
-/// The answer to a proxy whose protocol is not spoken.
+/// The response to a proxy whose protocol is switched off.
 pub(crate) fn off(shape: Shape) -> Answer {
     let detail = format!("this is off: it needs {} among the protocols", shape.protocol());
     Answer::problem(404, "Not Found", &detail)

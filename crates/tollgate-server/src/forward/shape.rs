@@ -1,27 +1,28 @@
-//! Whose protocol a path is.
+//! The protocol of a path.
 //!
-//! Invariant: the path alone says it, as it was sent: what proxies append to it, their client's
-//! path or query, cannot make it another one.
+//! Invariant: the path alone determines it, as it was sent: the client's path or query, which
+//! proxies append to it, cannot change the protocol.
 
 use crate::http::protocols::Protocols;
 
-/// What every path begins with.
+/// The prefix of every path.
 const PREFIX: &str = "/forward-auth/";
 
-/// How a proxy says what the request is.
+/// How a proxy describes the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Envoy's `ext_authz` over HTTP: method, path and fields are the request's own, the path
-    /// behind ours.
+    /// Envoy's `ext_authz` over HTTP: method, path and fields are the request's own, and its path
+    /// follows ours.
     Envoy,
-    /// nginx's `auth_request`: X-Original-Method and X-Original-URI. It knows success, 401 and 403.
+    /// nginx's `auth_request`: X-Original-Method and X-Original-URI. It accepts success, 401 and
+    /// 403.
     Nginx,
     /// Traefik, Caddy and others: X-Forwarded-Method, -Uri, -Host and -For.
     Forwarded,
 }
 
 impl Shape {
-    /// Whose protocol is spoken below a target, and what stands behind its path.
+    /// The protocol of a target, and the rest of the target after the protocol's path.
     pub(crate) fn of(target: &str) -> Option<(Self, &str)> {
         let rest = target.strip_prefix(PREFIX)?;
         let end = rest.find(['/', '?', '*']).unwrap_or(rest.len());

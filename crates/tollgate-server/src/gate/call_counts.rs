@@ -1,6 +1,7 @@
-//! How many calls of gRPC ended, and with what.
+//! The number of gRPC calls that ended, by method and status.
 //!
-//! Invariant: every call once, whoever ends it; a client that left is none.
+//! Invariant: every call is counted once, whichever side ends it; a call whose client left is not
+//! counted.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_grpc::status::Code;
 use tollgate_service::metrics::Format;
 
-/// What was called.
+/// The method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
     /// Envoy's rate limit service.
@@ -17,7 +18,7 @@ pub enum Called {
     ExtAuthz,
     /// Health, once or watched.
     Health,
-    /// Something else, or nothing that is spoken here.
+    /// Another method, or one that is not supported here.
     Unknown,
 }
 
@@ -34,7 +35,7 @@ impl Called {
     }
 }
 
-/// A number for each of them and each code.
+/// A number for each of them and each status.
 type Numbers<T> = [[T; Code::ALL.len()]; Called::ALL.len()];
 
 /// The counts.
@@ -52,7 +53,7 @@ impl CallCounts {
         }
     }
 
-    /// Appends the family; a refusal has a series from the first one on.
+    /// Appends the family; a code other than OK has a series from its first call on.
     pub fn write(&self, format: Format, text: &mut String) {
         let name = "tollgate_grpc_calls";
         let family = match format {

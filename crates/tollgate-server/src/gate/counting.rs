@@ -1,8 +1,8 @@
-//! What the server counts, and the sums of it.
+//! The server's counters, and their sums.
 //!
-//! Invariant: every decision once. Threads count in parts with a lock each, so that two seldom want
-//! the same one; whoever reads the sums brings the parts together first. Nothing is on disk: a
-//! server that starts begins at 0, as every counter of Prometheus may.
+//! Invariant: every decision is counted once. Threads count in parts with a lock each, so that two
+//! threads seldom want the same one. Reading the sums first gathers the parts. Nothing is on disk:
+//! a server starts at 0, as every Prometheus counter may.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tollgate_service::metrics::{Counters, Event, Format, PolicyInForce, Sums};
 use crate::gate::call_counts::CallCounts;
 use crate::store::table::Held;
 
-/// Parts: more than any server has threads that matter.
+/// Parts: more than the busy threads of any server.
 const PARTS: usize = 64;
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -33,7 +33,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Nothing counted; `is_off` when nobody will ever ask.
+    /// Nothing counted; `is_off` when no caller can ever read the counters.
     #[must_use]
     pub fn new(is_off: bool) -> Self {
         let parts = (0..PARTS).map(|_| Mutex::new(Counters::new(is_off))).collect();
@@ -45,12 +45,12 @@ impl Counting {
         self.add_many(event, 1);
     }
 
-    /// Counts so many.
+    /// Counts this many.
     pub fn add_many(&self, event: Event, count: u64) {
         self.with(|counters| counters.add_many(event, count));
     }
 
-    /// Counts one decided request. True when a rule said something of which a line may be logged.
+    /// Counts one decided request. True when a rule had a result that may be logged.
     pub fn count(&self, policy: &Policy, outcome: &Outcome<'_>, waited: Span) -> bool {
         self.with(|counters| counters.count(policy, outcome, waited)).unwrap_or(false)
     }
@@ -60,7 +60,8 @@ impl Counting {
         Some(step(&part.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Brings the parts together. Called now and then, so that no part grows, and by whoever reads.
+    /// Adds the parts to the sums. Called now and then, so that no part grows, and before each
+    /// read.
     pub fn gather(&self, policy: PolicyInForce, now_ms: u64) {
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let (sums, sequence) = &mut *sums;
@@ -74,7 +75,7 @@ impl Counting {
         }
     }
 
-    /// The text of all of it, and of what the store and the server hold.
+    /// The text of all counters, including those of the store and the server.
     #[must_use]
     pub fn text(&self, format: Format, now_ms: u64, own: &Own, calls: &CallCounts) -> String {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,51 +92,51 @@ impl Counting {
     }
 }
 
-/// What only a server has to tell.
+/// Numbers that only a server has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Own {
-    /// What the table holds.
+    /// The contents of the table.
     pub held: Held,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u64,
     /// Connections that were closed because there were too many.
     pub connections_refused: u64,
     /// Connections that were closed because their address had too many.
     pub connections_of_one: u64,
-    /// Requests of forward auth whose proxy did not say what they are.
+    /// Forward auth requests whose proxy did not describe them.
     pub misled: u64,
     /// Descriptors of several hits that a rule denied, so that none of them was charged.
     pub reports_denied: u64,
-    /// Descriptors that brought a limit, which decides nothing.
+    /// Descriptors with a limit of their own, which decides nothing.
     pub limits_ignored: u64,
     /// Times that the policy file was read and could not be enforced.
     pub files_refused: u64,
-    /// Requests that were refused with 503 because too many were under way.
+    /// Requests that were denied with 503 because too many were in progress.
     pub overloaded: u64,
-    /// Requests whose head or body did not come in time.
+    /// Requests whose head or body did not arrive in time.
     pub timed_out: u64,
-    /// Connections refused because the client had no certificate that is accepted.
+    /// Connections denied because the client had no certificate that is accepted.
     pub certificates_refused: u64,
-    /// Connections on which TLS was not agreed upon, or not in time.
+    /// Connections whose TLS handshake failed or took too long.
     pub handshakes_failed: u64,
     /// Spans that a collector took, and those that were dropped.
     pub spans: (u64, u64),
-    /// What was done on the engine, where there is one.
+    /// Operations on the engine, if there is one.
     pub engine: Option<EngineTold>,
 }
 
-/// What was done on the engine that servers share.
+/// Operations on the engine that servers share.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineTold {
-    /// Calls, and what became of them.
+    /// Calls, and their results.
     pub tally: Tally,
-    /// How often a node was found to have lost what it had.
+    /// How often a node was found to have lost its data.
     pub emptied: u64,
-    /// How often each fault was met.
+    /// How often each fault occurred.
     pub faults: [(Fault, u64); Fault::ALL.len()],
 }
 
-/// A family of one row: its name, whether it only grows, what it is, and the value.
+/// A family of one row: its name, whether it only grows, its description, and the value.
 type Row<'a> = (&'a str, bool, &'a str, u64);
 
 impl Own {
@@ -197,7 +198,7 @@ impl Own {
         }
     }
 
-    /// What a rate limit service was asked in vain.
+    /// Features of rate limit requests that have no effect.
     const fn descriptors(&self) -> [Row<'static>; 2] {
         [
             (
@@ -215,7 +216,7 @@ impl Own {
         ]
     }
 
-    /// What there is to tell of TLS.
+    /// The numbers of TLS.
     const fn tls(&self) -> [Row<'static>; 2] {
         [
             (
@@ -233,7 +234,7 @@ impl Own {
         ]
     }
 
-    /// What there is to tell of traces.
+    /// The numbers of traces.
     const fn spans(&self) -> [Row<'static>; 2] {
         let (sent, dropped) = self.spans;
         [
@@ -249,7 +250,7 @@ impl Own {
 }
 
 impl EngineTold {
-    /// What an engine has to tell.
+    /// The numbers of an engine.
     #[must_use]
     pub fn of(engine: &Engine) -> Self {
         let mut faults = Fault::ALL.map(|fault| (fault, 0));
@@ -293,7 +294,7 @@ impl EngineTold {
     }
 }
 
-/// Appends a family of one row: its name, whether it only grows, what it is, and the value.
+/// Appends a family of one row: its name, whether it only grows, its description, and the value.
 fn push(format: Format, row: Row<'_>, text: &mut String) {
     let (name, is_counter, help, value) = row;
     let kind = if is_counter { "counter" } else { "gauge" };

@@ -1,8 +1,8 @@
-//! Who waits in this server: one line for each key of a rule.
+//! The requests that wait in this server: one line for each key of a rule.
 //!
-//! Invariant: whoever is gone stands in nobody's way: a place is given up when what holds it is
-//! dropped, as it is when the client leaves. Deliberately absent: whose turn is when; that is the
-//! queue's of `tollgate-policy`.
+//! Invariant: a request that has left delays no other: its place is given up when its holder is
+//! dropped, as happens when the client leaves. Deliberately absent: the order of turns; that is in
+//! the queue of `tollgate-policy`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +35,7 @@ impl Lines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on so many may wait; those who do already go on waiting.
+    /// Sets how many may wait from now on; requests that already wait continue to wait.
     pub(crate) fn set_limits(&self, limits: Limits) {
         self.queue().set_limits(limits);
     }
@@ -48,7 +48,7 @@ impl Lines {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let now: Timestamp = self.clock.now();
-        // Whoever has its answer is not in it any more.
+        // A request that has its decision is no longer in it.
         let _ = self.lines.queue().leave(self.ticket, now);
     }
 }

@@ -1,5 +1,5 @@
-//! What a request needs beside its own words: the store, the policy in force, who waits, and what
-//! is counted.
+//! The state that all requests share: the store, the policy in force, the waiting requests, and the
+//! counters.
 //!
 //! Invariant: shared by all threads, and nothing of it is locked across an await.
 
@@ -26,31 +26,33 @@ use crate::policy::following::Following;
 use crate::store::{Name, NoReply, Store};
 use crate::traces::Traces;
 
-/// Between two lines about a store that fails, in milliseconds.
+/// The time between two lines about a store that fails, in milliseconds.
 const BETWEEN_LINES_MS: u64 = 10_000;
 
-/// Between two lines about what a rate limit service is asked in vain, in milliseconds.
+/// The time between two lines about features of rate limit requests without effect, in
+/// milliseconds.
 const BETWEEN_HINTS_MS: u64 = 60_000;
 
-/// All of it.
+/// The shared state.
 #[derive(Debug)]
 pub struct Gate {
-    /// Where counts and rules are.
+    /// The store of counts and rules.
     pub store: Store,
     /// The time here.
     pub clock: Clock,
     /// The log.
     pub log: Log,
-    /// What is counted.
+    /// The counters.
     pub counting: Counting,
     /// The policy in force.
     pub following: Following,
     pub(crate) lines: Lines,
     pub(crate) tenants: TenantCache,
     pub(crate) hash_key: Vec<u8>,
-    /// What counts of the fleet are named by; none where nobody leases.
+    /// The secret from which the names of the fleet's counts are derived; `None` where no node
+    /// leases.
     pub(crate) fleet_secret: Option<[u8; 16]>,
-    /// Random: what lines are named by.
+    /// Random: the seed of the hashes that name waiting lines.
     pub(crate) seed: [u8; 16],
     sampler: Mutex<Sampler>,
     failures: Mutex<(u64, u64)>,
@@ -58,13 +60,13 @@ pub struct Gate {
     certificate_said_ms: Mutex<u64>,
     report_said_ms: Mutex<u64>,
     limit_said_ms: Mutex<u64>,
-    /// Where spans go, where traces are asked for; set before the first request.
+    /// The sender of spans, if traces are configured; set before the first request.
     pub(crate) traces: OnceLock<Traces>,
-    /// What the listeners count: see [`Own`].
+    /// The counters of the listeners: see [`Own`].
     pub traffic: Traffic,
 }
 
-/// What the listeners count.
+/// The counters of the listeners.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// See [`Own::connections`].
@@ -89,14 +91,14 @@ pub struct Traffic {
     pub certificates_refused: AtomicU64,
     /// See [`Own::handshakes_failed`].
     pub handshakes_failed: AtomicU64,
-    /// Calls of gRPC, and their ends.
+    /// gRPC calls, and their statuses.
     pub calls: CallCounts,
 }
 
-/// What a gate is made of.
+/// The parts that a gate is made from.
 #[derive(Debug)]
 pub struct Parts {
-    /// Where counts and rules are.
+    /// The store of counts and rules.
     pub store: Store,
     /// The time.
     pub clock: Clock,
@@ -104,22 +106,21 @@ pub struct Parts {
     pub log: Log,
     /// The policy in force.
     pub following: Following,
-    /// The secret with which keys are hashed before anybody is told; empty for none.
+    /// The secret with which keys are hashed before any caller gets them; empty for none.
     pub hash_key: Vec<u8>,
-    /// What counts of the fleet are named by ([`tollgate_policy::fleet_secret`]); none where
-    /// nobody leases.
+    /// The secret from which the names of the fleet's counts are derived
+    /// ([`tollgate_policy::fleet_secret`]); `None` where no node leases.
     pub fleet_secret: Option<[u8; 16]>,
-    /// Which part of refusals is logged.
+    /// The share of denials that is logged.
     pub log_share: Share,
-    /// Nobody can read what is counted.
+    /// No caller can read the counters.
     pub is_uncounted: bool,
-    /// Random, and known to nobody else.
+    /// Random, and known only to this process.
     pub seed: [u8; 16],
 }
 
 impl Gate {
-    /// A gate; what is given back after a client left has it, too. Nothing is asked of the store
-    /// yet.
+    /// A gate. Refunds after a client left use it, too. It sends nothing to the store yet.
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Self> {
         let lines = Lines::new(parts.following.active().policy.waiting());
@@ -145,12 +146,12 @@ impl Gate {
         })
     }
 
-    /// What the count of `key` is named, under `policy`.
+    /// The name of the count of `key`, under `policy`.
     pub(crate) fn name_of(&self, policy: &Policy, key: &[u8]) -> Name {
         self.store.name_of(&lease::key_name(policy, self.fleet_secret, key))
     }
 
-    /// What the server itself has to tell.
+    /// The server's own numbers.
     #[must_use]
     pub fn own(&self) -> Own {
         use std::sync::atomic::Ordering::Relaxed;
@@ -176,7 +177,7 @@ impl Gate {
         }
     }
 
-    /// Logs what is notable of one decided request.
+    /// Logs the notable results of one decided request.
     pub(crate) fn log_refusals(&self, policy: &Policy, outcome: &Outcome<'_>) {
         let now_ms = self.clock.now_ms();
         for decision in outcome.decisions() {
@@ -202,7 +203,7 @@ impl Gate {
         }
     }
 
-    /// Counts a request that was refused for its token or its address, and logs some of them.
+    /// Counts a request that was denied for its token or its address, and logs some of them.
     pub(crate) fn note_unauthorized(&self, refused: Unauthorized) {
         self.counting.add(refused.event());
         let now_ms = self.clock.now_ms();
@@ -216,7 +217,7 @@ impl Gate {
         }
     }
 
-    /// Counts that a client had no certificate that is accepted; says it now and then.
+    /// Counts that a client had no certificate that is accepted; logs it now and then.
     pub(crate) fn note_certificate(&self, why: &dyn std::fmt::Display) {
         let count = self.traffic.certificates_refused.fetch_add(1, Ordering::Relaxed);
         if self.is_line_due(&self.certificate_said_ms, BETWEEN_LINES_MS) {
@@ -226,7 +227,7 @@ impl Gate {
         }
     }
 
-    /// True, and taken note of, when the last line of its kind is long enough ago.
+    /// True, and noted, when the last line of its kind is long enough ago.
     fn is_line_due(&self, last_ms: &Mutex<u64>, between_ms: u64) -> bool {
         let now_ms = self.clock.now_ms();
         let mut last_ms = last_ms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,7 +238,7 @@ impl Gate {
         is_due
     }
 
-    /// Counts that a proxy did not say what request it holds; says it now and then.
+    /// Counts that a proxy did not describe the request that it holds; logs it now and then.
     pub(crate) fn note_misled(&self, protocol: &str, why: &str) {
         let count = self.traffic.misled.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if !self.is_line_due(&self.misled_said_ms, BETWEEN_LINES_MS) {
@@ -248,7 +249,7 @@ impl Gate {
     }
 
     /// Counts a report of several hits that this rule denied, so that none of them was charged;
-    /// says it at most once a minute.
+    /// logs it at most once a minute.
     pub(crate) fn note_report_denied(&self, rule: &str, hits: u64) {
         let count = self.traffic.reports_denied.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if self.is_line_due(&self.report_said_ms, BETWEEN_HINTS_MS) {
@@ -263,7 +264,7 @@ impl Gate {
         }
     }
 
-    /// Counts a descriptor that brought a limit, which decides nothing; says it at most once a
+    /// Counts a descriptor with its own limit, which decides nothing; logs it at most once a
     /// minute.
     pub(crate) fn note_limit_ignored(&self, limit: &str) {
         let count = self.traffic.limits_ignored.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -275,7 +276,7 @@ impl Gate {
         }
     }
 
-    /// Counts that the store gave no reply, or one that is none; says it now and then.
+    /// Counts a missing or invalid reply of the store; logs it now and then.
     pub(crate) fn note(&self, event: Event, why: &str) {
         self.counting.add(event);
         let now_ms = self.clock.now_ms();
@@ -290,7 +291,7 @@ impl Gate {
         (*since, *last_ms) = (0, now_ms);
     }
 
-    /// What a failure of the store is in the metrics.
+    /// Counts a failure of the store under its event of the metrics.
     pub(crate) fn note_no_reply(&self, why: &NoReply) {
         match why {
             NoReply::Late => self.note(Event::Late, "it does not answer in time"),
@@ -300,7 +301,7 @@ impl Gate {
         }
     }
 
-    /// Counts what `on_failure` decided, if it did.
+    /// Counts the decisions of `on_failure`, if there are any.
     pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
         if plan.newer().is_some() {
             self.note(Event::Failed, "its counts are of a newer policy");
@@ -315,7 +316,7 @@ impl Gate {
         }
     }
 
-    /// What is done about once a second; `number` counts up.
+    /// Work that is due about once a second; `number` counts up.
     pub fn tick(&self, number: usize) {
         self.store.tick(number, self.clock.now());
         if number.is_multiple_of(8) {
@@ -323,7 +324,7 @@ impl Gate {
         }
     }
 
-    /// Looks whether the engine still has what it was given; says so when it has not.
+    /// Checks whether the engine still has its data; logs when it has not.
     pub(crate) async fn watch(&self) {
         let Some(engine) = self.store.engine() else { return };
         let nodes = engine.watch().await;
@@ -332,7 +333,7 @@ impl Gate {
         }
     }
 
-    /// Brings together what threads counted.
+    /// Adds the counters of all threads to the sums.
     pub fn gather(&self) {
         self.counting.gather(self.following.active().in_force(), self.clock.now_ms());
     }

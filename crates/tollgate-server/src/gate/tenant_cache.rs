@@ -1,8 +1,8 @@
-//! What the server remembers of tenants' entries, and that there is none of a tenant.
+//! The server's cache of tenants' entries, including that a tenant has no entry.
 //!
 //! Invariant: it holds at most 1,024 x 8 tenants, however many names clients send, in sets that a
-//! keyed hash chooses, so a client cannot choose which tenant it evicts, and a flood of names
-//! evicts none that comes again ([`TenantSet`]). What this server itself changed is forgotten at
+//! keyed hash chooses. So a client cannot choose which tenant it evicts, and a flood of names
+//! evicts no tenant that recurs ([`TenantSet`]). A tenant that this server changed is forgotten at
 //! once.
 
 use std::hash::Hasher;
@@ -22,7 +22,7 @@ pub(crate) struct TenantCache {
     sets: Vec<Mutex<TenantSet<Arc<Entry>>>>,
 }
 
-/// An entry, and what it is under the policy that it was last asked for.
+/// An entry, and its form under the policy of the last request.
 #[derive(Debug)]
 pub(crate) struct Entry {
     entry: TenantEntry,
@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-/// What is known: an entry, or that there is none.
+/// The known state: an entry, or that there is none.
 pub(crate) type Found = Option<Arc<Entry>>;
 
 impl TenantCache {
@@ -56,16 +56,16 @@ impl TenantCache {
         Self { seed, sets }
     }
 
-    /// What is known of a tenant at `now`, while it is fresh.
+    /// The known state of a tenant at `now`, while it is fresh.
     pub(crate) fn fresh(&self, id: &[u8], now: Timestamp) -> Option<Found> {
-        // Each request asks for itself: the store is near, and answers at once.
+        // Each request asks separately: the store is near, and responds at once.
         match self.with(id, |set| set.look(id, now, Span::ZERO))? {
             Look::Known(found) => Some(found),
             Look::Ask | Look::Wait | Look::Unknown => None,
         }
     }
 
-    /// What may still be used when it cannot be asked for.
+    /// The state that may still be used when the store cannot be asked.
     pub(crate) fn stale(&self, id: &[u8], now: Timestamp) -> Option<Found> {
         match self.with(id, |set| set.last(id, now))? {
             Look::Known(found) => Some(found),
@@ -73,7 +73,7 @@ impl TenantCache {
         }
     }
 
-    /// The store was asked at `asked_at`, and answered this.
+    /// Stores `entry`, which the store returned to a request at `asked_at`.
     pub(crate) fn put(&self, id: &[u8], asked_at: Timestamp, entry: Found) {
         self.with(id, |set| set.answer(id, asked_at, entry));
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     // Guards: a flood of unknown names that makes every request of real tenants ask the store, and
-    // forgets the quotas of all tenants while the store does not answer.
+    // that evicts the quotas of all tenants while the store does not respond.
     #[test]
     fn a_flood_of_unknown_names_evicts_no_tenant_that_comes_again() {
         let cache = TenantCache::new([7; 16]);
@@ -136,7 +136,7 @@ mod tests {
         cache.put(b"a", at(0), gold());
         assert!(cache.fresh(b"a", at(1)).is_some_and(|found| found.is_some()));
         cache.forget(b"a", at(2));
-        // What was asked for before the change may be what was there before it.
+        // The response to a request from before the change may contain the previous entry.
         cache.put(b"a", at(1), gold());
         assert!(cache.fresh(b"a", at(3)).is_none() && cache.stale(b"a", at(3)).is_none());
         cache.put(b"a", at(4), None);

@@ -1,8 +1,8 @@
-//! What calls about requests share: how they end when too many ask.
+//! The status that calls about requests share: how they end during an overload.
 
 use tollgate_grpc::status::{Code, Status};
 
-/// What a call ends with that too many others came before.
+/// The status of a call during an overload.
 pub(crate) fn overloaded() -> Status {
     Status::new(Code::Unavailable, "too many requests are under way; try again")
 }

@@ -1,7 +1,7 @@
-//! `Authorization/Check`: a request is let through or answered, as the Envoy filter would do it.
+//! `Authorization/Check`: a request is allowed or answered, as the Envoy filter would do it.
 //!
-//! Invariant: fields, statuses and bodies are the policy's. Who may go on has waited here for its
-//! place.
+//! Invariant: fields, statuses and bodies are the policy's. An allowed request has waited here for
+//! its place.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::facts::Authorized;
 use crate::check;
 use crate::gate::Gate;
 
-/// Answers a message.
+/// Returns the response to a message.
 pub(super) async fn answer(
     gate: &Arc<Gate>,
     message: &[u8],
@@ -30,7 +30,7 @@ pub(super) async fn answer(
         let outcome = decision.decided.plan.outcome(&decision.active.policy);
         match outcome.final_answer() {
             Answer::Pass => (allowed(&outcome), Span::ZERO),
-            // A final answer is none.
+            // A final answer is never a retry.
             Answer::Retry(_) => return Err(overloaded()),
             Answer::Delay(delay) => (allowed(&outcome), delay),
             Answer::Refuse { status } => (denied(&outcome, status, &request), Span::ZERO),

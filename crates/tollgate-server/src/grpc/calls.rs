@@ -1,8 +1,8 @@
-//! Calls of gRPC over the listener of everything else: who may ask, how long a message may be and
-//! take, and how an answer or a refusal is sent.
+//! gRPC calls over the listener of all other requests: the allowed callers, the limits of length
+//! and time of a message, and how a response or a denial is sent.
 //!
-//! Invariant: every call ends with a status of gRPC, and within the time that its caller gives it.
-//! HTTP/2 only, where there are trailers.
+//! Invariant: every call ends with a gRPC status, and within the time that its caller sets. HTTP/2
+//! only, where there are trailers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,22 +28,24 @@ use crate::http::{Http, NoBody, response};
 use crate::listen::peer::Peer;
 
 /// The longest message: twice what Envoy lets a client send as path and headers (60 KiB each), and
-/// several descriptors of them. Whatever is longer cannot be decided, and then Envoy is alone.
+/// several descriptors of them. A longer message cannot be decided, and Envoy then decides by its
+/// own setting.
 const MAX_MESSAGE: usize = 1 << 20;
 
-/// The same of a question that needs no token, and the time that it may take: it names a service.
+/// The longest message of a call that needs no token, and the time that it may take: it contains
+/// the name of a service.
 const MAX_STRANGERS_MESSAGE: usize = 1 << 10;
 const STRANGERS_TIME: Duration = Duration::from_secs(1);
 
-/// What services that Envoy and its like ask begin with. On other paths nobody is answered as a
-/// call, because the status of every answer of gRPC is 200.
+/// The path prefixes of services that Envoy and similar proxies call. Requests on other paths never
+/// get a gRPC response, because the status of every gRPC response is 200.
 const SERVICES: [&str; 2] = ["/envoy.service.", "/grpc."];
 
-/// The content type of every answer.
+/// The content type of every response.
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// True when a request is a call. Whoever asks about a client's request over HTTP has that client's
-/// content type, and would take the 200 of every answer of gRPC for leave.
+/// True when a request is a call. A proxy that asks about a client's request over HTTP sends that
+/// client's content type, and would take the status 200 of every gRPC response for permission.
 fn is_call(request: &Request<Incoming>) -> bool {
     let path = request.uri().path();
     if forward::is_below(path) || !SERVICES.iter().any(|begin| path.starts_with(begin)) {
@@ -54,7 +56,7 @@ fn is_call(request: &Request<Incoming>) -> bool {
 }
 
 /// True unless the host is missing or given twice (RFC 9112, 3.2): then programs that read the
-/// request may not agree on what it is for.
+/// request may not agree on its host.
 fn has_its_host(request: &Request<Incoming>) -> bool {
     let lines = request.headers().get_all(HOST).iter().count();
     match request.version() {
@@ -63,7 +65,7 @@ fn has_its_host(request: &Request<Incoming>) -> bool {
     }
 }
 
-/// An answer without a message: its status stands in the head.
+/// A response without a message: its status is in the head.
 fn ended(status: &Status) -> Response<Body> {
     let mut response = Response::new(Body::whole(Bytes::new()));
     *response.headers_mut() = trailers(status);
@@ -71,7 +73,7 @@ fn ended(status: &Status) -> Response<Body> {
     response
 }
 
-/// What a request is called in traces; `None` for what no caller asks: it is never traced.
+/// The name of a request in traces; `None` for a path that callers do not use: it is never traced.
 fn traced(request: &Request<Incoming>) -> Option<&'static str> {
     let path = request.uri().path();
     match path {
@@ -83,7 +85,7 @@ fn traced(request: &Request<Incoming>) -> Option<&'static str> {
     }
 }
 
-/// The answer to whatever comes from `peer` over HTTP.
+/// The response to any request from `peer` over HTTP.
 ///
 /// # Errors
 /// Never.
@@ -183,7 +185,7 @@ async fn answer(
     }
 }
 
-/// Lets in who may ask, as `POST /check` does.
+/// Allows the same callers as `POST /check` does.
 fn may_call(http: &Http, peer: Peer, headers: &HeaderMap) -> Result<(), Status> {
     http.authorize(peer, headers).map_err(|answer| {
         http.note_refused(Api::Check, &answer, headers);
@@ -208,7 +210,7 @@ fn health_now(http: &Http, message: &[u8]) -> Result<Response<Body>, Status> {
     Err(Status::new(Code::NotFound, "there is no such service here"))
 }
 
-/// How a service is that is known here: as `/ready` says.
+/// The status of a service that is known here: the same as `/ready`.
 fn serving(http: &Http) -> Serving {
     if http.unready().is_some() { Serving::NotServing } else { Serving::Serving }
 }
@@ -225,7 +227,7 @@ fn health_from_now(http: &Http, peer: Peer, message: &[u8]) -> Result<Response<B
     Ok(answered(Body::messages(now, (watcher.ended(), last), trailers(&status))))
 }
 
-/// How long a request may be kept waiting so that its answer still comes in time: seven eighths.
+/// How long a request may wait so that its response still arrives in time: seven eighths.
 fn patience(timeout: Duration) -> Span {
     let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
     Span::from_nanos(nanos.saturating_sub(nanos / 8))

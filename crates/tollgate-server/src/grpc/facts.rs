@@ -1,6 +1,6 @@
-//! What is known of a request that is asked about over gRPC, as facts for the policy.
+//! The facts for the policy of a request that a gRPC call describes.
 //!
-//! Invariant: whoever asks is believed, as with `POST /check`; values are bytes, as they came.
+//! Invariant: the caller is trusted, as with `POST /check`; values are bytes, as they came.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use tollgate_policy::{Entry, Facts};
 /// of these applies to it; its path is empty, as `/` and `/**` are.
 pub(super) struct Descriptor<'a> {
     pub(super) request: &'a RateLimitRequest<'a>,
-    /// Which one.
+    /// Its index.
     pub(super) index: usize,
 }
 
@@ -64,7 +64,7 @@ impl Facts for Descriptor<'_> {
 pub(super) struct Authorized<'a>(pub(super) CheckRequest<'a>);
 
 impl Authorized<'_> {
-    /// What the lines of this name have, joined by `, ` in their order.
+    /// The values of the lines of this name, joined by `, ` in their order.
     fn lines(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let is_named = |line: &&(&[u8], &[u8])| line.0.eq_ignore_ascii_case(name.as_bytes());
         let mut lines = self.0.headers.iter().filter(is_named).map(|(_, value)| *value);
@@ -78,7 +78,7 @@ impl Authorized<'_> {
         Some(joined)
     }
 
-    /// An attribute, or the pseudo-header that says the same.
+    /// An attribute, or the pseudo-header with the same meaning.
     fn attribute<'s>(&'s self, attribute: &'s [u8], pseudo: &str) -> Option<Cow<'s, [u8]>> {
         match attribute {
             [] => self.lines(pseudo),

@@ -1,9 +1,9 @@
 //! `grpc.health.v1`: whether requests should be sent here.
 //!
-//! Invariant: the words are those of `/ready`: it ends with SIGTERM, before anything else does;
-//! what watches learns of that end alone, and of nothing between its first message and that. Who
-//! watches holds a stream for as long as the server lives, and anybody may: there is a fixed number
-//! of places, of which no address has more than its part.
+//! Invariant: the status is that of `/ready`: it ends with SIGTERM, before anything else does. A
+//! watcher gets its first message and the end of the server, and nothing between them. A watcher
+//! holds a stream for as long as the server lives, and any client may watch. So there is a fixed
+//! number of places, of which no address has more than its part.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tollgate_grpc::{authorization, rate_limit};
 use crate::http::protocols::Protocols;
 use crate::listen::addresses::{Addresses, Place};
 
-/// Who may watch at a time, and of one address: more than any server has load balancers, and than
-/// any of these has threads that watch by themselves.
+/// The number of watchers at a time, and of one address: more than any server has load balancers,
+/// and more than the threads of a load balancer that watch separately.
 const MAX_WATCHERS: usize = 256;
 const MAX_OF_ONE: usize = 32;
 
-/// Who wants to know of the server's end.
+/// The watchers of the server's end.
 #[derive(Debug)]
 pub struct Watchers {
     ending: watch::Sender<bool>,
@@ -38,12 +38,12 @@ impl Default for Watchers {
 }
 
 impl Watchers {
-    /// From now on no requests should be sent here.
+    /// Announces that from now on no requests should be sent here.
     pub fn end(&self) {
         self.ending.send_replace(true);
     }
 
-    /// True since that was said.
+    /// True after that announcement.
     pub(crate) fn is_ending(&self) -> bool {
         *self.ending.borrow()
     }
@@ -51,7 +51,7 @@ impl Watchers {
     /// A place for `peer` to watch from.
     ///
     /// # Errors
-    /// There is none left, or none for this address.
+    /// There is no place left, or none for this address.
     pub(crate) fn watch(&self, peer: IpAddr) -> Result<Watcher, Status> {
         let of_one = self.addresses.take(peer).ok_or_else(|| {
             let message =
@@ -79,7 +79,7 @@ impl Watcher {
     }
 }
 
-/// True when the service that `message` asks about is spoken here.
+/// True when the service that `message` names is supported here.
 ///
 /// # Errors
 /// It is malformed.

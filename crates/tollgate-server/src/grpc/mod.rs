@@ -1,9 +1,9 @@
-//! Calls of gRPC: Envoy's rate limit service, its external authorization, and health.
+//! gRPC calls: Envoy's rate limit service, its external authorization, and health.
 //!
-//! Invariant: a call is decided by the policy, as `POST /check` is; what it cannot say of a refusal
-//! it does not say, and what is refused is never answered as if it were not. A call that its caller
-//! gives a time has its answer within it: nobody waits for a place that comes later. Deliberately
-//! absent: who may ask, and how long a message may be; that is `http`'s.
+//! Invariant: a call is decided by the policy, as `POST /check` is. Details of a denial that it
+//! cannot carry are left out, and a denial is never sent as permission. A call with a time limit
+//! gets its response within it: no call waits for a place that comes later. Deliberately absent:
+//! the allowed callers, and the length of a message; those are in `http`.
 
 mod answering;
 mod authorization;
@@ -26,7 +26,7 @@ use crate::gate::Gate;
 use crate::gate::call_counts::Called;
 use crate::http::protocols::Protocols;
 
-/// What a path is.
+/// The method of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// Envoy's rate limit service.
@@ -40,7 +40,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// The method of a path, if it is spoken here.
+    /// The method of a path, if it is supported here.
     ///
     /// # Errors
     /// It is not.
@@ -60,7 +60,7 @@ impl Method {
         }
     }
 
-    /// What it is counted as.
+    /// The method that it is counted as.
     pub(crate) const fn called(self) -> Called {
         match self {
             Self::RateLimit => Called::RateLimit,
@@ -69,13 +69,13 @@ impl Method {
         }
     }
 
-    /// True when whoever asks may.
+    /// True when every caller is allowed.
     pub(crate) const fn is_public(self) -> bool {
         matches!(self, Self::Health | Self::Watch)
     }
 }
 
-/// What a call about requests is called in traces.
+/// The name in traces of a call about requests.
 pub(crate) fn traced(path: &str) -> Option<&'static str> {
     match path {
         limits::PATH => limits::PATH.strip_prefix('/'),
@@ -84,10 +84,10 @@ pub(crate) fn traced(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Answers a message about requests; `patience` is how long its caller waits.
+/// Returns the response to a message about requests; `patience` is how long its caller waits.
 ///
 /// # Errors
-/// What the call ends with instead.
+/// The status with which the call ends instead.
 pub(crate) async fn answer(
     gate: &Arc<Gate>,
     method: Method,

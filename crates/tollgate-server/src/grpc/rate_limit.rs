@@ -1,11 +1,11 @@
 //! `RateLimitService/ShouldRateLimit`: every descriptor is a request of its own.
 //!
-//! Invariant: over limit when any descriptor is, whatever else is said; each is decided, charged
-//! and told by itself, but where the call ends without an answer (too many ask, or its caller
-//! leaves): then nothing of it is charged. The protocol has two words: a refusal by `on_failure` is
-//! "over limit", too, because an error would open Envoy's filter, which the policy did not say.
-//! Envoy gives every refusal the status that its filter is configured with (429), so a body that
-//! names another one is left out.
+//! Invariant: the response is over limit when any descriptor is, whatever the others are. Each
+//! descriptor is decided, charged and reported separately, except when the call ends without a
+//! response (there is an overload, or its caller leaves): then nothing of it is charged. The
+//! protocol has two codes: a denial by `on_failure` is "over limit", too, because an error would
+//! open Envoy's filter, which the policy did not ask for. Envoy gives every denial the status of
+//! its filter's configuration (429), so a body that contains another status is left out.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use super::facts::Descriptor;
 use crate::check::{self, Decision};
 use crate::gate::Gate;
 
-/// The status that Envoy gives refusals unless its filter says otherwise.
+/// The status that Envoy gives denials unless its filter configures another.
 const ENVOYS_STATUS: u16 = 429;
 
-/// Answers a message.
+/// Returns the response to a message.
 pub(super) async fn answer(
     gate: &Arc<Gate>,
     message: &[u8],
@@ -37,8 +37,7 @@ pub(super) async fn answer(
     let each = (0..request.descriptors.len()).map(|index| one(gate, &request, index, patience));
     let decisions: Vec<Decision> = stream::iter(each).buffered(BATCH_AT_ONCE).collect().await;
     if decisions.iter().any(|decision| decision.is_overload) {
-        // The call ends without an answer: none of its descriptors was decided, for all that its
-        // caller knows.
+        // The call ends without a response: for its caller none of its descriptors was decided.
         join_all(decisions.into_iter().map(Decision::give_back)).await;
         return Err(overloaded());
     }
@@ -60,8 +59,8 @@ async fn one(
     check::decide_within(gate, &Descriptor { request, index }, patience).await
 }
 
-/// Takes note of what a descriptor asked in vain: a limit of its own, and several hits that a rule
-/// denied, as a report of what was used already must not be.
+/// Notes features of a descriptor that have no effect: its own limit, and several hits that a rule
+/// denied, although a report of past use must not be denied.
 fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
     if let Some(limit) = &descriptor.ignored_limit {
         gate.note_limit_ignored(&limit.to_string());
@@ -81,7 +80,7 @@ fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
     }
 }
 
-/// The answer, and how long to wait before it.
+/// The response, and how long to wait before it.
 fn said(decisions: &[Decision]) -> (Vec<u8>, Span) {
     let outcomes: Vec<Outcome<'_>> = decisions
         .iter()
@@ -123,11 +122,11 @@ fn said(decisions: &[Decision]) -> (Vec<u8>, Span) {
     (response.write(), delay)
 }
 
-/// The descriptor that the response is about: of those that are over their limit the one that is so
-/// for the longest, else the one that is nearest to it.
+/// The descriptor that the response is about: of those that are over their limit the one that stays
+/// over it the longest, else the one that is nearest to its limit.
 fn lead(outcomes: &[Outcome<'_>]) -> usize {
     let nearness = |outcome: &Outcome<'_>| match is_over(outcome) {
-        // No wait helps at all: that is the longest.
+        // No wait helps at all: that counts as the longest.
         true => (0, u64::MAX.saturating_sub(outcome.retry_after().unwrap_or(Span::MAX).as_nanos())),
         false => (1, outcome.nearest().map_or(u64::MAX, |nearest| nearest.remaining)),
     };
@@ -135,7 +134,7 @@ fn lead(outcomes: &[Outcome<'_>]) -> usize {
     lead.map_or(0, |(index, _)| index)
 }
 
-/// The body, if it says nothing that Envoy's answer would belie.
+/// The body, if it does not contradict Envoy's response.
 fn told(outcome: &Outcome<'_>) -> String {
     let mut is_problem = false;
     outcome
@@ -194,12 +193,12 @@ mod tests {
     use crate::store::Store;
     use crate::store::redis::Redis;
 
-    /// One in a year of each user.
+    /// One per year of each user.
     const POLICY: &str = r#"{"version": 1, "rules": [{"name": "user", "when": {"domain": "web"},
         "key": [{"descriptor": "user"}],
         "quotas": [{"algorithm": "fixed-window", "limit": 1, "window": "366d"}]}]}"#;
 
-    /// The words of a command; none at the end.
+    /// The words of a command; `None` at the end.
     async fn command(read: &mut BufReader<TcpStream>) -> Option<Vec<Vec<u8>>> {
         async fn number(read: &mut BufReader<TcpStream>) -> Option<usize> {
             let mut line = String::new();
@@ -260,7 +259,7 @@ mod tests {
         }
     }
 
-    /// A server whose store takes one question at a time.
+    /// A server whose store takes one request at a time.
     async fn gate() -> Arc<Gate> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = format!("redis://{}", listener.local_addr().expect("bound"));
@@ -296,8 +295,9 @@ mod tests {
         field(1, b"web").into_iter().chain(each).collect()
     }
 
-    // Guards: a client that is charged by a call that ended without an answer, because another part
-    // of it came to too many. One thread: both are asked for before the store answers either.
+    // Guards: a client that is charged by a call that ended without a response, because another
+    // part of it met an overload. One thread: both requests are sent before the store replies to
+    // either.
     #[tokio::test]
     async fn what_was_charged_beside_an_overload_is_given_back() {
         let gate = gate().await;

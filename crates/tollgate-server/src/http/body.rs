@@ -1,7 +1,7 @@
-//! What an answer's body is: bytes that are there, a message of gRPC with its trailers, or a word
-//! now and another one when the server ends.
+//! The body of a response: ready bytes, a gRPC message with its trailers, or a message now and
+//! another one when the server ends.
 //!
-//! Invariant: an answer of gRPC ends with its status, whatever becomes of it.
+//! Invariant: a gRPC response always ends with its status.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,20 +10,20 @@ use std::task::{Context, Poll};
 use hyper::HeaderMap;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 
-/// The body of an answer.
+/// The body of a response.
 pub struct Body {
-    /// What is sent first; empty for nothing.
+    /// The first bytes; empty for none.
     first: Bytes,
-    /// What is sent when this is over, if anything is.
+    /// The bytes after the end of this future, if any.
     then: Option<(Last, Bytes)>,
     trailers: Option<HeaderMap>,
 }
 
-/// What the last message waits for.
+/// The future that the last message waits for.
 type Last = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Body {
-    /// These bytes.
+    /// A body of these bytes.
     #[must_use]
     pub const fn whole(bytes: Bytes) -> Self {
         Self { first: bytes, then: None, trailers: None }
@@ -35,7 +35,7 @@ impl Body {
         Self { first: bytes, then: None, trailers: Some(trailers) }
     }
 
-    /// A message now, another one when `over` is, and the trailers.
+    /// A message now, another one after `over`, and the trailers.
     pub fn messages(
         bytes: Bytes,
         (over, last): (impl Future<Output = ()> + Send + 'static, Bytes),

@@ -1,8 +1,9 @@
-//! Who may ask: a token, a certificate or an address decides.
+//! The allowed callers: a token, a certificate or an address decides.
 //!
 //! Invariant: a caller names the client of a request, so a proxy that asks about the request that
-//! it holds needs what a caller of `/check` needs. A caller without a token is no page in a
-//! browser on a trusted machine. Deliberately absent: what is asked, and what is answered.
+//! it holds needs the same credentials as a caller of `/check`. A caller without a token is never a
+//! page in a browser on a trusted machine. Deliberately absent: the formats of request and
+//! response.
 
 use hyper::header::{AUTHORIZATION, HeaderMap, ORIGIN};
 use hyper::http::request::Parts;
@@ -14,7 +15,7 @@ use crate::listen::peer::Peer;
 use crate::traces;
 
 impl Http {
-    /// Refuses a caller that shows neither a token nor a certificate nor a listed address, and one
+    /// Denies a caller that has no token, no certificate and no listed address, and a caller
     /// without a token that is a page in a browser.
     pub(crate) fn authorize(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
         if self.callers.trusts(peer) {
@@ -44,8 +45,8 @@ impl Http {
         }
     }
 
-    /// Refuses another type than JSON, which a page of another site can send without asking, from
-    /// who may ask without a token.
+    /// Denies content types other than JSON to callers that need no token: a page of another site
+    /// can send such types without asking.
     pub(super) fn is_json(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
         let given = field(headers, "content-type");
         let is_json = given.is_none_or(|given| is_media_type(&given, "application/json"));
@@ -56,7 +57,7 @@ impl Http {
         Err(Answer::problem(415, "Unsupported Media Type", detail))
     }
 
-    /// Counts an answer that refuses a token, or an address.
+    /// Counts a response that denies a token or an address.
     pub(crate) fn note_refused(&self, api: Api, answer: &Answer, headers: &HeaderMap) {
         let has_token = headers.contains_key(AUTHORIZATION);
         if let Some(refused) = Unauthorized::of(api, answer, has_token) {
@@ -64,7 +65,7 @@ impl Http {
         }
     }
 
-    /// The answer to a proxy that asks about the request that it holds.
+    /// The response to a proxy that asks about the request that it holds.
     pub(super) async fn forward(
         &self,
         peer: Peer,
@@ -83,8 +84,8 @@ impl Http {
         forward::answer(&self.gate, shape, head, behind).await
     }
 
-    /// Who may ask is who may ask `/check`; but `authorization` is the client's own here, so the
-    /// token stands in a field of ours.
+    /// Allows the callers of `/check`. Here `authorization` is the client's own, so the caller's
+    /// token is in a field of ours.
     fn refuses_proxy(&self, peer: Peer, headers: &HeaderMap) -> Option<Unauthorized> {
         let mut given = headers.get_all(forward::TOKEN).iter();
         let (first, second) = (given.next(), given.next());

@@ -1,10 +1,10 @@
-//! Requests and answers: which path is what, who may ask, and how long a body may be and take.
+//! Requests and responses: the paths, the allowed callers, and the limits of a body and its time.
 //!
-//! Invariant: every request gets an answer. What anybody may make grow is bounded: requests under
-//! way, heads, bodies and the time they take. Clients that send bodies slowly compete with each
-//! other, not with whole requests. A caller of `/check` says whose request it is, so only who has
-//! the token or a listed certificate may ask, or where neither is wanted, who comes from a listed
-//! network.
+//! Invariant: every request gets a response. Everything that a client can make grow is bounded:
+//! concurrent requests, heads, bodies and the time they take. Clients that send bodies slowly
+//! compete with each other, not with whole requests. A caller of `/check` names the client of the
+//! request. So only a caller with the token or a listed certificate is allowed, or, where neither
+//! is configured, a caller from a listed network.
 
 pub mod body;
 mod callers;
@@ -45,47 +45,47 @@ const CHECK_PATH: &str = "/check";
 const SETTLE_PATH: &str = "/check/settle";
 const LEASE_PATH: &str = "/lease";
 
-/// So many messages of whoever needs no token are read at a time, and of one address.
+/// How many messages of callers that need no token are read at a time, and of one address.
 const MAX_STRANGERS: usize = 256;
 const MAX_STRANGERS_OF_ONE: usize = 32;
 
-/// A body that is not whole after this time takes a place of those that are unfinished, which are
-/// half of `max_requests`.
+/// A body that is incomplete after this time takes one of the places for unfinished bodies, which
+/// are half of `max_requests`.
 const UNFINISHED_AFTER: Duration = Duration::from_millis(100);
 
-/// What answers requests.
+/// The HTTP service.
 #[derive(Debug)]
 pub struct Http {
-    /// What decides them.
+    /// The gate that decides requests.
     pub gate: Arc<Gate>,
-    /// Who may ask.
+    /// The allowed callers.
     pub callers: Callers,
-    /// Who may operate.
+    /// The allowed operators.
     pub operators: Operators,
-    /// How much there may be of everything.
+    /// The limits of connections and requests.
     pub limits: Limits,
     /// The operator's page, if it is served.
     pub page: Page,
-    /// Who wants to know of the server's end.
+    /// The watchers of the server's end.
     pub watchers: Watchers,
-    /// What `/ready` needs in addition to a server that is not ending.
+    /// The condition of `/ready` in addition to a server that is not ending.
     pub readiness: Readiness,
     under_way: Semaphore,
-    /// Places of those whose bodies are unfinished.
+    /// Places of requests whose bodies are unfinished.
     unfinished: Semaphore,
-    /// Places of those who need no token.
+    /// Places of callers that need no token.
     strangers: Semaphore,
     addresses: Arc<Addresses>,
 }
 
-/// Room for one request, until it is answered.
+/// Room for one request, until its response is made.
 pub(crate) struct Room<'a> {
     _permit: SemaphorePermit<'a>,
     _of_one: Option<Place>,
 }
 
 impl Http {
-    /// Nothing is under way yet.
+    /// An HTTP service without requests.
     #[must_use]
     pub fn new(
         gate: Arc<Gate>,
@@ -113,7 +113,7 @@ impl Http {
         }
     }
 
-    /// Why requests should not be sent here now; `None` when they should.
+    /// The reason why requests should not be sent here now; `None` when they should.
     pub(crate) fn unready(&self) -> Option<&'static str> {
         if self.watchers.is_ending() {
             return Some("the server is ending");
@@ -122,7 +122,7 @@ impl Http {
         is_away.then_some("the store does not answer")
     }
 
-    /// The answer to a request from `peer`.
+    /// The response to a request from `peer`.
     ///
     /// # Errors
     /// Never.
@@ -133,7 +133,7 @@ impl Http {
     ) -> Result<Response<Body>, Infallible> {
         let is_head = request.method() == "HEAD";
         let Some(_permit) = self.admit() else {
-            // A proxy gets what it takes for a refusal: a failure might open it.
+            // A proxy gets a denial in its protocol: a failure might make it allow the request.
             let shape = request.uri().path_and_query().and_then(|it| Shape::of(it.as_str()));
             let answer = match shape {
                 Some((shape, _)) => shape.says(check::overloaded()),
@@ -149,13 +149,13 @@ impl Http {
         Ok(response(self.answer(peer, &head, body).await, is_head))
     }
 
-    /// Room for one more request; none, and that is counted, when there are as many as may be.
+    /// Room for one more request; `None`, which is counted, when the limit is reached.
     pub(crate) fn admit(&self) -> Option<Room<'_>> {
         self.admit_to(&self.under_way, || Some(None))
     }
 
-    /// The same for what is read of anybody: whoever sends it slowly keeps out others like him of
-    /// his address, and nobody who may ask for decisions.
+    /// The same for a message of a caller that needs no token. Slow senders delay only others of
+    /// their own address, and no caller that is allowed to ask for decisions.
     pub(crate) fn admit_stranger(&self, address: IpAddr) -> Option<Room<'_>> {
         self.admit_to(&self.strangers, || self.addresses.take(address).map(Some))
     }
@@ -211,7 +211,7 @@ impl Http {
         }
     }
 
-    /// What nodes of a fleet ask; the answer is no text.
+    /// Responds to the nodes of a fleet; the response is binary.
     async fn lease(
         &self,
         peer: Peer,
@@ -260,11 +260,11 @@ impl Http {
             }
         };
         let answer = admin::answer(&self.gate, allowed, (method, target), read).await;
-        // Without a body nothing was done, and the service takes it for too long.
+        // Without a body nothing was done, and the service takes it for one that is too long.
         broken.map_or(answer, |why| why.answer(service::too_long))
     }
 
-    /// The body, of at most so many bytes, within the time that it may take.
+    /// The body, if it has at most `most` bytes and arrives within its time.
     pub(crate) async fn read(&self, body: Incoming, most: usize) -> Result<Vec<u8>, NoBody> {
         self.read_within(body, most, self.limits.body_timeout, Some(&self.unfinished)).await
     }
@@ -344,7 +344,7 @@ impl Http {
     }
 }
 
-/// Why there is no body.
+/// The reason that there is no body.
 pub(crate) enum NoBody {
     TooLong,
     Broken,
@@ -367,8 +367,8 @@ impl NoBody {
     }
 }
 
-/// The value of a field; lines of one name joined by commas (RFC 9110, 5.3). What is no text is
-/// read as if it had `?` there, so that it is never a token.
+/// The value of a field; lines of one name joined by commas (RFC 9110, 5.3). Bytes that are not
+/// text are read as `?`, so that the value never equals a token.
 fn field(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
     lines.map(|line| String::from_utf8_lossy(line).replace('\u{fffd}', "?")).reduce(
@@ -380,7 +380,7 @@ fn field(headers: &HeaderMap, name: &str) -> Option<String> {
     )
 }
 
-/// An answer as it is sent.
+/// A response as it is sent.
 pub(crate) fn response(answer: Answer, is_head: bool) -> Response<Body> {
     let body = match (is_head, answer.body) {
         (true, _) => Bytes::new(),

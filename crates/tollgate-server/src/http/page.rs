@@ -1,9 +1,9 @@
-//! The operator's page as static files of a folder: what `cargo xtask build worker` makes for the
-//! Worker.
+//! The operator's page as static files of a folder: the output of `cargo xtask build worker` for
+//! the Worker.
 //!
-//! Invariant: files are read once, when the server starts, and are asked for by plain names and by
-//! nothing else, so no path leaves the folder. They hold no secret, and are there only where
-//! somebody could sign in. Deliberately absent: the playground.
+//! Invariant: files are read once, when the server starts, and are requested by plain names only,
+//! so no path leaves the folder. They contain no secret, and are served only where an operator
+//! could sign in. Deliberately absent: the playground.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::path::Path;
 
 use tollgate_service::Answer;
 
-/// Where the page is, without its last slash. No path of the admin API ends like a file.
+/// The path of the page, without its last slash. No path of the admin API ends like a file.
 const FOLDER: &str = "/.well-known/tollgate/admin";
 
-/// What the page may do.
+/// The content security policy of the page.
 const POLICY: &str = include_str!("../../../tollgate-service/page/csp.txt");
 
 const INDEX: &str = "index.html";
@@ -31,7 +31,7 @@ impl Page {
     /// Reads the files of `folder`.
     ///
     /// # Errors
-    /// It cannot be read, or holds no page.
+    /// It cannot be read, or contains no page.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let told = |why: &dyn std::fmt::Display| format!("{}: {why}", folder.display());
         let mut files = BTreeMap::new();
@@ -53,7 +53,8 @@ impl Page {
         Ok(Self(files))
     }
 
-    /// The answer to a request for the page or one of its files; `None` when `path` is not theirs.
+    /// The response to a request for the page or one of its files; `None` when `path` is not
+    /// theirs.
     pub(super) fn answer(&self, method: &str, path: &str) -> Option<Answer> {
         let rest = path.strip_prefix(FOLDER).filter(|_| !self.0.is_empty())?;
         let name = match rest.strip_prefix('/') {
@@ -92,7 +93,7 @@ impl Page {
     }
 }
 
-/// The type of a file with this name; `None` for what is no file of a page.
+/// The type of a file with this name; `None` for a name that no file of a page has.
 fn kind(name: &str) -> Option<&'static str> {
     match name.rsplit_once('.')?.1 {
         "html" => Some("text/html; charset=utf-8"),

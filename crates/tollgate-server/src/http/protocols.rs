@@ -1,10 +1,10 @@
-//! What is spoken beside `POST /check`.
+//! The protocols in addition to `POST /check`.
 //!
-//! Invariant: what is not switched on is not there. Switching one on also says something of the
-//! policy: none of these protocols tells of a response, so rules that charge by it are mistakes
-//! then, and only then; and some of them take any success for leave.
+//! Invariant: a protocol that is not switched on is not available. Switching one on also restricts
+//! the policy: none of these protocols reports a response, so rules that charge by it are mistakes
+//! then, and only then. Some of these protocols take any success for permission.
 
-/// Declares the protocols: what each is, its field, and its name in the settings.
+/// Declares the protocols: their description, field, and name in the settings.
 macro_rules! protocols {
     ($($(#[doc = $doc:literal])* $field:ident, $name:literal;)*) => {
         /// The protocols that are switched on.
@@ -30,7 +30,7 @@ macro_rules! protocols {
                 Some(protocols)
             }
 
-            /// One that is switched on and tells of no response; `None` when there is none.
+            /// A protocol that is switched on and reports no response; `None` when there is none.
             #[must_use]
             pub const fn without_responses(&self) -> Option<&'static str> {
                 $(if self.$field {
@@ -51,16 +51,17 @@ protocols! {
     ext_authz_http, "ext_authz_http";
     /// nginx's `auth_request`.
     nginx, "nginx";
-    /// Forward auth as Traefik and Caddy speak it.
+    /// Forward auth as Traefik and Caddy use it.
     forward_auth, "forward_auth";
 }
 
 impl Protocols {
-    /// What a list is read as.
+    /// The error message for a mistake in a list of protocols.
     pub(crate) const WANTED: &str = "is no list of protocols; use one or more of \"ratelimit\", \
         \"ext_authz\", \"ext_authz_http\", \"nginx\" and \"forward_auth\", with commas";
 
-    /// One that is switched on and takes any success for leave; `None` when there is none.
+    /// A protocol that is switched on and takes any success for permission; `None` when there is
+    /// none.
     #[must_use]
     pub const fn passes_success(&self) -> Option<&'static str> {
         let Self { ext_authz_http, nginx, forward_auth, .. } = *self;

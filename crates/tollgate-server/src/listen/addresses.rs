@@ -1,8 +1,8 @@
-//! How many connections each address holds.
+//! The number of connections of each address.
 //!
-//! Invariant: no address holds more than its part, whatever it does on them, so that one stranger
-//! cannot take the connections of all; of IPv6, where a stranger has a whole network of addresses,
-//! the first 64 bits are one. What is remembered is bounded by the connections that are open: an
+//! Invariant: no address has more than its part of the connections, whatever it does on them, so
+//! that one client cannot take all connections. In IPv6, where a client has a whole network of
+//! addresses, the first 64 bits count as one address. Memory is bounded by the open connections: an
 //! address without one is forgotten.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Addresses {
     most: usize,
-    // The standard map's hash is keyed at random: nobody can choose addresses that collide.
+    // The standard map's hash is keyed at random: a client cannot choose addresses that collide.
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -26,12 +26,12 @@ pub(crate) struct Place {
 }
 
 impl Addresses {
-    /// At most so many of each.
+    /// Allows at most `most` connections per address.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, open: Mutex::default() }
     }
 
-    /// One more connection of `address`; `None` when it has as many as it may.
+    /// One more connection of `address`; `None` when it has the most that it may have.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let address = one(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl Drop for Place {
     }
 }
 
-/// The address that stands for all of one holder.
+/// The address that represents all addresses of one holder.
 fn one(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),

@@ -1,7 +1,7 @@
-//! A connection whose first bytes were read, to see which HTTP it speaks.
+//! A connection whose first bytes were read, to detect its version of HTTP.
 //!
-//! Invariant: the bytes that were read come again, before all others; and a connection that sends a
-//! part of them and stops costs nothing while nothing comes.
+//! Invariant: the bytes that were read come again, before all others. A connection that sends a
+//! part of them and stops costs nothing while no more bytes arrive.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -15,14 +15,14 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 /// The connection.
 #[derive(Debug)]
 pub(crate) struct Begun<S> {
-    /// What was read and does not yet come again.
+    /// The bytes that were read and are not yet returned again.
     first: Vec<u8>,
     stream: S,
 }
 
 impl<S: AsyncRead + Unpin> Begun<S> {
     /// Reads the first bytes, and whether they begin HTTP/2; `None` when the connection ends before
-    /// they say it.
+    /// that is known.
     pub(crate) async fn begin(mut stream: S) -> Option<(Self, bool)> {
         let mut first = Vec::new();
         loop {

@@ -1,10 +1,10 @@
-//! One connection: TLS, which HTTP it speaks, its requests, and its end.
+//! One connection: TLS, its version of HTTP, its requests, and its end.
 //!
-//! Invariant: nobody holds a connection by saying nothing. TLS and the first bytes have a deadline,
-//! so has every head; a connection without a request is closed after a while, and one that does not
-//! read its last answer soon after that. When the server ends, a client that keeps an HTTP/1
-//! connection learns it from an answer, and has some time to send a request that gets one: a
-//! connection that is closed while a request is on its way answers it with a reset.
+//! Invariant: no client holds a connection by sending nothing. TLS and the first bytes have a
+//! deadline, and so does every head. A connection without a request is closed after a while, and a
+//! connection that does not read its last response soon after that. When the server ends, a client
+//! that keeps an HTTP/1 connection learns that from a response, and has some time to send a request
+//! that gets one: a connection that is closed while a request is on its way is reset.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -28,36 +28,36 @@ use crate::listen::begun::Begun;
 use crate::listen::peer::{CertifiedName, Peer};
 use crate::listen::tls::{Tls, is_of_certificate};
 
-/// Requests of one HTTP/2 connection at a time.
+/// Concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
 /// Lines of a head.
 const MAX_FIELDS: usize = 100;
-/// What may come of one HTTP/2 stream, and of all of a connection, before it is read.
+/// The bytes that one HTTP/2 stream, and all of a connection, may send before they are read.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
-/// How often it is looked whether a connection is idle.
+/// The time between two checks whether a connection is idle.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a connection that was told to end may still take to send what it owes.
+/// How long a connection that was asked to end may still take to send its responses.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// After this answer the connection ends (RFC 9112, 9.6).
+/// The connection ends after this response (RFC 9112, 9.6).
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// How far the server is with its end.
+/// The phase of the server's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DrainPhase {
     /// It does not end.
     Serving,
-    /// Clients learn it: HTTP/1 by `Connection: close` in each answer, HTTP/2 by GOAWAY.
+    /// Clients are notified: HTTP/1 by `Connection: close` in each response, HTTP/2 by GOAWAY.
     Draining,
-    /// Every connection ends after the requests that are under way.
+    /// Every connection ends after its current requests.
     Closing,
 }
 
 impl DrainPhase {
-    /// The phase in which a connection of HTTP/2 gets GOAWAY that begins in this one. One that
-    /// comes after the signal keeps until the listener is closed: its client would only open the
-    /// next one.
+    /// The phase in which an HTTP/2 connection that begins in this one gets GOAWAY. A connection
+    /// that comes after the signal stays until the listener is closed: its client would only open
+    /// the next one.
     const fn until_goaway(self) -> Self {
         match self {
             Self::Serving => Self::Draining,
@@ -72,7 +72,7 @@ struct Activity {
     since: Instant,
     under_way: AtomicUsize,
     last_ms: AtomicU64,
-    /// True when the next answer is the last one.
+    /// True when the next response is the last one.
     is_ending: AtomicBool,
 }
 
@@ -105,8 +105,7 @@ impl Activity {
     }
 }
 
-/// A request that is under way; it is not any more when this is dropped, as it is when the client
-/// leaves.
+/// A current request; it ends when this is dropped, as it is when the client leaves.
 struct UnderWay(Arc<Activity>);
 
 impl UnderWay {
@@ -130,7 +129,7 @@ pub(crate) async fn serve(
     tls: Option<Arc<Tls>>,
     drain: watch::Receiver<DrainPhase>,
 ) {
-    // Answers are one packet, which is not to wait for another.
+    // A response is one packet, which must not wait for another.
     let _ = stream.set_nodelay(true);
     let patience = http.limits.header_timeout;
     match tls {
@@ -215,7 +214,7 @@ async fn speak(
     }
 }
 
-/// Runs a connection until it ends (false), or is to be ended (true): it was idle for too long, or
+/// Runs a connection until it ends (false), or must be ended (true): it was idle for too long, or
 /// the server has come to the phase `until`.
 async fn run<C: Future>(
     mut connection: std::pin::Pin<&mut C>,
@@ -228,7 +227,8 @@ async fn run<C: Future>(
     let mut seen = DrainPhase::Serving;
     loop {
         tokio::select! {
-            // A request that comes after the server is unready gets an answer that says so.
+            // A request that comes after the server is unready gets a response that ends the
+            // connection.
             biased;
             // An error means that the server has ended.
             phase = drain.wait_for(|phase| *phase > seen) => {
@@ -248,7 +248,7 @@ async fn run<C: Future>(
     }
 }
 
-/// Lets a connection that was told to end do so: what is under way is answered, and then there is
+/// Ends a connection that was asked to end: current requests get their responses, and then there is
 /// little time left.
 async fn finish<C: Future>(mut connection: std::pin::Pin<&mut C>, activity: &Activity) {
     let mut look = tokio::time::interval(LOOK);

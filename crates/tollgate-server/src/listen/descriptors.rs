@@ -9,12 +9,13 @@ use crate::log::{Level, Log};
 
 /// Descriptors that are not connections of clients: probes, the engine's nodes, files, a collector.
 const OWN_DESCRIPTORS: u64 = 128;
-/// Those of the engine's nodes where replicas must have charges: 32 for each of eight nodes.
+/// The descriptors for the engine's nodes where replicas must have charges: 32 for each of eight
+/// nodes.
 const REPLICAS_DESCRIPTORS: u64 = 256;
 
-/// How many connections are served at a time: as many as are configured, or as the descriptors of
-/// the process leave room for in addition to its own. Otherwise clients that open connections could
-/// take the descriptors of the store, of probes and of the file of rules.
+/// The number of connections that are served at a time: the configured number, or the number that
+/// the process's descriptors leave room for in addition to its own. Otherwise clients that open
+/// connections could take the descriptors of the store, of probes and of the file of rules.
 pub(crate) fn connections(log: &Log, config: &Config) -> Result<usize, String> {
     let wanted = config.limits.connections;
     let has_replicas = config.engine.as_ref().is_some_and(|engine| engine.replicas.is_some());
@@ -37,13 +38,13 @@ pub(crate) fn connections(log: &Log, config: &Config) -> Result<usize, String> {
     Ok(wanted.min(room))
 }
 
-/// The connections that so many descriptors leave room for; `None` for none.
+/// The connections that this many descriptors leave room for; `None` for none.
 fn room(descriptors: u64, own: u64) -> Option<usize> {
     let room = descriptors.checked_sub(own).filter(|room| *room > 0)?;
     Some(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
-/// The descriptors that the process may have, raised to `wanted` if the machine gives them.
+/// The descriptors that the process may have, raised to `wanted` if the machine permits.
 fn descriptors(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);

@@ -1,7 +1,8 @@
 //! Listeners: connections, TLS, the peer, and the end of the server.
 //!
-//! Invariant: the number of connections is bounded, in all and per address, and a request that was
-//! begun is answered before the process ends. Deliberately not here: what a request means.
+//! Invariant: the number of connections is bounded, in all and per address, and a request that has
+//! begun gets its response before the process ends. Deliberately not here: the meaning of a
+//! request.
 
 pub(crate) mod addresses;
 pub(crate) mod begun;

@@ -1,10 +1,11 @@
 //! Probes: `/live` and `/ready`, on an address of their own.
 //!
-//! Invariant: a probe is answered whatever traffic does: no limit of requests or connections, no
-//! TLS and no token stands before it, and an answer contains only whether. Live says that the
-//! process answers; ready that requests should be sent here, which ends with SIGTERM before
-//! anything else does, and, where the setting `ready` wants it, while the shared store does not
-//! answer. A policy that cannot be replaced makes no server unready: the last good one is enforced.
+//! Invariant: a probe gets a response whatever traffic does: it needs no TLS and no token, and no
+//! limit of requests or connections applies. The response contains only yes or no. Live means that
+//! the process responds. Ready means that requests should be sent here. It ends with SIGTERM before
+//! anything else does, and, if the setting `ready` asks for it, while the shared store does not
+//! respond. A policy that cannot be replaced makes no server unready: the last good one is
+//! enforced.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,12 +21,12 @@ use tollgate_service::Answer;
 
 use crate::http::{Http, response};
 
-/// Probes at a time: more are no probes.
+/// Probes at a time: more connections than this are not probes.
 const MAX_PROBES: usize = 64;
-/// For a probe, from its first byte to its end.
+/// The time for a probe, from its first byte to its end.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Answers probes for as long as the process lives.
+/// Responds to probes for as long as the process lives.
 pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>) {
     let probes = Arc::new(Semaphore::new(MAX_PROBES));
     loop {

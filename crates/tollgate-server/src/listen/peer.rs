@@ -1,9 +1,9 @@
-//! Who is at the other end of a connection: its address, and what its certificate says.
+//! The other end of a connection: its address, and the names in its certificate.
 //!
-//! Invariant: a name counts only as what it was certified as: `dns:a` is a DNS name of the
-//! certificate, never its subject or an address of mail that reads the same. Names are compared
-//! whole; there are no patterns. Deliberately absent: whether the certificate is to be trusted; TLS
-//! has decided that before (`tls`).
+//! Invariant: a name counts only as the type that it was certified as: `dns:a` is a DNS name of the
+//! certificate, never its subject or an e-mail address with the same text. Names are compared
+//! whole; there are no patterns. Deliberately absent: whether the certificate is trusted; TLS has
+//! decided that before (`tls`).
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 pub struct Peer {
     /// Its address.
     pub address: IpAddr,
-    /// Its certificate has a name that may ask.
+    /// Its certificate has a name that is allowed.
     pub is_named: bool,
 }
 
@@ -38,7 +38,7 @@ pub enum CertifiedName {
 }
 
 impl CertifiedName {
-    /// What a list of them is, for a mistake in one.
+    /// The error message for a mistake in a list of them.
     pub(crate) const WANTED: &str = "is no list of names of certificates; use one or more such as \"dns:envoy.internal\", \
                                      \"uri:spiffe://fleet/envoy\" or \"cn:gateway\", with commas";
 
@@ -56,8 +56,8 @@ impl CertifiedName {
         }
     }
 
-    /// True when a certificate, which TLS has accepted, has one of these names. What cannot be read
-    /// has none.
+    /// True when a certificate, which TLS has accepted, has one of these names. An unreadable
+    /// certificate has none.
     pub(crate) fn is_one_of(names: &[Self], certificate: &[u8]) -> bool {
         let Ok(certificate) = Certificate::from_der(certificate) else { return false };
         let certified = certified(&certificate);
@@ -80,7 +80,7 @@ fn certified(certificate: &Certificate) -> Vec<CertifiedName> {
     of_subject.into_iter().chain(alternative).collect()
 }
 
-/// The common name, where there is exactly one: of two nobody knows who is meant.
+/// The common name, if there is exactly one: of two, neither is certain.
 fn common_name(certificate: &Certificate) -> Option<String> {
     let subject = &certificate.tbs_certificate.subject;
     let attributes = subject.0.iter().flat_map(|set| set.0.iter());

@@ -1,10 +1,10 @@
 //! The server: listeners, signals, and its end.
 //!
-//! Invariant: SIGTERM first makes the server unready and lets its clients know, then it takes no
-//! more connections, then what is under way is answered, and traces that wait are sent, within a
-//! deadline, for a part of which idle connections are served; a second one ends it at once. SIGHUP
-//! reads the policy file and the certificates again; what is wrong with them is logged and changes
-//! nothing.
+//! Invariant: SIGTERM first makes the server unready and notifies its clients. Then the server
+//! accepts no more connections, finishes its current requests, and sends the waiting traces, within
+//! a deadline. For a part of that deadline idle connections are served. A second SIGTERM ends it at
+//! once. SIGHUP reads the policy file and the certificates again; mistakes in them are logged and
+//! change nothing.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -26,21 +26,21 @@ use crate::listen::operations;
 use crate::listen::tls::Tls;
 use crate::log::Level;
 
-/// Between two times that something is done without being asked.
+/// The time between two runs of periodic work.
 const TICK: Duration = Duration::from_secs(1);
-/// Between two times that the store is asked which policy is in force.
+/// The time between two requests to the store for the policy in force.
 const FOLLOW: Duration = Duration::from_secs(5);
-/// After an error of accepting, such as no more descriptors.
+/// The pause after an error of accepting, such as no more descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Connections that the kernel may have accepted when the listener is closed: the length of its
 /// queue by default (net.core.somaxconn).
 const QUEUE: usize = 4096;
 
-/// How long idle connections are still served once no more are accepted, at most half of the
-/// deadline: the client of one may have sent a request that is on its way.
+/// How long idle connections are still served after the listener is closed, at most half of the
+/// deadline: an idle connection's client may have sent a request that is on its way.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// What is served.
+/// The parts of a server.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) http: Arc<Http>,
@@ -50,7 +50,7 @@ pub(crate) struct Server {
     pub(crate) drain: (Duration, Duration),
 }
 
-/// What can be told to a server.
+/// The signals to a server.
 pub(crate) struct Signals {
     end: Signal,
     interrupt: Signal,
@@ -58,7 +58,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on they do not end the process.
+    /// Takes the signals: from now on they do not end the process.
     pub(crate) fn take() -> std::io::Result<Self> {
         Ok(Self {
             end: signal(SignalKind::terminate())?,
@@ -76,8 +76,8 @@ impl Signals {
 }
 
 impl Signals {
-    /// Reloads at each signal for it until one asks for the end, which does not wait for a file
-    /// that is read for ever.
+    /// Reloads at each signal for it until a signal asks for the end, which does not wait for a
+    /// file that is read for ever.
     async fn reload_until_ended(&mut self, reload: impl AsyncFn()) {
         let Self { end, interrupt, reload: hangup } = self;
         let reloading = async {
@@ -95,8 +95,8 @@ impl Signals {
 }
 
 impl Server {
-    /// Serves until it is told to end; `reload` reads the policy file again, `flush` is what is
-    /// done when all is answered. False when requests were cut off.
+    /// Serves until a signal asks for the end. `reload` reads the policy file again; `flush` runs
+    /// after the last response. False when requests were cut off.
     pub(crate) async fn serve(
         self,
         mut signals: Signals,
@@ -154,7 +154,7 @@ impl Server {
         is_whole
     }
 
-    /// Where it listens.
+    /// The addresses of its listeners.
     pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         Some((self.listener.local_addr().ok()?, self.operations.local_addr().ok()?))
     }
@@ -187,7 +187,7 @@ async fn end_connections(
     }
 }
 
-/// Where connections come in.
+/// The entry of connections.
 struct Entrance {
     http: Arc<Http>,
     tls: Option<Arc<Tls>>,
@@ -198,7 +198,8 @@ struct Entrance {
 
 impl Entrance {
     /// Accepts connections until the sender of `close` is gone, then those that the kernel has
-    /// accepted already: closing the listener would reset them, with what their clients have sent.
+    /// accepted already: closing the listener would reset them, and lose the requests of their
+    /// clients.
     async fn accept_until(self, listener: TcpListener, close: oneshot::Receiver<Infallible>) {
         tokio::select! {
             () = self.accept(&listener) => {}
@@ -242,8 +243,8 @@ impl Entrance {
     }
 }
 
-/// The connections that the kernel has accepted for `listener` already. It is asked itself, because
-/// the runtime may not have heard of them yet.
+/// The connections that the kernel has accepted for `listener` already. The kernel itself is asked,
+/// because the runtime may not have been notified of them yet.
 fn queued(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
     // It stays nonblocking.
     let accepting = listener.into_std().map(|listener| {
@@ -272,7 +273,8 @@ async fn tick(gate: Arc<Gate>) {
     loop {
         interval.tick().await;
         gate.tick(number);
-        // An engine that does not answer is not waited for: the next look finds this one under way.
+        // An engine that does not respond is not waited for: the next check finds this one still
+        // running.
         let watched = Arc::clone(&gate);
         tokio::spawn(async move { watched.watch().await });
         number = number.wrapping_add(1);

@@ -1,9 +1,9 @@
-//! TLS: certificates and their key, read again when the operator says so.
+//! TLS: certificates and their key, read again when the operator asks for it.
 //!
-//! Invariant: a certificate that cannot be used never replaces one that can; connections that are
-//! open keep theirs. TLS 1.2 and 1.3, as rustls has them. Where clients are to have certificates,
-//! each connection shows its own, which is verified then: no session is resumed with one that has
-//! expired meanwhile. Deliberately absent: lists of revoked certificates; let them live shortly.
+//! Invariant: a certificate that cannot be used never replaces one that can; open connections keep
+//! theirs. TLS 1.2 and 1.3, as rustls has them. Where clients must have certificates, each
+//! connection sends its own, which is verified then: no session is resumed with a certificate that
+//! has expired meanwhile. Deliberately absent: revocation lists; use short-lived certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,21 +14,21 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-/// What a listener speaks TLS with.
+/// The TLS configuration of a listener.
 #[derive(Debug)]
 pub struct Tls {
     files: Files,
     config: RwLock<Arc<ServerConfig>>,
 }
 
-/// The files that it is read from.
+/// The files of certificates and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// The server's certificates, its own first.
     pub certificate: PathBuf,
     /// The key of the first.
     pub key: PathBuf,
-    /// Who vouches for clients; none where they need no certificates.
+    /// The authorities for client certificates; `None` where clients need no certificates.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -36,16 +36,16 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The mistake in them.
     pub fn open(files: Files) -> Result<Self, String> {
         let config = RwLock::new(Arc::new(read(&files)?));
         Ok(Self { files, config })
     }
 
-    /// Reads the files again: connections that come from now on see what is in them.
+    /// Reads the files again: new connections use their contents.
     ///
     /// # Errors
-    /// What is wrong with them; what was read before stays.
+    /// The mistake in them; the previous contents stay.
     pub fn reload(&self) -> Result<(), String> {
         let config = Arc::new(read(&self.files)?);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
@@ -58,8 +58,8 @@ impl Tls {
     }
 }
 
-/// True when a handshake failed for the client's certificate: there was none, or nobody vouches
-/// for it, now or at all.
+/// True when a handshake failed because of the client's certificate: there was none, or no
+/// authority vouches for it, now or at all.
 pub(crate) fn is_of_certificate(why: &std::io::Error) -> bool {
     let error = why.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
     matches!(

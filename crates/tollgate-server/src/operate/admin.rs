@@ -1,10 +1,10 @@
-//! What an operator asks below `/.well-known/tollgate/`, connected: the service of
-//! `tollgate-service` reads the request and says what to do.
+//! The operator's requests below `/.well-known/tollgate/`: the service of `tollgate-service` reads
+//! a request and returns the step to carry out.
 //!
-//! Invariant: for whoever has no token nothing is read, copied or asked. Nothing is read of a body
-//! before the service wants it, and no more than it wants. A change of the policy is in force here
-//! when it is answered. Deliberately absent: who may do what, and every answer; those are the
-//! service's.
+//! Invariant: for a caller without a token nothing is read, copied or requested. No byte of a body
+//! is read before the service asks for it, and no more than it asks for. A change of the policy is
+//! in force here before its response is sent. Deliberately absent: the permissions, and the
+//! responses; those are in the service.
 
 use serde_json::Value;
 use tollgate_policy::{Policy, Problems, Surface};
@@ -20,12 +20,12 @@ use crate::operate::keys;
 use crate::policy::active::{Active, objections};
 use crate::policy::following::File;
 
-/// Who an operator is, and where he may say so.
+/// The credentials of operators, and the header that names them.
 #[derive(Default)]
 pub struct Operators {
     /// The secrets.
     pub tokens: Tokens,
-    /// The request header, in lower case, that says who changes something.
+    /// The request header, in lower case, that names the author of a change.
     pub audit_header: Option<String>,
 }
 
@@ -38,24 +38,24 @@ impl std::fmt::Debug for Operators {
 }
 
 impl Operators {
-    /// True when somebody could sign in to the operator's page.
+    /// True when an operator could sign in to the operator's page.
     #[must_use]
     pub const fn has_page(&self) -> bool {
         self.tokens.admin.is_some() || self.tokens.read.is_some()
     }
 }
 
-/// Looks at the head of a request for one of our paths, before anything that costs: a stranger must
-/// not reach the store, nor copy 1 MiB.
+/// Checks the head of a request for one of our paths, before any expensive work: an unknown caller
+/// must not reach the store, nor copy 1 MiB.
 ///
 /// # Errors
-/// The answer to who may not.
+/// The response to a caller that is not allowed.
 pub fn allowed(operators: &Operators, call: &Call<'_>) -> Result<Allowed, Answer> {
     Allowed::read(&operators.tokens, operators.audit_header.as_deref(), call)
 }
 
-/// The answer to a request that is allowed. `body` reads at most so many bytes, and gives `None`
-/// for more, or when they do not come.
+/// The response to an allowed request. `body` reads at most the given number of bytes, and returns
+/// `None` for more, or when they do not arrive.
 pub async fn answer(
     gate: &Gate,
     allowed: Allowed,
@@ -63,14 +63,14 @@ pub async fn answer(
     body: impl AsyncFnOnce(usize) -> Option<Vec<u8>>,
 ) -> Answer {
     if allowed.wants_newest() {
-        // Another server of the fleet may have taken the last change.
+        // Another server of the fleet may have made the last change.
         gate.follow(0).await;
     }
     let (active, file) = (gate.following.active(), gate.following.file());
     let (writer, mut body) = (allowed.writer(), Some(body));
     let spoken = gate.following.spoken();
     let objections = |policy: &Policy| objections(policy, spoken);
-    // Made anew for each step: it is not to be kept across an await.
+    // Made again for each step: it must not be held across an await.
     let mut next = service(&active, &file, gate, &objections).begin(allowed);
     loop {
         next = match next {
@@ -138,7 +138,7 @@ async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
         }
         StoreCall::Policy(PolicyCall::Change(_)) => {
             let reply = gate.store.rules(call).await;
-            // Whatever became of it: it may have been made.
+            // Whatever the result was: the change may have been made.
             gate.follow(0).await;
             reply
         }

@@ -1,8 +1,8 @@
-//! What an operator asks of one client, connected: its count is asked, and a change is logged.
+//! The operator's requests about one key: its count is asked, and a change is logged.
 //!
 //! Invariant: a key goes no further than the store's hash of it. Each operation that changes
-//! something is a line of the log, with the `pk` hash. Deliberately absent: who may ask, in which
-//! order a count is asked, and what the answers look like; that is the service's.
+//! something is a line of the log, with the `pk` hash. Deliberately absent: the permissions, the
+//! order in which a count is asked, and the form of the responses; those are in the service.
 
 use serde_json::Value;
 use tollgate_policy::{DescribedRequest, Plan, Policy};
@@ -31,11 +31,11 @@ pub(crate) async fn ask(gate: &Gate, policy: &Policy, call: &KeyCall) -> StoreRe
     reply
 }
 
-/// What would be decided, with the entry that the request's tenant has; nothing is charged.
+/// The decision that a request would get, with its tenant's entry; nothing is charged.
 async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
     let mut plan = Plan::new();
     tenants::plan(gate, policy, &facts, &mut plan).await;
-    // Else nobody knows its tenant's quotas, and `on_failure` has decided.
+    // Else the tenant's quotas are unknown, and `on_failure` has decided.
     if !plan.has_failed() {
         gate.look(policy, &mut plan).await;
     }

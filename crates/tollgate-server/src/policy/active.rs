@@ -1,25 +1,25 @@
 //! A policy as it is enforced here.
 //!
-//! Invariant: a document that could not be enforced here is never one.
+//! Invariant: a document that cannot be enforced here never becomes one.
 
 use tollgate_policy::{Fact, Policy, Problem, Problems, Rule, Surface};
 use tollgate_service::deployment;
 pub use tollgate_service::deployment::Active;
 
-/// Who asks here otherwise than by `POST /check`, and what a policy can therefore not have. Each
-/// is the name of the setting that turns it on.
+/// The restrictions that the protocols other than `POST /check` put on a policy. Each is the name
+/// of the setting that turns its protocol on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spoken {
-    /// Who asks so never tells the response, so that nothing could be charged by it.
+    /// Callers of this protocol never report the response, so nothing could be charged by it.
     pub without_responses: Option<&'static str>,
-    /// An answer from 200 to 299 lets the request through, whatever it was meant to be.
+    /// A response with a status from 200 to 299 allows the request, whatever it was meant to be.
     pub passes_success: Option<&'static str>,
 }
 
 /// The policy in `text`, as it is enforced here.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All its mistakes.
 pub fn compile(text: &str, hash_key: &[u8], spoken: Spoken) -> Result<Policy, Problems> {
     let mut policy = Policy::compile(text, Surface::Server)?;
     let problems = objections(&policy, spoken);
@@ -30,9 +30,10 @@ pub fn compile(text: &str, hash_key: &[u8], spoken: Spoken) -> Result<Policy, Pr
     Ok(policy)
 }
 
-/// What is wrong with a policy that compiles: rules that hold places which nobody would give back,
-/// because a caller of `POST /check` reports a status, and nothing knows any more what the request
-/// was charged; and what the protocols cannot do that are spoken beside it.
+/// The mistakes of a policy that compiles. Rules that hold places are mistakes, because the places
+/// would never be given back: a caller of `POST /check` reports a status, and by then the charges
+/// of the request are no longer known. Rules that the other protocols cannot carry out are
+/// mistakes, too.
 #[must_use]
 pub fn objections(policy: &Policy, spoken: Spoken) -> Problems {
     let mut problems = Problems::default();
@@ -70,19 +71,19 @@ pub fn objections(policy: &Policy, spoken: Spoken) -> Problems {
     problems
 }
 
-/// What is certainly not meant, for the log.
+/// Certain mistakes that are only logged.
 #[must_use]
 pub fn warnings(policy: &Policy, has_secret: bool, spoken: Spoken) -> Problems {
     let mut warnings = deployment::warnings(policy, (!has_secret).then_some("hash_key"));
-    // What takes any success for leave asks over HTTP, without the body.
+    // A protocol that takes any success for permission asks over HTTP, without the body.
     if let Some(setting) = spoken.passes_success {
         warnings.0.extend(unsaid_lengths(policy, setting));
     }
     warnings
 }
 
-/// Rules by the length of a body, which a proxy that asks over HTTP does not have to say: without
-/// it the request has none, and with a proxy that does not set the field its client says it.
+/// Rules by the length of a body, which a proxy that asks over HTTP need not send. Without it the
+/// request counts as one without a body, and if the proxy does not set the field, its client can.
 fn unsaid_lengths(policy: &Policy, setting: &str) -> Vec<Problem> {
     let reads = policy.reads();
     let by_length = reads.iter().filter(|read| read.fact == Fact::Header("content-length"));

@@ -1,10 +1,10 @@
-//! Which policy is in force: the file, or what was put at run time.
+//! The policy in force: the file, or the policy that was written at run time.
 //!
-//! Invariant: there is always a good one, and what cannot be enforced here never becomes one: it is
-//! named in the log and in the health report, and the last good one stays. Where nobody may change
-//! it at run time (no admin token) the file rules, uncounted by versions, as in the Worker.
-//! One check is under way at a time; who decides a request never waits for one, but for a request
-//! that met counts of a newer policy.
+//! Invariant: there is always a good one, and a policy that cannot be enforced here is never
+//! enforced: it is named in the log and in the health report, and the last good one stays. Where
+//! the policy cannot be changed at run time (no admin token) the file is in force, without
+//! versions, as in the Worker. One check runs at a time. Deciding a request never waits for a
+//! check, except for a request that met counts of a newer policy.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -25,9 +25,9 @@ use crate::store::Store;
 pub struct File {
     /// Its document, as JSON.
     pub text: String,
-    /// What the store knows it by.
+    /// The store's identifier of it.
     pub fingerprint: u64,
-    /// It, compiled.
+    /// The compiled policy.
     pub policy: Policy,
 }
 
@@ -39,7 +39,7 @@ impl File {
     }
 }
 
-/// What is known of the policy in force.
+/// The known state of the policy in force.
 #[derive(Debug)]
 pub struct Following {
     /// The policy may be changed at run time.
@@ -57,25 +57,25 @@ struct State {
     checked_at_ms: Option<u64>,
     failure: Option<(u64, String)>,
     refused: Option<(u64, Problems)>,
-    /// Under what nodes of a fleet are answered.
+    /// The policies under which nodes of a fleet get responses.
     fleet: FleetPolicies,
 }
 
-/// What the health report needs.
+/// The data for the health report.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// What is enforced.
+    /// The enforced policy.
     pub active: Arc<Active>,
     /// When it was last known to be in force.
     pub checked_at_ms: Option<u64>,
-    /// When a check failed, and why, if the last one did.
+    /// When a check failed, and the reason, if the last one did.
     pub failure: Option<(u64, String)>,
-    /// What cannot be enforced here, and why.
+    /// The version that cannot be enforced here, and its mistakes.
     pub refused: Option<(u64, Problems)>,
 }
 
 impl Following {
-    /// The file rules until the store says something else.
+    /// The file is in force until the store returns another policy.
     #[must_use]
     pub fn new(file: File, is_on: bool, has_secret: bool, spoken: Spoken) -> Self {
         let active = Arc::new(of_file(&file, is_on));
@@ -99,7 +99,7 @@ impl Following {
         self.is_on
     }
 
-    /// What is demanded of a policy beside that it compiles.
+    /// The requirements on a policy in addition to that it compiles.
     #[must_use]
     pub const fn spoken(&self) -> Spoken {
         self.spoken
@@ -111,7 +111,7 @@ impl Following {
         Arc::clone(&self.read().active)
     }
 
-    /// Under what nodes of a fleet are answered.
+    /// The policies under which nodes of a fleet get responses.
     #[must_use]
     pub fn fleet(&self) -> FleetPolicies {
         self.read().fleet.clone()
@@ -123,7 +123,7 @@ impl Following {
         Arc::clone(&self.read().file)
     }
 
-    /// All that is known.
+    /// The whole known state.
     #[must_use]
     pub fn known(&self) -> Known {
         let state = self.read();
@@ -135,7 +135,7 @@ impl Following {
         }
     }
 
-    /// Another file was read at `now_ms`: from the next check on it is this server's.
+    /// Sets another file, read at `now_ms`: from the next check on it is this server's.
     pub fn set_file(&self, file: File, now_ms: u64) {
         let mut state = self.write();
         if !self.is_on {
@@ -144,8 +144,8 @@ impl Following {
         state.file = Arc::new(file);
     }
 
-    /// Asks the store which policy is in force. `generation` is one that a count was found to be
-    /// of, or 0.
+    /// Asks the store which policy is in force. `generation` is one that a count was found to have,
+    /// or 0.
     pub async fn check(
         &self,
         store: &Store,
@@ -230,7 +230,7 @@ impl Following {
         }
     }
 
-    /// Says what is certainly not meant in a policy.
+    /// Logs certain mistakes in a policy.
     pub fn warn(&self, policy: &Policy, version: u64, log: &Log) {
         let prefix = format!("policy {version}: ");
         let warnings = active::warnings(policy, self.has_secret, self.spoken);
@@ -248,19 +248,19 @@ impl Following {
     }
 }
 
-/// A check comes so long after the one before, unless that failed or nothing ran.
+/// The time from one check to the next, unless the check failed or nothing ran.
 const CHECKED_WITHIN_MS: u64 = 5_000;
 
 impl State {
-    /// `active` is enforced, in force since `changed_at_ms`.
+    /// Enforces `active`, in force since `changed_at_ms`.
     fn enforce(&mut self, active: Active, changed_at_ms: u64) {
         self.fleet.follow(&active.policy, Timestamp::from_millis(changed_at_ms));
         self.active = Arc::new(active);
     }
 
-    /// Since when what a check finds at `now_ms` is taken to be in force, where it is another
-    /// policy: who had no store for an hour, or only the file until now, answers nodes of what was
-    /// replaced meanwhile no longer than others do.
+    /// The time from which a policy that a check finds at `now_ms` counts as in force, if it is a
+    /// different policy. A server that had no store for an hour, or only the file until now,
+    /// answers nodes of the replaced policy no longer than other servers do.
     fn changed_at_ms(&self, now_ms: u64) -> u64 {
         let known_at_ms = self.checked_at_ms;
         known_at_ms.map_or(0, |at| now_ms.min(at.saturating_add(CHECKED_WITHIN_MS)))
@@ -279,7 +279,7 @@ impl State {
     }
 }
 
-/// The first generation of the policy: what is counted before anybody changed it at run time.
+/// The first generation of the policy: the one of counts before the first change at run time.
 const FIRST_GENERATION: u64 = 1;
 
 fn of_file(file: &File, is_on: bool) -> Active {
@@ -308,7 +308,7 @@ mod tests {
         Policy::compile(&text(limit), Surface::Server).expect("a policy")
     }
 
-    /// True when nodes of the policy with this limit are answered.
+    /// True when nodes of the policy with this limit get responses.
     fn answers(following: &Following, limit: u32, now_ms: u64) -> bool {
         let (policy, mut body) = (policy(limit).fleet_fingerprint(), Vec::new());
         LeaseQuestion { policy, ..LeaseQuestion::default() }.write(&mut body);
@@ -316,8 +316,8 @@ mod tests {
         Lease::read(&following.fleet(), now, Some(CONTENT_TYPE), &body).is_ok()
     }
 
-    // Guards: rules that were withdrawn long ago, by which nodes go on at a server that had no
-    // store meanwhile, or that was started with the file of then.
+    // Guards: rules that were withdrawn long ago, which nodes still follow at a server that had no
+    // store meanwhile, or that was started with the file of that time.
     #[test]
     fn who_hears_late_of_a_change_answers_the_policy_before_no_longer() {
         let file = File::new(text(1), policy(1));

@@ -1,37 +1,37 @@
-//! What a store is asked about one partition, and why it may give no reply.
+//! The requests to a store about one partition, and the reasons for a missing reply.
 //!
 //! Invariant: values only.
 
-/// What a count is called: a hash of its key under a secret.
+/// The name of a count: a hash of its key under a secret.
 pub type Name = [u8; 32];
 
-/// Why a store gave no reply.
+/// The reason that a store returned no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoReply {
-    /// It said nothing in time; what it was asked it may still do.
+    /// It did not reply in time; it may still carry out the request.
     Late,
-    /// It could not: why.
+    /// It could not carry out the request: the reason.
     Failed(String),
-    /// The stored bytes cannot be read: the key, and what happens to it.
+    /// The stored bytes cannot be read: the key, and the handling of it.
     Unreadable(String),
-    /// Too many wait for this key, or in all: the request is refused with 503, whatever
-    /// `on_failure` says.
+    /// Too many requests wait for this key, or in all: the request is denied with 503, whatever
+    /// `on_failure` is.
     Overloaded,
 }
 
-/// What is done with a partition.
+/// An operation on a partition.
 #[derive(Clone, Copy, Debug)]
 pub enum Ask<'a> {
     /// Decide this request.
     Check(&'a [u8]),
-    /// Take back what `request` charged when it was answered with `reply`. Sent once.
+    /// Refund the charge of `request`, whose response was `reply`. Sent once.
     Refund {
-        /// What was asked.
+        /// The request.
         request: &'a [u8],
-        /// What was answered.
+        /// Its response.
         reply: &'a [u8],
     },
-    /// Do what an operator asks of the key
+    /// Carry out an operator's request for the key
     /// ([`GivenKey::request`](tollgate_policy::GivenKey::request)).
     Operate(&'a [u8]),
 }

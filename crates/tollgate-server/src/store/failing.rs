@@ -1,7 +1,7 @@
-//! A folder in memory, of which a test says when it fails and when the power is lost.
+//! A folder in memory for tests: the test sets when an operation fails and when the power is lost.
 //!
-//! Invariant: like a disk it promises of bytes and names only what was synchronised, and what
-//! failed may have been done.
+//! Invariant: like a disk it keeps only bytes and names that were synchronised, and a failed
+//! operation may have been done.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
@@ -13,25 +13,26 @@ use crate::store::folder::Folder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Faults {
     None,
-    /// One.
+    /// One operation.
     At(usize),
-    /// It and all behind it.
+    /// This operation and all later ones.
     From(usize),
 }
 
-/// What has become of an operation that fails: half of a write, and nothing of another; or all.
+/// The extent to which a failing operation is done: half of a write, and nothing of another
+/// operation; or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     Part,
     All,
 }
 
-/// What is there after the process ended.
+/// The contents after the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// All that was written: the machine lives on.
+    /// Everything written: the machine still runs.
     Written,
-    /// What was synchronised: the machine lost its power.
+    /// Everything synchronised: the machine lost its power.
     Synced,
 }
 
@@ -46,7 +47,7 @@ struct Disk {
     synced_names: BTreeMap<String, usize>,
     fails: Option<(Faults, Extent)>,
     operations: usize,
-    /// A file was not cut, or that was not synchronised: a line that was denied may be there.
+    /// A file was not cut, or the cut was not synchronised: a line that was denied may be there.
     is_uncut: bool,
     is_cutting: bool,
 }
@@ -62,13 +63,13 @@ impl Failing {
         self.0.lock().expect("no test panics with it")
     }
 
-    /// From now on these fail; operations are counted from 0.
+    /// Sets the operations that fail from now on, counted from 0.
     pub(super) fn fail(&self, faults: Faults, extent: Extent) {
         let mut disk = self.disk();
         (disk.fails, disk.operations) = (Some((faults, extent)), 0);
     }
 
-    /// How many operations there were since then.
+    /// The number of operations since then.
     pub(super) fn operations(&self) -> usize {
         self.disk().operations
     }

@@ -1,15 +1,15 @@
-//! The folder that rules are kept in: the few operations of a disk, each of which may fail.
+//! The folder of rules: the few operations of a disk, each of which may fail.
 //!
 //! Invariant: an operation that fails has done some of its work, or none, and nothing else. One
-//! process has the folder at a time. Only its own user may read what is in it: policies contain
-//! keys of tokens. Deliberately absent: what is in the files, and what follows from a failure.
+//! process has the folder at a time. Only its own user may read its contents: policies contain keys
+//! of tokens. Deliberately absent: the contents of the files, and the handling of a failure.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Result, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The file that says which process has the folder.
+/// The file that shows which process has the folder.
 const LOCK: &str = "lock";
 
 /// A folder with files.
@@ -20,11 +20,11 @@ pub(super) trait Folder {
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
     /// Opens a file without bytes, made where there is none.
     fn create(&self, name: &str) -> Result<Self::File>;
-    /// Writes behind the last byte.
+    /// Writes after the last byte.
     fn write(&self, file: &mut Self::File, bytes: &[u8]) -> Result<()>;
     /// Returns when the bytes of the file survive a loss of power.
     fn sync(&self, file: &Self::File) -> Result<()>;
-    /// Removes all bytes behind the first `len`.
+    /// Removes all bytes after the first `len`.
     fn cut(&self, file: &Self::File, len: u64) -> Result<()>;
     /// Gives a file the name of another, which is gone then. Files that are open stay open.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
@@ -51,7 +51,7 @@ impl OnDisk {
         std::fs::create_dir_all(path).map_err(|why| why.to_string())?;
         let name = path.join(LOCK);
         let lock = private().append(true).create(true).open(&name);
-        // On a disk that can only be read the file is locked as it is.
+        // On a read-only disk the file is locked as it is.
         let lock = lock.or_else(|why| File::open(&name).map_err(|_| why.to_string()))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),

@@ -1,21 +1,22 @@
-//! Rules on disk: one file that begins with everything and continues with every change.
+//! Rules on disk: one file that begins with the whole state and continues with every change.
 //!
-//! Invariant: a change is on the disk, synchronised, before it is made in memory and answered. A
-//! change is one line with a hash of it, so a line that was cut off by the end of the process or of
-//! the machine is known: it was never answered, and is dropped. Any other line that is wrong, or
-//! that does not apply to what is before it, is damage, and the server does not start.
+//! Invariant: a change is on the disk, synchronised, before it is made in memory and its response
+//! is sent. A change is one line with a hash of it. So a line that was cut off by the end of the
+//! process or of the machine is recognised: its response was never sent, and it is dropped. Any
+//! other line that is wrong, or that does not apply to the lines before it, is damage, and the
+//! server does not start.
 //!
-//! What fails half-way leaves bytes that are not known, so nothing is written behind them: the next
-//! change first rewrites the whole file, atomically, and is denied while that fails. The file is
-//! also rewritten when it is opened, which may fail (the disk may be full), and when its changes
-//! are longer than what it begins with.
+//! A failed write leaves unknown bytes, so nothing is written after them: the next change first
+//! rewrites the whole file, atomically, and is denied while that fails. The file is also rewritten
+//! when it is opened, which may fail (the disk may be full), and when its changes are longer than
+//! its beginning.
 
 use sha2::{Digest, Sha256};
 use tollgate_service::{MemoryLimits, MemoryStore};
 
 use crate::store::folder::Folder;
 
-/// The file, and what replaces it.
+/// The file, and its replacement.
 const NAME: &str = "rules";
 const NEW: &str = "rules.new";
 
@@ -25,13 +26,13 @@ pub(super) struct Journal<F: Folder> {
     folder: F,
     /// Bytes of changes that are always kept before the file is rewritten.
     least_changes: u64,
-    /// The file and how long it is; none while it is to be rewritten before anything else.
+    /// The file and its length; `None` while it must be rewritten before anything else.
     file: Option<(F::File, Lengths)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
-    /// Bytes of the line that has everything.
+    /// Bytes of the line with the whole state.
     begins: u64,
     /// Bytes of all lines.
     all: u64,
@@ -42,7 +43,7 @@ pub(super) struct Opened<F: Folder> {
     pub(super) journal: Journal<F>,
     /// The rules in it.
     pub(super) store: MemoryStore,
-    /// Why no change can be written, if none can.
+    /// The reason that no change can be written, if none can.
     pub(super) unwritable: Option<String>,
 }
 
@@ -67,8 +68,8 @@ impl<F: Folder> Journal<F> {
         Ok(Opened { journal, store, unwritable })
     }
 
-    /// Writes a change, as JSON, that is made when this returns; `before` is the store as JSON
-    /// without it, and is seldom wanted.
+    /// Writes a change, as JSON, that is made when this returns; `before` returns the store as JSON
+    /// without the change, and is seldom called.
     ///
     /// # Errors
     /// It could not be written, and must not be made. It is not there after a restart, unless the
@@ -88,7 +89,7 @@ impl<F: Folder> Journal<F> {
                 Ok(())
             }
             Err(why) => {
-                // What was denied must not be there after a restart.
+                // A denied change must not be there after a restart.
                 let cut = self.folder.cut(&file, lengths.all);
                 let _ = cut.and_then(|()| self.folder.sync(&file));
                 Err(unwritable(why))
@@ -96,10 +97,10 @@ impl<F: Folder> Journal<F> {
         }
     }
 
-    /// The file, with nothing in it that is not known. It is kept again when a change was written.
+    /// The file, with only known bytes in it. The caller puts it back when a change was written.
     fn ready(&mut self, all: impl FnOnce() -> String) -> Result<(F::File, Lengths), String> {
         let rewritten = if self.is_due() { self.rewrite(&all()) } else { Ok(()) };
-        // A file that is only long is appended to when it cannot be rewritten.
+        // A file that is only long is still appended to when it cannot be rewritten.
         let kept = self.file.take();
         kept.ok_or_else(|| match rewritten {
             Err(why) => unwritable(why),
@@ -107,18 +108,18 @@ impl<F: Folder> Journal<F> {
         })
     }
 
-    /// True when the file is to be rewritten before the next change.
+    /// True when the file must be rewritten before the next change.
     fn is_due(&self) -> bool {
         self.file.as_ref().is_none_or(|(_, Lengths { begins, all })| {
             all.saturating_sub(*begins) > self.least_changes.max(*begins)
         })
     }
 
-    /// Puts a file that begins with everything in the place of the file.
+    /// Replaces the file by one that begins with the whole state.
     fn rewrite(&mut self, all: &str) -> std::io::Result<()> {
         let line = line(all);
         let file = self.write_new(&line).inspect_err(|_| {
-            // Half of it takes the place that the next try wants.
+            // A half-written file takes disk space that the next try needs.
             let _ = self.folder.remove(NEW);
         })?;
         // From here on it is not known which of the two files has the name.
@@ -142,7 +143,7 @@ fn unwritable(why: std::io::Error) -> String {
     format!("{NAME} cannot be written: {why}")
 }
 
-/// The rules that the lines of a file make.
+/// The rules that the lines of a file produce.
 fn replay(bytes: &[u8], limits: MemoryLimits) -> Result<MemoryStore, String> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let first = whole(lines.next().unwrap_or_default());
@@ -150,7 +151,7 @@ fn replay(bytes: &[u8], limits: MemoryLimits) -> Result<MemoryStore, String> {
     let mut store = store.map_err(|why| damage(1, why))?;
     for (line, number) in lines.zip(2_usize..) {
         if line.last() != Some(&b'\n') {
-            // The last one, cut off.
+            // The last line, cut off.
             break;
         }
         let replayed = whole(line).and_then(|json| store.replay(json.as_bytes()));
@@ -204,7 +205,7 @@ mod tests {
         Journal::open(folder, MemoryLimits::default(), LEAST)
     }
 
-    /// A file with these changes, and the rules that it makes.
+    /// A file with these changes, and the rules that it produces.
     fn written(changes: &[StoreCall]) -> (Failing, String) {
         let folder = Failing::default();
         let Opened { mut journal, mut store, .. } = opened(folder.clone()).expect("opened");
@@ -215,7 +216,7 @@ mod tests {
         (folder, store.to_json())
     }
 
-    /// Why a file is refused, in which `damage` was done; it is not touched.
+    /// The reason that a file with this `damage` is rejected; the file is not changed.
     fn refused(changes: &[StoreCall], damage: impl FnOnce(&mut Vec<u8>)) -> String {
         let (folder, _) = written(changes);
         folder.damage(NAME, damage);

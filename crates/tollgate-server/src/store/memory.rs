@@ -20,10 +20,10 @@ use crate::store::table::{Held, Table, TableLimits};
 pub struct Memory {
     clock: Clock,
     table: Table,
-    /// Of the table's seed: an id is worth something as long as the counts are there.
+    /// Derived from the table's seed: an id is valid as long as the counts are there.
     sealer: Option<Sealer>,
     rules: Arc<Rules<OnDisk>>,
-    /// Why no change of the rules can be kept, since the start.
+    /// The reason that no change of the rules can be kept, since the start.
     unwritable: Option<String>,
 }
 
@@ -37,11 +37,11 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// One with the rules that are kept in the folder `data`, if one is named. `seed` is random and
-    /// known to nobody else.
+    /// A store with the rules that are kept in the folder `data`, if one is named. `seed` is random
+    /// and known only to this process.
     ///
     /// # Errors
-    /// Why the folder cannot be used.
+    /// The reason that the folder cannot be used.
     pub fn open(
         clock: Clock,
         limits: TableLimits,
@@ -64,7 +64,7 @@ impl Memory {
         Ok(Self { clock, table, sealer, rules, unwritable })
     }
 
-    /// Why no change of the rules could be kept when the server began, if none could.
+    /// The reason that no change of the rules could be kept when the server began, if none could.
     #[must_use]
     pub fn unwritable(&self) -> Option<&str> {
         self.unwritable.as_deref()
@@ -79,8 +79,8 @@ impl Memory {
     }
 
     pub(super) fn ask(&self, name: &Name, ask: Ask<'_>) -> Result<Vec<u8>, NoReply> {
-        // Leases may be granted from the start: what a process before this one had leased was of
-        // counts that are gone with it, and is part of what their loss costs.
+        // Leases may be granted from the start: leases of the previous process were of counts that
+        // are gone with it, and are part of the cost of that loss.
         let reply = self.table.step(name, &self.clock, |counts, now| match ask {
             Ask::Check(request) => counts.answer(request, now),
             Ask::Refund { request, reply } => counts.refund(request, reply, now),
@@ -95,7 +95,7 @@ impl Memory {
         if let Some(reply) = self.rules.answer_at_once(call) {
             return reply;
         }
-        // It waits for the disk, and so not in the way of requests.
+        // It waits for the disk, and so must not block requests.
         let (rules, call) = (Arc::clone(&self.rules), call.clone());
         let written = tokio::task::spawn_blocking(move || rules.answer(&call)).await;
         written.unwrap_or_else(|why| StoreReply::Failed(why.to_string()))

@@ -1,9 +1,9 @@
-//! Where counts and rules are: in memory, or in an engine that several servers share.
+//! The store of counts and rules: memory, or an engine that several servers share.
 //!
-//! Invariant: bytes in, bytes out. A partition's request is what
-//! [`Partition::request`](tollgate_policy::Partition::request) writes, its reply is for
+//! Invariant: bytes in, bytes out. [`Partition::request`](tollgate_policy::Partition::request)
+//! writes a partition's request, and its reply is for
 //! [`PartitionMut::accept`](tollgate_policy::PartitionMut::accept); a [`StoreCall`] has its
-//! [`StoreReply`]. A store that does not answer is a failure with a name, never a wait without end.
+//! [`StoreReply`]. A store that does not respond is a failure with a name, never an endless wait.
 //! Deliberately absent: a trait. There are few stores, they are listed here, and the compiler asks
 //! each of them for every operation.
 
@@ -29,15 +29,15 @@ use self::redis::Redis;
 /// A store.
 #[derive(Debug)]
 pub enum Store {
-    /// In this process: exact for whoever asks this one server.
+    /// In this process: exact for the callers of this one server.
     Memory(Memory),
     /// In an engine that several servers share.
     Redis(Redis),
 }
 
 impl Store {
-    /// What the count of a partition's key is called here: a hash under a secret, so that it may be
-    /// told to callers (the ids of costs that are settled later have it).
+    /// The name of the count of a partition's key: a hash under a secret, so that callers may get
+    /// it (the ids of costs that are settled later contain it).
     #[must_use]
     pub fn name_of(&self, key: &[u8]) -> Name {
         match self {
@@ -46,8 +46,8 @@ impl Store {
         }
     }
 
-    /// What the ids of costs that are settled later are sealed with; none where nobody could settle
-    /// them.
+    /// The sealer of the ids of costs that are settled later; `None` where they could not be
+    /// settled.
     #[must_use]
     pub const fn sealer(&self) -> Option<&Sealer> {
         match self {
@@ -56,7 +56,7 @@ impl Store {
         }
     }
 
-    /// Asks the count of this name.
+    /// Sends a request to the count of this name.
     ///
     /// # Errors
     /// There is no reply.
@@ -67,7 +67,8 @@ impl Store {
         }
     }
 
-    /// Carries out a call on policies or tenants. Keys and metrics are whoever decides asked for.
+    /// Carries out a call on policies or tenants. Calls on keys and metrics go to the part that
+    /// decides.
     pub async fn rules(&self, call: &StoreCall) -> StoreReply {
         match self {
             Self::Memory(memory) => memory.rules(call).await,
@@ -75,7 +76,7 @@ impl Store {
         }
     }
 
-    /// Called about once a second, for what is to be done without being asked.
+    /// Called about once a second, for periodic work.
     pub fn tick(&self, number: usize, now: Timestamp) {
         match self {
             Self::Memory(memory) => memory.tick(number, now),
@@ -83,7 +84,7 @@ impl Store {
         }
     }
 
-    /// What its metrics tell beside what is counted of requests, as lines of the text format.
+    /// The contents of the store, for its metrics in addition to those of requests.
     #[must_use]
     pub fn held(&self) -> table::Held {
         match self {
@@ -92,7 +93,7 @@ impl Store {
         }
     }
 
-    /// Why no change of the rules could be kept when the server began, if none could.
+    /// The reason that no change of the rules could be kept when the server began, if none could.
     #[must_use]
     pub fn unwritable(&self) -> Option<&str> {
         match self {
@@ -101,7 +102,7 @@ impl Store {
         }
     }
 
-    /// False while requests are known to fail: the engine does not answer.
+    /// False while requests are known to fail: the engine does not respond.
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         self.engine().is_none_or(Engine::is_reachable)

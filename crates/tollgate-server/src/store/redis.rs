@@ -1,10 +1,11 @@
 //! The store in an engine that several servers share: Valkey or Redis.
 //!
 //! Invariant: counts are one value for each key, replaced by compare-and-swap (`tollgate-redis`).
-//! Rules are a log: every change is an entry, appended only if nobody else appended meanwhile, and
-//! every server replays it, so that all of them hold the same versions. A log that is shorter than
-//! what a server knows was lost with the engine's data: the server keeps what it has, and changes
-//! fail until it is restarted, because two histories with the same numbers would be two truths.
+//! Rules are a log. Every change is an entry, which is appended only if no other server appended
+//! meanwhile, and every server replays it, so that all of them have the same versions. A log that
+//! is shorter than a server's own state was lost with the engine's data. The server then keeps its
+//! state, and changes fail until it is restarted, because two histories with the same numbers would
+//! contradict each other.
 
 use tokio::sync::Mutex;
 use tollgate_redis::{Engine, Failed, Fault};
@@ -14,17 +15,17 @@ use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
 use crate::store::ask::{Ask, Name, NoReply};
 use crate::traces::{self, Kind, Open};
 
-/// What the log is called, after the prefix.
+/// The name of the log, after the prefix.
 const LOG: &str = "rules";
-/// The most entries of it. Only who has the admin token adds any.
+/// The most entries of the log. Only an operator with the admin token adds any.
 const MAX_ENTRIES: u64 = 100_000;
-/// Tries to append before it is a failure: as many servers change rules at the same time.
+/// Tries to append before the change fails: this many servers can change rules at the same time.
 const MAX_TRIES: u32 = 8;
 
 /// The store.
 pub struct Redis {
     engine: Engine,
-    /// Of the secret that all servers of the engine share; none without one.
+    /// Derived from the secret that all servers of the engine share; `None` without one.
     sealer: Option<Sealer>,
     rules: Mutex<Rules>,
 }
@@ -35,7 +36,7 @@ impl std::fmt::Debug for Redis {
     }
 }
 
-/// The rules as of so many entries.
+/// The rules after this many entries.
 #[derive(Debug)]
 struct Rules {
     store: MemoryStore,
@@ -43,8 +44,8 @@ struct Rules {
 }
 
 impl Redis {
-    /// The store in `engine`; nothing is asked yet. `secret` is what all servers of the engine
-    /// share, or empty.
+    /// The store in `engine`; it sends nothing yet. `secret` is shared by all servers of the
+    /// engine, or empty.
     #[must_use]
     pub fn new(engine: Engine, secret: &[u8]) -> Self {
         let sealer = Sealer::new(secret, b"redis");
@@ -104,7 +105,7 @@ impl Redis {
                     Ok(true) => {}
                     // Another server appended meanwhile.
                     Ok(false) => continue,
-                    // It may be an entry all the same: the next call finds it.
+                    // The entry may exist all the same: the next call finds it.
                     Err(fault) => return StoreReply::Failed(told(fault)),
                 }
             }
@@ -122,7 +123,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Appends a change, which is to be made when this is true; false when another server appended
+    /// Appends a change, which must be made when this is true; false when another server appended
     /// first.
     async fn append(&mut self, engine: &Engine, call: &StoreCall) -> Result<bool, Fault> {
         if self.entries >= MAX_ENTRIES {
@@ -133,7 +134,7 @@ impl Rules {
         Ok(is_appended)
     }
 
-    /// Replays what others appended.
+    /// Replays the entries of other servers.
     async fn catch_up(&mut self, engine: &Engine) -> Result<(), String> {
         let length = engine.length(LOG).await.map_err(told)?;
         if length < self.entries {

@@ -1,8 +1,8 @@
-//! The rules in memory, and the file that keeps them, if one does.
+//! The rules in memory, and the file that keeps them, if there is one.
 //!
 //! Invariant: a change is in the file, synchronised, before it is made in memory, so nothing is
-//! enforced, read or answered that a restart would undo. A change that the file does not take is a
-//! failure, and is not made.
+//! enforced, read or sent that a restart would undo. A change that cannot be written to the file is
+//! a failure, and is not made.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::store::journal::Journal;
 #[derive(Debug)]
 pub(super) struct Rules<F: Folder> {
     store: Mutex<MemoryStore>,
-    /// Locked before the store by whatever changes it.
+    /// Locked before the store by every call that changes the store.
     journal: Option<Mutex<Journal<F>>>,
 }
 
@@ -25,14 +25,14 @@ impl<F: Folder> Rules<F> {
         Self { store: Mutex::new(store), journal: journal.map(Mutex::new) }
     }
 
-    /// The answer to what is not to be kept; `None`, and nothing is done, for what is.
+    /// The reply to a call that is not kept; for other calls `None`, and nothing is done.
     pub(super) fn answer_at_once(&self, call: &StoreCall) -> Option<StoreReply> {
         let mut store = self.store();
         let is_kept = self.journal.is_some() && store.would_change(call);
         (!is_kept).then(|| answer(&mut store, call))
     }
 
-    /// The answer to any call; what it changes is kept first. It waits for the disk.
+    /// The reply to any call; a change is kept first. It waits for the disk.
     pub(super) fn answer(&self, call: &StoreCall) -> StoreReply {
         let journal = self.journal.as_ref();
         let journal = journal.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
@@ -43,7 +43,7 @@ impl<F: Folder> Rules<F> {
             if let Err(why) = journal.append(&call.to_json(), before) {
                 return StoreReply::Failed(why);
             }
-            // Still locked: nothing else changes the store between the file and here.
+            // Still locked: no other call changes the store between the file and here.
             return answer(&mut self.store(), call);
         }
         answer(&mut self.store(), call)
@@ -90,7 +90,7 @@ mod tests {
         StoreCall::Policy(PolicyCall::Change(Change { expects, deployed: 7, policy, row }))
     }
 
-    /// Changes, among them some that are to fail because another did, and some that are long enough
+    /// Changes, among them some that must fail because another did, and some that are long enough
     /// for the file to be rewritten.
     fn script() -> Vec<StoreCall> {
         let long = "x".repeat(300);
@@ -120,12 +120,13 @@ mod tests {
         matches!(reply, StoreReply::Failed(_))
     }
 
-    /// What is in a folder that a process left.
+    /// The contents of a folder that a process left.
     fn kept(folder: &Failing, left: Left) -> String {
         open(&folder.left(left)).store().to_json()
     }
 
-    /// Plays the script on a folder that fails so. `truth` has what was answered as made.
+    /// Plays the script on a folder with these faults. `truth` has the changes whose replies
+    /// reported success.
     fn play(folder: &Failing, calls: &[StoreCall]) -> (MemoryStore, Vec<StoreCall>) {
         let mut truth = MemoryStore::new(MemoryLimits::default());
         let (rules, mut denied) = (open(folder), Vec::new());
@@ -160,7 +161,7 @@ mod tests {
     }
 
     // Guards: a change that is answered with 200 and gone after a restart; one that is answered
-    // with 503 and holds.
+    // with 503 and in force.
     #[test]
     fn whatever_the_disk_refuses_a_restart_has_what_was_answered_and_nothing_else() {
         let (mut failed, mut unknown) = (0, 0);
@@ -173,7 +174,7 @@ mod tests {
             for left in [Left::Written, Left::Synced] {
                 let found = kept(&folder, left);
                 if found != truth {
-                    // The one exception: what was denied could not be removed, either.
+                    // The one exception: a denied change could not be removed, either.
                     assert!(folder.is_uncut(), "{faults:?} {extent:?} {left:?}: {found}");
                     let is_of = |call| {
                         let mut store = MemoryStore::from_json(MemoryLimits::default(), &truth)?;
@@ -188,7 +189,7 @@ mod tests {
         assert!(failed > 100 && unknown > 0, "{failed} {unknown}");
     }
 
-    // Guards: changes behind a line of which any part may be there.
+    // Guards: changes after a line of which any part may be there.
     #[test]
     fn once_the_disk_takes_changes_again_every_one_that_is_answered_is_kept() {
         each_fault(|faults, extent| {

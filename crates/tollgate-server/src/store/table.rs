@@ -1,16 +1,16 @@
-//! A bounded table in memory: what each key has used, as the bytes of its row.
+//! A bounded table in memory: the used quota of each key, as the bytes of its row.
 //!
 //! Invariant: a decision is one step under one lock, at a time that is read under it, so no two
-//! requests are admitted for the same unit. The table never holds more than its places, nor more
-//! bytes than it may, whatever clients send; and while a bucket has a free or an idle way, and
-//! there is room, nothing is lost. Bytes are those that are allocated: spare places of buckets,
-//! what the allocator adds to each block, and the table itself count. A full bucket evicts as those
-//! of Envoy do (`tollgate-table`): an idle key, else the one that used the least share of its
-//! quotas, never one that is blocked before one that is not. Keys are not kept: a hash of them,
-//! with a seed of this process, so no client can aim at a bucket.
+//! requests are allowed for the same unit. The table never holds more keys than its places, nor
+//! more bytes than its limit, whatever clients send. While a bucket has a free or an idle way, and
+//! there is room, nothing is lost. Bytes are allocated bytes: spare places of buckets, the
+//! allocator's overhead for each block, and the table itself count. A full bucket evicts as those
+//! of Envoy do (`tollgate-table`): an idle key, else the key that used the least share of its
+//! quotas, never a blocked key before one that is not. Keys are not kept, only a hash of them with
+//! a seed of this process, so a client cannot aim at a bucket.
 //!
-//! The table is cut in shards with a lock each, which is held for about a microsecond and never
-//! across an await. Deliberately absent: durability; what was counted is lost with the process.
+//! The table is divided into shards with a lock each, which is held for about a microsecond and
+//! never across an await. Deliberately absent: durability; counts are lost with the process.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ use crate::store::ask::Name;
 const WAYS: usize = 16;
 const ROOM: usize = 2;
 
-/// Locks: so many that two threads seldom want the same one.
+/// The number of locks: enough that two threads seldom want the same one.
 const SHARDS: usize = 256;
 
 /// Places that a bucket gets at a time.
@@ -39,25 +39,25 @@ const WAYS_AT_ONCE: usize = 4;
 /// for more keys than there can be bytes for, or its empty buckets would take these bytes.
 const LEAST_KEY: usize = 128;
 
-/// What the allocator adds to a block, and what it rounds the sum up to: glibc's malloc for 64 bits
-/// ("Overview of Malloc" in glibc's wiki). Others are not far from it.
+/// The allocator's overhead for a block, and the multiple that it rounds the sum up to: glibc's
+/// malloc for 64 bits ("Overview of Malloc" in glibc's wiki). Others are not far from it.
 const BLOCK_HEAD: usize = 8;
 const BLOCK_ROUNDING: usize = 16;
 const LEAST_BLOCK: usize = 32;
 
 thread_local! {
-    /// Where a row is written before it is known whether it has the length of the one before. Not
-    /// counted: at most the longest row of each thread.
+    /// The buffer for a row until it is known whether the row has the length of the previous one.
+    /// Not counted: at most the longest row of each thread.
     static ROW: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Buckets that are looked at for somebody to leave when there is no room for bytes.
+/// Buckets that are searched for a key to evict when there is no room for bytes.
 const MAX_LOOKS: usize = 64;
 
-/// How much a table may hold.
+/// The limits of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableLimits {
-    /// Keys that it is to hold, if there are bytes for them; there are twice as many places.
+    /// Keys that it can hold, if there are bytes for them; there are twice as many places.
     pub keys: usize,
     /// Bytes that are allocated for them, and for the table itself.
     pub bytes: usize,
@@ -66,7 +66,7 @@ pub struct TableLimits {
 /// How full a table is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Keys that are held.
+    /// Keys in the table.
     pub keys: usize,
     /// Bytes that are allocated for them.
     pub bytes: usize,
@@ -88,7 +88,7 @@ struct Shard {
     bytes: usize,
     most_bytes: usize,
     keys: usize,
-    /// The bucket from which the next one leaves for want of bytes.
+    /// The bucket from which the next key is evicted for lack of bytes.
     hand: usize,
 }
 
@@ -99,7 +99,7 @@ struct Entry {
     row: Box<[u8]>,
 }
 
-/// Where a key is, and what tells it from the others there.
+/// The place of a key, and the bits that distinguish it from others there.
 #[derive(Clone, Copy)]
 struct Place {
     bucket: usize,
@@ -107,7 +107,7 @@ struct Place {
 }
 
 impl Table {
-    /// An empty one. `seed` is random and known to nobody else.
+    /// An empty table. `seed` is random and known only to this process.
     #[must_use]
     pub fn new(limits: TableLimits, seed: [u8; 16]) -> Self {
         let places = limits.keys.min(limits.bytes / LEAST_KEY).saturating_mul(ROOM);
@@ -123,8 +123,8 @@ impl Table {
         Self { seed, shards, evicted: AtomicU64::new(0) }
     }
 
-    /// Takes one step with what the key of this name has used. `None` when what was kept of it
-    /// could not be read; it is forgotten then.
+    /// Takes one step with the used quota of the key of this name. `None` when its stored row could
+    /// not be read; the row is then forgotten.
     ///
     /// # Errors
     /// As `step`; nothing is changed then.
@@ -152,7 +152,7 @@ impl Table {
         Ok(answered.map(|answered| answered.reply))
     }
 
-    /// How full it is.
+    /// The contents of the table.
     #[must_use]
     pub fn held(&self) -> Held {
         let evicted = self.evicted.load(Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl Table {
         self.shards.get(number).map(lock)
     }
 
-    /// What a key is called: the hash that places it.
+    /// The name of a key: the hash that places it.
     #[must_use]
     pub fn name_of(&self, key: &[u8]) -> Name {
         let mut hasher = SipHasher13::new_with_key(&self.seed);
@@ -214,7 +214,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is allocated for a block of so many bytes.
+/// The allocated bytes for a block of this many bytes.
 const fn block(bytes: usize) -> usize {
     let whole = bytes.saturating_add(BLOCK_HEAD).next_multiple_of(BLOCK_ROUNDING);
     match bytes {
@@ -224,12 +224,12 @@ const fn block(bytes: usize) -> usize {
     }
 }
 
-/// What is allocated for the places of a bucket.
+/// The allocated bytes for the places of a bucket.
 const fn places_of(bucket: &Vec<Entry>) -> usize {
     block(bucket.capacity().saturating_mul(size_of::<Entry>()))
 }
 
-/// What is allocated for a bucket and the rows in it.
+/// The allocated bytes for a bucket and the rows in it.
 fn bytes_of(bucket: &Vec<Entry>) -> usize {
     bucket.iter().fold(places_of(bucket), |sum, entry| sum.saturating_add(entry.bytes()))
 }
@@ -239,12 +239,12 @@ impl Entry {
         self.idle_at.saturating_add(ALLOWED_SKEW) <= now
     }
 
-    /// What is allocated for it outside of its bucket.
+    /// The allocated bytes for it outside of its bucket.
     const fn bytes(&self) -> usize {
         block(self.row.len())
     }
 
-    /// Replaces the row, in its place where it is as long as the one before.
+    /// Replaces the row, in place when it is as long as the previous one.
     fn set_row(&mut self, row: &[u8]) {
         if self.row.len() == row.len() {
             self.row.copy_from_slice(row);
@@ -253,7 +253,8 @@ impl Entry {
         }
     }
 
-    /// What it weighs against others: who has least leaves. Idle ones have nothing.
+    /// Its claim compared with others: the entry with the least claim is evicted. Idle entries have
+    /// `None`.
     fn claim(&self, now: Timestamp) -> Option<(u32, Timestamp, u64)> {
         if self.is_idle(now) {
             return None;
@@ -270,7 +271,7 @@ impl Shard {
         Place { bucket: usize::try_from(bucket).unwrap_or(0), fingerprint }
     }
 
-    /// What the key there has used: nothing when it is not there; `None` when nobody can read it.
+    /// The used quota of the key there: empty when it is not there; `None` when it cannot be read.
     fn counts(&self, place: Place) -> Option<Counts> {
         let bucket = self.buckets.get(place.bucket)?;
         match bucket.iter().find(|entry| entry.fingerprint == place.fingerprint) {
@@ -287,7 +288,8 @@ impl Shard {
         }
     }
 
-    /// Writes what the key has used; says how many keys had to leave for it that were not idle.
+    /// Writes the used quota of the key; returns how many keys that were not idle were evicted for
+    /// it.
     fn put(&mut self, place: Place, counts: &Counts, now: Timestamp) -> u64 {
         let mut row = ROW.take();
         row.clear();
@@ -324,7 +326,7 @@ impl Shard {
         evicted
     }
 
-    /// Lets keys leave until there is room for the bytes, first in the bucket that grew.
+    /// Evicts keys until there is room for the bytes, first in the bucket that grew.
     fn make_room(&mut self, place: Place, now: Timestamp) -> u64 {
         let (mut evicted, mut looks) = (0_u64, 0);
         let mut bucket = place.bucket;
@@ -338,7 +340,7 @@ impl Shard {
                 }
             }
         }
-        // Nobody near is left to leave: then it is the one that has just come.
+        // No near key is left to evict: then the new one is evicted.
         if self.bytes > self.most_bytes {
             self.remove(place);
             evicted = evicted.saturating_add(1);
@@ -346,8 +348,8 @@ impl Shard {
         evicted
     }
 
-    /// Lets the one with the least claim leave, but not `kept`: 1 if it was not idle; `None` when
-    /// there is nobody.
+    /// Evicts the key with the least claim, but not `kept`: 1 if it was not idle; `None` when there
+    /// is no key.
     fn evict(&mut self, bucket: usize, kept: Option<u64>, now: Timestamp) -> Option<u64> {
         let entries = self.buckets.get_mut(bucket)?;
         let others = entries.iter().enumerate().filter(|(_, it)| Some(it.fingerprint) != kept);

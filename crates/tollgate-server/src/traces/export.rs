@@ -1,9 +1,9 @@
 //! Sending spans to a collector.
 //!
-//! Invariant: whatever the collector does, or does not, costs a task of its own and bounded memory:
-//! a batch has a time for all of it, an answer is read to a limit, and after a failure there is a
-//! pause. What is not taken is counted and not sent again: a span is worth less than what a second
-//! try would hold up.
+//! Invariant: whatever the collector does, the cost is one task and bounded memory. A batch has a
+//! time limit for all of it, a response is read up to a limit, and there is a pause after a
+//! failure. Spans that the collector does not take are counted and not sent again: a second try
+//! would hold up more than a span is worth.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use super::tally::Tally;
 
 /// The most spans of a message.
 const MAX_BATCH: usize = 512;
-/// So long a batch is waited for.
+/// How long a batch is gathered.
 const GATHER: Duration = Duration::from_secs(1);
-/// For a message to be taken, connection and all.
+/// The time for a message to be taken, including the connection.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What is read of an answer.
+/// The most bytes that are read of a response.
 const MAX_ANSWER: usize = 1 << 16;
-/// After a failure, twice as long after each that follows, and at most.
+/// The pause after a failure, twice as long after each further failure, and its maximum.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -53,8 +53,9 @@ impl Exporter {
         Self { records, options, tally }
     }
 
-    /// Sends what comes, until the server ends: then what has come by then, without a pause; a
-    /// failure after that is the last one. `say` is told of failures, at most once for each pause.
+    /// Sends spans until the server ends, and then those that have arrived by then, without a
+    /// pause; a failure after that is the last one. `say` gets failures, at most once for each
+    /// pause.
     pub(crate) async fn run(mut self, mut end: watch::Receiver<bool>, say: impl Fn(&str)) {
         let mut pause = PAUSE;
         loop {
@@ -82,7 +83,7 @@ impl Exporter {
         }
     }
 
-    /// A batch; nothing when there is none at the end.
+    /// A batch; empty when there is none at the end.
     async fn gather(&mut self, end: &mut watch::Receiver<bool>) -> Vec<Record> {
         let mut batch = Vec::new();
         tokio::select! {
@@ -97,7 +98,7 @@ impl Exporter {
                 }
             }
         };
-        // Late is as good: what came until then is a batch.
+        // A time-out is as good: the spans so far are a batch.
         tokio::select! {
             _ = timeout(GATHER, more) => {}
             () = ended(end) => {}
@@ -111,7 +112,7 @@ impl Exporter {
         batch
     }
 
-    /// Sends a message: how many of its spans the collector did not want.
+    /// Sends a message; returns how many of its spans the collector rejected.
     async fn send(&self, batch: &[Record]) -> Result<usize, String> {
         let body = Bytes::from(message(&self.options, batch));
         match timeout(TIMEOUT, self.exchange(body)).await {
@@ -145,8 +146,8 @@ impl Exporter {
             Ok(body.map_or(0, |body| rejected(&body.to_bytes())))
         };
         let mut answer = pin!(answer);
-        // The connection is driven as long as its answer is waited for, and closed then. One that
-        // the collector closes with its answer may end before the answer was looked at.
+        // The connection is driven as long as its response is waited for, and closed then. One that
+        // the collector closes with its response may end before the response was looked at.
         tokio::select! {
             answered = &mut answer => answered,
             _ = connection => answer.await,
@@ -159,8 +160,8 @@ async fn ended(end: &mut watch::Receiver<bool>) {
     let _ = end.wait_for(|is_ending| *is_ending).await;
 }
 
-/// How many spans an answer says were not wanted (`ExportTracePartialSuccess.rejected_spans`); what
-/// is no answer rejects nothing.
+/// The number of spans that a response rejects (`ExportTracePartialSuccess.rejected_spans`); an
+/// invalid response rejects none.
 fn rejected(answer: &[u8]) -> usize {
     let mut count = 0;
     let read = each::<Malformed>(answer, 1, |partial| {
@@ -186,8 +187,8 @@ mod tests {
     use super::super::options::Collector;
     use super::*;
 
-    // An answer that is there together with the end of its connection, as a busy machine sees it:
-    // the runtime is held up between any two looks.
+    // A response that is there together with the end of its connection, as a busy machine sees it:
+    // the runtime is held up between any two polls.
     #[tokio::test]
     async fn an_answer_that_comes_with_the_end_is_taken() {
         const ROUNDS: usize = 20;

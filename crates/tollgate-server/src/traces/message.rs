@@ -1,6 +1,6 @@
 //! Spans as the message of OTLP (opentelemetry-proto 1.x, `ExportTraceServiceRequest`).
 //!
-//! Invariant: what is written is a whole message, whatever the spans are; field numbers stand here
+//! Invariant: the output is a whole message, whatever the spans are; field numbers are written here
 //! with their names.
 
 use tollgate_grpc::wire::Writer;
@@ -8,19 +8,19 @@ use tollgate_grpc::wire::Writer;
 use super::options::Options;
 use super::parent::Parent;
 
-/// What a span is to whoever waits for it.
+/// The role of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A part of what is done here.
+    /// A part of this server's work.
     #[default]
     Internal,
-    /// A request that came.
+    /// A received request.
     Server,
-    /// A request to another.
+    /// A request to another server.
     Client,
 }
 
-/// What is said of a span.
+/// An attribute of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attribute {
     pub(super) name: &'static str,
@@ -148,7 +148,7 @@ fn span(out: &mut Writer, record: &Record) {
 fn value(out: &mut Writer, value: &Value) {
     match value {
         Value::Text(text) => out.bytes(1, text.as_bytes()),
-        // One of several: also 0 and false are written.
+        // A member of a `oneof`: also 0 and false are written.
         Value::Flag(flag) => out.any_number(2, u64::from(*flag)),
         Value::Number(number) => {
             out.any_number(3, (*number).min(u64::try_from(i64::MAX).unwrap_or(0)));

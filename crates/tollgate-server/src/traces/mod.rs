@@ -1,13 +1,14 @@
-//! Traces, where they are asked for: what became of a request, as spans of OpenTelemetry.
+//! Traces, if they are configured: the handling of a request, as OpenTelemetry spans.
 //!
-//! Invariant: no request waits for a trace: a span goes into a bounded queue when it ends, and what
-//! finds no room is counted. Spans hold names of rules and results, and nothing that a client sent;
-//! who may not ask makes none. Where nobody asks for traces nothing of it is done.
+//! Invariant: no request waits for a trace: a span goes into a bounded queue when it ends, and
+//! spans without room are counted. Spans contain names of rules and results, and nothing that a
+//! client sent. A caller that is not allowed creates none. Without traces in the configuration
+//! nothing of it is done.
 //!
-//! Not the crates `opentelemetry*`: they bring 24 others with them, for what is one message, and do
-//! not tell how many spans they dropped.
+//! Not the crates `opentelemetry*`: they bring 24 other crates for one message, and do not report
+//! how many spans they dropped.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! The modules are in the order in which they import: each imports only modules declared below it.
 
 mod export;
 mod message;
@@ -41,11 +42,11 @@ const MAX_QUEUED: usize = 2048;
 const MAX_LINKS: usize = 64;
 
 tokio::task_local! {
-    /// The span that is under way in this task.
+    /// The current span of this task.
     static HERE: Here;
 }
 
-/// Where spans go.
+/// The sender of spans.
 #[derive(Clone, Debug)]
 pub struct Traces(Arc<Inner>);
 
@@ -64,12 +65,12 @@ struct Inner {
 struct Here {
     traces: Traces,
     at: Parent,
-    /// Who asks may.
+    /// The caller is allowed.
     is_admitted: Arc<AtomicBool>,
 }
 
 impl Traces {
-    /// Traces, and what sends them.
+    /// Traces, and their exporter.
     #[must_use]
     pub(crate) fn new(options: Options, clock: Clock, seed: [u8; 16]) -> (Self, Exporter) {
         let (queue, records) = mpsc::channel(MAX_QUEUED);
@@ -85,15 +86,15 @@ impl Traces {
         (Self(Arc::new(inner)), Exporter::new(records, options, tally))
     }
 
-    /// Spans that were sent, and those that were dropped because there was no room or the collector
-    /// did not take them.
+    /// The number of spans that were sent, and of those that were dropped because there was no room
+    /// or the collector did not take them.
     #[must_use]
     pub fn told(&self) -> (u64, u64) {
         self.0.tally.told()
     }
 
     /// The span of a request with these header fields, if it is traced: when its caller traces it,
-    /// and of callers that say nothing about it the share that is configured.
+    /// and of callers without trace information the configured share.
     pub(crate) fn request(&self, name: &'static str, headers: &HeaderMap) -> Option<Open> {
         let parent = Parent::of(headers);
         let number = self.number();
@@ -109,7 +110,7 @@ impl Traces {
         })
     }
 
-    /// A number that nobody can guess; another one each time.
+    /// A number that cannot be guessed; another one each time.
     fn number(&self) -> u64 {
         let number = self.0.number.fetch_add(1, Ordering::Relaxed);
         self.hash(number).h1
@@ -121,7 +122,7 @@ impl Traces {
         hasher.finish128()
     }
 
-    /// The id of a trace that begins here. Zero would be none.
+    /// The id of a trace that begins here. Zero would be invalid.
     fn id(&self, number: u64) -> [u8; 16] {
         (self.hash(number).as_u128() | 1).to_be_bytes()
     }
@@ -141,12 +142,12 @@ impl Traces {
     }
 }
 
-/// Who asks may: its spans are recorded.
+/// The caller is allowed: its spans are recorded.
 pub(crate) fn admitted() {
     let _ = HERE.try_with(|here| here.is_admitted.store(true, Ordering::Relaxed));
 }
 
-/// A span below the one that is under way in this task, if one is.
+/// A child of this task's current span, if there is one.
 pub(crate) fn child(name: &'static str, kind: Kind) -> Option<Open> {
     HERE.try_with(|above| {
         let at = Parent { trace: above.at.trace, span: above.traces.span_id() };
@@ -155,7 +156,7 @@ pub(crate) fn child(name: &'static str, kind: Kind) -> Option<Open> {
     .ok()
 }
 
-/// A span that is under way; it ends, and is recorded, when this is dropped.
+/// A current span; it ends, and is recorded, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Open {
     here: Here,
@@ -179,22 +180,22 @@ impl Open {
         Self { here, record }
     }
 
-    /// Does `work` within it: what that begins lies below this span.
+    /// Runs `work` within it: spans of `work` are children of this span.
     pub(crate) async fn within<T>(&self, work: impl Future<Output = T>) -> T {
         HERE.scope(self.here.clone(), work).await
     }
 
-    /// Says something of it.
+    /// Adds an attribute.
     pub(crate) fn say(&mut self, name: &'static str, value: impl Into<Value>) {
         self.record.attributes.push(Attribute { name, value: value.into() });
     }
 
-    /// It did not do what it was to.
+    /// Marks it as failed.
     pub(crate) const fn fail(&mut self) {
         self.record.is_failed = true;
     }
 
-    /// What the store tells of the round trip that answers it.
+    /// The tag that the store reports with the round trip of this request.
     pub(crate) fn tag(&self) -> Tag {
         self.record.at.tag()
     }
@@ -212,8 +213,8 @@ impl Drop for Open {
 }
 
 impl Observer for Traces {
-    /// A round trip lies below the first request that it answered and is linked to the others. One
-    /// that answered nobody who is traced is no span.
+    /// A round trip is a child of the first request that it answered and is linked to the others. A
+    /// round trip without a traced request is not a span.
     fn observe(&self, trip: RoundTrip) {
         let mut requests = trip.tags.iter().map(Parent::of_tag);
         let Some(first) = requests.next() else { return };

@@ -1,7 +1,7 @@
-//! Where traces go, and of which requests there are any.
+//! The collector of traces, and the share of traced requests.
 //!
-//! Invariant: a collector is one that is spoken to here: over HTTP, in the clear. What lies on the
-//! way to one that is far away belongs to a collector on this machine.
+//! Invariant: a collector is reached over HTTP, without TLS. To reach a remote collector, run one
+//! on this machine that forwards to it.
 
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
@@ -11,16 +11,16 @@ use tollgate_service::log::Share;
 /// The path of OTLP over HTTP (OTLP specification, "OTLP/HTTP Request").
 const PATH: &str = "/v1/traces";
 
-/// What is asked for.
+/// The configuration of traces.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where spans go.
+    /// The collector.
     pub collector: Collector,
-    /// Of requests whose caller says nothing of traces.
+    /// The share of traced requests whose caller sends no trace information.
     pub share: Share,
-    /// What this service is called.
+    /// The name of this service.
     pub service: String,
-    /// What else is said of it.
+    /// Further attributes of this service.
     pub attributes: Vec<(String, String)>,
 }
 
@@ -36,17 +36,17 @@ pub struct Collector {
 
 impl std::fmt::Debug for Collector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The fields may be secrets.
+        // The fields may contain secrets.
         f.debug_struct("Collector").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
 impl Collector {
-    /// What an address is, for a mistake in one.
+    /// The error message for a mistake in an address.
     pub(crate) const WANTED: &str = "is no address of a collector; use one such as \"http://127.0.0.1:4318\": HTTP, in the \
                                      clear, without a name or a query in it";
 
-    /// Reads `http://127.0.0.1:4318`: the path of OTLP comes behind it, unless `is_whole`.
+    /// Reads `http://127.0.0.1:4318`: the path of OTLP is appended, unless `is_whole`.
     pub(crate) fn parse(text: &str, is_whole: bool) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;

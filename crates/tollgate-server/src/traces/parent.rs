@@ -1,7 +1,7 @@
-//! W3C Trace Context: which trace a caller's request is of.
+//! W3C Trace Context: the trace that a caller's request belongs to.
 //!
-//! Invariant: a field that is not exactly as the recommendation has it (Trace Context, 3.2) is
-//! none, and so are two of them: the request then begins a trace of its own.
+//! Invariant: a field that does not match the recommendation exactly (Trace Context, 3.2) is
+//! ignored, and so are two of them: the request then begins a trace of its own.
 
 use hyper::HeaderMap;
 use tollgate_redis::Tag;
@@ -16,7 +16,7 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// What the caller says, and whether it records this trace.
+    /// The caller's span, and whether the caller records this trace.
     pub(super) fn of(headers: &HeaderMap) -> Option<(Self, bool)> {
         let mut lines = headers.get_all(FIELD).iter();
         match (lines.next(), lines.next()) {
@@ -25,7 +25,7 @@ impl Parent {
         }
     }
 
-    /// Reads `00-`, 32 digits, `-`, 16 digits, `-`, two digits; later versions may have more behind
+    /// Reads `00-`, 32 digits, `-`, 16 digits, `-`, two digits; later versions may have more after
     /// a further `-`.
     pub(super) fn parse(text: &[u8]) -> Option<(Self, bool)> {
         let (head, rest) = text.split_first_chunk::<55>()?;
@@ -44,7 +44,7 @@ impl Parent {
         (is_of_version && is_there).then_some((Self { trace, span }, flags & 1 != 0))
     }
 
-    /// As the store brings it back.
+    /// The form that the store returns.
     pub(super) fn tag(&self) -> Tag {
         let mut tag = [0; 24];
         let bytes = self.trace.iter().chain(&self.span);
@@ -52,7 +52,7 @@ impl Parent {
         tag
     }
 
-    /// What [`Self::tag`] is of.
+    /// The parent that [`Self::tag`] was made from.
     pub(super) fn of_tag(tag: &Tag) -> Self {
         let trace = tag.first_chunk().copied().unwrap_or_default();
         let span = tag.last_chunk().copied().unwrap_or_default();
@@ -60,7 +60,7 @@ impl Parent {
     }
 }
 
-/// Bytes as digits of base 16, in lower case only.
+/// Bytes as hexadecimal digits, in lower case only.
 fn digits<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let value = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit.wrapping_sub(b'0')),

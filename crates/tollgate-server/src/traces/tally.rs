@@ -1,6 +1,6 @@
-//! How many spans a collector took, and how many were dropped.
+//! The number of spans that a collector took, and of those that were dropped.
 //!
-//! Invariant: every span that was recorded is counted once, when it is over with it.
+//! Invariant: every recorded span is counted once, when it is sent or dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

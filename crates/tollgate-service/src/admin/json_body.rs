@@ -1,7 +1,7 @@
 //! Small JSON bodies: objects of a few members.
 //!
-//! Invariant: a member that is not known or stands there twice is refused, like everything that is
-//! no JSON: nobody's typing error is an order.
+//! Invariant: a member that is unknown or duplicated is rejected, like everything that is not JSON:
+//! a typing error never has an effect.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -20,7 +20,7 @@ const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` ma
 /// `body` as text.
 ///
 /// # Errors
-/// The answer: it is no UTF-8.
+/// The response: it is not UTF-8.
 pub(crate) fn text(body: Vec<u8>) -> Result<String, Answer> {
     String::from_utf8(body).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -28,25 +28,26 @@ pub(crate) fn text(body: Vec<u8>) -> Result<String, Answer> {
     })
 }
 
-/// The document in `body`, as JSON: in YAML too, where the surface reads it.
+/// The document in `body`, as JSON: also from YAML, where the surface reads it.
 ///
 /// # Errors
-/// The answer: it is no UTF-8, or wrong YAML.
+/// The response: it is not UTF-8, or wrong YAML.
 pub(crate) fn document(service: &Service<'_>, body: Vec<u8>) -> Result<String, Answer> {
     (service.to_json)(text(body)?).map_err(|problems| invalids(&problems))
 }
 
-/// The answer to a document that is not JSON; for one that may be YAML it says how to convert it.
+/// The response to a document that is not JSON; for one that may be YAML it explains how to convert
+/// it.
 pub(crate) fn not_json(error: &serde_json::Error, text: &str) -> Answer {
     let is_yaml = !without_mark(text).trim_ascii_start().starts_with(['{', '[']);
     let hint = if is_yaml { NO_YAML } else { "" };
     Wrong::Malformed.answer(&format!("the body is not JSON: {error}{hint}"))
 }
 
-/// The members of the object that `text` is, of which only `known` ones may stand there.
+/// The members of the object in `text`, which may have only `known` ones.
 ///
 /// # Errors
-/// The answer: it is no JSON object, or has others.
+/// The response: it is not a JSON object, or has others.
 pub(crate) fn members<'t>(text: &'t str, known: &[&str]) -> Result<Members<'t>, Answer> {
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
         return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));
@@ -73,12 +74,12 @@ pub(crate) fn members<'t>(text: &'t str, known: &[&str]) -> Result<Members<'t>, 
     if problems.0.is_empty() { Ok(members) } else { Err(invalids(&problems)) }
 }
 
-/// The answer to a body with one mistake.
+/// The response to a body with one mistake.
 pub(crate) fn invalid(path: &str, message: String) -> Answer {
     invalids(&Problems([Problem::new(path, message)].into()))
 }
 
-/// The answer to a body with mistakes.
+/// The response to a body with mistakes.
 pub(crate) fn invalids(problems: &Problems) -> Answer {
     Wrong::Invalid
         .with_errors("the document is wrong and nothing was changed; see errors", problems)

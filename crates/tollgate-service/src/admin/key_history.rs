@@ -1,6 +1,6 @@
-//! What operators did to keys, page by page.
+//! The operators' changes of keys, page by page.
 //!
-//! Invariant: nothing of a key is told but its hash.
+//! Invariant: of a key only its hash is returned.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::problem::Wrong;
 use crate::store::key_history::{KeyAct, KeyRow};
 use crate::store::policy::{PolicyCall, PolicyReply};
 
-/// Rows in one answer, unless the query says so, and at most.
+/// Rows in one response: the default, and the maximum.
 const ROWS: u64 = 20;
 const MAX_ROWS: u64 = 100;
 
@@ -35,7 +35,7 @@ pub(crate) fn begin(asked: &Asked) -> Next {
     Step::Ask(PolicyCall::KeyHistory { before, limit }, ())
 }
 
-/// The page that the store answered.
+/// The page in the store's reply.
 pub(crate) fn answered(reply: &PolicyReply) -> Next {
     let PolicyReply::KeyHistory { rows, more } = reply else {
         let answer = Wrong::StoreUnavailable.answer("the store answered something else");
@@ -49,7 +49,7 @@ pub(crate) fn answered(reply: &PolicyReply) -> Next {
 #[derive(Serialize)]
 struct Page<'a> {
     changes: Vec<Shown<'a>>,
-    /// What `before` is for the next page; none on the last.
+    /// `before` for the next page; `None` on the last.
     next_before: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
-//! One client of a rule: explained, looked at, reset, blocked.
+//! One client of a rule: explain, look, reset, block.
 //!
-//! Invariant: a key is named by its value, which the caller knows; nothing lists keys, and none is
-//! repeated in an answer. What is asked is bounded and well-formed before anybody carries it out.
+//! Invariant: a key is named by its value, which the caller knows; nothing lists keys, and no
+//! response repeats one. A request is bounded and well-formed before it is carried out.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -22,8 +22,7 @@ use crate::store::key_history::{KeyAct, KeyRow};
 use crate::store::keys::{KeyCall, KeyReply, RuleKey};
 use crate::store::policy::PolicyCall;
 
-/// The most parts of a key, and the most bytes of one: as many as a policy may name, and what a
-/// request may have.
+/// The most parts of a key, and the most bytes of one: the limits of a policy, and of a request.
 const MAX_PARTS: usize = 16;
 const MAX_PART: usize = 1024;
 
@@ -32,25 +31,25 @@ const MAX_BLOCK_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 type Next = Step<Call, State>;
 
-/// What a store is asked.
+/// A call to the store.
 pub(crate) enum Call {
-    /// Something of a key.
+    /// An operation on a key.
     Key(KeyCall),
-    /// To take note of what was done to it.
+    /// To note an operation on a key in the history.
     Note(KeyRow),
 }
 
-/// Where an operation goes on.
+/// The state in which an operation continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// The key was asked for.
+    /// The operation on the key was requested.
     Asked,
-    /// It is done, and the history is to have it.
+    /// The operation is done, and its entry in the history was requested.
     Noting,
 }
 
 impl Call {
-    /// As whoever connects the service carries it out.
+    /// The store call that the connecting service carries out.
     pub(crate) fn of_store(self) -> StoreCall {
         match self {
             Self::Key(call) => StoreCall::Keys(call),
@@ -91,7 +90,7 @@ fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, Answer> {
     })
 }
 
-/// Goes on with what was answered.
+/// Continues with the reply.
 pub(crate) fn answered(asked: &Asked, reply: KeyReply) -> Next {
     Step::Answer(match reply {
         KeyReply::Explained(body) | KeyReply::State(body) => Answer::json(body),
@@ -109,13 +108,13 @@ pub(crate) fn answered(asked: &Asked, reply: KeyReply) -> Next {
     })
 }
 
-/// The answer to what was done and stands in the history. What does not stand there is answered
-/// with 503: it is done all the same, and may be repeated until it does.
+/// The response to an operation that is noted in the history. An operation that could not be noted
+/// gets 503: it is done all the same, and may be repeated until it is noted.
 pub(crate) fn noted() -> Answer {
     Answer::bodiless(204)
 }
 
-/// The request that a body describes.
+/// The request in a body.
 fn request(body: Vec<u8>) -> Result<String, Answer> {
     let text = json_body::text(body)?;
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
@@ -130,12 +129,13 @@ fn request(body: Vec<u8>) -> Result<String, Answer> {
     Ok(text)
 }
 
-/// The key that a body names, and all of its members: `others` beside `rule` and `key`.
+/// The key in a body, and all of its members: `others` in addition to `rule` and `key`.
 fn named<'t>(text: &'t str, others: &[&str]) -> Result<(RuleKey, Members<'t>), Answer> {
     let members = json_body::members(text, &[&["rule", "key", TENANT], others].concat())?;
     let parts = members.get("key").and_then(items);
     let texts = parts.map(|parts| parts.into_iter().map(|part| serde_json::from_str(part).ok()));
-    // What is not a list of texts must not become the key without parts, which is everybody's.
+    // A value that is not a list of texts must not become the key without parts, which all clients
+    // share.
     let Some(key) = texts.and_then(|texts| texts.collect::<Option<Vec<String>>>()) else {
         return Err(json_body::invalid("key", NO_KEY.to_string()));
     };
@@ -150,17 +150,17 @@ fn named<'t>(text: &'t str, others: &[&str]) -> Result<(RuleKey, Members<'t>), A
     }
 }
 
-/// Whose own quotas are meant.
+/// The member that names the tenant with quotas of its own.
 const TENANT: &str = "tenant";
 
 const NO_KEY: &str = "is a list of texts, one for each part of the rule's key";
 
-/// Refuses what no rule can have.
+/// Rejects a key that no rule can have.
 fn bounded(key: &RuleKey) -> Result<(), Problem> {
     if key.rule.is_empty() {
         return Err(Problem::new("rule", "is the name of a rule".to_string()));
     }
-    // What is no text, or an empty one, must not become what is counted of nobody's.
+    // A value that is not a text, or an empty one, must not select the counts without a tenant.
     let is_tenant = |name: &String| !name.is_empty() && name.len() <= MAX_TENANT_ID;
     if key.tenant.as_ref().is_some_and(|name| !is_tenant(name)) {
         let message = format!("is the name of a tenant, of at most {MAX_TENANT_ID} bytes");
@@ -175,7 +175,7 @@ fn bounded(key: &RuleKey) -> Result<(), Problem> {
     Err(Problem::new("key", message))
 }
 
-/// Until when a body blocks.
+/// The end of the block in a body.
 fn until(asked: &Asked, members: &Members<'_>) -> Result<u64, Answer> {
     let given = members.get("until_ms").and_then(digits);
     let latest = asked.now_ms.saturating_add(MAX_BLOCK_MS);

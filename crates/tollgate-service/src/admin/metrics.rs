@@ -1,6 +1,6 @@
-//! Metrics, for whoever scrapes them.
+//! Metrics, for the scraper.
 //!
-//! Invariant: the text comes from whoever keeps the sums; here is only which form is wanted.
+//! Invariant: the text comes from the owner of the sums; this file only selects the format.
 
 use crate::admin::step::Step;
 use crate::answer::Answer;
@@ -16,7 +16,7 @@ pub(crate) fn begin(asked: &Asked) -> Next {
     Step::Ask(MetricsCall::Read(format), format)
 }
 
-/// Goes on with the text.
+/// Continues with the text.
 pub(crate) fn answered(format: Format, reply: MetricsReply) -> Next {
     let MetricsReply::Text(text) = reply;
     Step::Answer(Answer::new(200, format.content_type(), text))

@@ -1,7 +1,7 @@
-//! The admin API: what each operation asks of the store, and how it answers.
+//! The admin API: the store calls of each operation, and its response.
 //!
-//! Invariant: whoever comes here was allowed to ask ([`Asked`](crate::asked::Asked)). An operation
-//! is a few steps, each either the answer or one more call of the store.
+//! Invariant: a request that comes here is allowed ([`Asked`](crate::asked::Asked)). An operation
+//! is a few steps, each either the response or one more call of the store.
 
 pub(crate) mod key_history;
 pub(crate) mod keys;

@@ -1,8 +1,8 @@
-//! The policy: read, put, given back, rolled back; its history.
+//! The policy: read, written, given back, rolled back; its history.
 //!
 //! Invariant: a change names the version that it was made from, and the store compares: of several
-//! who change one version exactly one succeeds. Nothing is changed by a document that does not
-//! compile, nor by `dry_run`. What is answered of a document is masked.
+//! changes to one version exactly one succeeds. Nothing is changed by a document that does not
+//! compile, nor by `dry_run`. Documents in responses are masked.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -28,7 +28,7 @@ use crate::store::policy::{
     Summary,
 };
 
-/// Rows of the history in one answer, unless the query says so, and at most.
+/// Rows of the history in one response: the default, and the maximum.
 const ROWS: u64 = 20;
 const MAX_ROWS: u64 = 100;
 
@@ -37,27 +37,27 @@ const TO: &str = "to";
 
 type Next = Step<PolicyCall, State>;
 
-/// Where an operation goes on.
+/// The state in which an operation continues.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// The policy in force was asked for.
+    /// The policy in force was requested.
     Current {
-        /// The store has the text of the deployed file, or was sent it.
+        /// The store has the text of the deployed file, or it was sent to the store.
         has_text: bool,
         wants: Wants,
     },
-    /// The version to roll back to was asked for.
+    /// The version to roll back to was requested.
     Target {
         current: Current,
         to: u64,
     },
-    /// A change was asked for.
+    /// A change was requested.
     Change(Box<Ready>),
     History,
     Version,
 }
 
-/// What the policy in force is wanted for.
+/// The purpose of reading the policy in force.
 #[derive(Debug)]
 pub(crate) enum Wants {
     Read,
@@ -75,7 +75,7 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, An
     let wants = match asked.operation {
         Operation::ReadHistory => return history(asked),
         Operation::ReadVersion => {
-            // A name that is no number is one of nothing.
+            // A name that is not a number names no version.
             let number = digits(&asked.parameter).ok_or_else(no_version)?;
             return Ok(Step::Ask(PolicyCall::Version { number }, State::Version));
         }
@@ -91,7 +91,7 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, An
     Ok(read(service, asked, wants, None))
 }
 
-/// Goes on with what the store answered.
+/// Continues with the store's reply.
 pub(crate) fn answered(
     service: &Service<'_>,
     asked: &Asked,
@@ -134,7 +134,7 @@ fn read(service: &Service<'_>, asked: &Asked, wants: Wants, text: Option<String>
     Step::Ask(call, State::Current { has_text, wants })
 }
 
-/// Does what the policy in force was wanted for.
+/// Continues the operation with the policy in force.
 fn with_current(
     service: &Service<'_>,
     asked: &Asked,
@@ -186,7 +186,7 @@ fn rolled_back(
     put(service, asked, &in_force, ready, Kind::Rollback { to })
 }
 
-/// Asks the store to put `ready` in force; a dry run is answered.
+/// Asks the store to put `ready` in force; a dry run gets its response at once.
 fn put(
     service: &Service<'_>,
     asked: &Asked,
@@ -220,8 +220,8 @@ fn version(service: &Service<'_>, asked: &Asked, found: Option<Current>) -> Resu
     shown(service, asked, &InForce::kept(&found)?)
 }
 
-/// Refuses a file that is no policy: a secret may stand anywhere in it. What somebody wrote at run
-/// time has compiled.
+/// Rejects a file that is not a policy: a secret may be anywhere in it. A document that was written
+/// at run time has compiled.
 fn readable(service: &Service<'_>, version: &InForce<'_>) -> Result<(), Answer> {
     if version.source == Source::Deployed
         && let Err(problems) = Policy::compile(version.text, service.surface)
@@ -262,11 +262,11 @@ fn history(asked: &Asked) -> Result<Next, Answer> {
 #[derive(Serialize)]
 struct Page<'a> {
     versions: Vec<Shown<'a>>,
-    /// What `before` is for the next page; none on the last.
+    /// `before` for the next page; `None` on the last.
     next_before: Option<u64>,
 }
 
-/// A row of the history, as it is answered.
+/// A row of the history in a response.
 #[derive(Serialize)]
 struct Shown<'a> {
     version: u64,
@@ -306,7 +306,7 @@ fn page(rows: &[HistoryRow], more: bool) -> Answer {
     Answer::json(serde_json::to_string(&page).unwrap_or_default())
 }
 
-/// The version that a body wants to roll back to.
+/// The version to roll back to in a body.
 fn target(body: Vec<u8>) -> Result<u64, Answer> {
     let text = json_body::text(body)?;
     let members = json_body::members(&text, &[TO])?;

@@ -1,7 +1,7 @@
-//! A document that is to be put in force, beside the one that is.
+//! A document that is to be put in force, and the one that is in force.
 //!
-//! Invariant: what comes out was compiled as it will be enforced, with its keys in it; what is said
-//! about it has nothing of the keys.
+//! Invariant: a `Ready` document was compiled as it will be enforced, with its keys in it;
+//! reports about it contain nothing of the keys.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -31,17 +31,17 @@ impl<'a> InForce<'a> {
     /// A version of the history, whose text the store always sends.
     ///
     /// # Errors
-    /// The answer when the text is not there.
+    /// The response when the text is not there.
     pub(crate) fn kept(version: &'a Current) -> Result<Self, Answer> {
         let lost = || Wrong::StoreUnavailable.answer("the store has lost the text");
         let text = version.text.as_deref().ok_or_else(lost)?;
         Ok(Self { version: version.version, source: version.source, text })
     }
 
-    /// What the store answered; the text of the deployed file is known here.
+    /// The store's reply; the text of the deployed file is known here.
     ///
     /// # Errors
-    /// The answer when the text is not there.
+    /// The response when the text is not there.
     pub(crate) fn new(service: &Service<'a>, current: &'a Current) -> Result<Self, Answer> {
         let Current { version, source, text, generation: _, relieved: _ } = current;
         let (version, source) = (*version, *source);
@@ -55,7 +55,7 @@ impl<'a> InForce<'a> {
         Ok(Self { version, source, text })
     }
 
-    /// The document as it may be seen; nothing when it is none.
+    /// The masked document; `None` when it is not a document.
     pub(crate) fn shown(&self) -> Option<String> {
         masked(self.text)
     }
@@ -69,24 +69,24 @@ impl<'a> InForce<'a> {
 /// A document that may be put in force.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    /// As it is put in force.
+    /// The text that is put in force.
     text: String,
-    /// As it may be seen.
+    /// The masked text.
     shown: String,
     changes: Changes,
     warnings: Problems,
-    /// What a dry run says of the entries of tenants, where there may be some.
+    /// A note in a dry run about the entries of tenants, where there may be some.
     entries: Option<&'static str>,
 }
 
-/// Entries are as many as tenants, and stay whatever becomes of the policy: a dry run looks at none
-/// of them, and says so.
+/// There are as many entries as tenants, and they stay whatever policy is in force: a dry run
+/// checks none of them, and reports that.
 const ENTRIES: &str = "entries of tenants are not looked at: one that names a tier or a rule that goes away stays, without \
                        that effect; \"without_effect\" of GET admin/tenants says so once this is in force";
 const NO_TENANTS: &str = "entries of tenants are not looked at: all that there are stay, and have no effect, because this \
                           policy does not say who a tenant is";
 
-/// What is answered about a change.
+/// The report about a change.
 #[derive(Serialize)]
 struct Report<'a> {
     /// The version that is in force now.
@@ -103,10 +103,10 @@ struct Warning<'a> {
 }
 
 impl Ready {
-    /// A document as it was sent, to be put in place of `current`.
+    /// A document as it was sent, to replace `current`.
     ///
     /// # Errors
-    /// The answer: it is not JSON, or no policy.
+    /// The response: it is not JSON, or not a policy.
     pub(crate) fn sent(
         service: &Service<'_>,
         current: &InForce<'_>,
@@ -119,10 +119,10 @@ impl Ready {
         Self::new(service, current, text)
     }
 
-    /// A whole document, to be put in place of `current`.
+    /// A whole document, to replace `current`.
     ///
     /// # Errors
-    /// The answer: it is no policy.
+    /// The response: it is not a policy.
     pub(crate) fn new(
         service: &Service<'_>,
         current: &InForce<'_>,
@@ -149,7 +149,7 @@ impl Ready {
         Ok(Self { text, shown, changes, warnings, entries })
     }
 
-    /// What the history says.
+    /// The summary for the history.
     pub(crate) fn summary(&self) -> Summary {
         self.changes.summary()
     }
@@ -159,17 +159,17 @@ impl Ready {
         self.text == text
     }
 
-    /// The document, to be put in force; it is not here any more.
+    /// Takes the document, to put it in force.
     pub(crate) fn take_text(&mut self) -> String {
         core::mem::take(&mut self.text)
     }
 
-    /// What is answered: this is in force as `version`.
+    /// The response: this is in force as `version`.
     pub(crate) fn answer(&self, version: u64) -> Answer {
         self.report(version, false).with("etag", &strong(version, &self.shown))
     }
 
-    /// What is answered to a dry run: `current` is still in force.
+    /// The response to a dry run: `current` is still in force.
     pub(crate) fn dry_answer(&self, current: &InForce<'_>) -> Answer {
         self.report(current.version, true).with("etag", &current.tag())
     }

@@ -1,23 +1,24 @@
 //! Preconditions of reads and writes.
 //!
-//! Invariant: who writes says what it saw, so that nobody overwrites what it did not see. `*` is
-//! whatever is there (RFC 9110, 13.1.1): who sends it says so.
+//! Invariant: a write names the version that its client has read, so that it never overwrites a
+//! version that its client has not read. `*` matches any version (RFC 9110, 13.1.1): a client that
+//! sends it accepts that.
 
 use crate::answer::Answer;
 use crate::asked::Asked;
 use crate::entity_tag::Tags;
 use crate::problem::Wrong;
 
-/// The answer to a read whose reader has `tag` already (RFC 9110, 13.1.2 and 15.4.5).
+/// The response to a read whose client has `tag` already (RFC 9110, 13.1.2 and 15.4.5).
 pub(crate) fn unchanged(asked: &Asked, tag: &str) -> Option<Answer> {
     let has_it = asked.if_none_match.as_ref().is_some_and(|tags| tags.match_weakly(tag));
     has_it.then(|| Answer::bodiless(304).with("etag", tag))
 }
 
-/// Refuses a write that says nothing of what it saw.
+/// Rejects a write without a precondition.
 ///
 /// # Errors
-/// The answer.
+/// The response.
 pub(crate) fn named(asked: &Asked) -> Result<(), Answer> {
     if asked.if_match.is_some() || asked.if_none_match.is_some() {
         return Ok(());
@@ -26,11 +27,11 @@ pub(crate) fn named(asked: &Asked) -> Result<(), Answer> {
     Err(Wrong::PreconditionRequired.answer(detail))
 }
 
-/// Refuses a write whose preconditions do not hold for what has `tag`; none: for nothing (RFC 9110,
-/// 13.2.2).
+/// Rejects a write whose preconditions do not match `tag`, or, if it is `None`, an absent entry
+/// (RFC 9110, 13.2.2).
 ///
 /// # Errors
-/// The answer.
+/// The response.
 pub(crate) fn holds(asked: &Asked, tag: Option<&str>) -> Result<(), Answer> {
     let matches = |tags: &Tags| tag.is_some_and(|tag| tags.match_strongly(tag));
     let is_named = |tags: &Tags| tag.is_some_and(|tag| tags.match_weakly(tag));

@@ -1,13 +1,13 @@
 //! One step of an operation.
 //!
-//! Invariant: after a step there is an answer, or exactly one call of the store to go on from.
+//! Invariant: a step results in a response, or in exactly one call of the store to continue from.
 
 use crate::answer::Answer;
 
-/// What comes next in an operation that asks `Call` and goes on from `State`.
+/// The next step of an operation that sends `Call` and continues from `State`.
 pub(crate) enum Step<Call, State> {
-    /// This is the answer.
+    /// Send this response.
     Answer(Answer),
-    /// Ask this, and go on from there.
+    /// Send this call, and continue from this state.
     Ask(Call, State),
 }

@@ -1,8 +1,8 @@
 //! Tenants: one entry for each, read, written and removed; and all of them in pages.
 //!
-//! Invariant: a write says what it expects to be there, and the store compares. An entry is read
-//! under the policy that this service knows to be in force before it is written; a policy that
-//! comes later may not know what it names.
+//! Invariant: a write names the state that it expects, and the store compares. Before an entry is
+//! written, it is checked under the policy that this service knows to be in force; a later policy
+//! may not have the names in it.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -23,20 +23,20 @@ use crate::routes::Operation;
 use crate::service::Service;
 use crate::store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
 
-/// Entries in one page, unless the query says so, and at most.
+/// Entries in one page: the default, and the maximum.
 const ENTRIES: u64 = 100;
 
 type Next = Step<TenantCall, State>;
 
-/// Where an operation goes on.
+/// The state in which an operation continues.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// The entry was asked for, to be answered.
+    /// The entry was requested, for the response.
     Read,
-    /// The entry of this tenant was asked for, to be compared with a precondition; then it is
+    /// The entry of this tenant was requested, to compare it with a precondition; then it is
     /// written or removed.
     Compared(String, Write),
-    /// It was written or removed, if what was expected was there. It was compared before.
+    /// The write or the removal was requested, with its expected state, which was compared before.
     Done {
         write: Write,
         was_compared: bool,
@@ -44,7 +44,7 @@ pub(crate) enum State {
     Listed,
 }
 
-/// What is to be done to an entry.
+/// The write to an entry.
 #[derive(Debug)]
 pub(crate) enum Write {
     Put(String),
@@ -90,7 +90,7 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, An
     })
 }
 
-/// Goes on with what the store answered.
+/// Continues with the store's reply.
 pub(crate) fn answered(
     service: &Service<'_>,
     asked: &Asked,
@@ -133,7 +133,7 @@ fn read(asked: &Asked, found: Option<StoredTenant>) -> Result<Next, Answer> {
     Ok(Step::Answer(answer))
 }
 
-/// Writes where the precondition holds for what was `found`.
+/// Writes if the precondition holds for `found`.
 fn compared(
     asked: &Asked,
     id: &str,
@@ -151,7 +151,7 @@ fn compared(
     Ok(Step::Ask(call, State::Done { write, was_compared: true }))
 }
 
-/// The store found something else than was expected.
+/// The store found a state other than the expected one.
 fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> Answer {
     let wrong = if was_compared { Wrong::Conflict } else { Wrong::PreconditionFailed };
     let (detail, tag) = match found {
@@ -180,8 +180,8 @@ fn id(service: &Service<'_>, text: &str) -> Result<String, Answer> {
     Err(Wrong::NotFound.answer(&detail))
 }
 
-/// The entry in a body, if it can be put under the policy in force and has an effect. One that
-/// expires in time stays, and is listed, without one.
+/// The entry in a body, if it can be written under the policy in force and has an effect. An entry
+/// that expires later stays, and is listed, without an effect.
 fn entry(service: &Service<'_>, now_ms: u64, body: Vec<u8>) -> Result<String, Answer> {
     let text = json_body::document(service, body)?;
     if text.len() > MAX_TENANT_ENTRY {
@@ -214,7 +214,7 @@ fn list(asked: &Asked) -> Result<Next, Answer> {
 #[derive(Serialize)]
 struct Page<'a> {
     tenants: Vec<Listed<'a>>,
-    /// What `after` is for the next page; none on the last.
+    /// `after` for the next page; `None` on the last.
     next_after: Option<&'a str>,
 }
 
@@ -223,7 +223,8 @@ struct Listed<'a> {
     id: &'a str,
     etag: String,
     entry: Option<&'a RawValue>,
-    /// What of it the policy in force does not know, and so has no effect; absent when nothing.
+    /// Names in it that the policy in force does not have, and that have no effect; absent when
+    /// empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     without_effect: Vec<String>,
 }

@@ -1,8 +1,8 @@
-//! How much a store in memory keeps.
+//! The limits of a store in memory.
 //!
-//! Invariant: every kind of thing has a bound.
+//! Invariant: every kind of data has a bound.
 
-/// How much is kept.
+/// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// Versions in the history.

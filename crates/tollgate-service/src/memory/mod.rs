@@ -1,8 +1,8 @@
-//! A store of rules in memory: for a server that keeps no other, and for tests.
+//! A store of rules in memory: for a server without another store, and for tests.
 //!
-//! Invariant: it means what every store means by a [`StoreCall`], and each call is one step. What
-//! it keeps is bounded ([`MemoryLimits`]). Deliberately absent: what is counted; keys and metrics
-//! are whoever decides about requests asked for.
+//! Invariant: a [`StoreCall`] means the same as in every store, and each call is one step. Its
+//! memory is bounded ([`MemoryLimits`]). Deliberately absent: counters; calls on keys and metrics
+//! go to the service that decides requests.
 
 pub(crate) mod policies;
 pub(crate) mod tenants;
@@ -32,7 +32,7 @@ impl MemoryStore {
     }
 
     /// True when [`MemoryStore::answer`] would change something. A store that also keeps its
-    /// changes elsewhere asks this first, keeps the call there, and answers it when that is done.
+    /// changes elsewhere asks this first, keeps the call there, and then carries it out.
     #[must_use]
     pub fn would_change(&self, call: &StoreCall) -> bool {
         match call {
@@ -45,7 +45,7 @@ impl MemoryStore {
     /// Carries out a change that was kept elsewhere, as [`StoreCall::to_json`] wrote it.
     ///
     /// # Errors
-    /// Why it is not a change of this store, in words; nothing is changed then.
+    /// The reason that it is not a change of this store, in words; nothing is changed then.
     pub fn replay(&mut self, json: &[u8]) -> Result<(), &'static str> {
         let call = StoreCall::from_json(json).ok_or("is not a change that this version knows")?;
         if !self.would_change(&call) {
@@ -61,8 +61,8 @@ impl MemoryStore {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What [`MemoryStore::to_json`] wrote, within these limits from now on; `None` for what is no
-    /// store, or one of a later version.
+    /// The store that [`MemoryStore::to_json`] wrote, within these limits from now on; `None` when
+    /// it is not a store, or one of a later version.
     #[must_use]
     pub fn from_json(limits: MemoryLimits, json: &str) -> Option<Self> {
         let mut store: Self = serde_json::from_str(json).ok()?;
@@ -71,7 +71,7 @@ impl MemoryStore {
         Some(store)
     }
 
-    /// Carries out `call`; `None` for what is no matter of rules: keys and metrics.
+    /// Carries out `call`; `None` when it is not about rules: keys and metrics.
     pub fn answer(&mut self, call: &StoreCall) -> Option<StoreReply> {
         let (before, would_change) = (self.changes(), self.would_change(call));
         let reply = match call {
@@ -83,7 +83,7 @@ impl MemoryStore {
         Some(reply)
     }
 
-    /// Greater after each change, and the same after what only reads.
+    /// Greater after each change, and the same after a call that only reads.
     fn changes(&self) -> u64 {
         self.policies.changes().saturating_add(self.tenants.changes())
     }
@@ -171,7 +171,8 @@ mod tests {
     proptest! {
         #![proptest_config(config())]
 
-        /// Guards: a change that is answered and not kept, and a kept one that is not made again.
+        /// Guards: a change whose reply reports success and that is not kept, and a kept change
+        /// that is not made again.
         #[test]
         fn what_would_change_changes_and_the_changes_alone_make_the_same_store(
             calls in proptest::collection::vec(call(), 0..60),

@@ -1,6 +1,6 @@
 //! The versions of the policy, in memory.
 //!
-//! Invariant: numbers only grow, and a number never has another text. What was written keeps its
+//! Invariant: numbers only grow, and a number never gets another text. A written version keeps its
 //! text while it is in force, whatever the bounds are.
 
 use alloc::collections::VecDeque;
@@ -15,15 +15,15 @@ use crate::store::policy::{
     Summary,
 };
 
-/// The most deployed files whose numbers are known: a deployment is forgotten after so many later
-/// ones, and numbered anew if it comes back.
+/// The most deployed files whose numbers are known: a deployment is forgotten after this many later
+/// ones, and gets a new number if it comes back.
 const MAX_DEPLOYED: usize = 64;
 
-/// A count may be so many versions ahead of a store that was lost. What is further ahead was never
-/// a version: it must not use up the numbers.
+/// A count may be this many versions ahead of a store that was lost. A number further ahead was
+/// never a version: it must not use up the numbers.
 const MAX_AHEAD: u64 = 1_000_000;
 
-/// Everything that is known of policies.
+/// The known state of policies.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Policies {
     #[serde(skip)]
@@ -32,12 +32,12 @@ pub(crate) struct Policies {
     versions: VecDeque<Version>,
     /// Fingerprints of deployed files and their numbers, the oldest first.
     deployed: VecDeque<(u64, u64)>,
-    /// The version that somebody wrote, while it is in force.
+    /// The version that was written at run time, while it is in force.
     written: Option<u64>,
     last: u64,
     /// The number of the last change at run time; 0 before there was any.
     changed: u64,
-    /// What was done to keys, the oldest first, each with its number.
+    /// Operations on keys, the oldest first, each with its number.
     #[serde(default)]
     keys: VecDeque<(u64, KeyRow)>,
 }
@@ -155,20 +155,20 @@ impl Policies {
         self.changed.max(1)
     }
 
-    /// The generation that was `seen`, when this store does not know of it and may have lost it.
+    /// The generation in `seen`, when this store does not know it and may have lost it.
     fn lost_after(&self, seen: Option<u64>) -> Option<u64> {
         let latest = self.last.saturating_add(MAX_AHEAD);
         seen.filter(|seen| *seen > self.generation() && *seen <= latest)
     }
 
-    /// Counts are of a generation that this store does not know of: it was lost, and numbers what
-    /// is in force anew, above that one.
+    /// Counts have a generation that this store does not know: the store was lost, and gives the
+    /// policy in force a new number, above that generation.
     fn catch_up(&mut self, seen: Option<u64>, now_ms: u64) {
         let Some(seen) = self.lost_after(seen) else { return };
         self.last = self.last.max(seen);
         self.deployed.clear();
         let text = self.written.and_then(|written| self.text(written)).cloned();
-        // Without a text it is the file of whoever asks next, which is numbered then.
+        // Without a text it is the file of the next caller, which is numbered then.
         self.changed = self.last.saturating_add(1);
         if let Some(text) = text {
             let row =
@@ -204,7 +204,7 @@ impl Policies {
         Some(self.current(number, found.row.source, text))
     }
 
-    /// The number of what is in force for whoever was deployed with this file.
+    /// The number of the policy in force for a service that was deployed with this file.
     fn in_force(&self, fingerprint: u64) -> Option<u64> {
         let known = || self.deployed.iter().find(|(known, _)| *known == fingerprint);
         self.written.or_else(|| known().map(|(_, version)| *version))
@@ -232,7 +232,7 @@ impl Policies {
         self.last
     }
 
-    /// Forgets the oldest, and of older ones the texts.
+    /// Forgets the oldest versions, and the texts of older ones.
     fn bound(&mut self) {
         while self.versions.len() > self.limits.versions.max(1) {
             self.versions.pop_front();

@@ -1,6 +1,6 @@
 //! The entries of tenants, in memory.
 //!
-//! Invariant: a revision never comes back, not even after an entry was removed and written anew.
+//! Invariant: a revision never comes back, not even after an entry was removed and written again.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::memory::limits::MemoryLimits;
 use crate::store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
 
-/// Everything that is known of tenants.
+/// The known state of tenants.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tenants {
     #[serde(skip)]

@@ -1,11 +1,11 @@
-//! Reading little-endian fields from bytes that may be anything.
+//! Reading little-endian fields from arbitrary bytes.
 
 use alloc::vec::Vec;
 
-/// The version of what isolates send and of the stored pages.
+/// The version of the deltas of isolates and of the stored pages.
 pub(super) const VERSION: u8 = 1;
 
-/// What is left of some bytes.
+/// The rest of some bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A text behind its length in two bytes.
+    /// A text after its length in two bytes.
     pub(super) fn block(&mut self) -> Option<&'a [u8]> {
         let length = usize::from(self.u16()?);
         let (block, rest) = self.0.split_at_checked(length)?;
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes `block` behind its length; the caller knows that it is at most 65,535 bytes.
+/// Writes `block` after its length; the caller knows that it is at most 65,535 bytes.
 pub(super) fn push_block(block: &[u8], to: &mut Vec<u8>) {
     debug_assert!(block.len() <= usize::from(u16::MAX), "a block of {} bytes", block.len());
     let length = u16::try_from(block.len()).unwrap_or(u16::MAX);

@@ -1,9 +1,9 @@
-//! What an isolate, or a part of a server, counts until it is brought to the sums.
+//! The counters of an isolate, or of a part of a server, until they are added to the sums.
 //!
 //! Invariant: integers only, and once a rule was counted nothing is allocated for it again until
-//! the policy changes. What was taken to be sent is counted nowhere else, and is sent again, under
-//! its number, until it has arrived. Memory is bounded by the policy and by the sums' own bound.
-//! Deliberately absent: sending.
+//! the policy changes. A taken delta is counted nowhere else, and is sent again, under its number,
+//! until it has arrived. Memory is bounded by the policy and by the sums' own bound. Deliberately
+//! absent: sending.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -26,7 +26,7 @@ use crate::log::Kind;
 /// The counters of one isolate, or of a part of a server.
 #[derive(Debug)]
 pub struct Counters {
-    /// Nobody asks for them: only what needs no memory is counted.
+    /// The counters are never read: only those that need no memory are counted.
     is_off: bool,
     events: [Cell<u64>; Event::ALL.len()],
     /// Not borrowed across an await.
@@ -41,14 +41,14 @@ struct Waits {
     sum_ms: u64,
 }
 
-/// What rules said.
+/// The results of rules.
 #[derive(Debug, Default)]
 struct Rules {
     policy: PolicyInForce,
-    /// One for each quota set of the policy, and behind them one for each rule's tenants, when
+    /// One for each quota set of the policy, followed by one for each rule's tenants, when
     /// something was counted there.
     blocks: Vec<Option<Box<Block>>>,
-    /// What was counted under policies before that one.
+    /// The counts under earlier policies.
     before: Vec<(Series, u64)>,
     /// Something was counted under an earlier policy since it was last taken.
     has_earlier: bool,
@@ -60,14 +60,14 @@ struct Block {
     rule: String,
     tier: String,
     quotas: Vec<String>,
-    /// By quota, the first row being no quota, and result.
+    /// By quota, the first row being without a quota, and result.
     results: Vec<[u32; RuleResult::ALL.len()]>,
-    /// By quota: admitted, and nearly used up.
+    /// By quota: allowed, and nearly used up.
     near: Vec<u32>,
 }
 
 impl Counters {
-    /// Nothing counted; `is_off` when nobody will ever ask.
+    /// Nothing counted; `is_off` when the counters are never read.
     pub fn new(is_off: bool) -> Self {
         let events = [const { Cell::new(0) }; Event::ALL.len()];
         Self { is_off, events, rules: RefCell::default(), waits: RefCell::default() }
@@ -78,15 +78,14 @@ impl Counters {
         self.add_many(event, 1);
     }
 
-    /// Counts so many.
+    /// Counts this many.
     pub fn add_many(&self, event: Event, count: u64) {
         if let Some(cell) = self.events.get(event.index()) {
             cell.set(cell.get().saturating_add(count));
         }
     }
 
-    /// Counts one decided request, which has waited so long. True when a rule said something of
-    /// which a line may be logged.
+    /// Counts one decided request and its wait. True when a rule had a result that may be logged.
     pub fn count(&self, policy: &Policy, outcome: &Outcome<'_>, waited: Span) -> bool {
         self.count_answer(outcome, waited);
         let mut rules = (!self.is_off).then(|| self.rules.try_borrow_mut().ok()).flatten();
@@ -103,7 +102,7 @@ impl Counters {
     fn count_answer(&self, outcome: &Outcome<'_>, waited: Span) {
         let (event, wait) = match outcome.final_answer() {
             Answer::Refuse { .. } | Answer::Retry(_) => (Event::Refused, Span::ZERO),
-            // Who only asks is told to wait and has not waited.
+            // A caller that only asks gets the wait in its response and has not waited.
             Answer::Delay(delay) => {
                 (Event::Delayed, if waited > Span::ZERO { waited } else { delay })
             }
@@ -122,8 +121,8 @@ impl Counters {
         }
     }
 
-    /// Everything that was counted since the last time, as what isolate `isolate` sends with this
-    /// number; `None` when that is nothing. `policy` is the one in force.
+    /// All counts since the last call, as the delta that isolate `isolate` sends with this number;
+    /// `None` when there are none. `policy` is the one in force.
     pub fn take(&self, isolate: u64, sequence: u64, policy: PolicyInForce) -> Option<Delta> {
         let mut counts = Vec::new();
         for (event, cell) in Event::ALL.into_iter().zip(&self.events) {
@@ -194,7 +193,7 @@ impl Rules {
         }
     }
 
-    /// Brings together what was counted under this policy; its blocks stay, with nothing in them.
+    /// Adds up the counts under this policy; its blocks stay, with nothing in them.
     fn end_policy(&mut self) {
         let mut blocks = core::mem::take(&mut self.blocks);
         blocks.iter_mut().flatten().for_each(|block| self.end(block));
@@ -204,7 +203,7 @@ impl Rules {
     fn end(&mut self, block: &mut Block) {
         let mut counts = Vec::new();
         block.take(&mut counts);
-        // Of one policy every series comes once: it is looked for among those of earlier ones.
+        // Each series occurs once per policy: it is searched for among those of earlier ones.
         let known = if self.has_earlier { self.before.len() } else { 0 };
         for (series, count) in counts {
             let is_full = self.before.len() >= MAX_SERIES;
@@ -248,7 +247,7 @@ impl Block {
         }
     }
 
-    /// Everything in it, which is gone then.
+    /// Takes all counts in it.
     fn take(&mut self, counts: &mut Vec<(Series, u64)>) {
         let names = core::iter::once("").chain(self.quotas.iter().map(String::as_str));
         for (quota, row) in names.zip(&mut self.results) {
@@ -295,7 +294,7 @@ mod tests {
         {"name": "queue", "when": {"paths": ["/queue"]}, "key": ["client_ip"], "quotas": [{"limit": 10, "window": "10s", "algorithm": "leaky-queue", "burst": 5}]}
     ]}"#;
 
-    /// Decides one request of one client on `stored`, which stands for all objects.
+    /// Decides one request of one client on `stored`, which represents all objects.
     fn decide(policy: &Policy, body: &str, stored: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Plan {
         let facts = DescribedRequest::parse(body.as_bytes()).expect("a request");
         let mut plan = Plan::new();
@@ -317,7 +316,7 @@ mod tests {
         )
     }
 
-    // Guards: a key of which a shard holds a few units, told as nearly used up all the time.
+    // Guards: a key of which a shard holds a few units, reported as nearly used up all the time.
     #[test]
     fn what_a_shard_holds_is_not_what_the_key_has_left() {
         let policy = r#"{"version": 1, "rules": [{"name": "site", "key": [], "shards": 2, "quotas": [{"limit": 1000, "window": "1h"}]}]}"#;
@@ -354,7 +353,7 @@ mod tests {
         );
     }
 
-    /// What is in a delta, as lines.
+    /// The counts in a delta, as lines.
     fn told(delta: Option<Delta>) -> Vec<String> {
         let line = |(series, count): &(Series, u64)| {
             let name = series.family().map_or("", |family| family.describe().name);
@@ -425,7 +424,7 @@ mod tests {
         .into();
         (1..).zip(&mut policies).for_each(|(version, policy)| policy.set_version(version));
         let counters = Counters::new(false);
-        // The second is in force, and requests of the first are still under way.
+        // The second is in force, and requests of the first are still in progress.
         for place in [0, 1, 0, 1, 0, 2] {
             let plan = decide(&policies[place], &request("/queue", ""), &mut BTreeMap::new());
             counters.count(&policies[place], &plan.outcome(&policies[place]), Span::ZERO);

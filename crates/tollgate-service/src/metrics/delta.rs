@@ -1,7 +1,7 @@
-//! What one isolate counted since it last told: the bytes between the isolate and the sums.
+//! The counts of one isolate since its last delta: the bytes between the isolate and the sums.
 //!
 //! Invariant: adding it once or several times is the same, by the isolate's number and a sequence;
-//! any bytes are a `Delta` or none.
+//! any bytes either decode to a `Delta` or to none.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,16 +10,16 @@ use super::bytes::{Reader, VERSION, push_block};
 use super::policy::PolicyInForce;
 use super::series::{MAX_SERIES, Series};
 
-/// What an isolate counted since its last delta.
+/// The counts of an isolate since its last delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     /// The isolate's random number.
     pub isolate: u64,
     /// Greater than in each earlier delta of the isolate, and the same when it is sent again.
     pub sequence: u64,
-    /// What it decides under now.
+    /// The policy that it decides under now.
     pub policy: PolicyInForce,
-    /// By how much each series grew.
+    /// The growth of each series.
     pub counts: Vec<(Series, u64)>,
 }
 
@@ -38,8 +38,8 @@ impl Delta {
         bytes
     }
 
-    /// What `bytes` are. Series that this version does not know are left out; `None` for what is no
-    /// delta, or too large for one.
+    /// The delta in `bytes`. Series that this version does not know are left out; `None` when the
+    /// bytes are not a delta, or too large for one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);

@@ -1,83 +1,83 @@
-//! What is counted one by one, without a rule, and the series of each.
+//! Events that are counted one by one, without a rule, and the series of each.
 //!
-//! Invariant: every event is a series of its own, which is there from the start, with 0.
+//! Invariant: every event has a series of its own, which is there from the start, with 0.
 
 use super::family::Family;
 
-/// What is counted without a rule: a series that is always there.
+/// An event that is counted without a rule: its series is always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request passed.
+    /// A request was allowed.
     Passed,
-    /// A request passed after a wait, or with the advice to wait.
+    /// A request was allowed after a wait, or with the advice to wait.
     Delayed,
-    /// A request was refused.
+    /// A request was denied.
     Refused,
     /// No rule applied to a request.
     Unlimited,
-    /// A request was refused because too many wait.
+    /// A request was denied because too many wait.
     WaitingFull,
-    /// A request was refused without asking an object.
+    /// A request was denied without asking an object.
     RememberedDenial,
     /// An object was asked to decide and to charge.
     Check,
-    /// An object was asked what it would decide.
+    /// An object was asked for the decision that it would make.
     Look,
-    /// An object was told of a response.
+    /// An object got the report of a response.
     Settle,
-    /// An object was asked to give back a charge.
+    /// An object was asked to refund a charge.
     Refund,
     /// A tenant's object was asked for its entry.
     ReadTenant,
-    /// An object said nothing in time.
+    /// An object did not respond in time.
     Late,
-    /// An object gave an error.
+    /// An object returned an error.
     Failed,
-    /// An object's answer was none.
+    /// An object's response was invalid.
     Misread,
-    /// An object could not read what it had stored.
+    /// An object could not read its stored bytes.
     Corrupt,
-    /// A request was let through by `on_failure`.
+    /// A request was allowed by `on_failure`.
     LetThrough,
-    /// A request was refused by `on_failure`.
+    /// A request was denied by `on_failure`.
     RefusedByFailure,
     /// The origin gave no response.
     Origin,
-    /// A request was planned anew under a newer policy.
+    /// A request was planned again under a newer policy.
     PolicyRetry,
-    /// The policy in force could not be asked for.
+    /// A request for the policy in force failed.
     PolicyCheckFailed,
     /// A request was decided under a policy that may not be in force any more.
     OutdatedPolicy,
-    /// A request was decided although nobody could say which quotas its tenant has.
+    /// A request was decided without its tenant's quotas, which were unknown.
     UnknownTenant,
     /// A request of the admin API had no token.
     AdminTokenMissing,
-    /// It had none of ours.
+    /// It had a token that is not ours.
     AdminTokenWrong,
-    /// It had one that may not do this.
+    /// It had a token without the permission.
     AdminTokenForbidden,
     /// A request of `/check` had no token.
     CheckTokenMissing,
-    /// It had another one.
+    /// It had a wrong token.
     CheckTokenWrong,
     /// No line was logged of an event.
     LogDropped,
     /// Counts could not be brought to the sums.
     FlushFailed,
-    /// A node's question about leases was answered.
+    /// A node's request for leases got a response.
     LeaseQuestion,
-    /// A node had other rules of the fleet than the last two policies.
+    /// A node had fleet rules other than those of the last two policies.
     LeaseConflict,
     /// A unit was leased to a node.
     LeaseUnit,
-    /// A shard paid a request from what it held.
+    /// A shard paid a request from its own units.
     ShardHeld,
-    /// A shard asked the key's own object, which admitted a request.
+    /// The key's own object, asked by a shard, allowed a request.
     ShardAsked,
-    /// A second shard paid a request that the first one refused.
+    /// A second shard paid a request that the first one denied.
     ShardSecond,
-    /// A second shard was asked in vain.
+    /// A second shard was asked and denied, too.
     ShardRefused,
 }
 

@@ -1,23 +1,24 @@
 //! The families of metrics: one row each, with its name, kind, labels and help.
 //!
-//! Invariant: names, labels and their words never change, because alerts are written with them; and
-//! neither does a family's code, because sums are stored with it. Names follow the conventions of
-//! Prometheus: `_total` ends a counter, base units (seconds). Where the filter for Envoy counts the
-//! same, it has the same name (`tollgate.decisions` there, `tollgate_decisions_total` here).
+//! Invariant: names, labels and their words never change, because alerts are written with them. A
+//! family's code never changes either, because sums are stored with it. Names follow the
+//! conventions of Prometheus: `_total` ends a counter, base units (seconds). Where the filter for
+//! Envoy counts the same, it has the same name (`tollgate.decisions` there,
+//! `tollgate_decisions_total` here).
 
-/// What a family is.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows.
     Counter,
-    /// It comes and goes.
+    /// It grows and shrinks.
     Gauge,
-    /// How many were at most so large.
+    /// The number of values up to each bound.
     Histogram,
 }
 
 impl Kind {
-    /// The word for it in the text: `counter`.
+    /// Its name in the text: `counter`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -31,51 +32,51 @@ impl Kind {
 /// A family of metrics, in the order of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
-    /// Requests, by what they were answered.
+    /// Requests, by response.
     Requests,
-    /// What each rule said, by rule, quota, tier and result.
+    /// Results of each rule, by rule, quota, tier and result.
     Decisions,
-    /// Admitted, but a quota is nearly used up.
+    /// Allowed, but a quota is nearly used up.
     NearLimit,
-    /// How long requests waited that passed after a wait.
+    /// The waits of requests that were allowed after a wait.
     Waits,
-    /// Refused because too many wait.
+    /// Denied because too many wait.
     WaitingFull,
-    /// Refused without asking an object.
+    /// Denied without asking an object.
     RememberedDenials,
     /// Calls of objects.
     ObjectCalls,
     /// Calls of objects that failed, by cause.
     Failures,
-    /// Requests about which `on_failure` decided.
+    /// Requests that `on_failure` decided.
     FailedRequests,
     /// The origin gave no response.
     OriginFailures,
-    /// Planned anew, because an object knows a newer policy.
+    /// Planned again, because an object knows a newer policy.
     PolicyRetries,
-    /// Asking for the policy in force failed.
+    /// Requests for the policy in force that failed.
     PolicyCheckFailures,
     /// Events of which no line was logged.
     LogDropped,
-    /// Counts that could not be brought to the sums at once.
+    /// Counts that could not be added to the sums at once.
     FlushFailures,
     /// The policy's version.
     PolicyVersion,
-    /// Which policy that is.
+    /// The identity of that policy.
     PolicyInfo,
     /// Isolates that count.
     Isolates,
-    /// Series that are held.
+    /// Series that are kept.
     Series,
     /// Requests decided under a policy that may not be in force any more.
     OutdatedRequests,
-    /// Requests whose tenant's entry nobody could say.
+    /// Requests whose tenant's entry was unknown.
     UnknownTenants,
-    /// Requests refused for their token.
+    /// Requests denied for their token.
     Unauthorized,
-    /// What nodes asked about leases, and were answered.
+    /// Requests of nodes about leases that got a response.
     LeaseQuestions,
-    /// What nodes asked under other rules of the fleet.
+    /// Requests of nodes with other fleet rules.
     LeaseConflicts,
     /// Units that were leased.
     LeaseUnits,
@@ -86,9 +87,9 @@ pub enum Family {
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// Whose row it is.
+    /// The family of the row.
     pub family: Family,
-    /// What sums are stored by.
+    /// The code with which sums are stored.
     pub code: u8,
     /// The name in the text, whole.
     pub name: &'static str,
@@ -338,7 +339,7 @@ mod tests {
 
     use super::*;
 
-    /// The codes are stored and the names stand in alerts: a row may be added, never changed.
+    /// The codes are stored and the names are used in alerts: a row may be added, never changed.
     #[test]
     fn rows_are_told_apart_and_named_by_convention() {
         let rows = &FAMILIES;
@@ -355,7 +356,7 @@ mod tests {
         }
     }
 
-    /// What the document says of each family, whole.
+    /// The document's description of each family, whole.
     #[test]
     fn the_document_has_every_row() {
         let document = include_str!("../../../../docs/metrics.md");

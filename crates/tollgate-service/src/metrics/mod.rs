@@ -1,9 +1,8 @@
-//! Metrics: what is counted, under which names, how counts are summed, and their text for
-//! Prometheus.
+//! Metrics: the counters, their names, how counts are summed, and their text for Prometheus.
 //!
 //! Invariant: integers only, and bounded: at most [`MAX_SERIES`] series, whatever policies come and
-//! go. A counter never goes down. Deliberately absent: where counts come from and where sums are
-//! kept; whoever counts sends a [`Delta`], and whoever keeps [`Sums`] stores its pages.
+//! go. A counter never goes down. Deliberately absent: the source of counts and the storage of
+//! sums. A counting service sends a [`Delta`], and the owner of [`Sums`] stores its pages.
 
 mod bytes;
 mod counters;

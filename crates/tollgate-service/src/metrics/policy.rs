@@ -1,7 +1,7 @@
-//! Which policy requests are decided under, as metrics tell it.
+//! The policy that requests are decided under, in metrics.
 //!
-//! Invariant: versions only grow, so the greatest one told is the one in force. Deliberately
-//! absent: the policy itself.
+//! Invariant: versions only grow, so the greatest reported version is the one in force.
+//! Deliberately absent: the policy itself.
 
 use alloc::vec::Vec;
 
@@ -11,11 +11,11 @@ use crate::store::policy::Source;
 /// The policy that an isolate decides under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyInForce {
-    /// Its version; 0 where there are none.
+    /// Its version; 0 where there are no versions.
     pub version: u64,
     /// The hash of its document.
     pub fingerprint: u64,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
 }
 

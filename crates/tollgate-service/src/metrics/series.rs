@@ -1,7 +1,7 @@
 //! One series: a family and the values of its labels, as bytes that order and store it.
 //!
 //! Invariant: a `Series` has as many values as its family has labels, of printable ASCII, each at
-//! most 64 characters: names of rules, quotas and tiers are such. Deliberately absent: escaping,
+//! most 64 characters, like the names of rules, quotas and tiers. Deliberately absent: escaping,
 //! which the text does.
 
 use alloc::vec;
@@ -9,17 +9,17 @@ use alloc::vec::Vec;
 
 use super::family::Family;
 
-/// The most series that are held.
+/// The most series that are kept.
 pub const MAX_SERIES: usize = 10_000;
 
 /// The rule of series for which there is no room.
 pub const OTHER: &str = "(other)";
 
-/// The tier of quotas that a tenant's own entry gives: tenants are as many as somebody makes them,
-/// so their names are no labels.
+/// The tier of quotas from a tenant's own entry: the number of tenants is unbounded, so their names
+/// are not labels.
 pub const TENANT: &str = "(tenant)";
 
-/// Ends a value: no value has it.
+/// Ends a value: no value contains it.
 const END: u8 = 0;
 
 /// The longest value, in bytes.
@@ -30,8 +30,8 @@ const MAX_VALUE: usize = 64;
 pub struct Series(Vec<u8>);
 
 impl Series {
-    /// The series of `family` with these values. What no value may be (a name is at most 64
-    /// printable characters) is cut and put right, so that there is always one.
+    /// The series of `family` with these values. A value that is not allowed (a name is at most 64
+    /// printable characters) is cut and corrected, so that there is always a series.
     #[must_use]
     pub fn new(family: Family, values: &[&str]) -> Self {
         let row = family.describe();
@@ -47,7 +47,7 @@ impl Series {
         Self(bytes)
     }
 
-    /// The series that these bytes are, if they are one.
+    /// The series in these bytes, if they are one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (code, mut rest) = bytes.split_first()?;
@@ -81,8 +81,8 @@ impl Series {
         values.take(count).map(|value| str::from_utf8(value).unwrap_or_default())
     }
 
-    /// The series that takes what this one has no room for: of rule [`OTHER`], with the same
-    /// result.
+    /// The series that counts instead of this one when there is no room: of rule [`OTHER`], with
+    /// the same result.
     #[must_use]
     pub fn other(&self) -> Self {
         let Some(family) = self.family() else { return self.clone() };
@@ -125,7 +125,8 @@ mod tests {
             assert!(!with(wrong), "{wrong:?}");
         }
         assert!(!with(&long));
-        // What is no name is put right, not refused: there is always a series to count in.
+        // A value that is not a name is corrected, not rejected: there is always a series to count
+        // in.
         let odd = Series::new(Family::Requests, &["a\nb\u{e9}"]);
         assert_eq!(odd.values().collect::<Vec<_>>(), ["a_b_"]);
         assert!(with(odd.as_bytes()));

@@ -1,12 +1,12 @@
-//! The sums of what all isolates counted, and the pages in which they are stored.
+//! The sums of the counts of all isolates, and the pages in which they are stored.
 //!
-//! Invariant: a sum never goes down while its series is held. A series is held until nobody has
-//! counted in it for a day; what comes when [`MAX_SERIES`] are held is counted as rule
-//! [`OTHER`](super::OTHER). Only pages in which something changed are written: a page holds
-//! 256 series, so what most policies need is one row.
+//! Invariant: a sum never goes down while its series is kept. A series is kept until it has had no
+//! count for a day. When [`MAX_SERIES`] are kept, new series are counted as rule
+//! [`OTHER`](super::OTHER). Only changed pages are written: a page contains 256 series, so most
+//! policies need one row.
 //!
-//! Deliberately absent: the store. Whoever keeps it asks for the pages that changed, writes them
-//! together, and answers nobody before that.
+//! Deliberately absent: the store. Its owner asks for the changed pages, writes them together, and
+//! sends no response before that.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -23,18 +23,19 @@ const PAGE: u16 = 256;
 /// An isolate whose last delta is older may be counted twice if it sends that again.
 const FORGET_ISOLATE_AFTER_MIN: u32 = 60;
 
-/// The most isolates whose sequences are remembered; who is quiet for longest is forgotten.
+/// The most isolates whose sequences are remembered; the isolate that has been silent the longest
+/// is forgotten.
 const MAX_ISOLATES: usize = 4096;
 
-/// A series in which nobody counts for a day is gone.
+/// A series without a count for a day is dropped.
 const DROP_SERIES_AFTER_MIN: u32 = 24 * 60;
 
-/// What became of a delta.
+/// The result of adding a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is in the sums.
+    /// It was added.
     Now,
-    /// It was already.
+    /// It had been added before.
     Before,
 }
 
@@ -44,7 +45,7 @@ pub struct Sums {
     pub(super) series: BTreeMap<Series, Cell>,
     isolates: Vec<Isolate>,
     pub(super) policy: PolicyInForce,
-    /// How many series each page holds, and whether it is to be written.
+    /// The number of series of each page, and whether it must be written.
     pages: Vec<Page>,
     swept_at_min: u32,
 }
@@ -53,7 +54,7 @@ pub struct Sums {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) value: u64,
-    /// When somebody counted in it last, in minutes since 1970.
+    /// The time of its last count, in minutes since 1970.
     seen_min: u32,
     page: u16,
 }
@@ -72,7 +73,7 @@ struct Page {
 }
 
 impl Sums {
-    /// Adds what an isolate counted, at `now_s` seconds since 1970, unless it is added already.
+    /// Adds the counts of an isolate, at `now_s` seconds since 1970, unless they were added before.
     pub fn add(&mut self, delta: &Delta, now_s: u64) -> Added {
         let now_min = minutes(now_s);
         self.sweep(now_min);
@@ -92,7 +93,7 @@ impl Sums {
         Added::Now
     }
 
-    /// The numbers of the pages that are to be written; [`Sums::saved`] when they are.
+    /// The numbers of the pages to write; call [`Sums::saved`] when they are written.
     pub fn changed(&self) -> impl Iterator<Item = u16> {
         (0_u16..).zip(&self.pages).filter(|(_, page)| page.changed).map(|(number, _)| number)
     }
@@ -119,7 +120,7 @@ impl Sums {
         bytes
     }
 
-    /// Takes a stored page; `None`, and nothing of it is taken, when these bytes are none.
+    /// Takes a stored page; `None`, and nothing of it is taken, when these bytes are not a page.
     /// Every page is loaded before anything is added.
     #[must_use]
     pub fn load(&mut self, number: u16, bytes: &[u8]) -> Option<()> {
@@ -142,7 +143,7 @@ impl Sums {
         while !reader.0.is_empty() {
             let series = Series::parse(reader.block()?);
             let cell = Cell { value: reader.u64()?, seen_min: reader.u32()?, page: number };
-            // What a later version counts, or counted before a roll-back, is left out.
+            // Series of a later version, also from before a roll-back, are left out.
             found.extend(series.map(|series| (series, cell)));
         }
         if usize::from(number) >= MAX_SERIES || found.len() > usize::from(PAGE) {
@@ -165,7 +166,7 @@ impl Sums {
         self.pages.iter_mut().for_each(|page| page.changed = false);
     }
 
-    /// Isolates that told something within the minute before `now_s`, or the one before that.
+    /// Isolates that sent something within the minute before `now_s`, or the one before that.
     pub(super) fn isolates_at(&self, now_s: u64) -> u64 {
         let since = minutes(now_s).saturating_sub(1);
         let lately = self.isolates.iter().filter(|isolate| isolate.seen_min >= since);
@@ -192,7 +193,7 @@ impl Sums {
         self.touch(page);
     }
 
-    /// Forgets what nobody counts any more, once an hour.
+    /// Forgets series without recent counts, once an hour.
     fn sweep(&mut self, now_min: u32) {
         if self.isolates.len() >= MAX_ISOLATES {
             let quietest = (0..).zip(&self.isolates).min_by_key(|(_, isolate)| isolate.seen_min);
@@ -328,7 +329,7 @@ mod tests {
         let pages: Vec<usize> = sums.changed().map(|number| sums.page(number).len()).collect();
         assert_eq!(pages.len(), 40);
         assert!(pages.iter().all(|len| *len < 16_384), "{pages:?}");
-        // Series that are gone make room, in the pages where they were.
+        // Dropped series make room, in the pages where they were.
         let later = NOW + 25 * 3600;
         sums.add(&delta(1, 100, &[(rule("new", "denied"), 1)]), later);
         assert_eq!(sums.series.len(), 1);

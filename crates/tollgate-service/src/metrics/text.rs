@@ -1,9 +1,9 @@
-//! The sums as text for Prometheus: the text format 0.0.4, and OpenMetrics 1.0.0 for who asks for
-//! it.
+//! The sums as text for Prometheus: the text format 0.0.4, and OpenMetrics 1.0.0 for clients that
+//! accept it.
 //!
-//! Invariant: every family is there with its help and type, and what needs no rule is there from
-//! the start with 0, so that the first count is a growth. Lines stand in the order of families and
-//! label values, the same for the same sums. Source:
+//! Invariant: every family is there with its help and type, and series that need no rule are there
+//! from the start with 0, so that the first count is a growth. Lines are in the order of families
+//! and label values, the same for the same sums. Source:
 //! prometheus.io/docs/instrumenting/exposition_formats, and the OpenMetrics specification.
 
 use alloc::format;
@@ -20,7 +20,7 @@ use super::series::Series;
 use super::sums::Sums;
 use super::waits::{INFINITE, SUM, WAIT_BOUNDS_MS};
 
-/// What of the two the text is.
+/// The format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a request wants that accepts this (a field `accept`).
+    /// The format for a request with this field `accept`.
     #[must_use]
     pub fn accepted(accept: Option<&str>) -> Self {
         let mut ranges = accept.unwrap_or_default().split(',').map(|range| range.trim());
@@ -115,7 +115,8 @@ impl Sums {
         }
     }
 
-    /// Buckets are kept apart and told as Prometheus wants them: each with all below it.
+    /// Buckets are kept separately and written cumulatively, as Prometheus requires: each with all
+    /// below it.
     fn waits(&self, text: &mut String) {
         let name = Family::Waits.describe().name;
         let mut below = 0_u64;
@@ -133,12 +134,12 @@ impl Sums {
 
 fn head(family: Family, format: Format, text: &mut String) {
     let row = family.describe();
-    // In OpenMetrics a counter's family is named without what its samples end with.
+    // In OpenMetrics a counter's family is named without the suffix of its samples.
     let name = match (format, row.kind) {
         (Format::OpenMetrics, Kind::Counter) => row.name.trim_end_matches("_total"),
         _ => row.name,
     };
-    // A help is ASCII without a backslash or a line's end: the table's test says so.
+    // A help is ASCII without a backslash or a line's end: the table's test checks that.
     line(format_args!("# HELP {name} {}", row.help), text);
     line(format_args!("# TYPE {name} {}", row.kind.word()), text);
     if let (Format::OpenMetrics, true) = (format, name.ends_with("_seconds")) {
@@ -167,7 +168,7 @@ fn sample(family: Family, values: &[&str], value: u64, text: &mut String) {
     line(format_args!(" {value}"), text);
 }
 
-/// A label's value as both formats want it.
+/// A label's value, escaped for both formats.
 fn escape(value: &str, text: &mut String) {
     for c in value.chars() {
         match c {

@@ -1,9 +1,9 @@
-//! The histogram of waits: its bounds, and how it is told.
+//! The histogram of waits: its bounds, and its names in metrics.
 //!
-//! Invariant: the bounds are stored by their words and stand in alerts: they never change.
+//! Invariant: the bounds are stored by their words and used in alerts: they never change.
 
 /// The upper bounds of the histogram of waits, in milliseconds: the label `le`, in seconds, is the
-/// word beside it. The last bucket, without a bound, follows them.
+/// word next to it. The last bucket, without a bound, follows them.
 pub const WAIT_BOUNDS_MS: [(u64, &str); 11] = [
     (10, "0.01"),
     (50, "0.05"),
@@ -23,7 +23,7 @@ pub const INFINITE: &str = "+Inf";
 /// The name under which the sum of waits is kept, in milliseconds.
 pub const SUM: &str = "sum";
 
-/// The bucket of a wait: its place among the bounds, or behind them.
+/// The bucket of a wait: its index among the bounds, or after them.
 #[must_use]
 pub fn wait_bucket(milliseconds: u64) -> usize {
     WAIT_BOUNDS_MS.partition_point(|(bound, _)| *bound < milliseconds)

@@ -1,4 +1,4 @@
-//! One client of a rule, by its key: what it has used, and whether it is blocked.
+//! One client of a rule, by its key: its used quota, and whether it is blocked.
 //!
 //! Invariant: a key is named by its value, which the caller knows; keys are never listed.
 
@@ -15,37 +15,37 @@ use crate::store::key_history::KeyChange;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyCall {
-    /// What would be decided about a request; nothing is consumed: [`KeyReply::Explained`].
+    /// The decision that a request would get; nothing is consumed: [`KeyReply::Explained`].
     Explain {
         /// The request as `POST /check` takes it, validated.
         request: String,
     },
-    /// What a key has used: [`KeyReply::State`].
+    /// The used quota of a key: [`KeyReply::State`].
     State(RuleKey),
-    /// Forgets what a key has used: [`KeyReply::Done`].
+    /// Forgets the used quota of a key: [`KeyReply::Done`].
     Reset(RuleKey),
-    /// Refuses a key until a time: [`KeyReply::Done`].
+    /// Denies a key until a time: [`KeyReply::Done`].
     Block {
-        /// Whom.
+        /// The key.
         key: RuleKey,
-        /// Until when, in milliseconds since 1970.
+        /// The end of the block, in milliseconds since 1970.
         until_ms: u64,
     },
     /// Ends a block: [`KeyReply::Done`].
     Unblock(RuleKey),
 }
 
-/// What a [`KeyCall`] asks: about a request, or of one key.
+/// The request in a [`KeyCall`]: about a described request, or about one key.
 #[derive(Clone, Copy, Debug)]
 pub enum AskedOfKey<'a> {
-    /// What would be decided about this request.
+    /// The decision that this request would get.
     Explain(&'a str),
     /// An operation on a key.
     Operate(&'a RuleKey, KeyOperation),
 }
 
 impl KeyCall {
-    /// What is asked.
+    /// The request.
     #[must_use]
     pub const fn asked(&self) -> AskedOfKey<'_> {
         match self {
@@ -68,31 +68,32 @@ pub struct RuleKey {
     pub rule: String,
     /// The parts of its key, in the rule's order.
     pub key: Vec<String>,
-    /// The tenant whose own quotas count apart; none for what the rule and its tiers count.
+    /// The tenant whose own quotas count separately; `None` for the counts of the rule and its
+    /// tiers.
     #[serde(default)]
     pub tenant: Option<String>,
-    /// No tenant is meant, and whoever asks has said so.
+    /// No tenant is meant, and the caller has stated that.
     #[serde(default)]
     pub is_of_no_tenant: bool,
 }
 
-/// What is answered to a [`KeyCall`].
+/// The reply to a [`KeyCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyReply {
-    /// What would be decided, as JSON.
+    /// The decision that the request would get, as JSON.
     Explained(String),
-    /// What was used, as JSON.
+    /// The used quota, as JSON.
     State(String),
     /// It is done.
     Done(KeyChange),
     /// The policy has no rule of this name.
     NoRule,
-    /// This is no key of the rule.
+    /// This is not a key of the rule.
     NoKey {
-        /// What of it: `key`, `key[1]`, `tenant`.
+        /// The part of it that is wrong: `key`, `key[1]`, `tenant`.
         path: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

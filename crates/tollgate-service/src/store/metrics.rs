@@ -1,4 +1,4 @@
-//! What was counted, as a store gives it.
+//! The counters, as a store returns them.
 //!
 //! Invariant: reading changes nothing.
 
@@ -16,7 +16,7 @@ pub enum MetricsCall {
     Read(Format),
 }
 
-/// What is answered to a [`MetricsCall`].
+/// The reply to a [`MetricsCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricsReply {

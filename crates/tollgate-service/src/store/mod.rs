@@ -1,9 +1,9 @@
-//! What a service asks of its store, and what the store answers: as values, and as JSON on the wire
-//! to wherever the store is.
+//! A service's calls to its store, and the store's replies: as values, and as JSON on the wire to
+//! wherever the store is.
 //!
-//! Invariant: a store decides races and nothing else: whoever writes names what it saw, and the
-//! store compares and writes in one step. What may be written was validated before. A store bounds
-//! what it keeps. Deliberately absent: a trait; a store may be synchronous, or far away.
+//! Invariant: a store decides races and nothing else: a write names the state that it expects, and
+//! the store compares and writes in one step. A write was validated before. A store bounds its
+//! data. Deliberately absent: a trait; a store may be synchronous, or far away.
 
 pub(crate) mod keys;
 pub(crate) mod key_history;
@@ -26,15 +26,15 @@ use self::tenants::{TenantCall, TenantReply};
 pub enum StoreCall {
     /// On the policy in force and its history.
     Policy(PolicyCall),
-    /// On what is known about tenants.
+    /// On the entries of tenants.
     Tenants(TenantCall),
     /// On one client of a rule.
     Keys(KeyCall),
-    /// On what was counted.
+    /// On the counters.
     Metrics(MetricsCall),
 }
 
-/// What the store answers: the arm of the call, or why there is none.
+/// The store's reply: the variant of the call, or a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreReply {
@@ -46,8 +46,8 @@ pub enum StoreReply {
     Keys(KeyReply),
     /// To a [`StoreCall::Metrics`].
     Metrics(MetricsReply),
-    /// The store did not answer, or could not do it: why, for the log of the service. A write may
-    /// have happened.
+    /// The store did not respond, or could not carry out the call: the reason, for the log of the
+    /// service. A write may have happened.
     Failed(String),
 }
 
@@ -55,11 +55,11 @@ impl StoreCall {
     /// As JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Neither maps nor floats are in it, so nothing can fail.
+        // It contains neither maps nor floats, so nothing can fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From JSON; `None` for what is no call, or one of a later version.
+    /// From JSON; `None` when it is not a call, or one of a later version.
     #[must_use]
     pub fn from_json(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
@@ -73,7 +73,7 @@ impl StoreReply {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From JSON; what is no reply is a failure.
+    /// From JSON; an invalid reply is a failure.
     #[must_use]
     pub fn from_json(json: &[u8]) -> Self {
         serde_json::from_slice(json).unwrap_or_else(|_| Self::Failed("it is no reply".into()))

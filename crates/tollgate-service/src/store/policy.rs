@@ -1,11 +1,11 @@
 //! The policy in force and its versions, as a store keeps them.
 //!
-//! Invariant: version numbers only grow, from 1. Which policy is in force: what was written last,
-//! until it was given back; else the deployed file that asks. A deployed file is numbered when it
-//! is first asked with, and known by its fingerprint from then on, so one that was deployed anew
-//! under a policy that somebody wrote is not numbered before that is given back.
+//! Invariant: version numbers only grow, from 1. The policy in force is the last written one, until
+//! it is given back; else the deployed file of the caller. A deployed file is numbered at the first
+//! request with it, and known by its fingerprint from then on. So a file that is deployed while a
+//! written policy is in force is not numbered before that policy is given back.
 //!
-//! Texts are whole here, with the keys of tokens in them: what leaves the service is masked.
+//! Texts are whole here, with the keys of tokens in them: texts that leave the service are masked.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,15 +19,15 @@ use crate::store::key_history::KeyRow;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyCall {
-    /// Which policy is in force: [`PolicyReply::Current`], or [`PolicyReply::SendText`].
+    /// Read the policy in force: [`PolicyReply::Current`], or [`PolicyReply::SendText`].
     Read {
-        /// The file that was deployed with whoever asks.
+        /// The file that was deployed with the caller.
         deployed: Deployed,
-        /// The version whose text is known there already: it is not sent again.
+        /// The version whose text the caller has already: it is not sent again.
         known: Option<u64>,
-        /// The newest generation that a count was found to be of, if that was newer than what is
-        /// known. A store that knows of none so new was set back: it numbers what is in force anew,
-        /// above this.
+        /// The newest generation that a count was found to have, if it is newer than the known one.
+        /// A store that does not know a generation this new was set back: it gives the policy in
+        /// force a new number, above this.
         #[serde(default)]
         seen: Option<u64>,
         /// The time, in milliseconds since 1970: when the file was deployed, if it is new.
@@ -40,16 +40,16 @@ pub enum PolicyCall {
     History {
         /// Only versions before this one.
         before: Option<u64>,
-        /// At most so many.
+        /// The most versions.
         limit: u32,
     },
-    /// Takes note of what was done to a key: [`PolicyReply::Noted`].
+    /// Notes an operation on a key: [`PolicyReply::Noted`].
     NoteKey(KeyRow),
-    /// What was done to keys, the newest first: [`PolicyReply::KeyHistory`].
+    /// Operations on keys, the newest first: [`PolicyReply::KeyHistory`].
     KeyHistory {
         /// Only rows before this one.
         before: Option<u64>,
-        /// At most so many.
+        /// The most rows.
         limit: u32,
     },
     /// One version, if its text is still kept: [`PolicyReply::Version`].
@@ -59,7 +59,7 @@ pub enum PolicyCall {
     },
 }
 
-/// What the store answers to a [`PolicyCall`].
+/// The store's reply to a [`PolicyCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyReply {
@@ -69,12 +69,12 @@ pub enum PolicyReply {
     SendText,
     /// It is in force now.
     Changed {
-        /// The number that it got.
+        /// Its new number.
         version: u64,
     },
     /// Nothing was changed: another version is in force.
     Conflict {
-        /// That one.
+        /// Its number.
         version: u64,
     },
     /// Some of the history, the newest first.
@@ -84,23 +84,23 @@ pub enum PolicyReply {
         /// True when there are older ones.
         more: bool,
     },
-    /// It stands in the history.
+    /// It is in the history.
     Noted,
-    /// Some of what was done to keys, each with its number, the newest first.
+    /// Some of the operations on keys, each with its number, the newest first.
     KeyHistory {
         /// The rows.
         rows: Vec<(u64, KeyRow)>,
         /// True when there are older ones.
         more: bool,
     },
-    /// A version, or none when there never was one or its text is no longer kept.
+    /// A version, or `None` when there never was one or its text is no longer kept.
     Version(Option<Current>),
 }
 
 /// The file that was deployed with a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployed {
-    /// What it is known by.
+    /// Its identifier.
     pub fingerprint: u64,
     /// The whole text, when the store asked for it.
     pub text: Option<String>,
@@ -111,35 +111,36 @@ pub struct Deployed {
 pub struct Current {
     /// Its number.
     pub version: u64,
-    /// What counts are ordered by: the number of the last change at run time, which a written
-    /// policy is itself; 1 before there was any. All files that are deployed between two changes
-    /// are of one generation: while two of them are deployed side by side, or one is rolled back,
-    /// counts go from each to the other, as they do where nothing is ever changed at run time.
+    /// The number by which counts are ordered: the number of the last change at run time, which a
+    /// written policy is itself; 1 before there was any. All files that are deployed between two
+    /// changes are of one generation. While two of them are deployed side by side, or one is rolled
+    /// back, counts go from each to the other, as they do where nothing is ever changed at run
+    /// time.
     pub generation: u64,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
     /// Another number after each change of a key that was [noted](PolicyCall::NoteKey); 0 before
-    /// there was any. Whoever remembers refusals learns by it that one may have been ended.
+    /// there was any. It shows a cache of denials that a denial may have ended.
     #[serde(default)]
     pub relieved: u64,
-    /// The whole text; none when the caller knows it: the version that it said it knows, or the
-    /// deployed file that it asked with.
+    /// The whole text; `None` when the caller has it: the version that the caller named as known,
+    /// or the deployed file of its request.
     pub text: Option<String>,
 }
 
-/// Where a policy comes from.
+/// The source of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The deployed file.
     #[default]
     Deployed,
-    /// Somebody wrote it at run time.
+    /// It was written at run time.
     Written,
 }
 
 impl Source {
-    /// The word for it wherever it is told: `deployed`, `written`.
+    /// Its name in all output: `deployed`, `written`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -154,36 +155,36 @@ impl Source {
 pub struct Change {
     /// The version that must be in force.
     pub expects: u64,
-    /// The file that was deployed with whoever asks, without its text: what is in force for it
-    /// counts.
+    /// The fingerprint of the file that was deployed with the caller: the policy in force for that
+    /// file counts.
     pub deployed: u64,
-    /// What comes in its place.
+    /// The policy that replaces it.
     pub policy: NewPolicy,
-    /// What the history says about it.
+    /// Its row of the history.
     pub row: Row,
 }
 
-/// What is put in force.
+/// The new policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NewPolicy {
     /// This text, whatever is deployed.
     Written(String),
-    /// The deployed file again, and whichever is deployed later. The text is there. The file gets a
-    /// new number, because versions only grow.
+    /// The deployed file again, and any file that is deployed later. The text is there. The file
+    /// gets a new number, because versions only grow.
     Deployed(Deployed),
 }
 
-/// What the history says about a change, beside its number.
+/// The description of a change in the history, in addition to its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What was done.
+    /// The kind of change.
     pub kind: Kind,
-    /// Who did it; none for a deployment.
+    /// The author; `None` for a deployment.
     pub actor: Option<Actor>,
-    /// What is different since the version before; nothing of secrets.
+    /// The differences from the previous version; nothing of secrets.
     pub summary: Summary,
 }
 
@@ -194,20 +195,20 @@ impl Row {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From JSON; `None` for what is none, or of a later version.
+    /// From JSON; `None` when it is not a row, or one of a later version.
     #[must_use]
     pub fn from_json(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
 }
 
-/// What was done.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A deployed file was first asked with.
+    /// The first request with a deployed file.
     Deploy,
-    /// A document was put.
+    /// A document was written.
     Put,
     /// An old text was put in force again.
     Rollback {
@@ -218,16 +219,16 @@ pub enum Kind {
     Delete,
 }
 
-/// What is different, in names: at most some of each, and how many more.
+/// The differences, in names: at most some of each, and the number of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Rules that are new.
     pub added: Vec<String>,
     /// Rules that are gone.
     pub removed: Vec<String>,
-    /// Rules that are not as they were.
+    /// Rules that have changed.
     pub changed: Vec<String>,
-    /// Members of the document beside `rules` that are not as they were.
+    /// Members of the document other than `rules` that have changed.
     pub settings: Vec<String>,
     /// How many more names there would be.
     pub more: u32,
@@ -238,11 +239,11 @@ pub struct Summary {
 pub struct HistoryRow {
     /// Its number.
     pub version: u64,
-    /// The one that was in force before; 0 for the first.
+    /// The previous version; 0 for the first.
     pub before: u64,
-    /// How it came.
+    /// The description of the change.
     pub row: Row,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
     /// Bytes of its text.
     pub bytes: u64,

@@ -1,7 +1,7 @@
-//! What is known about tenants, as a store keeps it: one entry for each.
+//! The entries of tenants, as a store keeps them: one for each.
 //!
-//! Invariant: an entry has a revision, which grows with each write of it, so that of two writers
-//! who saw the same one exactly one succeeds.
+//! Invariant: an entry has a revision, which grows with each write of it, so that of two writes
+//! based on the same revision exactly one succeeds.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,35 +14,35 @@ use serde::{Deserialize, Serialize};
 pub enum TenantCall {
     /// One entry: [`TenantReply::Entry`].
     Get {
-        /// Whose.
+        /// The tenant.
         id: String,
     },
     /// Writes an entry: [`TenantReply::Written`] or [`TenantReply::Unexpected`].
     Put {
-        /// Whose.
+        /// The tenant.
         id: String,
         /// The entry as JSON, validated.
         entry: String,
-        /// What must be there.
+        /// The expected state.
         expect: Expect,
     },
     /// Removes an entry: [`TenantReply::Removed`] or [`TenantReply::Unexpected`].
     Delete {
-        /// Whose.
+        /// The tenant.
         id: String,
-        /// What must be there.
+        /// The expected state.
         expect: Expect,
     },
     /// Entries in the order of their identifiers: [`TenantReply::List`].
     List {
-        /// Only those behind this one.
+        /// Only entries after this one.
         after: Option<String>,
-        /// At most so many.
+        /// The most entries.
         limit: u32,
     },
 }
 
-/// What must be there for a write to happen.
+/// The expected state for a write to happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {
@@ -54,7 +54,7 @@ pub enum Expect {
     Revisions(Vec<u64>),
 }
 
-/// What the store answers to a [`TenantCall`].
+/// The store's reply to a [`TenantCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TenantReply {
@@ -67,9 +67,9 @@ pub enum TenantReply {
         /// True when there was none before.
         is_new: bool,
     },
-    /// It is gone.
+    /// It is removed.
     Removed,
-    /// Nothing was written: this is there instead.
+    /// Nothing was written: this is the present state.
     Unexpected(Option<StoredTenant>),
     /// Nothing was written: there is no room for another.
     Full,
@@ -77,7 +77,7 @@ pub enum TenantReply {
     List {
         /// In the order of their identifiers.
         entries: Vec<StoredTenant>,
-        /// True when there are more behind them.
+        /// True when there are more after them.
         more: bool,
     },
 }
@@ -85,7 +85,7 @@ pub enum TenantReply {
 /// An entry as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredTenant {
-    /// Whose.
+    /// The tenant.
     pub id: String,
     /// Grows with each write.
     pub revision: u64,

@@ -1,4 +1,4 @@
-//! A service on a store in memory, asked as over HTTP.
+//! A service on a store in memory, called as over HTTP.
 //!
 //! Invariant: nothing here decides; it loops as every surface does.
 
@@ -19,7 +19,7 @@ pub const METRICS: &str = "metrics-t0ken";
 pub const FOLLOW: &str = "follow-t0ken";
 pub const P: &str = "/.well-known/tollgate/";
 
-/// The file that was deployed.
+/// The deployed file.
 pub const DEPLOYED: &str = r#"{"version": 1, "rules": [
   {"name": "each", "key": ["client_ip"], "quotas": [{"name": "q", "limit": 10, "window": "1m"}]}
 ]}
@@ -55,7 +55,7 @@ impl Ask {
     }
 }
 
-/// What keys and metrics are answered with, which are no matter of a store of rules.
+/// The replies to calls on keys and metrics, which a store of rules does not handle.
 pub type Others = dyn Fn(&StoreCall) -> StoreReply;
 
 /// A deployment.
@@ -93,7 +93,7 @@ impl Deployment {
         }
     }
 
-    /// The answer to `ask`, which is one that the OpenAPI document lists.
+    /// The response to `ask`, which the OpenAPI document must list.
     pub fn ask(&self, ask: &Ask) -> Answer {
         let mut next = self.begin(ask);
         loop {
@@ -144,7 +144,7 @@ impl Deployment {
         }
     }
 
-    /// Goes on with `reply`, whatever the store would say.
+    /// Continues with `reply`, whatever the store would return.
     pub fn answered(&self, wants: tollgate_service::WantsStore, reply: StoreReply) -> Next {
         self.serve(|service| wants.answered(service, reply))
     }

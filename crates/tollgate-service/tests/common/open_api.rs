@@ -1,7 +1,7 @@
-//! The OpenAPI document, held against what is really answered.
+//! The OpenAPI document, compared with real responses.
 //!
-//! Invariant: every answer of every test is among the ones that the document lists for its path and
-//! method, with the header fields and the body that it says.
+//! Invariant: every response of every test is among those that the document lists for its path and
+//! method, with the documented header fields and body.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -12,16 +12,16 @@ use tollgate_service::{Answer, OPEN_API};
 thread_local! {
     static DOCUMENT: Value = serde_json::from_str(OPEN_API).expect("JSON");
     static SCHEMAS: RefCell<HashMap<String, jsonschema::Validator>> = RefCell::default();
-    /// Operations and statuses that were answered in this test.
+    /// Operations and statuses that occurred in this test.
     static SEEN: RefCell<BTreeSet<String>> = RefCell::default();
 }
 
-/// Holds `answer` against the document.
+/// Compares `answer` with the document.
 pub fn check(method: &str, target: &str, answer: &Answer) {
     DOCUMENT.with(|document| Spec(document).check(method, target, answer));
 }
 
-/// Operations with the statuses that were answered in this test: `readPolicy 200`.
+/// Operations with the statuses that occurred in this test: `readPolicy 200`.
 pub fn seen() -> BTreeSet<String> {
     SEEN.with_borrow(Clone::clone)
 }
