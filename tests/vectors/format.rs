@@ -1,6 +1,6 @@
 //! Reads the vectors: tables of one row per event that every surface must agree with.
 //!
-//! The format is described in `README.md` beside this file. Invariant: nothing is guessed; a line
+//! The format is described in `README.md` in this folder. Invariant: nothing is guessed; a line
 //! that cannot be read is an error that names the file and the line. Deliberately not here: running
 //! the rows, and any dependency, so that every crate can include this one file.
 #![allow(

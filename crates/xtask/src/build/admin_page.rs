@@ -1,8 +1,8 @@
 //! The operator's page: bundled as static files of the Worker.
 //!
-//! Invariant: `target/tollgate/assets` holds it below the path that it is asked for by, so that no
-//! file stands at a path of an origin. All names but `index.html` hold a hash of their content.
-//! What the page may do is sent by whoever serves it. Nothing is compiled for it.
+//! Invariant: `target/tollgate/assets` contains it below its request path, so that no file is at a
+//! path of an origin. All names except `index.html` contain a hash of the content. The server that
+//! serves the page sends its permissions. Nothing is compiled for it.
 
 use super::{
     playground::{PAGE, bundle_of, files, page_of},

@@ -1,14 +1,14 @@
-//! Archives that are the same whenever they are made of the same files.
+//! Archives: identical files give identical bytes.
 //!
-//! Invariant: no clock, user or order of a folder gets in: every file is of 1970, belongs to root
-//! and is readable by everybody.
+//! Invariant: no clock, user or order of a folder has an influence: every file is of 1970, belongs
+//! to root and is readable by all users.
 
 use crate::problem::{OrProblem, Result};
 use flate2::{Compression, write::GzEncoder};
 use std::io::Write;
 use tar::{Builder, Header};
 
-/// A file as it lies in an archive.
+/// A file in an archive.
 pub struct Entry {
     pub name: String,
     pub bytes: Vec<u8>,

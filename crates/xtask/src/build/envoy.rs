@@ -20,10 +20,11 @@ use std::{
 
 const FREE: &str = "free disk space";
 
-/// What Envoy may call, one name a line; kept beside the callbacks, in the filter's own sources.
+/// The callbacks that Envoy may call, one name per line; stored next to the callbacks, in the
+/// sources of the filter.
 const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
 
-/// What is shipped of it, in target/tollgate.
+/// The shipped modules, in target/tollgate.
 pub const MODULES: [&str; 2] = [FILTER.file, SLIM.file];
 
 /// How a module is compiled.
@@ -33,14 +34,14 @@ struct Module {
 }
 
 const FILTER: Module = Module { file: "tollgate-envoy.wasm", features: &[] };
-/// It takes compiled policies alone.
+/// It reads only compiled policies.
 const SLIM: Module =
     Module { file: "tollgate-envoy-slim.wasm", features: &["--no-default-features"] };
 
 /// Of the root `Cargo.toml`.
 const PROFILE: &str = "filter";
 
-/// What rustc 1.95 uses by default. Never `--all-features`: V8 refuses what that writes.
+/// The features that rustc 1.95 uses by default. Never `--all-features`: V8 rejects its output.
 const WASM_OPT: &[&str] = &[
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
@@ -86,7 +87,7 @@ impl Module {
         kept.or_problem("cannot keep the compiled filter", FREE).map(drop)
     }
 
-    /// What the compiler made of it.
+    /// The output of the compiler.
     fn compiled(&self, workspace: &Workspace) -> PathBuf {
         workspace.out.join(self.file).with_extension("compiled.wasm")
     }
@@ -122,7 +123,7 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
     MODULES.iter().try_for_each(|file| product::print_sizes(workspace, &workspace.out.join(file)))
 }
 
-/// The linked module without the exports that Envoy need not call.
+/// The linked module without the exports that Envoy does not call.
 fn strip(workspace: &Workspace, linked: &Path) -> Result<Vec<u8>> {
     let list = fs::read_to_string(workspace.root.join(EXPORTS))
         .or_problem(format!("cannot read {EXPORTS}"), "restore it with git")?;

@@ -1,8 +1,8 @@
-//! How large the filter's modules are, and how large they may be.
+//! The sizes of the filter's modules, and their limits.
 //!
-//! Invariant: each has a ceiling in bytes, because V8 compiles every one of them before Envoy
-//! answers anybody. A ceiling is what the module had when it was set and at most 3 % more, so that
-//! what grows is seen when it grows; it is raised only for a reason, and lowered with what was won.
+//! Invariant: each has a ceiling in bytes, because V8 compiles the whole module before Envoy serves
+//! the first request. A ceiling is at most 3 % above the size when it was set, so that growth is
+//! noticed in the commit that causes it; it is raised only for a reason, and lowered after savings.
 
 use super::{envoy::MODULES, product};
 use crate::{
@@ -30,7 +30,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     Err(Problem::new("the filter is too large", exceeded.join("\n"), fix))
 }
 
-/// A line of each that is larger than it may be.
+/// A line for each module that exceeds its ceiling.
 fn exceeded(measured: &[(&str, usize, usize)]) -> Vec<String> {
     let larger = measured.iter().filter(|(_, bytes, most)| bytes > most);
     larger.map(|(module, bytes, most)| format!("{module}: {bytes} bytes of {most}")).collect()

@@ -1,12 +1,12 @@
 //! Rewrites a module's export section and reads its imports.
 //!
-//! Invariant: every other section is copied byte for byte. Code that nothing reaches any more is
-//! left to wasm-opt.
+//! Invariant: every other section is copied byte for byte. wasm-opt removes the code that is not
+//! reachable any more.
 
 use wasm_encoder::{ExportKind, ExportSection, Module, RawSection};
 use wasmparser::{ExternalKind, Parser, Payload};
 
-/// The module with the named exports and no others; says which names it lacks.
+/// The module with the named exports and no others; an error names those that it lacks.
 pub fn keep_only(module: &[u8], names: &[&str]) -> Result<Vec<u8>, String> {
     let mut rewritten = Module::new();
     let mut found = Vec::new();
@@ -35,7 +35,7 @@ pub fn keep_only(module: &[u8], names: &[&str]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// `module.name` of everything the module wants from its host.
+/// `module.name` of every import of the module.
 pub fn imports(module: &[u8]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for payload in Parser::new(0).parse_all(module) {

@@ -1,13 +1,13 @@
-//! Mends the JavaScript that wasm-bindgen writes, so that a bundler and workerd take it as it is.
+//! Changes the JavaScript that wasm-bindgen writes, so that a bundler and workerd accept it.
 //!
-//! Invariant: what is changed is looked for, line by line, and whatever is not found stays; the
-//! bundler refuses what should have been changed. No code is parsed.
+//! Invariant: the lines to change are searched for, and all others stay; the bundler rejects a line
+//! that should have been changed. No code is parsed.
 
 /// The same module text, with each module imported and listed once and the wasm module imported as
 /// wrangler and workerd do.
 ///
 /// wasm-bindgen 0.2.130 lists a module once for every function that wasm calls without glue, and an
-/// object with two equal keys is what bundlers warn of.
+/// object with two equal keys makes bundlers warn.
 pub fn mend(text: &str) -> String {
     let mut modules: Vec<&str> = Vec::new();
     let mut listed_again: Vec<String> = Vec::new();

@@ -1,7 +1,7 @@
 //! The filter as an OCI image, which meshes and gateways take from a registry.
 //!
 //! The "compat" form of the Wasm Image Specification, version 0.0.0, section "Format": one
-//! layer of a tar with `plugin.wasm`, and an annotation that says so; what `docker build` makes
+//! layer of a tar with `plugin.wasm`, and an annotation that names the form, as `docker build` makes
 //! FROM scratch. Written as an OCI image layout 1.0.0, a folder that tools push as it is.
 //!
 //! Invariant: the same module gives the same bytes, and every blob is called by its digest. Nothing
@@ -40,7 +40,7 @@ pub fn build(workspace: &Workspace) -> Result<()> {
 
 fn write(folder: &Path, name: &str, module: &[u8]) -> Result<()> {
     let layer = tar(&[Entry { name: "plugin.wasm".to_owned(), bytes: module.to_vec() }])?;
-    // Of the platform that everybody takes: the module runs on any.
+    // The platform that all tools accept: the module runs on any.
     let config = json!({
         "architecture": "amd64",
         "os": "linux",

@@ -1,7 +1,7 @@
-//! `cargo xtask build`: the two products with their sizes, and beside them the two pages.
+//! `cargo xtask build`: the two products with their sizes, and the two pages.
 //!
-//! Invariant: what is tested, run and shipped is the same file in `target/tollgate/`. Nothing here
-//! decides how cargo compiles; the profiles in the root `Cargo.toml` do.
+//! Invariant: the tested, the running and the shipped file are the same one in `target/tollgate/`.
+//! Nothing here selects how cargo compiles; the profiles in the root `Cargo.toml` do.
 
 pub mod admin_page;
 pub mod archive;
@@ -23,14 +23,14 @@ pub mod worker_size;
 
 use crate::{problem::Result, run, workspace::Workspace};
 
-/// What can be built.
+/// The products that can be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
     Envoy,
     Worker,
 }
 
-/// Makes a product and says its sizes; what the compiler says is shown.
+/// Makes a product and prints its sizes and the output of the compiler.
 pub fn build(workspace: &Workspace, product: Product) -> Result<()> {
     match product {
         Product::Envoy => {

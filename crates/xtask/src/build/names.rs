@@ -1,7 +1,7 @@
-//! Takes the names of functions out of a module that is deployed, into a file beside it.
+//! Moves the names of functions out of a deployed module into a separate file.
 //!
-//! Invariant: a module has a name, with the build in it, which stands in every trace; with that and
-//! the file a function's number becomes its name again (`crates/tollgate-worker/npm/names.mjs`).
+//! Invariant: a module has a name that contains the build and that every trace shows. With the name
+//! and the file, `crates/tollgate-worker/npm/names.mjs` turns a function's number into its name.
 //! Every other section is copied byte for byte.
 
 use wasm_encoder::{Module, NameSection, RawSection};
@@ -12,7 +12,7 @@ const HASH: usize = 16;
 
 /// Differs between two builds: a hash of the module.
 pub fn build_of(module: &[u8]) -> String {
-    // FNV-1a: nobody gains by two builds that look alike.
+    // FNV-1a: two builds with one hash are of no use to an attacker.
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let hash = module.iter().fold(0xcbf2_9ce4_8422_2325, step);
     format!("{:08x}", hash >> 32 ^ hash & 0xffff_ffff)
@@ -40,7 +40,7 @@ pub fn functions(module: &[u8]) -> Result<Vec<String>, String> {
     Ok(functions)
 }
 
-/// The same module with this name and without any of functions, or of what made it.
+/// The same module with this name, without names of functions and of the tools that made it.
 pub fn named(module: &[u8], name: &str) -> Result<Vec<u8>, String> {
     let mut rewritten = Module::new();
     for payload in Parser::new(0).parse_all(module) {
@@ -80,7 +80,7 @@ fn without_hashes(name: &str) -> String {
     short
 }
 
-/// What comes behind the hash that `text` begins with.
+/// The text after the hash with which `text` begins.
 fn after_hash(text: &str) -> Option<&str> {
     let (digits, close) = match text.strip_prefix("::h") {
         Some(digits) => (digits, ""),

@@ -1,9 +1,9 @@
-//! The npm package: the Worker as it is deployed, with types, helpers and a template, for whoever
-//! has no Rust.
+//! The npm package: the Worker as it is deployed, with types, helpers and a template, for users
+//! without Rust.
 //!
-//! Invariant: the modules in it are those of `target/tollgate/worker`, but for the policy: who
-//! forgets to give one is answered with 500. Its version and what its template binds are those of
-//! this repository. Nothing is downloaded and nothing published.
+//! Invariant: the modules in it are those of `target/tollgate/worker`, except for the policy: a
+//! deployment without one responds with 500. Its version and the bindings of its template are those
+//! of this repository. Nothing is downloaded and nothing published.
 
 use super::worker::{self, COMPILED, MODULES, NAMES, POLICY};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{fs, path::Path, process::Command};
 
-/// What of the package is written by hand.
+/// The files of the package that are written by hand.
 const SOURCES: &str = "crates/tollgate-worker/npm";
 const TEMPLATE: &str = "crates/tollgate-worker/npm/template/wrangler.toml";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -31,7 +31,7 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Packs what was built.
+/// Packs the built files.
 pub fn pack(workspace: &Workspace) -> Result<()> {
     check(workspace)?;
     atomically(&workspace.out.join("npm"), |folder| {
@@ -70,7 +70,7 @@ fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The lines that say what a deployment has, without what people may choose.
+/// The lines that define a deployment, without those that users may choose.
 fn bound(toml: &str) -> Vec<&str> {
     let names =
         ["compatibility_date", "class_name", "new_sqlite_classes", "tag ", "type ", "globs"];

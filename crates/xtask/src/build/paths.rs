@@ -1,16 +1,16 @@
-//! Paths of this machine, kept out of what is compiled: a panic says where it stands in a source.
+//! Keeps the paths of this machine out of compiled modules: a panic contains its source file.
 //!
-//! Invariant: who builds a module with the same compiler gets the same bytes, wherever the sources
-//! of its packages lie. Our own are named from the root of the workspace by cargo itself.
+//! Invariant: a build with the same compiler gives the same bytes, wherever the sources of the
+//! packages are. cargo itself names our own sources from the root of the workspace.
 
 use crate::{linked, problem::Result, versions::WASM_TARGET, workspace::Workspace};
 use std::{collections::BTreeSet, path::PathBuf, process::Command};
 
-/// Instead of the folder where cargo keeps the sources of a registry.
+/// Replaces the folder where cargo keeps the sources of a registry.
 const INSTEAD: &str = "/crates";
 
-/// Tells the compiler of modules what to write instead, and `more` of its options: all of them
-/// stand in one variable.
+/// Passes the replacements to the compiler of modules, and `more` options: one variable contains
+/// all of them.
 pub fn hide(workspace: &Workspace, cargo: &mut Command, more: &[&str]) -> Result<()> {
     let packages = linked::packages(workspace, WASM_TARGET)?;
     let theirs = packages.into_values().map(|package| package.folder);

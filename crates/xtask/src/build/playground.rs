@@ -1,22 +1,22 @@
 //! The playground's page: compiled, bound to JavaScript, optimised and bundled as static files.
 //!
-//! Invariant: `target/tollgate/playground` holds every file that the page ever asks for and nothing
-//! else, in one folder, so that it works below any path of any static server. All names but
-//! `index.html` hold a hash of their content. What the page fetches before the user acts, which is
-//! whatever its scripts import at once, is at most [`FIRST_LOAD`] bytes, gzipped, or the build
-//! fails. Nothing is downloaded but the pinned tools.
+//! Invariant: `target/tollgate/playground` contains every file that the page requests and nothing
+//! else, in one folder, so that it works below any path of any static server. All names except
+//! `index.html` contain a hash of the content. The files that the page fetches before the user
+//! acts, that is, those that its scripts import at once, have at most [`FIRST_LOAD`] bytes, gzipped,
+//! or the build fails. Only the pinned tools are downloaded.
 //!
-//! The bundler gives the sources in `web/`:
+//! The bundler replaces in the sources in `web/`:
 //!
-//! | in the sources | what it becomes |
+//! | in the sources | in the result |
 //! |---|---|
 //! | `import init, { check } from "tollgate"` | the JavaScript of wasm-bindgen: the feature `lanes` |
-//! | `import module from "tollgate.wasm"` | the name of the module's file, beside the script |
+//! | `import module from "tollgate.wasm"` | the name of the module's file, in the folder of the script |
 //! | `"tollgate-logs"`, `"tollgate-logs.wasm"` | the same for the feature `logs` |
-//! | `WORKER_URL` in `main.js` | the name of the bundled `worker.js`, beside the script |
+//! | `WORKER_URL` in `main.js` | the name of the bundled `worker.js`, in the folder of the script |
 //! | `href="style.css"`, `src="main.js"` in `index.html` | the names of the bundled files |
-//! | `<meta charset="utf-8">` in `index.html` | the same, and behind it what the page may do |
-//! | `await import("./editor.js")` | a file of its own, fetched when it is asked for |
+//! | `<meta charset="utf-8">` in `index.html` | the same, followed by the permissions of the page |
+//! | `await import("./editor.js")` | a separate file, fetched on demand |
 
 use super::{product, worker};
 use crate::{
@@ -37,25 +37,25 @@ use std::{
     process::Command,
 };
 
-/// What the page may fetch before the user acts, gzipped: a second on a slow telephone.
+/// The most bytes that the page fetches before the user acts, gzipped: a second on a slow phone.
 const FIRST_LOAD: usize = 400_000;
 
-/// What the page and its files may do: one line. The page says it of itself, so that it holds on
-/// any server; ours and the Worker send it with every file.
+/// The permissions of the page and its files: one line. The page contains it, so that it holds on
+/// any server; our server and the Worker send it with every file.
 const CONTENT_SECURITY_POLICY: &str = "crates/tollgate-playground/csp.txt";
-/// Where the page lies among the Worker's assets. It is a part of their paths, so that no file
-/// stands at a path of an origin, however the assets are configured.
+/// The folder of the page among the Worker's assets. It is a part of their paths, so that no file
+/// is at a path of an origin, however the assets are configured.
 const ASSETS_FOLDER: &str = "assets/.well-known/tollgate/playground";
 /// In the root Cargo.toml: small before fast.
 const PROFILE: &str = "page";
 const SOURCES: &str = "crates/tollgate-playground/web";
-/// The modules of the page, each of one feature of the crate: what the bundler calls them.
+/// The modules of the page, each of one feature of the crate, by their names in the bundler.
 const MODULES: [(&str, &str); 2] = [("lanes", "tollgate"), ("logs", "tollgate-logs")];
 pub(super) const PAGE: &str = "index.html";
 
-/// What rustc 1.95 uses by default; names of functions go. Without inlining, which makes a module
-/// an eighth larger once it is gzipped; and with like beside like, instances of one function above
-/// all, which makes it a twentieth smaller.
+/// The features that rustc 1.95 uses by default; names of functions are removed. Without inlining,
+/// which makes a gzipped module an eighth larger; and with similar functions next to each other,
+/// above all instances of one function, which makes it a twentieth smaller.
 const WASM_OPT: &[&str] = &[
     "--enable-mutable-globals",
     "--enable-sign-ext",
@@ -84,7 +84,7 @@ const ESBUILD: &[&str] = &[
     "--log-level=warning",
 ];
 
-/// `cargo xtask playground`; what the compiler says is shown.
+/// `cargo xtask playground`; shows the output of the compiler.
 pub fn build(workspace: &Workspace) -> Result<()> {
     compile(workspace, &run::shown)?;
     package(workspace)?;
@@ -115,7 +115,7 @@ fn linked_of(workspace: &Workspace, feature: &str) -> PathBuf {
     workspace.out.join(format!("playground-{feature}.linked.wasm"))
 }
 
-/// Makes the page out of what was compiled and of `web/`.
+/// Makes the page from the compiled modules and from `web/`.
 pub fn package(workspace: &Workspace) -> Result<()> {
     tools::ensure(workspace, tools::FOR_PLAYGROUND)?;
     for (feature, name) in MODULES {
@@ -156,7 +156,7 @@ pub fn package(workspace: &Workspace) -> Result<()> {
     })
 }
 
-/// The line that says what the page may do.
+/// The line with the permissions of the page.
 pub fn content_security_policy(workspace: &Workspace) -> Result<String> {
     let text = fs::read_to_string(workspace.root.join(CONTENT_SECURITY_POLICY));
     let text = text.or_problem("cannot read what the page may do", "restore it with git")?;
@@ -192,15 +192,15 @@ fn bind(workspace: &Workspace, feature: &str, name: &str) -> Result<()> {
     product::remember(&stamp, &module, &how)
 }
 
-/// Where a module lies that is bound to JavaScript.
+/// The folder of a module that is bound to JavaScript.
 fn bound_in(workspace: &Workspace, name: &str) -> PathBuf {
     workspace.out.join("playground-bindgen").join(name)
 }
 
-/// What the bundler wrote: the metadata that it gives.
+/// The metadata of the bundler about its output.
 pub(super) struct Bundle(Value);
 
-/// Bundles what the page imports, with the modules of wasm.
+/// Bundles the imports of the page, with the wasm modules.
 fn bundle(ws: &Workspace, folder: &Path, entries: &[&str], extra: &[&str]) -> Result<Bundle> {
     let mut aliases: Vec<String> = extra.iter().map(|&argument| argument.to_owned()).collect();
     for (_, name) in MODULES {
@@ -283,7 +283,7 @@ pub(super) fn page_of(workspace: &Workspace, sources: &str, main: &Bundle) -> Re
     renamed(&text, "href=\"style.css\"", &style)
 }
 
-/// The page, with what it may do.
+/// The page, with its permissions.
 fn put_page(workspace: &Workspace, main: &Bundle, folder: &Path) -> Result<()> {
     let text = page_of(workspace, SOURCES, main)?;
     let policy = content_security_policy(workspace)?;

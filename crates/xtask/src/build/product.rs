@@ -31,7 +31,7 @@ pub fn is_made(stamp: &Path, source: &[u8], how: &str, products: &[PathBuf]) -> 
     products.iter().all(|file| file.is_file()) && made_from == stamp_of(source, how)
 }
 
-/// Remembers what [`is_made`] asks; call it after the last product is in place.
+/// Stores the state that [`is_made`] compares; call it after the last product is in place.
 pub fn remember(stamp: &Path, source: &[u8], how: &str) -> Result<()> {
     fs::write(stamp, stamp_of(source, how)).or_problem("cannot write a stamp", "free disk space")
 }

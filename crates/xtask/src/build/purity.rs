@@ -1,7 +1,7 @@
-//! Proves that the core is pure: no dependencies, and as WebAssembly nothing wanted from a host.
+//! Proves that the core is pure: no dependencies, and as WebAssembly no imports.
 //!
-//! Invariant: every function the core compiles to is linked and kept, so an import could not hide
-//! in code that the linker drops. Generic code is checked where it is used, in the products.
+//! Invariant: every compiled function of the core is linked and kept, so an import cannot hide in
+//! code that the linker drops. Generic code is checked where it is used, in the products.
 
 use super::exports;
 use crate::{
@@ -13,11 +13,11 @@ use crate::{
 };
 use std::{fs, process::Command};
 
-/// Not `release`: with link-time optimisation a library holds no machine code to look at.
+/// Not `release`: with link-time optimisation a library contains no machine code to examine.
 const PROFILE: &str = "release-test";
 const FIX: &str = "keep clocks, I/O, allocation and dependencies out of tollgate-core";
 
-/// The least crate that can be linked: the core is `no_std` and brings no panic handler.
+/// The smallest crate that can be linked: the core is `no_std` and has no panic handler.
 const HOST: &str =
     "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n";
 

@@ -7,13 +7,13 @@ use crate::{
 };
 use std::process::Command;
 
-/// As end-to-end tests and benches run it: optimised, and quick to build.
+/// The server as end-to-end tests and benches run it: optimised, and quick to build.
 pub fn build(workspace: &Workspace) -> Result<()> {
     compile(workspace, &run::shown)
 }
 
-/// The command line in the same way. By itself: what two programs ask of a package is united where
-/// both are built at once, and the server would have features that only the other one wants.
+/// The command line in the same way, in a build of its own: cargo unites the features of two
+/// programs that are built at once, so the server would get those of the command line.
 pub fn build_cli(workspace: &Workspace) -> Result<()> {
     compile_cli(workspace, &run::shown)
 }
@@ -25,7 +25,7 @@ pub fn compile_cli(workspace: &Workspace, run: Runner) -> Result<()> {
     run(command.args(["--profile", "release-test"]), "correct crates/tollgate-cli")
 }
 
-/// The same for `up`, beside other jobs.
+/// The same for `up`, next to other jobs.
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
     let mut command = Command::new("cargo");
     command.current_dir(&workspace.root).args(["build", "-p", "tollgate-server"]);

@@ -1,4 +1,4 @@
-//! SHA-256, as it is written in sums, digests and lists of parts.
+//! SHA-256, as written in sums, digests and lists of parts.
 
 use sha2::{Digest, Sha256};
 

@@ -1,10 +1,10 @@
-//! The Worker: compiled, bound to JavaScript, optimised, and collected as the files that are
-//! deployed. Its twins, which benches compare it with, in the same way.
+//! The Worker: compiled, bound to JavaScript, optimised, and collected as the files to deploy. Its
+//! twins, with which benches compare it, in the same way.
 //!
-//! Invariant: `target/tollgate/worker` holds `entry.mjs` and the modules it imports, as wrangler
-//! uploads them, and `build/` beside the Worker's sources holds the same for wrangler. Nothing is
-//! downloaded but the pinned tools. What the JavaScript owes the platform is written by hand in
-//! `entry.mjs`.
+//! Invariant: `target/tollgate/worker` contains `entry.mjs` and the modules that it imports, as
+//! wrangler uploads them, and `build/` in the folder of the Worker contains the same for wrangler.
+//! Only the pinned tools are downloaded. The JavaScript that the platform requires is written by
+//! hand in `entry.mjs`.
 
 use super::{glue, names, paths, product};
 use crate::{
@@ -28,26 +28,26 @@ use tollgate_policy::{Policy, Surface};
 /// The main module, and the policy that is bundled with it.
 pub const MAIN: &str = "entry.mjs";
 pub const POLICY: &str = "policy.json";
-/// The policy as it was compiled, in a module of JavaScript.
+/// The compiled policy, in a module of JavaScript.
 pub const COMPILED: &str = "build/policy.mjs";
-/// The main module and what it imports, relative to the crate.
+/// The main module and its imports, relative to the crate.
 pub const MODULES: [&str; 5] = [MAIN, POLICY, COMPILED, "build/index.js", WASM];
 pub const WASM: &str = "build/index_bg.wasm";
-/// Names of functions, for whoever reads a trap in the log; it is not uploaded.
+/// Names of functions, for operators who read a trap in the log; it is not uploaded.
 pub const NAMES: &str = "build/names.txt";
 
 /// The profile of Cargo.toml.
 const PROFILE: &str = "worker";
 
-/// What is built in this way.
+/// A crate that is built in this way.
 struct Crate {
     package: &'static str,
-    /// What the linker writes.
+    /// The file that the linker writes.
     linked: &'static str,
-    /// Where it is in the work tree.
+    /// Its folder in the work tree.
     folder: &'static str,
     modules: &'static [&'static str],
-    /// Where its modules are collected.
+    /// The folder in which its modules are collected.
     collected: PathBuf,
 }
 
@@ -64,7 +64,7 @@ fn shipped(workspace: &Workspace) -> Crate {
     }
 }
 
-/// Rust that decides nothing.
+/// A Worker in Rust that decides nothing.
 fn twin(workspace: &Workspace) -> Crate {
     Crate {
         package: "tollgate-twin",
@@ -119,7 +119,7 @@ fn compile_crate(workspace: &Workspace, made: &Crate, run: Runner) -> Result<()>
     run(&mut cargo, "fix what the compiler says")
 }
 
-/// Makes what is deployed out of what was compiled, unless it is there.
+/// Makes the files to deploy from the compiled ones, unless they are there.
 pub fn package(workspace: &Workspace) -> Result<()> {
     package_crate(workspace, &shipped(workspace))
 }
@@ -155,8 +155,8 @@ fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
     made.modules.iter().try_for_each(copied)
 }
 
-/// The module with a policy as it is compiled; with none, when it has problems: the Worker says
-/// which they are.
+/// The module with a compiled policy; with none when the policy has problems, which the Worker then
+/// reports.
 pub fn compiled(policy: &str) -> String {
     let compiled = Policy::compile(policy, Surface::Worker);
     let text = compiled.map(|policy| policy.to_compiled_text()).unwrap_or_default();
@@ -168,7 +168,7 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
     MODULES.into_iter().try_for_each(print)
 }
 
-/// Fills `folder` with what `entry.mjs` imports; it is replaced when everything is made.
+/// Fills `folder` with the imports of `entry.mjs`; it is replaced when all of them are made.
 fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
     let glue = workspace.out.join("worker-bindgen");
     remove_all(&glue)?;

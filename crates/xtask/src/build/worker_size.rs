@@ -1,9 +1,8 @@
-//! How large the Worker's script is, and how large it may be.
+//! The size of the Worker's script, and its limits.
 //!
-//! Invariant: each module has a ceiling, and so have all together, in bytes as `gzip -9` leaves
-//! them, so that what grows is seen when it grows, also when it only moves from one module into
-//! another. A ceiling is raised only for a reason. Each module is compressed by itself, which is no
-//! less than the platform counts.
+//! Invariant: each file has a ceiling, and so have all together, in bytes after `gzip -9`, so that
+//! growth is noticed in the commit that causes it. A ceiling is raised only for a reason. Each file
+//! is compressed separately, which is no less than the platform counts.
 
 use super::{
     product,
@@ -21,11 +20,11 @@ const GLUE: &str = "build/index.js";
 const CEILINGS: [(&str, usize); 5] =
     [(MAIN, 5_600), (POLICY, 300), (COMPILED, 300), (GLUE, 10_700), (WASM, 541_000)];
 
-/// Bytes, gzipped, of all that is uploaded. Less than the modules' ceilings together: what one may
-/// grow by is not there for each of them.
+/// Bytes, gzipped, of all uploaded files. Less than the sum of the ceilings: the files cannot all
+/// grow to their ceilings.
 const ALL: usize = 557_000;
 
-/// All that is uploaded, in gzipped bytes.
+/// The size of all uploaded files, in gzipped bytes.
 pub fn uploaded(workspace: &Workspace) -> Result<usize> {
     MODULES.into_iter().map(|module| zipped(workspace, module)).sum()
 }
@@ -49,7 +48,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     Err(Problem::new("the Worker is too large", exceeded.join("\n"), fix))
 }
 
-/// A line of each that is larger than it may be.
+/// A line for each file that exceeds its ceiling.
 fn exceeded(measured: &[(&str, usize, usize)]) -> Vec<String> {
     let larger = measured.iter().filter(|(_, zipped, most)| zipped > most);
     larger
