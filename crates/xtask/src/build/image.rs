@@ -1,8 +1,8 @@
 //! The filter as an OCI image, which meshes and gateways take from a registry.
 //!
 //! The "compat" form of the Wasm Image Specification, version 0.0.0, section "Format": one
-//! layer of a tar with `plugin.wasm`, and an annotation that names the form, as `docker build` makes
-//! FROM scratch. Written as an OCI image layout 1.0.0, a folder that tools push as it is.
+//! layer of a tar with `plugin.wasm`, and an annotation that names the form, as `docker build`
+//! makes FROM scratch. Written as an OCI image layout 1.0.0, a folder that tools push as it is.
 //!
 //! Invariant: the same module gives the same bytes, and every blob is called by its digest. Nothing
 //! is pushed here.

@@ -3,17 +3,17 @@
 //! Invariant: `target/tollgate/playground` contains every file that the page requests and nothing
 //! else, in one folder, so that it works below any path of any static server. All names except
 //! `index.html` contain a hash of the content. The files that the page fetches before the user
-//! acts, that is, those that its scripts import at once, have at most [`FIRST_LOAD`] bytes, gzipped,
-//! or the build fails. Only the pinned tools are downloaded.
+//! acts, that is, those that its scripts import at once, have at most [`FIRST_LOAD`] bytes,
+//! gzipped, or the build fails. Only the pinned tools are downloaded.
 //!
 //! The bundler replaces in the sources in `web/`:
 //!
 //! | in the sources | in the result |
 //! |---|---|
 //! | `import init, { check } from "tollgate"` | the JavaScript of wasm-bindgen: the feature `lanes` |
-//! | `import module from "tollgate.wasm"` | the name of the module's file, in the folder of the script |
+//! | `import module from "tollgate.wasm"` | the name of the module's file, next to the script |
 //! | `"tollgate-logs"`, `"tollgate-logs.wasm"` | the same for the feature `logs` |
-//! | `WORKER_URL` in `main.js` | the name of the bundled `worker.js`, in the folder of the script |
+//! | `WORKER_URL` in `main.js` | the name of the bundled `worker.js`, next to the script |
 //! | `href="style.css"`, `src="main.js"` in `index.html` | the names of the bundled files |
 //! | `<meta charset="utf-8">` in `index.html` | the same, followed by the permissions of the page |
 //! | `await import("./editor.js")` | a separate file, fetched on demand |
