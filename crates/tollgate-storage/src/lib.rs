@@ -16,29 +16,31 @@
 
 extern crate alloc;
 
-pub mod leases;
+mod leases;
 mod operate;
 mod settle;
 mod counts;
 mod decide;
 mod row;
-pub mod marks;
+mod marks;
 mod settled;
 mod kept;
-pub mod reply;
+mod reply;
 mod asked;
-pub mod request;
+mod request;
 pub mod wire;
-pub mod counted;
-pub mod due;
-pub mod stored_set;
+mod counted;
+mod due;
+mod stored_set;
 
+pub use counted::{Counted, Counter};
 pub use counts::{Answered, Counts};
+pub use due::Due;
 pub use leases::account::{LeaseReport, NoLease};
 pub use leases::ask::{
     LeaseAsk, LeaseGrant, Leased, Leasing, MAX_LEASE_REPORTS, MAX_LEASE_SETS, read_leased,
 };
-pub use leases::clock::{CLOCK_ERROR, Clock, MAX_LEASE_LIFE};
+pub use leases::clock::{CLOCK_ERROR, Clock, DEFAULT_LEASE, MAX_LEASE_LIFE};
 pub use leases::holdings::{Holdings, HoldingsClaim};
 pub use leases::last_answer::DirectAnswer;
 pub use leases::lease::{LeaseId, MAX_LEASES};
@@ -46,9 +48,17 @@ pub use leases::message::{
     LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, MAX_LEASE_KEYS, MAX_LEASE_MESSAGE, key_hash,
 };
 pub use leases::node::{Holding, Taken};
+pub use leases::paces::Paces;
 pub use leases::shard::{Shard, ShardMode, Sharded};
+pub use leases::shard_reply::{HeldRule, HeldWord, read_held};
+pub use marks::block;
 pub use operate::{KeyOperation, KeyState, MAX_BLOCK};
+pub use reply::{Reply, RuleReply, is_used_up};
+pub use request::{Head, RuleHead};
 pub use settle::Settlement;
 pub use settled::{MAX_SETTLED, SETTLE_WITHIN};
-pub use stored_set::{StoredQuota, StoredSet, carry_set};
+pub use stored_set::{
+    MAX_QUOTAS, StoredQuota, StoredSet, WORD, carry_set, marked, read_limiter, write_limiter,
+    write_parameters,
+};
 pub use wire::WireError;

@@ -7,8 +7,7 @@
 //! leases; that is `spending`'s; and how many may wait; that is `pauses`'s.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, Paid};
+use tollgate_policy::{Answer, Paid, waiting::Full};
 use tollgate_storage::{DirectAnswer, MAX_LEASE_SETS};
 
 use crate::fleet::authority::Gate;

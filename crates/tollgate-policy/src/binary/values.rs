@@ -33,7 +33,7 @@ use tollgate_http_syntax::alternatives::{Alternative, Alternatives};
 use tollgate_http_syntax::path::{Pattern, Segment};
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
-use tollgate_storage::stored_set::{read_limiter, write_limiter};
+use tollgate_storage::{read_limiter, write_limiter};
 
 wrapped! {
     HeaderName(String) if |text| Self::is_one(text),

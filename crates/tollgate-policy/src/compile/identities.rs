@@ -11,7 +11,7 @@ use crate::document::key::{About, Key, KeyPart};
 use crate::document::scope::Scope;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::address::Prefixes;
-use tollgate_storage::stored_set::marked;
+use tollgate_storage::marked;
 
 /// The identities of a policy's records.
 #[derive(Default)]

@@ -30,7 +30,7 @@ use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::authority::write_host;
 use tollgate_http_syntax::readings::Paths;
 use tollgate_http_syntax::sort::sort_by;
-use tollgate_storage::stored_set::marked;
+use tollgate_storage::marked;
 
 /// The longest entry, in bytes: 16 KiB, so that a page of a hundred is small and an isolate may
 /// keep thousands.

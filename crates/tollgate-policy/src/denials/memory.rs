@@ -22,8 +22,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
-use tollgate_storage::counted::Counted;
-use tollgate_storage::marks::block;
+use tollgate_storage::{Counted, block};
 
 /// What one isolate or process was told is used up; a bounded number of counts.
 #[derive(Debug)]

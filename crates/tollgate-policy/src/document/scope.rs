@@ -58,9 +58,9 @@ pub(crate) struct Lease(pub(crate) Span);
 /// The shortest lease: shorter leases would be requested as often as units without a lease.
 const MIN_LEASE: Span = Span::from_millis(100);
 /// The lease of a rule that does not set one.
-pub(crate) use tollgate_storage::leases::clock::DEFAULT_LEASE;
+pub(crate) use tollgate_storage::DEFAULT_LEASE;
 /// The longest life of a lease: a lost node strands its units for at most this long.
-pub(crate) use tollgate_storage::leases::clock::MAX_LEASE_LIFE as MAX_LEASE;
+pub(crate) use tollgate_storage::MAX_LEASE_LIFE as MAX_LEASE;
 
 impl FromNode for Lease {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {

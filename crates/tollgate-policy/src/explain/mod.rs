@@ -30,7 +30,7 @@ use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::malformed::Malformed;
-use tollgate_storage::due::Due;
+use tollgate_storage::Due;
 
 /// Whether one rule applies to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ use crate::request::matching::Reading;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::values::{elements, the_one};
-use tollgate_storage::due::Due;
+use tollgate_storage::Due;
 
 impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never

@@ -19,8 +19,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
-use tollgate_storage::counted::Counted;
-use tollgate_storage::due::Due;
+use tollgate_storage::{Counted, Due};
 
 impl Plan {
     /// Decides all loaded partitions together at `now`: every cost is charged, or none.

@@ -18,7 +18,7 @@ use crate::policy::quota::CompiledQuota;
 use crate::policy::tenant::Tenant;
 use crate::request::lazy::Buffers;
 use tollgate_http_syntax::malformed::Malformed;
-use tollgate_storage::due::Due;
+use tollgate_storage::Due;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many such plans use little
 /// memory.

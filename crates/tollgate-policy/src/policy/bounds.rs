@@ -13,6 +13,6 @@ pub(crate) const MAX_PATH_SEGMENTS: usize = 100_000;
 /// The most parts of a key.
 pub(crate) const MAX_KEY_PARTS: usize = 8;
 /// The most fleet rules of one request, which go to the authority in one message.
-pub(crate) use tollgate_storage::leases::ask::MAX_LEASE_SETS as MAX_FLEET_RULES;
+pub(crate) use tollgate_storage::MAX_LEASE_SETS as MAX_FLEET_RULES;
 /// The most quotas of a rule.
-pub(crate) use tollgate_storage::stored_set::MAX_QUOTAS;
+pub(crate) use tollgate_storage::MAX_QUOTAS;

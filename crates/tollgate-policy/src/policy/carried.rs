@@ -19,7 +19,7 @@ use crate::policy::group::{Group, QuotaSet};
 use crate::policy::record::read_as;
 use crate::policy::records::{RECORD_HEADER, records, write_header};
 use crate::policy::table_size::MAX_VALUE_LEN;
-use tollgate_storage::stored_set::carry_set;
+use tollgate_storage::carry_set;
 
 /// The position of a set's record in a value that is not in the policy's layout.
 pub(crate) struct Moved<'k> {

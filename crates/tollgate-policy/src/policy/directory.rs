@@ -23,7 +23,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::stable_hash::stable_hash;
-use tollgate_storage::stored_set::StoredSet;
+use tollgate_storage::StoredSet;
 
 /// The version of these bytes.
 const VERSION: u8 = 1;

@@ -13,7 +13,7 @@ use crate::policy::by_id::ById;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
 use crate::stable_hash::stable_hash;
-use tollgate_storage::stored_set::{StoredQuota, StoredSet, marked, write_parameters};
+use tollgate_storage::{StoredQuota, StoredSet, marked, write_parameters};
 
 /// The longest value in which every record has a fixed place, in bytes. Up to this length a bucket
 /// of Envoy's table takes sixteen values, and to search for a few records costs more than to copy

@@ -7,7 +7,7 @@ use alloc::string::String;
 use tollgate_core::{Limiter, Span};
 
 use crate::stable_hash::stable_hash;
-use tollgate_storage::counted::Counter;
+use tollgate_storage::Counter;
 
 /// One compiled quota.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::iter;
 
 /// The unit in which values are stored, in bytes.
-pub use tollgate_storage::stored_set::WORD;
+pub use tollgate_storage::WORD;
 
 /// Bytes before a record's states.
 pub(crate) const RECORD_HEADER: usize = 8;

@@ -13,7 +13,7 @@ use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::request::lazy::Buffers;
-use tollgate_storage::due::Due;
+use tollgate_storage::Due;
 
 use super::turn::Turn;
 

@@ -9,7 +9,7 @@ use crate::answer::outcome::Outcome;
 use crate::pipeline::plan::{AppliedRule, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
-use tollgate_storage::due::Due;
+use tollgate_storage::Due;
 
 use super::pace::Pace;
 

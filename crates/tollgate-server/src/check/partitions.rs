@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tollgate_core::Span;
-use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, Failure, Partition, Plan, Policy};
+use tollgate_policy::{Answer, Failure, Partition, Plan, Policy, waiting::Full};
 use tollgate_service::metrics::Event;
 use tollgate_storage::WireError;
 

@@ -21,23 +21,23 @@
 //! any clock. A lease cannot be withdrawn: an operator's block or reset of a key takes full effect
 //! after the life of its leases.
 
-pub mod shard_asks;
-pub mod shard;
-pub mod shard_reply;
-pub mod message;
-pub mod holdings;
-pub mod steps;
-pub mod account;
-pub mod ask;
-pub mod clock;
-pub mod demand;
-pub mod last_answer;
-pub mod lease;
-pub mod mutation;
-pub mod pace;
-pub mod paces;
-pub mod node;
-pub mod node_bytes;
+pub(crate) mod shard_asks;
+pub(crate) mod shard;
+pub(crate) mod shard_reply;
+pub(crate) mod message;
+pub(crate) mod holdings;
+pub(crate) mod steps;
+pub(crate) mod account;
+pub(crate) mod ask;
+pub(crate) mod clock;
+pub(crate) mod demand;
+pub(crate) mod last_answer;
+pub(crate) mod lease;
+pub(crate) mod mutation;
+pub(crate) mod pace;
+pub(crate) mod paces;
+pub(crate) mod node;
+pub(crate) mod node_bytes;
 
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,8 @@
 //! Invariant: a reply is read completely or not at all; the format is in `tollgate_storage::wire`.
 
 use tollgate_core::{Decision, Verdict};
-use tollgate_storage::leases::shard_reply::{HeldRule, read_held};
-use tollgate_storage::reply::{Reply, is_used_up};
 use tollgate_storage::wire::{HELD, OTHER_ENTRY, WireError};
+use tollgate_storage::{HeldRule, Reply, is_used_up, read_held};
 
 use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::partitions::{Failure, Status};

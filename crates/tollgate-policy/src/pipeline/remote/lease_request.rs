@@ -4,11 +4,10 @@
 use alloc::vec::Vec;
 
 use tollgate_core::Span;
-use tollgate_storage::due::Due;
-use tollgate_storage::leases::ask::{LeaseAsk, Leasing};
-use tollgate_storage::leases::message::{LeaseKey, LeaseQuestion, LeaseRule, key_hash};
-use tollgate_storage::request::{Head, RuleHead};
 use tollgate_storage::wire::{BINDING, LATER, STRICT, UNTOLD, WireError};
+use tollgate_storage::{
+    Due, Head, LeaseAsk, LeaseKey, LeaseQuestion, LeaseRule, Leasing, RuleHead, key_hash,
+};
 
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;

@@ -9,9 +9,8 @@ use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
-use tollgate_storage::due::Due;
-use tollgate_storage::request::{Head, RuleHead};
 use tollgate_storage::wire::{BINDING, GIVEN_BACK, LATER, REPORTED, SETTLES, STRICT, TELL, USED};
+use tollgate_storage::{Due, Head, RuleHead};
 
 impl Partition<'_> {
     /// Appends to `out` the request that decides this partition elsewhere.

@@ -16,12 +16,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
-use tollgate_storage::leases::ask::LeaseAsk;
-use tollgate_storage::leases::holdings::Holdings;
-use tollgate_storage::leases::last_answer::DirectAnswer;
-use tollgate_storage::leases::message::LeaseRule;
-use tollgate_storage::leases::node::Taken;
-use tollgate_storage::leases::paces::Paces;
+use tollgate_storage::{DirectAnswer, Holdings, LeaseAsk, LeaseRule, Paces, Taken};
 
 /// The units taken from one lease for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
