@@ -54,7 +54,7 @@ fn field<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
     response.headers().get(name).map(|value| value.to_str().unwrap())
 }
 
-/// Guards: two requests that are decided at the same time never take one unit both.
+/// Guards: two requests that are decided at the same time never take the same unit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn a_race_admits_exactly_the_limit() {
     const LIMIT: usize = 5_000;
@@ -85,8 +85,8 @@ async fn a_race_admits_exactly_the_limit() {
     assert_eq!(admitted, LIMIT, "of {}", 2 * LIMIT);
 }
 
-/// Guards: ten thousand keys stay within the places of the table, and who has used up a limit is
-/// not let in by them.
+/// Guards: ten thousand keys stay within the places of the table, and do not give a client that has
+/// used up a limit a new one.
 #[tokio::test]
 async fn a_flood_of_keys_stays_within_the_bound() {
     let (gate, service) = service(
