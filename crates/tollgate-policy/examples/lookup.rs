@@ -2,8 +2,7 @@
 //!
 //! `lookup KIND RULES DECISIONS` prints nanoseconds per decision. KIND is the condition that finds
 //! the rules: `paths`, `prefixes` or `hosts`. `cargo xtask bench policy` runs it with one rule and
-//! with a
-//! thousand, and counts instructions. It stores nothing and asserts nothing about time.
+//! with a thousand, and counts instructions. It stores nothing and asserts nothing about time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

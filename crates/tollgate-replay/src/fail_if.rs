@@ -3,7 +3,6 @@
 //! Invariant: comparisons are exact, in whole numbers, and as written: `>` is not `>=`, and a share
 //! is multiplied out and never rounded. Of zero there is no share above 0 %. A number of which only
 //! a lower bound is known fails wherever the true one may fail.
-//! be at least so much fails wherever the truth may fail.
 
 use crate::summary::{Checked, Summary};
 
