@@ -157,8 +157,8 @@ pub(crate) fn refuse_reported(policy: &Policy, file: &str) -> Result<(), End> {
     }
 }
 
-/// Compiles the configuration of `surface`, and returns the warnings: it is a policy, or for a
-/// proxy a policy and the servers of its fleet. Otherwise returns the mistakes.
+/// Compiles the configuration of `surface`, and returns it with its warnings, or else its mistakes.
+/// The configuration is a policy, or for a proxy a policy and the servers of its fleet.
 pub(crate) fn compile_plugin(
     document: &Document,
     surface: Surface,

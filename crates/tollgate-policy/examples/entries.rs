@@ -1,4 +1,4 @@
-//! What a decision (plan, load, decide) costs under a policy with many entries of one type.
+//! The cost of a decision (plan, load, decide) under a policy with many entries of one type.
 //!
 //! `entries KIND COUNT DECISIONS` prints nanoseconds per decision. KIND names the entries of which
 //! there are COUNT: see `policy` below. `cargo xtask bench policy` runs it with one and with a

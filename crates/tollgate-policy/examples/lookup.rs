@@ -1,4 +1,4 @@
-//! What a decision (plan, load, decide) costs under a policy of many rules, of which one applies.
+//! The cost of a decision (plan, load, decide) under a policy of many rules, of which one applies.
 //!
 //! `lookup KIND RULES DECISIONS` prints nanoseconds per decision. KIND is the condition that finds
 //! the rules: `paths`, `prefixes` or `hosts`. `cargo xtask bench policy` runs it with one rule and

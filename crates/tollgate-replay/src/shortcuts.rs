@@ -28,7 +28,7 @@ struct Shortcut {
     known: Known,
 }
 
-/// What is known of a request's client before the decision.
+/// The known facts about a request's client before the decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hint {
     /// The hash by which it is found; `None` when there is no client, or no short way.

@@ -13,7 +13,7 @@ const EXACT: u64 = 16;
 /// Waits in milliseconds, rounded up.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// One for each length up to that of the longest wait: at most 976.
+    /// The buckets up to that of the longest wait: at most 976.
     buckets: Vec<u64>,
     total: u64,
     longest: u64,

@@ -30,7 +30,7 @@ pub struct Seen<'s> {
     pub exact: Option<Exact>,
 }
 
-/// Records what becomes of each request.
+/// Records the fate of each request.
 #[derive(Debug)]
 pub(crate) struct Books {
     /// The true time.

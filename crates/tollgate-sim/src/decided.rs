@@ -7,7 +7,7 @@ use tollgate_policy::{CompiledQuota, Outcome, Partition, Plan, Policy, QuotaSet,
 
 use crate::store::Place;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is sent on now; after [`Decided::waited`] if it was in a queue.
@@ -101,7 +101,7 @@ impl<'n> Decided<'n> {
         self.policy
     }
 
-    /// What becomes of the request.
+    /// The fate of the request.
     #[must_use]
     pub const fn fate(&self) -> Fate {
         self.fate

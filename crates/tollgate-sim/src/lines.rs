@@ -18,7 +18,7 @@ use crate::store::Place;
 const SPARE_PLANS: usize = 32;
 
 impl Node {
-    /// What becomes of the decided request of `plan`.
+    /// The fate of the decided request of `plan`.
     pub(crate) fn after(&mut self, arrival: Arrival, now: Timestamp) -> Fate {
         let waited = now.since(arrival.at);
         let outcome = self.plan.outcome(&self.policy);

@@ -35,7 +35,7 @@ pub(crate) struct Job {
     pub(crate) lost: u64,
 }
 
-/// What a worker does next.
+/// The next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It lost a race and has decided again: it will write later.
@@ -64,7 +64,7 @@ impl Node {
         Job { plan, places, reads, arrival, next: 0, tries: 0, lost: 0 }
     }
 
-    /// The worker writes what it has decided, until it loses a race.
+    /// The worker writes its decisions, until it loses a race.
     pub(crate) fn write(&mut self, job: &mut Job) -> Step {
         let now = job.arrival.at;
         self.settle(now);
@@ -102,7 +102,7 @@ impl Node {
         Step::Done
     }
 
-    /// Undoes the writes, and removes from the plan what was decided but not written.
+    /// Undoes the writes, and removes decisions that were not written from the plan.
     fn take_back(&mut self, job: &mut Job) {
         let now = job.arrival.at;
         let Self { policy, store, .. } = self;

@@ -57,7 +57,7 @@ enum Event {
     Request,
 }
 
-/// What one node's store holds.
+/// The size and the evictions of one node's store.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     keys: u64,

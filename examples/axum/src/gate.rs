@@ -17,7 +17,7 @@ use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Problems, Span, Su
 
 use crate::table::Counts;
 
-/// A policy and what it has counted.
+/// A policy and its counts.
 #[derive(Debug)]
 pub struct Gate {
     policy: Policy,

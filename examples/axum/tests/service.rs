@@ -120,7 +120,7 @@ async fn usual_numbers_of_keys_lose_nobody() {
     assert_eq!((counts.len(), counts.evicted()), (5_000, 0));
 }
 
-/// Guards: a request that one key refuses is charged to no other.
+/// Guards: a request that one key denies is charged to no other.
 #[tokio::test]
 async fn all_keys_or_none() {
     let (_, service) = service(
@@ -137,7 +137,7 @@ async fn all_keys_or_none() {
     assert_eq!(status(&service, client(6), "/204").await, 429);
 }
 
-/// Guards: a refusal has the policy's status, fields and body, and says when to come back.
+/// Guards: a denial has the policy's status, fields and body, and contains the time to wait.
 #[tokio::test]
 async fn clients_are_told() {
     let (_, service) =
@@ -176,8 +176,8 @@ async fn responses_settle_what_is_charged() {
     }
 }
 
-/// Guards: a client that leaves before the response is charged as the rule's `on_abort` says, here
-/// by default.
+/// Guards: a client that leaves before the response is charged according to the rule's `on_abort`,
+/// here the default.
 #[tokio::test]
 async fn who_leaves_is_settled() {
     let gate = Gate::new(&format!(r#"{{"version": 1, "rules": [{LOGINS}]}}"#)).unwrap();

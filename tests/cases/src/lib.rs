@@ -26,7 +26,7 @@
 //! - failures of a store, the limit of waiting requests and of a table: surfaces fail differently;
 //! - times between milliseconds, which a Worker's clock does not have; [`limits`] has them;
 //! - a clock that goes back where one request counts in several places: the Worker charges and
-//!   refunds where Envoy only looks, and a refund after the clock went back differs by units.
+//!   refunds where Envoy only looks, and a refund after the clock went back may differ by a unit.
 
 mod case;
 pub mod coverage;

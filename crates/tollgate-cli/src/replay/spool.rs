@@ -88,7 +88,7 @@ impl Copy {
         let path = std::env::temp_dir().join(name);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        // A log contains personal data, so no other user may read it.
+        // A log shows which client requested what, so no other user may read it.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;

@@ -28,7 +28,7 @@ pub fn pages(name: &str) -> Vec<String> {
     pages
 }
 
-/// What a command printed and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ran {
     pub stdout: String,

@@ -228,8 +228,8 @@ impl Denials {
     }
 
     /// Reads every remembered count of the request. If one denies, the plan contains the decisions
-    /// of these counts and knows which rules were not checked. Otherwise each is charged in the
-    /// memory.
+    /// of these counts and knows which rules were not checked. Otherwise the request is
+    /// charged to each remembered count.
     fn recall(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> Recalled {
         let is_refused_anyway = plan.is_refused_without_quota(policy);
         let mut belief = Belief { now, beyond: Span::ZERO, of: Counts::All };
@@ -249,7 +249,7 @@ impl Denials {
             } else if self.look(policy, plan, Belief { beyond: Span::MAX, ..belief }).0
                 == Recalled::Refused
             {
-                // Too old to deny this request, which is still the first one sent to the store.
+                // Too old to deny the request, but its count is still the first one to be asked.
                 plan.suspect = self.latest_denial(policy, plan);
                 return Recalled::Nothing;
             }

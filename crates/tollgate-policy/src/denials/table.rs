@@ -37,8 +37,7 @@ pub(crate) struct Entry {
     pub(crate) asked_at: Option<Timestamp>,
     /// Nothing comes back before its time while this is the number of the last relief.
     pub(crate) final_under: Option<u64>,
-    /// True when the count is used up and denies. Otherwise it is kept to be reported with a
-    /// denial.
+    /// True when it uses up a rule that denies. Otherwise it is kept to be reported with one.
     pub(crate) is_used_up: bool,
     /// The end of an operator's block, by the store's clock.
     pub(crate) blocked_until: Option<Timestamp>,

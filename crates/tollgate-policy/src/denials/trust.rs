@@ -3,8 +3,8 @@
 //! Invariant: in doubt, units can come back. These come back: a place that is given back by the
 //! response (`reserve`) or by a client that leaves a queue; the charge of a request that another
 //! key denied in the end; the part of a charge that exceeds the final cost; and whatever an
-//! operator resets, until the reset is known. With a cost that requests choose only the numbers
-//! differ.
+//! operator resets, until the reset is known. A cost that requests choose brings
+//! nothing back; only the numbers differ.
 
 use tollgate_core::{Algorithm, Span, Timestamp};
 

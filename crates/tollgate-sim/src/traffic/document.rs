@@ -1,7 +1,7 @@
 //! The traffic document, in which users describe simulated requests.
 //!
-//! Invariant: an optional field has its default here; a field that is not here is a mistake.
-//! The values are `scalar`'s.
+//! Invariant: an optional field has its default here; a field that is not here is a mistake. The
+//! values are `scalar`'s.
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::Span;
