@@ -1,7 +1,7 @@
-//! What shells and `man` want to know of this command.
+//! Data about this command for shells and `man`.
 //!
-//! Invariant: all of it is made of the command line's own declaration (`args`), so nothing is said
-//! twice.
+//! Invariant: everything is generated from the declaration of the command line (`args`), so nothing
+//! is written twice.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
@@ -18,7 +18,7 @@ pub(crate) fn completions(shell: Shell) -> Result<(), End> {
     output::raw(&String::from_utf8_lossy(&text))
 }
 
-/// Prints a manual page: of the whole, or of one command.
+/// Prints a manual page: of the whole command, or of one subcommand.
 pub(crate) fn man(command: Option<&str>) -> Result<(), End> {
     let mut whole = Arguments::command();
     whole.build();

@@ -1,7 +1,8 @@
-//! What a command is given: a policy, or the filters of an Envoy configuration, compiled for the
-//! surfaces asked for.
+//! The input of a command: a policy, or the filters of an Envoy configuration, compiled for the
+//! requested surfaces.
 //!
-//! Invariant: every problem is told once; one that not all surfaces have is told with their names.
+//! Invariant: every problem is reported once; a problem that only some surfaces have is reported
+//! with their names.
 
 use std::path::Path;
 
@@ -17,16 +18,16 @@ use tollgate_yaml::{Document, Fault, Language, Node, Reading};
 /// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// The file, where it is not the policy's.
+    /// The file, if it is not the policy's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
-    /// A surface that has it; `None` when all that were asked for have it.
+    /// The surface that has it; `None` when all requested ones have it.
     pub(crate) surface: Option<&'static str>,
-    /// The line of the file, where it is known: of YAML, and of anything in an Envoy configuration.
+    /// The line in the file, where it is known: in YAML, and everywhere in an Envoy configuration.
     pub(crate) line: Option<usize>,
-    /// Where in the document: `rules[2].quotas[0].window`; empty for the document itself.
+    /// The position in the document: `rules[2].quotas[0].window`; empty for the document itself.
     pub(crate) path: String,
-    /// What, and what is allowed.
+    /// The mistake, and the allowed values.
     pub(crate) message: String,
 }
 
@@ -45,7 +46,7 @@ impl Finding {
         format!("{surface}{path}{separator}{message}")
     }
 
-    /// Where it stands, for people to find: `envoy.yaml:70: `; nothing for a policy in JSON.
+    /// Its position for people to find: `envoy.yaml:70: `; empty for a policy in JSON.
     pub(crate) fn mark(&self, file: &str) -> String {
         let file = self.file.as_deref().unwrap_or(file);
         if self.file.is_some() && self.line.is_none() {
@@ -55,16 +56,16 @@ impl Finding {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug)]
 pub(crate) enum Source {
     Policy(Document),
     Envoy(Filters),
-    /// Neither: it cannot be read.
+    /// Neither: it cannot be parsed.
     Fault(Fault),
 }
 
-/// A document, compiled for each surface that was asked for.
+/// A document, compiled for each requested surface.
 pub(crate) struct Compiled {
     pub(crate) surfaces: Vec<Surface>,
     pub(crate) policies: Vec<(Surface, Policy)>,
@@ -72,13 +73,13 @@ pub(crate) struct Compiled {
     pub(crate) warnings: Vec<Finding>,
 }
 
-/// Reads what is at `path`; also says what it is called.
+/// Reads the file at `path`; also returns its name.
 pub(crate) fn load(path: &Path) -> Result<(String, Source), End> {
     let Input { name, text, language } = input::read(path)?;
     Ok((name, read(text, language)))
 }
 
-/// What `text` is.
+/// Determines the content of `text`.
 pub(crate) fn read(text: String, language: Language) -> Source {
     let plain = text.trim_start_matches('\u{feff}');
     match language {
@@ -93,7 +94,7 @@ pub(crate) fn read(text: String, language: Language) -> Source {
     }
 }
 
-/// JSON is YAML, once it is known to be JSON; only half characters (`\ud83d\ude00`) YAML has not.
+/// JSON is YAML, once it is known to be JSON; only surrogates (`\ud83d\ude00`) are not in YAML.
 fn json(text: String) -> Source {
     let plain = text.trim_start_matches('\u{feff}');
     let is_json = serde_json::from_str::<IgnoredAny>(plain).is_ok();
@@ -124,8 +125,8 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
     Compiled { surfaces: surfaces.to_vec(), problems: find(&problems), warnings, policies }
 }
 
-/// A warning for each rule that a client leaves by making up a value. It is the same for every
-/// surface, and only a person can judge it, so surfaces do not give it.
+/// A warning for each rule that a client can evade with an invented value. It is the same for every
+/// surface, and only a person can judge it, so surfaces do not report it.
 fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
     let finding = |rule: usize| {
         let path = format!("rules[{rule}].key");
@@ -143,8 +144,8 @@ fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
 const UNBACKED: &str = "has a value that the client writes, and a client that makes up a new one for each request is \
                         not limited; add a rule by \"client_ip\" for the same requests, or let only a proxy set it";
 
-/// Refuses a policy for requests that nobody reports anything of afterwards: simulated ones, and
-/// those of a log.
+/// Rejects a policy that needs reported costs, for requests that are never reported on: simulated
+/// ones, and those of a log.
 pub(crate) fn refuse_reported(policy: &Policy, file: &str) -> Result<(), End> {
     match policy.rules().iter().find(|rule| rule.is_reported()) {
         Some(rule) => Err(End::Misuse(format!(
@@ -156,8 +157,8 @@ pub(crate) fn refuse_reported(policy: &Policy, file: &str) -> Result<(), End> {
     }
 }
 
-/// Compiles what `surface` is configured with, and says what is legal and hardly meant: a policy,
-/// or of a proxy one and whom it asks beside it. Else what is wrong with it.
+/// Compiles the configuration of `surface`, and returns it with its warnings, or else its mistakes.
+/// The configuration is a policy, or for a proxy a policy and the servers of its fleet.
 pub(crate) fn compile_plugin(
     document: &Document,
     surface: Surface,
@@ -195,7 +196,7 @@ pub(crate) fn compile_plugin(
 }
 
 impl Compiled {
-    /// What could not be compiled at all.
+    /// The result for a file that could not be compiled at all.
     pub(crate) fn failed(fault: Fault, surfaces: &[Surface]) -> Self {
         let surfaces = surfaces.to_vec();
         let (policies, warnings) = (Vec::new(), Vec::new());
@@ -203,7 +204,7 @@ impl Compiled {
     }
 }
 
-/// The findings of several surfaces, each once, those of some surfaces alone with their names.
+/// The findings of several surfaces, each once; those of only some surfaces with their names.
 fn merge(found: &[(Surface, Problems)], surfaces: usize, document: &Document) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
     for (of, problems) in found {

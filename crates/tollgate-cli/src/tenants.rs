@@ -1,10 +1,10 @@
 //! `--tenants`: entries of tenants from files, in the form in which the admin API lists them.
 //!
-//! Invariant: an entry means here what it means in a store: the policy crate reads it and compiles
-//! it. What is wrong is told with its file, its line and its place, and all entries are looked at.
-//! What the policy does not know of an entry has no effect and is a warning, as in a store, where
-//! the policy may have changed since. Deliberately absent: who may write an entry, revisions, and
-//! the time of today, which no decision here depends on.
+//! Invariant: an entry has the same meaning here as in a store: the policy crate parses and
+//! compiles it. A mistake is reported with its file, line and position, and all entries are
+//! checked. A part of an entry that the policy does not know has no effect and is a warning, as in
+//! a store, where the policy may have changed since. Deliberately absent: who may write an entry,
+//! revisions, and today's time, which no decision here depends on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::end::End;
 use crate::input;
 use crate::source::{Compiled, Finding};
 
-/// The longest file: a hundred thousand entries with a note each have room.
+/// The longest file: room for a hundred thousand entries with a note each.
 const MAX_FILE: usize = 64 << 20;
 
 /// A page of `GET tenants`: <https://www.rfc-editor.org/rfc/rfc8259> with these members and no
@@ -39,27 +39,27 @@ struct ListedDoc<'a> {
     id: String,
     #[serde(borrow)]
     entry: &'a RawValue,
-    /// Of the store that listed it.
+    /// From the store that listed the entry.
     #[serde(default, rename = "etag")]
     _etag: IgnoredAny,
-    /// Under the policy of the store that listed it.
+    /// The parts without effect under the policy of the store that listed the entry.
     #[serde(default, rename = "without_effect")]
     _without_effect: IgnoredAny,
 }
 
-/// Entries that were given.
+/// The entries that were given.
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
     /// Names and entries, in the order of the files.
     pub(crate) entries: Vec<(String, TenantEntry)>,
     places: Vec<Place>,
-    /// What is wrong with the files.
+    /// The mistakes in the files.
     problems: Vec<Finding>,
-    /// Files were named.
+    /// True when files were named.
     is_given: bool,
 }
 
-/// Where an entry stands.
+/// The position of an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) file: String,
@@ -79,7 +79,7 @@ impl Place {
         }
     }
 
-    /// A finding about an entry of which not even the name can be read.
+    /// A finding about an entry whose name cannot be read either.
     fn unnamed(&self, message: &str) -> Finding {
         let path = format!("tenants[{}]", self.index);
         Finding { path, ..of_file(&self.file, self.line, message) }
@@ -91,11 +91,11 @@ impl Place {
     }
 }
 
-/// What entries are under a policy.
+/// The result of checking entries under a policy.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) problems: Vec<Finding>,
-    /// What has no effect.
+    /// The parts that have no effect.
     pub(crate) warnings: Vec<Finding>,
 }
 
@@ -103,7 +103,7 @@ impl Tenants {
     /// Reads the files, each a page of the list in their order.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, End> {
         let mut tenants = Self { is_given: !paths.is_empty(), ..Self::default() };
-        // Of the page before: what the next one begins behind.
+        // From the page before: the name after which the next one begins.
         let mut after: Option<(String, String)> = None;
         for path in paths {
             let (file, text) = text_of(path)?;
@@ -131,12 +131,12 @@ impl Tenants {
         Ok(tenants)
     }
 
-    /// Reads the files for policies that are to decide with them; what is wrong ends the command,
-    /// and what has no effect is told.
+    /// Reads the files for policies that decide with them. A mistake ends the command; a part
+    /// without effect is a warning.
     pub(crate) fn load(paths: &[PathBuf], policies: &[&Policy]) -> Result<Self, End> {
         let tenants = Self::read(paths)?;
         let with_tenants: Vec<&&Policy> = policies.iter().filter(|it| it.has_tenants()).collect();
-        // Compared with a policy without tenants, what one with tenants says is of interest.
+        // If one of two policies has no tenants, only the findings of the other matter.
         let judged = if with_tenants.is_empty() { policies.iter().collect() } else { with_tenants };
         for policy in judged {
             let Judged { problems, warnings } = tenants.judge(policy);
@@ -148,7 +148,7 @@ impl Tenants {
         Ok(tenants)
     }
 
-    /// Adds to what was compiled what is wrong with the entries under it.
+    /// Adds the mistakes of the entries under it to the compiled policy.
     pub(crate) fn judge_with(&self, mut compiled: Compiled) -> Compiled {
         // All surfaces compile the same rules from one document.
         if let Some((_, policy)) = compiled.policies.first() {
@@ -166,7 +166,7 @@ impl Tenants {
         self.is_given
     }
 
-    /// What is wrong with the entries under `policy`, and what of them has no effect.
+    /// The mistakes of the entries under `policy`, and their parts without effect.
     pub(crate) fn judge(&self, policy: &Policy) -> Judged {
         let mut judged = Judged { problems: self.problems.clone(), ..Judged::default() };
         if !policy.has_tenants() {
@@ -198,14 +198,14 @@ impl Tenants {
         judged
     }
 
-    /// Where the entry of the tenant `name` ([`Policy::name_of_tenant`]) stands, and itself.
+    /// The entry of the tenant `name` ([`Policy::name_of_tenant`]), and its position.
     pub(crate) fn find(&self, policy: &Policy, name: &str) -> Option<(&Place, &TenantEntry)> {
         let all = self.entries.iter().zip(&self.places);
         let mut named = all.filter(|((id, _), _)| policy.tenant_name(id).as_deref() == Some(name));
         named.next().map(|((_, entry), place)| (place, entry))
     }
 
-    /// Adds the entries of a page; the name of the first of them.
+    /// Adds the entries of a page; returns the name of the first of them.
     fn add(&mut self, file: &str, text: &str, listed: &[&RawValue]) -> Option<String> {
         let (mut line, mut counted, mut first) = (1_usize, 0_usize, None);
         for (index, raw) in listed.iter().enumerate() {
@@ -237,7 +237,7 @@ impl Tenants {
     }
 }
 
-/// Reads an object; a list is none, though serde would take one.
+/// Parses an object; rejects a list, which serde would accept.
 fn object<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, serde_json::Error> {
     if text.trim_ascii_start().starts_with('[') {
         return Err(serde::de::Error::custom("this is a list, not an object"));
@@ -245,18 +245,18 @@ fn object<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, serde_json::Error>
     serde_json::from_str(text)
 }
 
-/// Where `piece` stands in `text`, which it is a piece of.
+/// The position of `piece` in `text`, which contains it.
 fn offset(text: &str, piece: &str) -> usize {
     piece.as_ptr().addr().saturating_sub(text.as_ptr().addr())
 }
 
-/// Lines that end in `text` from `start` to where `piece` stands.
+/// The number of lines that end in `text` between `start` and `piece`.
 fn lines(text: &str, start: usize, piece: &str) -> usize {
     let between = text.get(start..offset(text, piece)).unwrap_or_default();
     between.bytes().filter(|byte| *byte == b'\n').count()
 }
 
-/// What is said where entries are given and nobody is a tenant.
+/// The finding for entries under a policy without tenants.
 fn no_tenants() -> Finding {
     Finding {
         file: None,
@@ -268,7 +268,7 @@ fn no_tenants() -> Finding {
     }
 }
 
-/// The text of a file, and what it is called.
+/// The text of a file, and the file's name.
 fn text_of(path: &Path) -> Result<(String, String), End> {
     let file = path.display().to_string();
     if path.as_os_str() == "-" {
@@ -285,7 +285,7 @@ fn text_of(path: &Path) -> Result<(String, String), End> {
     Ok((file, plain.unwrap_or(text)))
 }
 
-/// What serde says, without the place, which stands before it.
+/// The message of serde, without the position, which is printed before it.
 fn wrong(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -310,7 +310,7 @@ fn of_file(file: &str, line: usize, message: &str) -> Finding {
     }
 }
 
-/// A name as JSON has it, which moves no cursor.
+/// A name as JSON writes it, which cannot move the cursor.
 fn quoted(name: &str) -> String {
     serde_json::to_string(name).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Values of arguments that several commands have.
+//! Parsers for argument values of several commands.
 //!
-//! Invariant: what is refused is said with what is allowed.
+//! Invariant: a message about a rejected value contains the allowed values.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tollgate_core::Span;

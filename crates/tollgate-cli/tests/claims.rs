@@ -1,4 +1,4 @@
-//! The table of claims that Envoy and the Worker are tested with, as `explain` reads it.
+//! The table of claims for the tests of Envoy and the Worker, as `explain` reads it.
 
 #[path = "../../../tests/src/claims.rs"]
 mod claim_rows;
@@ -29,7 +29,7 @@ fn a_claim_counts_by_the_text_that_the_table_says() {
         let field = headers.iter().find(|header| header[0] == "ratelimit-policy");
         let field = field.map(|header| header[1].as_str().unwrap().to_owned());
         assert_eq!(field, claim_rows::expected_field(&rows, row.text.as_deref()), "{}", row.json);
-        // A text may be given as it is, unless it holds what no argument can.
+        // A text may be given as it is, unless it contains a byte that no argument can.
         let Some(text) = row.text.as_ref().filter(|text| !text.contains('\0')) else { continue };
         let claim = format!("c={text}");
         let plain =

@@ -1,7 +1,8 @@
-//! The command line itself: what people see (snapshots), what machines read, and exit codes.
+//! The command line itself: its output for people (snapshots), its output for programs, and its
+//! exit codes.
 //!
-//! A snapshot is a session (see `support`) run in tests/policies. After a change that is meant:
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test all cli::`, and read the difference.
+//! A snapshot is a session (see `support`) run in tests/policies. After an intended change:
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test all cli::`, and review the difference.
 
 use std::fs;
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ fn problems_for_machines() {
     assert_eq!(alone.unwrap()["path"], "rules[1].when.routes");
 }
 
-// As much is read as tells that it is too much.
+// The command reads only as much as shows that it is too much.
 #[test]
 fn a_file_without_end_is_too_long() {
     let (report, code) = report(&["check", "/dev/zero"]);
@@ -98,7 +99,7 @@ fn an_explanation_for_machines() {
     assert_ne!(hash(&first), hash(&other));
 }
 
-/// The names of fields are promised: this list changes only with a line in the change log.
+/// The names of fields are stable: this list changes only with a line in the change log.
 #[test]
 fn the_fields_of_reports_are_stable() {
     let (check, _) = report(&["check", "good.json"]);
@@ -190,7 +191,7 @@ fn a_bad_policy_is_not_explained() {
     );
 }
 
-/// A file of other bytes is misuse; a text that is no policy is a problem found.
+/// A file that is not text is misuse; a text that is not a policy is a problem found.
 #[test]
 fn a_file_that_is_no_text() {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bytes.json");
@@ -204,7 +205,7 @@ fn a_file_that_is_no_text() {
     );
 }
 
-// Guards: a key that the client makes up anew for each request, in the example of the README.
+// Guards: a key with a new value from the client in each request, in the example of the README.
 #[test]
 fn a_key_that_the_client_writes_is_warned_of_and_warnings_can_fail() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("deny-warnings");

@@ -1,4 +1,4 @@
-//! `tollgate compile`: what it writes is the policy, and what it cannot write it does not touch.
+//! `tollgate compile`: its output is the policy, and a file it cannot write is unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ const GOOD: &str = r#"{"version": 1, "rules": [{"name": "a", "key": ["client_ip"
 
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile").join(name);
-    let _ = fs::remove_dir_all(&folder); // of the run before
+    let _ = fs::remove_dir_all(&folder); // of an earlier run
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("policy.json"), GOOD).unwrap();
     folder
@@ -31,7 +31,7 @@ fn what_is_written_is_the_policy_of_each_surface() {
         let read = Policy::read_compiled(&bytes, surface).unwrap();
         assert_eq!(read.fingerprint(), Policy::compile(GOOD, surface).unwrap().fingerprint());
         assert!(!folder.join("policy.tollgate.partial").exists());
-        // No command takes it for a document.
+        // No command accepts it as a document.
         for command in ["check", "explain"] {
             let ran = tollgate(&folder, &[command, "policy.tollgate"]);
             assert_eq!(ran.code, 2);
@@ -54,8 +54,8 @@ fn a_module_has_the_same_bytes_as_text() {
     assert_eq!(module, format!("export default \"{text}\";\n"));
 }
 
-// Guards: a filter that cannot ask for the counts of its fleet, because what it is told beside the
-// policy was lost when it was compiled.
+// Guards: a filter that cannot get the counts of its fleet, because the settings next to the policy
+// were lost in the compilation.
 #[test]
 fn a_proxy_is_told_whom_it_asks_as_text_too() {
     let folder = folder("fleet");
@@ -68,7 +68,7 @@ fn a_proxy_is_told_whom_it_asks_as_text_too() {
     assert_eq!(ran.stdout, format!("{text}\n"));
     let read = Plugin::read_compiled(ran.stdout.as_bytes(), Surface::Envoy).unwrap();
     assert_eq!(read.fleet.unwrap().cluster, "authority");
-    // Of no other surface, nor with a server to follow.
+    // For no other surface, nor with a server to follow.
     let ran = tollgate(&folder, &["compile", "plugin.json", "--surface", "worker", "--base64"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     let follows =
@@ -83,7 +83,7 @@ fn a_proxy_is_told_whom_it_asks_as_text_too() {
     );
 }
 
-// Guards: "not JSON" about a policy that is good.
+// Guards: "not JSON" about a valid policy.
 #[test]
 fn a_compiled_policy_in_a_configuration_of_envoy_is_called_what_it_is() {
     let folder = folder("configured");

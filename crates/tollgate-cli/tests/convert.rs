@@ -1,7 +1,8 @@
-//! `tollgate convert`: decisions of the policy beside those of the configuration it was made of.
+//! `tollgate convert`: compares the decisions of the policy with those of the converted
+//! configuration.
 //!
-//! The oracle reads the configuration by itself and counts as `envoyproxy/ratelimit` publishes that
-//! it does: it walks the tree of descriptors, adds the hit to the counter of all entries and of the
+//! The oracle parses the configuration independently and counts as `envoyproxy/ratelimit` documents
+//! it: it walks the tree of descriptors, adds the hit to the counter of all entries and of the
 //! window, and compares. It shares no code with the command.
 
 use crate::support;
@@ -14,7 +15,7 @@ use serde_json::Value;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Entry, Facts, Partition, Plan, Policy, Surface};
 
-/// A server with a map for a store: each descriptor of a call is a request of its own.
+/// A server with a map for a store: each descriptor of a call is a separate request.
 struct Server {
     policy: Policy,
     plan: Plan,
@@ -67,7 +68,7 @@ impl Server {
         Self { policy, plan: Plan::new(), store: BTreeMap::new() }
     }
 
-    /// Which descriptors of the call are over their limit.
+    /// The descriptors of the call that are over their limit.
     fn over(&mut self, call: &Call) -> Vec<bool> {
         (0..call.descriptors.len()).map(|i| self.is_over(&Asked(call, i), call.at)).collect()
     }
@@ -105,7 +106,7 @@ fn converted(configuration: &str) -> Ran {
     ran
 }
 
-/// An hour at which no window but the shortest ends soon.
+/// An hour at which only the shortest window ends soon.
 const START: u64 = 1_767_229_200;
 
 /// `domain | key=value, key=value | ...`: one call, its descriptors after the domain.
@@ -120,8 +121,9 @@ fn call(text: &str, at: u64) -> Call {
     Call { domain, descriptors, hits: 1, at }
 }
 
-/// The examples of that project's README, each with calls and how many of them in a row pass: `*`
-/// for all that are tried. A line `config` begins one; a line `+ 60` lets so many seconds pass.
+/// The examples of that project's README, each with calls and the number of them in a row that are
+/// allowed: `*` for all that are tried. A line `config` begins an example; a line `+ 60` lets 60
+/// seconds pass.
 const EXAMPLES: &str = include_str!("convert/examples.txt");
 
 #[test]
@@ -155,8 +157,8 @@ fn the_documented_examples_are_decided_alike() {
     assert!(configurations >= 14 && rows >= 40, "{configurations} examples, {rows} rows");
 }
 
-/// Random trees and calls of one hit. What is over there is over here, descriptor by descriptor,
-/// unless the command says of this configuration that something differs.
+/// Random trees and calls of one hit. A descriptor is over the limit in both or in neither, unless
+/// the command reports a difference for this configuration.
 #[test]
 fn random_configurations_are_decided_alike() {
     let seen = decided_alike(0..150, true, 1);
@@ -164,8 +166,8 @@ fn random_configurations_are_decided_alike() {
     assert!(seen.over * 12 > seen.asked && seen.over * 2 < seen.asked, "{seen:?}");
 }
 
-/// With more hits a call the command names one difference, and it is the only one: that service
-/// without it decides as we do, and with it not.
+/// With more hits per call the command reports one difference, and it is the only one: without it
+/// that service decides as Tollgate does, and with it differently.
 #[test]
 fn refused_hits_are_the_only_difference_of_many_hits() {
     let seen = decided_alike(1_000..1_050, false, 4);
@@ -180,7 +182,8 @@ fn refused_hits_are_the_only_difference_of_many_hits() {
     assert_eq!(over, [(false, false), (true, true), (true, false)]);
 }
 
-// Guards: limits that share one stored value, for which everybody waits and which grows with each.
+// Guards: limits with one shared stored value that all requests wait for and that each one
+// enlarges.
 #[test]
 fn limits_for_fixed_values_have_stored_values_of_their_own() {
     let configuration = "domain: d\ndescriptors:\n\
@@ -202,11 +205,11 @@ fn limits_for_fixed_values_have_stored_values_of_their_own() {
     assert_eq!(over, [false, false, true, false, true]);
 }
 
-/// What the random calls were.
+/// The properties of the random calls.
 #[derive(Debug, Default)]
 struct Seen {
     alike: usize,
-    /// Configurations with a difference that the command names.
+    /// Configurations for which the command reports a difference.
     differing: usize,
     over: usize,
     asked: usize,
@@ -261,7 +264,8 @@ fn mistakes_are_told_all_at_once_with_their_places() {
 
 #[test]
 fn what_that_service_takes_is_read_as_there() {
-    // Truths and numbers of YAML 1.1, merge keys, names in any case, texts that look like numbers.
+    // Booleans and numbers of YAML 1.1, merge keys, names in any case, texts that look like
+    // numbers.
     let configuration = "\u{feff}# first\nx: &l {unit: MINUTE, requests_per_unit: 1_000}\n";
     assert_eq!(convert(configuration).code, 1, "an unknown field");
     let configuration = "domain: 5\ndescriptors:\n\
@@ -281,7 +285,7 @@ fn what_that_service_takes_is_read_as_there() {
     );
 }
 
-// Guards: a file that the service takes, refused for a field that it reads elsewhere.
+// Guards: a file that the service accepts, rejected for a field that it reads elsewhere.
 #[test]
 fn a_field_that_the_service_reads_elsewhere_has_no_effect() {
     let ran = convert(
@@ -317,11 +321,11 @@ fn hostile_files_are_refused_in_bounded_memory() {
         format!("domain: d\ndescriptors:\n{rows}")
     };
     let many = rows(1001, &|i| format!("- {{key: k{i}, rate_limit: {limit}}}\n"));
-    // Each of 300 patterns has 3,000 values taken out of it.
+    // For each of 300 patterns, 3,000 values are excluded.
     let exact = |i: usize| format!("- {{key: k, value: v{}{i}}}\n", "v".repeat(200));
     let pattern = |i: usize| format!("- {{key: k, value: 'v*{i}*', rate_limit: {limit}}}\n");
     let quadratic = format!("{}{}", rows(3000, &exact), (0..300).map(pattern).collect::<String>());
-    // Nothing but values and patterns, which take out nothing of each other.
+    // Only values and patterns, which exclude nothing of each other.
     let side = format!(
         "{}{}",
         rows(30_000, &|i| format!("- {{key: k, value: w{}{i}}}\n", "w".repeat(60))),

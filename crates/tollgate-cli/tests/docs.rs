@@ -1,11 +1,10 @@
-//! The documents for users: every example is a policy, every output is what is printed.
+//! The documents for users: every example is a policy, and every output is the real one.
 //!
-//! A block after `<!-- file: NAME -->` is that file, for the commands behind it. Otherwise a `json`
-//! block is a complete policy, for both surfaces
-//! unless `<!-- surface: envoy -->` (or another) stands before it; a `console` block is run on the
-//! policy before it, which is called example.json there, or example.yaml when it is a `yaml` block.
-//! After a change that is meant: `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test all docs::`,
-//! and read the difference.
+//! A block after `<!-- file: NAME -->` is that file, for the commands after it. Otherwise a `json`
+//! block is a complete policy, for both surfaces unless `<!-- surface: envoy -->` (or another)
+//! precedes it. A `console` block is run on the policy before it, which is named example.json
+//! there, or example.yaml for a `yaml` block. After an intended change: `TOLLGATE_BLESS=1 cargo
+//! test -p tollgate-cli --test all docs::`, and review the difference.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +53,7 @@ fn check(name: &str) -> (usize, usize) {
                 policies += 1;
             }
             "yaml" => fs::write(folder.join("example.yaml"), &block.text).unwrap(),
-            // Those are run and compared by `cargo xtask test up`.
+            // `cargo xtask test up` runs and compares these.
             "console" if block.text.starts_with("$ cargo xtask") => {}
             "console" => {
                 let ran = replay(&folder, &block.text);
@@ -121,7 +120,7 @@ fn the_replays_are_true() {
 #[test]
 fn the_migrations_are_true() {
     assert_eq!(check("docs/migrate.md"), (2, 3));
-    // The policy that is shown is the one that comes out.
+    // The policy in the document equals the output.
     let (_, text) = document("docs/migrate.md");
     let shown = blocks(&text);
     let policy = &shown.iter().find(|block| block.language == "json").unwrap().text;
@@ -136,7 +135,7 @@ fn the_recipes_are_true() {
 }
 
 /// Every page of `docs/guides`, also one that is added later: each page has a session, and each
-/// file that it shows is an argument of one of its commands.
+/// file in it is an argument of one of its commands.
 #[test]
 fn the_guides_are_true() {
     let pages = pages("guides");

@@ -1,4 +1,4 @@
-//! A policy in YAML in a configuration of Envoy: printed as it is written, or put in place of
+//! A policy in YAML in a configuration of Envoy: printed as it is written, or as a replacement of
 //! another.
 
 use std::fs;
@@ -18,7 +18,7 @@ fn policies() -> PathBuf {
 
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embed").join(name);
-    let _ = fs::remove_dir_all(&folder); // of the run before
+    let _ = fs::remove_dir_all(&folder); // of an earlier run
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("policy.yaml"), POLICY).unwrap();
     folder
@@ -53,7 +53,7 @@ fn yaml_stays_as_it_is_written() {
     assert_eq!(configuration, expected);
 }
 
-// Guards: a policy that Envoy reads otherwise than the command line.
+// Guards: a policy that Envoy reads differently from the command line.
 #[test]
 fn yaml_of_which_envoy_makes_something_else_becomes_json() {
     let embedded = |text: &str| {
@@ -109,7 +109,7 @@ fn the_lines_of_one_configuration_are_replaced_and_no_others() {
             let filters = report["filters"].as_array().unwrap();
             let filter = filters.iter().find(|filter| filter["filter"] == name).unwrap();
             assert!(filter.to_string().contains("new"), "{filter}");
-            // Once more changes nothing.
+            // A second run changes nothing.
             let once = fs::read(&file).unwrap();
             assert_eq!(tollgate(&folder, &arguments).code, 0);
             assert_eq!(fs::read(&file).unwrap(), once);
@@ -140,8 +140,7 @@ fn what_stands_around_the_configuration_stays() {
     }
 }
 
-// Guards: a secret of the fleet that is lost, a filter that gets another's policy, a file that is
-// half edited.
+// Guards: a lost fleet secret, a filter that gets another's policy, a file that is partly edited.
 #[test]
 fn what_cannot_be_edited_is_refused_and_left_alone() {
     let folder = folder("refused");

@@ -1,7 +1,7 @@
-//! Configurations of Envoy: which filters are found, which policy each has, and what `embed`
-//! writes.
+//! Configurations of Envoy: the filters that are found, the policy of each, and the output of
+//! `embed`.
 //!
-//! That a real Envoy sees the same is a test of tests/e2e.
+//! A test of tests/e2e checks that a real Envoy reads the same.
 
 use std::path::PathBuf;
 
@@ -136,7 +136,7 @@ fn what_envoy_hands_over_is_what_is_judged() {
     assert!(problems("      configuration: { value: {} }\n")[0].contains("without \"@type\""));
 }
 
-// The lines of a block of text are those of the file, whatever stands before its first line.
+// The lines of a block of text are those of the file, whatever precedes its first line.
 #[test]
 fn a_problem_in_a_block_of_text_has_the_line_of_the_file() {
     let head = format!("      configuration:\n        \"@type\": {STRING}\n        value: ");
@@ -150,7 +150,7 @@ fn a_problem_in_a_block_of_text_has_the_line_of_the_file() {
             "{indicator:?}"
         );
     }
-    // Folded, lines are no lines any more.
+    // In a folded text the lines are lost.
     assert!(problems(&format!("{head}>\n{body}"))[0].starts_with("9: "));
 }
 
@@ -164,7 +164,7 @@ fn a_filter_of_somebody_else_is_none() {
         "{message}"
     );
     assert_eq!((&report["ok"], &report["filters"]), (&json!(false), &json!([])));
-    // The name, the module or the rules tell.
+    // The name, the module or the rules identify it.
     for config in [
         json!({"root_id": "Tollgate"}),
         json!({"vm_config": {"code": {"local": {"filename": "/a/tollgate-envoy.wasm"}}}}),
@@ -183,7 +183,7 @@ fn a_name_given_twice_is_told() {
     assert_eq!(problems[0]["line"], 4);
     assert_eq!(problems[0]["message"], "\"x\" is given twice, and Envoy takes the last");
     assert_eq!(problems[1]["message"], "\"z\" is given twice, and Envoy takes the last");
-    // Also in the filter, but a policy's own are told by its reader, once.
+    // In the filter, too; but the policy's own reader reports those in a policy, once.
     let policy = "{version: 1, version: 1, rules: []}";
     let any = format!("{{\"@type\": {STRUCT}, value: {policy}, value: {policy}}}");
     let report = check(&format!(
@@ -202,7 +202,7 @@ fn a_name_given_twice_is_told() {
     assert_eq!(all(&report["filters"][0]), ["is given twice; give it once"]);
 }
 
-/// Whatever stands in a policy, its embedded form is the same policy.
+/// The embedded form of any policy is the same policy.
 #[test]
 fn what_is_embedded_is_the_policy() {
     let odd = json!({"version": 1, "rules": [{"name": "a", "key": ["client_ip"],
@@ -227,7 +227,7 @@ fn what_is_embedded_is_the_policy() {
             assert!(!embedded.stdout.contains(hidden), "{}", embedded.stdout);
             let report = check(&embedded.stdout);
             let mut filter = report["filters"][0].clone();
-            // Where it stands is another matter.
+            // Its position may differ.
             for of in [&mut filter, &mut expected] {
                 let warnings = of["warnings"].as_array_mut().unwrap();
                 warnings.iter_mut().for_each(|warning| warning["line"] = Value::Null);
@@ -236,7 +236,7 @@ fn what_is_embedded_is_the_policy() {
             assert_eq!(said.remove("filter"), Some(json!("tollgate")));
             said.retain(|name, _| !matches!(name.as_str(), "line" | "listener" | "manager"));
             assert_eq!(filter, expected, "{}", embedded.stdout);
-            // Another reader of YAML finds the same text.
+            // Another YAML parser finds the same text.
             let yaml: Value = serde_yaml_ng::from_str(&embedded.stdout).unwrap();
             let text = &yaml[0]["typed_config"]["config"]["configuration"]["value"];
             let plain = document.trim_start_matches('\u{feff}');
@@ -248,7 +248,7 @@ fn what_is_embedded_is_the_policy() {
     }
 }
 
-/// The block is the one of envoy/envoy.yaml but for the policy, which stands there as YAML.
+/// The block is that of envoy/envoy.yaml, except for the policy, which is in YAML there.
 #[test]
 fn the_block_is_that_of_the_shipped_configuration() {
     let shipped = std::fs::read_to_string(root().join("envoy/envoy.yaml")).unwrap();
@@ -263,8 +263,8 @@ fn the_block_is_that_of_the_shipped_configuration() {
     assert_eq!(ours[0], filter);
 }
 
-// Guards: a filter that Envoy takes and `check` refuses, because whom it asks stands beside its
-// policy.
+// Guards: a filter that Envoy accepts and `check` rejects, because its server is configured next to
+// its policy.
 #[test]
 fn whom_a_filter_asks_may_stand_beside_its_policy() {
     let good =

@@ -1,6 +1,6 @@
-//! What `check` says of the connection manager around a filter.
+//! The findings of `check` about the connection manager around a filter.
 //!
-//! That a real Envoy does what is said is a test of tests/e2e.
+//! A test of tests/e2e checks that a real Envoy behaves as reported.
 
 use std::path::PathBuf;
 
@@ -26,12 +26,12 @@ fn check(manager: &Value, value: &Value) -> (i32, Value) {
     (ran.code, report["filters"][0].clone())
 }
 
-/// The settings that are named, `!` before those that are problems.
+/// The reported settings, with `!` before those that are problems.
 fn named(manager: &Value, value: &Value) -> Vec<String> {
     let (code, filter) = check(manager, value);
     let paths = |list: &str, mark: &str| -> Vec<String> {
         let items = filter[list].as_array().unwrap().iter();
-        // What is said of the rules themselves is the matter of other tests.
+        // Other tests cover the findings about the rules themselves.
         let paths = items.map(|item| item["path"].as_str().unwrap());
         let paths = paths.filter(|path| !path.starts_with("rules["));
         paths.map(|path| format!("{mark}{path}")).collect()
@@ -47,7 +47,7 @@ fn policy(rule: &Value) -> Value {
     json!({"version": 1, "rules": [whole]})
 }
 
-// Guards: a limit by address without an effect, found good by the command that was to find that.
+// Guards: an ineffective limit by address that the command accepts although it should find it.
 #[test]
 fn who_lets_clients_choose_their_address_is_refused() {
     let by_address = policy(&json!({"key": ["client_ip"]}));

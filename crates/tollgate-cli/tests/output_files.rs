@@ -1,4 +1,4 @@
-//! No command loses a file: not one that it reads, and not one that it did not write.
+//! No command loses a file: neither an input, nor a file that it did not write.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,7 +13,7 @@ const LOG: &str = "192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] \"GET / HTTP/1.1\"
 
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("output_files").join(name);
-    let _ = fs::remove_dir_all(&folder); // of the run before
+    let _ = fs::remove_dir_all(&folder); // of an earlier run
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("policy.json"), POLICY).unwrap();
     fs::write(folder.join("other.json"), POLICY).unwrap();
@@ -106,7 +106,7 @@ fn a_file_of_others_is_replaced_only_with_force() {
     for (number, (words, _)) in writers().into_iter().enumerate() {
         let name = format!("out{number}");
         let path = folder.join(&name);
-        // Pages and policies of others, too, and what only looks like one of ours at its end.
+        // Also pages and policies of other programs, and files that look like ours only at the end.
         let ours = "<meta name=\"generator\" content=\"tollgate\"/>";
         for other in [
             "mine",
@@ -129,7 +129,7 @@ fn a_file_of_others_is_replaced_only_with_force() {
         let first = fs::read(&path).unwrap();
         assert!(first != POLICY.as_bytes());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-        // What it wrote itself it replaces, and what is empty, behind a link, too.
+        // It replaces its own output, and empty files, also through a link.
         symlink(&name, folder.join("link")).unwrap();
         for name in [name.as_str(), "link"] {
             for before in [first.clone(), vec![]] {
@@ -141,7 +141,7 @@ fn a_file_of_others_is_replaced_only_with_force() {
         }
         assert!(fs::symlink_metadata(folder.join("link")).unwrap().is_symlink());
         fs::remove_file(folder.join("link")).unwrap();
-        // A link that leads nowhere is a file of others.
+        // A link without a target is a foreign file.
         symlink("nowhere", folder.join("link")).unwrap();
         assert_eq!(tollgate(&folder, &[&words[..], &["link"]].concat()).code, 2);
         assert!(!folder.join("nowhere").exists());

@@ -31,7 +31,7 @@ fn good(ran: &Ran) -> String {
     ran.stdout.clone()
 }
 
-/// What a surface with this key reports of a request under both rules.
+/// The hash that a surface with this key reports for a request under both rules.
 fn reported(key: [u8; 16]) -> Vec<String> {
     let mut policy = Policy::compile(&policy().to_string(), Surface::Library).unwrap();
     policy.set_hash_key(key);
@@ -56,7 +56,7 @@ fn the_hash_is_the_one_that_a_request_has() {
     let of_key = ["--rule", "by key", "--key", "2001:db8::1", "--key", "k"];
     let expected = reported(plugin_hash_key(SECRET));
     assert_eq!([pk(&of_client), pk(&of_key)], expected[..]);
-    // The server and the Worker make another key of the same secret.
+    // The server and the Worker derive another key from the same secret.
     let of_server = pk(&[&of_client[..], &["--surface", "server"]].concat());
     assert_ne!(of_server, expected[0]);
     assert_eq!(of_server, pk(&[&of_client[..], &["--surface", "worker"]].concat()));
@@ -78,7 +78,7 @@ fn a_configuration_of_envoy_has_the_secret() {
     let asked = ["--rule", "by client", "--key", "2001:db8::7"];
     let pk = |file: &str| tollgate(&folder, &[&["pk", file], &asked[..]].concat());
     assert_eq!(good(&pk("with.json")).trim_end(), reported(plugin_hash_key(SECRET))[0]);
-    // Of two filters the one that has a secret is answered for.
+    // Of two filters, the one with a secret is used.
     let [one, other] = ["with.json", "without.json"].map(|name| {
         serde_json::from_str::<Value>(&fs::read_to_string(folder.join(name)).unwrap()).unwrap()
     });

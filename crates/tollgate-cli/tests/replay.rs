@@ -1,4 +1,4 @@
-//! `tollgate replay`: packed and hostile logs, several logs, exit codes, and what never leaks.
+//! `tollgate replay`: packed and hostile logs, several logs, exit codes, and data that never leaks.
 
 use std::fs;
 use std::io::Write as _;
@@ -56,7 +56,7 @@ fn however_it_is_packed_it_is_the_same_log() {
     let plain = tollgate_reading(&folder, &["replay", "ten.json", "-", "--json"], &log);
     assert_eq!((plain.code, json(&plain)["requests"]["denied"].as_u64()), (0, Some(14)));
     let (first, second) = log.split_at(1234);
-    // Names that lie do not matter.
+    // Misleading names do not matter.
     for (name, bytes) in [
         ("a.log", gzip(&log)),
         ("a.gz", log.clone()),
@@ -95,7 +95,7 @@ fn a_log_that_breaks_off_is_reported_up_to_there_and_fails() {
 #[test]
 fn several_logs_are_one_by_time() {
     let folder = scratch("several");
-    // Twenty requests of one client in twenty seconds, by turns in two logs, and the whole in one.
+    // Twenty requests of one client in twenty seconds, alternating in two logs, and all in one.
     let all: Vec<String> = (0..20).map(|i| line(i, "192.0.2.1", &format!("/{i}"))).collect();
     let part = |from: usize| all.iter().skip(from).step_by(2).cloned().collect::<String>();
     fs::write(folder.join("one"), all.concat()).unwrap();
@@ -119,7 +119,7 @@ fn several_logs_are_one_by_time() {
     ] {
         assert_eq!(run(&logs), one, "{logs:?}");
     }
-    // An empty one changes nothing; one of another format is found by its own lines.
+    // An empty one changes nothing; the format of another one is detected from its own lines.
     fs::write(folder.join("empty"), "").unwrap();
     assert_eq!(run(&["empty", "one"]), one);
     let json_line = "{\"time\":\"2026-01-31T00:00:30Z\",\"client\":\"192.0.2.1\",\"status\":200}\n";
@@ -128,7 +128,7 @@ fn several_logs_are_one_by_time() {
     assert_eq!(both["requests"]["total"], 21);
 }
 
-/// One wrong stamp at the beginning of a log does not move all of it behind the others.
+/// One wrong timestamp at the beginning of a log does not move all of it behind the others.
 #[test]
 fn a_wrong_first_time_does_not_hold_a_log_back() {
     let folder = scratch("first");
@@ -140,14 +140,14 @@ fn a_wrong_first_time_does_not_hold_a_log_back() {
     let ran = tollgate(&folder, &["replay", "ten.json", "one", "two", "--json"]);
     let found = json(&ran);
     assert_eq!((&found["log"]["ahead"], &found["notes"]), (&1.into(), &Value::Array(vec![])));
-    // A request every fifteen seconds is within ten a minute.
+    // A request every fifteen seconds is within ten per minute.
     assert_eq!(
         (&found["requests"]["total"], &found["requests"]["denied"]),
         (&40.into(), &0.into())
     );
 }
 
-/// A replay of nothing says nothing about a policy: it is no good end for whoever checks one.
+/// A replay without requests shows nothing about a policy, so a check with it must fail.
 #[test]
 fn a_replay_of_nothing_fails() {
     let folder = scratch("nothing");
@@ -168,7 +168,7 @@ fn a_replay_of_nothing_fails() {
     }
 }
 
-/// What is beyond a bound of the sorting is told, with the bound that would do.
+/// A line beyond a bound of the sorting is reported, with the bound that would suffice.
 #[test]
 fn what_the_sorting_could_not_do_is_told() {
     let folder = scratch("late");
@@ -267,7 +267,7 @@ fn bounds_hold_on_one_side_and_fail_on_the_other() {
     }
 }
 
-/// Guards: bounds that no request lies within, and one that is silently another.
+/// Guards: bounds that contain no request, and one that is silently changed.
 #[test]
 fn times_that_cannot_mean_anything_are_misuse() {
     for wrong in [
@@ -282,7 +282,7 @@ fn times_that_cannot_mean_anything_are_misuse() {
     assert_eq!(tollgate(&policies(), &arguments).code, 0);
 }
 
-/// Guards: an address that stands in the log, in whichever form the report is.
+/// Guards: an address of the log in any form of the report.
 #[test]
 fn nothing_private_leaks_in_any_form() {
     let folder = scratch("private");
@@ -392,8 +392,8 @@ fn the_names_of_the_json_are_kept() {
     assert_eq!(names(&found["against"]["no_longer_limited"][0]), "at client request");
 }
 
-/// Suggestions are those of the file wherever the log comes from; without a second reading nothing
-/// is claimed of one.
+/// Suggestions do not depend on the source of the log; without a second pass nothing is reported as
+/// replayed.
 #[test]
 fn suggestions_are_tried_on_a_copy_of_what_can_be_read_once() {
     let folder = scratch("suggest");
@@ -409,7 +409,7 @@ fn suggestions_are_tried_on_a_copy_of_what_can_be_read_once() {
     let limit = &expected[0]["limits"][0];
     assert!(limit["replayed"]["of"].as_u64().is_some_and(|of| of > 3), "{expected}");
     assert_eq!(notes.as_array().map(Vec::len), Some(0), "{notes}");
-    // Packed it is copied as it came: the bound is on those bytes.
+    // A packed log is copied packed: the bound applies to those bytes.
     let packed = gzip(&log);
     assert!(packed.len() < log.len());
     let bound = packed.len().to_string();
@@ -429,8 +429,8 @@ fn suggestions_are_tried_on_a_copy_of_what_can_be_read_once() {
     }
 }
 
-/// Guards: the first Ctrl-C ends the reading and not the report. What is written beyond a pipe's
-/// 64 KiB was read before the signal comes, and more never comes.
+/// Guards: the first Ctrl-C ends the reading and not the report. Everything written beyond a pipe's
+/// 64 KiB was read before the signal comes, and nothing more comes.
 #[cfg(unix)]
 #[test]
 fn the_first_interrupt_reports_what_was_read() {
@@ -458,7 +458,7 @@ fn the_first_interrupt_reports_what_was_read() {
     assert!(note.starts_with("the replay was interrupted"), "{note}");
 }
 
-/// "Nobody limited" would be a lie: most of the log was left out, or a rule saw nothing of it.
+/// "Nobody limited" would be false: most of the log was left out, or a rule lacked its facts.
 #[test]
 fn a_log_in_which_a_rule_sees_nothing_is_no_good_end() {
     let folder = scratch("blind");
@@ -472,7 +472,7 @@ fn a_log_in_which_a_rule_sees_nothing_is_no_good_end() {
     assert_eq!(notes[0], "rule \"each\" applied to no request");
     let ran = tollgate(&folder, &["replay", "ten.json", "nobody", "--assume", "client=192.0.2.1"]);
     assert_eq!((ran.code, &*ran.stderr), (0, ""));
-    // The newest first, as some exports are.
+    // The newest first, as in some exports.
     for (seconds, left_out) in [(1, 39), (60, 49)] {
         let newest = (0..50).rev().map(|i| line(i * seconds, "192.0.2.1", "/"));
         fs::write(folder.join("newest"), newest.collect::<String>()).unwrap();
@@ -481,7 +481,7 @@ fn a_log_in_which_a_rule_sees_nothing_is_no_good_end() {
         let said = format!("problem: {left_out} of 50 lines were left out, ");
         assert!(ran.stderr.starts_with(&said), "{ran:?}");
     }
-    // A name is in no network.
+    // A name is not in any network.
     let networks = r#"{"version": 1, "rules": [{"name": "r", "when": {"client_cidrs": ["0.0.0.0/0"]},
         "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
     fs::write(folder.join("networks.json"), networks).unwrap();
@@ -492,7 +492,7 @@ fn a_log_in_which_a_rule_sees_nothing_is_no_good_end() {
     assert!(notes[1].as_str().unwrap().starts_with("clients of the log are host names"), "{notes}");
 }
 
-/// Where the first line is no header, its columns are somebody's address and name.
+/// Where the first line is not a header, its columns are a client's address and name.
 #[test]
 fn a_header_that_is_none_is_not_shown_in_private() {
     let folder = scratch("header");
@@ -508,7 +508,7 @@ fn a_header_that_is_none_is_not_shown_in_private() {
     assert!(ran.stderr.starts_with(&format!("{message}, but 2026")), "{ran:?}");
 }
 
-/// 60 clients with up to 20 requests in a minute, and two who send 200; one of them is never
+/// 60 clients with up to 20 requests in a minute, and two that send 200; one of them is never
 /// limited by the policy.
 fn abused_log() -> String {
     let mut lines = Vec::new();
@@ -555,7 +555,7 @@ fn the_whole_range_of_limits_is_shown_and_the_gap_below_abusers_named() {
     let clients: Vec<u64> =
         clients.map(|step| step["replayed"]["clients"].as_u64().unwrap()).collect();
     assert!(clients.is_sorted_by(|a, b| a >= b) && clients.len() > 6, "{clients:?}");
-    // Nothing of the log is shown to strangers, and nothing is asked for without --suggest.
+    // Private output shows no text of the log, and without --suggest there are no suggestions.
     let ran = tollgate(&folder, &[&words[..], &["--private"]].concat());
     assert!(!ran.stdout.contains("192.0.2") && ran.stdout.contains("key "), "{}", ran.stdout);
     assert_eq!(tollgate(&folder, &["replay", "loose.json", "abused.log", "--touch", "4%"]).code, 2);

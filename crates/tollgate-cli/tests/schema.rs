@@ -1,4 +1,5 @@
-//! The JSON Schema: committed, fresh, and in agreement with the reader, by a validator of others.
+//! The JSON Schema: committed, up to date, and in agreement with the reader, by a third-party
+//! validator.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,7 +42,7 @@ fn the_schema_is_one() {
     assert!(jsonschema::meta::is_valid(&schema));
 }
 
-/// Every policy that is shipped or shown: where it stands, and the policy.
+/// Every policy that is shipped or shown: its position, and the policy.
 fn shown() -> Vec<(String, Value)> {
     let mut all = Vec::new();
     let worker = "crates/tollgate-worker/policy.json";
@@ -53,7 +54,7 @@ fn shown() -> Vec<(String, Value)> {
     let others = ["docs/policy.md", "docs/recipes.md"].map(str::to_owned);
     for name in pages("policy").into_iter().chain(others) {
         let text = fs::read_to_string(root().join(&name)).unwrap();
-        // What a command reads beside its policy is a file with a name.
+        // Another input of a command, besides its policy, is a named file.
         let is_policy = |block: &Block| block.language == "json" && block.file.is_none();
         for block in blocks(&text).into_iter().filter(is_policy) {
             let place = format!("{name}:{}", block.line);
@@ -96,7 +97,7 @@ fn every_shown_policy_is_valid() {
     }
 }
 
-/// Adds an unknown field to every object of every shown policy in turn: the schema refuses each,
+/// Adds an unknown field to every object of every shown policy in turn: the schema rejects each,
 /// and so does the reader, except where names are the user's own.
 #[test]
 fn unknown_fields_are_refused_everywhere() {
@@ -122,7 +123,8 @@ fn unknown_fields_are_refused_everywhere() {
     assert!(tried > 100, "{tried}");
 }
 
-/// An editor must not warn of what is taken: whatever the reader takes, the schema does, too.
+/// An editor must not warn about a valid policy: the schema accepts everything that the reader
+/// accepts.
 #[test]
 fn the_schema_is_never_stricter_than_the_reader() {
     let validator = validator();
@@ -206,7 +208,7 @@ fn the_schema_is_never_stricter_than_the_reader() {
     assert!(taken > 500, "{taken} of {tried}");
 }
 
-/// The JSON pointers of everything in `value` but itself.
+/// The JSON pointers of every value in `value`, except of itself.
 fn values(value: &Value, at: String) -> Vec<String> {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => {

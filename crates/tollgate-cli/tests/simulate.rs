@@ -1,6 +1,6 @@
-//! `tollgate simulate`: what programs read of it, that chance is a seed, and what goes where.
+//! `tollgate simulate`: its output for programs, the seed of its randomness, and its output files.
 //!
-//! What people see stands in snapshots/simulate.txt and docs/simulate.md.
+//! snapshots/simulate.txt and docs/simulate.md contain its output for people.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn table(arguments: &[&str]) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-/// The names of fields are promised: this list changes only with a line in the change log.
+/// The names of fields are stable: this list changes only with a line in the change log.
 #[test]
 fn the_fields_are_stable() {
     let names =
@@ -53,7 +53,7 @@ fn the_fields_are_stable() {
     assert_eq!(without, plain);
 }
 
-/// Guards: figures that a reader takes for those of tenants with entries.
+/// Guards: figures that look like those of tenants with entries.
 #[test]
 fn that_entries_of_tenants_are_not_looked_at_is_said() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tenants");
@@ -77,7 +77,7 @@ fn that_entries_of_tenants_are_not_looked_at_is_said() {
             has_tenants,
             "{text}"
         );
-        // The log has no client but who sent the request.
+        // The only client in the log is the sender of the request.
         let replayed = ["replay", path.to_str().unwrap(), "access.log", "--surface", "worker"];
         let policies = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
         let given = ["--assume", "client=log", "--json"];
@@ -113,7 +113,7 @@ fn a_seed_is_a_run() {
     assert!(one.0 != other.0 && one.1[0] != other.1[0] && one.2 != other.2);
 }
 
-/// The page is a file; what is printed is printed all the same. A name in a document is text.
+/// The page goes to a file, and the printed output is unchanged. A name in a document is text.
 #[test]
 fn a_page_is_beside_what_is_printed() {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.html");
@@ -143,7 +143,7 @@ fn a_page_that_cannot_be_written_ends_with_3_and_prints_nothing() {
     assert!(ran.stderr.contains("cannot write no-such-folder/x.html: "), "{}", ran.stderr);
 }
 
-/// What flags say is what the documents say: the same table.
+/// Flags and documents with the same meaning give the same table.
 #[test]
 fn flags_are_documents() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -190,8 +190,8 @@ fn flags_are_documents() {
     assert!(of_flags["denied"].as_u64().unwrap() > 0, "{of_flags}");
 }
 
-/// Guards: a figure that is said to be of another quota, where a rule and its tier name theirs
-/// alike; and a list that is said to be whole, where a request that waits is two lines of it.
+/// Guards: a figure reported for another quota, where a rule and its tier name theirs alike; and a
+/// list reported as complete, where a waiting request takes two of its lines.
 #[test]
 fn a_report_says_what_its_figures_are_of() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -220,7 +220,7 @@ fn a_report_says_what_its_figures_are_of() {
     assert_eq!(["--trace=8", "--trace=100"].map(heading), [true, false]);
 }
 
-/// However many come, the list stays as short as was said.
+/// With any number of requests the list has at most the given length.
 #[test]
 fn many_requests_keep_a_short_list() {
     let arguments =
@@ -232,7 +232,7 @@ fn many_requests_keep_a_short_list() {
     assert!(ran.stdout.contains("summary,offered,100000,"), "{}", ran.stdout);
 }
 
-/// Guards: figures of nodes with a count each, of a rule that says that there is one.
+/// Guards: figures of nodes with a count each, for a rule that has a single one.
 #[test]
 fn a_count_of_the_fleet_is_simulated_as_one_node_and_refused_with_several() {
     let one = ["--policy", "fleet.json", "--traffic", "busy.json", "--nodes", "1"];
@@ -245,7 +245,7 @@ fn a_count_of_the_fleet_is_simulated_as_one_node_and_refused_with_several() {
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
 }
 
-/// Nobody reports what a simulated request, or one of a log, turned out to cost.
+/// There is no report of the final cost of a simulated request, or of one in a log.
 #[test]
 fn a_reported_cost_is_neither_simulated_nor_replayed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");

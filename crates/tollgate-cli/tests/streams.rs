@@ -1,4 +1,4 @@
-//! What goes in and out: the standard input, an output that is full or that nobody reads, colours.
+//! Input and output streams: the standard input, an output that is full or has no reader, colours.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -41,7 +41,7 @@ fn the_standard_input_is_read_like_a_file() {
     assert!(ran.code == 1 && ran.stdout.starts_with("<stdin>:12: listener \"public\""), "{ran:?}");
 }
 
-// Editors of Windows write a mark first and end lines in two characters.
+// Editors of Windows write a byte order mark first and end lines with two characters.
 #[test]
 fn a_mark_and_other_ends_of_lines_change_nothing() {
     for name in ["good.json", "policy.yaml", "envoy.yaml"] {
@@ -83,7 +83,7 @@ fn what_is_hostile_ends_soon_and_says_why() {
     }
 }
 
-/// Lines of a policy reach neither a terminal nor a log with control characters.
+/// Lines of a policy never reach a terminal or a log with control characters.
 #[test]
 fn nothing_that_stands_in_a_file_steers_a_terminal() {
     let policy = "version: 1\nrules:\n- name: \"a\\e[2J\\u202e\"\n  key: []\n  quotas: []\n";
@@ -119,7 +119,7 @@ fn a_full_disk_is_an_error() {
     }
 }
 
-// As `tollgate schema | head -1`: the code still says what was found.
+// As `tollgate schema | head -1`: the exit code still reports the result.
 #[test]
 fn a_reader_who_leaves_is_no_error() {
     for (arguments, code) in [(&["schema"][..], 0), (&["check", "bad.json", "--json"], 1)] {

@@ -1,5 +1,5 @@
-//! The memory that `check` prints is what the filter's table takes: its bytes are made here and
-//! counted.
+//! The memory that `check` prints is the memory of the filter's table: its bytes are produced here
+//! and counted.
 
 use crate::support;
 use std::fs;

@@ -1,5 +1,5 @@
-//! `--tenants`: what is wrong with files of entries, in words with file, line and place, for every
-//! command that takes them. What is right with them is run in docs/policy/tenants.md.
+//! `--tenants`: the mistakes in files of entries, with file, line and position, for every command
+//! that reads them. docs/policy/tenants.md runs valid files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn run(folder: &Path, arguments: &[String]) -> Ran {
     tollgate(folder, &arguments)
 }
 
-/// Guards: a mistake that one command tells and another one decides with.
+/// Guards: a mistake that one command reports and another one ignores.
 #[test]
 fn every_command_says_the_same_of_wrong_entries() {
     let none = "is no list of tenants, as GET tenants gives it: ";
@@ -62,7 +62,7 @@ fn every_command_says_the_same_of_wrong_entries() {
             "a.json:1: tenants[0].id: is the name of no tenant of a request; use at most 1024 bytes (tenant \"shop\")\n".to_owned(),
         ),
         (
-            // One entry by two spellings, in two pages.
+            // One entry in two spellings, on two pages.
             vec![
                 ("a.json", r#"{"tenants": [{"id": "2001:DB8::", "entry": {"quotas": {"api": [{"limit": 1, "window": "1m"}]}}}], "next_after": "2001:DB8::"}"#),
                 ("b.json", r#"{"tenants": [{"id": "2001:db8::", "entry": {"quotas": {"api": [{"limit": 1, "window": "1m"}]}}}]}"#),
@@ -96,8 +96,8 @@ fn every_command_says_the_same_of_wrong_entries() {
     }
 }
 
-/// Guards: an entry that has no effect, which nobody sees; and one that is taken for a mistake
-/// because the policy has changed since.
+/// Guards: an entry without effect that is not reported; and one that counts as a mistake because
+/// the policy has changed since.
 #[test]
 fn what_the_policy_does_not_know_is_a_warning() {
     let entries = "{\"tenants\": [\n{\"id\": \"192.0.2.1\", \"entry\": {\"tier\": \"gold\", \"quotas\": {\"apj\": [{\"limit\": 1, \"window\": \"1m\"}]}}, \
@@ -138,7 +138,7 @@ fn what_makes_no_sense_is_refused() {
         let ran = run(&folder, &with(&of_nobody, &["a.json"]));
         let said = "tenant: is missing: the policy does not say who a tenant is, so --tenants has no effect\n";
         assert_eq!((ran.code, &*ran.stderr), (1, said), "{command:?}");
-        // A list of nobody is one, and a mark before it is no part of it.
+        // An empty list is valid, and a byte order mark before it is not a part of it.
         assert_eq!(run(&folder, &with(command, &["b.json"])).code, 0);
     }
     let table = run(&folder, &with(&[COMMANDS[2], &["--store", "envoy"]].concat(), &["a.json"]));
@@ -146,7 +146,7 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!((table.code, &*table.stderr), (2, said));
 }
 
-/// Guards: a hundred thousand entries that take minutes, or memory by the square.
+/// Guards: a hundred thousand entries that take minutes, or quadratic memory.
 #[test]
 fn a_hundred_thousand_entries_are_read() {
     const COUNT: u32 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };

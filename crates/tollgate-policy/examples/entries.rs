@@ -1,9 +1,10 @@
-//! What a decision (plan, load, decide) costs under a policy with many entries of a kind.
+//! The cost of a decision (plan, load, decide) under a policy with many entries of one type.
 //!
 //! `entries KIND COUNT DECISIONS` prints nanoseconds per decision. KIND names the entries of which
 //! there are COUNT: see `policy` below. `cargo xtask bench policy` runs it with one and with a
-//! thousand, and counts instructions. It stores nothing and asserts nothing about time. Rules by
-//! path and host are in `lookup`, apart, so that its exact counts contain nothing of this one.
+//! thousand, and counts instructions. It stores nothing and asserts nothing about time. The example
+//! `lookup` measures rules by path and host; it is separate so that its exact counts contain
+//! nothing of this one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -80,7 +81,7 @@ fn of_one_key(count: u32, limit: u32, when: impl Fn(u32) -> String) -> String {
     format!(r#""rules": [{}]"#, each(count, rule))
 }
 
-/// One rule, of which `more` is the rest.
+/// One rule; `more` contains its remaining fields.
 fn one(more: &str) -> String {
     of_one_key(1, 1_000_000, |_| more.into())
 }
@@ -91,7 +92,7 @@ fn tiers(count: u32, tier: impl Fn(u32) -> String) -> String {
     one(&format!(r#""tiers": [{tiers}],"#))
 }
 
-/// A document without its version, with `count` entries of the kind.
+/// A document with `count` entries of this type, without its version.
 fn policy(kind: &str, count: u32) -> String {
     match kind {
         "headers" => rules(count, header),
@@ -118,11 +119,11 @@ fn policy(kind: &str, count: u32) -> String {
 }
 
 fn compile(rest: &str) -> Policy {
-    // Of all surfaces it takes the longest stored values.
+    // The server has the longest stored values of all surfaces.
     Policy::compile(&format!(r#"{{"version": 1, {rest}}}"#), Surface::Server).unwrap()
 }
 
-/// The stored value of a client that `count` rules of one key counted, and their policy.
+/// The stored value of a client that `count` rules with one key have counted, and their policy.
 fn stored(count: u32, limit: u32, request: &Request) -> (Policy, Vec<u8>) {
     let policy = compile(&of_one_key(count, limit, |_| String::new()));
     let mut plan = Plan::new();

@@ -1,8 +1,8 @@
-//! What a decision (plan, load, decide) costs under a policy of many rules, of which one applies.
+//! The cost of a decision (plan, load, decide) under a policy of many rules, of which one applies.
 //!
-//! `lookup KIND RULES DECISIONS` prints nanoseconds a decision. KIND is what the rules are found
-//! by: `paths`, `prefixes` or `hosts`. `cargo xtask bench policy` runs it with one rule and with a
-//! thousand, and counts instructions. It stores nothing and asserts nothing about time.
+//! `lookup KIND RULES DECISIONS` prints nanoseconds per decision. KIND is the condition that finds
+//! the rules: `paths`, `prefixes` or `hosts`. `cargo xtask bench policy` runs it with one rule and
+//! with a thousand, and counts instructions. It stores nothing and asserts nothing about time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -43,11 +43,11 @@ impl Facts for Request {
 /// The conditions of the rule with this number, as JSON.
 type Condition = fn(u32) -> String;
 
-/// `count` rules, each for one condition that holds its number.
+/// `count` rules, each with one condition that contains its number.
 fn policy(count: u32, condition: Condition) -> Policy {
     let rules: Vec<String> = (0..count)
         .map(|i| {
-            // Keys differ, so that the rules do not share one stored value of a thousand records.
+            // Keys differ, so the rules do not share one stored value of a thousand records.
             format!(
                 r#"{{"name": "r{i}", "when": {}, "key": ["client_ip", {{"query": "q{i}"}}], "on_missing": "shared",
                  "quotas": [{{"limit": 1000000, "window": "1s"}}]}}"#,

@@ -1,9 +1,9 @@
 //! The whole pipeline on one page: compile, plan, load, decide, commit, outcome, settle.
 //!
-//! `cargo run -p tollgate-policy --example pipeline`. The store is a `HashMap` that one thread has
-//! to itself, so nothing can be lost between loading and committing. It grows with every key that
-//! is charged: a service bounds it, and shows how in `examples/axum`. What is printed is asserted,
-//! so the example stays true.
+//! `cargo run -p tollgate-policy --example pipeline`. The store is a `HashMap` that only one thread
+//! uses, so no update is lost between load and commit. It grows with every key that is charged. A
+//! service must bound it; `examples/axum` shows how. The output is asserted, so the example stays
+//! correct.
 #![allow(clippy::unwrap_used, clippy::panic)] // it is its own test
 
 use std::borrow::Cow;
@@ -12,8 +12,8 @@ use std::net::IpAddr;
 
 use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Surface, Timestamp};
 
-/// Two rules: everybody may send two requests at once and then one in half a minute, and who has
-/// given three wrong passwords has to wait.
+/// Two rules. Every client may send two requests at once and then one per 30 seconds. A client that
+/// has sent three wrong passwords has to wait.
 const DOCUMENT: &str = r#"{
   "version": 1,
   "rules": [
@@ -28,7 +28,7 @@ const DOCUMENT: &str = r#"{
   ]
 }"#;
 
-/// What this service knows of a request. The policy asks only for what its rules read.
+/// The request data that this service has. The policy uses only what its rules read.
 struct Request {
     method: &'static str,
     target: &'static str,
@@ -50,22 +50,23 @@ impl Facts for Request {
     }
 }
 
-/// The compiled policy and what each key has used.
+/// The compiled policy and the stored usage of each key.
 struct Service {
     policy: Policy,
-    /// One value for each partition: the group says which rules count in it, the key whose it is.
+    /// One value per partition: the group determines which rules count in it, the bytes are its
+    /// key.
     store: HashMap<(usize, Vec<u8>), Vec<u8>>,
 }
 
 impl Service {
-    /// Loads, decides and commits every partition of the plan, at one time.
+    /// Loads, decides and commits every partition of the plan at one point in time.
     fn decide(&mut self, plan: &mut Plan, now: Timestamp) {
         plan.each_partition(|partition| {
             let stored = self.store.get(&(partition.group(), partition.key().to_vec()));
             partition.load(&self.policy, stored.map(Vec::as_slice));
         });
         plan.decide(&self.policy, now);
-        // A refused request changed nothing, so there is nothing to write.
+        // A denied request changes nothing, so there is nothing to write.
         for partition in plan.partitions().filter(Partition::changed) {
             let name = (partition.group(), partition.key().to_vec());
             self.store.insert(name, partition.value().to_vec());
@@ -91,7 +92,8 @@ impl Service {
             Answer::Pass => respond(request),
             Answer::Delay(_) | Answer::Retry(_) => panic!("no rule here lets requests wait"),
         };
-        // The rule for guesses was charged when it was decided; what is no guess is given back now.
+        // The rule for guesses was charged at the decision; a request that was not a guess is
+        // refunded.
         if plan.is_deferred() && plan.settle(&self.policy, Some(status)) {
             self.decide(&mut plan, now);
         }
@@ -105,8 +107,8 @@ fn respond(request: &Request) -> u16 {
 }
 
 fn main() {
-    // A document with mistakes is refused with all of them, each with its place and what is
-    // allowed.
+    // A document with mistakes is rejected. The error lists every mistake with its place and the
+    // allowed values.
     let mistakes = Policy::compile(r#"{"version": 1, "ruls": []}"#, Surface::Library).unwrap_err();
     println!("{mistakes}\n");
 
@@ -117,12 +119,11 @@ fn main() {
     let page = Request { method: "GET", target: "/", peer };
     let login = Request { method: "POST", target: "/login", peer };
 
-    // Two at once; the third is refused, and told to come back in 30 seconds, which is then enough.
+    // Two at once. The third is denied with a wait of 30 seconds, which is then sufficient.
     assert_eq!([0, 0, 0].map(|at| service.handle(&page, at)), [200, 200, 429]);
     assert_eq!([29, 30].map(|at| service.handle(&page, at)), [429, 200]);
 
-    // Three guesses, a minute apart. The fourth is refused by the other rule, and pages are still
-    // served.
+    // Three guesses, one minute apart. The other rule denies the fourth; pages are still served.
     assert_eq!([120, 180, 240, 300].map(|at| service.handle(&login, at)), [401, 401, 401, 429]);
     assert_eq!(service.handle(&page, 300), 200);
 }

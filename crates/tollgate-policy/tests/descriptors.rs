@@ -20,7 +20,7 @@ fn asked(entries: &[(&'static str, &'static str)], beside: &[Descriptor]) -> Req
     }
 }
 
-/// A policy of one rule, 1 a minute, with these fields.
+/// A policy of one rule, 1 per minute, with these fields.
 fn rule(fields: &str) -> String {
     format!(
         r#"{{"version": 1, "rules": [{{"name": "r", "quotas": [{{"limit": 1, "window": "1m"}}], {fields}}}]}}"#

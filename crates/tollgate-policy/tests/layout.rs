@@ -1,4 +1,4 @@
-//! Values that an earlier version stored: no client's count begins again because the layout of its
+//! Values that an earlier version stored: no client's count starts again because the layout of its
 //! state changed.
 
 use crate::support::*;
@@ -17,7 +17,7 @@ const LAYOUT_1: &str = "\
     7bfd128c24000000b32d1e000000000000000000000000000200000001000000010000000000750449e4b318\
     9b7e40f2180000006c8b07000000000000000000000000000400000000000000";
 const LAST: u64 = 1_780_001_900_000;
-/// Its results then, a minute and more later.
+/// The results that this policy gave then, one minute and more later.
 const AFTER: [(u64, &str); 7] = [
     (0, r#""hour";r=0;t=1900, "day";r=15;t=64800, "all";r=45;t=100"#),
     (1, r#""hour";r=0;t=1900, "day";r=15;t=64800, "all";r=45;t=99"#),
@@ -38,7 +38,7 @@ fn request() -> Request {
     get("/", "192.0.2.1")
 }
 
-/// A surface that has only the old value, for the one client.
+/// A surface that has only the old value, for this one client.
 fn left(document: &str) -> Surfaced {
     let mut surface = Surfaced::new(document);
     surface.policy.plan(&request(), &mut surface.plan);
@@ -76,8 +76,8 @@ fn it_is_converted_when_it_is_read_and_written_when_it_is_charged() {
     assert!(refused.store.values().all(|stored| *stored == layout_1()), "a denial writes nothing");
 }
 
-/// A store that forgets idle values, or those that used least, must not mistake an old value for
-/// either.
+/// A store that evicts idle values, or those with the least usage, must not mistake an old value
+/// for either.
 #[test]
 fn its_claims_are_what_they_were() {
     let policy = Policy::compile(POLICY, Surface::Envoy).unwrap();
@@ -120,8 +120,8 @@ fn an_object_with_an_old_value_continues_to_count() {
     assert_eq!(seen(&policy, &front, Span::ZERO).header("ratelimit"), Some(AFTER[0].1));
 }
 
-/// Earlier code, after a roll-back: it looks for its own records by identity and length. It finds
-/// those whose layout is the same, and takes none of today's for its own, whatever their lengths.
+/// Earlier code after a roll-back: it finds its own records by identity and length. It finds those
+/// with an unchanged layout, and takes none of today's for its own, whatever their lengths.
 #[test]
 fn earlier_code_finds_what_did_not_change_and_misreads_nothing() {
     let mut surface = left(POLICY);

@@ -180,7 +180,7 @@ fn one_client_is_one_network() {
     assert_eq!(policy.client_network(&Request { peer: None, ..get("/", "::1") }), None);
 }
 
-/// Records the facts that it is asked for.
+/// Records the facts that are read.
 struct Noting<'r> {
     request: &'r Request,
     asked: RefCell<BTreeSet<String>>,
@@ -243,7 +243,7 @@ impl Facts for Noting<'_> {
     }
 }
 
-/// The facts that a surface is asked for on account of `fact`.
+/// The facts that are read on account of `fact`.
 fn asked_for(fact: &str) -> Vec<String> {
     let asked = match fact.split_once('.') {
         Some(("cookie", _)) => "header.cookie",

@@ -18,7 +18,7 @@ fn asked(hits: u64) -> Request {
     }
 }
 
-/// A policy of a budget of 1,000 tokens a minute for each user, and other rules.
+/// A policy of a budget of 1,000 tokens per minute for each user, and other rules.
 fn budget(fields: &str, others: &str) -> String {
     format!(
         r#"{{"version": 1, "rules": [{{"name": "tokens", "when": {{"domain": "llm"}}, "key": [{{"descriptor": "user"}}],

@@ -7,7 +7,8 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Group, Partition, Plan, Policy, RuleResult, Scope, Surface};
 use tollgate_storage::{LeaseAsk, LeaseQuestion, WireError};
 
-/// A policy of these rules, each by the client's address with 12 per minute unless it says more.
+/// A policy of these rules, each by the client's address with 12 per minute unless it contains
+/// more.
 fn document(rules: &[&str]) -> String {
     let rules: Vec<String> = rules
         .iter()

@@ -1,5 +1,5 @@
-//! Costs that turn out otherwise: however they are settled, repeated, late, after a reset, under
-//! another policy, by a clock that stumbles, a count is left with no more than a limiter has that
+//! Costs that are settled differently from their charge: repeated, late, after a reset, under
+//! another policy, or by a clock that jumps. A count is left with no more units than a limiter that
 //! was charged the settled costs.
 
 use crate::support::*;

@@ -111,7 +111,7 @@ fn every_rule_decides_as_if_it_were_alone() {
     assert!(refused > 3_000 && shrank > 100 && longest > 1_000, "{refused} {shrank} {longest}");
 }
 
-/// What each quota of each rule that applied decided, by the rule's index.
+/// The decision of each quota of each rule that applied, by the rule's index.
 fn decisions(surface: &Surfaced) -> impl Iterator<Item = (usize, Vec<Decision>)> {
     let outcome = surface.plan.outcome(&surface.policy);
     outcome.decisions().map(|decision| (decision.rule, decision.quotas.to_vec()))

@@ -7,7 +7,7 @@ use crate::support::{Seen, Surfaced, get};
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate_policy::Answer;
 
-/// No window begins here, nor a second.
+/// A time at which neither a window nor a second begins.
 const START_MS: u64 = 1_900_000_900_137;
 const DENIED: Answer = Answer::Refuse { status: 429 };
 const TEN_MINUTES_US: u64 = 600_000_000;
@@ -42,8 +42,8 @@ impl Client {
         self.surfaced.check(&request, START_MS + self.now_us.div_ceil(1_000))
     }
 
-    /// Asks once, expects to be allowed, and returns `r` and `t` of the quota with the longest
-    /// pace.
+    /// Sends one request, expects to be allowed, and returns `r` and `t` of the quota with the
+    /// longest pace.
     fn paced(&mut self) -> (u64, u64) {
         let seen = self.asks(1);
         assert_eq!(seen.answer, Answer::Pass, "after {} us", self.now_us);
@@ -185,7 +185,8 @@ fn retry_after_is_exact_to_the_second() {
     }
 }
 
-/// Asks, and after each of five denials twice more: a second too early, and at the reported time.
+/// Sends requests, and after each of five denials two more: a second too early, and at the reported
+/// time.
 fn check_waits(quota: &str, cost: u64, step_us: u64, at: &str) {
     let mut client = Client::new(quota);
     for _ in 0..5 {
@@ -198,7 +199,7 @@ fn check_waits(quota: &str, cost: u64, step_us: u64, at: &str) {
     }
 }
 
-/// Asks until it is denied; returns the `Retry-After` of that denial.
+/// Sends requests until one is denied; returns the `Retry-After` of that denial.
 fn denied_for(client: &mut Client, cost: u64, step_us: u64, at: &str) -> u64 {
     for _ in 0..1_000 {
         let seen = client.asks(cost);

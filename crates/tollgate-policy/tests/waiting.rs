@@ -101,7 +101,7 @@ fn what_is_kept_is_small_and_counted() {
     assert!(plan.held_bytes() > 60_000, "{}", plan.held_bytes());
     plan.shrink();
     assert!(plan.held_bytes() < 2_000, "{}", plan.held_bytes());
-    // A long key is a part of what is kept.
+    // A plan that waits keeps its long key.
     let policy = self::policy(TURN);
     let mut plan = planned(&policy, &get("/", "192.0.2.1").header("x-key", "k".repeat(5_000)));
     plan.shrink();

@@ -1,17 +1,17 @@
-//! How many clients there are, and to how many of them something happened.
+//! The number of clients, and of those to which an event happened.
 //!
 //! Invariant: a client is counted once, by a keyed hash of 64 bits. Up to the bound each is counted
-//! by itself; beyond it the half whose hashes end in a 1 is forgotten, then the half of the rest,
-//! so that what is kept is a sample that depends on nothing but the hashes (Gibbons, "Distinct
-//! sampling", VLDB 2001), and each number is multiplied. With n clients kept the standard error of
-//! a share p of them is the root of p (1 - p) / n.
+//! separately. Beyond it the half whose hashes end in a 1 is removed, then half of the rest. So the
+//! table keeps a sample that depends only on the hashes (Gibbons, "Distinct sampling", VLDB 2001),
+//! and each number is multiplied. With n clients kept the standard error of a share p of them is
+//! the root of p (1 - p) / n.
 //!
-//! Of 10,000,000 clients two have one hash with a chance of 3 in a million. Deliberately absent:
-//! who they are.
+//! Among 10,000,000 clients, two have the same hash with a probability of 3 in a million.
+//! Deliberately absent: the identity of the clients.
 
 use hashbrown::HashTable;
 
-/// What happened to a client at least once, one bit each.
+/// The events that happened to a client at least once, one bit each.
 pub(crate) type Marks = u16;
 
 /// A table of clients; 16 bytes each and their place in it.
@@ -19,7 +19,7 @@ pub(crate) type Marks = u16;
 pub(crate) struct ClientTable {
     table: HashTable<Client>,
     most: usize,
-    /// Only clients whose hash has so many zeros at its end are kept.
+    /// Only clients whose hash ends in this many zeros are kept.
     level: u32,
 }
 
@@ -34,8 +34,7 @@ impl ClientTable {
         Self { table: HashTable::new(), most: most.max(1), level: 0 }
     }
 
-    /// The client of this hash, which must be spread over all bits, was seen, and these things
-    /// happened to it.
+    /// Records the client of this hash, which must be spread over all bits, and these events.
     pub(crate) fn mark(&mut self, hash: u64, marks: Marks) {
         if hash.trailing_zeros() < self.level {
             return;
@@ -52,19 +51,20 @@ impl ClientTable {
         }
     }
 
-    /// Clients that `is_meant` is true of; an estimate when [`ClientTable::one_of`] is above 1.
+    /// The clients for which `is_meant` is true; an estimate when [`ClientTable::one_of`] is above
+    /// 1.
     pub(crate) fn count(&self, is_meant: impl Fn(Marks) -> bool) -> u64 {
         let kept = self.table.iter().filter(|client| is_meant(client.marks)).count();
         u64::try_from(kept).unwrap_or(u64::MAX).saturating_mul(self.one_of())
     }
 
-    /// One of so many clients is kept.
+    /// One of this many clients is kept.
     pub(crate) fn one_of(&self) -> u64 {
         1_u64.checked_shl(self.level).unwrap_or(u64::MAX)
     }
 }
 
-/// What a client is found by: the low bits are the same for all that are kept.
+/// The bits by which a client is found: the low bits are the same for all that are kept.
 const fn place(hash: u64) -> u64 {
     hash.rotate_right(32)
 }
@@ -105,13 +105,13 @@ mod tests {
             assert!(clients.table.len() <= 4096);
         }
         assert_eq!(clients.one_of(), 256);
-        // Five standard errors: of about 3,900 kept, the count's is 1.6 % and the quarter's 0.7.
+        // Five standard errors: with about 3,900 kept, the count's is 1.6 % and the quarter's 0.7.
         let (all, quarter) = (clients.count(|_| true), clients.count(|marks| marks == 1));
         assert!(all.abs_diff(1_000_000) < 80_000, "{all}");
         assert!((quarter * 1000 / all).abs_diff(250) < 35, "{quarter} of {all}");
     }
 
-    /// Who comes later than the table was thinned out is treated alike.
+    /// A client that comes after the table was thinned out is treated the same.
     #[test]
     fn the_order_does_not_matter() {
         let run = |order: &mut dyn Iterator<Item = u64>| {

@@ -1,8 +1,8 @@
 //! One line of a log as a policy sees a request.
 //!
-//! Invariant: what is assumed goes before what the log says, and a fact that neither has is absent,
-//! as it is for a request that lacks it. Nothing is copied but a cookie or a query that is assumed
-//! or stands in a column of its own.
+//! Invariant: an assumed value takes precedence over the log. A fact that neither has is absent, as
+//! for a request that lacks it. Nothing is copied except a cookie or a query that is assumed or has
+//! its own column.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,20 +13,20 @@ use tollgate_policy::Facts;
 
 use crate::given::Given;
 
-/// A line, and what is given beside it.
+/// A log line, and the assumed values.
 pub(crate) struct Request<'r> {
     pub(crate) record: &'r Record<'r>,
     pub(crate) given: &'r Given,
-    /// What the policy is told of the connection's other end.
+    /// The peer address of the connection, for the policy.
     pub(crate) peer: Option<IpAddr>,
-    /// The header that says who the client is, where that is known already: it is not there.
+    /// The client header, where the client is known already: the policy sees no such header.
     pub(crate) hidden: Option<&'r str>,
-    /// Cookies and query parameters that have a column of their own.
+    /// Cookies and query parameters that have their own column.
     pub(crate) columns: &'r [Field],
 }
 
 impl Request<'_> {
-    /// What is assumed of `field`, or else `told`.
+    /// The assumed value of `field`, or else `told`.
     fn or_given<'a>(
         &'a self,
         is: impl Fn(&Field) -> bool,
@@ -42,13 +42,14 @@ impl Request<'_> {
         value.map(Cow::Borrowed)
     }
 
-    /// What a cookie or parameter is, whatever the header or the target says: what is assumed of
-    /// it (`Some(None)`: no request has it), else what its column tells. `None` when neither does.
+    /// The value of a cookie or parameter that replaces the one in the header or target: the
+    /// assumed one (`Some(None)`: no request has it), else the one in its column. `None` when there
+    /// is neither.
     fn instead<'a>(&'a self, field: &Field, told: Option<&'a [u8]>) -> Option<Option<&'a [u8]>> {
         self.given.get(|other| other == field).or_else(|| told.map(Some))
     }
 
-    /// The header with the cookies that have a column, or are assumed, in place of its own.
+    /// The header, with the cookies that have a column or are assumed in place of its own.
     fn with_cookies<'a>(&'a self, mut header: Option<Cow<'a, [u8]>>) -> Option<Cow<'a, [u8]>> {
         let is_all_assumed = self.given.has(&Field::header("cookie"));
         for field in self.columns {
@@ -65,7 +66,7 @@ impl Request<'_> {
         header
     }
 
-    /// The target with the parameters that have a column, or are assumed, in place of its own.
+    /// The target, with the parameters that have a column or are assumed in place of its own.
     fn with_query<'a>(&'a self, mut target: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
         let is_assumed = self.given.has(&Field::Target) && target.contains(&b'?');
         for field in self.columns {
@@ -78,11 +79,11 @@ impl Request<'_> {
             let is_it = |pair: &&[u8]| decoded(name_of(pair)).eq(name.bytes());
             let all = || query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
             if !self.given.has(field) && all().filter(is_it).count() > 1 {
-                // A column has one of several values; the target has them all.
+                // A column has one of several values; the target has all of them.
                 continue;
             }
             let pair = value.map(|value| {
-                // As received: what is escaped in the log's column is escaped still.
+                // As received: escapes in the log's column stay.
                 name.bytes().flat_map(encoded).chain([b'=']).chain(value.iter().copied()).collect()
             });
             let pair: Option<Vec<u8>> = pair;
@@ -95,7 +96,7 @@ impl Request<'_> {
     }
 }
 
-/// What stands before the sign of `name=value`.
+/// The name in `name=value`.
 fn name_of(pair: &[u8]) -> &[u8] {
     pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
 }
@@ -148,7 +149,7 @@ impl Facts for Request<'_> {
     }
 }
 
-/// A byte of a parameter's name as it stands in a query.
+/// A byte of a parameter's name as it is written in a query.
 fn encoded(byte: u8) -> impl Iterator<Item = u8> {
     let is_plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let digit = |nibble: u8| *b"0123456789ABCDEF".get(usize::from(nibble)).unwrap_or(&b'0');

@@ -1,12 +1,12 @@
 //! Bounds that a replay must keep: `--fail-if denied-clients>0.1%`.
 //!
-//! Invariant: compared in whole numbers, exactly, as it is written: `>` is not `>=`, and a share is
-//! multiplied out and never rounded. Of nothing there is no share above 0 %. What is known only to
-//! be at least so much fails wherever the truth may fail.
+//! Invariant: comparisons are exact, in whole numbers, and as written: `>` is not `>=`, and a share
+//! is multiplied out and never rounded. Of zero there is no share above 0 %. A number of which only
+//! a lower bound is known fails wherever the true one may fail.
 
 use crate::summary::{Checked, Summary};
 
-/// Digits behind the point of a share.
+/// Digits after the point of a share.
 const MOST_DIGITS: usize = 9;
 
 /// A condition under which a replay fails.
@@ -30,18 +30,18 @@ enum Comparison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Count(u64),
-    /// So many parts of `of`.
+    /// `parts` parts of `of`.
     Share {
         parts: u64,
         of: u64,
     },
 }
 
-/// What is bounded.
+/// A metric that can be bounded.
 #[derive(Clone, Copy, Debug)]
 struct Metric {
     name: &'static str,
-    /// How many, and of how many; `None` where there is no other policy.
+    /// The count and its total; `None` where there is no other policy.
     of: fn(&Summary) -> Option<(u64, u64)>,
 }
 
@@ -49,12 +49,12 @@ const fn metric(name: &'static str, of: fn(&Summary) -> Option<(u64, u64)>) -> M
     Metric { name, of }
 }
 
-/// What is no part of anything else.
+/// The metrics that are not a part of another one.
 const WHOLES: [&str; 3] = ["requests", "clients", KEYS];
-/// What is counted up to a bound only.
+/// The metric that is counted up to a bound only.
 const KEYS: &str = "limited-keys";
 
-/// Everything that can be bounded.
+/// All metrics.
 const METRICS: [Metric; 20] = [
     metric("requests", |s| Some((s.requests.total, s.requests.total))),
     metric("denied-requests", |s| Some((s.requests.denied, s.requests.total))),
@@ -90,11 +90,11 @@ const METRICS: [Metric; 20] = [
 ];
 
 impl FailIf {
-    /// Reads `denied-clients>0.1%`: a metric, `>`, `>=`, `<` or `<=`, and a number or a share with
-    /// at most nine digits behind its point.
+    /// Parses `denied-clients>0.1%`: a metric, `>`, `>=`, `<` or `<=`, and a number or a share with
+    /// at most nine digits after its point.
     ///
     /// # Errors
-    /// In words: what it is not.
+    /// What is wrong, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let at = text.find(['<', '>']).ok_or("use METRIC>NUMBER, as in denied-clients>0.1%")?;
         let (name, rest) = text.split_at(at);
@@ -137,7 +137,7 @@ impl FailIf {
                 u128::from(of).saturating_mul(u128::from(parts)),
             ),
         };
-        // There may be any number of keys more than were counted.
+        // There may be any number of further keys that were not counted.
         let is_open = self.metric.name == KEYS && summary.keys.error > 0;
         let fails = match self.comparison {
             Comparison::Above => left > right || is_open,
@@ -205,7 +205,7 @@ mod tests {
             ("denied-clients<50%", 9, 5, false),
             ("denied-clients<50%", 9, 4, true),
             ("clients<1000", 999, 0, true),
-            // As a float this share is not told from a third.
+            // As a float this share equals a third.
             ("denied-clients>33.333333333%", 3_000_000_000_000_000, 999_999_999_990_000, false),
             ("denied-clients>33.333333333%", 3_000_000_000_000_000, 999_999_999_990_001, true),
             ("denied-clients>99.999999999%", u64::MAX, u64::MAX, true),
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// More keys were limited than are counted each by itself: no bound upwards is known to hold.
+    /// More keys were limited than are counted separately: no upper bound is certain to hold.
     #[test]
     fn what_is_not_known_to_hold_fails() {
         let counted = |error| Summary {

@@ -1,25 +1,25 @@
-//! What is said about every request because no line of the log says it: `--assume`.
+//! Values assumed for every request because the log does not contain them: `--assume`.
 //!
-//! Invariant: what is assumed holds for every request, also where the log tells otherwise; it is
-//! read as the surface would read it, and what no request can have is refused here.
+//! Invariant: an assumed value applies to every request, even where the log has another one. It is
+//! parsed as the surface would parse it, and values that no request can have are rejected here.
 
 use std::net::IpAddr;
 
 use tollgate_access_log::Field;
 
-/// Who sends the requests, as far as it is said.
+/// The client of the requests, as far as it is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum GivenClient {
-    /// What the policy makes of the facts.
+    /// Determined by the policy from the facts.
     #[default]
     AsThePolicySays,
-    /// The log's client is the client, whatever header the policy reads.
+    /// The client in the log, whatever header the policy reads.
     TheLogs,
     /// Always this one.
     Address(IpAddr),
 }
 
-/// What is given beside the log.
+/// The values assumed in addition to the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     pub(crate) client: GivenClient,
@@ -29,12 +29,12 @@ pub struct Given {
 }
 
 impl Given {
-    /// Takes one `--assume`: `field=value`. Nothing after the sign means that no request has the
-    /// field. `client=log` says that the log's client is the client already, whatever header the
-    /// policy reads for it.
+    /// Parses one `--assume`: `field=value`. An empty value means that no request has the field.
+    /// With `client=log` the log's client already is the client, whatever header the policy reads
+    /// for it.
     ///
     /// # Errors
-    /// In words: the field is none, or the value is none of the field.
+    /// In words: the field does not exist, or does not have this value.
     pub fn assume(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').ok_or("use FIELD=VALUE")?;
         let field = field(name)?;
@@ -57,40 +57,40 @@ impl Given {
         Ok(())
     }
 
-    /// Takes note of a column that a `--map` names: a client that is mapped is the client.
+    /// Records a column that a `--map` names: a mapped client is the client.
     pub fn mapped(&mut self, field: &Field) {
         if *field == Field::Client && self.client == GivenClient::AsThePolicySays {
             self.client = GivenClient::TheLogs;
         }
     }
 
-    /// True when it says who sends the requests.
+    /// True when the client of the requests is given.
     pub(crate) fn knows_the_client(&self) -> bool {
         self.client != GivenClient::AsThePolicySays
     }
 
-    /// True when the client is whoever the log says.
+    /// True when the client is the one in the log.
     pub(crate) fn takes_the_logs_client(&self) -> bool {
         !matches!(self.client, GivenClient::Address(_))
     }
 
-    /// What is said about a field; `Some(None)` when no request has it.
+    /// The assumed value of a field; `Some(None)` when no request has it.
     pub(crate) fn get(&self, is: impl Fn(&Field) -> bool) -> Option<Option<&[u8]>> {
         let found = self.fields.iter().find(|(field, _)| is(field))?;
         Some(found.1.as_deref())
     }
 
-    /// True when it says anything about the field.
+    /// True when a value of the field is assumed.
     pub(crate) fn has(&self, field: &Field) -> bool {
         self.get(|other| other == field).is_some()
             || *field == Field::Status && self.status.is_some()
     }
 }
 
-/// The field of this name; policies call two of them otherwise than logs do.
+/// The field of this name; policies and logs have different names for two of them.
 ///
 /// # Errors
-/// In words: there is none.
+/// In words: there is no such field.
 pub fn field(name: &str) -> Result<Field, String> {
     let name = match name {
         "client_ip" => "client",
@@ -121,7 +121,7 @@ fn status(value: &str) -> Result<u16, String> {
     status.ok_or_else(|| "use a status from 100 to 599".to_owned())
 }
 
-/// Refuses what no request can have.
+/// Rejects values that no request can have.
 fn check(field: &Field, value: &[u8]) -> Result<(), String> {
     let is_line = !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | b'\0'));
     let (is_good, wanted) = match field {

@@ -1,8 +1,8 @@
-//! Whose a key is, and who a client is, as text.
+//! Keys and clients as text.
 //!
-//! Invariant: with `--private` nothing here but keyed hashes. Otherwise a text of the log is
-//! shortened and its bytes that are no UTF-8 are replaced; what it would do on a terminal or in a
-//! page is the renderer's business.
+//! Invariant: with `--private` these are keyed hashes only. Otherwise a text of the log is
+//! shortened and its bytes that are not UTF-8 are replaced. The renderer makes it safe for a
+//! terminal or a page.
 
 use std::hash::Hasher as _;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use crate::names::Names;
 /// Characters of one value that are shown.
 const SHOWN: usize = 80;
 
-/// Who is shown, and how.
+/// How keys and clients are shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     pub(crate) is_private: bool,
 }
 
 impl Label {
-    /// Whose key it is; `name` is the client's host name, which an address stands for.
+    /// The key; `name` is the client's host name if the address represents one.
     pub(crate) fn key(
         self,
         policy: &Policy,
@@ -47,7 +47,7 @@ impl Label {
         }
     }
 
-    /// Who a client is.
+    /// The client.
     pub(crate) fn client(self, client: IpAddr, hash: u64, name: Option<&[u8]>) -> String {
         match name {
             _ if self.is_private => hidden(hash),
@@ -56,7 +56,8 @@ impl Label {
         }
     }
 
-    /// What a request asked for; nothing with `--private`, as a target may say who asked.
+    /// The method and target of a request; empty with `--private`, as a target may identify the
+    /// client.
     pub(crate) fn request(self, method: &[u8], target: &[u8]) -> String {
         if self.is_private {
             return String::new();
@@ -65,14 +66,14 @@ impl Label {
     }
 }
 
-/// A line that could not be read: nobody knows what in it is a key.
+/// A line that could not be parsed, hidden because any part of it may be a key.
 pub(crate) fn hidden_line(secret: &[u8; 16], line: &str) -> String {
     let mut hasher = SipHasher13::new_with_key(secret);
     hasher.write(line.as_bytes());
     format!("line {:016x}", hasher.finish())
 }
 
-/// What stands for a key that is not shown.
+/// The text in place of a hidden key.
 pub(crate) fn hidden(hash: u64) -> String {
     format!("key {hash:016x}")
 }
@@ -91,7 +92,7 @@ fn shown(value: &KeyValue, name: Option<&[u8]>) -> String {
 }
 
 fn text(bytes: &[u8]) -> String {
-    // A character has at most four bytes: what is cut off here is not shown.
+    // A character has at most four bytes: nothing that is shown is cut off here.
     let near = bytes.get(..SHOWN.saturating_mul(4).saturating_add(4)).unwrap_or(bytes);
     let text = String::from_utf8_lossy(near);
     let mut shown: String = text.chars().take(SHOWN).collect();

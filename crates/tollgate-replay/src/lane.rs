@@ -1,7 +1,7 @@
-//! One policy of a replay, and what it did.
+//! One policy of a replay, and its results.
 //!
-//! Invariant: a request is counted when it is known what becomes of it, once; one that stands in a
-//! line is counted when its turn has come.
+//! Invariant: a request is counted once, when its fate is known; a request in a queue is counted
+//! when its turn has come.
 
 use std::sync::Arc;
 
@@ -18,39 +18,39 @@ use crate::summary::Tally;
 use crate::top::Top;
 use crate::waits::Histogram;
 
-/// What may happen to a request; several may.
+/// The events that may happen to a request; several may.
 pub(crate) const DENIED: Marks = 1;
 pub(crate) const DELAYED: Marks = 2;
 pub(crate) const UNREADABLE: Marks = 4;
 pub(crate) const MARKED: Marks = 8;
 pub(crate) const SHADOWED: Marks = 16;
 
-/// So many keys of a group are held before idle ones are forgotten: some 20 MB.
+/// The number of keys that a group holds before idle ones are removed: some 20 MB.
 const HELD: usize = 1 << 18;
 
-/// One policy, its state, and what it did so far.
+/// One policy, its state, and its results so far.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) node: Node,
     pub(crate) policy: Arc<Policy>,
-    /// The header that the policy reads the client from, where the client is known already.
+    /// The header from which the policy reads the client, where the client is known already.
     pub(crate) hidden: Option<String>,
-    /// Cookies and query parameters that have a column of their own.
+    /// Cookies and query parameters that have their own column.
     pub(crate) columns: Vec<Field>,
     pub(crate) tally: Tally,
     pub(crate) rules: Vec<RuleCounts>,
-    /// What quota sets are known by in `quotas`.
+    /// The numbers of the quota sets in `quotas`.
     pub(crate) sets: SetNumbers,
     /// By quota set, how often each of its quotas was the first without room.
     pub(crate) quotas: Vec<Vec<u64>>,
     pub(crate) waits: Histogram,
     pub(crate) top: Top,
-    /// Entries of tenants were given.
+    /// True when tenant entries were given.
     pub(crate) knows_tenants: bool,
     label: Label,
 }
 
-/// What one rule did.
+/// The results of one rule.
 #[derive(Debug, Default)]
 pub(crate) struct RuleCounts {
     pub(crate) results: [u64; RuleResult::ALL.len()],
@@ -105,7 +105,7 @@ pub(crate) struct Reading<'l> {
     pub(crate) policy: &'l Policy,
 }
 
-/// What is counted of decisions, apart from the node that makes them.
+/// The counts of decisions, separate from the node that makes them.
 pub(crate) struct Ledger<'l> {
     pub(crate) tally: &'l mut Tally,
     pub(crate) rules: &'l mut [RuleCounts],
@@ -118,13 +118,13 @@ pub(crate) struct Ledger<'l> {
 }
 
 impl Lane {
-    /// True when one quota decides, by the client that the log tells and nothing else.
+    /// True when one quota decides, only by the client in the log.
     pub(crate) fn is_by_the_logs_client(&self) -> bool {
         let reads_header = self.hidden.is_none() && self.policy.client_header().is_some();
         self.node.lone().is_some() && !reads_header
     }
 
-    /// Counts a request that the lone quota admits, and says which one that is.
+    /// Counts a request that the lone quota allows, and returns that quota.
     pub(crate) fn count_lone(&mut self) -> Option<&LoneQuota> {
         let lone = self.node.lone()?;
         let counts = &mut self.rules.get_mut(lone.rule)?.results;
@@ -135,7 +135,7 @@ impl Lane {
         Some(lone)
     }
 
-    /// The node, how it reads requests, and where it is written down what it decides.
+    /// The node, how it reads requests, and the ledger of its decisions.
     pub(crate) fn parts(&mut self) -> (&mut Node, Reading<'_>, Ledger<'_>) {
         let Self {
             node,
@@ -157,7 +157,7 @@ impl Lane {
 }
 
 impl Ledger<'_> {
-    /// Counts a request of which it is known what becomes of it; `name` is its client's host name.
+    /// Counts a request whose fate is known; `name` is its client's host name.
     pub(crate) fn count(&mut self, decided: &Decided<'_>, name: Option<&[u8]>) -> Marks {
         let mut marks = 0;
         let at = decided.arrival().at;
@@ -174,13 +174,13 @@ impl Ledger<'_> {
             }
         }
         if matches!(decided.fate(), Fate::Denied { .. }) {
-            // What another rule refuses goes on neither marked nor over a limit.
+            // A request that another rule denies is neither marked nor over a limit.
             marks &= !(MARKED | SHADOWED);
         }
         marks | self.fate(decided, marks)
     }
 
-    /// Counts what became of the request.
+    /// Counts the fate of the request.
     fn fate(&mut self, decided: &Decided<'_>, marks: Marks) -> Marks {
         let tally = &mut *self.tally;
         let (count, more, wait) = match decided.fate() {
@@ -207,14 +207,14 @@ impl Ledger<'_> {
         more
     }
 
-    /// Counts that a rule did more than let the request pass.
+    /// Counts a rule that did more than allow the request.
     fn limited(&mut self, rule: &RuleDecided<'_>, at: Timestamp, name: Option<&[u8]>) -> Marks {
         let (kind, mark) = match rule.result {
             RuleResult::Denied | RuleResult::Blocked => (0, 0),
             RuleResult::Delayed => (1, 0),
             RuleResult::Marked => (2, MARKED),
             RuleResult::Shadowed => (3, SHADOWED),
-            // A rule that is not enforced and cannot read the request stops nobody.
+            // A rule that is not enforced and cannot read the request stops no client.
             RuleResult::Malformed => return if rule.is_binding { UNREADABLE } else { 0 },
             RuleResult::Allowed | RuleResult::Failed => return 0,
         };

@@ -1,11 +1,11 @@
-//! Replays access logs through a policy: who would have been limited, when, how often and by which
-//! quota; and which limit would touch whom.
+//! Replays access logs through a policy: which clients would have been limited, when, how often and
+//! by which quota; and which limit would affect which clients.
 //!
-//! Invariant: no I/O and no clock; memory is constant per live key. What the log cannot tell is
-//! named before anything is counted.
+//! Invariant: no I/O and no clock; memory is constant per live key. Facts that the log does not
+//! contain are named before anything is counted.
 #![forbid(unsafe_code)]
 
-// Each imports only what stands below it.
+// Each imports only modules below it.
 mod report;
 mod fail_if;
 mod source;

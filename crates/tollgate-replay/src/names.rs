@@ -1,15 +1,15 @@
-//! Clients that a log calls by a host name: each gets an address of its own.
+//! Clients that a log identifies by host name: each gets its own address.
 //!
-//! A policy counts by addresses, and old logs have names in their place. So each name gets an
-//! address that stands for it, out of e000::/4, which the Internet does not use (RFC 4291, 2.4,
-//! and IANA's registry: reserved). Names are numbered as they come, and the bits of the number
-//! are written in reverse behind these and one more: so however few leading bits of an address
-//! are one client to the policy (`ipv6_prefix`, p of them), the first 2^(p - 5) names are clients
-//! of their own, at the usual /64 more than there can be numbers.
+//! A policy counts by addresses, but old logs contain names. So each name gets an address that
+//! represents it, out of e000::/4, which the Internet does not use (RFC 4291, 2.4, and IANA's
+//! registry: reserved). Names are numbered in the order of arrival. The bits of the number are
+//! written in reverse, after these four bits and one more. So, however few leading bits of an
+//! address make one client to the policy (`ipv6_prefix`, p of them), the first 2^(p - 5) names are
+//! separate clients. At the usual /64 that is more than there can be numbers.
 //!
-//! Invariant: no two names have one address, and no name has that of a client with a true
-//! address: whatever a log has of e000::/4 is itself taken for a name. Names are kept as keyed
-//! hashes of 128 bits, 24 bytes each.
+//! Invariant: no two names have the same address, and no name has that of a client with a true
+//! address, because an address of e000::/4 in a log is itself treated as a name. Names are kept as
+//! keyed hashes of 128 bits, 24 bytes each.
 
 use std::hash::Hasher as _;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,10 +18,10 @@ use hashbrown::HashTable;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use tollgate_access_log::Client;
 
-/// The first four bits of the addresses that stand for names.
+/// The first four bits of the addresses that represent names.
 const RESERVED: u128 = 0xe << 124;
 const FIRST_FOUR: u128 = 0xf << 124;
-/// The bit after them: the address is made of a hash, because numbers are used up.
+/// The next bit: set when the address is made from a hash, because numbers are used up.
 const HASHED: u128 = 1 << 123;
 
 /// Names and their numbers.
@@ -40,13 +40,13 @@ struct Numbered {
 }
 
 impl Names {
-    /// Up to `most` names are numbered; those beyond have an address made of their hash, of which
-    /// two of ten million are equal with a chance of one in 10,000.
+    /// Up to `most` names are numbered. Those beyond have an address made from their hash; among
+    /// ten million of these two are equal with a probability of one in 10,000.
     pub(crate) fn new(secret: [u8; 16], most: usize) -> Self {
         Self { secret, numbers: HashTable::new(), most }
     }
 
-    /// The address of a client, its own or the one that stands for its name.
+    /// The address of a client: its own, or the one that represents its name.
     pub(crate) fn address(&mut self, client: Client<'_>) -> IpAddr {
         match client {
             Client::Address(IpAddr::V6(v6)) if v6.to_bits() & FIRST_FOUR == RESERVED => {
@@ -62,7 +62,7 @@ impl Names {
         !self.numbers.is_empty()
     }
 
-    /// True when an address stands for a name.
+    /// True when an address represents a name.
     pub(crate) fn is_stand_in(address: IpAddr) -> bool {
         matches!(address, IpAddr::V6(v6) if v6.to_bits() & FIRST_FOUR == RESERVED)
     }
@@ -89,7 +89,7 @@ impl Names {
     }
 }
 
-/// 59 bits of the hash, in reverse, too, so that the first bits differ as well as the last.
+/// 59 bits of the hash, also in reverse, so that both the first bits and the last differ.
 fn hashed(hash: u64) -> IpAddr {
     let bits = u128::from(hash >> 5) << 64;
     Ipv6Addr::from_bits(RESERVED | HASHED | bits).into()

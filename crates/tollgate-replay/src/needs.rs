@@ -1,9 +1,8 @@
-//! What a policy reads that a log cannot tell.
+//! Facts that a policy reads and a log does not contain.
 //!
-//! Invariant: worked out before the first line is read, from what the policy may ever read
-//! (`Policy::reads`), not from what requests happen to ask. A rule that is blind would limit
-//! nobody, and a report that says "nobody" would be a lie; so whoever has a need left must not
-//! replay.
+//! Invariant: they are computed before the first line is read, from everything the policy may ever
+//! read (`Policy::reads`), not from the requests. A rule without its facts would limit no client,
+//! and a report of "nobody" would be false. So a replay must not start with a need left.
 
 use serde::Serialize;
 use tollgate_access_log::Field;
@@ -11,17 +10,17 @@ use tollgate_policy::{Fact, Policy, Read, Reader};
 
 use crate::given::{Given, GivenClient};
 
-/// One thing that the policy reads and the log cannot tell.
+/// One fact that the policy reads and the log does not contain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// The rule; `null` for what lets requests off every rule.
+    /// The rule; `null` for an exemption from every rule.
     pub rule: Option<String>,
-    /// What of the rule reads it: `key`, `when`, `unless`, `tier "gold"`, `cost`, `charge`; or
-    /// `exempt[0]`.
+    /// The part of the rule that reads it: `key`, `when`, `unless`, `tier "gold"`, `cost`,
+    /// `charge`; or `exempt[0]`.
     pub part: String,
-    /// The field that is missing, as `--map` and `--assume` call it.
+    /// The missing field, as `--map` and `--assume` name it.
     pub field: String,
-    /// What would give it.
+    /// How to supply it.
     pub hint: String,
 }
 
@@ -37,8 +36,8 @@ impl std::fmt::Display for Need {
     }
 }
 
-/// Everything that `policy` reads, that a log does not tell (`tells` says whether it does) and that
-/// is not given either: each once, in the order of the policy. Empty when it can be replayed.
+/// Every fact that `policy` reads, that the log does not contain (`tells` returns whether it does)
+/// and that is not assumed: each once, in the order of the policy. Empty when a replay is possible.
 #[must_use]
 pub fn needs(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
@@ -57,17 +56,17 @@ pub fn needs(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> 
     needs
 }
 
-/// The fields that a replay of `policy` wants of a log that tells them.
+/// The log fields that a replay of `policy` needs, where the log contains them.
 #[must_use]
 pub fn wanted(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> Vec<Field> {
-    // Who it was and how it ended is of use for every report.
+    // Every report uses the client and the status.
     let mut wanted = vec![Field::Client, Field::Peer, Field::Status];
     for read in policy.reads() {
         let sources = sources(policy, given, read.fact);
         let found = sources.into_iter().find(|all| all.iter().all(|f| given.has(f) || tells(f)));
         wanted.extend(found.into_iter().flatten());
         if matches!(read.fact, Fact::Query(_)) {
-            // The parameter may stand in a column of its own, in the target, or in both.
+            // The parameter may be in its own column, in the target, or in both.
             wanted.push(Field::Target);
         }
     }
@@ -75,8 +74,8 @@ pub fn wanted(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) ->
     wanted
 }
 
-/// The cookies and query parameters that `policy` reads: where the log has a column for one, the
-/// header or the target is made of it.
+/// The cookies and query parameters that `policy` reads. Where the log has a column for one, the
+/// header or the target is built from it.
 pub(crate) fn columns(policy: &Policy) -> Vec<Field> {
     let column = |read: Read<'_>| match read.fact {
         Fact::Cookie(name) => Some(Field::Cookie(name.to_owned())),
@@ -91,14 +90,14 @@ pub(crate) fn columns(policy: &Policy) -> Vec<Field> {
     columns
 }
 
-/// True for what a rate limit service is asked with: an access log is of requests, and says nothing
-/// of the descriptors that a proxy made of one.
+/// True for facts about a request to a rate limit service. An access log describes requests, and
+/// not the descriptors that a proxy made from them.
 const fn is_never_logged(fact: Fact<'_>) -> bool {
     matches!(fact, Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside)
 }
 
-/// The ways to come by a fact, the best first: all fields of one way are needed. Empty when nothing
-/// is.
+/// The ways to derive a fact, the best first: all fields of one way are needed. Empty when there is
+/// no way.
 fn sources(policy: &Policy, given: &Given, fact: Fact<'_>) -> Vec<Vec<Field>> {
     let one = |field| vec![vec![field]];
     match fact {
@@ -144,7 +143,7 @@ fn need(policy: &Policy, read: &Read<'_>, sources: &[Vec<Field>]) -> Need {
     Need { rule: rule.map(|rule| rule.name().to_owned()), part, field, hint }
 }
 
-/// What would give a field.
+/// How to supply a field.
 fn hint(fact: Fact<'_>, field: &str) -> String {
     let map = format!("use --map {field}=COLUMN");
     match fact {

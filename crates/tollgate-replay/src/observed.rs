@@ -1,7 +1,7 @@
-//! What an observer of a replay is told of a decided request.
+//! Reports a decided request to the observer of a replay.
 //!
-//! Invariant: every rule that counts the request is told once; a key is named only to an observer
-//! that wants to show it.
+//! Invariant: every rule that counts the request is reported once; a key is named only to an
+//! observer that wants to show it.
 
 use tollgate_policy::RuleResult;
 use tollgate_sim::Decided;
@@ -9,7 +9,7 @@ use tollgate_sim::Decided;
 use crate::label::Label;
 use crate::observer::{Counted, Observer};
 
-/// Tells `observer` of every rule that counts the request.
+/// Reports every rule that counts the request to `observer`.
 pub(crate) fn tell(observer: &mut impl Observer, decided: &Decided<'_>, status: u16) {
     let (at, rules) = (decided.arrival().at, decided.policy().rules());
     for rule in decided.rules() {

@@ -1,7 +1,7 @@
-//! Who is told of every request that a rule counts.
+//! The observer, which receives every request that a rule counts.
 //!
-//! Invariant: a request is told once for each rule that counts it, in the order of the replay, and
-//! never before it is decided.
+//! Invariant: a request is reported once for each rule that counts it, in the order of the replay,
+//! and never before it is decided.
 
 use tollgate_core::Timestamp;
 
@@ -14,32 +14,32 @@ pub struct Counted {
     pub quota_set: usize,
     /// The keyed hash of the key that it counts by.
     pub key: u64,
-    /// When the request came.
+    /// The time of the request.
     pub at: Timestamp,
-    /// What it costs, in quota units; 0 when its response is not charged.
+    /// Its cost, in quota units; 0 when its response is not charged.
     pub cost: u64,
     /// True when a quota of the rule had no room for it, whether the rule is enforced or not.
     pub is_over: bool,
 }
 
-/// Something that follows a replay.
+/// An observer of a replay.
 pub trait Observer {
     /// A rule counts a request.
     fn counted(&mut self, request: Counted);
 
-    /// True when it wants to know whose key this is.
+    /// True when it needs a label for this key.
     fn wants_label(&self, quota_set: usize, key: u64) -> bool {
         let _ = (quota_set, key);
         false
     }
 
-    /// Whose key it is, as reports show it.
+    /// The label of a key, as reports show it.
     fn labelled(&mut self, quota_set: usize, key: u64, label: String) {
         let _ = (quota_set, key, label);
     }
 }
 
-/// Nobody.
+/// No observer.
 impl Observer for () {
     fn counted(&mut self, _: Counted) {}
 }

@@ -1,17 +1,17 @@
-//! What a replay is asked for, besides the policy and the log.
+//! The options of a replay, besides the policy and the log.
 //!
-//! Invariant: everything here has a default, and none of it changes what a policy decides about a
-//! request; it says which requests are decided, and what is shown of them.
+//! Invariant: everything here has a default, and none of it changes a decision of the policy. The
+//! options select the requests to decide and the data to show.
 
 use tollgate_core::Timestamp;
 
-/// Statuses of lines that say that a request was refused already, by whoever wrote the log.
+/// Statuses in the log of requests that the server of the log had already denied.
 pub const REFUSED: [u16; 2] = [429, 503];
 
-/// What a replay is asked for.
+/// The options of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Replay the requests, too, that the log says were refused: [`REFUSED`].
+    /// Also replay requests that the log shows as denied: [`REFUSED`].
     pub include_refused: bool,
     /// Requests before it are left out.
     pub since: Option<Timestamp>,
@@ -19,19 +19,19 @@ pub struct Options {
     pub until: Option<Timestamp>,
     /// Show keyed hashes where keys, clients and lines of the log would be shown.
     pub is_private: bool,
-    /// What keys are hashed with. Random for each run where somebody else wrote the log, who could
-    /// otherwise choose keys that fall together.
+    /// The secret for hashing keys. It is random for each run where another party wrote the log,
+    /// because that party could otherwise choose keys that collide.
     pub secret: [u8; 16],
-    /// The most clients that are each counted by itself; 24 bytes and their place in a table each.
+    /// The most clients that are counted separately; 24 bytes and a place in a table each.
     pub max_clients: usize,
-    /// The most limited keys that are each counted by itself.
+    /// The most limited keys that are counted separately.
     pub max_limited_keys: usize,
     /// How many limited keys, and examples, are shown.
     pub top: usize,
 }
 
 impl Default for Options {
-    /// Everything but what was refused; 10,000,000 clients, 65,536 limited keys, the first 20 of
+    /// Everything except denied requests; 10,000,000 clients, 65,536 limited keys, the first 20 of
     /// them; a secret of zeros.
     fn default() -> Self {
         Self {

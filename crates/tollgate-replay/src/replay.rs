@@ -1,8 +1,8 @@
-//! The replay: every request of a log, in the order of time, through a policy or two.
+//! The replay: every request of a log, in the order of time, through one or two policies.
 //!
-//! Invariant: time does not go back: a request that is older than the one before it is decided at
+//! Invariant: time does not go back. A request that is older than the one before it is decided at
 //! that one's time, and counted as late. Both policies see the same requests at the same times. A
-//! request whose fate is open, because it stands in a line, is held by a few bytes until it is
+//! request whose fate is open, because it waits in a queue, is held in a few bytes until it is
 //! known.
 
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ use crate::timeline::{Bins, Counts};
 
 /// Bits of a client's marks that belong to one policy.
 pub(crate) const BITS: u32 = 8;
-/// What makes a request limited.
+/// The marks of a limited request.
 pub(crate) const LIMITED: Marks = DENIED | DELAYED | UNREADABLE;
 
 /// A replay under way.
@@ -40,17 +40,17 @@ pub(crate) const LIMITED: Marks = DENIED | DELAYED | UNREADABLE;
 pub struct Replay<O = ()> {
     pub(crate) options: Options,
     pub(crate) given: Given,
-    /// The policy, and the one that it is compared with.
+    /// The policy, and the one it is compared with.
     pub(crate) lanes: Vec<Lane>,
     pub(crate) names: Names,
-    /// Where the policy is one quota of all clients, and nothing else is read of a request.
+    /// Present when the policy is one quota of all clients, and no other part of a request is read.
     shortcuts: Option<Shortcuts>,
-    /// Those of a batch, in memory that is used again.
+    /// The hints of a batch, in memory that is reused.
     hints: Vec<Hint>,
     pub(crate) clients: ClientTable,
     pub(crate) without_client: u64,
     pub(crate) bins: Bins,
-    /// Requests that stand in a line, by their numbers.
+    /// Requests that wait in a queue, by their numbers.
     open: HashMap<u64, Open>,
     asked: u64,
     pub(crate) first_at: Option<Timestamp>,
@@ -64,7 +64,7 @@ pub struct Replay<O = ()> {
     observer: O,
 }
 
-/// What is remembered of a request whose fate is open.
+/// The record of a request whose fate is open.
 #[derive(Debug)]
 struct Open {
     who: Who,
@@ -73,18 +73,18 @@ struct Open {
     marks: Marks,
     /// The policies under which it waits, one bit each.
     waits: u8,
-    /// How it would be shown as an example, when there is room for one.
+    /// Its text as an example, when there is room for one.
     request: Option<String>,
 }
 
-/// Who sent a request.
+/// The client of a request.
 #[derive(Clone, Copy, Debug)]
 struct Who {
     client: Option<(IpAddr, u64)>,
 }
 
 impl Replay {
-    /// A replay of `policy` that nobody follows.
+    /// A replay of `policy` without an observer.
     #[must_use]
     pub fn new(policy: Arc<Policy>, given: Given, options: Options) -> Self {
         Self::observed(policy, given, options, ())
@@ -92,7 +92,7 @@ impl Replay {
 }
 
 impl<O: Observer> Replay<O> {
-    /// A replay of `policy` that `observer` follows.
+    /// A replay of `policy` with `observer`.
     #[must_use]
     pub fn observed(policy: Arc<Policy>, given: Given, options: Options, observer: O) -> Self {
         let lane = Lane::new(policy, &given, &options);
@@ -121,7 +121,8 @@ impl<O: Observer> Replay<O> {
         }
     }
 
-    /// Replays the log through `other`, too, and says what differs. Before the first request.
+    /// Also replays the log through `other`, and reports the differences. Call it before the first
+    /// request.
     #[must_use]
     pub fn against(mut self, other: Arc<Policy>) -> Self {
         self.lanes.truncate(1);
@@ -130,15 +131,15 @@ impl<O: Observer> Replay<O> {
         self
     }
 
-    /// Who follows the replay.
+    /// The observer of the replay.
     pub const fn observer(&self) -> &O {
         &self.observer
     }
 
-    /// Replays the requests of a batch, one after the other, and leaves none in it.
+    /// Replays the requests of a batch, one after the other, and empties it.
     ///
-    /// Clients that are known are all looked up first, in loops so short that a processor goes on
-    /// with the next ones while it waits for the memory of one.
+    /// All known clients are looked up first, in loops so short that a processor continues with the
+    /// next ones while it waits for the memory of one.
     pub fn push_all(&mut self, batch: &mut Batch) {
         let mut hints = std::mem::take(&mut self.hints);
         if let (Some(shortcuts), Some(lane)) = (&self.shortcuts, self.lanes.first()) {
@@ -155,7 +156,7 @@ impl<O: Observer> Replay<O> {
         self.hints = hints;
     }
 
-    /// Replays one request, at the time that it says.
+    /// Replays one request, at its own time.
     pub fn push(&mut self, record: &Record<'_>) {
         let hint = self.shortcuts.as_ref().map(|shortcuts| shortcuts.hint(record.client));
         self.push_with(record, hint.unwrap_or_default());
@@ -180,7 +181,7 @@ impl<O: Observer> Replay<O> {
         self.decide(record, status.unwrap_or(200), hint);
     }
 
-    /// Tells everybody who still waits how it ends, and hands back what follows the replay.
+    /// Ends the replay: decides every request that still waits.
     pub(crate) fn end(&mut self) {
         let last = self.now;
         self.now = Timestamp::MAX;
@@ -248,8 +249,8 @@ impl<O: Observer> Replay<O> {
         }
     }
 
-    /// Admits and counts the request of a client that was seen before, if that is all there is to
-    /// say about it; else nothing is done.
+    /// Allows and counts the request of a client that was seen before, if nothing else affects it;
+    /// otherwise does nothing.
     fn admits_shortly(&mut self, hint: Hint) -> bool {
         let Self { shortcuts: Some(shortcuts), lanes, now, .. } = self else { return false };
         let known = hint.known.or_else(|| shortcuts.find(hint.client?));
@@ -267,7 +268,7 @@ impl<O: Observer> Replay<O> {
         true
     }
 
-    /// Those who waited and whose turn has come until now.
+    /// Handles the waiting requests whose turn has come until now.
     fn resume(&mut self) {
         for i in 0..self.lanes.len() {
             while let Some(lane) = self.lanes.get_mut(i) {
@@ -293,7 +294,7 @@ impl<O: Observer> Replay<O> {
         }
     }
 
-    /// Counts a request that is through under every policy.
+    /// Counts a request that is finished under every policy.
     fn conclude(
         &mut self,
         who: Who,
@@ -354,7 +355,7 @@ impl<O: Observer> Replay<O> {
         self.lanes.len() > 1 && here != there
     }
 
-    /// What a request asked for, while there is room for an example.
+    /// The method and target of a request, while there is room for an example.
     fn example(&self, record: &Record<'_>) -> Option<String> {
         let shown = self.newly_limited.len().min(self.no_longer_limited.len());
         let label = Label { is_private: self.options.is_private };
@@ -378,7 +379,7 @@ fn bit(lane: usize) -> u8 {
     if lane == 0 { 1 } else { 2 }
 }
 
-/// The keyed hash that a client is counted by.
+/// The keyed hash by which a client is counted.
 fn hash(secret: &[u8; 16], client: IpAddr) -> u64 {
     let mut hasher = SipHasher13::new_with_key(secret);
     match client {

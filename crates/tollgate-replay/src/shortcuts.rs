@@ -1,8 +1,8 @@
-//! Clients whose requests need no planning: where their counts lie, by what the log calls them.
+//! Clients whose requests need no planning: the places of their counts, by the name in the log.
 //!
-//! Invariant: what is found here was told by the node about the same client of the log, under a
-//! policy in which nothing else of a request has a say. It is a cache: whoever is not in it is
-//! decided in the long way, and forgetting it all is no loss.
+//! Invariant: every entry came from the node for the same client of the log, under a policy in
+//! which nothing else of a request matters. It is a cache: a client that is not in it is decided in
+//! the long way, and clearing it loses nothing.
 
 use std::hash::Hasher as _;
 use std::net::IpAddr;
@@ -12,10 +12,10 @@ use siphasher::sip::SipHasher13;
 use tollgate_access_log::Client;
 use tollgate_sim::Known;
 
-/// The most clients; beyond it all are forgotten and found anew. 32 bytes each and their place.
+/// The most clients. Beyond it all are removed and looked up again. 32 bytes and a place each.
 const MOST: usize = 1 << 19;
 
-/// Where the counts of clients lie.
+/// The places of clients' counts.
 #[derive(Debug)]
 pub(crate) struct Shortcuts {
     secret: [u8; 16],
@@ -28,12 +28,12 @@ struct Shortcut {
     known: Known,
 }
 
-/// What is known of a request's client before it is decided.
+/// The known facts about a request's client before the decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hint {
-    /// What it is found by; `None` when there is no client, or no short way.
+    /// The hash by which it is found; `None` when there is no client, or no short way.
     pub(crate) client: Option<u64>,
-    /// Where its count lies.
+    /// The place of its count.
     pub(crate) known: Option<Known>,
 }
 
@@ -42,19 +42,19 @@ impl Shortcuts {
         Self { secret, table: HashTable::new() }
     }
 
-    /// What a client is found by.
+    /// The hint of a client, before it is looked up.
     pub(crate) fn hint(&self, client: Option<Client<'_>>) -> Hint {
         Hint { client: client.map(|client| self.client(client)), known: None }
     }
 
-    /// Finds all of them.
+    /// Looks up all of them.
     pub(crate) fn find_all(&self, hints: &mut [Hint]) {
         for hint in hints {
             hint.known = hint.client.and_then(|client| self.find(client));
         }
     }
 
-    /// The keyed hash of what the log calls a client: an address and a name are never alike.
+    /// The keyed hash of the client in the log: an address and a name are never equal.
     fn client(&self, client: Client<'_>) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.secret);
         match client {
@@ -74,7 +74,7 @@ impl Shortcuts {
         hasher.finish()
     }
 
-    /// Clients that are known.
+    /// The number of known clients.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.table.len()

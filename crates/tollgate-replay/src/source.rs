@@ -1,6 +1,6 @@
-//! One log on its way to a replay: bytes in, records in the order of time out.
+//! One log of a replay: bytes in, records in the order of time out.
 //!
-//! Invariant: however the bytes are cut, the same records come out.
+//! Invariant: the records do not depend on how the bytes are split.
 
 use tollgate_access_log::{Bounds, Field, Format, Limits, Order, Reader, Record, Refused, Wanted};
 
@@ -14,20 +14,20 @@ pub struct Source {
 }
 
 impl Source {
-    /// A log of `format`, of which `fields` are wanted.
+    /// A log in `format`; only `fields` are read.
     ///
     /// # Errors
-    /// The format does not tell the time.
+    /// The format does not contain the time.
     pub fn new(format: &Format, fields: Vec<Field>, bounds: Bounds) -> Result<Self, Refused> {
         let wanted = Wanted::new(fields);
         let reader = Reader::new(format, wanted.clone(), Limits::default())?;
         Ok(Self { reader, order: Order::new(wanted, bounds) })
     }
 
-    /// Reads the next bytes, and gives the records whose order is known now.
+    /// Reads the next bytes, and emits the records whose order is now known.
     ///
     /// # Errors
-    /// The log cannot be read at all.
+    /// The log cannot be read.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -37,10 +37,10 @@ impl Source {
         reader.feed(bytes, &mut |record| order.push(&record, &mut |record| on_record(&record)))
     }
 
-    /// Ends the log, and gives what is left.
+    /// Ends the log, and emits the remaining records.
     ///
     /// # Errors
-    /// The log cannot be read at all.
+    /// The log cannot be read.
     pub fn finish(&mut self, on_record: &mut impl FnMut(&Record<'_>)) -> Result<(), Refused> {
         let Self { reader, order } = self;
         reader.finish(&mut |record| order.push(&record, &mut |record| on_record(&record)))?;
@@ -54,7 +54,7 @@ impl Source {
         self.reader.counts().lines
     }
 
-    /// Adds what was counted of it.
+    /// Adds the counts of this log.
     pub fn count(&self, counts: &mut LogCounts) {
         counts.add(self.reader.counts(), self.order.counts());
     }

@@ -1,4 +1,4 @@
-//! From the counts of a replay to its summary.
+//! Builds the summary from the counts of a replay.
 //!
 //! Invariant: nothing is counted here.
 
@@ -19,15 +19,15 @@ use crate::summary::{
 };
 use crate::time::Moment;
 
-/// The most rows of tenants' own quotas in a rule: who sells a plan to each customer has one for
-/// each.
+/// The most rows of tenants' own quotas in a rule; a policy with a plan per customer has one row
+/// per customer.
 const MAX_OWN_ROWS: usize = 100;
 
-/// What a replay or a simulation of a policy with tenants says of itself.
+/// The note in a replay or a simulation of a policy with tenants.
 pub const WITHOUT_ENTRIES: &str = "entries of tenants are not looked at: they are in a store and not in the policy, so every \
                                    request was decided by rules and tiers";
 
-/// What the readers of a log counted.
+/// The counts of the readers of a log.
 #[derive(Clone, Debug, Default)]
 pub struct LogCounts {
     lines: Vec<Counts>,
@@ -36,21 +36,21 @@ pub struct LogCounts {
 }
 
 impl LogCounts {
-    /// Adds what one reader and its order counted.
+    /// Adds the counts of one reader and of its order.
     pub fn add(&mut self, lines: &Counts, order: &OrderCounts) {
         self.lines.push(lines.clone());
         self.order.push(*order);
     }
 
-    /// Notes that a log breaks off.
+    /// Records that a log breaks off.
     pub fn damaged(&mut self, log: String, message: String) {
         self.damaged.push(Damage { log, message });
     }
 }
 
 impl<O: Observer> Replay<O> {
-    /// Ends the replay: everybody who still waits is told how it ends. What was found, and who
-    /// followed it.
+    /// Ends the replay and decides every request that still waits. Returns the summary and the
+    /// observer.
     #[must_use]
     pub fn finish(mut self, log: &LogCounts) -> (Summary, O) {
         self.end();
@@ -169,7 +169,7 @@ impl<O: Observer> Replay<O> {
         }
     }
 
-    /// What a reader must know to judge the figures.
+    /// The facts needed to judge the figures.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let one_of = self.clients.one_of();
@@ -239,7 +239,7 @@ fn rules(lane: &Lane) -> Vec<RuleSummary> {
     lane.rules.iter().enumerate().filter_map(of_rule).collect()
 }
 
-/// The quotas of a rule and of its tiers, then the own ones of tenants that had no room most often.
+/// The quotas of a rule and of its tiers, then the tenants' own ones that most often had no room.
 fn quotas(lane: &Lane, rule: usize) -> Vec<QuotaSummary> {
     let of_policy = lane.policy.quota_sets();
     let (counts, counts_of_own) = lane.quotas.split_at_checked(of_policy.len()).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! What a replay found, as plain data: what `--json` writes, and what a report is made of.
+//! The results of a replay, as plain data: the output of `--json`, and the data of a report.
 //!
-//! Invariant: the names here are documented in docs/replay.md and stay. Times are RFC 3339 in UTC
-//! with milliseconds, counts are whole numbers, shares are parts of one. Keys, clients and lines
-//! are what may be shown: with `--private` keyed hashes.
+//! Invariant: the names here are documented in docs/replay.md and do not change. Times are RFC 3339
+//! in UTC with milliseconds, counts are whole numbers, shares are parts of one. Keys, clients and
+//! lines contain only text that may be shown: with `--private` keyed hashes.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::suggest::Suggestion;
 use crate::time::Moment;
 
-/// What a replay found.
+/// The results of a replay.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// The log.
@@ -24,42 +24,42 @@ pub struct Summary {
     pub rules: Vec<RuleSummary>,
     /// The keys that were limited most.
     pub keys: TopKeys,
-    /// What happened when.
+    /// The events over time.
     pub timeline: Timeline,
     /// How long delayed requests waited; `null` when none did.
     pub waits: Option<Waits>,
-    /// What is different under the policy of `--against`.
+    /// The differences under the policy of `--against`.
     pub against: Option<Against>,
-    /// What `--suggest` found; `null` without it.
+    /// The results of `--suggest`; `null` without it.
     pub suggestions: Option<Vec<Suggestion>>,
     /// The bounds of `--fail-if`.
     pub fail_if: Vec<Checked>,
-    /// What a reader must know to judge the figures.
+    /// The facts needed to judge the figures.
     pub notes: Vec<String>,
 }
 
-/// What was read.
+/// The input that was read.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LogSummary {
     /// Lines, empty ones not counted.
     pub lines: u64,
     /// Lines that could not be read.
     pub unparsable: u64,
-    /// Of those, how many for which reason.
+    /// The reasons, with their counts.
     pub causes: Vec<Cause>,
-    /// Lines that say that the request was refused already, with 429 or 503.
+    /// Lines whose request was already denied, with 429 or 503.
     pub already_refused: u64,
     /// Requests that were left out because of `--since` and `--until`.
     pub outside: u64,
-    /// Lines that stood behind later ones, and were sorted.
+    /// Lines that came after later ones, and were sorted.
     pub out_of_order: u64,
-    /// Lines that stood further behind than the bound, and were left out.
+    /// Lines that came later than the bound allows, and were left out.
     pub late: u64,
     /// The bound that would have kept them all, in milliseconds, rounded up; 0 when none was late.
     pub most_late_ms: u64,
-    /// Seconds that were given before the bound, because too many lines were held.
+    /// Seconds that were emitted before the bound, because too many lines were held.
     pub hurried_seconds: u64,
-    /// Seconds with more lines than can be held, which were spread part by part.
+    /// Seconds with more lines than can be held, which were spread in parts.
     pub crowded_seconds: u64,
     /// Lines that were more than a day ahead of their neighbours, and were left out.
     pub ahead: u64,
@@ -87,84 +87,85 @@ pub struct Cause {
 pub struct Sample {
     /// Its number, from 1.
     pub line: u64,
-    /// How it begins.
+    /// Its beginning.
     pub text: String,
 }
 
-/// A log that ends or breaks off otherwise than it should.
+/// A log that ends in an unexpected way.
 #[derive(Clone, Debug, Serialize)]
 pub struct Damage {
     /// Which log.
     pub log: String,
-    /// What is wrong with it; what came before was replayed.
+    /// The error; everything before it was replayed.
     pub message: String,
 }
 
-/// What became of requests. `admitted`, `delayed`, `denied` and `unreadable` add up to `total`.
+/// The fates of requests. `admitted`, `delayed`, `denied` and `unreadable` add up to `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// All of them.
     pub total: u64,
-    /// They go on at once.
+    /// Sent on at once.
     pub admitted: u64,
-    /// They go on after a wait.
+    /// Sent on after a wait.
     pub delayed: u64,
-    /// They are refused.
+    /// Denied.
     pub denied: u64,
-    /// They are refused with 400: what a rule counts by cannot be read.
+    /// Denied with 400: the key of a rule cannot be read.
     pub unreadable: u64,
-    /// They go on with a mark, over the limit.
+    /// Sent on with a mark, over the limit.
     pub marked: u64,
-    /// They go on, over the limit of a rule that is not enforced for them.
+    /// Sent on, over the limit of a rule that is not enforced for them.
     pub shadowed: u64,
 }
 
-/// How many clients something happened to.
+/// The number of clients for each fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Clients {
     /// All of them.
     pub total: u64,
-    /// At least one of its requests was refused by a limit.
+    /// At least one of its requests was denied by a limit.
     pub denied: u64,
     /// At least one of its requests waited.
     pub delayed: u64,
-    /// At least one of its requests was refused because it could not be read.
+    /// At least one of its requests was denied because it could not be read.
     pub unreadable: u64,
-    /// At least one of its requests went on with a mark.
+    /// At least one of its requests was sent on with a mark.
     pub marked: u64,
-    /// At least one of its requests went on over the limit of a rule that is not enforced for it.
+    /// At least one of its requests was sent on over the limit of a rule that is not enforced for
+    /// it.
     pub shadowed: u64,
-    /// 1 when each client was counted by itself. Else one of so many was, chosen by its hash, and
-    /// the numbers are estimates.
+    /// 1 when each client was counted separately. Otherwise one of this many was, chosen by its
+    /// hash, and the numbers are estimates.
     pub one_of: u64,
-    /// Requests that no client is known of.
+    /// Requests without a known client.
     pub requests_without: u64,
 }
 
-/// What one rule did.
+/// The results of one rule.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RuleSummary {
     /// Its name.
     pub name: String,
-    /// Requests that it applied to, by what it said.
+    /// Requests that it applied to, by its decision.
     pub allowed: u64,
-    /// Refused.
+    /// Denied.
     pub denied: u64,
-    /// Admitted after a wait.
+    /// Allowed after a wait.
     pub delayed: u64,
-    /// Over the limit, passed with a mark.
+    /// Over the limit, allowed with a mark.
     pub marked: u64,
     /// Over the limit, not enforced.
     pub shadowed: u64,
-    /// What it counts by could not be read.
+    /// Its key could not be read.
     pub malformed: u64,
     /// Keys that it limited.
     pub limited_keys: u64,
-    /// False when there were more than are each counted by itself: then there are at least so many.
+    /// False when there were more than are counted separately: then this is a lower bound.
     pub limited_keys_are_exact: bool,
     /// The first request that it limited.
     pub first: Option<First>,
-    /// Its quotas, those of its tiers, and the own ones of tenants that had no room, the most often
+    /// Its quotas, those of its tiers, and tenants' own ones that had no room, the most frequent
     /// first.
     pub quotas: Vec<QuotaSummary>,
 }
@@ -174,27 +175,27 @@ pub struct RuleSummary {
 pub struct First {
     /// When it came.
     pub at: Moment,
-    /// The key that it counts by.
+    /// The key that the rule counts by.
     pub key: String,
 }
 
-/// What one quota did.
+/// The results of one quota.
 #[derive(Clone, Debug, Serialize)]
 pub struct QuotaSummary {
-    /// What clients are told it is called.
+    /// Its name in responses to clients.
     pub name: String,
-    /// The tier that it is of.
+    /// The tier that contains it.
     pub tier: Option<String>,
-    /// It is the own quota of tenants, by their entries.
+    /// It is tenants' own quota, from their entries.
     #[serde(skip_serializing_if = "is_false")]
     pub of_tenants: bool,
     /// Quota units per window.
     pub limit: u64,
     /// The window, in milliseconds.
     pub window_ms: u64,
-    /// How it is counted.
+    /// The algorithm.
     pub algorithm: String,
-    /// Requests that it was the first quota of its rule to have no room for.
+    /// Requests for which it was the first quota of its rule without room.
     pub limited: u64,
 }
 
@@ -208,9 +209,9 @@ const fn is_false(value: &bool) -> bool {
 pub struct TopKeys {
     /// The first of them, most limited first.
     pub top: Vec<LimitedKey>,
-    /// The most keys that are each counted by itself.
+    /// The most keys that are counted separately.
     pub counted_at_most: u64,
-    /// A key that is not counted any more was limited at most so often; 0 when all are exact.
+    /// The most often that a key outside the table was limited; 0 when all are exact.
     pub error: u64,
 }
 
@@ -221,15 +222,15 @@ pub struct LimitedKey {
     pub rule: String,
     /// The key.
     pub key: String,
-    /// Requests over its limit, by what happened to them, at least.
+    /// Requests over its limit, by their fate; lower bounds.
     pub denied: u64,
-    /// Admitted after a wait.
+    /// Allowed after a wait.
     pub delayed: u64,
-    /// Passed with a mark.
+    /// Allowed with a mark.
     pub marked: u64,
     /// Not enforced.
     pub shadowed: u64,
-    /// So many more it may be.
+    /// The numbers may be higher by this many.
     pub error: u64,
     /// When the first one came.
     pub first: Moment,
@@ -237,7 +238,7 @@ pub struct LimitedKey {
     pub last: Moment,
 }
 
-/// What happened when.
+/// The events over time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Timeline {
     /// The length of a bin, in seconds.
@@ -246,44 +247,44 @@ pub struct Timeline {
     pub bins: Vec<Bin>,
 }
 
-/// What happened in one length of time.
+/// The events in one length of time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Bin {
-    /// When it begins.
+    /// Its start.
     pub at: Moment,
     /// Requests that came.
     pub total: u64,
-    /// Of those, refused ones, unreadable ones among them.
+    /// Of those, denied ones, including unreadable ones.
     pub denied: u64,
     /// Of those, delayed ones.
     pub delayed: u64,
-    /// Of those, ones over a limit that passed all the same: marked or shadowed.
+    /// Of those, ones over a limit that were allowed anyway: marked or shadowed.
     pub over: u64,
 }
 
 /// How long delayed requests waited, in milliseconds, rounded up; p50 and p99 within 1/16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waits {
-    /// How many waited, those that were refused in the end among them.
+    /// How many waited, including those that were denied in the end.
     pub waited: u64,
-    /// Half of them waited at most so long.
+    /// Half of the waits were at most this long.
     pub p50_ms: u64,
-    /// 99 % of them.
+    /// 99 % of the waits were at most this long.
     pub p99_ms: u64,
-    /// All of them.
+    /// The longest wait.
     pub max_ms: u64,
 }
 
-/// What is different under another policy. A request is limited when it is refused or delayed.
+/// The differences under another policy. A request is limited when it is denied or delayed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Against {
-    /// What became of the requests there.
+    /// The fates of the requests there.
     pub requests: Tally,
-    /// And of the clients.
+    /// The fates of the clients there.
     pub clients: Clients,
-    /// What its rules did.
+    /// The results of its rules.
     pub rules: Vec<RuleSummary>,
-    /// Requests by which of the two policies limits them.
+    /// Requests, by the policies that limit them.
     pub changed_requests: Changed,
     /// Clients with at least one such request.
     pub changed_clients: Changed,
@@ -293,7 +294,7 @@ pub struct Against {
     pub no_longer_limited: Vec<Example>,
 }
 
-/// How many of something are limited by which of two policies.
+/// How many requests or clients each of the two policies limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changed {
     /// By the policy, not by the other one.
@@ -309,22 +310,22 @@ pub struct Changed {
 pub struct Example {
     /// When it came.
     pub at: Moment,
-    /// Who sent it.
+    /// The client.
     pub client: String,
     /// Its method and target, shortened.
     pub request: String,
 }
 
-/// A bound, and whether it holds.
+/// A bound, and whether it is met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Checked {
-    /// The bound, as it was given.
+    /// The bound, as given.
     pub condition: String,
     /// True when it is met, and the replay fails.
     pub fails: bool,
-    /// What was found.
+    /// The number that was found.
     pub found: u64,
-    /// Of so many.
+    /// The total.
     pub of: u64,
 }
 

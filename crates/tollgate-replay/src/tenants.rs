@@ -1,7 +1,7 @@
-//! A replay that knows entries of tenants.
+//! A replay with tenant entries.
 //!
-//! Invariant: every policy of the replay decides with the same entries, each by what it knows of
-//! them. Deliberately absent: where entries come from, and what is wrong with them.
+//! Invariant: every policy of the replay decides with the same entries, each with the parts that it
+//! knows. Deliberately absent: the source of the entries, and their mistakes.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::observer::Observer;
 use crate::replay::Replay;
 
 impl<O: Observer> Replay<O> {
-    /// The same with entries of tenants and their names, for every policy of it. Before the first
-    /// request, and after [`Replay::against`].
+    /// The same with tenant entries and their names, for each of its policies. Call it before the
+    /// first request, and after [`Replay::against`].
     #[must_use]
     pub fn with_tenants(mut self, entries: &[(String, TenantEntry)]) -> Self {
         for lane in &mut self.lanes {

@@ -1,7 +1,7 @@
 //! Points in time as text.
 //!
-//! Invariant: UTC and the Gregorian calendar, from 1970 to 2554, which is all a timestamp can say;
-//! cut off to whole milliseconds.
+//! Invariant: UTC and the Gregorian calendar, from 1970 to 2554, the range of a timestamp;
+//! truncated to whole milliseconds.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use tollgate_report::rfc3339;
 pub struct Moment(pub Timestamp);
 
 impl Moment {
-    /// Milliseconds since 1970, cut off.
+    /// Milliseconds since 1970, truncated.
     #[must_use]
     pub fn millis(self) -> i64 {
         i64::try_from(self.0.as_nanos() / 1_000_000).unwrap_or(i64::MAX)

@@ -1,16 +1,16 @@
-//! What happened when, in a bounded number of bins for a log of any length.
+//! The events over time, in a bounded number of bins for a log of any length.
 //!
 //! Invariant: a bin begins at a multiple of its length since 1970. When there would be too many
-//! bins the length becomes the next of [`LENGTHS`], of which each is a multiple of the one before,
-//! so that bins are added up and never split.
+//! bins the length becomes the next of [`LENGTHS`], each of which is a multiple of the one before.
+//! So bins are added up and never split.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use tollgate_core::Timestamp;
 
-/// The most bins: as many as the plot of a narrow report, or a column of the playground, has
-/// pixels.
+/// The most bins: the number of pixels in the plot of a narrow report or in a column of the
+/// playground.
 const MOST: usize = 288;
 /// How long a bin may be, in seconds: from one second to over a century.
 const LENGTHS: [u64; 16] = [
@@ -33,7 +33,7 @@ const LENGTHS: [u64; 16] = [
 ];
 const NANOS: u64 = 1_000_000_000;
 
-/// What happened in one length of time.
+/// The events in one length of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) total: u64,
@@ -54,12 +54,12 @@ impl Counts {
 /// Bins of one length, without gaps.
 #[derive(Debug, Default)]
 pub(crate) struct Bins {
-    /// Which one of [`LENGTHS`].
+    /// The index of the length in [`LENGTHS`].
     length: usize,
     /// The number of the first bin, counted from 1970.
     first: u64,
     bins: VecDeque<Counts>,
-    /// The bin that was added to last, and its time in nanoseconds: mostly the next one's, too.
+    /// The bin of the last addition, and its time in nanoseconds: usually the next one's, too.
     last: usize,
     last_ns: Range<u64>,
 }
@@ -70,7 +70,7 @@ impl Bins {
         LENGTHS.get(self.length).copied().unwrap_or(u64::MAX)
     }
 
-    /// Adds what happened at `at`.
+    /// Adds the events at `at`.
     #[inline]
     pub(crate) fn add(&mut self, at: Timestamp, counts: &Counts) {
         if self.last_ns.contains(&at.as_nanos())
@@ -83,7 +83,7 @@ impl Bins {
     }
 
     /// Adds to another bin than the last time. Only this moves bins, and it ends with the place of
-    /// the one that it added to.
+    /// the bin it added to.
     fn add_elsewhere(&mut self, at: Timestamp, counts: &Counts) {
         let second = at.as_nanos() / NANOS;
         while !self.reaches(second) {
@@ -109,7 +109,7 @@ impl Bins {
         (self.last, self.last_ns) = (place, from_ns..from_ns.saturating_add(length_ns));
     }
 
-    /// Every bin with its beginning.
+    /// Every bin with its start.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Timestamp, &Counts)> {
         let at = |number: u64| number.saturating_mul(self.seconds()).saturating_mul(NANOS);
         (self.first..).map(move |number| Timestamp::from_nanos(at(number))).zip(&self.bins)
@@ -119,8 +119,8 @@ impl Bins {
         second.checked_div(self.seconds()).unwrap_or(0)
     }
 
-    /// True when a bin for this second leaves no more than the most, or bins are as long as they
-    /// get.
+    /// True when a bin for this second keeps the number of bins within the maximum, or bins have
+    /// their maximum length.
     fn reaches(&self, second: u64) -> bool {
         if self.bins.is_empty() || self.length.saturating_add(1) >= LENGTHS.len() {
             return true;
@@ -171,7 +171,7 @@ mod tests {
         for pair in LENGTHS.windows(2) {
             assert_eq!(pair[1] % pair[0], 0, "{pair:?}");
         }
-        // The longest can hold all times that there are.
+        // The longest bins cover all possible times.
         let all = u64::MAX / NANOS / LENGTHS[15] + 1;
         assert!(all <= u64::try_from(MOST).unwrap());
     }
@@ -198,8 +198,8 @@ mod tests {
         assert!(found.iter().eq(backward.iter()));
     }
 
-    /// Also where the next one falls into the bin of the last one, or just beside it, or into what
-    /// was its place before bins moved.
+    /// Also where the next time is in the bin of the last one, directly next to it, or in the place
+    /// that it had before bins moved.
     #[test]
     fn the_order_of_times_does_not_matter() {
         let mut seconds = vec![];

@@ -1,27 +1,27 @@
-//! Who was limited most: a table of bounded size.
+//! The keys that were limited most: a table of bounded size.
 //!
 //! Invariant: up to the bound every count is exact. When the table is full the half with the
-//! smallest counts is given up, and the greatest of those is remembered: whoever comes in
-//! afterwards may have been limited that many times before, and so it is said with its count. A
-//! count is never too high, and with its error never too low (after Misra and Gries, "Finding
-//! repeated elements", 1982).
+//! smallest counts is removed, and the greatest of those is remembered. A key that is added
+//! afterwards may have been limited that many times before, and its error shows this. A count is
+//! never too high, and with its error never too low (after Misra and Gries, "Finding repeated
+//! elements", 1982).
 
 use hashbrown::HashTable;
 use tollgate_core::Timestamp;
 
-/// How many kinds of events are counted of each.
+/// The number of event types counted per key.
 pub(crate) const KINDS: usize = 4;
 
-/// Who was counted.
+/// A counted key.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// The rule, or another number that tells kinds of keys apart.
+    /// The rule, or another number that distinguishes types of keys.
     pub(crate) of: usize,
     /// The keyed hash.
     pub(crate) hash: u64,
     pub(crate) label: Box<str>,
     pub(crate) counts: [u64; KINDS],
-    /// So many more there may have been.
+    /// The count may be higher by this many.
     pub(crate) error: u64,
     pub(crate) first: Timestamp,
     pub(crate) last: Timestamp,
@@ -33,7 +33,7 @@ impl Entry {
         self.counts.iter().copied().fold(0, u64::saturating_add)
     }
 
-    /// At most so many there were.
+    /// An upper bound of its events.
     fn at_most(&self) -> u64 {
         self.total().saturating_add(self.error)
     }
@@ -45,7 +45,7 @@ pub(crate) struct Top {
     index: HashTable<u32>,
     entries: Vec<Entry>,
     most: usize,
-    /// Of those that were given up none had more.
+    /// No removed key had more.
     error: u64,
 }
 
@@ -55,7 +55,7 @@ impl Top {
         Self { index: HashTable::new(), entries: Vec::new(), most, error: 0 }
     }
 
-    /// Counts one event of this kind; `label` is asked for who is not in the table.
+    /// Counts one event of this kind; `label` is called only for a key that is not in the table.
     pub(crate) fn count(
         &mut self,
         (of, hash): (usize, u64),
@@ -89,7 +89,7 @@ impl Top {
         self.entries.last_mut()
     }
 
-    /// Gives up the half with the smallest counts.
+    /// Removes the half with the smallest counts.
     fn halve(&mut self) {
         let half = self.entries.len() / 2;
         self.entries.select_nth_unstable_by_key(half, Entry::at_most);
@@ -104,7 +104,7 @@ impl Top {
         }
     }
 
-    /// The first `many`, those with most events first; of equals who came first.
+    /// The first `many`, those with most events first; of equals the earliest.
     pub(crate) fn first(&self, many: usize) -> Vec<&Entry> {
         let mut all: Vec<&Entry> = self.entries.iter().collect();
         let order = |entry: &&Entry| {
@@ -115,18 +115,18 @@ impl Top {
         all
     }
 
-    /// How many there are of this rule; at least so many unless [`Top::error`] is 0.
+    /// The number of keys of this rule; a lower bound unless [`Top::error`] is 0.
     pub(crate) fn count_of(&self, of: usize) -> u64 {
         let many = self.entries.iter().filter(|entry| entry.of == of).count();
         u64::try_from(many).unwrap_or(u64::MAX)
     }
 
-    /// Who is not in the table had at most so many events; 0 when everybody is.
+    /// The most events of a key outside the table; 0 when all keys are in it.
     pub(crate) const fn error(&self) -> u64 {
         self.error
     }
 
-    /// The most that are counted.
+    /// The most keys in the table.
     pub(crate) fn most(&self) -> u64 {
         u64::try_from(self.most).unwrap_or(u64::MAX)
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn count(top: &mut Top, key: u64, at: u64) {
-        // The hash of a real key is spread; here all fall together, which costs time only.
+        // The hash of a real key is spread; here all collide, which only costs time.
         top.count((0, key % 7 + (key << 8)), 0, Timestamp::from_millis(at), || key.to_string());
     }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     /// Heavy keys among a flood of others, some of which come before and some after the table is
-    /// full: counts are never too high, with their error never too low, and no heavy one is lost.
+    /// full. Counts are never too high, with their error never too low, and no heavy key is lost.
     #[test]
     fn what_does_not_fit_is_bounded() {
         let mut top = Top::new(64);

@@ -13,7 +13,7 @@ const EXACT: u64 = 16;
 /// Waits in milliseconds, rounded up.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// As many as there are up to the longest wait: at most 976.
+    /// The buckets up to that of the longest wait: at most 976.
     buckets: Vec<u64>,
     total: u64,
     longest: u64,
@@ -33,7 +33,7 @@ impl Histogram {
         self.longest = self.longest.max(millis);
     }
 
-    /// What there is to say; `None` when nobody waited.
+    /// The summary; `None` when no request waited.
     pub(crate) fn summary(&self) -> Option<summary::Waits> {
         (self.total > 0).then(|| summary::Waits {
             waited: self.total,
@@ -43,7 +43,7 @@ impl Histogram {
         })
     }
 
-    /// So many per cent of the waits are at most this long.
+    /// The wait that `percent` per cent of the waits do not exceed.
     fn percentile(&self, percent: u128) -> u64 {
         let rank = u128::from(self.total).saturating_mul(percent).div_ceil(100);
         let mut seen = 0_u128;
@@ -62,7 +62,7 @@ fn bucket_of(millis: u64) -> usize {
     if millis < EXACT {
         return usize::try_from(millis).unwrap_or(0);
     }
-    // `millis` has its highest bit at 4 or above; the four bits below it say the part.
+    // `millis` has its highest bit at 4 or above; the four bits below it determine the part.
     let high = millis.ilog2();
     let shift = high.saturating_sub(4);
     let part = (millis >> shift) & (EXACT - 1);

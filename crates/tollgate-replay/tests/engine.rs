@@ -1,4 +1,4 @@
-//! What a replay says of a log, against what is known of it.
+//! Compares the results of a replay with the known content of a log.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::arithmetic_side_effects)]
 
@@ -13,7 +13,7 @@ use tollgate_replay::{
 
 use support::{at, each_client, line, policy, run, summary};
 
-/// Two a minute: `a` comes four times in one second, `b` twice, `c` once in the next minute.
+/// Two per minute: `a` comes four times in one second, `b` twice, `c` once in the next minute.
 const BUSY: [(u64, &str); 7] =
     [(0, "a"), (0, "a"), (0, "b"), (0, "a"), (0, "a"), (1, "b"), (70, "c")];
 
@@ -53,8 +53,8 @@ fn who_when_how_often_and_by_which_rule() {
     assert!(found.waits.is_none() && found.against.is_none() && found.notes.is_empty());
 }
 
-/// What goes on marked or over a shadow's limit is told from what another rule refuses: only of the
-/// first is more refused when the shadow is enforced.
+/// A request allowed with a mark, or over a shadow's limit, is distinguished from one that another
+/// rule denies: only of the first are more denied when the shadow is enforced.
 #[test]
 fn what_is_refused_is_neither_marked_nor_shadowed() {
     let rules = r#"
@@ -69,12 +69,12 @@ fn what_is_refused_is_neither_marked_nor_shadowed() {
     assert_eq!(found.requests, tally);
     let bin = &found.timeline.bins[0];
     assert_eq!((bin.total, bin.denied, bin.over), (7, 4, 2));
-    // A rule says what it says, whatever the others do.
+    // Each rule decides the same, whatever the others do.
     assert_eq!((found.rules[1].shadowed, found.rules[2].marked), (6, 5));
     assert_eq!((found.clients.marked, found.clients.shadowed, found.clients.denied), (1, 1, 1));
 }
 
-/// Guards: figures that a reader takes for those of tenants with entries.
+/// Guards: figures that look like those of tenants with entries.
 #[test]
 fn that_entries_are_not_looked_at_is_said() {
     let rule =
@@ -92,7 +92,7 @@ fn that_entries_are_not_looked_at_is_said() {
     assert!(!of("").notes.iter().any(|note| note.contains("tenants")));
 }
 
-/// Guards: "nobody was limited" of a log whose every line leaves out what the rule counts by.
+/// Guards: a report of "nobody was limited" for a log without the key of the rule.
 #[test]
 fn a_rule_that_counts_nothing_is_named() {
     let nobody = summary(&two_a_minute(), Options::default(), &log(&[(0, "-"); 5]));
@@ -142,7 +142,7 @@ fn each_name_is_a_client_whatever_the_prefix() {
     let text = log(&names.iter().map(|name| (0, name.as_str())).collect::<Vec<_>>());
     let found = summary(&policy, Options::default(), &text);
     assert_eq!((found.requests.denied, found.clients.total), (0, 500));
-    // True addresses are grouped as ever.
+    // True addresses are grouped as usual.
     let found = summary(&policy, Options::default(), &log(&[(0, "10.0.0.1"), (0, "10.9.9.9")]));
     assert_eq!((found.requests.denied, found.clients.total), (1, 1));
     assert_eq!(found.keys.top[0].key, "10.0.0.0/8");
@@ -156,7 +156,7 @@ fn who_waits_is_told_when_his_turn_has_come() {
         summary(&policy, Options::default(), &log(&[(0, "a"), (0, "a"), (0, "a"), (0, "b")]));
     let tally = Tally { total: 4, admitted: 2, delayed: 1, denied: 1, ..Tally::default() };
     assert_eq!(found.requests, tally);
-    // Spread over 0, 250 and 500 ms: the second goes at 30 s, the third could not before 60 s.
+    // Spread over 0, 250 and 500 ms: the second is sent on at 30 s, the third not before 60 s.
     let waits = found.waits.unwrap();
     assert_eq!((waits.waited, waits.max_ms), (1, 29_750));
     assert_eq!((found.clients.delayed, found.clients.denied), (1, 1));
@@ -228,13 +228,13 @@ fn both_directions_of_a_comparison() {
     let gone: Vec<&str> = against.no_longer_limited.iter().map(|e| e.client.as_str()).collect();
     assert_eq!(gone, ["a", "b", "e"]);
     assert_eq!((against.rules[0].denied, against.clients.denied), (6, 4));
-    // The other way round.
+    // In the reverse order.
     let replay = Replay::new(old, Given::default(), Options::default()).against(Arc::clone(&new));
     let (back, ()) = run(replay, &new, "combined", log(&requests).as_bytes());
     let back = back.against.unwrap();
     let changed = Changed { newly_limited: 3, no_longer_limited: 1, both: 3 };
     assert_eq!((back.changed_requests, back.requests), (changed, found.requests));
-    // Nothing differs from itself.
+    // A policy does not differ from itself.
     let replay = Replay::new(Arc::clone(&new), Given::default(), Options::default());
     let (same, ()) =
         run(replay.against(Arc::clone(&new)), &new, "combined", log(&requests).as_bytes());
@@ -242,7 +242,7 @@ fn both_directions_of_a_comparison() {
     assert_eq!(same, Changed { both: 4, ..Changed::default() });
 }
 
-/// Who waits under one policy only is compared when it is known how it ends.
+/// A client that waits under one policy only is compared when its fate is known.
 #[test]
 fn a_comparison_waits_for_who_waits() {
     let delay = r#", "action": {"delay": {"max": "40s"}}"#;

@@ -1,4 +1,4 @@
-//! What a log cannot tell is named, all of it and nothing else, and what is given is used.
+//! Facts missing from a log are named, all of them and no others, and assumed values are used.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::arithmetic_side_effects)]
 
@@ -12,7 +12,7 @@ use tollgate_replay::{Given, LogCounts, Options, Replay, Source, Summary, field,
 
 use support::policy;
 
-/// A policy for a library, with one rule of these fields, 1 a minute.
+/// A policy for a library, with one rule of these fields, 1 per minute.
 fn rule(fields: &str) -> Arc<Policy> {
     document(&format!(
         r#"{{"version": 1, "rules": [{{"name": "r", "quotas": [{{"limit": 1, "window": "1m"}}], {fields}}}]}}"#
@@ -37,7 +37,7 @@ fn missing(policy: &Policy, format: &str, given: &Given) -> Vec<String> {
     found.iter().map(|need| format!("{}: {}", need.part, need.field)).collect()
 }
 
-/// What a policy does to a log of this format.
+/// The effect of a policy on a log of this format.
 fn replayed(policy: &Arc<Policy>, format: &str, given: &Given, log: &str) -> Summary {
     let format = Format::parse(format).unwrap();
     let tells = |field: &Field| format.tells(field);
@@ -70,8 +70,8 @@ fn what_only_a_rate_limit_service_is_asked_with_is_in_no_log() {
     );
 }
 
-/// Every key part and condition, cost and charge under a format that tells nothing but the time,
-/// and the way in which `--assume` gives it.
+/// Every key part and condition, cost and charge under a format that contains only the time, and
+/// how `--assume` supplies it.
 #[test]
 fn every_fact_is_a_need_until_it_is_given() {
     let tiers = r#""key": [], "tiers": [{"name": "gold", "when": {"headers": {"x-plan": "gold"}},
@@ -118,7 +118,7 @@ fn every_fact_is_a_need_until_it_is_given() {
         assert_eq!(missing(&policy, format, &Given::default()), [need], "{fields}");
         let given = given(&[assumption]);
         assert!(missing(&policy, format, &given).is_empty(), "{fields}");
-        // Given, it is what the policy sees: the second request of a minute is over.
+        // Once assumed, the policy uses it: the second request within a minute is over the limit.
         let log = "[31/Jan/2026:09:00:00 +0000]\n[31/Jan/2026:09:00:01 +0000]\n";
         assert_eq!(replayed(&policy, format, &given, log).requests.denied, 1, "{fields}");
     }
@@ -158,10 +158,10 @@ fn a_client_behind_proxies_is_read_from_the_log_or_said_to_be_known() {
     let mut mapped = Given::default();
     mapped.mapped(&Field::Client);
     assert!(missing(&behind, "combined", &mapped).is_empty());
-    // Nobody is trusted to write the header: the connection counts.
+    // No proxy is trusted to write the header, so the connection's address counts.
     let alone = policy(&text(r#"{"source": "x-forwarded-for"}"#));
     assert!(missing(&alone, "combined", &Given::default()).is_empty());
-    // With the header the last address of it counts, without it the client of the log.
+    // With the header its last address counts, without it the client in the log.
     let format = "nginx:$remote_addr [$time_local] \"$http_x_forwarded_for\"";
     let line = |second: u64, peer: &str, list: &str| {
         format!("{peer} [31/Jan/2026:09:00:{second:02} +0000] \"{list}\"\n")
@@ -204,12 +204,12 @@ fn a_parameter_or_cookie_may_have_a_column_of_its_own() {
         assert_eq!((found.rules[0].allowed, found.rules[0].denied), (2, 1), "{variable} {name}");
         assert_eq!(found.keys.top[0].key, "one");
     }
-    // A path without its query does not tell it.
+    // A path without its query does not contain it.
     let format = "nginx:$remote_addr [$time_local] $uri";
     assert_eq!(missing(&query, format, &Given::default()), ["key: query.q r"]);
 }
 
-/// A rule that read the log's own in their place would limit nobody.
+/// A rule that read the log's own values in their place would limit no client.
 #[test]
 fn what_is_assumed_or_mapped_goes_before_what_the_log_has() {
     let rules = |key: &str| {

@@ -1,7 +1,7 @@
-//! What is noted of a request that goes on or is refused.
+//! The records of requests that are sent on or denied.
 //!
-//! Invariant: each request is counted once, at the time at which its fate is known; its client and
-//! the exact twin are told when it goes on.
+//! Invariant: each request is counted once, when its fate is known. Its client and the exact twin
+//! are notified when it is sent on.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +23,14 @@ pub struct Seen<'s> {
     pub node: usize,
     /// The request; it came at `request.at`.
     pub request: &'s Request,
-    /// What was decided.
+    /// The decision.
     pub decided: &'s Decided<'s>,
-    /// What the exact twin says; `None` while it waits, and of a delayed request, which is told
-    /// when it goes on.
+    /// The exact twin's decision; `None` while the request waits. A delayed request is reported to
+    /// the twin when it is sent on.
     pub exact: Option<Exact>,
 }
 
-/// Where what becomes of requests is noted.
+/// Records the fate of each request.
 #[derive(Debug)]
 pub(crate) struct Books {
     /// The true time.
@@ -39,12 +39,12 @@ pub(crate) struct Books {
     pub(crate) judge: Judge,
     pub(crate) waits: Waits,
     pub(crate) requests: Requests,
-    /// Requests that stand in a line, by node and number.
+    /// Requests that wait in a queue, by node and number.
     pub(crate) waiting: BTreeMap<(usize, u64), Request>,
 }
 
 impl Books {
-    /// Notes what was decided of a request at a node, which has waited since then if it waits.
+    /// Records a node's decision on a request. If the request waits, its wait begins now.
     pub(crate) fn enter(
         &mut self,
         node: usize,
@@ -60,7 +60,7 @@ impl Books {
             }
             Fate::Admitted => self.end(request, decided, Some(self.at), since),
             Fate::Delayed(wait) => {
-                // After a line it has waited for some of it already.
+                // A request that was in a queue has already waited for part of this time.
                 let more = wait.saturating_sub(decided.waited());
                 self.end(request, decided, Some(self.at.saturating_add(more)), since)
             }
@@ -69,8 +69,8 @@ impl Books {
         observe(&Seen { at: self.at, node, request, decided, exact });
     }
 
-    /// Counts a request whose fate is known, and tells its client and the exact twin: it goes on at
-    /// `leaves_at`, or is refused now.
+    /// Counts a request whose fate is known, and notifies its client and the exact twin: it is sent
+    /// on at `leaves_at`, or denied now.
     fn end(
         &mut self,
         request: &Request,
@@ -102,7 +102,7 @@ impl Books {
     }
 }
 
-/// Adds a request to those that went on at once, went on after a wait, or were refused.
+/// Counts a request as sent on at once, sent on after a wait, or denied.
 fn count_one([admitted, delayed, denied]: [&mut u64; 3], wait: Option<Span>) {
     let count = match wait {
         None => denied,
@@ -127,7 +127,7 @@ impl RuleRow {
     }
 }
 
-/// A table with a row for every rule, quota and source, and nothing counted.
+/// A table with a zero row for every rule, quota and source.
 pub(crate) fn empty_table(policy: &Policy, traffic: &Traffic) -> Table {
     let rule = |i: usize| RuleRow { name: name_of(policy, i).into(), ..RuleRow::default() };
     Table {
@@ -138,7 +138,7 @@ pub(crate) fn empty_table(policy: &Policy, traffic: &Traffic) -> Table {
     }
 }
 
-/// A row for each quota of a set, and nothing counted.
+/// A zero row for each quota of a set.
 pub(crate) fn quota_rows<'p>(
     policy: &'p Policy,
     set: &'p QuotaSet,

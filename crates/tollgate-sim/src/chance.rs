@@ -1,8 +1,8 @@
-//! Chance that is the same everywhere: a seeded generator, and what is drawn from it.
+//! Portable randomness: a seeded generator and the distributions drawn from it.
 //!
 //! Invariant: the same seed gives the same numbers natively and as wasm, in every version: PCG32
 //! (XSH RR, O'Neill 2014) for bits, and only `+ - * /`, `sqrt` and `libm` on floats, never the
-//! target's own logarithm. Nothing that decides about a request is drawn or computed here.
+//! target's own logarithm. Nothing that decides on a request is drawn or computed here.
 #![expect(
     clippy::float_arithmetic,
     clippy::as_conversions,
@@ -18,7 +18,7 @@ use tollgate_core::Span;
 pub(crate) struct Chance(Pcg32);
 
 impl Chance {
-    /// The stream number `stream` of a seed: streams of one seed have nothing in common.
+    /// Stream number `stream` of a seed: streams of one seed are independent.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         Self(Pcg32::new(seed, stream))
     }
@@ -33,18 +33,18 @@ impl Chance {
         (self.bits() >> 11) as f64 * STEP
     }
 
-    /// A whole number below `n`, each as likely but for 2^-64; 0 when `n` is 0.
+    /// A uniform whole number below `n`, with a bias of at most 2^-64; 0 when `n` is 0.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         let product = u128::from(self.bits()).saturating_mul(u128::from(n));
         u64::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// A length of time up to `most`, each as likely.
+    /// A uniform length of time up to `most`.
     pub(crate) fn up_to(&mut self, most: Span) -> Span {
         Span::from_nanos(self.below(most.as_nanos().saturating_add(1)))
     }
 
-    /// How long until the next event of a Poisson process with `mean_ns` between two.
+    /// The time until the next event of a Poisson process with a mean interval of `mean_ns`.
     pub(crate) fn exponential(&mut self, mean_ns: f64) -> u64 {
         whole(-libm::log(1.0 - self.unit()) * mean_ns)
     }
@@ -57,7 +57,7 @@ pub(crate) fn mean_ns(count: u64, per_ns: u64) -> f64 {
 
 /// When the `k`-th request comes, counted from 0, of a rate that goes evenly from `from` to `to`
 /// requests per nanosecond within `span_ns`: `t` in `k = from t + (to - from) t^2 / 2 span`.
-/// `None` when it never does.
+/// `None` when it never comes.
 pub(crate) fn ramp_at(k: u64, from: f64, to: f64, span_ns: u64) -> Option<u64> {
     if k == 0 {
         return Some(0);
@@ -68,13 +68,13 @@ pub(crate) fn ramp_at(k: u64, from: f64, to: f64, span_ns: u64) -> Option<u64> {
     (under >= 0.0 && sum > 0.0).then(|| whole(2.0 * k / sum))
 }
 
-/// The whole part; 0 for what is negative, the greatest number for what is too great.
+/// The whole part; 0 for a negative number, the maximum for one that is too large.
 fn whole(x: f64) -> u64 {
     x as u64 // saturates
 }
 
-/// Ranks 1 to `n`, of which rank `k` is drawn with a weight of `k^-exponent`: by rejection and
-/// inversion (Hörmann and Derflinger 1996), in constant memory and about one draw each.
+/// Ranks 1 to `n`; rank `k` is drawn with a weight of `k^-exponent`, by rejection and inversion
+/// (Hörmann and Derflinger 1996), in constant memory and about one draw each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zipf {
     n: u64,
@@ -95,7 +95,7 @@ impl Zipf {
 
     /// An index from 0 to below `n`; 0 is the most likely.
     pub(crate) fn draw(&self, chance: &mut Chance) -> u64 {
-        // The chance of one rejection is below a half: 64 in a row do not happen.
+        // The probability of one rejection is below a half: 64 in a row do not happen.
         for _ in 0..64 {
             let u = self.last + chance.unit() * (self.first - self.last);
             let x = self.area_inverse(u);

@@ -1,4 +1,4 @@
-//! A node's clock, which may be wrong: what it shows at a true time.
+//! A node's clock, which may be wrong: the time it shows at a true time.
 //!
 //! Invariant: a function of the true time alone. It never shows a time before the epoch.
 
@@ -18,12 +18,13 @@ impl Clock {
         Self { faults }
     }
 
-    /// What it shows at the true time `at`: every fault acts on what those before it made.
+    /// The time it shows at the true time `at`: every fault applies to the result of those before
+    /// it.
     pub(crate) fn read(&self, at: Timestamp) -> Timestamp {
         self.faults.iter().fold(at, |shown, fault| fault.read(at, shown))
     }
 
-    /// How far it can step back in all.
+    /// How far it can step back in total.
     pub(crate) fn steps_back(&self) -> Span {
         let back = |fault: &Fault| match fault {
             Fault::Back { by, .. } | Fault::Oscillates { by, .. } => by.0,
@@ -55,7 +56,7 @@ impl Fault {
     }
 }
 
-/// So many millionths of a time, rounded down.
+/// `ppm` millionths of a time, rounded down.
 fn millionths(of: Span, ppm: u64) -> Span {
     let nanos = u128::from(of.as_nanos()).saturating_mul(ppm.into()) / 1_000_000;
     Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -1,9 +1,9 @@
-//! The workers of a node: who is busy until when, and which requests wait for a worker.
+//! The workers of a node: until when each is busy, and which requests wait for a worker.
 //!
-//! Invariant: a request is taken by a worker in the order of arrival, and nobody is idle while one
-//! waits. What is written at one instant is written in the order in which it was begun. At most
-//! [`MAX_LINE`] requests wait for a worker; what comes beyond that is decided at once, as one
-//! worker that is never busy would.
+//! Invariant: workers take requests in the order of arrival, and no worker is idle while one waits.
+//! Writes at the same instant happen in the order in which they were started. At most [`MAX_LINE`]
+//! requests wait for a worker. A request beyond that is decided at once, as by a single worker that
+//! is never busy.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,9 +21,9 @@ pub(crate) struct Crew {
     idle: u64,
     work: Span,
     begun: u64,
-    /// By the true time at which they write, and by when they began.
+    /// By the true time at which they write, then by the order in which they started.
     busy: BTreeMap<(Timestamp, u64), (Request, Job)>,
-    /// For the next worker that is idle.
+    /// Requests for the next idle worker.
     line: VecDeque<Request>,
 }
 
@@ -32,18 +32,18 @@ impl Crew {
         Self { idle: workers, work, begun: 0, busy: BTreeMap::new(), line: VecDeque::new() }
     }
 
-    /// True when a request is decided at once, so that nobody can come between: deciding takes no
-    /// time, or too many wait for a worker.
+    /// True when a request is decided at once, so that no other request comes in between: a
+    /// decision takes no time, or too many requests wait for a worker.
     pub(crate) fn is_instant(&self) -> bool {
         self.work == Span::ZERO || self.line.len() >= MAX_LINE
     }
 
-    /// When the next one writes.
+    /// When the next worker writes.
     pub(crate) fn next_at(&self) -> Option<Timestamp> {
         self.busy.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes a request if a worker is idle; else it waits for one.
+    /// Takes a request if a worker is idle; otherwise the request waits for one.
     pub(crate) fn takes(&mut self, request: Request) -> bool {
         if self.idle == 0 {
             self.line.push_back(request);
@@ -53,18 +53,18 @@ impl Crew {
         true
     }
 
-    /// A worker has read at `now`, and writes later.
+    /// A worker has read at `now`, and will write later.
     pub(crate) fn work(&mut self, request: Request, job: Job, now: Timestamp) {
         self.begun = self.begun.saturating_add(1);
         self.busy.insert((now.saturating_add(self.work), self.begun), (request, job));
     }
 
-    /// Who writes next.
+    /// The job that is written next.
     pub(crate) fn pop(&mut self) -> Option<(Request, Job)> {
         self.busy.pop_first().map(|(_, job)| job)
     }
 
-    /// A worker is done: the request that it takes next, if one waits.
+    /// A worker has finished. Returns the request that it takes next, if one waits.
     pub(crate) fn done(&mut self) -> Option<Request> {
         let next = self.line.pop_front();
         if next.is_none() {

@@ -1,52 +1,52 @@
-//! What a node says about one request.
+//! A node's decision on one request.
 //!
-//! Invariant: everything here is read from the plan that decided it; nothing is worked out twice.
+//! Invariant: everything here is read from the plan that decided it; nothing is computed twice.
 
 use tollgate_core::{Decision, Span, Timestamp};
 use tollgate_policy::{CompiledQuota, Outcome, Partition, Plan, Policy, QuotaSet, RuleResult};
 
 use crate::store::Place;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes on now; after [`Decided::waited`] if it stood in a line.
+    /// It is sent on now; after [`Decided::waited`] if it was in a queue.
     Admitted,
-    /// It goes on after this time: a `leaky-queue` has given it its place.
+    /// It is sent on after this time: a `leaky-queue` has given it its place.
     Delayed(Span),
-    /// It stands in a line, and its turn decides: [`Node::resume`](crate::Node::resume) tells.
+    /// It waits in a queue and is decided at its turn: see [`Node::resume`](crate::Node::resume).
     Waiting,
-    /// It is refused.
+    /// It is denied.
     Denied {
-        /// 429 when a quota refuses, 503 when a failure does or too many wait, 400 when the request
-        /// cannot be read, or what the rule says.
+        /// 429 when a quota denies; 503 when a failure does or too many wait; 400 when the request
+        /// cannot be read; or the status in the rule.
         status: u16,
-        /// When the same request is admitted if nobody else uses its keys; `None` when no wait
-        /// helps, or none is known.
+        /// When the same request would be allowed if no other request used its keys; `None` when no
+        /// wait helps, or none is known.
         retry_after: Option<Span>,
     },
 }
 
 impl Fate {
-    /// True when the request goes on, now or after a wait that is known.
+    /// True when the request is sent on, now or after a known wait.
     #[must_use]
     pub const fn is_admitted(self) -> bool {
         matches!(self, Self::Admitted | Self::Delayed(_))
     }
 }
 
-/// One request: when it came, and which one it is.
+/// One request: its arrival time and its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// How many requests this node was asked about before it.
+    /// How many requests this node received before it.
     pub number: u64,
     /// When it came, by the node's clock.
     pub at: Timestamp,
-    /// The status of its response if it goes on.
+    /// The status of its response if it is sent on.
     pub(crate) status: u16,
 }
 
-/// What was decided about one request.
+/// The decision on one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'n> {
     pub(crate) policy: &'n Policy,
@@ -57,32 +57,32 @@ pub struct Decided<'n> {
     pub(crate) at: Timestamp,
 }
 
-/// What one rule said about it.
+/// One rule's decision on the request.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleDecided<'n> {
     /// Its index in [`Policy::rules`].
     pub rule: usize,
-    /// The index of the quotas in [`Policy::quota_sets`]: its own or a tier's; beyond all of them
-    /// for a tenant's own.
+    /// The index of the quotas in [`Policy::quota_sets`]: the rule's own or a tier's. A tenant's
+    /// own quotas have an index beyond all of them.
     pub quota_set: usize,
     /// These quotas.
     pub set: &'n QuotaSet,
-    /// What came of it.
+    /// The rule's result.
     pub result: RuleResult,
-    /// What the request costs there, in quota units.
+    /// The cost of the request in this rule, in quota units.
     pub cost: u64,
-    /// True when a denial of it stops the request: it is enforced for this key, and does more than
-    /// mark.
+    /// True when a denial by this rule stops the request: the rule is enforced for this key, and
+    /// does more than mark.
     pub is_binding: bool,
-    /// The 64-bit keyed hash of the key that it counts by; `None` when the request has no such key.
+    /// The 64-bit keyed hash of the rule's key; `None` when the request has no such key.
     pub key_hash: Option<u64>,
-    /// Where it counts, with the key itself.
+    /// The partition that counts it, with the key itself.
     pub partition: Option<Partition<'n>>,
     decisions: &'n [Decision],
 }
 
 impl<'n> RuleDecided<'n> {
-    /// Every quota and what it said; nothing when it was not decided.
+    /// Every quota and its decision; empty when the request was not decided.
     pub fn quotas(&self) -> impl Iterator<Item = (&'n CompiledQuota, &'n Decision)> + use<'n> {
         self.set.quotas().iter().zip(self.decisions)
     }
@@ -101,13 +101,13 @@ impl<'n> Decided<'n> {
         self.policy
     }
 
-    /// What becomes of it.
+    /// The fate of the request.
     #[must_use]
     pub const fn fate(&self) -> Fate {
         self.fate
     }
 
-    /// The request that it is about.
+    /// The request that was decided.
     #[must_use]
     pub const fn arrival(&self) -> Arrival {
         self.arrival
@@ -119,13 +119,13 @@ impl<'n> Decided<'n> {
         self.at
     }
 
-    /// How long it stood in a line before.
+    /// How long it waited in a queue before.
     #[must_use]
     pub const fn waited(&self) -> Span {
         self.at.since(self.arrival.at)
     }
 
-    /// What each rule that applied said, in the order of the document.
+    /// The decision of each rule that applied, in the order of the document.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecided<'n>> + use<'n> {
         let (plan, places, outcome) = (self.plan, self.places, self.outcome());
         outcome.decisions_after(self.waited()).map(move |said| {

@@ -1,51 +1,51 @@
-//! The exact log: what a limiter decides that remembers every unit it let through, and the greatest
+//! The exact log: the decisions of a limiter that remembers every unit it allowed, and the greatest
 //! number of units in any true window.
 //!
-//! Invariant: written without a line of the limiter's own code, so that it can judge it: a list of
+//! Invariant: the log uses no code of the limiter, so it can verify the limiter. It is a list of
 //! times, and sums of `u128`. A window is half-open, `[t, t + window)`: of two requests exactly one
-//! window apart the first has left when the second comes. Times are told in their order.
+//! window apart the first has left when the second comes. Times are recorded in ascending order.
 
 use std::collections::VecDeque;
 
 use tollgate_core::{Span, Timestamp};
 
-/// A limit of so many units in any window, held exactly.
+/// A limit of `limit` units in any window, held exactly.
 #[derive(Clone, Debug)]
 pub struct ExactLog {
     limit: u64,
     count: WindowCount,
 }
 
-/// The units in the window that ends now, and the greatest number there ever were.
+/// The units in the window that ends now, and the greatest number so far.
 #[derive(Clone, Debug)]
 pub struct WindowCount {
     window: Span,
     units: VecDeque<(Timestamp, u64)>,
     now: u128,
     most: u128,
-    /// At the last instant, and at any.
+    /// Units at the last instant, and the most at any instant.
     at_once: u128,
     most_at_once: u128,
 }
 
 impl ExactLog {
-    /// Nothing was let through yet. Every limit and window is exact.
+    /// An empty log. Every limit and window is exact.
     #[must_use]
     pub const fn new(limit: u64, window: Span) -> Self {
         Self { limit, count: WindowCount::new(window) }
     }
 
-    /// True when `cost` units fit at `at`. Nothing is recorded.
+    /// True when `cost` units fit at `at`. Records nothing.
     pub fn admits(&mut self, at: Timestamp, cost: u64) -> bool {
         self.count.at(at).saturating_add(cost.into()) <= self.limit.into()
     }
 
-    /// Notes that `cost` units were let through at `at`.
+    /// Records that `cost` units were allowed at `at`.
     pub fn record(&mut self, at: Timestamp, cost: u64) {
         self.count.record(at, cost);
     }
 
-    /// Lets `cost` units through at `at` if they fit.
+    /// Allows and records `cost` units at `at` if they fit.
     pub fn check(&mut self, at: Timestamp, cost: u64) -> bool {
         let admits = self.admits(at, cost);
         if admits {
@@ -54,20 +54,20 @@ impl ExactLog {
         admits
     }
 
-    /// True when nothing that was let through counts any more at `at`.
+    /// True when no allowed unit still counts at `at`.
     pub fn is_idle(&mut self, at: Timestamp) -> bool {
         self.count.at(at) == 0
     }
 }
 
 impl WindowCount {
-    /// Nothing was counted yet.
+    /// An empty count.
     #[must_use]
     pub const fn new(window: Span) -> Self {
         Self { window, units: VecDeque::new(), now: 0, most: 0, at_once: 0, most_at_once: 0 }
     }
 
-    /// Counts `units` at `at`, which is no earlier than any before.
+    /// Counts `units` at `at`, which is not before any earlier time.
     pub fn record(&mut self, at: Timestamp, units: u64) {
         self.at(at);
         if units == 0 {

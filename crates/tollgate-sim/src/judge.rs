@@ -1,13 +1,13 @@
-//! The exact twin of a policy, asked about the same requests beside it.
+//! The exact twin of a policy, which decides the same requests.
 //!
-//! Invariant: the twin has the same binding rules, keys and quotas, each quota an [`ExactLog`] of
-//! the same limit and window, all or nothing; its log is of what it let through itself. A request
-//! that the policy admits and the twin refuses is a false allow, the reverse a false deny. A
-//! request is told when it goes on or is refused, so one that was delayed counts at its departure;
-//! they are told in that order.
+//! Invariant: the twin has the same binding rules, keys and quotas. Each of its quotas is an
+//! [`ExactLog`] of the same limit and window, all or nothing, and logs the requests that the twin
+//! itself allowed. A request that the policy allows and the twin denies is a false allow, the
+//! reverse a false deny. A request is reported when it is sent on or denied, so a delayed one
+//! counts at its departure. Requests are reported in that order.
 //!
-//! Deliberately absent: bursts. `limit` in any true `window` is what the twin holds, whatever burst
-//! a quota has.
+//! Deliberately absent: bursts. The twin holds `limit` in any true `window`, whatever burst a quota
+//! has.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,19 +20,19 @@ use crate::decided::Decided;
 use crate::exact_log::{ExactLog, WindowCount};
 use crate::tenants::SetNumbers;
 
-/// Keys from which on idle ones are forgotten, each time that their number has doubled.
+/// The number of keys from which idle ones are removed, each time that the number has doubled.
 const FEW: usize = 4_096;
 
-/// The twin, and what it found.
+/// The twin and its results.
 #[derive(Debug)]
 pub(crate) struct Judge {
     keys: HashTable<Key>,
-    /// How many keys there may be before idle ones are forgotten.
+    /// How many keys there may be before idle ones are removed.
     room: usize,
     later: BinaryHeap<Reverse<Told>>,
     told: u64,
     asked: Vec<Asked>,
-    /// What quota sets are known by here.
+    /// The numbers by which quota sets are known here.
     pub(crate) sets: SetNumbers,
     /// For each quota of each set: the greatest count in a window, and at one instant.
     pub(crate) most: Vec<Vec<(u64, u64)>>,
@@ -40,7 +40,7 @@ pub(crate) struct Judge {
     pub(crate) false_deny: u64,
 }
 
-/// What one quota set knows of one key.
+/// The state of one key in one quota set.
 #[derive(Debug)]
 struct Key {
     set: usize,
@@ -48,25 +48,25 @@ struct Key {
     quotas: Vec<Pair>,
 }
 
-/// One quota: the twin's log, and what the policy let through.
+/// One quota: the twin's log, and the units that the policy allowed.
 #[derive(Debug)]
 struct Pair {
     twin: ExactLog,
     admitted: WindowCount,
 }
 
-/// What is counted of a request in one quota set.
+/// How one quota set counts a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Asked {
     set: usize,
-    /// `None` when the request has no such key, which refuses it.
+    /// `None` when the request has no such key and is therefore denied.
     hash: Option<u64>,
     cost: u64,
-    /// It stays counted once the response is known.
+    /// It stays charged once the response is known.
     is_charged: bool,
 }
 
-/// A request that is told later: by time, and by order of arrival.
+/// A request that is reported later: by time, and by order of arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Told {
     at: Timestamp,
@@ -75,13 +75,13 @@ struct Told {
     asked: Vec<Asked>,
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exact {
-    /// The exact twin lets it through.
+    /// The exact twin allows it.
     pub admits: bool,
-    /// The units of its key that the policy let through within the window that ends now, of the
-    /// first quota of the first binding rule; `None` when there is none.
+    /// The units of its key that the policy allowed within the window that ends now, for the first
+    /// quota of the first binding rule; `None` when there is none.
     pub count: Option<u128>,
 }
 
@@ -101,8 +101,9 @@ impl Judge {
         }
     }
 
-    /// Tells of a request that goes on, or is refused, at the true time `at`; `now` is the true
-    /// time, up to which everything is told. `None` when `at` is later: it is told then.
+    /// Reports a request that is sent on or denied at the true time `at`. `now` is the true time up
+    /// to which everything is reported. `None` when `at` is later: then it is reported at that
+    /// time.
     pub(crate) fn tell(
         &mut self,
         decided: &Decided<'_>,
@@ -141,7 +142,7 @@ impl Judge {
         Some(exact)
     }
 
-    /// Tells of all that go on until `now`.
+    /// Reports every request that is sent on until `now`.
     pub(crate) fn release(&mut self, policy: &Policy, now: Timestamp) {
         while self.later.peek().is_some_and(|Reverse(told)| told.at <= now) {
             if let Some(Reverse(told)) = self.later.pop() {
@@ -188,7 +189,7 @@ impl Judge {
         Exact { admits, count }
     }
 
-    /// Forgets what counts no more, each time that as many keys again have come.
+    /// Removes idle keys each time that the number of keys has doubled.
     fn forget_idle(&mut self, at: Timestamp) {
         if self.keys.len() < self.room {
             return;
@@ -201,7 +202,7 @@ impl Judge {
     }
 }
 
-/// What is known of the key of a request in one quota set; `None` when it has no such key.
+/// The state of a request's key in one quota set; `None` when it has no such key.
 fn pairs<'k>(
     keys: &'k mut HashTable<Key>,
     sets: &SetNumbers,

@@ -1,5 +1,5 @@
-//! A policy in virtual time: the very code that decides in production, on traffic, clocks and
-//! stores that are models, with an exact log beside every decision.
+//! A policy in virtual time: the production code decides on simulated traffic, clocks and stores,
+//! and an exact log checks every decision.
 //!
 //! ```
 //! # use std::{borrow::Cow, net::{IpAddr, Ipv4Addr}, sync::Arc};

@@ -1,8 +1,8 @@
-//! The requests that a node holds: standing in lines, waiting for places, coming up, being refused.
+//! The requests that a node holds: in queues, waiting for places, at their turn, or being denied.
 //!
-//! Invariant: the order and the limits are the policy's queue's; what is held is the plan and not
-//! the request. As in a surface, who must wait stands behind others undecided, and is decided again
-//! when its turn comes.
+//! Invariant: the policy's queue determines the order and the limits. The node holds the plan, not
+//! the request. As on a surface, a request that must wait joins a queue undecided, and is decided
+//! again when its turn comes.
 
 use std::mem;
 
@@ -18,7 +18,7 @@ use crate::store::Place;
 const SPARE_PLANS: usize = 32;
 
 impl Node {
-    /// What becomes of the request of `plan`, which was decided.
+    /// The fate of the decided request of `plan`.
     pub(crate) fn after(&mut self, arrival: Arrival, now: Timestamp) -> Fate {
         let waited = now.since(arrival.at);
         let outcome = self.plan.outcome(&self.policy);
@@ -38,13 +38,13 @@ impl Node {
         }
     }
 
-    /// The first line of others that the request of `plan` has to stand in.
+    /// The first queue of other requests that the request of `plan` has to join.
     pub(crate) fn line_ahead(&self) -> Option<Turn> {
         let mut turns = self.plan.turns(&self.policy);
         turns.find(|turn| self.queue.has_line(&self.line(turn)))
     }
 
-    /// Stands behind others, unless a rule refuses it.
+    /// Queues behind other requests, unless a rule denies it.
     pub(crate) fn follow(&mut self, arrival: Arrival, turn: Turn) -> Fate {
         let now = arrival.at;
         self.load();
@@ -58,7 +58,7 @@ impl Node {
         }
     }
 
-    /// Stands in the line of `turn` until its turn comes, if it may.
+    /// Joins the queue of `turn` until its turn comes, if it may.
     fn stand(&mut self, arrival: Arrival, turn: Turn, now: Timestamp) -> Fate {
         let pace = self.plan.pace(&self.policy, &turn, now);
         let waiter = self.stand_up(arrival, Some(turn));
@@ -100,7 +100,7 @@ impl Node {
         }
     }
 
-    /// The turn of a waiter has come: it goes on, is refused, or waits on.
+    /// The turn of a waiting request has come: it is sent on, is denied, or keeps waiting.
     pub(crate) fn take_turn(&mut self, ticket: Ticket, now: Timestamp) -> Option<(Arrival, Fate)> {
         let waiter = self.queue.value_mut(ticket)?;
         let (arrival, turn) = (waiter.arrival, waiter.turn?);
@@ -108,7 +108,7 @@ impl Node {
         self.commit(now);
         let outcome = self.plan.outcome(&self.policy);
         let answer = outcome.answer_after(now.since(arrival.at));
-        // It may be another rule that holds it up now: then it goes over to that line.
+        // Another rule may delay it now: then it moves to that queue.
         if let (Answer::Retry(_), Some(next)) = (answer, outcome.turn())
             && let Some(pace) = self.plan.pace(&self.policy, &next, now)
         {
@@ -129,7 +129,7 @@ impl Node {
         Some((arrival, self.after(arrival, now)))
     }
 
-    /// Refuses the request of `plan`, which may not wait, and gives back what it was charged.
+    /// Denies the request of `plan`, which may not wait, and refunds its charges.
     pub(crate) fn reject(&mut self, full: Full, now: Timestamp) -> Fate {
         let Self { policy, store, plan, places, .. } = self;
         plan.reject_waiting(policy, full);
@@ -153,7 +153,7 @@ impl Node {
         Fate::Denied { status, retry_after: outcome.retry_after() }
     }
 
-    /// Notes whose the partitions are, and loads nothing.
+    /// Determines the places of the partitions, and loads nothing.
     pub(crate) fn locate(&mut self) {
         let Self { store, plan, places, .. } = self;
         places.resize(plan.len(), Place::default());
@@ -174,14 +174,14 @@ impl Node {
         Seat { key: self.line(turn), cost, deadline, rank, bytes: waiter.bytes() }
     }
 
-    /// The request of `plan` as it waits; there is another plan for the next one.
+    /// The request of `plan` as a waiting one; another plan takes the next request.
     fn stand_up(&mut self, arrival: Arrival, turn: Option<Turn>) -> Waiter {
         let mut plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
         plan.shrink();
         Waiter { plan, arrival, turn }
     }
 
-    /// The plan of a request that waits no longer is the one to go on with.
+    /// Makes the plan of a request that no longer waits the current one.
     pub(crate) fn sit_down(&mut self, plan: Plan) {
         let spare = mem::replace(&mut self.plan, plan);
         self.keep(spare);
@@ -195,7 +195,7 @@ impl Node {
 }
 
 impl Waiter {
-    /// What it is counted with.
+    /// Its size as counted against the limits.
     fn bytes(&self) -> usize {
         self.plan.held_bytes().saturating_add(size_of::<Self>())
     }

@@ -1,12 +1,12 @@
 //! One node: a policy, its store, and the requests that wait, in virtual time.
 //!
-//! Invariant: a request is planned, loaded, decided, committed and settled by the policy crate, in
-//! the order of a surface; nothing here decides. Time is what the caller says it is. Nothing is
-//! allocated for a request once the buffers have grown, but for those that wait. What waits is held
-//! as a surface holds it, within the policy's limits.
+//! Invariant: the policy crate plans, loads, decides, commits and settles a request, in the order
+//! of a surface; nothing here decides. The caller supplies the time. Once the buffers have grown,
+//! nothing is allocated per request, except for requests that wait. Waiting requests are held as on
+//! a surface, within the policy's limits.
 //!
-//! Deliberately absent: clients that leave while they wait, and responses that take different
-//! times: the origin answers at once, or always after the same time.
+//! Deliberately absent: clients that leave while they wait, and varying response times: the origin
+//! responds at once, or always after the same time.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -28,25 +28,25 @@ pub struct Node {
     pub(crate) tenants: Arc<Tenants>,
     pub(crate) store: Store,
     pub(crate) plan: Plan,
-    /// Where the partitions of `plan` lie.
+    /// The places of the partitions of `plan`.
     pub(crate) places: Vec<Place>,
     pub(crate) queue: Queue<Line, Waiter>,
     pub(crate) spare: Vec<Plan>,
-    /// The request of `plan` went on and its response is still to be settled.
+    /// The request of `plan` was sent on and its response is still to be settled.
     pub(crate) unsettled: Option<Unsettled>,
     /// How long the origin takes for a response.
     latency: Span,
-    /// Requests that went on earlier and whose responses have not come, the oldest first.
+    /// Requests that were sent on and whose responses have not come, the oldest first.
     responses: VecDeque<PendingResponse>,
-    /// The request that was decided last waits: its plan is in the queue.
+    /// The request that was decided last, when it waits: its plan is in the queue.
     pub(crate) seated: Option<Ticket>,
     pub(crate) asked: u64,
 }
 
-/// Whose line it is: the rule or tier with its quotas, and the hash of the key.
+/// Identifies a queue: the rule or tier with its quotas, and the hash of the key.
 pub(crate) type Line = (u32, u128);
 
-/// What is still to be done about the request that was decided last.
+/// The remaining work for the request that was decided last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unsettled {
     pub(crate) status: u16,
@@ -65,12 +65,12 @@ struct PendingResponse {
 pub(crate) struct Waiter {
     pub(crate) plan: Plan,
     pub(crate) arrival: Arrival,
-    /// The line that it stands in; `None` when it has its place.
+    /// The queue that it waits in; `None` when it has its place.
     pub(crate) turn: Option<Turn>,
 }
 
 impl Node {
-    /// A node at which nobody has asked.
+    /// A node that has received no request.
     #[must_use]
     pub fn new(policy: Arc<Policy>, store: Store) -> Self {
         let queue = Queue::new(policy.waiting());
@@ -91,14 +91,14 @@ impl Node {
         }
     }
 
-    /// The same before an origin that takes so long for each response.
+    /// The same, with an origin that takes this time for each response.
     #[must_use]
     pub fn with_latency(mut self, latency: Span) -> Self {
         self.latency = latency;
         self
     }
 
-    /// Knows these entries of tenants from now on, which are compiled under its policy.
+    /// From now on decides with these tenant entries, which are compiled under its policy.
     pub fn know_tenants(&mut self, tenants: Arc<Tenants>) {
         self.tenants = tenants;
     }
@@ -109,14 +109,13 @@ impl Node {
         &self.policy
     }
 
-    /// The store, with everything in it that was decided so far, and what the responses bring
-    /// about.
+    /// The store, with everything that was decided so far and the effects of the responses.
     pub fn store(&mut self) -> &Store {
         self.settle(Timestamp::MAX);
         &self.store
     }
 
-    /// The store, without what the response to the last request still brings about.
+    /// The store, without the effects of the response to the last request.
     pub(crate) const fn stored(&self) -> &Store {
         &self.store
     }
@@ -127,16 +126,16 @@ impl Node {
         self.queue.len()
     }
 
-    /// When [`Node::resume`] has something to tell next.
+    /// When [`Node::resume`] next returns a request.
     #[must_use]
     pub fn next_at(&self) -> Option<Timestamp> {
         self.queue.next_at()
     }
 
-    /// Decides a request that comes at `now`; the origin answers it with `status` if it goes on.
+    /// Decides a request that comes at `now`; if it is sent on, the origin responds with `status`.
     ///
-    /// Those who waited and whose turn came before `now` go first: ask [`Node::resume`] about them
-    /// until there are none, or they go unheard.
+    /// Waiting requests whose turn came before `now` go first: call [`Node::resume`] until it
+    /// returns none, or their decisions are not reported.
     pub fn decide(&mut self, facts: &impl Facts, now: Timestamp, status: u16) -> Decided<'_> {
         while self.resume(now).is_some() {}
         self.settle(now);
@@ -156,8 +155,8 @@ impl Node {
         self.decided(arrival, fate, now)
     }
 
-    /// Where the count of the client lies whose request was decided last, for [`Node::admit`].
-    /// `None` where more than the client decides about a request, or nothing was charged to it yet.
+    /// Where the count is whose client's request was decided last, for [`Node::admit`]. `None`
+    /// where more than the client decides about a request, or nothing was charged to it yet.
     #[must_use]
     pub fn known(&self) -> Option<Known> {
         let is_alone = self.lone.is_some() && self.plan.len() == 1;
@@ -165,8 +164,8 @@ impl Node {
     }
 
     /// Decides another request of a client that is [known](Node::known), in a tenth of the time:
-    /// true when it goes on, as [`Node::decide`] would have said. False, with nothing done, when it
-    /// may not, or when its count was forgotten: then ask that about it.
+    /// true when it is sent on, as [`Node::decide`] would decide. False, with nothing done, when it
+    /// may not be, or when its count was removed: then call [`Node::decide`] instead.
     #[inline]
     pub fn admit(&mut self, known: Known, now: Timestamp) -> bool {
         let Self { lone: Some(lone), store, asked, .. } = self else { return false };
@@ -176,20 +175,20 @@ impl Node {
         admits
     }
 
-    /// True when the count of this client lies where it was.
+    /// True when the count of this client is still in the same place.
     #[inline]
     #[must_use]
     pub fn holds(&self, known: Known) -> bool {
         self.lone.as_ref().is_some_and(|lone| self.store.holds(lone.group, known))
     }
 
-    /// The quota that alone decides, where there is one.
+    /// The quota that decides alone, where there is one.
     #[must_use]
     pub const fn lone(&self) -> Option<&LoneQuota> {
         self.lone.as_ref()
     }
 
-    /// The next request that waited and whose turn came until `until`: it went on, or was refused.
+    /// The next waiting request whose turn came until `until`: it was sent on, or denied.
     pub fn resume(&mut self, until: Timestamp) -> Option<Decided<'_>> {
         loop {
             let now = self.queue.next_at().filter(|at| *at <= until)?;
@@ -198,7 +197,7 @@ impl Node {
             let told = match self.queue.pop(now)? {
                 Due::Unused => None,
                 Due::Go(waiter) => {
-                    // It was told of when it got its place.
+                    // It was reported when it got its place.
                     self.sit_down(waiter.plan);
                     self.unsettled = Some(Unsettled { status: waiter.arrival.status, at: now });
                     None
@@ -216,7 +215,7 @@ impl Node {
         }
     }
 
-    /// Charges, or gives back, what the responses bring about that came until `now`.
+    /// Charges or refunds according to the responses that came until `now`.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         if let Some(response) = self.unsettled.take().filter(|_| self.plan.is_deferred()) {
             if self.latency == Span::ZERO {

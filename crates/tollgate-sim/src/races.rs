@@ -1,12 +1,12 @@
-//! Workers of one node that decide at the same time: each reads, thinks, and writes only if nobody
-//! else wrote meanwhile.
+//! Workers of one node that decide at the same time: each reads, takes some time, and writes only
+//! if no other worker wrote meanwhile.
 //!
-//! Invariant: the order of the filter. Every value is read and all are decided together; then each
-//! is written by compare and swap, in order; who lost is read and decided again, alone, up to
-//! [`MAX_TRIES`] times; when it denies then, what was written is taken back. Deliberately absent:
-//! races of requests that stand in a line, and of what a response brings about: these are written
-//! at once. A request that is read while others stand in a line may go before them, if it fits: the
-//! filter would put it behind them.
+//! Invariant: the order is that of the filter. Every value is read and all are decided together.
+//! Then each is written by compare and swap, in order. A value that lost a race is read and decided
+//! again, alone, up to [`MAX_TRIES`] times. If it is denied then, the earlier writes are undone.
+//! Deliberately absent: races of requests that wait in a queue, and of the effects of a response:
+//! these are written at once. A request that is read while others wait in a queue may pass them, if
+//! it fits; the filter would put it behind them.
 
 use std::mem;
 
@@ -25,20 +25,20 @@ const MAX_TRIES: u32 = 32;
 pub(crate) struct Job {
     plan: Plan,
     places: Vec<Place>,
-    /// What stood there when it was read.
+    /// The stored bytes when it was read.
     reads: Vec<Vec<u8>>,
     arrival: Arrival,
     /// Partitions before this one are written.
     next: usize,
     tries: u32,
-    /// Writes that came too late.
+    /// Writes that lost a race.
     pub(crate) lost: u64,
 }
 
-/// What a worker does next.
+/// The next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It lost a race and has decided again: it writes later.
+    /// It lost a race and has decided again: it will write later.
     Again,
     /// Everything is written.
     Done,
@@ -64,7 +64,7 @@ impl Node {
         Job { plan, places, reads, arrival, next: 0, tries: 0, lost: 0 }
     }
 
-    /// The worker writes what it has decided, until it loses a race.
+    /// The worker writes its decisions, until it loses a race.
     pub(crate) fn write(&mut self, job: &mut Job) -> Step {
         let now = job.arrival.at;
         self.settle(now);
@@ -92,7 +92,7 @@ impl Node {
                     job.tries = 0;
                     let answer = job.plan.outcome(&self.policy).answer();
                     if !matches!(answer, Answer::Refuse { .. } | Answer::Retry(_)) {
-                        continue; // the rule lets such requests pass
+                        continue; // the rule allows such requests
                     }
                 }
                 self.take_back(job);
@@ -102,7 +102,7 @@ impl Node {
         Step::Done
     }
 
-    /// What was written is taken back, and what was only decided is taken out of the plan.
+    /// Undoes the writes, and removes decisions that were not written from the plan.
     fn take_back(&mut self, job: &mut Job) {
         let now = job.arrival.at;
         let Self { policy, store, .. } = self;
@@ -124,7 +124,7 @@ impl Node {
         });
     }
 
-    /// What became of a request that is written.
+    /// The decision on a request that is written.
     pub(crate) fn end(&mut self, job: Job) -> Decided<'_> {
         self.settle(job.arrival.at);
         self.seated = None;

@@ -1,8 +1,8 @@
-//! A run: a policy, its nodes and their clocks, and the requests that come to them.
+//! A run: a policy, its nodes and their clocks, and the requests sent to them.
 //!
-//! Invariant: what happens next is what has the earliest true time, so a client that is told
-//! something acts on it before anything later happens. The nodes know only their own clocks. The
-//! same policy, traffic and seed give the same table.
+//! Invariant: the event with the earliest true time is next, so a client acts on a response before
+//! anything later happens. The nodes know only their own clocks. The same policy, traffic and seed
+//! give the same table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::traffic::document::{Spread, StoreKind};
 use crate::traffic::{Request, Requests, START, Traffic};
 use crate::waits::Waits;
 
-/// A run on its way.
+/// A run in progress.
 #[derive(Debug)]
 pub struct Run {
     policy: Arc<Policy>,
@@ -35,7 +35,8 @@ pub struct Run {
     held: Held,
 }
 
-/// The most rows of tenants' own quotas: who sells a plan to each customer has one for each.
+/// The most rows of tenants' own quotas; a policy with a plan per customer has one row per
+/// customer.
 const MAX_OWN_ROWS: usize = 100;
 
 /// A node and its clock.
@@ -47,8 +48,8 @@ struct Server {
     held: Held,
 }
 
-/// What happens next, and at which server. Of what happens at one time who waits comes first, then
-/// what is written, then who comes.
+/// The next event, and its server. Of events at one time, waiting requests come first, then writes,
+/// then new requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Resume(usize),
@@ -56,7 +57,7 @@ enum Event {
     Request,
 }
 
-/// What stores hold.
+/// The size and the evictions of one node's store.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     keys: u64,
@@ -65,19 +66,19 @@ struct Held {
     evictions_half_used: u64,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Requests so far.
     pub offered: u64,
     /// The true time since the beginning.
     pub since_start: Span,
-    /// Nothing is left to be done.
+    /// No work is left.
     pub is_done: bool,
 }
 
 impl Run {
-    /// A run at its beginning, by chance from this seed.
+    /// A run at its beginning, with randomness from this seed.
     #[must_use]
     pub fn new(policy: Arc<Policy>, traffic: &Traffic, seed: u64) -> Self {
         let described = traffic.servers();
@@ -110,8 +111,8 @@ impl Run {
         }
     }
 
-    /// The same with entries of tenants, which all nodes know. A node that keeps its counts in
-    /// Envoy's table has none: Envoy knows no tenants.
+    /// The same with tenant entries, which all nodes know. A node that keeps its counts in Envoy's
+    /// table has none, because Envoy has no tenants.
     #[must_use]
     pub fn with_tenants(mut self, tenants: &Arc<Tenants>) -> Self {
         for server in &mut self.servers {
@@ -126,7 +127,7 @@ impl Run {
         &self.policy
     }
 
-    /// Goes on for at most `budget` decisions, and tells `observe` of each.
+    /// Runs at most `budget` further decisions, and reports each to `observe`.
     pub fn step(&mut self, budget: u64, observe: &mut impl FnMut(&Seen<'_>)) -> Progress {
         for _ in 0..budget {
             let Some((at, event)) = self.next_event() else { return self.progress(true) };
@@ -140,7 +141,7 @@ impl Run {
         self.progress(false)
     }
 
-    /// Goes on to the end.
+    /// Runs to the end.
     pub fn finish(mut self) -> Table {
         while !self.step(u64::from(u32::MAX), &mut |_| {}).is_done {}
         self.table()
@@ -190,7 +191,7 @@ impl Run {
         self.servers.iter().enumerate().filter_map(of_server).chain(request).min()
     }
 
-    /// Somebody's turn comes.
+    /// The turn of a waiting request comes.
     fn resume(&mut self, index: usize, observe: &mut impl FnMut(&Seen<'_>)) {
         let Some(server) = self.servers.get_mut(index) else { return };
         let Some(until) = server.node.next_at() else { return };
@@ -211,7 +212,7 @@ impl Run {
             row.offered = row.offered.saturating_add(1);
             row.retries = row.retries.saturating_add(u64::from(request.attempt > 0));
         }
-        // Those whose turn came although nobody could know when: the clock was set forward.
+        // Requests whose turn came without notice, because the clock was set forward.
         while self.servers.get(index).is_some_and(|server| server.is_due(self.books.at)) {
             self.resume(index, observe);
         }
@@ -229,7 +230,7 @@ impl Run {
         self.measure(index);
     }
 
-    /// A worker takes a request.
+    /// A worker starts a request.
     fn begin(&mut self, index: usize, request: Request) {
         let Some(facts) = self.books.requests.facts(request) else { return };
         let Some(server) = self.servers.get_mut(index) else { return };
@@ -261,7 +262,8 @@ impl Run {
             _ if count == 1 => 0,
             Spread::RoundRobin => self.books.table.offered.checked_rem(count).unwrap_or(0),
             Spread::Random => self.chance.below(count),
-            // Clients are numbered one after the other: mixed, so that no node has the first ones.
+            // Clients have consecutive numbers: they are mixed, so that no node gets all the first
+            // ones.
             Spread::Client => {
                 let mixed = request.client.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
                 mixed.checked_rem(count).unwrap_or(0)
@@ -270,7 +272,7 @@ impl Run {
         usize::try_from(number).unwrap_or(0)
     }
 
-    /// Notes what the stores hold after a decision of one of them.
+    /// Records what the stores hold after one of them decided.
     fn measure(&mut self, index: usize) {
         let Some(server) = self.servers.get_mut(index) else { return };
         let held = Held::by(server.node.stored());
@@ -284,19 +286,19 @@ impl Run {
 }
 
 impl Server {
-    /// The true time at which somebody's turn comes: exact unless the clock is set meanwhile.
+    /// The true time of the next turn: exact unless the clock is set meanwhile.
     fn resumes_at(&self, now: Timestamp) -> Option<Timestamp> {
         let at = self.node.next_at()?;
         Some(now.saturating_add(at.since(self.clock.read(now))))
     }
 
-    /// True when somebody's turn has come by the server's clock.
+    /// True when the next turn has come by the server's clock.
     fn is_due(&self, now: Timestamp) -> bool {
         self.node.next_at().is_some_and(|at| at <= self.clock.read(now))
     }
 }
 
-/// Leaves of the own quotas of tenants the rows of which the most of the limit was admitted.
+/// Of the tenants' own quotas, keeps the rows in which the largest share of the limit was allowed.
 fn keep_most_used(rows: &mut Vec<QuotaRow>) {
     let mut own: Vec<(u128, usize)> = Vec::new();
     for (i, row) in rows.iter().enumerate().filter(|(_, row)| row.of_tenants) {

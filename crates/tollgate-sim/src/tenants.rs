@@ -1,9 +1,9 @@
-//! Entries of tenants that a node knows: whose requests have other quotas.
+//! The tenant entries that a node knows: which requests have other quotas.
 //!
 //! Invariant: a request is planned as on a surface with a store of entries: first by the policy,
-//! and once more with the entry of its tenant, where that is in force at the time of the decision.
-//! What an entry means is the policy crate's business. Deliberately absent: a store that is slow or
-//! does not answer; entries are known at once.
+//! then again with the entry of its tenant, where that is in force at the time of the decision. The
+//! policy crate interprets the entries. Deliberately absent: a store that is slow or does not
+//! respond; entries are known at once.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash as _, Hasher as _};
@@ -21,8 +21,8 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// `entries` with the names of their tenants, under `policy`. What no request can be of is left
-    /// out ([`Policy::tenant_id`]); of two with one name the last one holds.
+    /// `entries` with the names of their tenants, under `policy`. Entries that match no request are
+    /// left out ([`Policy::tenant_id`]); of two with one name the last one is used.
     #[must_use]
     pub fn under(policy: &Policy, entries: &[(String, TenantEntry)]) -> Self {
         let of = |(name, entry): &(String, TenantEntry)| {
@@ -33,19 +33,19 @@ impl Tenants {
         Self { by_id: entries.iter().filter_map(of).collect() }
     }
 
-    /// The tenants that have an entry.
+    /// The number of tenants with an entry.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// True when nobody has one.
+    /// True when no tenant has an entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// The entry of the tenant that `plan` says its request is of, if it is in force at `now`.
+    /// The entry of the tenant in `plan`, if it is in force at `now`.
     #[must_use]
     pub fn of(&self, plan: &Plan, now: Timestamp) -> Option<&Arc<Tenant>> {
         self.by_id.get(plan.tenant()?).filter(|tenant| tenant.is_in_force(now))
@@ -60,9 +60,9 @@ impl Tenants {
     }
 }
 
-/// Numbers for the quotas that requests are decided by: those of the policy as they stand there,
-/// and behind them the own ones of tenants as they are met. Tenants with the same quotas in a rule
-/// share a number, so that there are as many as there are plans to buy, not customers.
+/// Numbers for the quotas that decide requests: first the policy's in their order, then tenants'
+/// own in the order of first use. Tenants with the same quotas in a rule share a number, so there
+/// are as many numbers as plans for sale, not as many as customers.
 #[derive(Debug)]
 pub struct SetNumbers {
     of_policy: usize,
@@ -78,7 +78,7 @@ impl SetNumbers {
         Self { of_policy, own: Vec::new(), by_quotas: HashTable::new() }
     }
 
-    /// The number of `set`, which is `index` in the policy or beyond all of that.
+    /// The number of `set`, whose index is `index` in the policy or beyond it.
     pub fn number(&mut self, index: usize, set: &QuotaSet) -> usize {
         if index < self.of_policy {
             return index;
@@ -103,14 +103,14 @@ impl SetNumbers {
         }
     }
 
-    /// The tenants' own, in the order of their numbers.
+    /// The tenants' own quotas, in the order of their numbers.
     #[must_use]
     pub fn own(&self) -> &[QuotaSet] {
         &self.own
     }
 }
 
-/// True for the same quotas by the same names in the same rule.
+/// True when both have the same quotas under the same names in the same rule.
 fn are_alike(one: &QuotaSet, other: &QuotaSet) -> bool {
     let quotas = || one.quotas().iter().zip(other.quotas());
     one.rule() == other.rule()

@@ -1,49 +1,49 @@
 //! Waits, as a histogram of bounded size.
 //!
-//! Invariant: a quantile is exact while few different waits were seen, and else never below the
-//! true one and at most a 128th above it: then waits are counted in parts of powers of two, 128 of
-//! each. The longest wait is always exact.
+//! Invariant: a quantile is exact while few different waits were recorded. Otherwise it is never
+//! below the true one and at most a 128th above it, because waits are then counted in 128 parts of
+//! each power of two. The longest wait is always exact.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate_core::Span;
 
-/// Parts of a power of two, as a power of two.
+/// Parts per power of two, as a power of two.
 const PARTS: u32 = 7;
 
-/// Different waits that are told apart exactly.
+/// The number of different waits that are counted exactly.
 const MAX_EXACT: usize = 8_192;
 
-/// How often each wait was.
+/// The number of times that each wait occurred.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// By length in nanoseconds; by the end of its bucket once there are too many.
+    /// By length in nanoseconds; by the end of its bucket once there are too many lengths.
     counts: BTreeMap<u64, u64>,
     is_rough: bool,
     count: u64,
     longest: Span,
 }
 
-/// What is said of waits, in microseconds, rounded up; 0 when nobody waited.
+/// The figures on waits, in microseconds, rounded up; 0 when no request waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WaitFigures {
-    /// Half of those who waited had no more.
+    /// Half of the waits were at most this long.
     pub p50_us: u64,
-    /// 99 of 100 of those who waited had no more.
+    /// 99 of 100 waits were at most this long.
     pub p99_us: u64,
-    /// The longest.
+    /// The longest wait.
     pub max_us: u64,
 }
 
 impl Waits {
-    /// Nobody waited.
+    /// No waits yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One more waited this long.
+    /// Adds one wait of this length.
     pub fn add(&mut self, wait: Span) {
         self.enter(wait.as_nanos(), 1);
         if self.counts.len() > MAX_EXACT && !self.is_rough {
@@ -62,13 +62,13 @@ impl Waits {
         *count = count.saturating_add(more);
     }
 
-    /// How many waited.
+    /// The number of waits.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The wait that `percent` of a hundred did not exceed, by nearest rank; zero when nobody
+    /// The wait that `percent` of a hundred did not exceed, by nearest rank; zero when no request
     /// waited.
     #[must_use]
     pub fn percentile(&self, percent: u64) -> Span {
@@ -95,7 +95,7 @@ impl Waits {
     }
 }
 
-/// The bucket of a number: below 256 its own, above by its 8 leading bits.
+/// The bucket of a number: its own below 256, otherwise by its 8 leading bits.
 fn bucket(n: u64) -> u64 {
     let bits = u64::BITS.saturating_sub(n.leading_zeros());
     let shift = bits.saturating_sub(PARTS.saturating_add(1));

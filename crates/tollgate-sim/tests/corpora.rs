@@ -1,6 +1,6 @@
-//! The corpus of `tests/fuzz`, replayed without a fuzzer: what once broke a law stays mended.
+//! The corpus of `tests/fuzz`, replayed without a fuzzer: inputs that once broke a law must pass.
 //!
-//! The target's body is the fuzzer's own; `tests/fuzz/README.md` says how a file gets here.
+//! The target's body is the fuzzer's own; `tests/fuzz/README.md` explains how a file gets here.
 
 #[path = "../../../tests/fuzz/src/traffic.rs"]
 mod traffic;

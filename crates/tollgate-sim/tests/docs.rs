@@ -1,5 +1,5 @@
-//! docs/traffic.md: every document in it is read and sends requests, and every table of it names
-//! what there is.
+//! docs/traffic.md: every document in it is valid and sends requests, and every table of it lists
+//! exactly the existing fields.
 
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ fn every_model_and_fault_of_the_tables_is_read() {
     }
 }
 
-/// What a document holds with all its defaults, and what a table has, is described; and nothing
-/// else is.
+/// Every field of a document with all its defaults, and every field of a table, is described, and
+/// no other.
 #[test]
 fn every_field_is_described() {
     let full = r#"{"length": "1s", "sources": [{"arrivals": {"steady": {"rate": "1/s"}}, "retry": {"wait": "retry_after"}}], "servers": {"latency": "1ms"}}"#;

@@ -1,6 +1,6 @@
 //! Laws of runs, on random policies, traffic and servers: numbers add up, the same seed gives the
-//! same table however it is stepped through, the exact twin agrees with what is exact, and no key
-//! gets through more than its algorithm's bound.
+//! same table with any size of steps, the exact twin agrees with exact algorithms, and no key gets
+//! more than its algorithm's bound.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn rule(name: usize, algorithm: Option<&'static str>) -> impl Strategy<Value = S
         r#", "charge": {"response_status": ["404"]}"#,
         r#", "charge": {"response_status": ["404"], "reserve": true}"#,
     ]);
-    // A rule of the exact laws neither waits nor is charged afterwards.
+    // A rule in the exact laws neither delays nor charges afterwards.
     (key, quotas, more).prop_map(move |(key, (first, second), more)| {
         let more = if algorithm.is_some() && more.contains("action") { "" } else { more };
         let is_queue = [Some(&first), second.as_ref()]
@@ -172,7 +172,7 @@ proptest! {
         prop_assert_eq!(stepped.table(), whole);
     }
 
-    /// Two programs that never heard of each other: the log of the core, and the twin's.
+    /// Compares two independent programs: the log of the core, and the twin's.
     #[test]
     fn the_log_is_never_wrong_by_the_right_time(
         policy in policy(Some(r#""algorithm": "sliding-log""#)), traffic in traffic(Just(RIGHT)), seed in 0..9_u64,
@@ -184,9 +184,9 @@ proptest! {
         }
     }
 
-    /// What the documents say an algorithm admits at most in any window, it admits at most: on one
-    /// node, with a right clock, whoever asks. Not where one quota lets a request wait and another
-    /// one counts it: what that let through at different times may go on together.
+    /// An algorithm allows at most the documented maximum in any window: on one node, with a right
+    /// clock, for any client. Excluded: one quota lets a request wait and another one counts it,
+    /// because requests that it allowed at different times may be sent on together.
     #[test]
     fn no_key_gets_through_more_than_the_bound(
         policy in policy(None), traffic in traffic(Just(RIGHT)), seed in 0..9_u64,

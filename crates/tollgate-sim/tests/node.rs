@@ -1,5 +1,5 @@
-//! A node decides as a surface does: charges, settles, lets requests wait, and forgets only what is
-//! idle.
+//! A node decides as a surface does: it charges, settles, delays requests, and removes only idle
+//! keys.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -121,7 +121,7 @@ fn a_line_goes_in_order_and_everybody_is_told_how_it_ended() {
     assert_eq!(told, [at(1), at(2)]);
 }
 
-/// A request of one client that says its plan.
+/// A request of one client that names its plan.
 struct Paid(&'static str);
 
 impl Facts for Paid {
@@ -139,7 +139,7 @@ impl Facts for Paid {
     }
 }
 
-// Guards: a simulation that tells of other waits than the filter's.
+// Guards: a simulation that reports other waits than the filter's.
 #[test]
 fn those_of_a_higher_priority_have_their_turn_first() {
     let mut node = node(
@@ -178,7 +178,7 @@ fn who_waits_too_long_behind_others_is_refused_and_charged_nothing() {
     assert_eq!(ends, [12, 28]);
 }
 
-/// As many are held as are live, times a constant, however many came.
+/// The number of held keys is proportional to that of live ones, however many came.
 #[test]
 fn idle_keys_are_forgotten_and_their_places_used_again() {
     let mut node = node(EACH);
@@ -191,7 +191,7 @@ fn idle_keys_are_forgotten_and_their_places_used_again() {
     assert!((500..=2_000).contains(&most), "{most} keys were held at once");
 }
 
-/// Forgetting is no loss: whoever forgets nothing decides the same.
+/// Removing keys loses nothing: a store that removes none decides the same.
 #[test]
 fn forgetting_never_changes_a_decision() {
     let (mut forgets, mut keeps) = (node(EACH), node(EACH));
@@ -210,8 +210,8 @@ fn forgetting_never_changes_a_decision() {
     assert!(forgets.store().len() < 3_000);
 }
 
-/// Whoever asks about known clients in the short way gets the same answers, by every algorithm that
-/// has one, whether idle keys are held or forgotten.
+/// The short way for known clients gives the same decisions, by every algorithm that has one,
+/// whether idle keys are held or removed.
 #[test]
 fn a_known_client_is_decided_alike_in_the_short_way() {
     let quotas = [
@@ -260,8 +260,8 @@ fn a_known_client_is_decided_alike_in_the_short_way() {
     }
 }
 
-/// The same for rules made up at random: shares of keys, costs that never fit, layouts of every
-/// width, and a clock that is set back by more than the skew.
+/// The same for random rules: shares of keys, costs that never fit, layouts of every width, and a
+/// clock that is set back by more than the skew.
 #[test]
 fn the_short_way_is_the_long_one_under_random_rules_and_clocks() {
     let algorithms = ["gcra", "token-bucket", "leaky-bucket", "fixed-window", "sliding-window"];
@@ -337,7 +337,7 @@ fn the_short_way_is_the_long_one_under_random_rules_and_clocks() {
     );
 }
 
-/// A policy in which anything else has a say has no short way.
+/// A policy in which anything else influences the decision has no short way.
 #[test]
 fn only_a_lone_quota_of_clients_has_a_short_way() {
     let quota = r#""quotas": [{"limit": 3, "window": "1s"}]"#;

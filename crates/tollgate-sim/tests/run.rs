@@ -1,4 +1,4 @@
-//! Runs: what a table says of known traffic, and that its numbers add up.
+//! Runs: the tables for known traffic, and that their numbers add up.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn policy(rules: &str) -> Arc<Policy> {
     Arc::new(Policy::compile(&document, Surface::Library).expect(&document))
 }
 
-/// One rule for each client, by `algorithm`, with these fields of its quota and its own.
+/// One rule per client, by `algorithm`, with these fields of its quota and its own.
 fn each(quota: &str, rule: &str) -> Arc<Policy> {
     policy(&format!(r#"{{"name": "each", "key": ["client_ip"], "quotas": [{{{quota}}}] {rule}}}"#))
 }
@@ -50,7 +50,7 @@ fn what_a_leaky_queue_delays_counts_when_it_goes() {
     // At 0, 0.5 and 1 s: never more than two in a second.
     assert_eq!((table.most_admitted, table.burst), (2, 1));
     assert_eq!((table.waits.p50_us, table.waits.max_us), (500_000, 1_000_000));
-    // At 0 s the twin lets a second one through, a refused one, and so none at 0.5 s.
+    // At 0 s the twin allows a second one, which the policy denies, and so none at 0.5 s.
     assert_eq!((table.false_allow, table.false_deny), (1, 1));
 }
 
@@ -77,7 +77,7 @@ fn those_who_wait_in_a_line_go_in_time_and_are_counted_once() {
     let table = run.table();
     assert_eq!((table.offered, ends), (40, 40));
     assert_eq!(table.admitted + table.delayed + table.denied, 40);
-    // Two a second for ten seconds, and those who stood in line for two seconds more.
+    // Two per second for ten seconds, and those still in the queue for two seconds more.
     assert_eq!((table.admitted + table.delayed, waiting >= table.delayed), (24, true));
     assert_eq!(table.waits.max_us, 2_000_000);
     assert_eq!((table.false_allow, table.most_admitted), (0, 2));
@@ -162,7 +162,7 @@ fn a_table_has_stable_names() {
     );
 }
 
-/// A flood of new keys pushes out each other, never who has used up a quota.
+/// New keys of a flood evict each other, never a key that has used up a quota.
 #[test]
 fn envoys_table_loses_keys_of_a_spray_and_counts_them() {
     let rule = r#", "capacity": 64"#;
@@ -219,8 +219,8 @@ fn a_clock_that_is_set_forward_lets_a_window_through_twice() {
     assert_eq!(with(r#"{"oscillates": {"by": "20s", "every": "30s"}}"#), (18, 8, 18));
 }
 
-/// Units are held until the response comes: what is not charged uses nothing up, however many are
-/// under way, and only those under way at a time are limited.
+/// Units are held until the response comes. Requests that are not charged use nothing up, however
+/// many are under way; only the number under way at one time is limited.
 #[test]
 fn an_origin_that_takes_its_time_holds_what_is_under_way() {
     let with = |latency: &str, status: u16| {
@@ -244,7 +244,7 @@ fn an_origin_that_takes_its_time_holds_what_is_under_way() {
     }
 }
 
-/// Compare and swap: however many decide at the same time, together they admit what one would.
+/// Compare and swap: workers that decide at the same time together allow what one worker would.
 #[test]
 fn workers_that_race_admit_what_one_admits() {
     let two = r#"{"name": "each", "key": ["client_ip"], "capacity": 16, "quotas": [{"limit": 10, "window": "1m"}]},
@@ -273,7 +273,7 @@ fn workers_that_race_admit_what_one_admits() {
     }
 }
 
-/// 33 writes in a row that come too late are a failure, which the rule decides about.
+/// 33 late writes in a row are a failure, which the rule decides.
 #[test]
 fn who_loses_every_race_is_decided_by_the_rules_failure_mode() {
     let rule = |mode: &str| {
@@ -285,12 +285,12 @@ fn who_loses_every_race_is_decided_by_the_rules_failure_mode() {
         let table = run(&rule(mode), burst);
         (table.admitted, table.denied, table.rules[0].failed)
     };
-    // Of 64 at the same time one gets through at each try.
+    // Of 64 at the same time one succeeds at each try.
     assert_eq!(with("deny"), (32, 32, 32));
     assert_eq!(with("allow"), (64, 0, 32));
 }
 
-/// What one key was charged before another lost its race is given back.
+/// A charge to one key is refunded when another key loses its race.
 #[test]
 fn who_loses_a_race_at_one_key_keeps_nothing_at_another() {
     let rules = r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1h"}]},
@@ -307,7 +307,7 @@ fn who_loses_a_race_at_one_key_keeps_nothing_at_another() {
     assert_eq!(table.lost_races, 1);
 }
 
-/// Workers that can never keep up hold no more than so many requests, and none is lost.
+/// Workers that can never keep up hold a bounded number of requests, and none is lost.
 #[test]
 fn a_line_for_workers_is_bounded_and_everybody_is_decided() {
     let policy = each(r#""limit": 10, "window": "1s""#, "");
@@ -315,7 +315,7 @@ fn a_line_for_workers_is_bounded_and_everybody_is_decided() {
         {"arrivals": {"bursts": {"size": 100002, "every": "1s"}}}]}"#;
     let traffic = Traffic::parse(traffic).unwrap();
     let mut run = Run::new(policy, &traffic, 1);
-    // One is taken, 100,000 wait, the last one does not.
+    // One is taken, 100,000 wait, and the last one does not wait.
     let mut at_once = 0;
     run.step(100_002, &mut |seen| at_once += u64::from(seen.at == seen.request.at));
     assert_eq!(at_once, 1);

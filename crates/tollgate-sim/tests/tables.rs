@@ -1,8 +1,8 @@
 //! The golden tables: every algorithm on every model of traffic, with right clocks and wrong ones,
 //! racing workers, Envoy's table and several nodes. The same natively, optimised, and as wasm.
 //!
-//! Guards: a change of the limiter, the pipeline or the simulator that nobody meant. After one that
-//! is meant: `TOLLGATE_BLESS=1 cargo test -p tollgate-sim --test tables`, and read the difference.
+//! Guards: an unintended change of the limiter, the pipeline or the simulator. After an intended
+//! one: `TOLLGATE_BLESS=1 cargo test -p tollgate-sim --test tables`, and review the difference.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 const SEED: u64 = 7;
 
-/// Ten in ten seconds for each client, held in every way.
+/// Ten per ten seconds for each client, with every algorithm.
 const QUOTAS: [(&str, &str, &str); 13] = [
     ("gcra", r#""algorithm": "gcra""#, ""),
     ("gcra burst 3", r#""algorithm": "gcra", "burst": 3"#, ""),
@@ -125,7 +125,7 @@ fn row(name: &str, table: &Table) -> String {
     )
 }
 
-/// All tables on one server.
+/// All tables for one set of servers.
 fn tables(about: &str, servers: &str) -> String {
     let mut out = format!("# {about}\n");
     for (model, sources) in MODELS {
@@ -147,7 +147,7 @@ fn tables(about: &str, servers: &str) -> String {
     out
 }
 
-/// The tables of server `number`, against the file.
+/// Compares the tables of servers `number` with the file.
 fn compare(number: usize) {
     const FILES: [&str; SERVERS.len()] = [
         include_str!("tables/0.txt"),

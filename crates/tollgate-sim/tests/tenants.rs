@@ -1,5 +1,5 @@
-//! Entries of tenants: a node decides with them as a surface does whose counts are apart, request
-//! by request.
+//! Tenant entries: a node decides with them like a surface with separate counts, request by
+//! request.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Facts for Asked {
     }
 }
 
-/// A surface: an entry from a store, a plan with it, and a count for each key.
+/// A surface: an entry from a store, a plan with it, and a count per key.
 struct Surfaced {
     entries: BTreeMap<Vec<u8>, TenantEntry>,
     counts: BTreeMap<Vec<u8>, Counts>,
@@ -102,7 +102,7 @@ impl Surfaced {
     }
 }
 
-// Guards: a copy of the pipeline that decides otherwise than a server and the Worker.
+// Guards: a copy of the pipeline that decides differently from the server and the Worker.
 #[test]
 fn a_node_decides_with_entries_as_a_surface_does() {
     let policy = Arc::new(Policy::compile(POLICY, Surface::Worker).unwrap());
@@ -135,7 +135,7 @@ fn a_node_decides_with_entries_as_a_surface_does() {
     assert!(differ > 1_000 && denied > 1_000, "{differ} {denied}");
 }
 
-// Guards: a tenant's own quotas that the table leaves out, or whose exact twin has other limits.
+// Guards: a table without a tenant's own quotas, or an exact twin with other limits.
 #[test]
 fn a_run_counts_the_own_quotas_of_tenants() {
     let policy = Arc::new(Policy::compile(POLICY, Surface::Worker).unwrap());

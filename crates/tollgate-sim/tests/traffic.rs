@@ -1,4 +1,4 @@
-//! Made-up traffic: when requests come, who sends them, what is refused of a document.
+//! Simulated traffic: the times of requests, their clients, and documents that are rejected.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Facts;
@@ -9,14 +9,14 @@ fn traffic(sources: &str) -> Traffic {
     Traffic::parse(&document).expect(&document)
 }
 
-/// When requests come, in milliseconds after the beginning.
+/// The times of requests, in milliseconds after the beginning.
 fn times(sources: &str) -> Vec<u64> {
     let mut requests = Requests::new(&traffic(sources), 1);
     let since = |request: Request| request.at.since(START).as_nanos() / 1_000_000;
     std::iter::from_fn(|| requests.next_request()).map(since).collect()
 }
 
-/// Who would come again beside a million others gives up, and is counted.
+/// A client that would retry while a million others are pending gives up, and is counted.
 #[test]
 fn beyond_a_million_who_come_again_others_give_up() {
     let half = r#"{"arrivals": {"bursts": {"size": 500002, "every": "30m"}}, "to": "1s",
@@ -137,7 +137,7 @@ fn a_request_is_what_the_document_says() {
     assert_eq!(entry(2), None);
 }
 
-/// What comes of one client that is refused `refusals` times.
+/// The requests of one client that is denied `refusals` times.
 fn comes_again(retry: &str, told: &Told, refusals: u64) -> Vec<u64> {
     let source = format!(r#"{{"arrivals": {{"instants": {{"at": ["0s"]}}}}, "retry": {retry}}}"#);
     let mut requests = Requests::new(&traffic(&source), 1);

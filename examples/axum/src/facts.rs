@@ -1,8 +1,8 @@
-//! What a policy may ask about a request of axum.
+//! The facts about an axum request that a policy may read.
 //!
-//! Invariant: values are passed on as the bytes that came; reading them is the policy's business.
-//! Deliberately absent: routes, countries and verified claims. A service that knows them adds the
-//! method of [`Facts`].
+//! Invariant: values are passed on as the received bytes; the policy parses them. Deliberately
+//! absent: routes, countries and verified claims. A service that knows them adds the method of
+//! [`Facts`].
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -10,12 +10,12 @@ use std::net::{IpAddr, SocketAddr};
 use axum::http::{HeaderValue, request::Parts};
 use tollgate_policy::Facts;
 
-/// A request's head and the connection's other end.
+/// A request's head and the peer address of its connection.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpFacts<'a> {
     /// The head.
     pub head: &'a Parts,
-    /// From [`axum::extract::ConnectInfo`]: what clients send has no part in it.
+    /// From [`axum::extract::ConnectInfo`]; clients cannot influence it.
     pub peer: SocketAddr,
 }
 

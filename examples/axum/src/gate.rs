@@ -1,11 +1,11 @@
-//! A policy in front of a service: decides a request, lets it wait, refuses it, and settles it by
-//! its response.
+//! A policy in front of a service: allows, delays or denies a request, and settles it by its
+//! response.
 //!
-//! Invariant: whatever is loaded is decided and stored under one lock, at one time that is read
-//! under it. So no two requests are admitted for the same unit, a request of several keys is
-//! charged to all of them or to none, and there is no race to lose. The lock is held for
-//! microseconds and never across an await. Deliberately absent: lines. Requests that wait (`delay`)
-//! are decided again when their time has come, whoever came first.
+//! Invariant: state is loaded, decided and stored under one lock, at one time that is read under
+//! it. So no two requests are allowed for the same unit, a request of several keys is charged to
+//! all of them or to none, and there is no race to lose. The lock is held for microseconds and
+//! never across an await. Deliberately absent: queues. Requests that wait (`delay`) are decided
+//! again when their time has come, in any order.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,22 +17,22 @@ use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Problems, Span, Su
 
 use crate::table::Counts;
 
-/// A policy and what it has counted.
+/// A policy and its counts.
 #[derive(Debug)]
 pub struct Gate {
     policy: Policy,
     counts: Mutex<Counts>,
-    /// Where time begins. The clock is monotonic: nobody can set it back.
+    /// The start of time. The clock is monotonic: it cannot be set back.
     started: Instant,
     waiting: Semaphore,
 }
 
-/// A request that was decided: its plan, and what it is answered.
+/// A request that was decided: its plan, and its denial, if any.
 #[derive(Debug)]
 pub struct Decided {
-    /// For its outcome.
+    /// The plan, which contains the outcome.
     pub plan: Plan,
-    /// Nothing: it passes. Else the status of its refusal.
+    /// `None` when the request is allowed; else the status of its denial.
     pub refused: Option<u16>,
 }
 
@@ -40,7 +40,7 @@ impl Gate {
     /// The gate of a policy document.
     ///
     /// # Errors
-    /// Every mistake in the document, with its place.
+    /// Lists every mistake in the document, with its place.
     pub fn new(document: &str) -> Result<Self, Problems> {
         let mut policy = Policy::compile(document, Surface::Library)?;
         policy.set_hash_key(secret());
@@ -58,19 +58,20 @@ impl Gate {
         &self.policy
     }
 
-    /// The counts. Whoever holds them keeps every request waiting.
+    /// The counts. Every request waits while the lock is held.
     pub fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which rules apply to a request, and what they count by. A plan holds nothing of the request.
+    /// Which rules apply to a request, and the keys they count by. A plan keeps no data of the
+    /// request.
     pub fn plan(&self, facts: &impl Facts) -> Plan {
         let mut plan = Plan::new();
         self.policy.plan(facts, &mut plan);
         plan
     }
 
-    /// Decides a request, and lets it wait if its rules say so. A client that leaves while its
+    /// Decides a request, and delays it if its rules require that. A client that leaves while its
     /// request waits for its place in a `leaky-queue` leaves that place unused.
     pub async fn decide(&self, mut plan: Plan) -> Decided {
         let arrived = Instant::now();
@@ -93,15 +94,16 @@ impl Gate {
         }
     }
 
-    /// Charges, or gives back, what the response brings about; `None` when the client left before
-    /// there was one.
+    /// Charges or refunds according to the response; `status` is `None` when the client left before
+    /// there was a response.
     pub fn settle(&self, plan: &mut Plan, status: Option<u16>) {
         if plan.is_deferred() && plan.settle(&self.policy, status) {
             self.commit(plan);
         }
     }
 
-    /// Loads, decides and stores: the whole exactness of it is that nobody comes between.
+    /// Loads, decides and stores under one lock. This is exact because no other request runs in
+    /// between.
     fn commit(&self, plan: &mut Plan) {
         let mut counts = self.counts();
         let now = self.now();
@@ -115,8 +117,8 @@ impl Gate {
         }
     }
 
-    /// Refuses a request that would have to wait while too many do, and gives back a place that it
-    /// was given.
+    /// Denies a request that would have to wait while too many requests wait, and returns the place
+    /// that it received.
     fn reject(&self, mut plan: Plan, wait: Span) -> Decided {
         plan.reject_waiting(&self.policy, Full::Worker(wait));
         let mut counts = self.counts();
@@ -143,9 +145,9 @@ impl Gate {
     }
 }
 
-/// What clients must not guess: the hash of their key that they are told (`pk`), and which keys a
-/// rule is enforced for (`enforce_percent`). It is another one at each start; several servers that
-/// should agree read it from their settings.
+/// A secret that clients must not guess. It determines the hash of their key in responses (`pk`)
+/// and the keys that a rule is enforced for (`enforce_percent`). It differs at each start; several
+/// servers that should agree read it from their settings.
 fn secret() -> [u8; 16] {
     let random = RandomState::new();
     let halves = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));

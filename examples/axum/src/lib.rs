@@ -1,10 +1,10 @@
-//! A Tollgate policy as middleware of axum: the whole of what a service needs to limit its clients
-//! by itself.
+//! A Tollgate policy as axum middleware: everything a service needs to limit its clients without
+//! another server.
 //!
-//! Invariant: the handler runs if and only if the policy admits the request, and what its response
-//! brings about is counted before the response is sent, or when the client has left. Deliberately
-//! absent: answers to gRPC clients (see [`tollgate_policy::grpc_content_type`]), metrics, and a
-//! policy that is exchanged while the service runs.
+//! Invariant: the handler runs if and only if the policy allows the request. The effects of its
+//! response are counted before the response is sent, or when the client has left. Deliberately
+//! absent: responses to gRPC clients (see [`tollgate_policy::grpc_content_type`]), metrics, and
+//! policy changes while the service runs.
 
 mod facts;
 mod gate;
@@ -25,9 +25,9 @@ pub use facts::HttpFacts;
 pub use gate::{Decided, Gate};
 pub use table::Counts;
 
-/// `router`, with `gate` in front of every route of it. Serve it with
+/// `router`, with `gate` in front of each of its routes. Serve it with
 /// [`into_make_service_with_connect_info`](Router::into_make_service_with_connect_info), so that
-/// the address of the connection is known; without it every request is answered with 500.
+/// the address of the connection is known; without it every request gets status 500.
 pub fn limited(router: Router, gate: Arc<Gate>) -> Router {
     router.layer(middleware::from_fn_with_state(gate, limit))
 }
@@ -49,7 +49,7 @@ async fn limit(
     let unsettled = Unsettled { gate, plan: Some(plan) };
     let mut response = next.run(Request::from_parts(head, body)).await;
     unsettled.settle(response.status());
-    // Added to what the handler said itself, never in its place.
+    // Added to the handler's own fields, never in their place.
     fields.iter().for_each(|(name, value)| {
         response.headers_mut().append(name, value.clone());
     });
@@ -63,7 +63,7 @@ fn refusal(gate: &Gate, plan: &Plan, status: u16) -> Response {
     response
 }
 
-/// What the response says of limits; of a refusal these are all its fields.
+/// The response fields about limits; a denial has no other fields.
 fn fields(gate: &Gate, plan: &Plan) -> HeaderMap {
     let mut fields = HeaderMap::new();
     plan.outcome(gate.policy()).headers(&mut |name, value| {
@@ -74,7 +74,7 @@ fn fields(gate: &Gate, plan: &Plan) -> HeaderMap {
     fields
 }
 
-/// Sets the marks of the rules that a request is over the limit of, in place of what the client
+/// Sets the marks of the rules whose limit a request exceeds, and replaces marks that the client
 /// sent.
 fn mark(gate: &Gate, plan: &Plan, headers: &mut HeaderMap) {
     plan.outcome(gate.policy()).marks(&mut |name, value| {
@@ -84,8 +84,8 @@ fn mark(gate: &Gate, plan: &Plan, headers: &mut HeaderMap) {
     });
 }
 
-/// An admitted request on its way through the service. axum drops it with the rest of the request
-/// when the client leaves: then there is no status, which a rule may charge, too (`on_abort`).
+/// An allowed request on its way through the service. axum drops it with the rest of the request
+/// when the client leaves. Then there is no status, which a rule may charge, too (`on_abort`).
 struct Unsettled {
     gate: Arc<Gate>,
     plan: Option<Plan>,

@@ -15,14 +15,14 @@ use axum::routing::{get, post};
 use example_axum::{Gate, limited};
 use tokio::net::TcpListener;
 
-/// A limiter bounds how many requests there are, not how long one is.
+/// A limiter bounds the number of requests, not their length.
 const LONGEST_BODY: usize = 64 * 1024;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let gate = Arc::new(Gate::new(include_str!("../policy.json"))?);
     for warning in &gate.policy().warnings().0 {
-        eprintln!("warning: {warning}"); // legal, and surely not meant
+        eprintln!("warning: {warning}"); // legal, but probably a mistake
     }
     let service = Router::new()
         .route("/", get(|| async { "hello\n" }))
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Only one password is right.
+/// Accepts only one password.
 async fn login(password: Bytes) -> StatusCode {
     if password == "open sesame" { StatusCode::NO_CONTENT } else { StatusCode::UNAUTHORIZED }
 }

@@ -1,20 +1,20 @@
-//! Counts in memory: what each key has used, in a table whose size is fixed when the policy is
+//! Counts in memory: the usage of each key, in a table whose size is fixed when the policy is
 //! loaded.
 //!
-//! Invariant: a group never holds more than its places, whatever clients send, and taking a place
-//! looks at one bucket of sixteen, never at the whole table. A key's own bytes are not kept, only a
-//! hash of them with a secret of this process, so that nobody can aim at a bucket. Deliberately
-//! absent: a lock (see `gate`), timers (a key that is idle is replaced by the next one that needs
-//! its place), and anything on disk.
+//! Invariant: a group never holds more keys than it has places, whatever clients send, and finding
+//! a place reads one bucket of sixteen, never the whole table. A key's own bytes are not kept, only
+//! a hash of them with a secret of this process, so that no client can aim at a bucket.
+//! Deliberately absent: a lock (see `gate`), timers (an idle key is replaced by the next one that
+//! needs its place), and anything on disk.
 
 use std::hash::{BuildHasher, RandomState};
 
 use tollgate_policy::{Partition, Policy, Timestamp};
 
-/// Places in a bucket.
+/// Places per bucket.
 const WAYS: usize = 16;
-/// Places for each key of a rule's `capacity`: keys fall into buckets by chance, and with twice the
-/// room hardly one of a thousand finds its bucket full.
+/// Places per key of a rule's `capacity`. Keys fall into random buckets; with twice the room fewer
+/// than about one in a thousand finds its bucket full.
 const ROOM: usize = 2;
 
 /// The counts of every group of a policy.
@@ -34,8 +34,8 @@ struct Entry {
 }
 
 impl Counts {
-    /// Room for the `capacity` of each of the policy's groups. Nothing is held for a key before it
-    /// is charged.
+    /// A table with room for the `capacity` of each of the policy's groups. A key uses no memory
+    /// before it is charged.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
         let buckets = |capacity: u32| {
@@ -46,7 +46,7 @@ impl Counts {
         Self { groups, secret: RandomState::new(), evicted: 0 }
     }
 
-    /// What a partition has used; `None` when it was never seen, or was forgotten.
+    /// The usage of a partition; `None` when it was never stored, or was evicted.
     #[must_use]
     pub fn get(&self, partition: Partition<'_>) -> Option<&[u8]> {
         let hash = self.secret.hash_one(partition.key());
@@ -55,8 +55,8 @@ impl Counts {
         bucket.iter().find(|entry| entry.hash == hash).map(|entry| entry.value.as_slice())
     }
 
-    /// Stores what a partition has used. In a full bucket it takes the place of a key that is idle,
-    /// which loses nothing, or else of the one that has used the least share of its quotas.
+    /// Stores the usage of a partition. In a full bucket it replaces an idle key, which loses
+    /// nothing, or else the key that has used the smallest share of its quotas.
     pub fn put(&mut self, policy: &Policy, partition: Partition<'_>, now: Timestamp) {
         let hash = self.secret.hash_one(partition.key());
         let (value, group) = (partition.value(), partition.group());
@@ -84,7 +84,7 @@ impl Counts {
         }
     }
 
-    /// How many keys are held.
+    /// The number of keys held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.groups.iter().flatten().map(Vec::len).sum()
@@ -96,20 +96,20 @@ impl Counts {
         self.len() == 0
     }
 
-    /// How many keys can be held at most.
+    /// The maximum number of keys.
     #[must_use]
     pub fn places(&self) -> usize {
         self.groups.iter().map(|buckets| buckets.len().saturating_mul(WAYS)).sum()
     }
 
-    /// How many keys were forgotten that were not idle. A number that grows says: raise `capacity`.
+    /// How many keys were evicted while not idle. If this number grows, raise `capacity`.
     #[must_use]
     pub const fn evicted(&self) -> u64 {
         self.evicted
     }
 }
 
-/// The bucket of a hash, of so many.
+/// The bucket of a hash among `buckets`.
 fn place(hash: u64, buckets: usize) -> usize {
     let buckets = u64::try_from(buckets).unwrap_or(u64::MAX);
     usize::try_from(hash.checked_rem(buckets).unwrap_or(0)).unwrap_or(0)

@@ -54,7 +54,7 @@ fn field<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
     response.headers().get(name).map(|value| value.to_str().unwrap())
 }
 
-/// Guards: two requests that are decided at the same time never take one unit both.
+/// Guards: two requests that are decided at the same time never take the same unit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn a_race_admits_exactly_the_limit() {
     const LIMIT: usize = 5_000;
@@ -85,8 +85,8 @@ async fn a_race_admits_exactly_the_limit() {
     assert_eq!(admitted, LIMIT, "of {}", 2 * LIMIT);
 }
 
-/// Guards: ten thousand keys stay within the places of the table, and who has used up a limit is
-/// not let in by them.
+/// Guards: ten thousand keys stay within the places of the table, and do not give a client that has
+/// used up a limit a new one.
 #[tokio::test]
 async fn a_flood_of_keys_stays_within_the_bound() {
     let (gate, service) = service(
@@ -105,7 +105,7 @@ async fn a_flood_of_keys_stays_within_the_bound() {
     assert_eq!(status(&service, patient, "/204").await, 429);
 }
 
-/// Guards: half of `capacity` keys all have a place, so nobody who is counted is forgotten.
+/// Guards: half of `capacity` keys all have a place, so no counted client is forgotten.
 #[tokio::test]
 async fn usual_numbers_of_keys_lose_nobody() {
     let (gate, service) = service(
@@ -120,7 +120,7 @@ async fn usual_numbers_of_keys_lose_nobody() {
     assert_eq!((counts.len(), counts.evicted()), (5_000, 0));
 }
 
-/// Guards: a request that one key refuses is charged to no other.
+/// Guards: a request that one key denies is charged to no other.
 #[tokio::test]
 async fn all_keys_or_none() {
     let (_, service) = service(
@@ -137,7 +137,7 @@ async fn all_keys_or_none() {
     assert_eq!(status(&service, client(6), "/204").await, 429);
 }
 
-/// Guards: a refusal has the policy's status, fields and body, and says when to come back.
+/// Guards: a denial has the policy's status, fields and body, and contains the time to wait.
 #[tokio::test]
 async fn clients_are_told() {
     let (_, service) =
@@ -176,8 +176,8 @@ async fn responses_settle_what_is_charged() {
     }
 }
 
-/// Guards: a client that leaves before the response is charged as the rule's `on_abort` says, here
-/// by default.
+/// Guards: a client that leaves before the response is charged according to the rule's `on_abort`,
+/// here the default.
 #[tokio::test]
 async fn who_leaves_is_settled() {
     let gate = Gate::new(&format!(r#"{{"version": 1, "rules": [{LOGINS}]}}"#)).unwrap();
@@ -198,8 +198,8 @@ async fn who_leaves_is_settled() {
     assert_eq!(status(&service, client(0), "/").await, 429);
 }
 
-/// Guards: who gives two credentials has no count of its own for each, and several lines of one
-/// header reach the policy.
+/// Guards: a client that sends two credentials does not get a separate count for each, and several
+/// lines of one header reach the policy.
 #[tokio::test]
 async fn two_credentials_are_none() {
     let (_, service) = service(
@@ -215,8 +215,8 @@ async fn two_credentials_are_none() {
     }
 }
 
-/// Guards: the hash of its key that a client is told cannot be computed by it: it has a secret,
-/// another one in each gate.
+/// Guards: a client cannot compute the hash of its key in a response, because each gate has its own
+/// secret for it.
 #[tokio::test]
 async fn partition_keys_have_a_secret() {
     let document = r#"{"version": 1, "response": {"partition_key": true},
@@ -232,8 +232,8 @@ async fn partition_keys_have_a_secret() {
     assert_ne!(seen[0], seen[1]);
 }
 
-/// Guards: requests that wait are admitted when their time has come, and those too many are refused
-/// with 503 without losing the place of anybody else.
+/// Guards: requests that wait are allowed when their time has come. Those beyond the maximum are
+/// denied with 503, and no other request loses its place.
 #[tokio::test]
 async fn some_wait_and_too_many_are_refused() {
     let document = r#"{"version": 1, "waiting": {"total": 1}, "rules": [{"name": "r", "key": [],
@@ -252,7 +252,7 @@ async fn some_wait_and_too_many_are_refused() {
     assert_eq!(waiting.await.unwrap(), 200);
 }
 
-/// Guards: the header of a mark reaches the handler, and the client's own does not.
+/// Guards: the header of a mark reaches the handler; the same header from a client does not.
 #[tokio::test]
 async fn marks_reach_the_handler() {
     let document = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [{"limit": 1, "window": "1d"}],
@@ -269,8 +269,8 @@ async fn marks_reach_the_handler() {
     }
 }
 
-/// Guards, over a socket: the connection's address is the client's, a header that claims another
-/// one changes nothing, and a body that is too long is refused.
+/// Guards, over a socket: the client is the address of the connection, a header with another
+/// address changes nothing, and a body that is too long is rejected.
 #[tokio::test(flavor = "multi_thread")]
 async fn over_a_socket() {
     let rules = r#"{"version": 1, "rules": [{"name": "r", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1d"}]}]}"#;
@@ -304,7 +304,7 @@ async fn over_a_socket() {
     }
 }
 
-/// Guards: the policy that the example ships is a good one.
+/// Guards: the policy that the example ships is valid.
 #[test]
 fn the_shipped_policy_is_good() {
     let gate = Gate::new(include_str!("../policy.json")).unwrap();

@@ -1,7 +1,7 @@
-//! The documented bound of every algorithm with every option, beside what the adversary finds.
+//! The documented bound of every algorithm with every option, compared with the adversary's result.
 //!
-//! Invariant: what is searched is said in the result: a limit, a window, the instants, how many
-//! states; and a search is the same on every machine.
+//! Invariant: the result contains the extent of the search: a limit, a window, the instants, and
+//! the number of states. A search is the same on every machine.
 
 use crate::adversary::{
     Attack, Goal,
@@ -15,50 +15,50 @@ use tollgate_core::{Limiter, Span, Timestamp};
 pub const SMALL_WINDOW: Span = Span::from_secs(12);
 /// The highest of the small limits.
 pub const HIGHEST_SMALL: u64 = 4;
-/// The limit that is too high to try everything, per [`MINUTE`].
+/// The limit that is too high for a full search, per [`MINUTE`].
 pub const SIXTY: u64 = 60;
 /// Its window.
 pub const MINUTE: Span = Span::from_secs(60);
 
-/// A time that no window starts at, in the year 2026: where the epoch is must not matter.
+/// A time in the year 2026 at which no window starts: the position of the epoch must not matter.
 const LATER: Timestamp = Timestamp::from_nanos(1_790_000_000_123_456_789);
 
-/// Searches by climbing of each limiter.
+/// Climbing searches per limiter.
 const STARTS: u64 = 8;
 
-/// One bound, and what was found.
+/// One bound, and the search result.
 #[derive(Debug)]
 pub struct Searched {
-    /// Of which limiter.
+    /// The limiter.
     pub subject: Subject,
-    /// What is counted.
+    /// The units that are counted.
     pub goal: Goal,
-    /// What the documents say is the most.
+    /// The documented maximum.
     pub bound: u64,
     /// The best trace that was found.
     pub attack: Attack,
-    /// States that were told apart, at all instants of all grids; 0 where not everything was tried.
+    /// The number of distinct states, at all instants of all grids; 0 without a full search.
     pub states: usize,
 }
 
 impl Searched {
-    /// True when the bound is what was found: reached, and not passed.
+    /// True when the result equals the bound: reached, and not exceeded.
     #[must_use]
     pub const fn is_met(&self) -> bool {
         self.attack.most == self.bound
     }
 }
 
-/// How much is tried.
+/// The extent of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// In every test run: instants a twelfth of a window apart.
     Quick,
-    /// In the bench, too: also a 24th, and a nanosecond beside each twelfth.
+    /// In the bench: also a 24th, and the nanoseconds next to each twelfth.
     Deep,
 }
 
-/// Tries everything on the grids, for limits 1 to [`HIGHEST_SMALL`].
+/// Tries every trace on the grids, for limits 1 to [`HIGHEST_SMALL`].
 #[must_use]
 pub fn exhaustive(depth: Depth) -> Vec<Searched> {
     let (bursts, parts): (&[u64], &[u16]) = match depth {
@@ -73,7 +73,7 @@ pub fn exhaustive(depth: Depth) -> Vec<Searched> {
     .collect()
 }
 
-/// Climbs at [`SIXTY`] per [`MINUTE`], and where nothing is a whole number of nanoseconds.
+/// Climbs at [`SIXTY`] per [`MINUTE`], and where no value is a whole number of nanoseconds.
 #[must_use]
 pub fn climbed(depth: Depth) -> Vec<Searched> {
     let mut all = subjects(SIXTY, MINUTE, &[1, 10, 30, 120], &[2, 7, 60, 360]);
@@ -85,8 +85,8 @@ pub fn climbed(depth: Depth) -> Vec<Searched> {
     all.iter().flat_map(|subject| goals(subject).map(move |goal| climb(subject, goal))).collect()
 }
 
-/// From several starts; a quick search takes ever more time, and ends with the first start that
-/// reaches the bound.
+/// Searches from several starts. A quick search takes more time with each start, and ends with the
+/// first one that reaches the bound.
 fn climbed_to(subject: &Subject, goal: Goal, depth: Depth) -> Searched {
     let mut best = searched(subject, goal, Attack::of(&subject.limiter, goal, &[]), 0);
     for seed in 0..STARTS {
@@ -107,7 +107,7 @@ fn climbed_to(subject: &Subject, goal: Goal, depth: Depth) -> Searched {
     best
 }
 
-/// Admissions; and departures of what lets requests wait.
+/// Admissions, and also departures for a limiter that lets requests wait.
 fn goals(subject: &Subject) -> impl Iterator<Item = Goal> + use<> {
     let waits = matches!(subject.limiter, Limiter::LeakyQueue(_));
     [Goal::Admissions].into_iter().chain(waits.then_some(Goal::Departures))
@@ -118,13 +118,13 @@ fn everything(subject: &Subject, goal: Goal, depth: Depth) -> Searched {
     let found = found.iter().map(|grid| grid::search(&subject.limiter, goal, grid));
     let found: Vec<grid::Searched> = found.collect();
     let states = found.iter().map(|found| found.states).sum();
-    // The first of the best: the one that is easiest to read.
+    // The first of the best traces, which is the easiest to read.
     let attacks = found.into_iter().map(|found| found.attack);
     let best = attacks.reduce(|best, next| if next.most > best.most { next } else { best });
     searched(subject, goal, best.expect("at least one grid"), states)
 }
 
-/// The clocks on which everything is tried.
+/// The clocks of a full search.
 fn grids(limiter: &Limiter, depth: Depth) -> Vec<Grid> {
     let (window, limit) = (limiter.window(), limiter.limit());
     let parts = limiter.algorithm().buckets().map_or(1, u64::from);
@@ -133,7 +133,7 @@ fn grids(limiter: &Limiter, depth: Depth) -> Vec<Grid> {
         vec![twelfths.clone(), Grid::of_parts(window, parts, limit).to_the_nanosecond()];
     if depth == Depth::Deep {
         grids.push(Grid::even(LATER, window, 12, 4));
-        // A ring remembers every unit: with more of them these are too many states.
+        // A ring stores every unit: with more units there are too many states.
         let is_small = limiter.state_len() <= 24;
         let edges = if is_small { HIGHEST_SMALL } else { 1 };
         grids.extend((limit <= edges).then(|| twelfths.to_the_nanosecond()));

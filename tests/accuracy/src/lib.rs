@@ -1,8 +1,8 @@
 //! How exact each algorithm is: measured on traffic, and searched for by an adversary.
 //!
-//! Invariant: pure and deterministic. The same code gives the same tables on every machine, so what
-//! `docs/accuracy.md` says is compared with what the code gives today. Nothing here decides: every
-//! decision is the core's, and what it is compared with is a history that is counted anew.
+//! Invariant: pure and deterministic. The same code gives the same tables on every machine, so
+//! `docs/accuracy.md` is compared with the present output. Nothing here decides: the core makes
+//! every decision, and it is compared with a history that is counted again.
 
 pub mod document;
 pub mod synthetic;

@@ -1,23 +1,23 @@
 //! The day of real traffic: read as `tollgate replay` reads it.
 //!
 //! Invariant: a host name is a client, lines are in the order of the file, and line `i` of the `n`
-//! of a second comes at floor(1000 i / n) ms of it. A log that is not whole is refused: its figures
-//! would be others.
+//! of a second comes at floor(1000 i / n) ms of it. An incomplete log is rejected, because its
+//! figures would differ.
 
 use crate::measure::Arrival;
 use std::collections::HashMap;
 use tollgate_access_log::{Bounds, Client, Field, Format, Limits, Order, Reader, Record, Wanted};
 use tollgate_core::Timestamp;
 
-/// Its columns have names in the first line; the one of the client is called `host`.
+/// The first line names the columns; the one of the client is called `host`.
 const FORMAT: &str = "tsv:client=host";
-/// Requests and clients of the day.
+/// The numbers of requests and clients of the day.
 const WHOLE: (usize, usize) = (30_969, 2_365);
 
 /// The requests of the day, in their order.
 ///
 /// # Errors
-/// A line cannot be read, or it is not that day.
+/// A line cannot be parsed, or the log is of another day.
 pub fn arrivals(bytes: &[u8]) -> Result<Vec<Arrival>, String> {
     let format = Format::parse(FORMAT).map_err(|error| error.to_string())?;
     let format = format.fit(bytes).map_err(|error| error.to_string())?;
@@ -40,7 +40,7 @@ pub fn arrivals(bytes: &[u8]) -> Result<Vec<Arrival>, String> {
     Ok(clients.arrivals)
 }
 
-/// Requests, with a number for each client.
+/// Requests, and the number of each client.
 #[derive(Default)]
 struct Clients {
     numbers: HashMap<Vec<u8>, u32>,

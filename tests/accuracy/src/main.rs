@@ -1,7 +1,7 @@
-//! Writes the tables of `docs/accuracy.md`, or says whether they are what the code gives.
+//! Writes the tables of `docs/accuracy.md`, or checks that they equal the present output.
 //!
 //! `cargo xtask bench accuracy [--check] [--log FILE]` runs it. Without a log the tables of the
-//! real day stay as they are. Deliberately not here: any figure, or time that it takes.
+//! real day are unchanged. Deliberately not here: any figure, and the time that a run takes.
 
 use std::{env, fs, path::PathBuf, process::ExitCode};
 use tollgate_accuracy::{
@@ -10,9 +10,9 @@ use tollgate_accuracy::{
     log,
 };
 
-/// From the root of the repository, where this is run.
+/// Relative to the root of the repository, the working directory.
 const DOCUMENT: &str = "docs/accuracy.md";
-/// Who has no `--log` may name it here.
+/// Names the log when there is no `--log`.
 const LOG: &str = "TOLLGATE_NASA_LOG";
 
 struct Options {
@@ -95,7 +95,7 @@ fn blocks(options: &Options) -> Result<Vec<Block>, String> {
     Ok(blocks)
 }
 
-/// Every bound was reached and none passed, or the first that was not.
+/// All results if every bound was reached and none exceeded; otherwise the first that fails.
 fn met(all: Vec<Searched>) -> Result<Vec<Searched>, String> {
     match all.iter().find(|one| !one.is_met()) {
         None => Ok(all),

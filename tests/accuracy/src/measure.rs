@@ -1,8 +1,8 @@
-//! One limiter on one traffic, beside an exact log that sees the same arrivals.
+//! Compares one limiter on one traffic with an exact log that sees the same arrivals.
 //!
-//! Invariant: the limiter and the exact log each keep their own history, so an error of the one is
-//! not carried into the other; both are asked about every request, and wrong is who differs from
-//! the exact log at that request.
+//! Invariant: the limiter and the exact log each keep their own history, so an error of one does
+//! not carry over into the other. Both decide every request. The limiter is wrong wherever it
+//! differs from the exact log.
 
 use std::collections::{HashMap, VecDeque};
 use tollgate_core::{Limiter, Timestamp, Verdict};
@@ -11,42 +11,42 @@ use tollgate_sim::{ExactLog, WindowCount};
 /// A request for one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it comes.
+    /// The time of its arrival.
     pub at: Timestamp,
-    /// Whose it is.
+    /// The client that sends it.
     pub client: u32,
 }
 
-/// How far a limiter was from exact.
+/// The difference between a limiter and an exact log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Requests in all.
+    /// Requests in total.
     pub requests: u64,
-    /// Those that the limiter refused.
+    /// Requests that the limiter denied.
     pub denied: u64,
-    /// Those that the exact log refused.
+    /// Requests that the exact log denied.
     pub exact_denied: u64,
-    /// Admitted, and the exact log refused them.
+    /// Allowed by the limiter, denied by the exact log.
     pub false_allow: u64,
-    /// Refused, and the exact log admitted them.
+    /// Denied by the limiter, allowed by the exact log.
     pub false_deny: u64,
-    /// The most units of one client that went on in any half-open window.
+    /// The most units of one client that were sent on in any half-open window.
     pub most: u64,
 }
 
-/// What one client has.
+/// The state of one client.
 struct Client {
     state: Vec<u8>,
     exact: ExactLog,
     passed: WindowCount,
-    /// When those go on who wait, in that order.
+    /// The departure times of the waiting requests, in that order.
     waiting: VecDeque<Timestamp>,
 }
 
-/// Asks `limiter` about `arrivals`, which are in the order of time.
+/// Decides `arrivals`, which are in the order of time, with `limiter`.
 ///
-/// A request that has to wait is compared and counted when it goes on: what it waits for is to come
-/// when it may.
+/// A request that has to wait is compared and counted when it is sent on, because it waits in order
+/// to arrive when it is allowed.
 #[must_use]
 pub fn measure(limiter: &Limiter, arrivals: &[Arrival]) -> Measured {
     let mut clients: HashMap<u32, Client> = HashMap::new();
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// Those whose wait is over by `now`.
+    /// Sends on the requests whose wait is over by `now`.
     fn go_on(&mut self, measured: &mut Measured, now: Timestamp) {
         while let Some(at) = self.waiting.front().copied().filter(|at| *at <= now) {
             self.waiting.pop_front();
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// A request that goes on or is refused at `at`, beside what the exact log decides then.
+    /// Compares a request that is sent on or denied at `at` with the decision of the exact log.
     fn compare(&mut self, measured: &mut Measured, at: Timestamp, is_admitted: bool) {
         if is_admitted {
             self.passed.record(at, 1);

@@ -1,31 +1,31 @@
-//! What is measured: every algorithm of the core with every option that it takes.
+//! The limiters that are measured: every algorithm of the core with every option that it has.
 //!
-//! Invariant: nothing is listed twice. The algorithms are `Algorithm::ALL`; whether one takes a
-//! burst or strictness is asked of the core, which refuses what it cannot hold.
+//! Invariant: nothing is listed twice. The algorithms are `Algorithm::ALL`. The core determines
+//! whether one has a burst or strictness, because it rejects combinations that it cannot hold.
 
 use tollgate_core::{Algorithm, DEFAULT_BUCKETS, Limiter, MAX_BUCKETS, Quota, Span};
 
-/// A limiter with the name that tables have for it.
+/// A limiter and its name in tables.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// The algorithm and the options in which it differs from the default.
+    /// The algorithm, and the options that differ from the default.
     pub name: String,
-    /// What decides.
+    /// The limiter.
     pub limiter: Limiter,
 }
 
-/// What is left to choose beside the algorithm.
+/// The options besides the algorithm.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     burst: Option<u64>,
     is_strict: bool,
 }
 
-/// Every algorithm at `limit` per `window`: as it is by default, with each of `bursts`, and each of
+/// Every algorithm at `limit` per `window`: with its defaults, with each of `bursts`, and each of
 /// these strict; rolling windows in each of `parts` parts.
 ///
-/// What an algorithm cannot hold is left out, and so is a burst that equals the limit, which is the
-/// default.
+/// Combinations that an algorithm cannot hold are left out, and so is a burst that equals the
+/// limit, which is the default.
 #[must_use]
 pub fn subjects(limit: u64, window: Span, bursts: &[u64], parts: &[u16]) -> Vec<Subject> {
     let mut subjects = Vec::new();
@@ -41,7 +41,7 @@ pub fn subjects(limit: u64, window: Span, bursts: &[u64], parts: &[u16]) -> Vec<
     subjects
 }
 
-/// The same algorithm in each of `parts`, also weighted; or by itself if its window has none.
+/// The same algorithm in each of `parts`, also weighted; or alone if its window has no parts.
 fn in_parts(algorithm: Algorithm, parts: &[u16]) -> Vec<Algorithm> {
     if algorithm.buckets().is_none() {
         return vec![algorithm];
@@ -50,7 +50,7 @@ fn in_parts(algorithm: Algorithm, parts: &[u16]) -> Vec<Algorithm> {
     parted.flat_map(|algorithm| [algorithm, algorithm.weighted()]).collect()
 }
 
-/// None if the core refuses it, or if it decides as it does without these options.
+/// `None` if the core rejects it, or if the options do not change its decisions.
 fn subject(algorithm: Algorithm, limit: u64, window: Span, options: Options) -> Option<Subject> {
     let mut quota = Quota::new(limit, window).expect("a limit and a window of ours");
     if let Some(burst) = options.burst {
@@ -61,14 +61,13 @@ fn subject(algorithm: Algorithm, limit: u64, window: Span, options: Options) -> 
         quota = quota.strict();
     }
     let limiter = Limiter::new(algorithm, quota).ok()?;
-    // Strictness changes nothing for what is never over its limit anyhow.
+    // Strictness does not change an algorithm that never exceeds its limit.
     let is_same = options.is_strict && without.max_in_window() == limit;
     let name = name_of(&limiter);
     (!is_same).then_some(Subject { name, limiter })
 }
 
-/// `gcra, burst limit / 2, strict`: the same at every limit, so that tables can have them in one
-/// row.
+/// `gcra, burst limit / 2, strict`: the same at every limit, so that tables can use one row.
 fn name_of(limiter: &Limiter) -> String {
     let quota = limiter.quota();
     let mut name = limiter.algorithm().name().to_owned();

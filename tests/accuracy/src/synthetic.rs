@@ -1,7 +1,7 @@
-//! Made-up traffic that each algorithm finds hard in its own way, put through the policy layer.
+//! Simulated traffic that is hard for each algorithm in its own way, decided by the policy layer.
 //!
-//! Invariant: a traffic is a document as `tollgate simulate --traffic` reads it, and a limiter a
-//! policy, so that everything here can be repeated on the command line.
+//! Invariant: a traffic is a document for `tollgate simulate --traffic`, and a limiter is a policy.
+//! So everything here can be repeated on the command line.
 
 use crate::measure::Measured;
 use crate::subject::Subject;
@@ -13,9 +13,9 @@ use tollgate_sim::{Run, Table, Traffic};
 /// Traffic that is the same for every algorithm, made for one limit and window.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What happens, in words.
+    /// A description of the traffic.
     pub words: &'static str,
     document: fn(u64, u64) -> Value,
 }
@@ -92,7 +92,7 @@ fn one(seconds: u64, arrivals: Value) -> Value {
     json!({ "length": format!("{seconds}s"), "sources": [{ "arrivals": arrivals }] })
 }
 
-/// 200 clients that ask at random, each for the limit divided by `divisor`.
+/// 200 clients that send at random, each for the limit divided by `divisor`.
 fn many(limit: u64, seconds: u64, divisor: u64) -> Value {
     let rate = format!("{limit}/{}s", divisor * seconds);
     json!({
@@ -102,16 +102,16 @@ fn many(limit: u64, seconds: u64, divisor: u64) -> Value {
 }
 
 impl Model {
-    /// The traffic document for `limit` per so many seconds.
+    /// The traffic document for `limit` per `seconds`.
     #[must_use]
     pub fn document(&self, limit: u64, seconds: u64) -> String {
         (self.document)(limit, seconds).to_string()
     }
 
-    /// What `subject` makes of it.
+    /// The results of `subject` on this model.
     ///
     /// # Errors
-    /// The policy or the traffic is not one.
+    /// The policy or the traffic is invalid.
     pub fn run(&self, subject: &Subject) -> Result<Measured, String> {
         let quota = subject.limiter.quota();
         let seconds = quota.window().as_secs_floor();
@@ -133,10 +133,10 @@ fn measured(table: &Table) -> Measured {
     }
 }
 
-/// A policy with this limiter for each client and nothing else.
+/// A policy with only this limiter, per client.
 ///
 /// # Errors
-/// It is none: the text says why.
+/// The policy is invalid; the text contains the reason.
 pub fn policy(subject: &Subject) -> Result<Arc<Policy>, String> {
     let (quota, algorithm) = (subject.limiter.quota(), subject.limiter.algorithm());
     let mut fields = json!({

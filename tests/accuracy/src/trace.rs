@@ -1,21 +1,21 @@
-//! What was sent, what of it was admitted, and how much of that lies in one window.
+//! The requests sent, the part of them allowed, and the number in one window.
 //!
-//! Invariant: a window is half-open, `[start, start + window)`: what lies exactly one window later
-//! is not in it. Counting knows nothing of limiters.
+//! Invariant: a window is half-open, `[start, start + window)`: a unit exactly one window later is
+//! not in it. The counting uses no code of limiters.
 
 use tollgate_core::{Limiter, Span, Timestamp, Verdict};
 
-/// So many requests for one unit each, one after the other at one instant.
+/// A number of requests for one unit each, one after the other at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volley {
-    /// When.
+    /// The instant.
     pub at: Timestamp,
-    /// How many.
+    /// The number of requests.
     pub units: u64,
 }
 
-/// What `limiter` admits of `volleys`, which are in the order of time, from a key never seen:
-/// when each was decided, with as many units as were admitted.
+/// The part of `volleys`, which are in the order of time, that `limiter` allows from a new key: the
+/// time of each decision, with the number of units allowed.
 #[must_use]
 pub fn admitted(limiter: &Limiter, volleys: &[Volley]) -> Vec<Volley> {
     let mut state = vec![0; limiter.state_len()];
@@ -28,7 +28,7 @@ pub fn admitted(limiter: &Limiter, volleys: &[Volley]) -> Vec<Volley> {
     admissions
 }
 
-/// When what `limiter` admits of `volleys` goes on: later than it was admitted where it waits.
+/// The departure times of the allowed part of `volleys`: later than the decision where it waits.
 #[must_use]
 pub fn departures(limiter: &Limiter, volleys: &[Volley]) -> Vec<Volley> {
     let mut state = vec![0; limiter.state_len()];

@@ -1,7 +1,7 @@
-//! Every documented bound is reached by some trace, and passed by none that is tried.
+//! Every documented bound is reached by some trace, and exceeded by none that is tried.
 //!
-//! Guards: `Limiter::max_in_window`, which `tollgate check` prints as what a policy admits at
-//! worst, and the table of bounds in docs/policy/quotas.md.
+//! Guards: `Limiter::max_in_window`, which `tollgate check` prints as the worst case of a policy,
+//! and the table of bounds in docs/policy/quotas.md.
 
 use tollgate_accuracy::adversary::Goal;
 use tollgate_accuracy::bounds::{Depth, Searched, climbed, exhaustive};

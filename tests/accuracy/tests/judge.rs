@@ -1,7 +1,7 @@
-//! What judges is judged: the exact log beside one that counts everything anew, and a run of the
-//! simulator beside the core asked directly.
+//! Checks the judges: the exact log against one that counts everything again, and a run of the
+//! simulator against the core itself.
 //!
-//! Guards: every figure of `docs/accuracy.md`; who judges wrongly finds nothing wrong.
+//! Guards: every figure of `docs/accuracy.md`; a faulty judge finds no errors.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
@@ -13,18 +13,18 @@ use tollgate_sim::{ExactLog, Run, Traffic, WindowCount};
 
 const WINDOW: u64 = 10;
 
-/// All units in `[start, start + window)`, counted anew.
+/// All units in `[start, start + window)`, counted again.
 fn units_from(start: u64, history: &[(u64, u64)]) -> u64 {
     let inside = history.iter().filter(|(at, _)| (start..start + WINDOW).contains(at));
     inside.map(|(_, units)| units).sum()
 }
 
-/// The most that any window holds; one that holds most can start with something in it.
+/// The most units in any window; such a window can start with one of its units.
 fn most(history: &[(u64, u64)]) -> u64 {
     history.iter().map(|(at, _)| units_from(*at, history)).max().unwrap_or(0)
 }
 
-/// The definition: with this request no window would hold more than the limit.
+/// The definition: with this request no window would exceed the limit.
 fn fits(now: u64, cost: u64, limit: u64, history: &[(u64, u64)]) -> bool {
     let mut with = history.to_vec();
     with.push((now, cost));
@@ -42,7 +42,7 @@ fn the_exact_log_is_the_definition() {
         let mut count = WindowCount::new(Span::from_nanos(WINDOW));
         let (mut now, mut history) = (1_000, Vec::new());
         for _ in 0..30 {
-            // Often at one instant, often exactly a window later or a nanosecond beside that.
+            // Often at one instant, often exactly a window later or one nanosecond away from that.
             now += [0, 0, 1, 3, WINDOW - 1, WINDOW, WINDOW + 1][usize::try_from(below(7)).unwrap()];
             let cost = below(4);
             let at = Timestamp::from_nanos(now);
@@ -66,8 +66,8 @@ fn the_exact_log_is_the_definition() {
     assert!(admitted > 10_000 && refused > 10_000, "{admitted} {refused}");
 }
 
-/// The simulator goes through the policy layer and judges by keys and rules; `measure` asks the
-/// core and judges by clients. Both must find the same.
+/// The simulator uses the policy layer and judges by keys and rules; `measure` uses the core and
+/// judges by clients. Both must find the same.
 #[test]
 fn a_run_finds_what_the_core_asked_directly_gives() {
     let open = MODELS.iter().filter(|model| !model.document(1, 1).contains("retry"));

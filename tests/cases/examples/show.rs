@@ -1,5 +1,5 @@
-//! Prints a case as the reference answers it natively: `cargo run -p tollgate-cases --example show
-//! 5`.
+//! Prints a case with the native responses of the reference: `cargo run -p tollgate-cases --example
+//! show 5`.
 
 fn main() {
     let number = std::env::args().nth(1).and_then(|text| text.parse().ok());

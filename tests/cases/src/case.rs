@@ -8,30 +8,31 @@ use crate::policies;
 use crate::random::Random;
 use crate::requests::{self, Request};
 
-/// Cases, if the environment says nothing else.
+/// The number of cases, unless the environment sets another.
 pub const CASES: u32 = 400;
-/// Events of each: [`CASES`] times this is what the project promises to compare, 100,000.
+/// Events per case: [`CASES`] times this is the number that the project promises to compare,
+/// 100,000.
 pub const EVENTS: usize = 250;
 
 /// A policy and a trace.
 pub struct Case {
-    /// What it is made of.
+    /// The number that generates it.
     pub number: u32,
     /// The document.
     pub policy: Value,
-    /// When the trace begins, in milliseconds since 1970.
+    /// The start of the trace, in milliseconds since 1970.
     pub start_ms: u64,
-    /// The clock may go back between requests; else a request comes at the earliest when everything
-    /// about the one before is decided.
+    /// The clock may go back between requests. Otherwise a request comes at the earliest when
+    /// everything about the one before is decided.
     pub wavers: bool,
     /// The requests.
     pub events: Vec<Event>,
 }
 
-/// One request, when it comes, and how the origin answers if it passes.
+/// One request, its time, and the response of the origin if it is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Milliseconds since the request before came.
+    /// Milliseconds since the previous request.
     pub step_ms: i64,
     /// The request.
     pub request: Request,
@@ -44,12 +45,12 @@ impl Case {
     pub fn new(number: u32) -> Self {
         let mut random = Random::new(0x7011_6a7e_0000_0000 | u64::from(number));
         let written = policies::policy(&mut random);
-        // Far in the future of every real clock: no timer of a server rings because of it.
+        // Far in the future of every real clock, so it triggers no timer of a server.
         let start_ms = 4_102_444_800_000 + random.below(10_000_000_000);
         let event = |_| {
             let step_ms = step_ms(&mut random, &written);
             let request = requests::request(&mut random);
-            // What goes wrong in gRPC stands in its own status, never in that of HTTP.
+            // gRPC reports errors in its own status, never in that of HTTP.
             let statuses: &[u16] =
                 if request.grpc().is_some() { &[200] } else { &[200, 200, 200, 401, 404, 500] };
             Event { step_ms, request, status: *random.pick(statuses) }
@@ -59,7 +60,7 @@ impl Case {
     }
 }
 
-/// How long after the request before: often at once, mostly within a window, sometimes far ahead.
+/// The time since the previous request: often zero, mostly within a window, sometimes far ahead.
 fn step_ms(random: &mut Random, written: &policies::Written) -> i64 {
     let window = written.window_ms;
     let ms = match random.below(100) {
@@ -79,7 +80,7 @@ fn number(ms: u64) -> i64 {
     i64::try_from(ms).expect("a short time")
 }
 
-/// How many cases to run: [`CASES`], or what `TOLLGATE_CASES` says.
+/// The number of cases to run: `TOLLGATE_CASES`, or else [`CASES`].
 pub fn cases() -> u32 {
     let text = std::env::var("TOLLGATE_CASES").ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(CASES).min(CASES)

@@ -1,7 +1,7 @@
-//! What the cases really exercise, counted from what the reference said.
+//! The features that the cases exercise, counted from the reference's results.
 //!
-//! Invariant: a feature counts where it took part in an answer, not where a document mentions it:
-//! the rule that has it applied to the request, and said what is counted.
+//! Invariant: a feature counts where it affected a response, not where a document mentions it: its
+//! rule applied to the request and produced the counted result.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tollgate_policy::RuleResult;
 use crate::case::Case;
 use crate::reference::Expected;
 
-/// How often each thing happened.
+/// How often each feature occurred.
 #[derive(Default)]
 pub struct Coverage(BTreeMap<String, usize>);
 
@@ -44,12 +44,12 @@ impl Coverage {
         }
     }
 
-    /// How often `name` happened.
+    /// How often `name` occurred.
     pub fn of(&self, name: &str) -> usize {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// All counts, a line each.
+    /// All counts, one per line.
     pub fn table(&self) -> String {
         self.0.iter().map(|(name, count)| format!("{count:>8}  {name}\n")).collect()
     }

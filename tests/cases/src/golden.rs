@@ -1,11 +1,12 @@
-//! `golden.txt`: what the reference said to every case, and the core in every trace of a limiter.
+//! `golden.txt`: the reference's responses to every case, and the core's decisions in every trace
+//! of a limiter.
 //!
-//! A section for each: its kind, its number and the digest of everything; below it the answers of a
-//! case, packed, or a mark for each step of a trace. The digest is what is compared. Where it
-//! differs the rest says where, and what was answered before.
+//! Each has a section: its kind, its number and the digest of everything. Below it are the
+//! responses of a case, packed, or a mark for each step of a trace. The digest is compared. If it
+//! differs, the rest of the section shows the place and the earlier response.
 //!
-//! Invariant: only its own test writes the file, and takes it for complete only when every section
-//! is there.
+//! Invariant: only its own test writes the file, and accepts it as complete only if every section
+//! exists.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +18,13 @@ use crate::packed::{pack, unpack};
 use crate::reference::{HASH_KEY, Reference};
 use crate::seen::Digest;
 
-/// The command that writes `golden.txt` anew.
+/// The command that writes `golden.txt` again.
 pub const BLESS: &str = "TOLLGATE_BLESS=1 cargo test -p tollgate-cases";
 
 const FILE: &str = include_str!("../golden.txt");
 const SECTION: &str = "\n## ";
 
-/// What was answered here, to be compared.
+/// The results of this run, to be compared.
 pub struct Answered {
     kind: &'static str,
     number: u32,
@@ -36,7 +37,7 @@ enum Body {
     Trace(Trace),
 }
 
-/// Every case, on both surfaces: a document means the same on either.
+/// Every case, on both surfaces: a document has the same meaning on either.
 pub fn policies() -> Vec<Answered> {
     (0..cases()).map(policy).collect()
 }
@@ -81,7 +82,7 @@ impl Answered {
         format!("{SECTION}{} {}\n{body}", self.name(), self.digest)
     }
 
-    /// The first answer that is not the one of `before`, both, and what was asked.
+    /// The first response that differs from `before`, both of them, and the request.
     fn difference(&self, before: &str) -> String {
         match &self.body {
             Body::Case(answers) => first_answer(self.number, &unpack(before), answers),
@@ -118,7 +119,7 @@ fn first_field(before: &str, now: &str) -> String {
     }
 }
 
-/// Fails with the first difference, field by field, and with the names of all that differ.
+/// Fails with the first difference, field by field, and with the names of all sections that differ.
 pub fn compare(answered: &[Answered]) {
     let golden = sections(FILE);
     let before = |one: &Answered| golden.get(one.name().as_str()).copied().unwrap_or_default();
@@ -156,7 +157,7 @@ pub fn file(answered: &[Answered]) -> String {
     head + &sections
 }
 
-/// Fails unless the file has every section of the promise, and each says what its digest is of.
+/// Fails unless the file has every promised section, and each has the right digest.
 pub fn is_complete() {
     let golden = sections(FILE);
     assert_eq!(golden.len(), CASES as usize + TRACES as usize, "run `{BLESS}`");

@@ -1,33 +1,32 @@
-//! Seeded random policies and traces, and what every surface must answer to them.
+//! Seeded random policies and traces, and the responses that every surface must give.
 //!
 //! A case is a policy document and a trace of requests with their times. The [`Reference`] is the
-//! policy layer over a map; a surface answers the same requests at the same times, and everything
-//! it says must be the same: status, fields with their bytes, body, waits and marks ([`Seen`]).
-//! What the reference said is kept in `golden.txt`, so that a target which runs the reference
-//! itself (as wasm, optimised) is compared with the native one, and a change of what is answered
-//! shows where and how.
+//! policy layer over a map. A surface gets the same requests at the same times, and everything in
+//! its responses must be the same: status, fields with their bytes, body, waits and marks
+//! ([`Seen`]). `golden.txt` keeps the reference's responses. So a target that runs the reference
+//! itself (as wasm, optimised) is compared with the native one, and a change of a response shows
+//! its place and its content.
 //!
 //! Invariant: pure and deterministic. The same number gives the same case on every target, for
 //! ever; no clock, no I/O, no order that depends on a hash.
 //!
-//! One request at a time: it is answered to its end, waits included, before the next one comes at
-//! its own time, which may be earlier than the end of a wait. So a queue fills up.
+//! One request at a time: it is finished, waits included, before the next one comes at its own
+//! time, which may be earlier than the end of a wait. So a queue fills up.
 //!
-//! Left out, because surfaces do not see or do not do it alike:
+//! Left out, because surfaces see or do it differently:
 //! - routes, countries, systems and claims: each surface has its own source for them;
-//! - header values that are not UTF-8: a Worker's platform hands over U+FFFD for what is none;
+//! - header values that are not UTF-8: a Worker's platform replaces invalid bytes with U+FFFD;
 //! - `cookie` and `x-forwarded-for` as plain headers in conditions and keys: Envoy joins their
 //!   lines in its own way;
-//! - requests without a peer (a Unix socket), with a target that is no path (`*`, a whole URL), and
-//!   with one that workerd refuses (`"`, `<`, `>`, `^`, `|` and `` ` `` unescaped);
-//! - backslashes, and dots beside what servers resolve differently, but for escaped slashes: a
-//!   Worker's platform has made one path of them before anybody is asked;
+//! - requests without a peer (a Unix socket), with a target that is not a path (`*`, a whole URL),
+//!   and with one that workerd rejects (`"`, `<`, `>`, `^`, `|` and `` ` `` unescaped);
+//! - backslashes, and dots next to characters that servers resolve differently, except for escaped
+//!   slashes: a Worker's platform has already made one path of them;
 //! - clients that leave before the response: Envoy then never learns its status, the Worker does;
 //! - failures of a store, the limit of waiting requests and of a table: surfaces fail differently;
 //! - times between milliseconds, which a Worker's clock does not have; [`limits`] has them;
 //! - a clock that goes back where one request counts in several places: the Worker charges and
-//!   gives back what Envoy only looks at, and what is given back after the clock went back is not
-//!   the same to the unit.
+//!   refunds where Envoy only looks, and a refund after the clock went back may differ by a unit.
 
 mod case;
 pub mod coverage;

@@ -1,7 +1,7 @@
 //! Random traces of one limiter: decisions and the bytes of its state, to the nanosecond.
 //!
-//! Invariant: as for the cases, the same number gives the same trace on every target. Here are the
-//! times that a Worker's clock does not have, large numbers, and the ends of time.
+//! Invariant: as for the cases, the same number gives the same trace on every target. These traces
+//! contain the times that a Worker's clock does not have, large numbers, and the ends of time.
 
 use std::fmt::Write;
 
@@ -10,27 +10,27 @@ use tollgate_core::{Algorithm, Charge, Limiter, Quota, Span, Timestamp};
 use crate::random::Random;
 use crate::seen::Digest;
 
-/// Traces of the promise.
+/// The promised number of traces.
 pub const TRACES: u32 = 200;
-/// Steps of each.
+/// Steps per trace.
 pub const STEPS: usize = 500;
 
-/// What one trace did.
+/// The result of one trace.
 pub struct Trace {
-    /// Of every decision and of every state.
+    /// The digest of every decision and of every state.
     pub digest: Digest,
-    /// `MARK` characters a step: what was done, and twelve bits of the digest up to there.
+    /// `MARK` characters per step: the operation, and twelve bits of the digest up to there.
     pub steps: String,
     /// The steps in words.
     told: Vec<String>,
 }
 
-/// Characters of a step: `a` admitted, `d` denied, `p` only asked or `r` refunded, then two of a
+/// Characters per step: `a` allowed, `d` denied, `p` only peeked or `r` refunded, then two of a
 /// digest.
 const MARK: usize = 3;
 
 impl Trace {
-    /// The first step whose mark is not that of `before`.
+    /// The first step whose mark differs from that in `before`.
     pub fn difference(&self, number: u32, before: &str) -> String {
         let mark =
             |steps: &'_ str, i: usize| steps.get(i * MARK..(i + 1) * MARK).map(str::to_owned);
@@ -90,7 +90,7 @@ pub fn run(number: u32) -> Trace {
     Trace { digest, steps, told }
 }
 
-/// A valid limiter: what is drawn and cannot be is drawn again.
+/// A valid limiter: an invalid draw is repeated.
 fn limiter(random: &mut Random) -> Limiter {
     loop {
         let algorithm = match *random.pick(&Algorithm::ALL) {

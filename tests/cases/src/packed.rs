@@ -1,11 +1,11 @@
-//! The answers of one case as text that is short and still can be read and compared by `diff`.
+//! Packs the responses of one case into text that is short, readable, and comparable with `diff`.
 //!
-//! Most answers of a case are alike but for a few numbers and the hashes of keys. Lines that are
-//! alike become one pattern with `$` for what differs, answers that consist of the same patterns
-//! one shape, and each answer is a line: the shape's number and its values. A hash of a key is
-//! written once and named `@0`, `@1` and so on.
+//! Most responses of a case differ only in a few numbers and the hashes of keys. Similar lines
+//! become one pattern with `$` for each difference, and responses with the same patterns become one
+//! shape. Each response is a line: the shape's number and its values. A hash of a key is written
+//! once and named `@0`, `@1` and so on.
 //!
-//! Invariant: nothing is lost, [`unpack`] gives back what [`pack`] was given.
+//! Invariant: nothing is lost; [`unpack`] returns the input of [`pack`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,9 +13,9 @@ use std::fmt::Write;
 const PATTERN: &str = "| ";
 const KEY: &str = "@ ";
 const SHAPE: &str = "= ";
-/// What stands in a pattern for a value.
+/// The placeholder for a value in a pattern.
 const HOLE: char = '$';
-/// What surrounds the hash of a key in a field.
+/// The text around the hash of a key in a field.
 const HASH: (&str, char) = (";pk=:", ':');
 
 /// A line, without the values that may differ from line to line.
@@ -41,9 +41,9 @@ pub fn pack(answers: &[String]) -> String {
 
 #[derive(Default)]
 struct Packer {
-    /// Each pattern with its place and all values that were seen in it.
+    /// Each pattern with its index and all its values.
     seen: BTreeMap<Literals, (usize, Vec<Vec<String>>)>,
-    /// For each pattern, which of its values are written.
+    /// For each pattern, the indices of the values that are written.
     written: Vec<Vec<usize>>,
     keys: Vec<String>,
     shapes: Vec<Vec<usize>>,
@@ -57,8 +57,8 @@ impl Packer {
         all.push(values.to_vec());
     }
 
-    /// What is always the same stands in the pattern, what always equals an earlier value is a hole
-    /// with its place.
+    /// A constant value becomes part of the pattern; a value that always equals an earlier one
+    /// becomes a hole with its index.
     fn write_patterns(&mut self) {
         let mut patterns: Vec<_> = self.seen.iter().collect();
         patterns.sort_by_key(|(_, (place, _))| *place);
@@ -104,7 +104,7 @@ fn line(text: &mut String, mark: &str, rest: &str) {
     let _ = writeln!(text, "{mark}{rest}");
 }
 
-/// Where `item` stands in `list`; it is added if it does not.
+/// The index of `item` in `list`; it is added if it is not there.
 fn place<T: PartialEq + Clone>(list: &mut Vec<T>, item: &T) -> usize {
     list.iter().position(|other| other == item).unwrap_or_else(|| {
         list.push(item.clone());
@@ -112,7 +112,7 @@ fn place<T: PartialEq + Clone>(list: &mut Vec<T>, item: &T) -> usize {
     })
 }
 
-/// The parts of a line round its values: numbers, and hashes of keys.
+/// The parts of a line around its values: numbers, and hashes of keys.
 fn split(line: &str) -> (Literals, Vec<String>) {
     assert!(!line.contains(HOLE), "choose another mark than {HOLE}: {line}");
     let (mut literals, mut values) = (vec![String::new()], vec![]);
@@ -136,7 +136,7 @@ fn split(line: &str) -> (Literals, Vec<String>) {
     (literals, values)
 }
 
-/// What was packed.
+/// The packed texts.
 pub fn unpack(text: &str) -> Vec<String> {
     let (mut patterns, mut keys, mut shapes, mut answers) = (vec![], vec![], vec![], vec![]);
     for line in text.lines() {
@@ -163,7 +163,7 @@ pub fn unpack(text: &str) -> Vec<String> {
 
 /// `pattern` with its holes filled.
 fn fill<'v>(pattern: &str, values: &mut impl Iterator<Item = &'v str>) -> String {
-    // A hole with a number equals the hole of that place among those without.
+    // A hole with a number equals the hole of that index among those without.
     let mut parts = pattern.split(HOLE);
     let mut text = parts.next().unwrap_or_default().to_owned();
     let mut filled: Vec<&str> = vec![];

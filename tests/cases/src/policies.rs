@@ -1,14 +1,14 @@
 //! Random policy documents: every algorithm, action and mode, layers by the same key and by others.
 //!
-//! Invariant: a document is valid on both surfaces and reads only facts that both see alike (the
-//! crate's documentation lists the others).
+//! Invariant: a document is valid on both surfaces and reads only facts that both see in the same
+//! way (the crate's documentation lists the others).
 
 use serde_json::{Map, Value, json};
 use tollgate_core::Algorithm;
 
 use crate::random::Random;
 
-/// A document and what its trace must know.
+/// A document and the facts that its trace needs.
 pub(crate) struct Written {
     pub(crate) document: Value,
     /// The window that most quotas have.
@@ -56,7 +56,7 @@ pub(crate) fn policy(random: &mut Random) -> Written {
 
 const REPEATED: [&str; 4] = ["refuse", "first", "last", "join"];
 
-/// One rule that counts by one header and refuses: what the core alone can follow.
+/// One rule that counts by one header and denies, which the core alone can reproduce.
 fn plain(random: &mut Random, base: usize) -> Value {
     let count = random.between(1, 2);
     let quotas = quotas(random, base, count);

@@ -1,7 +1,8 @@
 //! A generator of random numbers whose sequence never changes.
 //!
 //! Invariant: the same seed gives the same numbers on every target and in every version of this
-//! workspace. That is why it is not a library's: the digests in `golden.txt` are of one sequence.
+//! workspace. A library's generator cannot promise this, and the digests in `golden.txt` depend on
+//! it.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 pub struct Random(u64);
@@ -37,13 +38,13 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// One of several, with equal probability.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         let len = u64::try_from(from.len()).expect("a length");
         &from[usize::try_from(self.below(len)).expect("an index")]
     }
 
-    /// One of several, the first of them most often.
+    /// One of several, most often the first.
     pub fn lean<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         if self.chance(50) { &from[0] } else { self.pick(from) }
     }

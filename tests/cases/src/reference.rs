@@ -1,7 +1,7 @@
-//! The policy layer over a map: what every surface must say.
+//! The policy layer over a map: the result that every surface must give.
 //!
-//! Invariant: nothing is decided here but what the pipeline leaves to a surface: when it is asked
-//! again, and when the response comes.
+//! Invariant: this decides only what the pipeline leaves to a surface: when to decide again, and
+//! when the response comes.
 
 use std::collections::BTreeMap;
 
@@ -12,47 +12,47 @@ use crate::case::{Case, Event};
 use crate::requests::Request;
 use crate::seen::Seen;
 
-/// What keys are hashed with before clients are told, where a test may choose; what the small host
-/// of the filter gives for random bytes (`tests/e2e/envoy_host.rs`).
+/// The hash key for the keys in responses, where a test may choose it; the filter's small host
+/// returns it as random bytes (`tests/e2e/envoy_host.rs`).
 pub const HASH_KEY: [u8; 16] = [7; 16];
 
-/// What a surface must answer, and when the request came.
+/// The response that a surface must give, and the time of the request.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// The surface's clock when the request comes, in milliseconds.
     pub at_ms: u64,
-    /// What is seen of it.
+    /// Its observable effects.
     pub seen: Seen,
-    /// What each rule that applied said: its place in the document.
+    /// The result of each rule that applied, with its index in the document.
     pub rules: Vec<(usize, RuleResult)>,
-    /// How many stored values the request counted in.
+    /// The number of stored values that counted the request.
     pub partitions: usize,
-    /// The response brought about a charge.
+    /// True when the response caused a charge.
     pub charged_later: bool,
 }
 
-/// One case under way.
+/// One case in progress.
 pub struct Reference<'c> {
     case: &'c Case,
     policy: Policy,
     plan: Plan,
     store: BTreeMap<Vec<u8>, Vec<u8>>,
     came_ms: u64,
-    /// When something was decided last.
+    /// The time of the last decision.
     decided_ms: u64,
     next: usize,
 }
 
 impl<'c> Reference<'c> {
-    /// Nothing has come yet. `hash_key` is what the surface hashes the keys with that it tells
-    /// clients.
+    /// A case before its first request. `hash_key` is the surface's key for the hashes in responses
+    /// to clients.
     pub fn new(case: &'c Case, surface: Surface, hash_key: [u8; 16]) -> Self {
         let policy = Policy::compile(&case.policy.to_string(), surface)
             .unwrap_or_else(|e| panic!("case {} has no policy: {e}\n{}", case.number, case.policy));
         Self::with(case, policy, hash_key)
     }
 
-    /// The same with a policy that was made of the case's in another way.
+    /// The same with a policy that was made from the case's in another way.
     pub fn with(case: &'c Case, mut policy: Policy, hash_key: [u8; 16]) -> Self {
         policy.set_hash_key(hash_key);
         let (came_ms, decided_ms) = (case.start_ms, case.start_ms);
@@ -107,7 +107,7 @@ impl<'c> Reference<'c> {
         let rules = outcome.rules().collect();
         let partitions = self.plan.len();
         let charged_later = body.is_none() && self.settle(at_ms, &waits_ms, status);
-        // Rules that would set the same header set it once.
+        // Rules that set the same header set it once.
         marks.dedup();
         let body =
             body.map(|body| if event.request.method == "HEAD" { String::new() } else { body });
@@ -115,7 +115,7 @@ impl<'c> Reference<'c> {
         Expected { at_ms, seen, rules, partitions, charged_later }
     }
 
-    /// Decides until there is an answer that is not "ask again"; a delay is the last of the waits.
+    /// Decides until the result is not "ask again"; a delay is the last of the waits.
     fn decide(&mut self, request: &Request, waits_ms: &mut Vec<u64>) -> Answer {
         loop {
             let waited = waits_ms.iter().sum::<u64>();

@@ -1,8 +1,8 @@
 //! Random requests: few keys, many spellings, and the same facts on every surface.
 //!
-//! Invariant: what is written here means the same after any way through HTTP/1.1: a server may take
-//! the white space off a value or join its lines, a body is announced by its length, and headers
-//! that a server treats in its own way do not occur.
+//! Invariant: a request keeps its meaning on any way through HTTP/1.1. A server may remove the
+//! white space around a value or join its lines, a body is announced by its length, and headers
+//! that a server treats in a special way do not occur.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -20,11 +20,11 @@ pub struct Request {
     pub target: String,
     /// The header `host`, as sent.
     pub host: &'static str,
-    /// Every other line, in its order; names in lower case, the same one perhaps twice.
+    /// All other lines, in order; names in lower case, possibly repeated.
     pub headers: Vec<(&'static str, String)>,
     /// The length of its body, which the header `content-length` announces.
     pub body_len: Option<usize>,
-    /// The connection's other end.
+    /// The peer address of the connection.
     pub peer: IpAddr,
 }
 
@@ -186,7 +186,7 @@ fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
     let mut maybe = |percent, name, values: &[&str]| {
         if random.chance(percent) {
             let value = *random.lean(values);
-            // Longer than what is kept of a part of a key.
+            // Longer than the stored length of a part of a key.
             let long = value.strip_prefix("long ").map(|end| "l".repeat(1100) + end);
             headers.push((name, long.unwrap_or_else(|| value.to_owned())));
         }
@@ -222,7 +222,7 @@ fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
 }
 
 impl Request {
-    /// The content type of an answer in gRPC; `None` for other clients.
+    /// The content type of a gRPC response; `None` for other clients.
     pub fn grpc(&self) -> Option<&'static str> {
         grpc_content_type(&self.header("content-type")?)
     }

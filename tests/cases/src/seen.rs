@@ -1,22 +1,22 @@
-//! What a client and the origin see of one request, as text.
+//! Everything that a client and the origin see of one request, as text.
 //!
-//! Invariant: every byte that Tollgate adds is in it, so two surfaces that differ anywhere differ
-//! here.
+//! Invariant: it contains every byte that Tollgate adds, so two surfaces that differ anywhere
+//! differ here.
 
 use std::fmt;
 
-/// Everything that is observable of one request.
+/// The observable effects of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The response's status.
     pub status: u16,
-    /// How long the request waited, in milliseconds, each time it was held.
+    /// Each wait of the request, in milliseconds.
     pub waits_ms: Vec<u64>,
     /// The fields that Tollgate added to the response, in their order; names in lower case.
     pub fields: Vec<(String, String)>,
     /// The headers that the origin got instead of the client's; names in lower case.
     pub marks: Vec<(String, String)>,
-    /// The body of a refusal; `None` when the request passed.
+    /// The body of a denial; `None` when the request was allowed.
     pub body: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Seen {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// The fields by name, where a server does not keep their order.
+    /// The fields sorted by name, for a server that does not keep their order.
     pub fn sorted(mut self) -> Self {
         self.fields.sort();
         self
@@ -37,7 +37,7 @@ impl Seen {
         self.body.is_none()
     }
 
-    /// True when it was refused because it cannot be read.
+    /// True when it was denied because it cannot be read.
     pub fn is_malformed(&self) -> bool {
         self.status == 400 || self.field("grpc-status") == Some("3")
     }
@@ -57,7 +57,7 @@ impl fmt::Display for Seen {
     }
 }
 
-/// A digest of everything that was written to it: FNV-1a, 64 bits. It meets no adversary.
+/// A digest of everything written to it: FNV-1a, 64 bits. It need not withstand an adversary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -75,7 +75,7 @@ impl Digest {
         }
     }
 
-    /// Twelve bits of it, to tell the first place where two differ.
+    /// Twelve bits of it, to find the first place where two differ.
     pub fn two_letters(self) -> String {
         const LETTERS: &[u8; 64] =
             b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
@@ -90,8 +90,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// `text` with every `pk` replaced by its place among those that `known` has seen: for a surface
-/// whose key of that hash nobody knows, so that equal ones must still be equal and others differ.
+/// `text` with every `pk` replaced by its index in `known`: for a surface whose hash key is not
+/// known. Equal hashes must still be equal and others differ.
 pub fn hidden_keys(text: &str, known: &mut Vec<String>) -> String {
     let mut parts = text.split(";pk=:");
     let mut out = parts.next().unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
-//! Cases in words: what a surface said otherwise, and all answers of a case.
+//! Cases as text: the difference of a surface, and all responses of a case.
 //!
-//! Invariant: whatever is told names the case, the event, the request and the policy, so that it
-//! can be seen again.
+//! Invariant: every message names the case, the event, the request and the policy, so the case can
+//! be repeated.
 
 use tollgate_policy::Surface;
 
@@ -9,7 +9,7 @@ use crate::case::{Case, Event};
 use crate::reference::{Expected, HASH_KEY, Reference};
 
 impl Case {
-    /// What to say when a surface answers the event `index` otherwise than expected.
+    /// The message when a surface's response to the event `index` differs from the expected one.
     pub fn difference(
         &self,
         surface: &str,
@@ -25,7 +25,7 @@ impl Case {
     }
 }
 
-/// The case `number` as the reference answers it here: to be compared with another target's.
+/// The case `number` with the responses of the reference here, for comparison with another target.
 pub fn transcript(number: u32) -> String {
     let case = Case::new(number);
     let mut text = format!("case {number}, policy: {}\n", case.policy);

@@ -1,5 +1,5 @@
-//! The law of compiled policies: written and read, a policy answers every event of every case as
-//! the one that was compiled from the document, and stores the same bytes.
+//! The law of compiled policies: a policy that was written and read gives the same responses to
+//! every event of every case as the one compiled from the document, and stores the same bytes.
 
 use tollgate_cases::{Case, HASH_KEY, Reference, cases};
 use tollgate_policy::{Policy, Surface};

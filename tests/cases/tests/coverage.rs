@@ -1,5 +1,5 @@
-//! What the reference does: that the cases exercise what they claim, that the core alone says the
-//! same where it can follow, and the file of digests itself.
+//! Tests the reference: the cases exercise what they claim, the core alone decides the same where
+//! it can, and the file of digests is complete.
 #![cfg(not(target_arch = "wasm32"))]
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use tollgate_cases::{CASES, Case, EVENTS, Expected, HASH_KEY, Reference, cases, 
 use tollgate_core::{Decision, Limiter, Timestamp};
 use tollgate_policy::Surface;
 
-/// What must happen, and at least how often in all cases together.
+/// The required events, and the minimum number of each in all cases together.
 const AT_LEAST: &[(usize, &[&str])] = &[
     (100_000, &["events"]),
     (500, &["refused as gRPC", "the clock goes back"]),
@@ -90,7 +90,7 @@ const AT_LEAST: &[(usize, &[&str])] = &[
 #[test]
 fn the_cases_exercise_what_they_claim() {
     if cases() < CASES {
-        return; // a part of them need not
+        return; // a subset need not cover everything
     }
     let mut coverage = Coverage::default();
     for number in 0..CASES {
@@ -121,7 +121,7 @@ impl ByCore {
         Self { limiters, states: BTreeMap::new() }
     }
 
-    /// Looks at every quota, then charges all of them or none.
+    /// Checks every quota, then charges all of them or none.
     fn check(&mut self, key: &str, now: Timestamp, cost: u64) -> (bool, Vec<Decision>) {
         let fresh = || self.limiters.iter().map(|limiter| vec![0; limiter.state_len()]).collect();
         let states = self.states.entry(key.to_owned()).or_insert_with(fresh);
@@ -137,12 +137,12 @@ impl ByCore {
     }
 }
 
-/// What an event costs: the whole number in `x-cost` if the rule says so, else 1.
+/// The cost of an event: the whole number in `x-cost` if the rule reads it, else 1.
 fn cost(case: &Case, index: usize) -> u64 {
     let Some(max) = case.policy["rules"][0]["cost"]["max"].as_u64() else { return 1 };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let text = one(&header(case, index, "x-cost").unwrap_or_default()).filter(|t| is_number(t));
-    // A number beyond 64 bits is a number.
+    // A number beyond 64 bits is also a number.
     text.map_or(1, |text| text.parse().unwrap_or(u64::MAX)).clamp(1, max)
 }
 
@@ -153,7 +153,7 @@ fn header(case: &Case, index: usize, name: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(", "))
 }
 
-/// The one value of a header's lines, as a person would read them; `None` when they differ.
+/// The one value of a header's lines; `None` when they differ.
 fn one(lines: &str) -> Option<String> {
     let mut values = lines.split(',').map(|value| value.trim_matches([' ', '\t']));
     let values: Vec<&str> = values.by_ref().filter(|value| !value.is_empty()).collect();
@@ -161,14 +161,14 @@ fn one(lines: &str) -> Option<String> {
     values.iter().all(|value| *value == first).then(|| first.to_owned())
 }
 
-/// Values that differ stand where the rule reads one.
+/// True when the rule reads one value and the lines contain different ones.
 fn is_malformed(case: &Case, index: usize) -> bool {
     let reads_cost = !case.policy["rules"][0]["cost"]["max"].is_null();
     let differ = |name| one(&header(case, index, name).unwrap_or_default()).is_none();
     differ("x-key") || reads_cost && differ("x-cost")
 }
 
-/// Exempt, or without the header that the rule counts by.
+/// False when the request is exempt, or has no header that the rule counts by.
 fn is_counted(case: &Case, index: usize) -> bool {
     case.policy["exempt"].is_null() && header(case, index, "x-key").is_some()
 }
@@ -183,8 +183,8 @@ fn agree(expected: &Expected, admitted: bool, decisions: &[Decision]) {
     assert_eq!(seen.waits_ms, delay.max().into_iter().collect::<Vec<_>>(), "{seen}\n{decisions:?}");
 }
 
-// The policy layer adds nothing to a decision: where one plain rule counts by one header, the
-// core's limiters alone admit the same requests, and their bytes are those that are stored.
+// The policy layer adds nothing to a decision. Where one plain rule counts by one header, the
+// core's limiters alone allow the same requests, and their bytes are the stored ones.
 #[test]
 fn the_core_alone_decides_the_same() {
     let mut compared = 0;
@@ -210,7 +210,7 @@ fn the_core_alone_decides_the_same() {
         let mut ours: Vec<Vec<u8>> =
             core.states.into_values().map(|states| states.concat()).collect();
         ours.retain(|states| states.iter().any(|byte| *byte != 0));
-        // A record is the states behind a header of eight bytes.
+        // A record is a header of eight bytes and then the states.
         let mut theirs: Vec<Vec<u8>> =
             reference.store().values().map(|value| value[8..].to_vec()).collect();
         ours.sort();
@@ -223,7 +223,7 @@ fn the_core_alone_decides_the_same() {
     assert!(cases() < CASES || compared >= 8_000, "only {compared}");
 }
 
-// One command renews the file, and one that lacks a section is not taken for complete.
+// One command renews the file, and a file that lacks a section is not accepted as complete.
 #[test]
 fn golden_txt_is_complete() {
     if std::env::var("TOLLGATE_BLESS").is_ok_and(|value| value == "1") {

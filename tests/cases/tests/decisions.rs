@@ -1,6 +1,6 @@
-//! The cases natively and as wasm in Node: the same answers as `golden.txt` says, to the byte.
+//! The cases natively and as wasm in Node: the same responses as in `golden.txt`, byte for byte.
 //!
-//! Renew the file after an intended change of what is answered: the command that the failure names.
+//! After an intended change of a response, renew the file with the command in the failure message.
 
 use tollgate_cases::golden;
 #[cfg(target_arch = "wasm32")]

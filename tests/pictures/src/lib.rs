@@ -1,7 +1,7 @@
 //! The pictures of `docs/choosing.md`: one client under each algorithm, in virtual time.
 //!
-//! Invariant: every algorithm gets the same requests and the same limit, and what is drawn is
-//! counted from what went on, not from what the algorithm believes. Nothing here decides.
+//! Invariant: every algorithm gets the same requests and the same limit. The pictures count the
+//! requests that were sent on, not the algorithm's own state. Nothing here decides.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use tollgate_policy::{Policy, Surface};
 use tollgate_report::{Axis, Mark, Plot, Series, Shape};
 use tollgate_sim::{Fate, Run, START, Seen, Traffic};
 
-/// A client that is polite for two minutes, asks ten times a second from three seconds before the
-/// fourth minute until the sixth, and is polite again.
+/// A client that is polite for two minutes, sends ten requests per second from three seconds before
+/// the fourth minute until the sixth, and is polite again.
 pub const TRAFFIC: &str = r#"{
   "length": "8m",
   "sources": [
@@ -24,7 +24,7 @@ pub const TRAFFIC: &str = r#"{
   ]
 }"#;
 
-/// Requests a minute.
+/// Requests per minute.
 pub const LIMIT: u32 = 20;
 const SECONDS: u64 = 480;
 /// The width of a bar, in seconds.
@@ -35,11 +35,11 @@ const BAR: u64 = 5;
 pub struct Picture {
     /// The name of its file, without the theme.
     pub name: &'static str,
-    /// What is drawn.
+    /// The plot.
     pub plot: Plot,
-    /// The most requests that went on within one minute, of any.
+    /// The most requests sent on within any one minute.
     pub most: usize,
-    /// The polite requests that were refused afterwards.
+    /// The polite requests that were denied after the burst.
     pub polite_refused: u64,
 }
 
@@ -105,12 +105,12 @@ fn picture(name: &'static str, title: &str, quota: &str) -> Picture {
     Picture { name, plot, most, polite_refused }
 }
 
-/// Since the traffic began, in milliseconds.
+/// Milliseconds since the start of the traffic.
 fn millis(at: Timestamp) -> u64 {
     at.since(START).as_millis_ceil()
 }
 
-/// How many went on in the minute that ends with this millisecond.
+/// The number of requests sent on in the minute that ends with this millisecond.
 fn within_a_minute(went_on: &[u64], end: u64) -> usize {
     let until = went_on.partition_point(|at| *at <= end);
     until - went_on.partition_point(|at| at + Span::from_secs(60).as_millis_ceil() <= end)
@@ -129,6 +129,6 @@ fn plot(name: &str, title: &str, went_on: &[u64]) -> Plot {
         .series(Series::new("in five seconds", Shape::Bars).points(bars))
         .series(Series::new("in the last minute", Shape::Line).points(counts))
         .mark(Mark::level("limit", f64::from(LIMIT)))
-        // So that all pictures have one scale.
+        // This gives all pictures the same scale.
         .mark(Mark::level("twice the limit", f64::from(2 * LIMIT)))
 }

@@ -1,7 +1,7 @@
-//! The pictures in `docs/pictures` are what the simulator draws today, and `docs/choosing.md` shows
-//! all of them.
+//! The pictures in `docs/pictures` equal the simulator's present output, and `docs/choosing.md`
+//! shows all of them.
 //!
-//! Guards: pictures that are older than the code, and figures in the text that nobody measured.
+//! Guards: pictures that are older than the code, and figures in the text that were never measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn the_committed_pictures_are_todays() {
     }
 }
 
-/// What the text says of each.
+/// The figures in the text for each picture.
 #[test]
 fn the_most_in_any_minute_is_as_the_text_says() {
     let text = fs::read_to_string(docs().join("choosing.md")).unwrap();

@@ -1,9 +1,10 @@
 //! The Worker's twins: Rust built in the same way, with nothing to decide.
 //!
-//! Invariant: each does the least that its counterpart could. `noop` reads the question and
-//! answers; `count` asks an object by one RPC that counts in memory; `upsert` asks one whose count
-//! is an upsert of one row, which the platform makes durable before the reply. The answer has the
-//! length of one of the Worker's. Only `cargo xtask bench worker` runs this; nothing of it ships.
+//! Invariant: each does the least that its counterpart could do. `noop` reads the request and
+//! responds. `count` sends one RPC to an object that counts in memory. `upsert` sends one to an
+//! object that counts by an upsert of one row, which the platform makes durable before the
+//! response. The response is as long as one of the Worker's. Only `cargo xtask bench worker` runs
+//! this; it is not shipped.
 
 use std::cell::Cell;
 
@@ -14,13 +15,13 @@ use worker::web_sys::{self, Headers, ResponseInit};
 use worker::worker_sys::DurableObjectStorage;
 use worker::{Env, event};
 
-/// As long as what the Worker answers, and says the same.
+/// Has the length and the content of a response of the Worker.
 const ANSWER: &str = r#"{"decision":"allow","rules":[],"violated":[],"retry_after_ms":null,"headers":{"ratelimit-policy":"\"bench\";q=1000000;w=1","ratelimit":"\"bench\";r=999999;t=1"}}"#;
 
-/// Names an object as long as the Worker does.
+/// An object name as long as the Worker's.
 const NAME: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// About as long as what the Worker sends to an object.
+/// About as long as a request of the Worker to an object.
 const REQUEST: [u8; 96] = [7; 96];
 
 const CREATE: &str =
@@ -37,7 +38,7 @@ extern "C" {
     fn ask(env: &JsValue, what: &str, name: &str, request: Uint8Array) -> Promise;
 }
 
-/// Answers one request, after what the path asks for: `/noop`, `/count` or `/upsert`.
+/// Handles one request according to its path: `/noop`, `/count` or `/upsert`.
 #[event(fetch)]
 async fn fetch(
     request: web_sys::Request,
@@ -80,7 +81,7 @@ impl Limiter {
         reply
     }
 
-    /// The same, and writes what the reply says.
+    /// The same, and writes the count of the response to storage.
     ///
     /// # Errors
     /// Storage fails.

@@ -4,7 +4,6 @@
 //! the limit then has no effect. A setting that makes the origin and the policy see different
 //! requests, or that ends waiting requests, is a warning. Only settings that affect a value the
 //! policy reads are checked. The reasons: docs/decisions.md.
-//! policy reads. Why which is which: docs/decisions.md.
 
 use core::time::Duration;
 

@@ -139,7 +139,7 @@ pub(super) fn bill(policy: &Policy) -> Bill {
     }
     if policy.rules().iter().any(tollgate_policy::Rule::refuses) {
         cases.push(case("refused from memory", 0, 0, 0, 0));
-        // Denied by the key's own object: one other shard is asked.
+        // Denied by the key's own object: a request to one other shard.
         let calls = rows.saturating_add(sharded.saturating_mul(2));
         cases.push(case("refused, not remembered", calls, 0, 0, 0));
     }

@@ -31,7 +31,7 @@ pub(crate) struct Report {
     pub(super) entries: Option<EntriesReport>,
     pub(super) exempt: Vec<String>,
     pub(super) rules: Vec<RuleReport>,
-    /// Present when the Worker is the only surface asked for.
+    /// Present when the Worker is the only requested surface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bill: Option<Bill>,
 }

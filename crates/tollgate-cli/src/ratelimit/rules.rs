@@ -1,9 +1,10 @@
 //! Converts the tree of descriptors to rules, of which at most one applies to any descriptor.
 //!
-//! Invariant: a descriptor is for the rule of the node that the service would end at: at each level
-//! the one with its exact value, else the first pattern that takes it, else the one without a
-//! value; and only when it has no more entries than levels. That service never goes back to try
-//! another way, so what one node takes is taken from its neighbours, also where it leads nowhere.
+//! Invariant: a descriptor belongs to the rule of the node at which the service would end. At each
+//! level this is the node with its exact value, else the first pattern that matches it, else the
+//! one without a value; and only if the descriptor has no more entries than levels. The service
+//! never goes back to try another way. So a value that one node matches is excluded from its
+//! neighbours, even where it leads to no limit.
 
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The arguments of `tollgate replay`.
 //!
-//! Invariant: what cannot mean anything is refused before a log is read.
+//! Invariant: meaningless arguments are rejected before a log is read.
 
 use std::path::{Path, PathBuf};
 
@@ -81,7 +81,7 @@ pub(crate) struct ReplayArgs {
 }
 
 impl ReplayArgs {
-    /// True when nothing of the logs may be shown.
+    /// True when no text of the logs may be shown.
     pub(crate) const fn is_private(&self) -> bool {
         self.private || self.private_key.is_some()
     }
@@ -92,7 +92,7 @@ impl ReplayArgs {
         policies.chain(&self.logs).chain(&self.tenants).map(PathBuf::as_path)
     }
 
-    /// What is given beside the logs.
+    /// The values assumed in addition to the logs.
     pub(crate) fn given(&self) -> Result<Given, End> {
         let mut given = Given::default();
         for text in &self.assumptions {
@@ -111,7 +111,7 @@ fn format(text: &str) -> Result<Format, String> {
     Format::parse(text).map_err(|error| error.to_string())
 }
 
-/// One pair as the format reads it: the policy's name of a field is good, too.
+/// Parses one pair as the format does; the policy's name of a field is also accepted.
 fn map(text: &str) -> Result<String, String> {
     let (name, column) = text.split_once('=').ok_or("use FIELD=COLUMN")?;
     if column.is_empty() || column.contains(',') {
@@ -124,7 +124,7 @@ fn map(text: &str) -> Result<String, String> {
     Ok(format!("{name}={column}"))
 }
 
-/// Tries it alone; what it says is put together later.
+/// Checks it alone; all assumptions are combined later.
 fn assumption(text: &str) -> Result<String, String> {
     Given::default().assume(text)?;
     Ok(text.to_owned())
@@ -141,7 +141,7 @@ fn size(text: &str) -> Result<u64, String> {
     size.ok_or_else(|| "use a size such as 1GiB, 512MiB or 0".to_owned())
 }
 
-/// What a record is held for at most: beyond a day it is the stamp that is wrong.
+/// The longest time that a record is held: beyond a day the timestamp itself is wrong.
 fn out_of_order(text: &str) -> Result<Span, String> {
     let most = Span::from_secs(86_400);
     let bound = span(text)?;

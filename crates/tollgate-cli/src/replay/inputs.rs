@@ -1,9 +1,8 @@
-//! The logs that are named on the command line: what they are, and their bytes.
+//! The logs on the command line: their formats, and their bytes.
 //!
-//! Invariant: what can be opened again is opened when its time has come, so that many rotated
-//! files take no more than one; what cannot (the standard input, a pipe) is read once, from its
-//! beginning. Each log that is open is unpacked by a thread of its own, which holds a few pieces
-//! ahead.
+//! Invariant: a log that can be opened again is opened when its time has come, so a large number of
+//! rotated files needs no more resources than one. Others (the standard input, a pipe) are read
+//! once, from the beginning. A separate thread unpacks each open log, a few pieces ahead.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -22,7 +21,7 @@ use crate::replay::unpack::{Ending, Enough, PIECE, unpack};
 
 /// Pieces that are unpacked ahead.
 const AHEAD: usize = 4;
-/// Bytes of a log that tell its format and its first time.
+/// The bytes of a log that determine its format and its first time.
 const HEAD: usize = 64 * 1024;
 
 /// One log.
@@ -30,17 +29,17 @@ const HEAD: usize = 64 * 1024;
 pub(crate) struct Input {
     pub(crate) name: String,
     path: PathBuf,
-    /// The beginning, as far as it was looked at.
+    /// The beginning, as far as it was read.
     pub(crate) head: Vec<u8>,
-    /// What can be read once only, and how its beginning ended.
+    /// The pieces of a log that can be read only once, and how its beginning ended.
     once: Option<Pieces>,
-    /// The copy of that, for a second reading.
+    /// The copy of such a log, for a second pass.
     spool: Option<Spool>,
     /// Bytes of the file, where it has a size.
     pub(crate) size: Option<u64>,
 }
 
-/// What comes of an open log.
+/// The next result of an open log.
 #[derive(Debug)]
 pub(crate) enum Next {
     Piece(Vec<u8>),
@@ -52,7 +51,7 @@ pub(crate) enum Next {
 /// The bytes of an open log, piece by piece.
 #[derive(Debug)]
 pub(crate) struct Pieces {
-    /// The beginning, which was read to see what it is.
+    /// The beginning, which was read to detect the format.
     first: Option<Vec<u8>>,
     pieces: Receiver<Result<Vec<u8>, Ending>>,
     used: SyncSender<Vec<u8>>,
@@ -60,8 +59,8 @@ pub(crate) struct Pieces {
 }
 
 impl Input {
-    /// Looks at the beginning of a log. Of one that can be read once only a copy is made for a
-    /// second reading, if it has at most `spooled` bytes.
+    /// Reads the beginning of a log. A log that can be read only once is copied for a second pass,
+    /// if it has at most `spooled` bytes.
     pub(crate) fn open(
         path: &Path,
         interrupt: &Interrupt,
@@ -90,7 +89,7 @@ impl Input {
                     head.extend_from_slice(&piece);
                     if head.len() < HEAD { Ok(piece) } else { Err(Enough) }
                 };
-                // A file that breaks off already is told of when it is read.
+                // A file that breaks off already is reported when it is read.
                 let _ = unpack(&mut BufReader::with_capacity(HEAD, file), take);
                 // A piece may be longer, and there may be thousands of rotated logs.
                 input.head.truncate(HEAD);
@@ -102,10 +101,10 @@ impl Input {
         Ok(input)
     }
 
-    /// Whether it can be read a second time.
+    /// Succeeds if it can be read a second time.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason why it cannot, in words.
     pub(crate) fn can_be_read_again(&self) -> Result<(), String> {
         if self.size.is_some() {
             return Ok(());
@@ -130,7 +129,7 @@ impl Input {
         }
     }
 
-    /// The format of its lines by themselves.
+    /// The format of its lines alone.
     pub(crate) fn format(&self, wanted: Option<&Format>, map: &str) -> Result<Format, String> {
         let format = match wanted {
             Some(format) => format.clone(),
@@ -147,8 +146,9 @@ impl Input {
         mapped.and_then(|format| format.fit(&self.head)).map_err(|e| format!("{}: {e}", self.name))
     }
 
-    /// The earliest time of its beginning, in nanoseconds; 0 when that has none. Not the first one:
-    /// that may be one wrong stamp, and a log that is opened late is replayed late.
+    /// The earliest time in its beginning, in nanoseconds; 0 when there is none. Not the first
+    /// time, because that may be one wrong timestamp, and a log that is opened late is replayed
+    /// late.
     pub(crate) fn first_ns(&self, format: &Format) -> u64 {
         let wanted = Wanted::new([Field::Time]);
         let Ok(mut reader) = Reader::new(format, wanted, Limits::default()) else { return 0 };
@@ -165,7 +165,7 @@ impl Input {
             .map_err(|error| End::Misuse(format!("cannot read {}: {error}", self.name)))
     }
 
-    /// Starts to read what can be read once only, with a copy if one is wanted.
+    /// Starts to read a log that can be read only once, with a copy if one is wanted.
     fn spool(
         &mut self,
         from: impl Read + Send + 'static,
@@ -181,7 +181,7 @@ impl Input {
         }
     }
 
-    /// Starts to read what can be read once only.
+    /// Starts to read a log that can be read only once.
     fn begin(&mut self, from: impl Read + Send + 'static, interrupt: &Interrupt) {
         let mut pieces = Pieces::start(from);
         while self.head.len() < HEAD {
@@ -216,13 +216,13 @@ impl Pieces {
                 send.send(Ok(piece)).map_err(|_| Enough)?;
                 Ok(spare.try_recv().unwrap_or_default())
             });
-            // When nobody listens any more there is nobody to tell.
+            // If the receiver is gone, the ending is not needed.
             let _ = send.send(Err(ending));
         });
         Self { first: None, pieces, used, ended: None }
     }
 
-    /// The next piece; waits for it, unless the person at the keyboard has had enough.
+    /// Waits for the next piece, unless the user has interrupted.
     pub(crate) fn next(&mut self, interrupt: &Interrupt) -> Next {
         if let Some(first) = self.first.take() {
             return Next::Piece(first);
@@ -248,14 +248,14 @@ impl Pieces {
         }
     }
 
-    /// Hands a piece back to be filled again.
+    /// Returns a piece's buffer for reuse.
     pub(crate) fn give_back(&self, piece: Vec<u8>) {
-        // Full, or ended: then it is not needed.
+        // The channel is full or closed: then the buffer is not needed.
         let _ = self.used.try_send(piece);
     }
 }
 
-/// A file, and how much of it was read.
+/// A file, and the number of bytes read from it.
 struct Counted {
     from: File,
     read: Arc<AtomicU64>,

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first one ends the reading, and what was read so far is reported; the second one
-//! ends the program.
+//! Ctrl-C: the first one ends the reading, and the report covers the part read so far; the second
+//! one ends the program.
 //!
 //! Invariant: a signal only sets a flag.
 
@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// The exit code of a program that a SIGINT ended (128 and its number), as shells have it.
+/// The exit code after SIGINT (128 and its number), as in shells.
 const ENDED: i32 = 130;
 
-/// Whether the person at the keyboard has had enough.
+/// Whether the user has interrupted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on. Where signals cannot be listened to, they do what they always do.
+    /// Handles signals from now on. Where that is not possible, they keep their default effect.
     pub(crate) fn listen() -> Self {
         let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM] {

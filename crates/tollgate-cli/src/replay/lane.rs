@@ -1,7 +1,7 @@
-//! The replay in a thread of its own, behind the one that reads the logs.
+//! The replay in a separate thread, behind the thread that reads the logs.
 //!
-//! Invariant: records are replayed in the order in which they are given, and all of them before the
-//! lane ends. What is on its way is bounded: a few batches, which go round.
+//! Invariant: records are replayed in the order in which they are pushed, and all of them before
+//! the lane ends. The data under way is bounded: a few batches, which are reused.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -9,12 +9,12 @@ use std::thread::{Scope, ScopedJoinHandle};
 use tollgate_access_log::{Batch, Field, Record, Wanted};
 use tollgate_replay::{Observer, Replay};
 
-/// Batches on their way; each of them is a few hundred requests.
+/// Batches under way; each has a few hundred requests.
 const AHEAD: usize = 4;
 /// Bytes after which a batch is handed over.
 const FULL: usize = 32 * 1024;
 
-/// Where the reading thread puts records.
+/// The reading thread's end: it receives records.
 #[derive(Debug)]
 pub(crate) struct Lane<'s> {
     batch: Batch,
@@ -25,7 +25,7 @@ pub(crate) struct Lane<'s> {
 }
 
 impl<'s> Lane<'s> {
-    /// Starts to replay what will be given.
+    /// Starts to replay the records that will be pushed.
     pub(crate) fn start<'e, O: Observer + Send>(
         scope: &'s Scope<'s, 'e>,
         replay: &'s mut Replay<O>,
@@ -38,7 +38,7 @@ impl<'s> Lane<'s> {
         Self { batch: Batch::new(wanted.clone()), wanted, full, used, thread }
     }
 
-    /// Gives a record.
+    /// Adds a record.
     pub(crate) fn push(&mut self, record: &Record<'_>) {
         self.batch.push(record);
         if self.batch.bytes() >= FULL {
@@ -46,11 +46,11 @@ impl<'s> Lane<'s> {
         }
     }
 
-    /// Hands over what was given, so that nothing waits for more.
+    /// Hands over the present batch, so that no record waits for more.
     pub(crate) fn hand_over(&mut self) {
         if !self.batch.is_empty() {
             let next = self.used.try_recv().unwrap_or_else(|_| Batch::new(self.wanted.clone()));
-            // The other end stays until this one is gone.
+            // The other end stays until this one is dropped.
             let _ = self.full.send(std::mem::replace(&mut self.batch, next));
         }
     }

@@ -1,8 +1,8 @@
 //! Several logs as one, in the order of time.
 //!
-//! Invariant: records of different logs come in the order of their times, of equal times in the
+//! Invariant: records of different logs come in the order of their times, and at equal times in the
 //! order of the command line. A log is opened when the time of its first record has come, so
-//! rotated files are read one after the other and the logs of several machines side by side.
+//! rotated files are read one after the other and the logs of several machines in parallel.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,11 +14,11 @@ use crate::end::End;
 use crate::replay::inputs::{Input, Next, Pieces};
 use crate::replay::interrupt::Interrupt;
 
-/// Logs that may be open side by side.
+/// Logs that may be open at the same time.
 const MOST_OPEN: usize = 256;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Every log that is not at its end, and what was counted of the others.
+/// Every log that is not at its end, and the counts of the others.
 pub(crate) struct Merge<'i> {
     logs: Vec<Log<'i>>,
     counts: LogCounts,
@@ -34,14 +34,14 @@ struct Log<'i> {
     /// Records that wait for those of other logs.
     queue: Queue,
     state: State,
-    /// Nothing before it is still to come.
+    /// No earlier record is still to come.
     floor_ns: u64,
 }
 
 enum State {
     Closed,
     Open(Pieces),
-    /// Everything was read, but what the queue holds was not given yet.
+    /// Everything was read, but the records in the queue were not yet passed on.
     Ended,
 }
 
@@ -59,7 +59,7 @@ impl<'i> Merge<'i> {
             let cannot = |refused: Refused| End::Misuse(format!("{}: {refused}", input.name));
             let source = Source::new(format, fields.to_vec(), bounds).map_err(cannot)?;
             let queue = Queue::new(Wanted::new(fields.iter().cloned()));
-            // What stands behind the beginning may have come before it, up to a whole second.
+            // A line after the beginning may be earlier, by up to a whole second.
             let floor_ns = input.first_ns(format).saturating_sub(bounds.out_of_order_ns);
             let floor_ns = floor_ns.saturating_sub(floor_ns % SECOND_NS);
             logs.push(Log { input, source, queue, state: State::Closed, floor_ns });
@@ -67,8 +67,8 @@ impl<'i> Merge<'i> {
         Ok(Self { logs, counts: LogCounts::default(), lines: 0, interrupt, read })
     }
 
-    /// Gives some records, none of which is later than one that is still to come; false when there
-    /// are no more, or nobody wants more.
+    /// Passes on some records, none of which is later than one that is still to come; false when
+    /// there are no more, or when no more are wanted.
     pub(crate) fn step(&mut self, on_record: &mut impl FnMut(&Record<'_>)) -> Result<bool, End> {
         let Some((at, until_ns)) = self.first() else { return Ok(false) };
         let open = self.logs.iter().filter(|log| matches!(log.state, State::Open(_))).count();
@@ -98,7 +98,8 @@ impl<'i> Merge<'i> {
         self.logs.iter().map(|log| log.source.lines()).fold(self.lines, u64::saturating_add)
     }
 
-    /// Ends the reading, though there may be more: gives what was read, and says what was counted.
+    /// Ends the reading, even if there is more: passes on the records read so far, and returns the
+    /// counts.
     pub(crate) fn finish(
         mut self,
         on_record: &mut impl FnMut(&Record<'_>),
@@ -119,7 +120,7 @@ impl<'i> Merge<'i> {
         Ok(self.counts)
     }
 
-    /// The log whose next record is the first of all, and the time of the others' next one.
+    /// The log with the earliest next record, and the time of the next record of the others.
     fn first(&self) -> Option<(usize, u64)> {
         let next = || self.logs.iter().map(Log::next_ns).enumerate();
         let (at, _) = next().min_by_key(|(_, next_ns)| *next_ns)?;
@@ -135,13 +136,13 @@ impl<'i> Merge<'i> {
 }
 
 impl Log<'_> {
-    /// The time of its next record; where that was not read yet, one that it is not before.
+    /// The time of its next record; where that was not read yet, a lower bound.
     fn next_ns(&self) -> u64 {
         self.queue.next_ns().unwrap_or(self.floor_ns)
     }
 
-    /// Reads the next piece. Records up to `until_ns` are given, the others wait. Nothing waits
-    /// before.
+    /// Reads the next piece. Records up to `until_ns` are passed on, the others wait. Nothing waits
+    /// before the call.
     fn read_on(
         &mut self,
         until_ns: u64,
@@ -168,7 +169,7 @@ impl Log<'_> {
         }
     }
 
-    /// Ends the log: records up to `until_ns` are given, the others wait.
+    /// Ends the log: records up to `until_ns` are passed on, the others wait.
     fn end(&mut self, until_ns: u64, on_record: &mut impl FnMut(&Record<'_>)) -> Result<(), End> {
         let Self { input, source, queue, floor_ns, .. } = self;
         let ended = source.finish(&mut sorted(queue, floor_ns, until_ns, on_record));
@@ -177,7 +178,7 @@ impl Log<'_> {
     }
 }
 
-/// Gives a record on up to `until_ns`, and lets it wait from there on.
+/// Passes on a record up to `until_ns`, and queues a later one.
 fn sorted(
     queue: &mut Queue,
     floor_ns: &mut u64,

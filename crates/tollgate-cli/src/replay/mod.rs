@@ -1,8 +1,8 @@
-//! `tollgate replay`: whom would a policy have limited, by an access log?
+//! `tollgate replay`: which clients would a policy have limited, by an access log?
 //!
-//! Invariant: what the logs cannot tell is said before anything is counted, and then nothing is:
-//! never "nobody limited" because a rule was blind. The figures are those of `tollgate-replay`;
-//! what is here opens files and prints.
+//! Invariant: facts that the logs do not contain are reported before anything is counted, and then
+//! nothing is counted. So the report never shows "nobody limited" because a rule lacked its facts.
+//! The figures come from `tollgate-replay`; this module opens files and prints.
 
 pub(crate) mod args;
 mod inputs;
@@ -37,7 +37,7 @@ use crate::replay::progress::Progress;
 use crate::source::{self, Compiled, Source};
 use crate::tenants::Tenants;
 
-/// Replays what is named and prints the report.
+/// Replays the logs and prints the report.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     check(args)?;
     let page = args.outputs.file(args.inputs())?;
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     judge(args, &summary, reads_client, interrupt.is_wanted())
 }
 
-/// One policy or two, and how logs are put through them.
+/// One or two policies, and how logs are replayed through them.
 struct Job<'j> {
     options: Options,
     policy: Arc<Policy>,
@@ -105,7 +105,7 @@ struct Job<'j> {
 }
 
 impl Job<'_> {
-    /// One reading of all logs, which `observer` follows.
+    /// One pass over all logs, with `observer`.
     fn pass<O: Observer + Send>(
         &self,
         inputs: &mut [Input],
@@ -148,7 +148,7 @@ impl Job<'_> {
         })
     }
 
-    /// Reads the logs, and reads them once more to try the suggested limits, if they can be.
+    /// Reads the logs, then reads them again to try the suggested limits, if that is possible.
     fn suggested(&mut self, inputs: &mut [Input]) -> Result<Summary, End> {
         let suggest = Suggest::new(&self.policy, SuggestBounds::default());
         let suggest = match self.touch {
@@ -178,7 +178,7 @@ impl Job<'_> {
     }
 }
 
-/// What makes no sense together.
+/// Rejects arguments that contradict each other.
 fn check(args: &ReplayArgs) -> Result<(), End> {
     let is_standard = |path: &Path| path.as_os_str() == "-";
     if args.inputs().filter(|path| is_standard(path)).count() > 1 {
@@ -191,7 +191,7 @@ fn check(args: &ReplayArgs) -> Result<(), End> {
     Ok(())
 }
 
-/// The entries that are given for the policies.
+/// The entries given for the policies.
 fn tenants(
     args: &ReplayArgs,
     policy: &Arc<Policy>,
@@ -206,7 +206,7 @@ fn tenants(
     }
 }
 
-/// The policy in a file, and what the file is called.
+/// The policy in a file, and the file's name.
 fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>), End> {
     let at = surface.unwrap_or(Surface::Envoy);
     let (file, source) = source::load(path)?;
@@ -240,7 +240,7 @@ fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>)
     match policies.pop() {
         Some((_, mut policy)) if compiled.problems.is_empty() => {
             source::refuse_reported(&policy, &file)?;
-            // The share of keys is what counts, not which ones.
+            // Only the share of keys matters, not which ones.
             policy.set_hash_key([0; 16]);
             Ok((file, Arc::new(policy)))
         }
@@ -255,13 +255,13 @@ fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
     for input in inputs {
         match input.format(args.format.as_ref(), &map) {
             Ok(format) => formats.push(format),
-            // An empty file has no lines that could be read wrongly.
+            // An empty file has no lines that could be parsed wrongly.
             Err(_) if input.head.trim_ascii().is_empty() && args.format.is_none() => {
                 let any = Format::parse("combined").map_err(|e| End::Misuse(e.to_string()))?;
                 formats.push(any);
             }
             Err(message) => {
-                // Without a header line the names of the columns are a line of the log.
+                // Without a header line the column names are a line of the log.
                 let shown = match message.split_once(", but ") {
                     Some((shown, _)) if args.is_private() => shown,
                     _ => &message,
@@ -274,7 +274,7 @@ fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
     Ok(formats)
 }
 
-/// The fields that are wanted of each line; a need of a policy that nothing gives ends it here.
+/// The fields to read of each line; a need of a policy that nothing supplies ends the command here.
 fn fields(
     args: &ReplayArgs,
     policies: &[&Policy],
@@ -329,7 +329,7 @@ fn options(args: &ReplayArgs) -> Result<Options, End> {
     })
 }
 
-/// How the replay ends: good, or with what fails.
+/// The end of the replay: success, or the conditions that fail.
 fn judge(
     args: &ReplayArgs,
     summary: &Summary,

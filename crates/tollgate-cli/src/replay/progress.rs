@@ -1,7 +1,7 @@
-//! How far the reading is: one line on a terminal.
+//! The progress of reading: one line on a terminal.
 //!
-//! Invariant: nothing is written where the standard error is no terminal, and at most five times a
-//! second; the line is gone when the report comes.
+//! Invariant: nothing is written where the standard error is not a terminal, and at most five times
+//! per second; the line is erased before the report.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub(crate) struct Progress {
     is_shown: bool,
     begun: Instant,
     last: Option<Instant>,
-    /// Bytes of files, read and in all.
+    /// Bytes of files: read so far, and total.
     pub(crate) read: Arc<AtomicU64>,
     total: Option<u64>,
 }
 
 impl Progress {
-    /// `total` bytes are to be read; `None` when nobody knows.
+    /// A line for `total` bytes; `None` when the total is unknown.
     pub(crate) fn new(total: Option<u64>) -> Self {
         Self {
             is_shown: std::io::stderr().is_terminal(),
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// So many lines were read.
+    /// Shows that `lines` lines were read.
     pub(crate) fn show(&mut self, lines: u64) {
         let is_due = self.last.is_none_or(|last| last.elapsed() >= EVERY);
         if !self.is_shown || !is_due {
@@ -46,7 +46,7 @@ impl Progress {
         self.write(&format!("{ERASE}{text}"));
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     pub(crate) fn end(&mut self) {
         if self.is_shown && self.last.take().is_some() {
             self.write(ERASE);
@@ -55,7 +55,7 @@ impl Progress {
 
     fn write(&self, text: &str) {
         let mut stream = std::io::stderr().lock();
-        // Nobody is hurt when it cannot be written.
+        // A failed write is harmless.
         let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
     }
 

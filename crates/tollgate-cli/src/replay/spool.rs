@@ -1,8 +1,8 @@
-//! A copy of what can be read once only, for a second reading.
+//! A copy of a log that can be read only once, for a second pass.
 //!
-//! Invariant: the copy is what came, packed as it came, in a file that has no name any more once it
-//! is open (where the system allows that) and is never longer than its bound. A copy that is not
-//! whole is never read: it is let go of as soon as the bound is passed or a write fails.
+//! Invariant: the copy contains the bytes as they came, still packed. Its file has no name once it
+//! is open (where the system allows that) and is never longer than its bound. An incomplete copy is
+//! never read: it is dropped as soon as the bound is exceeded or a write fails.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -22,13 +22,13 @@ enum State {
 /// Why there is no copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It would be longer than it may be.
+    /// It would be longer than allowed.
     TooLong,
     /// It could not be written.
     Failed(String),
 }
 
-/// A file for as long as it is needed.
+/// A file that exists only as long as it is needed.
 #[derive(Debug)]
 struct Copy {
     file: File,
@@ -46,7 +46,7 @@ impl Spool {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Reads `from`, and copies what comes.
+    /// Reads `from`, and copies its bytes.
     pub(crate) fn tee<R: Read>(&self, from: R) -> Tee<R> {
         Tee { from, state: Arc::clone(&self.0) }
     }
@@ -54,7 +54,7 @@ impl Spool {
     /// The copy, from its beginning.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no copy.
     pub(crate) fn again(&self) -> Result<File, Why> {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Kept { copy, .. } => copy.rewound().map_err(|e| Why::Failed(e.to_string())),
@@ -88,7 +88,7 @@ impl Copy {
         let path = std::env::temp_dir().join(name);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        // A log says who asked for what: nobody else may read it.
+        // A log shows which client requested what, so no other user may read it.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
@@ -111,7 +111,7 @@ impl Drop for Copy {
     }
 }
 
-/// What reads and copies.
+/// A reader that also copies.
 #[derive(Debug)]
 pub(crate) struct Tee<R> {
     from: R,

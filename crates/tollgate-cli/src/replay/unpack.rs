@@ -1,7 +1,7 @@
-//! Bytes of a log as they lie in a file: plain, gzip or zstd.
+//! Unpacks the bytes of a log file: plain, gzip or zstd.
 //!
-//! Invariant: what it is, its first bytes say and never its name. Pieces are handed on as they are
-//! unpacked, so that a small file that unpacks to a huge one takes time and no memory. A file that
+//! Invariant: the first bytes determine the format, never the name. Pieces are passed on as they
+//! are unpacked, so a small file that unpacks to a huge one takes time and no memory. A file that
 //! breaks off is read up to there. Members one after the other, as `cat` and log rotation make
 //! them, are one log.
 
@@ -11,24 +11,24 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 
-/// Bytes of a piece.
+/// Bytes per piece.
 pub(crate) const PIECE: usize = 128 * 1024;
 
-/// Bytes that a zstd frame may look back: what `zstd` itself unpacks without being told to.
+/// The most bytes that a zstd frame may look back: the default limit of `zstd` itself.
 const MOST_WINDOW: u64 = 128 << 20;
 
-/// Whoever takes the pieces has had enough.
+/// The receiver of the pieces wants no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Enough;
 
 /// How a log ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// As it should.
+    /// At its regular end.
     Whole,
     /// It breaks off, for this reason.
     Broken(String),
-    /// Nobody wanted more.
+    /// The receiver wanted no more.
     Left,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn unpack(
     }
 }
 
-/// What the first bytes say.
+/// The format in the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
     Plain,
@@ -77,7 +77,8 @@ fn beginning(from: &mut impl BufRead) -> std::io::Result<Packing> {
     }
 }
 
-/// A pipe may give one byte at first: then it is plain, which no packed log's first byte is alone.
+/// A pipe may deliver one byte at first. It counts as plain, because the first byte of a packed log
+/// never comes alone.
 fn packing(bytes: &[u8]) -> Packing {
     match bytes {
         [0x1f, 0x8b, ..] => Packing::Gzip,
@@ -109,8 +110,8 @@ fn pump(
     }
 }
 
-/// Fills a piece as far as one read does, or to its end where that gives little; says how far, and
-/// whether it was the last.
+/// Fills a piece by one read, or to its end where a read returns little. Returns the length, and
+/// the result if the piece was the last.
 fn fill(from: &mut impl Read, piece: &mut Vec<u8>) -> (usize, Option<std::io::Result<()>>) {
     piece.resize(PIECE, 0);
     let mut filled = 0_usize;
@@ -144,7 +145,7 @@ fn frames(
     Ok(())
 }
 
-/// Passes over a frame that holds no data of the log.
+/// Skips a frame that contains no data of the log.
 fn skip(from: &mut impl BufRead, length: u64) -> Result<(), Stop> {
     let skipped = std::io::copy(&mut from.take(length), &mut std::io::sink());
     match skipped {
@@ -223,7 +224,7 @@ mod tests {
         assert!(whole.is_empty() && ending == Ending::Broken("ends too early".to_owned()));
     }
 
-    /// A header that asks for a window of 256 MiB, before anything is reserved for it.
+    /// A header that requests a window of 256 MiB is rejected before any memory is reserved for it.
     #[test]
     fn a_frame_that_wants_too_much_memory_is_refused() {
         let (whole, ending) = unpacked(b"\x28\xb5\x2f\xfd\x00\x90\x01\x00\x00");
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!((whole, ending), (vec![], Ending::Whole), "512 KiB");
     }
 
-    /// A thousandth of its size when packed: no more than a piece is ever held.
+    /// A thousandth of its size when packed: never more than one piece is held.
     #[test]
     fn a_bomb_is_handed_on_piece_by_piece() {
         let packed = gzip(&vec![b'a'; 50_000_000]);

@@ -1,7 +1,6 @@
 //! The flags of `simulate`.
 //!
-//! Invariant: as for all flags (`args`), what cannot mean anything is refused before a file is
-//! read.
+//! Invariant: as for all flags (`args`), meaningless values are rejected before a file is read.
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +13,8 @@ use tollgate_policy::Surface;
 use crate::outputs::Outputs;
 use crate::values::{span, surface_parser};
 
-/// One half says what is limited, by a policy or by one quota; the other who comes, by a traffic
-/// document or by a row of requests.
+/// One half describes the limit, by a policy or by one quota; the other half describes the
+/// requests, by a traffic document or by a row of requests.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// A policy in JSON or YAML, instead of one quota; - reads the standard input
@@ -106,7 +105,7 @@ impl SimulateArgs {
     }
 }
 
-/// A fault of a clock, as the traffic document has it.
+/// A fault of a clock, in the form of the traffic document.
 #[derive(Clone, Debug)]
 pub(crate) struct ClockFault(pub(crate) serde_json::Value);
 
@@ -114,7 +113,7 @@ fn algorithm_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(Algorithm::ALL.map(Algorithm::name))
 }
 
-/// `back:10s@1m` and so on.
+/// Parses `back:10s@1m` and so on.
 fn clock_fault(text: &str) -> Result<ClockFault, String> {
     const WANTED: &str = "use fast:100ppm, slow:100ppm, forward:10s@1m, back:10s@1m, oscillates:500ms/2s or \
                           freezes:3s@1m";

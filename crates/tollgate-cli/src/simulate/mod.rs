@@ -1,7 +1,9 @@
-//! `tollgate simulate`: made-up traffic against a policy, in virtual time, beside an exact log.
+//! `tollgate simulate`: simulated traffic against a policy, in virtual time, compared with an exact
+//! log.
 //!
-//! Invariant: every decision is the policy crate's and every figure the simulator's; this command
-//! asks, counts for its plots, and prints. The same arguments print the same, on every machine.
+//! Invariant: the policy crate makes every decision and the simulator computes every figure; this
+//! command runs them, counts for its plots, and prints. The same arguments print the same output on
+//! every machine.
 
 pub(crate) mod args;
 mod report;
@@ -21,10 +23,10 @@ use crate::live::Live;
 use setup::Setup;
 use watch::{Step, Watch};
 
-/// Decisions from one look at the clock to the next.
+/// Decisions between two looks at the clock.
 const AT_A_TIME: u64 = 10_000;
 
-/// What `--json` prints: the table, what must be known to judge it, and with `--trace` the
+/// The output of `--json`: the table, the facts needed to judge it, and with `--trace` the
 /// requests. Documented in docs/simulate.md.
 #[derive(Serialize)]
 struct Found<'f> {
@@ -35,7 +37,7 @@ struct Found<'f> {
     trace: Option<&'f VecDeque<Step>>,
 }
 
-/// Runs the simulation and prints what came of it.
+/// Runs the simulation and prints the results.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
     let page = args.outputs.file(args.inputs())?;
     let setup = Setup::new(args)?;

@@ -1,6 +1,6 @@
-//! The report of a simulation for people: figures first, then what they are made of.
+//! The report of a simulation for people: figures first, then their details.
 //!
-//! Invariant: every number is one of the table's or the watch's.
+//! Invariant: every number comes from the table or the watch.
 
 use tollgate_core::Span;
 use tollgate_report::{
@@ -16,7 +16,7 @@ use tollgate_policy::words;
 const QUOTAS: &str = "Quotas: the most that one key was admitted in any window, and at one instant; the bound is that of \
                       one node whose clock is right";
 
-/// The whole.
+/// The whole report.
 pub(super) fn report(args: &SimulateArgs, setup: &Setup, table: &Table, watch: &Watch) -> Report {
     let mut report = Report::new(title(args, setup));
     let first = report.section("");
@@ -118,8 +118,8 @@ fn figures(table: &Table) -> Figures {
     figures
 }
 
-/// `of 10 per minute`: the quota that the most were admitted of. Quotas of other rules and tiers
-/// may have its name.
+/// `of 10 per minute`: the quota of which the largest share was allowed. Quotas of other rules and
+/// tiers may have the same name.
 fn worst(table: &Table) -> String {
     let is_it =
         |row: &QuotaRow| (row.most_admitted, row.limit) == (table.most_admitted, table.limit);
@@ -204,11 +204,11 @@ fn sources(table: &Table) -> Listing {
     listing
 }
 
-/// A row for each request; columns that say nothing are left out.
+/// A row per request; columns without content are left out.
 fn trace(watch: &Watch) -> Listing {
     let has_waits = watch.trace.iter().any(|step| step.wait_us > 0);
     let has_nodes = watch.trace.iter().any(|step| step.node > 0);
-    // As many digits as tell the requests apart: none, three or six.
+    // As many digits as needed to distinguish the requests: none, three or six.
     let is_whole =
         |unit: u64| watch.trace.iter().all(|step| step.at_us.checked_rem(unit) == Some(0));
     let digits = if is_whole(1_000_000) {
@@ -274,10 +274,10 @@ fn plots(section: &mut Section, table: &Table, watch: &Watch) {
         requests = requests.series(denied.looks_like(1));
     }
     section.plot(requests.stacked());
-    // Of several quotas the count is not always that of the one with the most.
+    // With several quotas the count is not always that of the quota with the most.
     if table.quotas.len() == 1 && table.limit > 0 {
         let title = "The most that one key was admitted in the window before";
-        // Nobody asked before the first request, and nobody had anything.
+        // Before the first request there were no requests and no units.
         let most = [(0.0, 0.0)].into_iter().chain(points(|bin| bin.most));
         let most = Plot::new("window", title, axis(), Axis::count("requests in a window"))
             .series(Series::new("true count", Shape::Step).points(most))
@@ -295,7 +295,7 @@ fn seconds(nanos: u64) -> f64 {
     count(nanos) / 1e9
 }
 
-/// To the nearest number that a float holds.
+/// Rounded to the nearest number that a float holds.
 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounds to nearest")]
 fn count(number: u64) -> f64 {
     number as f64

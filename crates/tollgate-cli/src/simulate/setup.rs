@@ -1,7 +1,7 @@
-//! What is simulated: the policy and the traffic, from files or from flags.
+//! The input of a simulation: the policy and the traffic, from files or from flags.
 //!
-//! Invariant: flags become the very documents that files hold, so that they mean the same and are
-//! judged by the same code; what is wrong with one is said by the name of the flag.
+//! Invariant: flags become the same documents that files contain, so they have the same meaning and
+//! the same code checks them. A mistake in one is reported with the name of the flag.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::source::{self, Compiled, Source};
 use crate::tenants::Tenants;
 use tollgate_yaml::{Language, Node, Reading};
 
-/// Both halves.
+/// The policy and the traffic.
 pub(super) struct Setup {
     pub(super) policy: Arc<Policy>,
-    /// Of the policy: its file, or `None` when flags say it.
+    /// The file of the policy, or `None` when flags describe it.
     pub(super) policy_file: Option<String>,
     pub(super) tenants: Option<Arc<ByTenant>>,
     pub(super) traffic: Traffic,
@@ -53,14 +53,14 @@ impl Setup {
         Ok(Self { policy: Arc::new(policy), policy_file, tenants, traffic, traffic_file })
     }
 
-    /// What a reader must know to judge the figures.
+    /// The facts needed to judge the figures.
     pub(super) fn notes(&self) -> Vec<&'static str> {
         let is_without = self.policy.has_tenants() && self.tenants.is_none();
         is_without.then_some(WITHOUT_ENTRIES).into_iter().collect()
     }
 }
 
-/// The entries that are given, under the policy.
+/// The entries that were given, under the policy.
 fn tenants(
     args: &SimulateArgs,
     policy: &Policy,
@@ -77,8 +77,8 @@ fn tenants(
     Ok(Some(Arc::new(ByTenant::under(policy, &given.entries))))
 }
 
-/// A count of the fleet is one, whichever nodes there are: of several the simulator knows no
-/// authority.
+/// With a fleet count there may be one node only: the simulator has no authority that several nodes
+/// could share.
 fn one_count(policy: &Policy, traffic: &Traffic) -> Result<(), End> {
     let mut rules = policy.rules().iter();
     match rules.find(|rule| rule.scope() == Scope::Fleet) {
@@ -161,7 +161,7 @@ fn policy_of_flags(args: &SimulateArgs) -> Result<Policy, End> {
     Policy::compile(&document, args.surface).map_err(|problems| as_flags(&problems))
 }
 
-/// Problems of the policy that flags made, each by its flag.
+/// Problems of a policy made from flags, each with its flag.
 fn as_flags(Problems(problems): &Problems) -> End {
     let line = |problem: &tollgate_policy::Problem| {
         let flag = match problem.path.rsplit(['.', ']']).next().unwrap_or_default() {
@@ -226,7 +226,7 @@ fn with_servers(text: &str, args: &SimulateArgs) -> String {
     Value::Object(traffic).to_string()
 }
 
-/// Workers that send one request after the other: `requests` in all, as evenly as it goes.
+/// Workers that send one request after the other: `requests` in total, as evenly as possible.
 fn traffic_of_flags(args: &SimulateArgs) -> Result<Traffic, End> {
     let SimulateArgs { requests, parallel, wait, jitter, .. } = args;
     let (each, more) = (requests.checked_div(*parallel), requests.checked_rem(*parallel));
@@ -258,7 +258,7 @@ fn traffic_of_flags(args: &SimulateArgs) -> Result<Traffic, End> {
     Traffic::parse(&document).map_err(|error| End::Misuse(error.to_string()))
 }
 
-/// As the traffic document has it.
+/// In the form of the traffic document.
 fn time(span: Span) -> String {
     format!("{}us", span.as_nanos().div_ceil(1_000))
 }

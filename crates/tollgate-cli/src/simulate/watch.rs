@@ -1,7 +1,7 @@
-//! What is noted of a run while it goes: the time line of its plots, and its last requests.
+//! Data recorded during a run: the time line of its plots, and its last requests.
 //!
-//! Invariant: bounded, however long a run is: the time line has at most 600 bins, which grow wider
-//! by round steps, and only so many requests are listed.
+//! Invariant: the size is bounded, however long a run is. The time line has at most 600 bins, which
+//! grow wider by round steps, and the number of listed requests is limited.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use tollgate_sim::{Fate, START, Seen};
 
 /// Bins of the time line.
 const MOST_BINS: usize = 600;
-/// Bins of it that are shown.
+/// The most bins that are shown.
 const SHOWN_BINS: usize = 60;
 /// Widths of bins in nanoseconds, each a multiple of the one before.
 const WIDTHS: [u64; 15] = [
@@ -32,16 +32,16 @@ const WIDTHS: [u64; 15] = [
     8_640_000_000_000_000,
 ];
 
-/// What was seen.
+/// The recorded data.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// So many requests are listed.
+    /// The most requests that are listed.
     listed: usize,
     pub(super) trace: VecDeque<Step>,
-    /// There were more.
+    /// True when there were more.
     pub(super) left_out: bool,
     pub(super) bins: Vec<Bin>,
-    /// The place in `WIDTHS`.
+    /// The index in `WIDTHS`.
     width: usize,
     pub(super) has_clients: bool,
 }
@@ -55,14 +55,14 @@ pub(super) struct Step {
     pub(super) node: usize,
     pub(super) decision: &'static str,
     pub(super) status: Option<u16>,
-    /// How long it waits, or waited; rounded up.
+    /// Its wait, still to come or over; rounded up.
     pub(super) wait_us: u64,
-    /// The least that is left of a quota.
+    /// The smallest remainder of any quota.
     pub(super) remaining: Option<u64>,
     pub(super) retry_after_us: Option<u64>,
-    /// What an exact log says: `allow` or `deny`.
+    /// The decision of an exact log: `allow` or `deny`.
     pub(super) exact: Option<&'static str>,
-    /// Units of the key in the window that ends now, those of this request included.
+    /// Units of the key in the window that ends now, including those of this request.
     pub(super) in_window: Option<u64>,
 }
 
@@ -72,19 +72,19 @@ pub(super) struct Bin {
     pub(super) admitted: u64,
     pub(super) delayed: u64,
     pub(super) denied: u64,
-    /// The most that one key had in a window that ended here; `None` when nobody asked.
+    /// The most units of one key in a window that ended here; `None` without requests.
     pub(super) most: Option<u64>,
 }
 
 impl Watch {
-    /// Nothing was seen yet; the last `listed` requests are to be listed.
+    /// An empty watch; the last `listed` requests will be listed.
     pub(super) fn new(listed: Option<u32>) -> Self {
         let listed = listed.map_or(0, |listed| usize::try_from(listed).unwrap_or(usize::MAX));
         let (trace, bins) = (VecDeque::new(), Vec::new());
         Self { listed, trace, left_out: false, bins, width: 0, has_clients: false }
     }
 
-    /// Takes in a decision.
+    /// Records a decision.
     pub(super) fn see(&mut self, seen: &Seen<'_>) {
         let count = seen.exact.and_then(|exact| exact.count);
         let count = count.map(|count| u64::try_from(count).unwrap_or(u64::MAX));
@@ -107,7 +107,7 @@ impl Watch {
         bin.most = bin.most.max(count);
     }
 
-    /// At most [`SHOWN_BINS`] bins, and how many nanoseconds each has.
+    /// At most [`SHOWN_BINS`] bins, and the nanoseconds per bin.
     pub(super) fn time_line(&self) -> (Vec<Bin>, u64) {
         let is_enough = |by: &usize| self.bins.len().div_ceil(*by) <= SHOWN_BINS;
         let by = [1, 2, 5, 10].into_iter().find(is_enough).unwrap_or(10);
@@ -115,7 +115,7 @@ impl Watch {
         (together(&self.bins, by), width)
     }
 
-    /// Nanoseconds of a bin.
+    /// Nanoseconds per bin.
     fn width_ns(&self) -> u64 {
         WIDTHS.get(self.width).copied().unwrap_or(u64::MAX)
     }
@@ -146,7 +146,7 @@ impl Watch {
     }
 }
 
-/// Bins that are `by` times as wide.
+/// Merges bins into ones that are `by` times as wide.
 fn together(bins: &[Bin], by: usize) -> Vec<Bin> {
     bins.chunks(by.max(1)).map(|bins| bins.iter().fold(Bin::default(), sum)).collect()
 }

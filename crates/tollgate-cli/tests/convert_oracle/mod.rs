@@ -1,9 +1,10 @@
-//! How `envoyproxy/ratelimit` publishes that it decides, as simply as it can be said; and random
+//! The documented decisions of `envoyproxy/ratelimit`, in the simplest form; and random
 //! configurations and calls for it.
 //!
 //! Source: its README ("The configuration format", "Replaces", "ShadowMode", "Sharing thresholds
 //! for wildcard matches", the examples). A counter is named by the domain, all entries and the
-//! start of the window; every hit is added to it, refused or not; more than the limit is over it.
+//! start of the window. Every hit is added to it, denied or not; a count above the limit is over
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +61,7 @@ struct Replaced {
     name: String,
 }
 
-/// A limit that is for a descriptor, and the name of what it counts in.
+/// The limit of a descriptor, and the name of its counter.
 struct Found<'o> {
     limit: &'o Limit,
     is_shadow: bool,
@@ -69,7 +70,7 @@ struct Found<'o> {
 
 pub struct Oracle {
     root: Root,
-    /// As there: a hit that is refused is added, too.
+    /// As in that service: a denied hit is added, too.
     pub counts_refused: bool,
     counters: BTreeMap<(Vec<(String, String)>, u64), u64>,
 }
@@ -84,7 +85,7 @@ impl Oracle {
         }
     }
 
-    /// Which descriptors of the call are over their limit.
+    /// The descriptors of the call that are over their limit.
     pub fn over(&mut self, call: &Call) -> Vec<bool> {
         let Self { root, counts_refused, counters } = self;
         if root.domain != call.domain {
@@ -118,7 +119,7 @@ impl Oracle {
     }
 }
 
-/// The limit at the end of the way that the entries take through the tree.
+/// The limit at the end of the entries' path through the tree.
 fn find<'o>(level: &'o [Node], entries: &[(String, String)]) -> Option<Found<'o>> {
     let mut level = level;
     let mut counted = Vec::new();
@@ -139,7 +140,7 @@ fn find<'o>(level: &'o [Node], entries: &[(String, String)]) -> Option<Found<'o>
     None
 }
 
-/// By trying every length for the first star.
+/// Tries every length for the first star.
 fn like(pattern: &str, text: &str) -> bool {
     match pattern.chars().next() {
         None => text.is_empty(),
@@ -166,7 +167,7 @@ fn seconds(unit: &str) -> u64 {
 /// The same numbers for the same seed (SplitMix64).
 pub struct Random(u64);
 
-/// The keys of the first level, and of those below it: one may stand in a descriptor twice.
+/// The keys of the first level, and of those below it: one may occur twice in a descriptor.
 const KEYS: [[&str; 3]; 2] = [["a", "b", "c"], ["a", "d", "e"]];
 const VALUES: [&str; 10] = ["", "", "x", "y", "xy", "x*", "*y", "x*y", "*", "x*z*y"];
 const SENT: [&str; 8] = ["", "x", "y", "xy", "xzy", "yx", "z", "xyy"];

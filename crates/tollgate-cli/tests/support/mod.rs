@@ -1,8 +1,8 @@
-//! What the tests share: command lines in documents, run and compared word for word.
+//! Shared by the tests: command lines in documents, run and compared word for word.
 //!
-//! A session is text in which a line that begins with `$ ` is a command, followed by what it
-//! prints: standard output, then standard error, then `exit code N` unless that is 0. With
-//! `TOLLGATE_BLESS=1` the files are rewritten with what is printed instead of compared.
+//! A session is text in which a line that begins with `$ ` is a command, followed by its output:
+//! standard output, then standard error, then `exit code N` unless that is 0. With
+//! `TOLLGATE_BLESS=1` the files are rewritten with the output instead of compared.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub fn pages(name: &str) -> Vec<String> {
     pages
 }
 
-/// What a command printed and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ran {
     pub stdout: String,
@@ -65,7 +65,7 @@ pub fn tollgate_reading(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran 
     ran(done)
 }
 
-/// Runs a line as a reader does who copies it: a `>` without quotes writes a file.
+/// Runs a line as a reader who copies it does: a `>` without quotes writes a file.
 fn in_shell(folder: &Path, line: &str) -> Ran {
     let program = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap().to_owned();
     let others = std::env::var_os("PATH").unwrap_or_default();
@@ -76,8 +76,8 @@ fn in_shell(folder: &Path, line: &str) -> Ran {
     ran(command.output().unwrap())
 }
 
-/// Runs every command of `session` in `folder`: the session as it really goes. What a fresh
-/// checkout is told to run with cargo runs in the root.
+/// Runs every command of `session` in `folder`: returns the session with its real output. Commands
+/// for a fresh checkout that use cargo run in the root.
 pub fn replay(folder: &Path, session: &str) -> String {
     const WITH_CARGO: &str = "cargo run -p tollgate-cli -- ";
     let root = root();
@@ -96,7 +96,7 @@ pub fn replay(folder: &Path, session: &str) -> String {
     out
 }
 
-/// Fails at the first line in which a session is not as it goes.
+/// Fails at the first line in which a session differs from its real output.
 pub fn assert_same(at: &str, written: &str, printed: &str) {
     if written == printed {
         return;
@@ -118,13 +118,13 @@ pub struct Block {
     pub text: String,
     /// Counted from 1.
     pub line: usize,
-    /// What the last `<!-- surface: ... -->` since the last block says.
+    /// The surface in the last `<!-- surface: ... -->` since the last block.
     pub surface: Option<String>,
-    /// What the last `<!-- file: ... -->` since the last block says: the block is this file.
+    /// The name in the last `<!-- file: ... -->` since the last block: the block is this file.
     pub file: Option<String>,
 }
 
-/// A document as text and blocks in turn: joined again it is the same.
+/// A document as text and blocks in turn; joined again they give the document.
 pub fn blocks(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut open: Option<Block> = None;

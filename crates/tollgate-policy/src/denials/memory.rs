@@ -1,12 +1,13 @@
-//! Refusing a plan by what was told of earlier ones.
+//! Denies a plan based on remembered denials of earlier plans.
 //!
-//! Invariant: a count is looked at as of the time that its store's clock showed when it told it,
-//! and what has passed here since: never ahead of that clock, and behind it by no more than the way
-//! of the answer. A request that may pass is charged to what is remembered before it is sent, so of
-//! a flood only as many are sent as units came back, however long their answers take; an answer
-//! that does not bear this out is forgotten or replaced. Of the requests that come when a denial is
-//! no longer believed one asks, and the others are denied by it as before, for no longer than the
-//! store may take to answer: a flood never falls upon the store at once.
+//! Invariant: a count is evaluated at the time that its store's clock showed in its response, plus
+//! the time that has passed here since. This is never ahead of that clock, and is behind it by at
+//! most the time that the response was on its way. A request that may be allowed is charged to the
+//! remembered counts before it is sent. So during a flood only as many requests are sent as units
+//! came back, however long their responses take. An entry that the response does not confirm is
+//! forgotten or replaced. When a denial is no longer trusted, one of the next requests is sent to
+//! the store. The others are denied by it as before, for at most the time in which the store may
+//! respond. So a flood never reaches the store all at once.
 
 use core::hash::Hasher;
 
@@ -24,24 +25,24 @@ use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 use tollgate_storage::{Counted, block};
 
-/// What one isolate or process was told is used up; a bounded number of counts.
+/// The used-up counts that one isolate or process has received; their number is bounded.
 #[derive(Debug)]
 pub struct Denials {
     pub(crate) seed: [u8; 16],
     is_operated: bool,
-    /// When an operator last gave back to any key, as far as it is known now.
+    /// The last time an operator gave units back to any key, as far as it is known now.
     pub(crate) relieved: Option<u64>,
     settles: bool,
     leases: bool,
-    /// How long the store may take to answer.
+    /// The longest time in which the store may respond.
     pub(crate) patience: Span,
     pub(crate) table: Table,
     refused: u64,
 }
 
 impl Denials {
-    /// Nothing is remembered. `seed` is random and secret: whoever knows it could choose keys that
-    /// push others out.
+    /// An empty memory. `seed` is random and secret: a client that knows it could choose keys that
+    /// evict others.
     #[must_use]
     pub fn new(seed: [u8; 16]) -> Self {
         let (is_operated, relieved) = (false, Some(0));
@@ -50,65 +51,68 @@ impl Denials {
         Self { seed, is_operated, relieved, settles, leases, patience, table, refused }
     }
 
-    /// The same where the store may take this time to answer: for at most as long beyond [`FRESH`]
-    /// a denial is kept while one request asks. With none, the default, all ask.
+    /// The same for a store that may take this time to respond. While one request is sent to the
+    /// store, a denial is kept for at most this time beyond [`FRESH`]. With zero, the default,
+    /// every request is sent.
     #[must_use]
     pub fn patient(self, patience: Span) -> Self {
         Self { patience, ..self }
     }
 
-    /// The same where an operator may reset a key or end a block: then nothing is believed for more
-    /// than [`FRESH`] but while it is [known](Self::know_relief) that none was.
+    /// The same where an operator may reset a key or end a block. Then nothing is trusted for more
+    /// than [`FRESH`], unless it is [known](Self::know_relief) that no operator did.
     #[must_use]
     pub fn operated(self) -> Self {
         Self { is_operated: true, relieved: None, ..self }
     }
 
-    /// Where an operator may: the number of the last reset, block or end of a block of any key, if
-    /// it is known at present. What was heard under another number, or none, is believed for
-    /// [`FRESH`] and no longer. It must be known before a request is [asked about](Self::refuses),
-    /// and be one that was in force at most as long ago as a reset may go unnoticed.
+    /// Only where an operator may do this: the number of the last reset, block or end of a block of
+    /// any key, if it is known at present. An entry received under another number, or under none,
+    /// is trusted for [`FRESH`] at most. The number must be known before a request is
+    /// [checked](Self::refuses). It must have been in force at most as long ago as a reset may go
+    /// unnoticed.
     pub const fn know_relief(&mut self, number: Option<u64>) {
         if self.is_operated {
             self.relieved = number;
         }
     }
 
-    /// The same where a cost may be settled: then no rule that names one is believed for more than
+    /// The same where a cost may be settled. Then no rule that names one is trusted for more than
     /// [`FRESH`].
     #[must_use]
     pub fn settled(self) -> Self {
         Self { settles: true, ..self }
     }
 
-    /// The same where nodes lease: then nothing is believed for more than [`FRESH`] of a policy
-    /// that has a rule of the fleet. What nodes do not spend, or are given back, may be had again.
+    /// The same where nodes lease. Then no entry of a policy with a fleet rule is trusted for more
+    /// than [`FRESH`], because units that nodes do not spend, or get back, may become available
+    /// again.
     #[must_use]
     pub fn leased(self) -> Self {
         Self { leases: true, ..self }
     }
 
-    /// How many requests were refused without asking, since the start.
+    /// How many requests were denied without a request to the store, since the start.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// True when nothing is remembered.
+    /// True when the memory is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.table.len() == 0
     }
 
-    /// How many counts are remembered, and how many had to leave for others before their time.
+    /// The number of remembered counts, and the number of those evicted before their time.
     #[must_use]
     pub const fn held_and_evicted(&self) -> (usize, u64) {
         (self.table.len(), self.table.evicted)
     }
 
-    /// True when what is remembered refuses the request for good: then its
-    /// [outcome](Plan::outcome) is the answer, which says nothing of rules that it was not asked
-    /// about. False: nothing is decided, ask. `now` is the clock of whoever remembers.
+    /// True when the remembered counts deny the request for good. Then its [outcome](Plan::outcome)
+    /// is the response, and contains nothing about rules that were not checked. False when nothing
+    /// is decided: send the request to the store. `now` is this process's clock.
     pub fn refuses(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> bool {
         (plan.asked_under, plan.suspect) = (self.relieved, None);
         if self.is_empty() {
@@ -118,7 +122,7 @@ impl Denials {
         self.conclude(policy, plan, recalled)
     }
 
-    /// Takes what is remembered for the decision, if it refuses for good.
+    /// Uses the remembered counts as the decision, if they deny for good.
     pub(crate) fn conclude(
         &mut self,
         policy: &Policy,
@@ -136,8 +140,8 @@ impl Denials {
         false
     }
 
-    /// Takes note of what the store of partition `i` answered; `heard_at` is our clock when it did,
-    /// or before.
+    /// Stores the response of the store of partition `i`. `heard_at` is this process's time at or
+    /// before the response.
     pub fn hear(&mut self, policy: &Policy, plan: &Plan, i: usize, heard_at: Timestamp) {
         let Some(partition) = plan.partition(i).filter(|p| p.stored.status.is_decided()) else {
             return;
@@ -147,8 +151,8 @@ impl Denials {
             let Some(states) = partition.told(set) else { continue };
             let at = partition.stored.at;
             let hash = hash(self.seed, policy, set, partition.key());
-            // An answer that was overtaken says less. One that is far behind is of a clock that was
-            // set back.
+            // A response that a later one overtook contains less. One that is far behind comes from
+            // a clock that was set back.
             let overtakes = |known: &mut Entry| {
                 known.at > at && known.at.since(at) <= FRESH && known.heard_at <= heard_at
             };
@@ -160,10 +164,11 @@ impl Denials {
                 && is_final(policy, set)
                 && !(self.settles && can_be_settled(policy, set))
                 && !(self.leases && policy.has_fleet())
-                // A block can be ended by whoever made it, and a tenant gets back quotas that it
-                // had before.
+                // A block can be ended by the operator that set it, and a tenant gets back its
+                // earlier quotas.
                 && (if self.is_operated { !policy.has_tenants() } else { applied.blocked_until.is_none() });
-            // What was given back while it was asked may not be in the answer.
+            // The response may not include units that were given back while the request was under
+            // way.
             let final_under =
                 self.relieved.filter(|_| is_final && plan.asked_under == self.relieved);
             let blocked_until = applied.blocked_until;
@@ -191,9 +196,10 @@ impl Denials {
         }
     }
 
-    /// The request is decided: forgets what its answers did not bear out. What was charged before
-    /// it was sent stands where it was charged, and else it does not. Where the store was not asked
-    /// or did not answer, what is remembered stands, and the next request asks.
+    /// Ends a decided request: forgets the entries that its responses did not confirm. A charge
+    /// made before the request was sent is kept where the store charged it, and dropped otherwise.
+    /// Where no request was sent to the store, or it did not respond, the entry is kept and the
+    /// next request is sent.
     pub fn close(&mut self, policy: &Policy, plan: &Plan) {
         if self.is_empty() {
             return;
@@ -220,14 +226,15 @@ impl Denials {
         }
     }
 
-    /// Looks at every count of the request that is remembered. Where one refuses, the plan has the
-    /// decisions of these and knows which rules were not asked; else they are charged, each where
-    /// it is remembered.
+    /// Reads every remembered count of the request. If one denies, the plan contains the decisions
+    /// of these counts and knows which rules were not checked. Otherwise the request is
+    /// charged to each remembered count.
     fn recall(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> Recalled {
         let is_refused_anyway = plan.is_refused_without_quota(policy);
         let mut belief = Belief { now, beyond: Span::ZERO, of: Counts::All };
         let (mut recalled, is_some_stale) = self.look(policy, plan, belief);
-        // A shard that has nothing left leases more when it is asked, so all ask.
+        // A shard that is empty leases more units when it receives a request, so every request is
+        // sent.
         let shards = |group: &Group| group.shards.is_some();
         let has_shards =
             plan.partitions().any(|it| policy.groups.get(it.group()).is_some_and(shards));
@@ -241,7 +248,7 @@ impl Denials {
             } else if self.look(policy, plan, Belief { beyond: Span::MAX, ..belief }).0
                 == Recalled::Refused
             {
-                // Too old to deny it, and still the first to be asked.
+                // Too old to deny the request, but its count is still the first one to be asked.
                 plan.suspect = self.latest_denial(policy, plan);
                 return Recalled::Nothing;
             }
@@ -261,8 +268,7 @@ impl Denials {
         recalled
     }
 
-    /// Fills the decisions of every count that is believed; and whether there are others that are
-    /// too old.
+    /// Fills in the decision of every trusted count; and returns whether others are too old.
     pub(crate) fn look(
         &mut self,
         policy: &Policy,
@@ -289,14 +295,14 @@ impl Denials {
         (recalled, is_some_stale)
     }
 
-    /// Says what these counts have left without the request.
+    /// Reports what these counts have left, without the request.
     pub(crate) fn leave(&mut self, policy: &Policy, plan: &mut Plan, belief: Belief) {
         self.each_remembered(policy, plan, belief, |counted, (at, _), _| counted.leave(at));
     }
 
-    /// Calls `each` with the quotas of every rule whose count is remembered, the time of its store
-    /// now and until when it is blocked, and the rule, and marks the other rules as not asked. True
-    /// when something is remembered that is not believed any more.
+    /// Calls `each` with the quotas of every rule whose count is remembered, with the present time
+    /// of its store, the end of its block, and the rule. Marks the other rules as not checked. True
+    /// when a remembered count is no longer trusted.
     fn each_remembered(
         &mut self,
         policy: &Policy,
@@ -344,29 +350,29 @@ impl Denials {
     }
 }
 
-/// What is known of a request's counts.
+/// The remembered state of a request's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Recalled {
     Nothing,
-    /// Some, and none of them refuses.
+    /// Some counts are remembered, and none of them denies.
     Admitted,
     Refused,
 }
 
-/// The place of one count. A key begins with its group's identity, and a set's identity holds the
-/// parameters of its quotas; whether something can come back is the whole policy's.
+/// The position of one count. A key begins with its group's identity, and a set's identity contains
+/// the parameters of its quotas. Whether units can come back depends on the whole policy.
 pub(crate) fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&seed);
     hasher.write_u64(policy.fingerprint);
-    // The same policy again, after another one in which units came back.
+    // The same policy may come back after another one under which units came back.
     hasher.write_u64(policy.version);
     hasher.write_u32(set.record_id);
     hasher.write(key);
     hasher.finish()
 }
 
-/// True while `entry` is believed: for `beyond` after [`FRESH`]. A clock that was set back shows
-/// nothing of its age.
+/// True while `entry` is trusted: for `beyond` after [`FRESH`]. If a clock was set back, the age of
+/// the entry is unknown.
 pub(crate) fn is_believed(
     entry: &Entry,
     relieved: Option<u64>,
@@ -378,8 +384,8 @@ pub(crate) fn is_believed(
     age.is_some_and(|age| is_final || age <= FRESH.saturating_add(beyond))
 }
 
-/// For how long `cost` is refused by these states at `at`; zero where it never fits, for that is
-/// nothing to keep long.
+/// How long these states deny `cost` from `at` on. Zero where it never fits, because such an entry
+/// is not worth keeping for long.
 fn refused_for(set: &QuotaSet, states: &[u8], at: Timestamp, cost: u64) -> Span {
     let wait =
         |quota: &CompiledQuota| quota.limiter.peek(quota.state(states)?, at, cost).retry_after;

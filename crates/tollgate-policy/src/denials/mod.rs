@@ -1,15 +1,15 @@
-//! What a surface was told is used up, so that it can refuse what comes next without asking.
+//! Counts that a surface knows to be used up, so that it can deny later requests without asking.
 //!
-//! A store that is far away tells the states of a count together with its answer when the same
-//! request would be refused next time ([`Counts::answer`](tollgate_storage::Counts::answer)). The
-//! sender keeps them and decides on them first. Invariant: only refusals are taken from here,
-//! never admissions. Charges only ever add to what is used, so what is refused on an earlier
-//! state is refused on the present one, with the same numbers, at the same time; where units
-//! may come back a state is believed for [`FRESH`]; then one request asks, and meanwhile it decides
-//! the others for at most as long as the store may take to answer. What the policy may not
-//! refuse for good (a request that may wait) is not refused here.
+//! A remote store sends the states of a count in its response when it would deny the same request
+//! next time ([`Counts::answer`](tollgate_storage::Counts::answer)). The sender keeps them and
+//! decides on them first. Invariant: the memory only denies and never allows. Charges only add to
+//! usage, so a request that an earlier state denies is denied by the present state too, with the
+//! same numbers at the same time. Where units may come back, a state is trusted for [`FRESH`]. Then
+//! one request is sent to the store. Meanwhile the state decides the other requests, for at most
+//! the time in which the store may respond. Requests that the policy may not deny for good, such as
+//! those that may wait, are not denied here.
 //!
-//! Deliberately absent: a clock, a store, and the way to it. Nothing here is a key: a place is
+//! Deliberately absent: a clock, a store, and the transport to it. No keys are kept: a position is
 //! found by a keyed hash.
 
 mod memory;

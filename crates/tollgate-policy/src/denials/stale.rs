@@ -1,8 +1,9 @@
-//! Denials that are no longer believed: one request asks whether they still stand, and they decide
-//! the others, and a request whose store does not answer, a little longer.
+//! Denials that are no longer trusted. One request asks the store whether they still hold. They
+//! decide the other requests, and a request whose store does not respond, for a little longer.
 //!
 //! Invariant: a denial decides no request that came later than [`FRESH`](super::FRESH) and the
-//! [patience](Denials::patient) after it was heard. Deliberately absent: asking.
+//! [patience](Denials::patient) after it was received. Deliberately absent: the request to the
+//! store.
 
 use tollgate_core::Timestamp;
 
@@ -16,9 +17,10 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 
 impl Denials {
-    /// The same of a request that was sent, for its counts whose store did not answer: a denial
-    /// that stood when it came, or that was heard since, decides it, instead of what the policy
-    /// says of failures. Give back what it charged. False: nothing is decided.
+    /// The same for a request that was sent, for its counts whose store did not respond. A denial
+    /// that was in force when the request came, or that was received since, decides it instead of
+    /// the policy's setting for failures. The caller then refunds its charges. False: nothing is
+    /// decided.
     pub fn stands_in(
         &mut self,
         policy: &Policy,
@@ -35,10 +37,10 @@ impl Denials {
         self.conclude(policy, plan, Recalled::Nothing)
     }
 
-    /// True when [`stands_in`](Self::stands_in) would be; the plan stays as it is. A request that
-    /// may wait is never decided so, nor one that was sent because a unit came back: what is
-    /// remembered is charged with that request itself. So is what other counts answered to it,
-    /// which therefore decides nothing here.
+    /// True when [`stands_in`](Self::stands_in) would be true; the plan stays unchanged. It never
+    /// decides a request that may wait, nor one that was sent because a unit came back: the
+    /// remembered count is charged with that request. The same holds for the responses of its other
+    /// counts, which therefore decide nothing here.
     #[must_use]
     pub fn would_stand_in(
         &mut self,
@@ -50,7 +52,7 @@ impl Denials {
         silent.any(|partition| self.would_stand_in_for(policy, plan, partition.index(), times))
     }
 
-    /// The same for the count of partition `i` alone, if its store does not answer.
+    /// The same for the count of partition `i` alone, if its store does not respond.
     #[must_use]
     pub fn would_stand_in_for(
         &mut self,
@@ -83,7 +85,7 @@ impl Denials {
         })
     }
 
-    /// True when no request is under way that asks about what refuses this one; then this one does.
+    /// True when no request is under way for the entry that denies this one; then this one is sent.
     pub(crate) fn is_first_to_ask(
         &mut self,
         policy: &Policy,
@@ -103,7 +105,7 @@ impl Denials {
         is_first
     }
 
-    /// The partition whose denial was heard last, of those that the plan's decisions hold.
+    /// The partition whose denial was received last, among those in the plan's decisions.
     pub(crate) fn latest_denial(&mut self, policy: &Policy, plan: &Plan) -> Option<usize> {
         let mut latest: Option<(Timestamp, usize)> = None;
         self.each_denial(policy, plan, |entry, i| latest = latest.max(Some((entry.heard_at, i))));

@@ -1,51 +1,52 @@
-//! The places of what is remembered: a fixed number, found by a hash, each in one of eight ways.
+//! The table of remembered counts: a fixed number of positions, found by a hash, each in one of
+//! eight ways.
 //!
-//! Invariant: no more than [`SETS`] times [`WAYS`] entries and [`MAX_BYTES`] of states are held,
-//! whoever sends what. Who must leave is who was asked for least: whoever is refused again and
-//! again stays, and whoever sprays keys, each refused a few times, pushes out only its own. For
-//! that an entry counts how often it was found, and each newcomer to a full set takes one off
-//! every other's count, so nobody stays for what it was long ago.
+//! Invariant: the table never holds more than [`SETS`] times [`WAYS`] entries and [`MAX_BYTES`] of
+//! states, whatever clients send. The entry that was looked up least is evicted. So a client that
+//! is denied repeatedly stays, and a client that sprays keys, each denied a few times, evicts only
+//! its own. For this an entry counts how often it was found, and each new entry in a full set
+//! subtracts one from every other entry's count. So no entry stays because of old hits.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use tollgate_core::Timestamp;
 
-/// Entries that one hash may be found in.
+/// Entries in which one hash may be found.
 pub(crate) const WAYS: usize = 8;
 /// Sets of them: 16,384 entries, about 1.3 MB without their states.
 pub(crate) const SETS: usize = 2048;
 /// Bytes of all states: a full table of a few quotas each, or 500 of the longest logs.
 pub(crate) const MAX_BYTES: usize = 4 << 20;
-/// Sets that may be robbed for the bytes of one newcomer.
+/// Sets that may lose entries to free the bytes of one new entry.
 const ROBBED: usize = 8;
 
-/// What is remembered of one count.
+/// The remembered state of one count.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) hash: u64,
     /// The states of its quotas.
     pub(crate) states: Box<[u8]>,
-    /// The store's clock when they were these.
+    /// The store's time at which these were its states.
     pub(crate) at: Timestamp,
-    /// Our clock then.
+    /// This process's time at that moment.
     pub(crate) heard_at: Timestamp,
-    /// Our clock when it will be of no more use.
+    /// This process's time after which the entry is no longer useful.
     pub(crate) over_at: Timestamp,
-    /// Our clock when a request was sent to ask again, as it was no longer believed.
+    /// This process's time when a request was sent to refresh the entry, because it was too old.
     pub(crate) asked_at: Option<Timestamp>,
-    /// Nothing comes back before its time, while this is the number of the last relief.
+    /// Nothing comes back before its time while this is the number of the last relief.
     pub(crate) final_under: Option<u64>,
-    /// A rule that refuses is used up by it; else it stands here to be reported beside one.
+    /// True when it uses up a rule that denies. Otherwise it is kept to be reported with one.
     pub(crate) is_used_up: bool,
-    /// Until when an operator blocked it, by the store's clock.
+    /// The end of an operator's block, by the store's clock.
     pub(crate) blocked_until: Option<Timestamp>,
-    /// How often it was found lately.
+    /// How often it was found recently.
     pub(crate) hits: u8,
 }
 
 impl Entry {
-    /// The store's clock when ours is at `now`.
+    /// The store's time when this process's clock shows `now`.
     pub(crate) fn at_of_store(&self, now: Timestamp) -> Timestamp {
         self.at.saturating_add(now.since(self.heard_at))
     }
@@ -58,9 +59,9 @@ pub(crate) struct Table {
     sets: Vec<Vec<Entry>>,
     bytes: usize,
     len: usize,
-    /// Where bytes are taken from next.
+    /// The set from which bytes are taken next.
     hand: usize,
-    /// Entries that had to leave before they were over.
+    /// Entries that were evicted before they expired.
     pub(crate) evicted: u64,
 }
 
@@ -83,7 +84,7 @@ impl Table {
         }
     }
 
-    /// Remembers `entry` in place of what was known under its hash, which keeps its count.
+    /// Stores `entry` in place of the entry with the same hash; the hit count is kept.
     pub(crate) fn put(&mut self, mut entry: Entry, now: Timestamp) {
         if self.sets.is_empty() {
             self.sets.resize_with(SETS, Vec::new);
@@ -114,7 +115,8 @@ impl Table {
         }
     }
 
-    /// Takes out of a set who is over, or else who was found least, and of these who is over first.
+    /// Evicts an expired entry of the set, else the one found least, and among those the first to
+    /// expire.
     fn make_room(&mut self, set: usize, now: Timestamp) {
         let Some(entries) = self.sets.get_mut(set) else { return };
         let least = |(_, entry): &(usize, &Entry)| {
@@ -137,7 +139,7 @@ impl Table {
     }
 }
 
-/// The low bits: a hash does not fit into a word of wasm.
+/// The low bits, because a hash does not fit into a word of wasm.
 fn set_of(hash: u64) -> usize {
     let [a, b, ..] = hash.to_le_bytes();
     usize::from(u16::from_le_bytes([a, b])).checked_rem(SETS).unwrap_or(0)
@@ -191,8 +193,8 @@ mod tests {
         assert!(find(&mut table, of_one_set(8)));
     }
 
-    /// Guards: a spray of refused keys that pushes out who is refused again and again. A key that
-    /// is asked for as often as others are put into its set stays for ever.
+    /// Guards: a spray of denied keys that evicts a client that is denied repeatedly. A key that is
+    /// looked up as often as others are added to its set stays for ever.
     #[test]
     fn a_spray_of_refused_keys_does_not_push_out_who_is_asked_for() {
         let mut table = Table::default();
@@ -204,7 +206,7 @@ mod tests {
             assert!(find(&mut table, hot), "{n}");
         }
         assert_eq!((table.len(), table.evicted), (8, 99_993));
-        // And it does not stay for what it was: as many newcomers as it was asked for.
+        // Old hits do not keep it: it leaves after as many new entries as it had lookups.
         for n in 0..300 {
             table.put(entry(of_one_set(n), 8, 2_000_000), at(1));
         }

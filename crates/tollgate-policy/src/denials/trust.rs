@@ -1,9 +1,10 @@
-//! For how long a count is believed that was heard of: whether anything can come back of it.
+//! How long a received count is trusted: whether any of its units can come back.
 //!
-//! Invariant: when in doubt something can. What comes back is: a place that is given back by the
-//! response (`reserve`) or by who leaves a queue, the charge of a request that another key refused
-//! in the end, what a cost turns out to be less than was charged, and whatever an operator resets,
-//! until that is heard of. A cost that requests choose brings nothing back but other numbers.
+//! Invariant: in doubt, units can come back. These come back: a place that is given back by the
+//! response (`reserve`) or by a client that leaves a queue; the charge of a request that another
+//! key denied in the end; the part of a charge that exceeds the final cost; and whatever an
+//! operator resets, until the reset is known. A cost that requests choose brings
+//! nothing back; only the numbers differ.
 
 use tollgate_core::{Algorithm, Span, Timestamp};
 
@@ -14,12 +15,12 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 
-/// How long a count is believed of which units may come back: one second.
+/// How long a count is trusted whose units may come back: one second.
 pub const FRESH: Span = Span::from_secs(1);
 
-/// True when a refusal by `set` stays one until its `retry_after`, with the same numbers. It is
-/// so of all rules of a policy or of none: of two that refuse a request together one is not
-/// forgotten before the other, and left to answer alone.
+/// True when a denial by `set` stays one until its `retry_after`, with the same numbers. This is
+/// true of all rules of a policy or of none: if two rules deny a request together, neither is
+/// forgotten before the other and leaves it to respond alone.
 pub(crate) fn is_final(policy: &Policy, set: &QuotaSet) -> bool {
     let Some(rule) = policy.rules.get(usize::from(set.rule)) else { return false };
     let is_queue = |quota: &CompiledQuota| quota.limiter.algorithm() == Algorithm::LeakyQueue;
@@ -28,13 +29,13 @@ pub(crate) fn is_final(policy: &Policy, set: &QuotaSet) -> bool {
         && policy.rules.iter().all(|other| keeps(other) && cannot_undo(policy, other, rule))
 }
 
-/// True when what it charged may be settled at a lower cost.
+/// True when its charges may be settled at a lower cost.
 pub(crate) fn can_be_settled(policy: &Policy, set: &QuotaSet) -> bool {
     policy.rules.get(usize::from(set.rule)).is_none_or(|rule| rule.names_cost)
 }
 
-/// True when no request that `rule` charges is refused by `other` afterwards: both find the same
-/// key in every request, and decide there at once.
+/// True when `other` never denies a request after `rule` has charged it: both find the same key in
+/// every request, and decide there at once.
 fn cannot_undo(policy: &Policy, other: &Rule, rule: &Rule) -> bool {
     let key = policy.groups.get(usize::from(rule.group)).map(|group| &group.key);
     let reads_captures =
@@ -43,14 +44,14 @@ fn cannot_undo(policy: &Policy, other: &Rule, rule: &Rule) -> bool {
         || (other.group == rule.group && other.on_missing == rule.on_missing && !reads_captures)
 }
 
-/// What is believed of a request's counts.
+/// Which counts of a request are trusted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Belief {
     /// The clock of the process that remembers.
     pub(crate) now: Timestamp,
-    /// For how long after [`FRESH`].
+    /// How long they are trusted after [`FRESH`].
     pub(crate) beyond: Span,
-    /// Of which of them.
+    /// The counts to which this applies.
     pub(crate) of: Counts,
 }
 
@@ -58,6 +59,6 @@ pub(crate) struct Belief {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Counts {
     All,
-    /// Those whose store was asked and did not answer.
+    /// The counts whose store received a request and did not respond.
     Silent,
 }

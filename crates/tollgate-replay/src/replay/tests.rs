@@ -1,4 +1,4 @@
-//! The short way of known clients against the long one.
+//! Compares the short way of known clients with the long one.
 #![allow(clippy::arithmetic_side_effects)]
 
 use super::*;
@@ -6,7 +6,7 @@ use crate::{LogCounts, Source};
 use tollgate_access_log::{Batch, Bounds, Field, Format, Wanted};
 use tollgate_policy::Surface;
 
-/// Everybody who is told.
+/// Records every reported request.
 #[derive(Default)]
 struct All(Vec<Counted>);
 
@@ -16,7 +16,7 @@ impl Observer for All {
     }
 }
 
-/// Addresses of both versions, names, and nobody; some refused already.
+/// Addresses of both versions, names, and no client; some already denied.
 fn log() -> String {
     let mut state = 3_u64;
     let mut log = String::new();

@@ -1,6 +1,6 @@
-//! What happened when, and what was read, for people.
+//! The timeline and the statistics of the log, as report sections.
 //!
-//! Invariant: what a plot shows, its table says, too.
+//! Invariant: everything in a plot is in its table, too.
 #![expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "plots, no decision")]
 
 use tollgate_report::{Axis, Cell, Column, Figures, Plot, Section, Series, Shape, Table};
@@ -48,7 +48,7 @@ pub(super) fn timeline(section: &mut Section, timeline: &Timeline) {
 }
 
 pub(super) fn log(section: &mut Section, log: &LogSummary, without_client: u64) {
-    // Longer than a day no bound is.
+    // A bound is at most one day.
     let bound = match log.most_late_ms {
         ..=86_400_000 => format!("left out; --out-of-order {}ms keeps them", log.most_late_ms),
         _ => "left out".to_owned(),
@@ -101,7 +101,7 @@ pub(super) fn seconds(at: Moment) -> String {
     at.to_string().get(..19).unwrap_or_default().replace('T', " ")
 }
 
-/// A number of seconds as people say it: `5 minutes`.
+/// A number of seconds in words: `5 minutes`.
 fn length(seconds: u64) -> String {
     let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
     let whole = units.into_iter().find(|(unit, _)| seconds.is_multiple_of(*unit));

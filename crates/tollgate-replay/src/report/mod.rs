@@ -1,7 +1,7 @@
 //! The summary as a report for people.
 //!
-//! Invariant: the same figures as in the summary, and nothing else; what is shown of a log is text
-//! here, and is escaped where it is written.
+//! Invariant: the report contains the figures of the summary, and no others. Text of the log is
+//! plain text here, and is escaped when it is rendered.
 
 mod log;
 mod suggested;
@@ -16,7 +16,7 @@ use log::{log, seconds, timeline};
 use suggested::suggested;
 
 impl Summary {
-    /// The report; `title` says of what.
+    /// The report; `title` is its title.
     #[must_use]
     pub fn report(&self, title: &str) -> Report {
         let mut report = Report::new(title);
@@ -132,7 +132,7 @@ impl Summary {
     }
 }
 
-/// What happened to requests and clients, each kind that happened; what is refused always.
+/// The fates of requests and clients: each one that occurred, and always the denied ones.
 fn kinds(requests: &Tally, clients: &Clients) -> Vec<(&'static str, u64, u64)> {
     let all = [
         ("all", requests.total, clients.total),
@@ -181,7 +181,7 @@ fn rules(section: &mut Section, rules: &[RuleSummary]) {
     section.table(table);
 }
 
-/// Columns of counts that are shown: those with a count above 0, and the first, always.
+/// The columns of counts that are shown: those with a count above 0, and always the first.
 struct Shown {
     names: [&'static str; 5],
     is_shown: [bool; 5],
@@ -239,7 +239,7 @@ fn rule_table(name: &str, title: &str, rules: &[RuleSummary]) -> Table {
     table
 }
 
-/// The tier that a quota is of, or whose it is.
+/// The tier or the owner of a quota.
 fn tier(quota: &QuotaSummary) -> Cell {
     match &quota.tier {
         _ if quota.of_tenants => Cell::text("(tenants' own)"),

@@ -1,4 +1,4 @@
-//! What `--suggest` found, for people.
+//! The results of `--suggest`, for people.
 //!
 //! Invariant: the same figures as in the suggestions.
 
@@ -70,7 +70,7 @@ fn counts_table() -> Table {
         .column(Column::count("greatest"))
 }
 
-/// What every limit would do, from the one that half of the clients keep to the one that all do.
+/// The effect of every limit, from one that half of the clients keep to one that all keep.
 fn curve_table(suggestions: &[Suggestion]) -> Table {
     let mut table = Table::new("curve", "What each limit would do, tried by itself")
         .column(Column::text("rule"))
@@ -123,7 +123,7 @@ fn heaviest_table(suggestions: &[Suggestion]) -> Table {
     table
 }
 
-/// Where the choice of a limit hardly matters.
+/// Describes the range in which the choice of a limit has little effect.
 fn gap_in_words(suggestion: &Suggestion) -> String {
     let name = named(suggestion);
     let Some(Gap { from, to, clients, is_replayed, .. }) = &suggestion.gap else {
@@ -154,7 +154,7 @@ fn limits_table() -> Table {
         .column(Column::share("of clients"))
 }
 
-/// What must be known of the figures: whom they leave out, and what they could not be.
+/// The caveats of the figures: the clients they leave out, and their inaccuracies.
 fn notes(suggestion: &Suggestion) -> Vec<String> {
     let (name, mut said) = (named(suggestion), Vec::new());
     if !suggestion.per_client {

@@ -1,21 +1,21 @@
-//! The greatest number of quota units that each key used in any one window, of one quota.
+//! The greatest number of quota units that each key used in any one window, for one quota.
 //!
-//! All keys share one queue of what was used within the last window, in the order of time: what is
-//! older than a window leaves it in front and is taken off its key's sum. So a key costs 32 bytes
-//! and its place in the index, a request 16 bytes for one window, and a key that is idle for longer
-//! than a window keeps its maximum and nothing else.
+//! All keys share one queue of the units used within the last window, in the order of time. Units
+//! older than a window leave at the front and are subtracted from their key's sum. So a key costs
+//! 32 bytes and its place in the index, and a request 16 bytes for one window. A key that is idle
+//! for longer than a window keeps only its maximum.
 //!
 //! Invariant: a maximum is never below the true one. It is the true one while a key has at most
-//! [`Bounds::log`] requests within a window; those beyond are added up in parts of the window, each
-//! of which counts until its end has left, so that the window is longer by at most one part.
+//! [`Bounds::log`] requests within a window. Those beyond are added up in parts of the window. Each
+//! part counts until its end has left, so the window is longer by at most one part.
 //!
-//! Beyond [`Bounds::keys`] keys or [`Bounds::live`] requests within a window the half of all keys
-//! is given up, chosen by their hashes alone, and so is each new key of that half: what is kept is
-//! a uniform sample of the keys, each of them counted as exactly as before (Gibbons, "Distinct
-//! sampling for highly-accurate answers to distinct values queries", VLDB 2001). Of the keys given
-//! up only an upper bound of the greatest maximum is kept (`given_up`).
+//! Beyond [`Bounds::keys`] keys or [`Bounds::live`] requests within a window, half of all keys are
+//! removed, chosen by their hashes alone, and so is each new key of that half. The rest is a
+//! uniform sample of the keys, each of them counted as exactly as before (Gibbons, "Distinct
+//! sampling for highly-accurate answers to distinct values queries", VLDB 2001). Of the removed
+//! keys only an upper bound of the greatest maximum is kept (`given_up`).
 //!
-//! Deliberately not here: percentiles and limits (`spread`), and what an algorithm would decide
+//! Deliberately not here: percentiles and limits (`spread`), and the decisions of an algorithm
 //! (`trial`).
 
 use std::collections::{HashMap, VecDeque};
@@ -25,15 +25,15 @@ use tollgate_core::{Span, Timestamp};
 
 use super::given_up::GivenUp;
 
-/// A window is counted in so many parts by keys that have more requests in it than their log.
+/// The number of parts of a window for keys that have more requests in it than their log holds.
 pub const PARTS: u64 = 4096;
 
-/// How much one quota's counts may hold.
+/// The bounds on the counts of one quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Keys, each counted by itself; above it a sample of them.
+    /// Keys, each counted separately; above this number a sample of them.
     pub keys: usize,
-    /// Requests within one window, of all keys; above it a sample of the keys.
+    /// Requests of all keys within one window; above this number a sample of the keys.
     pub live: usize,
     /// Requests of one key within one window that are counted one by one; 4,096.
     pub log: u16,
@@ -57,7 +57,7 @@ pub(super) struct Key {
     pub peak: u64,
     /// The sum of the window that ends now.
     current: u64,
-    /// Its requests in `recent`.
+    /// The number of its requests in `recent`.
     live: u16,
     /// True when some of its requests were counted in parts of a window.
     pub in_parts: bool,
@@ -68,16 +68,16 @@ pub(super) struct Key {
 struct Recent {
     at: u64,
     key: u32,
-    /// [`WIDE`]: the next one of `wide`.
+    /// [`WIDE`]: the cost is the next one in `wide`.
     cost: u32,
 }
 
 const WIDE: u32 = u32::MAX;
 
-/// What one key used in one part of a window.
+/// The units of one key in one part of a window.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// When the part begins.
+    /// The start of the part.
     from: u64,
     cost: u64,
     key: u32,
@@ -95,13 +95,13 @@ pub(super) struct Counts {
     recent: VecDeque<Recent>,
     wide: VecDeque<u64>,
     parts: VecDeque<Part>,
-    /// How many have left `parts` in front, ever.
+    /// The number of parts that have left `parts` at the front so far.
     parts_gone: u64,
-    /// Where each key's newest part is, counted from the first ever.
+    /// The index of each key's newest part, counted from the first one ever.
     newest_part: HashMap<u32, u64>,
     now: u64,
     requests: u64,
-    /// How often the half of all keys was given up.
+    /// How often half of all keys was removed.
     halvings: u32,
     given_up: Option<GivenUp>,
 }
@@ -127,7 +127,7 @@ impl Counts {
         }
     }
 
-    /// Counts one request. An earlier time than the one before counts as that one.
+    /// Counts one request. A time earlier than the one before counts as that one.
     pub fn push(&mut self, hash: u64, at: Timestamp, cost: u64) {
         self.now = self.now.max(at.as_nanos());
         self.requests = self.requests.saturating_add(1);
@@ -174,7 +174,7 @@ impl Counts {
         self.recent.push_back(Recent { at, key, cost: narrow });
     }
 
-    /// Takes off what is a window old or older: windows are half-open.
+    /// Subtracts units that are at least one window old: windows are half-open.
     fn leave(&mut self) {
         let Some(until) = self.now.checked_sub(self.window) else { return };
         while let Some(recent) = self.recent.pop_front_if(|recent| recent.at <= until) {
@@ -196,7 +196,7 @@ impl Counts {
         }
     }
 
-    /// The key of this hash, new if need be; `None` when it is given up.
+    /// The key of this hash, created if necessary; `None` when it is outside the sample.
     fn key_of(&mut self, hash: u64) -> Option<u32> {
         while self.is_full() && self.halvings < MOST_HALVINGS {
             self.halve();
@@ -215,7 +215,7 @@ impl Counts {
         Some(i)
     }
 
-    /// The place of a key among [`Counts::keys`].
+    /// The index of a key in [`Counts::keys`].
     pub fn find(&self, hash: u64) -> Option<u32> {
         let is_it = |i: &u32| self.keys.get(place(*i)).is_some_and(|key| key.hash == hash);
         self.index.find(mixed(hash), is_it).copied()
@@ -228,12 +228,13 @@ impl Counts {
 
     /// True when this key belongs to the sample: one bit of its hash decides each halving.
     const fn keeps(&self, mixed: u64) -> bool {
-        // Not the bits that the index looks at, which would crowd: its lowest and its highest 7.
+        // Not the bits that the index uses (its lowest and its highest 7), because keys would
+        // cluster.
         let bits = (mixed >> 25) & 0xffff_ffff;
         bits & (1_u64 << self.halvings).wrapping_sub(1) == 0
     }
 
-    /// Gives up the half of all keys, and everything that is known of them but an upper bound.
+    /// Removes half of all keys, and keeps only an upper bound of their maxima.
     fn halve(&mut self) {
         self.halvings = self.halvings.saturating_add(1);
         let mut given_up =
@@ -281,32 +282,32 @@ impl Counts {
         self.given_up = Some(given_up);
     }
 
-    /// The keys that are counted, in the order in which they came.
+    /// The counted keys, in the order of arrival.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// Requests, of all keys.
+    /// The number of requests, of all keys.
     pub const fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// One key of so many is counted: 1, or a power of two.
+    /// One of this many keys is counted: 1, or a power of two.
     pub const fn one_in(&self) -> u64 {
         1 << self.halvings
     }
 
-    /// The longest window that anything was counted in, beyond the quota's own.
+    /// By how much the longest counted window exceeds the quota's own.
     pub const fn part(&self) -> Span {
         Span::from_nanos(self.part)
     }
 
-    /// What no key that was given up exceeds; 0 when there is none.
+    /// An upper bound for all removed keys; 0 when there are none.
     pub fn given_up_peak(&self) -> u64 {
         self.given_up.as_ref().map_or(0, GivenUp::peak)
     }
 
-    /// Forgets what only counting needs, and keeps the keys and their maxima.
+    /// Frees the data needed only for counting, and keeps the keys and their maxima.
     pub fn settle(&mut self) {
         self.recent = VecDeque::new();
         self.wide = VecDeque::new();
@@ -327,7 +328,7 @@ impl Counts {
     }
 }
 
-/// So often are keys given up at most: one key of 4,294,967,296 would be left.
+/// The maximum number of halvings: one key of 4,294,967,296 would be left.
 const MOST_HALVINGS: u32 = 32;
 
 fn cost_of(recent: Recent, wide: &mut VecDeque<u64>) -> u64 {
@@ -338,12 +339,12 @@ fn hash_at(keys: &[Key], i: u32) -> u64 {
     keys.get(place(i)).map_or(0, |key| mixed(key.hash))
 }
 
-/// Spreads a hash over all bits, in case it is none (2^64 divided by the golden ratio).
+/// Spreads a value over all bits, in case it is not a hash (2^64 divided by the golden ratio).
 const fn mixed(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Where the index says a key is: no target of ours has addresses shorter than 32 bits.
+/// The position of a key in the index: every supported target has addresses of at least 32 bits.
 fn place(i: u32) -> usize {
     usize::try_from(i).unwrap_or(usize::MAX)
 }

@@ -1,17 +1,17 @@
-//! Which limit would touch how many clients, over the whole range, and where that hardly depends on
+//! How many clients each limit would affect, over the whole range, and where this hardly depends on
 //! the limit.
 //!
-//! A share of clients that a limit may touch is a guess: with more abusers than that the limit is
-//! the rate of the abusers. So limits from the use of half of the clients to the greatest use are
-//! shown, and the widest gap between two counts: the limits in it touch the same clients.
+//! The share of clients that a limit may affect is a guess: if there are more abusers than that,
+//! the limit becomes the rate of the abusers. So the curve shows limits from the usage of half of
+//! the clients to the greatest usage, and the widest gap between two counts. All limits in the gap
+//! affect the same clients.
 //!
-//! Invariant: every limit of the curve is a count, the end of a gap, or round. Deliberately absent:
-//! what the limits deny, which the second pass counts (`trial`).
+//! Invariant: every limit of the curve is a count, the end of a gap, or a round number.
+//! Deliberately absent: the denials of the limits, which the second pass counts (`trial`).
 
 use super::percentiles::Peaks;
 
-/// The most clients that the lowest limit of a curve touches: the second pass keeps states of
-/// each.
+/// The most clients that the lowest limit of a curve affects: the second pass keeps states of each.
 const MOST_TRIED: u64 = 50_000;
 /// The most round limits of a curve.
 const MOST_ROUND: usize = 14;
@@ -29,8 +29,8 @@ pub(super) struct Between {
     pub clients: u64,
 }
 
-/// The widest gap, by the ratio of its ends, that at most a quarter of the clients are above; of
-/// equal ones the lowest. `None` where the upper end is nowhere the double of the lower one.
+/// The widest gap, by the ratio of its ends, with at most a quarter of the clients above it; of
+/// equal ones the lowest. `None` where no upper end is at least double the lower one.
 pub(super) fn widest(peaks: &Peaks) -> Option<Between> {
     let (all, quarter) = (peaks.all(), peaks.len() / 4);
     let mut found: Option<(u64, u64)> = None;
@@ -48,7 +48,7 @@ pub(super) fn widest(peaks: &Peaks) -> Option<Between> {
     Some(Between { from, to: next.saturating_sub(1), clients: peaks.above(from) })
 }
 
-/// The limits of the curve, the lowest first; none without clients.
+/// The limits of the curve, the lowest first; empty without clients.
 pub(super) fn limits(peaks: &Peaks, gap: Option<Between>) -> Vec<u64> {
     if peaks.len() == 0 {
         return Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn limits(peaks: &Peaks, gap: Option<Between>) -> Vec<u64> {
     limits
 }
 
-/// Those numbers from `low` to `high` that are a tenth of one of `grid` and a power of ten.
+/// The numbers from `low` to `high` that are a tenth of a number of `grid` times a power of ten.
 fn round_numbers(low: u64, high: u64, grid: &[u64]) -> Vec<u64> {
     let mut numbers = Vec::new();
     let mut power = 1_u64;
@@ -96,10 +96,10 @@ mod tests {
     fn the_widest_gap_is_that_of_the_greatest_ratio() {
         let found = |counts: &[(u64, usize)]| widest(&peaks(counts));
         let between = |from, to, clients| Some(Between { from, to, clients });
-        // Eight abusers of 296: not the gap between the two most busy of them.
+        // Eight abusers of 296: not the gap between the two busiest of them.
         let abusers = [(5, 200), (20, 80), (43, 8), (632, 3), (700, 4), (5_000, 1)];
         assert_eq!(found(&abusers), between(43, 631, 8));
-        // More than a quarter of the clients are no outliers.
+        // More than a quarter of the clients are not outliers.
         assert_eq!(found(&[(1, 10), (100, 10)]), None);
         assert_eq!(found(&[(1, 30), (100, 10)]), between(1, 99, 10));
         assert_eq!(found(&[(10, 90), (19, 10)]), None);

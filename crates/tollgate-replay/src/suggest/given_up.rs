@@ -1,25 +1,26 @@
-//! What is still known of the keys that a sample does not hold: an upper bound of what the busiest
-//! of them used in one window.
+//! The remaining knowledge about keys outside a sample: an upper bound on the usage of the busiest
+//! of them in one window.
 //!
 //! A count-min sketch (Cormode and Muthukrishnan, "An improved data stream summary: the count-min
 //! sketch and its applications", 2005) whose counters each count the last eight eighths of a window
 //! and the one under way.
 //!
-//! Invariant: the bound is never below the true maximum. It is above it by what came in one eighth
-//! of a window more, and by what other keys have put into the same counters: with N units in nine
-//! eighths of a window more than e x N / 2^18 in one of e^4 = 55 estimates at most.
+//! Invariant: the bound is never below the true maximum. It exceeds it by the units of one more
+//! eighth of a window, and by those that other keys have added to the same counters. With N units
+//! in nine eighths of a window, the latter exceeds e x N / 2^18 in at most one of e^4 = 55
+//! estimates.
 //!
-//! Deliberately not here: an answer for one key.
+//! Deliberately not here: an estimate for one key.
 
 use tollgate_core::Span;
 
 const ROWS: usize = 4;
 const WIDTH: usize = 1 << 18;
-/// Eighths of a window that a counter tells apart, with the one under way.
+/// The number of eighths of a window in a counter, including the current one.
 const SLICES: usize = 9;
 const EIGHTHS: u64 = 8;
 
-/// One counter: what came in each of the newest slices.
+/// One counter: the units of each of the newest slices.
 #[derive(Clone, Copy, Debug)]
 struct Counter {
     newest: u64,
@@ -34,7 +35,7 @@ pub(super) struct GivenUp {
 }
 
 impl GivenUp {
-    /// Takes 48 MiB.
+    /// Allocates 48 MiB.
     pub fn new(window: Span) -> Self {
         let empty = Counter { newest: 0, slices: [0; SLICES] };
         Self {
@@ -44,12 +45,12 @@ impl GivenUp {
         }
     }
 
-    /// What no key exceeds in one window; `u64::MAX` when nothing can be said.
+    /// An upper bound for every key in one window; `u64::MAX` when none is known.
     pub const fn peak(&self) -> u64 {
         self.peak
     }
 
-    /// A key reached `peak` while it was counted by itself.
+    /// A key reached `peak` while it was counted separately.
     pub const fn reached(&mut self, peak: u64) {
         if peak > self.peak {
             self.peak = peak;
@@ -70,12 +71,12 @@ impl GivenUp {
 }
 
 impl Counter {
-    /// Adds, and says what has come since eight slices before `slice`; `u64::MAX` when that cannot
-    /// be told any more.
+    /// Adds the cost, and returns the units since eight slices before `slice`; `u64::MAX` when they
+    /// are no longer known.
     fn add(&mut self, slice: u64, cost: u64) -> u64 {
         let ring = u64::try_from(SLICES).unwrap_or(1);
-        // What a key used before it was given up may be older than what others have added since:
-        // counted with those it stays longer, never shorter.
+        // The usage of a key before its removal may be older than additions of others since.
+        // Counted with those it stays longer, never shorter.
         let slice = slice.max(self.newest);
         if slice.saturating_sub(self.newest) >= ring {
             self.slices = [0; SLICES];
@@ -102,7 +103,7 @@ fn slot(slices: &mut [u32; SLICES], slice: u64) -> Option<&mut u32> {
     slices.get_mut(usize::try_from(slice.checked_rem(ring)?).ok()?)
 }
 
-/// Each row looks at bits of its own of a hash that is spread anew for it.
+/// Each row uses its own bits of a hash that is spread again for it.
 fn place(row: usize, hash: u64) -> usize {
     let seed = u64::try_from(row).unwrap_or(0).wrapping_mul(2).wrapping_add(1);
     let spread = (hash ^ (hash >> 29)).wrapping_mul(seed.wrapping_mul(0xbf58_476d_1ce4_e5b9));

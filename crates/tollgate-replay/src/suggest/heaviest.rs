@@ -1,7 +1,7 @@
-//! The clients that used most in any one window, whether they were limited or not.
+//! The clients with the greatest usage in any one window, whether they were limited or not.
 //!
-//! Invariant: a client is listed by its greatest count, and by nothing that a limit did to it; who
-//! it is is known where the log was read a second time, and else it is its keyed hash.
+//! Invariant: the list depends only on a client's greatest count, not on the effect of any limit.
+//! The client is named where the log was read a second time; otherwise its keyed hash is shown.
 
 use serde::Serialize;
 
@@ -9,23 +9,23 @@ use super::counts::Key;
 use crate::label::hidden;
 use crate::observer::Counted;
 
-/// The most clients that are listed.
+/// The most clients in the list.
 const MOST: usize = 10;
 
-/// One of the clients that used most.
+/// One of the clients with the greatest usage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeavyClient {
-    /// Whose key it is.
+    /// The client's key.
     pub key: String,
     /// The greatest number of quota units that it used in any one window.
     pub greatest: u64,
     /// Its requests, if the log was read a second time.
     pub requests: Option<u64>,
-    /// Those that the rule limits as it is now.
+    /// The requests that the present rule limits.
     pub limited: Option<u64>,
 }
 
-/// The list, which the second reading completes.
+/// The list; the second pass completes it.
 #[derive(Debug)]
 pub(super) struct Heaviest(Vec<Client>);
 
@@ -39,7 +39,7 @@ struct Client {
 }
 
 impl Heaviest {
-    /// Those of `keys` with the greatest counts; of equal ones those that came first.
+    /// The clients of `keys` with the greatest counts; of equal ones the first.
     pub(super) fn new(keys: &[Key]) -> Self {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         let rank = |i: &usize| (std::cmp::Reverse(keys.get(*i).map_or(0, |key| key.peak)), *i);
@@ -58,7 +58,7 @@ impl Heaviest {
         Self(order.into_iter().filter_map(|i| keys.get(i)).map(client).collect())
     }
 
-    /// One request of the second reading.
+    /// One request of the second pass.
     pub(super) fn push(&mut self, request: &Counted) {
         if let Some(client) = self.find(request.key) {
             client.requests = client.requests.saturating_add(1);
@@ -77,7 +77,7 @@ impl Heaviest {
         }
     }
 
-    /// The list; without what the second reading counts unless there was one.
+    /// The list; without the counts of the second pass if there was none.
     pub(super) fn clients(&self, was_read_again: Option<()>) -> Vec<HeavyClient> {
         let of = |client: &Client| HeavyClient {
             key: client.label.clone().unwrap_or_else(|| hidden(client.hash)),

@@ -1,15 +1,15 @@
-//! A quota at a suggested limit, and the line of a policy that says it.
+//! A quota at a suggested limit, and its line in a policy.
 //!
 //! Invariant: the line compiles to exactly the limiter that was replayed.
 
 use tollgate_core::{Algorithm, Limiter, MAX_LIMIT, Quota, QuotaError};
 
-/// The limiter of `now`, with its algorithm, window and strictness, at another limit; at least 1
-/// and at most what a policy can say.
+/// The limiter of `now`, with its algorithm, window and strictness, at another limit: at least 1
+/// and at most the maximum in a policy.
 ///
-/// Its burst is the limit: then a client within the limit is never refused for coming all at once.
-/// A strict one of an algorithm with a burst has the half of the limit, rounded up, because with
-/// burst = limit it would regain one unit a window.
+/// Its burst is the limit, so a client within the limit is never denied for sending everything at
+/// once. A strict one of an algorithm with a burst gets half of the limit, rounded up, because with
+/// burst = limit it would regain one unit per window.
 ///
 /// # Errors
 /// A limit that the algorithm cannot hold: above 1024 by the log.
@@ -56,7 +56,7 @@ pub(super) fn line(limiter: &Limiter, name: Option<&str>) -> String {
     line
 }
 
-/// The window in the largest unit that says it in a whole number; a policy has whole milliseconds.
+/// The window in the largest unit in which it is a whole number; a policy uses whole milliseconds.
 fn window(nanos: u64) -> String {
     let millis = nanos / 1_000_000;
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
@@ -71,7 +71,8 @@ mod tests {
     use tollgate_core::Span;
     use tollgate_policy::{Policy, Surface};
 
-    /// Every algorithm, strict or not, at several limits: the line says what was replayed.
+    /// Every algorithm, strict or not, at several limits: the line compiles to the replayed
+    /// limiter.
     #[test]
     fn the_line_compiles_to_the_limiter_that_was_replayed() {
         let mut seen = 0;

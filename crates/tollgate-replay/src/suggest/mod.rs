@@ -1,16 +1,15 @@
-//! `--suggest`: for each quota of a policy, how much its clients used at most in any one window,
-//! which limit would touch how many of them over the whole range, where that hardly depends on the
-//! limit, and who used most.
+//! `--suggest`: for each quota of a policy, the greatest usage of its clients in any one window,
+//! how many of them each limit would affect over the whole range, where that hardly depends on the
+//! limit, and the clients with the greatest usage.
 //!
-//! It observes a replay, which tells it of every request and every quota set that decided about
-//! it; then the same replay once more ([`SecondPass`]), in which the suggested limits are tried by
-//! the rule's own algorithm. What was counted is what was asked
-//! for, admitted or not: a client that is refused today is counted whole.
+//! It observes a replay, which reports every request and every quota set that decided it. In a
+//! second replay ([`SecondPass`]) the rule's own algorithm tries the suggested limits. All
+//! requested units are counted, allowed or not: a client that is denied today is counted in full.
 //!
-//! Invariant: a share that is said to be replayed was replayed, at exactly the limit beside it.
-//! Memory is bounded ([`Bounds`]), and where a bound was met the suggestion says so.
+//! Invariant: a share that is reported as replayed was replayed, at exactly the limit shown with
+//! it. Memory is bounded ([`Bounds`]), and the suggestion reports it when a bound was reached.
 //!
-//! Deliberately not here: reading the log twice, and words; both are the caller's.
+//! Deliberately not here: reading the log twice, and the wording; both are the caller's.
 
 mod counts;
 mod curve;
@@ -41,13 +40,13 @@ use trial::Trial;
 
 use crate::observer::{Counted, Observer};
 
-/// One quota: what it is, and what was counted.
+/// One quota and its counts.
 #[derive(Debug)]
 struct Series {
     rule: String,
     tier: Option<String>,
     quota: String,
-    /// The name has to stand in the line.
+    /// True when the line must contain the name.
     is_named: bool,
     per_client: bool,
     limiter: Limiter,
@@ -58,7 +57,7 @@ struct Series {
 #[derive(Debug)]
 pub struct Suggest {
     bounds: Bounds,
-    /// For each quota set of the policy, its quotas among `series`.
+    /// For each quota set of the policy, its range of quotas in `series`.
     sets: Vec<Range<usize>>,
     series: Vec<Series>,
     shares: Vec<Share>,
@@ -85,8 +84,8 @@ struct Settled {
 }
 
 impl Suggest {
-    /// Counts for every quota of the policy. The bounds on keys are each quota's; those on requests
-    /// within a window and on states are shared out among the quotas.
+    /// Counts for every quota of the policy. Each quota has the bounds on keys to itself; those on
+    /// requests within a window and on states are divided among the quotas.
     #[must_use]
     pub fn new(policy: &Policy, bounds: Bounds) -> Self {
         let of_all: usize = policy.quota_sets().iter().map(|set| set.quotas().len()).sum();
@@ -111,9 +110,9 @@ impl Suggest {
         self
     }
 
-    /// One request that quota set `set` of the policy decided about, whatever it decided: the
-    /// partition key's hash (64 bits, keyed), the time and the cost. In the order of time; an
-    /// earlier time than the one before counts as that one.
+    /// One request that quota set `set` of the policy decided, whatever the decision: the partition
+    /// key's hash (64 bits, keyed), the time and the cost. In the order of time; a time earlier
+    /// than the one before counts as that one.
     pub fn push(&mut self, set: usize, key: u64, at: Timestamp, cost: u64) {
         let series = self.sets.get(set).cloned().and_then(|range| self.series.get_mut(range));
         for series in series.into_iter().flatten() {
@@ -121,7 +120,7 @@ impl Suggest {
         }
     }
 
-    /// Ends the first pass: the limits are known, and are to be replayed.
+    /// Ends the first pass: the limits are known, and will be replayed.
     #[must_use]
     pub fn second_pass(self) -> SecondPass {
         let (most_bytes, shares) = (self.bounds.trial, self.shares);
@@ -174,7 +173,7 @@ impl Observer for SecondPass {
 }
 
 impl SecondPass {
-    /// One request, as [`Suggest::push`] was told of it.
+    /// One request, as in [`Suggest::push`].
     pub fn push(&mut self, set: usize, key: u64, at: Timestamp, cost: u64) {
         for Settled { series, trial, .. } in self.of(set) {
             trial.push(&series.counts, key, at, cost);
@@ -254,7 +253,7 @@ impl Settled {
         }
     }
 
-    /// What a limit of the curve does.
+    /// The effect of a limit of the curve.
     fn at(&self, limit: u64, trial: Option<&Trial>) -> CurveLimit {
         let outcome = trial.and_then(|trial| trial.at(&self.series.limiter, limit));
         let replayed = outcome
@@ -262,7 +261,7 @@ impl Settled {
         CurveLimit { limit, exceed: self.peaks.above(limit), replayed }
     }
 
-    /// The part of a gap in which every limit that was tried touches its clients.
+    /// The part of a gap in which every limit that was tried affects the same clients.
     fn gap(&self, gap: Between, trial: Option<&Trial>) -> Gap {
         let inside = self.curve.iter().filter(|limit| (gap.from..=gap.to).contains(*limit));
         let touches = |limit: &&u64| {
@@ -304,7 +303,7 @@ impl Series {
         }
     }
 
-    /// The line of a policy with this limiter.
+    /// The line of a policy for this limiter.
     fn line(&self, limiter: &Limiter) -> String {
         line(limiter, self.is_named.then_some(self.quota.as_str()))
     }

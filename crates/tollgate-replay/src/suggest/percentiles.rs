@@ -1,12 +1,12 @@
-//! How the greatest counts of the keys are spread, and which limit would touch how many of them.
+//! The distribution of the keys' greatest counts, and how many keys each limit would affect.
 //!
-//! A percentile is the nearest rank: the smallest count that so many of the keys do not exceed. So
-//! the limit that 1 % of the clients exceed at least once is the 99th percentile of their greatest
-//! counts, and nothing is interpolated.
+//! A percentile is the nearest rank: the smallest count that this share of the keys does not
+//! exceed. So the limit that 1 % of the clients exceed at least once is the 99th percentile of
+//! their greatest counts, and nothing is interpolated.
 //!
 //! Invariant: integers only; the same counts give the same figures everywhere.
 
-/// The part of all clients that a limit may touch, in millionths.
+/// The share of all clients that a limit may affect, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u32);
 
@@ -21,7 +21,7 @@ impl Share {
     /// Reads `3%` or `0.05 %`.
     ///
     /// # Errors
-    /// What may be written.
+    /// The accepted forms.
     pub fn parse(text: &str) -> Result<Self, String> {
         let number = text.trim().strip_suffix('%').map(str::trim_end);
         let (whole, part) =
@@ -36,7 +36,7 @@ impl Share {
         millionths.map(Self).map_err(|_| "use a share such as 3%".to_owned())
     }
 
-    /// In per cent, as text: `0.1`.
+    /// As a percentage, in text: `0.1`.
     #[must_use]
     pub fn percent(self) -> String {
         let (whole, part) = (self.0 / 10_000, self.0 % 10_000);
@@ -46,7 +46,7 @@ impl Share {
         format!("{whole}.{}", format!("{part:04}").trim_end_matches('0'))
     }
 
-    /// So many of `clients` at most, rounded down.
+    /// This share of `clients`, rounded down.
     #[must_use]
     pub fn of(self, clients: u64) -> u64 {
         let share = u128::from(clients).saturating_mul(self.0.into());
@@ -54,9 +54,9 @@ impl Share {
         share.unwrap_or(clients)
     }
 
-    /// Three standard errors of the share that a uniform sample of so many clients has, in
-    /// millionths: 3 x sqrt(p x (1 - p) / clients), rounded up. Of none it is that of one client
-    /// in the sample, 3 / clients ("rule of three").
+    /// Three standard errors of this share in a uniform sample of `clients` clients, in millionths:
+    /// 3 x sqrt(p x (1 - p) / clients), rounded up. For a share of zero it is that of one client in
+    /// the sample, 3 / clients ("rule of three").
     #[must_use]
     pub fn error_ppm(self, clients: u64) -> u64 {
         let clients = clients.max(1);

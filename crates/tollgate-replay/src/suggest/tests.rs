@@ -1,4 +1,4 @@
-//! The suggestions against a naive oracle, their bounds, and the honesty of the second pass.
+//! Compares the suggestions with a naive oracle; checks their bounds and the second pass.
 #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::float_arithmetic)]
 
 use super::counts::Counts;
@@ -50,12 +50,12 @@ fn trace(seed: u64, keys: u64, len: usize, grid: u64) -> Vec<Asked> {
     asked
 }
 
-/// A hash as the engine gives it: all 64 bits are spread.
+/// A hash like the engine's: all 64 bits are spread.
 fn hash(key: u64) -> u64 {
     Random(key).next()
 }
 
-/// The greatest sum of any half-open window, by looking at every window that ends with a request.
+/// The greatest sum of any half-open window, from every window that ends with a request.
 fn oracle(asked: &[Asked], window: u64) -> BTreeMap<u64, u64> {
     let mut peaks = BTreeMap::new();
     for (last, (key, end, _)) in asked.iter().enumerate() {
@@ -95,7 +95,7 @@ fn below_the_bounds_counts_are_those_of_the_oracle() {
     assert!(greatest > 5_000_000_000, "costs beyond 32 bits were counted: {greatest}");
 }
 
-/// Beyond its log a key is counted in parts: never below the truth, and never above that of a
+/// Beyond its log a key is counted in parts: never below the true count, and never above that of a
 /// window longer by one part.
 #[test]
 fn beyond_the_log_counts_are_at_least_the_oracles_and_less_than_a_part_more() {
@@ -119,7 +119,7 @@ fn beyond_the_log_counts_are_at_least_the_oracles_and_less_than_a_part_more() {
     assert!(in_parts > 80 && more > 5, "{in_parts} {more}");
 }
 
-/// A busy key takes at most its log and one entry a part, whatever it sends.
+/// A busy key takes at most its log and one entry per part, whatever it sends.
 #[test]
 fn a_flood_of_one_key_takes_bounded_memory() {
     let flood = (0..300_000).map(|i| (hash(1), i * 10, 1));
@@ -129,7 +129,7 @@ fn a_flood_of_one_key_takes_bounded_memory() {
         counts.push(key, Timestamp::from_nanos(at), cost);
         most = most.max(counts.allocated());
     }
-    // 4,096 entries of 16 bytes, 4,097 parts of 24, and what a vector takes ahead.
+    // 4,096 entries of 16 bytes, 4,097 parts of 24, and the spare capacity of a vector.
     assert!(most < 2 * (4096 * 16 + 4097 * 24) + 1024, "{most}");
     let peak = counts.keys()[0].peak;
     assert!((200_000..=200_000 + 49).contains(&peak), "{peak}");
@@ -147,8 +147,8 @@ fn a_million_keys_of_one_request_take_64_bytes_each_at_most() {
     assert_eq!(counts.find(hash(999_999)), Some(999_999));
 }
 
-/// The sketch: a sample of the keys, each counted exactly, whose shares are within the error that
-/// is stated; and an upper bound of everybody's maximum.
+/// The sketch: a sample of the keys, each counted exactly, with shares within the stated error; and
+/// an upper bound of all maxima.
 #[test]
 fn beyond_the_bound_on_keys_a_sample_is_within_its_stated_error() {
     let (window, keys) = (Span::from_secs(10), 60_000);
@@ -158,7 +158,7 @@ fn beyond_the_bound_on_keys_a_sample_is_within_its_stated_error() {
         (3, Bounds { live: 2000, ..Bounds::default() }),
     ] {
         let mut random = Random(seed);
-        // Key k asks 1 to 40 times in a row, few of them often.
+        // Key k sends 1 to 40 times in a row, few keys often.
         let mut asked = Vec::new();
         for key in 0..keys {
             let busy = 1 + 39 / (1 + random.below(200));
@@ -181,7 +181,7 @@ fn beyond_the_bound_on_keys_a_sample_is_within_its_stated_error() {
         assert!(off * off < 9 * keys * sample.one_in(), "{estimated} clients of {keys}");
         for share in [Share::USUAL[1], Share::USUAL[2]] {
             let limit = kept.exceeded_by_at_most(share.of(kept.len()));
-            // What all clients exceed that limit by, beside what the sample's do.
+            // The clients over that limit among all, compared with those in the sample.
             let (of_all, of_kept) = (exact.above(limit) as f64, kept.above(limit) as f64);
             let (of_all, of_kept) = (of_all / keys as f64, of_kept / kept.len() as f64);
             let error = share.error_ppm(kept.len()) as f64 / 1e6;
@@ -193,7 +193,7 @@ fn beyond_the_bound_on_keys_a_sample_is_within_its_stated_error() {
     }
 }
 
-/// The bound of what is given up holds for keys that were busy before, after and across it.
+/// The bound for removed keys holds for keys that were busy before, after and across the removal.
 #[test]
 fn what_is_given_up_is_never_bounded_below_the_truth() {
     for seed in 0..20 {
@@ -227,8 +227,8 @@ fn suggested(policy: &Policy, asked: &[Asked], bounds: Bounds) -> Vec<Suggestion
     second.finish()
 }
 
-/// Keys that this limiter denies at least once, asked one by one and all of them, and the requests
-/// that it denies.
+/// The number of keys that this limiter denies at least once when it decides them one by one, and
+/// the number of requests that it denies.
 fn denied(limiter: &Limiter, asked: &[Asked]) -> (u64, u64) {
     let mut states: BTreeMap<u64, (Vec<u8>, u64)> = BTreeMap::new();
     for (key, at, cost) in asked {
@@ -245,8 +245,8 @@ fn denied_keys(limiter: &Limiter, asked: &[Asked]) -> u64 {
     denied(limiter, asked).0
 }
 
-/// For every algorithm: the line in the policy, asked about the whole trace, touches exactly as
-/// many clients as the second pass says, though that left out whom it could not touch.
+/// For every algorithm: the line in the policy, applied to the whole trace, affects exactly as many
+/// clients as the second pass reports, although that skipped keys it could not affect.
 #[test]
 fn the_replayed_share_is_that_of_the_line() {
     let (mut raised, mut lowered, mut curved) = (0, 0, 0);
@@ -291,7 +291,7 @@ fn the_replayed_share_is_that_of_the_line() {
                     assert_eq!(replayed.touched, denied, "{name} {strict}, seed {seed}: {limit:?}");
                     assert!(replayed.as_wished && replayed.touched <= share.of(keys), "{limit:?}");
                     assert_eq!(replayed.of, keys);
-                    // The next lower limit that was tried touches too many.
+                    // The next lower limit that was tried affects too many.
                     let found = limit.limit.unwrap();
                     let rungs = trial::ladder(&limiter, limit.counted).map(Result::unwrap);
                     let lower = rungs.filter(|rung| rung.quota().limit() < found).last();
@@ -355,7 +355,8 @@ fn without_a_request_nothing_is_suggested() {
     assert!(suggestion.per_client && suggestion.limits.is_empty() && suggestion.clients == 0);
 }
 
-/// A second pass that would take too much is left out, and nothing is claimed.
+/// A second pass that would take too much memory is left out, and the suggestion reports no
+/// results.
 #[test]
 fn states_beyond_their_bound_leave_the_second_pass_out() {
     let asked = trace(1, 80, 3000, 250_000_000);
@@ -394,7 +395,7 @@ fn a_quota_is_valid_whatever_is_suggested() {
     }
 }
 
-/// 288 clients who send at most 43 in a minute, and 8 abusers who send 632 or more.
+/// 288 clients that send at most 43 in a minute, and 8 abusers that send 632 or more.
 fn abused() -> Vec<Asked> {
     let mut asked = Vec::new();
     for client in 0..288 {
@@ -425,7 +426,7 @@ fn the_gap_below_the_abusers_is_named() {
     let line = gap.line.as_ref().unwrap();
     let line = self::policy(line, r#""client_ip""#);
     assert_eq!(denied_keys(line.quota_sets()[0].quotas()[0].limiter(), &asked), 8);
-    // The heaviest are listed by what they use.
+    // The heaviest clients are listed by usage.
     let heaviest: Vec<u64> = suggestion.heaviest.iter().map(|client| client.greatest).collect();
     assert_eq!(heaviest, [702, 692, 682, 672, 662, 652, 642, 632, 43, 43]);
 }

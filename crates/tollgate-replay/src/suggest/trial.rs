@@ -1,17 +1,18 @@
 //! The second pass: the suggested limits, replayed by the rule's own algorithm.
 //!
-//! Who exceeds a limit in some window is not yet refused by every algorithm: one with a burst
-//! lets it pass on top of its rate. And who never exceeds it is still refused by some: those that
-//! estimate, or count more than a window. So beside each limit that was counted lower and higher
-//! ones are tried in the same pass, from its half to its double, and the lowest is suggested of
-//! which neither it nor any higher one touches more clients than wished. The double always is one:
-//! no algorithm counts more than two windows. The log alone is exact, and tries nothing else.
+//! A client that exceeds a limit in some window is not denied by every algorithm: one with a burst
+//! allows it on top of its rate. A client that never exceeds it is still denied by some algorithms:
+//! those that estimate, or count more than a window. So for each counted limit the same pass also
+//! tries lower and higher ones, from half of it to its double. The suggestion is the lowest limit
+//! for which neither it nor any higher one affects more clients than wished. The double always
+//! qualifies, because no algorithm counts more than two windows. Only the log is exact, and tries
+//! no other limit.
 //!
-//! Invariant: what is said to be touched is a key that the limiter of the core denied once. A key
-//! is only left out where its greatest count proves that it cannot be ([`spared`]).
+//! Invariant: a key is reported as affected only if the limiter of the core denied it once. A key
+//! is only skipped where its greatest count proves that it cannot be denied ([`spared`]).
 //!
-//! Deliberately not here: other rules and quotas. Each quota is tried by itself, as if nobody else
-//! refused anything, so that nobody is spared by a limit that may change.
+//! Deliberately not here: other rules and quotas. Each quota is tried alone, as if no other denied
+//! anything, so no key escapes because of a limit that may change.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ use tollgate_core::{Algorithm, Limiter, QuotaError, Span, Timestamp, Verdict};
 use super::counts::Counts;
 use super::line::at_limit;
 
-/// What one limit is multiplied by, in sixteenths.
+/// The factors that a limit is multiplied by, in sixteenths.
 const LADDER: [u64; 14] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 24, 32];
 
 /// One limit that is tried.
@@ -29,7 +30,7 @@ struct Candidate {
     limiter: Limiter,
     /// Keys whose greatest count is at most this are never denied.
     spared: u64,
-    /// Where its states end behind those of the lower limits.
+    /// The end of its states, which follow those of the lower limits.
     end: usize,
     /// Keys that it denied at least once.
     denied: u64,
@@ -48,7 +49,7 @@ struct Tried {
 /// The second pass of one quota.
 #[derive(Debug)]
 pub(super) struct Trial {
-    /// By their limits.
+    /// Sorted by their limits.
     candidates: Vec<Candidate>,
     tried: HashMap<u32, Tried>,
     bytes: usize,
@@ -56,7 +57,7 @@ pub(super) struct Trial {
     strangers: u64,
 }
 
-/// What came out for one wished share.
+/// The result for one wished share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub limiter: Limiter,
@@ -67,8 +68,8 @@ pub(super) struct Outcome {
 }
 
 impl Trial {
-    /// A trial of these limits and of the higher ones that may be needed instead of them, and of
-    /// the limits of a curve.
+    /// A trial of these limits, of the higher ones that may be needed instead, and of the limits of
+    /// a curve.
     pub fn new(
         now: &Limiter,
         limits: impl Iterator<Item = u64>,
@@ -118,7 +119,7 @@ impl Trial {
         }
     }
 
-    /// True when the states would have taken more than they may: nothing is known then.
+    /// True when the states would have taken more memory than allowed: then there are no results.
     pub const fn is_left_out(&self) -> bool {
         self.bytes > self.most_bytes
     }
@@ -129,7 +130,7 @@ impl Trial {
     }
 
     /// The lowest limit tried for `limit` from which on every one denies at most `many` keys, else
-    /// the highest; `None` when nothing could be tried.
+    /// the highest; `None` when no limit could be tried.
     pub fn outcome(&self, now: &Limiter, limit: u64, many: u64) -> Option<Outcome> {
         if self.is_left_out() {
             return None;
@@ -141,7 +142,7 @@ impl Trial {
         outcomes.get(first).or(outcomes.last()).copied()
     }
 
-    /// What came of exactly this limit; `None` when it was not tried.
+    /// The result for exactly this limit; `None` when it was not tried.
     pub fn at(&self, now: &Limiter, limit: u64) -> Option<Outcome> {
         let limiter = at_limit(now, limit).ok().filter(|_| !self.is_left_out())?;
         self.of(limiter)
@@ -153,7 +154,7 @@ impl Trial {
     }
 }
 
-/// Bytes of a key in the map beside its states.
+/// Bytes per key in the map, without its states.
 const OF_A_KEY: usize = 64;
 
 impl Tried {
@@ -172,7 +173,7 @@ impl Tried {
     }
 }
 
-/// The limits that are tried in place of one, from it upwards.
+/// The limits that are tried in place of one, upwards from it.
 pub(super) fn ladder(
     now: &Limiter,
     limit: u64,
@@ -190,12 +191,12 @@ pub(super) fn ladder(
     )
 }
 
-/// The greatest count of which no key is ever denied.
+/// The greatest count with which a key is never denied.
 ///
-/// Of GCRA and its kin with interval T and burst b, a key with at most P units in any window w has,
-/// a time D after it owed nothing, a debt of at most P x T x (D / w + 1) - D, which is at most P x
-/// T where P x T <= w; so P <= b and P <= w / T will do. The sliding window and the buckets count
-/// at most two windows.
+/// For GCRA and similar algorithms with interval T and burst b: a key with at most P units in any
+/// window w has, a time D after its debt was zero, a debt of at most P x T x (D / w + 1) - D. This
+/// is at most P x T where P x T <= w; so P <= b and P <= w / T suffice. The sliding window and the
+/// buckets count at most two windows.
 fn spared(limiter: &Limiter) -> u64 {
     let quota = limiter.quota();
     match limiter.algorithm() {

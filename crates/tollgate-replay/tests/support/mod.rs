@@ -1,4 +1,4 @@
-//! What the tests of the replay share: a log as a test writes it, and its replay.
+//! Shared by the tests of the replay: a log as a test writes it, and its replay.
 #![allow(dead_code)] // each test file uses its part
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub fn each_client(quota: &str, fields: &str) -> Arc<Policy> {
     ))
 }
 
-/// A line of the combined format, so many seconds after 06:00 on the first of August 1995.
+/// A line of the combined format, this many seconds after 06:00 on the first of August 1995.
 pub fn line(second: u64, client: &str, request: &str, status: u16) -> String {
     let (hour, minute, second) = (6 + second / 3600, second / 60 % 60, second % 60);
     format!(
@@ -54,7 +54,7 @@ pub fn run<O: Observer>(
     replay.finish(&counts)
 }
 
-/// What a policy would have done to a log of the combined format.
+/// The effect of a policy on a log of the combined format.
 pub fn summary(policy: &Arc<Policy>, options: Options, log: &str) -> Summary {
     let replay = Replay::new(Arc::clone(policy), Given::default(), options);
     run(replay, policy, "combined", log.as_bytes()).0

@@ -1,7 +1,7 @@
-//! Envoy's bounded table, by its very code: the same bytes, buckets and evictions.
+//! Envoy's bounded table, with its production code: the same bytes, buckets and evictions.
 //!
-//! Invariant: what is stored is what the filter would store in shared data; only names of buckets
-//! are numbers here. Deliberately absent: tables that grow, and hosts that do not answer.
+//! Invariant: this stores the bytes that the filter would store in shared data; only bucket names
+//! are numbers here. Deliberately absent: tables that grow, and hosts that do not respond.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -43,7 +43,7 @@ impl Bounded {
         (self.evictions, self.evictions_half_used)
     }
 
-    /// The value of a key.
+    /// The stored value of a key.
     pub(super) fn find(&self, group: usize, fingerprint: NonZeroU64) -> Option<&[u8]> {
         Bucket::parse(self.bucket(group, fingerprint)?).ok()?.find(fingerprint)
     }
@@ -54,7 +54,7 @@ impl Bounded {
         shared.buckets.get(&shared.bucket(fingerprint)).map(Vec::as_slice)
     }
 
-    /// Writes a key's value, in the place of another one if its bucket is full.
+    /// Writes a key's value; in a full bucket it replaces another key's.
     pub(super) fn put(
         &mut self,
         policy: &Policy,
@@ -103,7 +103,7 @@ impl Shared {
     }
 }
 
-/// What a key is in the table.
+/// The key's fingerprint in the table.
 pub(super) fn fingerprint(secret: &Seed, key: &[u8]) -> NonZeroU64 {
     Table::fingerprint(secret, key)
 }

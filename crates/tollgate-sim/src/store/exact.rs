@@ -1,12 +1,12 @@
-//! A store that loses nothing: every key that is not idle, in memory that is used again.
+//! A store that loses nothing: every key that is not idle, in memory that is reused.
 //!
-//! Invariant: a value is forgotten only when its state decides like one never seen, at every time
-//! that the clock can still show. Every new key looks at two places and frees those that are idle,
-//! so nothing is ever swept at once, and of `n` keys that are live at most about `4 n` are held.
+//! Invariant: a value is removed only when its state decides like that of a new key, at every time
+//! that the clock can still show. Every new key checks two places and frees those that are idle. So
+//! there is never a sweep, and with `n` live keys at most about `4 n` are held.
 //!
 //! A place is the 16 bytes of the keyed hash of its key, or zeros when it is free, then the value:
-//! one cache line for a small one. Values that have no length of their group's, of tenants with
-//! quotas of their own and those that have few of many records, lie apart.
+//! one cache line for a small one. Values of another length than their group's are stored
+//! separately. They belong to tenants with quotas of their own, or have few of many records.
 
 use hashbrown::HashTable;
 use tollgate_core::{Span, Timestamp};
@@ -14,10 +14,10 @@ use tollgate_policy::{Partition, Policy};
 
 /// Bytes of the hash before a value.
 const OWNER: usize = 16;
-/// Values of other lengths from which on idle ones are forgotten, each time that their number has
-/// doubled.
+/// The number of values of other lengths from which idle ones are removed, each time that the
+/// number has doubled.
 const FEW_LONG: usize = 4_096;
-/// Places that a new key looks at.
+/// Places that a new key checks.
 const LOOKS: usize = 2;
 
 /// Every group's keys.
@@ -26,15 +26,15 @@ pub(super) struct Exact {
     shelves: Vec<Shelf>,
     /// Values of other lengths. (An ordered map would be 2 KB more of the page.)
     long: HashTable<Long>,
-    /// How many of them there may be before idle ones are forgotten.
+    /// How many of them there may be before idle ones are removed.
     room: usize,
-    /// How much longer than until it is idle a value is kept.
+    /// How long a value is kept after it becomes idle.
     keeps: Span,
-    /// A group has so many keys before any is forgotten.
+    /// The number of keys that a group holds before any is removed.
     holds: usize,
 }
 
-/// A value with a tenant's own quotas, and when it may be forgotten.
+/// A value with a tenant's own quotas, and when it may be removed.
 #[derive(Debug)]
 struct Long {
     group: usize,
@@ -46,13 +46,13 @@ struct Long {
 /// The keys of one group.
 #[derive(Debug, Default)]
 struct Shelf {
-    /// Bytes of a place.
+    /// Bytes per place.
     width: usize,
     places: Vec<u8>,
     /// Places by key.
     by_key: HashTable<u32>,
     free: Vec<u32>,
-    /// The place that is looked at next.
+    /// The place that is checked next.
     hand: usize,
 }
 
@@ -90,8 +90,8 @@ impl Exact {
         Some((Some(slot), shelf.place(slot)?.get(OWNER..)?))
     }
 
-    /// Writes a value over the key's last one; false when the place is not the key's any more, or
-    /// is not as wide.
+    /// Writes a value over the key's last one; false when the place no longer belongs to the key,
+    /// or has another width.
     #[inline]
     pub(super) fn replace(&mut self, partition: Partition<'_>, key: u128, slot: u32) -> bool {
         let value = partition.value();
@@ -105,14 +105,14 @@ impl Exact {
         }
     }
 
-    /// True when a place is this key's.
+    /// True when a place belongs to this key.
     #[inline]
     pub(super) fn holds(&self, group: usize, key: u128, slot: u32) -> bool {
         let shelf = self.shelves.get(group);
         shelf.is_some_and(|shelf| owner_at(&shelf.places, shelf.width, slot) == key)
     }
 
-    /// The value in a place, to be written, if it is still this key's.
+    /// The value in a place, for writing, if the place still belongs to this key.
     #[inline]
     pub(super) fn value_mut(&mut self, group: usize, key: u128, slot: u32) -> Option<&mut [u8]> {
         let shelf = self.shelves.get_mut(group)?;
@@ -120,7 +120,7 @@ impl Exact {
         (u128::from_le_bytes(*owner) == key).then_some(value)
     }
 
-    /// Stores the value of a key that is not held, and lets go of what is idle at `now`.
+    /// Stores the value of a new key, and removes values that are idle at `now`.
     pub(super) fn insert(
         &mut self,
         policy: &Policy,
@@ -148,8 +148,8 @@ impl Exact {
         shelf.insert(key, partition.value())
     }
 
-    /// Stores a value that has not the length of its group's; when there are twice as many as
-    /// were live the last time, those are let go that are idle at `now`.
+    /// Stores a value of another length than its group's. When the number of live values has
+    /// doubled, values that are idle at `now` are removed.
     fn insert_long(
         &mut self,
         policy: &Policy,
@@ -197,7 +197,7 @@ impl Shelf {
         self.places.get_mut(range)
     }
 
-    /// Looks at the next place, and frees it if it `is_idle`.
+    /// Checks the next place, and frees it if it `is_idle`.
     fn look(&mut self, is_idle: impl FnOnce(&[u8]) -> bool) {
         let held = self.places.len().checked_div(self.width).unwrap_or(0);
         self.hand = self.hand.checked_rem(held).unwrap_or(0);
@@ -240,7 +240,7 @@ impl Shelf {
     }
 }
 
-/// Whose the place is; 0 when nobody's.
+/// The key that owns the place; 0 for a free one.
 #[inline]
 fn owner_at(places: &[u8], width: usize, slot: u32) -> u128 {
     let start = usize::try_from(slot).unwrap_or(usize::MAX).saturating_mul(width);
@@ -248,7 +248,7 @@ fn owner_at(places: &[u8], width: usize, slot: u32) -> u128 {
     owner.map_or(0, |owner| u128::from_le_bytes(*owner))
 }
 
-/// What a key is found by.
+/// The bits by which a key is found.
 #[inline]
 fn low(key: u128) -> u64 {
     u64::try_from(key & u128::from(u64::MAX)).unwrap_or(u64::MAX)

@@ -1,8 +1,8 @@
-//! Where a node keeps what keys have used: models of the stores that a policy is enforced on.
+//! Where a node stores the usage of keys: models of the stores on which a policy is enforced.
 //!
-//! Invariant: a partition is hashed once for each decision; what is loaded is what was stored last,
-//! or nothing when the model has forgotten it, which it counts if that was a loss. Deliberately
-//! absent: keys. Only keyed hashes of them are kept, of 128 bits, so that no two of a log are one.
+//! Invariant: a partition is hashed once per decision. A load returns the value stored last, or
+//! nothing when the model has evicted it; an eviction that loses usage is counted. Deliberately
+//! absent: keys. Only 128-bit keyed hashes of them are kept, so no two keys of a log collide.
 
 mod bounded;
 mod exact;
@@ -30,18 +30,18 @@ enum Kind {
     Bounded(Bounded),
 }
 
-/// Where a partition of the current request lies.
+/// The location of a partition of the current request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     /// The keyed hash of its key.
     pub(crate) key: u128,
-    /// Where an exact store holds it already.
+    /// Its place in an exact store, if it has one.
     slot: Option<u32>,
-    /// What a bounded table knows it by.
+    /// Its fingerprint in a bounded table.
     fingerprint: Option<NonZeroU64>,
 }
 
-/// Where a client's count was when its last request was decided ([`Node::known`](crate::Node)).
+/// The place of a client's count when its last request was decided ([`Node::known`](crate::Node)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     high: u64,
@@ -50,7 +50,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// The 64-bit keyed hash of the key, as decisions tell it.
+    /// The 64-bit keyed hash of the key, as decisions show it.
     #[must_use]
     pub const fn key_hash(self) -> u64 {
         self.low
@@ -62,55 +62,55 @@ impl Known {
 }
 
 impl Place {
-    /// What is told of its key.
+    /// The hash of its key that decisions show.
     pub(crate) fn key_hash(self) -> u64 {
         low(self.key)
     }
 }
 
-/// The hash of 64 bits that is a part of the one of 128.
+/// The 64-bit hash that is a part of the 128-bit one.
 fn low(key: u128) -> u64 {
     u64::try_from(key & u128::from(u64::MAX)).unwrap_or(u64::MAX)
 }
 
 impl Store {
-    /// Room for every key. One whose state is idle, and so decides like a key never seen, is
-    /// forgotten, so that memory is bounded by the keys that are live at once: at most about four
-    /// times as many are held.
+    /// Room for every key. A key with an idle state decides like a new one and is removed. So
+    /// memory is bounded by the number of live keys: at most about four times as many are held.
     #[must_use]
     pub const fn exact() -> Self {
         Self { kind: Kind::Exact(Exact::new(Span::ZERO)), secret: [0; 16] }
     }
 
-    /// The same for a clock that may step back by `step` in all: what would be owed again then is
-    /// not forgotten before.
+    /// The same for a clock that may step back by `step` in total: a value is kept as long as it
+    /// could be needed again after such a step.
     #[must_use]
     pub const fn exact_for_a_clock_that_steps_back(step: Span) -> Self {
         Self { kind: Kind::Exact(Exact::new(step)), secret: [0; 16] }
     }
 
-    /// Envoy's table, as large as the policy's `capacity` asks: a full bucket gives up who has used
-    /// the least share of its quotas.
+    /// Envoy's table, in the size of the policy's `capacity`. A full bucket evicts the key that has
+    /// used the least share of its quotas.
     #[must_use]
     pub fn envoy() -> Self {
         Self { kind: Kind::Bounded(Bounded::default()), secret: [0; 16] }
     }
 
-    /// The same with this key for its hashes: for whoever shows hashes that nobody may undo.
+    /// The same with this key for its hashes: for a program that shows hashes which must not be
+    /// reversed.
     #[must_use]
     pub const fn with_secret(mut self, secret: [u8; 16]) -> Self {
         self.secret = secret;
         self
     }
 
-    /// The same, but an exact store forgets nobody while it holds fewer than so many keys of a
-    /// group: to look for those that are idle, and to make room for them anew when they come back,
-    /// takes longer than to find them where they were.
+    /// The same, but an exact store removes no key while a group has fewer than `keys` of them:
+    /// finding idle keys, and allocating them again when they return, takes longer than finding
+    /// them in place.
     #[must_use]
     pub const fn holding(mut self, keys: usize) -> Self {
         match &mut self.kind {
             Kind::Exact(exact) => exact.hold(keys),
-            Kind::Bounded(_) => {} // it forgets nobody before it is full
+            Kind::Bounded(_) => {} // a full table evicts, no other
         }
         self
     }
@@ -130,8 +130,8 @@ impl Store {
         self.len() == 0
     }
 
-    /// Bytes of the values that are held now: of an exact store without what finding them takes, of
-    /// Envoy's table all that is in shared data, names included.
+    /// Bytes of the values that are held now: for an exact store without its index; for Envoy's
+    /// table everything in shared data, names included.
     #[must_use]
     pub fn state_bytes(&self) -> u64 {
         let bytes = match &self.kind {
@@ -141,7 +141,7 @@ impl Store {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Live values that others took the place of.
+    /// Live values that other keys replaced.
     #[must_use]
     pub const fn evictions(&self) -> u64 {
         match &self.kind {
@@ -159,12 +159,12 @@ impl Store {
         }
     }
 
-    /// Whose a key is; nothing is looked up.
+    /// The location of a key; nothing is looked up.
     pub(crate) fn place(&self, key: &[u8]) -> Place {
         Place { key: self.hash(key), ..Place::default() }
     }
 
-    /// Hands the stored value of a partition to its plan.
+    /// Loads the stored value of a partition into its plan.
     pub(crate) fn load(&mut self, policy: &Policy, partition: &mut PartitionMut<'_>) -> Place {
         let key = self.hash(partition.key());
         let group = partition.group();
@@ -195,7 +195,7 @@ impl Store {
                 if place.slot.is_some_and(|slot| exact.replace(partition, place.key, slot)) {
                     return;
                 }
-                // New, or moved since it was read: forgotten, or written by another worker.
+                // New, or moved since it was read: removed, or written by another worker.
                 place.slot = exact.find(partition.group(), place.key).and_then(|(slot, _)| slot);
                 if !place.slot.is_some_and(|slot| exact.replace(partition, place.key, slot)) {
                     place.slot = exact.insert(policy, partition, place.key, now);
@@ -209,13 +209,14 @@ impl Store {
         }
     }
 
-    /// Copies what is read and written as one: the value of an exact store, the bucket of Envoy's.
+    /// Copies the unit of reading and writing: an exact store's value, or a bucket of Envoy's
+    /// table.
     pub(crate) fn copy(&self, group: usize, place: Place, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.unit(group, place));
     }
 
-    /// True when that is what it was when it was read.
+    /// True when it has not changed since it was read.
     pub(crate) fn is_still(&self, group: usize, place: Place, read: &[u8]) -> bool {
         self.unit(group, place) == read
     }
@@ -230,13 +231,13 @@ impl Store {
         unit.unwrap_or_default()
     }
 
-    /// Where a partition lies, if it is held and stays where it is until it is forgotten.
+    /// The place of a partition, if it is held and stays in place until it is removed.
     pub(crate) fn known(place: Place) -> Option<Known> {
         let (high, low) = (low(place.key >> 64), low(place.key));
         place.slot.map(|slot| Known { high, low, slot })
     }
 
-    /// True when a key that was held still is, where it was.
+    /// True when a key is still held in the same place.
     #[inline]
     pub(crate) fn holds(&self, group: usize, known: Known) -> bool {
         match &self.kind {
@@ -245,18 +246,18 @@ impl Store {
         }
     }
 
-    /// The value of a key that was held, if it still is.
+    /// The value of a key that was held, if it is still there.
     #[inline]
     pub(crate) fn value_mut(&mut self, group: usize, known: Known) -> Option<&mut [u8]> {
         match &mut self.kind {
             Kind::Exact(exact) => exact.value_mut(group, known.key(), known.slot),
-            Kind::Bounded(_) => None, // where a key lies is not remembered
+            Kind::Bounded(_) => None, // the place of a key is not remembered
         }
     }
 
     fn hash(&self, key: &[u8]) -> u128 {
         let mut hasher = SipHasher13::new_with_key(&self.secret);
         hasher.write(key);
-        hasher.finish128().as_u128().max(1) // 0 is nobody's
+        hasher.finish128().as_u128().max(1) // 0 means a free place
     }
 }

@@ -1,23 +1,23 @@
-//! The models of when requests come: each a row of times, one after the other.
+//! The models of arrivals: each is a sequence of times.
 //!
-//! Invariant: times never go back, and the row is the same for the same seed. The even ones are
-//! whole numbers, so that the thousandth request of "10 a second" is not a nanosecond off.
+//! Invariant: times never go back, and the sequence is the same for the same seed. Even ones are
+//! computed in whole numbers, so that the thousandth request of "10 a second" is not a nanosecond
+//! off.
 
 use crate::chance::{Chance, mean_ns, ramp_at};
 
 use super::document::Arrivals;
 use super::scalar::Rate;
 
-/// One row of times.
+/// One sequence of times.
 #[derive(Debug)]
 pub(super) struct Pulse {
-    /// When it begins and ends, in nanoseconds after the epoch.
+    /// Its start and end, in nanoseconds after the epoch.
     from: u64,
     to: u64,
     /// Requests so far.
     k: u64,
-    /// The time of the last one of a row that goes by gaps; the bin of counts, and requests of it
-    /// so far.
+    /// The last time of a sequence defined by gaps; for counts, the bin and its requests so far.
     last: u64,
     bin: (usize, u64),
 }
@@ -27,7 +27,7 @@ impl Pulse {
         Self { from, to, k: 0, last: from, bin: (0, 0) }
     }
 
-    /// When the next request comes.
+    /// The time of the next request.
     pub(super) fn next(&mut self, arrivals: &Arrivals, chance: &mut Chance) -> Option<u64> {
         let at = match arrivals {
             Arrivals::Steady { rate } => self.from.checked_add(even(self.k, rate)?),
@@ -53,7 +53,7 @@ impl Pulse {
             Arrivals::Counts { bin, counts } => self.count(bin.0.as_nanos(), &counts.0),
             Arrivals::Spaced { size, wait, jitter } if self.k < size.0 => {
                 let gap = wait.0.saturating_add(chance.up_to(jitter.0)).as_nanos();
-                // The first one comes at once.
+                // The first request comes at once.
                 self.last = self.last.checked_add(if self.k > 0 { gap } else { 0 })?;
                 Some(self.last)
             }
@@ -104,7 +104,7 @@ impl Pulse {
     }
 }
 
-/// When request `k` of an even row comes: `floor(k per / count)`.
+/// The time of request `k` of an even sequence: `floor(k per / count)`.
 fn even(k: u64, rate: &Rate) -> Option<u64> {
     let at = u128::from(k).checked_mul(rate.per.as_nanos().into())?;
     u64::try_from(at.checked_div(rate.count.into())?).ok()

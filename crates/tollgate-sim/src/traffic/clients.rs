@@ -1,6 +1,6 @@
-//! What clients do about an answer: come again, or wait before they go on.
+//! The reaction of clients to a response: they retry, or wait before they continue.
 //!
-//! Invariant: a client knows only what its response says: the fields, in whole seconds.
+//! Invariant: a client knows only the fields of its response, in whole seconds.
 
 use tollgate_core::Span;
 
@@ -8,20 +8,20 @@ use crate::chance::Chance;
 
 use super::document::{Retry, Wait};
 
-/// What a client is told.
+/// The parts of a response that a client acts on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// It is refused.
+    /// The request is denied.
     pub is_refused: bool,
     /// `Retry-After`.
     pub retry_after: Option<Span>,
-    /// How long the quota with the least left makes it wait for each request, by `RateLimit`:
-    /// `t / r`, or `t` when nothing is left.
+    /// The wait per request for the quota with the least remaining units, by `RateLimit`: `t / r`,
+    /// or `t` when nothing is left.
     pub pace: Option<Span>,
 }
 
 impl Told {
-    /// Takes in a field of the response; others than `Retry-After` and `RateLimit` say nothing.
+    /// Reads a field of the response; all but `Retry-After` and `RateLimit` are ignored.
     pub fn field(&mut self, name: &str, value: &str) {
         match name {
             "retry-after" => self.retry_after = value.parse().ok().map(Span::from_secs),
@@ -31,7 +31,7 @@ impl Told {
     }
 }
 
-/// `"name";r=2;t=6` is 3 seconds for each request.
+/// `"name";r=2;t=6` is 3 seconds per request.
 fn pace(item: &str) -> Option<Span> {
     let number = |name: &str| {
         let mut parameters = item.split(';').skip(1).map(str::trim);
@@ -42,7 +42,7 @@ fn pace(item: &str) -> Option<Span> {
 }
 
 impl Retry {
-    /// When a client that was refused for the `attempt`-th time, from 0, comes again.
+    /// When a client retries after its denial number `attempt`, counted from 0.
     pub(super) fn after(&self, attempt: u64, told: &Told, chance: &mut Chance) -> Option<Span> {
         if attempt >= self.attempts.0 {
             return None;

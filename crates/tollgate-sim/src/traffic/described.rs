@@ -1,6 +1,6 @@
-//! A traffic document that was read: what is right as a whole, and not only in each of its values.
+//! A parsed traffic document, valid as a whole and not only in each of its values.
 //!
-//! Invariant: there is a `Traffic` only of a document that is right.
+//! Invariant: a `Traffic` exists only for a valid document.
 
 use std::fmt;
 
@@ -15,26 +15,26 @@ const MAX_DOCUMENT: usize = 1 << 20;
 const MAX_SOURCES: usize = 64;
 /// The most clients that have arrivals of their own, in all sources.
 const MAX_LANES: u64 = 100_000;
-/// The most clients that hold back, in all sources.
+/// The most clients that hold requests back, in all sources.
 const MAX_PACED: u64 = 1_000_000;
-/// The longest path and message of a mistake, in characters: both repeat what stands there.
+/// The longest path and message of a mistake, in characters: both repeat text of the document.
 const MAX_TOLD: usize = 400;
 
-/// When the traffic begins: 2000-01-01T00:00:00Z, the edge of every window that divides a day.
+/// The start of the traffic: 2000-01-01T00:00:00Z, the edge of every window that divides a day.
 pub const START: Timestamp = Timestamp::from_millis(946_684_800_000);
 
-/// Requests that come, as a document describes them.
+/// The requests that a document describes.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     document: Document,
 }
 
-/// What is wrong with a traffic document.
+/// A mistake in a traffic document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrafficError {
-    /// Where: `sources[0].arrivals.steady.rate`; empty for the document itself.
+    /// Its place, such as `sources[0].arrivals.steady.rate`; empty for the document itself.
     pub path: String,
-    /// What stands there, and what is allowed.
+    /// The text in the document, and the allowed values.
     pub message: String,
 }
 
@@ -56,7 +56,7 @@ impl TrafficError {
     }
 }
 
-/// `text` on one line of bounded length; what a terminal cannot show is escaped.
+/// `text` on one line of bounded length; characters that a terminal cannot show are escaped.
 fn told(text: &str) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
@@ -72,8 +72,8 @@ fn told(text: &str) -> String {
     out
 }
 
-/// What the reader of JSON says, where its own words are about its code: that a choice (`arrivals`,
-/// `wait`, a fault of a clock) is made twice, or named without what belongs to it.
+/// The message of the JSON reader. It is replaced where it is about code: a choice (`arrivals`,
+/// `wait`, a fault of a clock) made twice, or named without its fields.
 fn in_words(json: &str, error: &serde_json::Error) -> String {
     let said = error.to_string();
     let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok();
@@ -95,7 +95,7 @@ impl Traffic {
     /// Reads a traffic document.
     ///
     /// # Errors
-    /// The first mistake, with its place, what stands there and what is allowed.
+    /// The first mistake, with its place, the text there and the allowed values.
     pub fn parse(json: &str) -> Result<Self, TrafficError> {
         if json.len() > MAX_DOCUMENT {
             return Err(TrafficError::new("", "the traffic is longer than 1 MiB"));
@@ -122,7 +122,7 @@ impl Traffic {
         json.unwrap_or_default()
     }
 
-    /// How long requests come.
+    /// How long requests arrive.
     #[must_use]
     pub const fn length(&self) -> Span {
         self.document.length.0
@@ -150,7 +150,7 @@ impl Traffic {
         &self.document.sources
     }
 
-    /// How many nodes it comes to, each with a store of its own.
+    /// The number of nodes, each with a store of its own.
     #[must_use]
     pub const fn nodes(&self) -> u64 {
         self.document.servers.count.0
@@ -166,7 +166,7 @@ impl Traffic {
         &self.document.servers
     }
 
-    /// What is wrong although each of its values is right.
+    /// Finds mistakes that involve several values, each of them valid.
     fn check(&self) -> Result<(), TrafficError> {
         let Document { length, sources, .. } = &self.document;
         if length.0 == Span::ZERO {

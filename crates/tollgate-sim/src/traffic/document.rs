@@ -1,7 +1,7 @@
-//! The traffic document: what people write about made-up requests.
+//! The traffic document, in which users describe simulated requests.
 //!
-//! Invariant: a field that may be left out has its default here; a field that is not here is a
-//! mistake. The values are `scalar`'s.
+//! Invariant: an optional field has its default here; a field that is not here is a mistake. The
+//! values are `scalar`'s.
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::Span;
@@ -11,34 +11,34 @@ use super::scalar::{
     Text, Time,
 };
 
-/// Requests that come.
+/// A description of requests and servers.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, expecting = "an object with `length` and `sources`")]
 pub(crate) struct Document {
-    /// How long requests come.
+    /// How long requests arrive.
     pub(crate) length: Time,
-    /// Where they come from, at the same time.
+    /// The sources, which all send at the same time.
     pub(crate) sources: Vec<Source>,
-    /// What they come to.
+    /// The servers that receive the requests.
     #[serde(default)]
     pub(crate) servers: Servers,
 }
 
-/// Clients that do the same.
+/// A source: clients with the same behaviour.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Source {
     #[serde(default)]
     pub(crate) name: Text,
     pub(crate) arrivals: Arrivals,
-    /// When they begin and end, after the beginning of it all.
+    /// Its start and end, counted from the start of the traffic.
     #[serde(default)]
     pub(crate) from: Time,
     #[serde(default)]
     pub(crate) to: Option<Time>,
     #[serde(default)]
     pub(crate) clients: Clients,
-    /// Every client has arrivals of its own.
+    /// True when every client has arrivals of its own.
     #[serde(default)]
     pub(crate) each: bool,
     #[serde(default)]
@@ -47,12 +47,12 @@ pub(crate) struct Source {
     pub(crate) status: Status,
     #[serde(default)]
     pub(crate) retry: Option<Retry>,
-    /// Its clients space their requests by what the response says: `t / r`.
+    /// Its clients space their requests by the response: `t / r`.
     #[serde(default)]
     pub(crate) paced: bool,
 }
 
-/// When requests come.
+/// The model of arrivals.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(
     rename_all = "snake_case",
@@ -66,9 +66,9 @@ pub(crate) enum Arrivals {
     Poisson { rate: Rate },
     /// Evenly for `on`, then none for `off`.
     OnOff { rate: Rate, on: Positive, off: Time },
-    /// `size` at one instant, `every` so often.
+    /// `size` at one instant, once per `every`.
     Bursts { size: Count, every: Positive },
-    /// A rate that goes evenly from one to the other.
+    /// A rate that changes evenly from one to the other.
     Ramp { from: Rate, to: Rate },
     /// `size` within `gap` before every edge of a fixed window, and `size` on it.
     Edge {
@@ -77,9 +77,9 @@ pub(crate) enum Arrivals {
         #[serde(default = "a_millisecond")]
         gap: Positive,
     },
-    /// So many in each bin, evenly: a time line.
+    /// These counts, each evenly in its bin: a time line.
     Counts { bin: Positive, counts: Listed<Bin> },
-    /// `size` in all, each `wait` after the one before, and up to `jitter` later by chance.
+    /// `size` in total, each `wait` after the one before, and up to `jitter` later by chance.
     Spaced {
         size: Count,
         wait: Time,
@@ -94,23 +94,23 @@ const fn a_millisecond() -> Positive {
     Positive(Span::from_millis(1))
 }
 
-/// Who asks.
+/// The clients of a source.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Clients {
     #[serde(default)]
     pub(crate) count: Count,
-    /// Client number `k` asks in proportion to `k^-zipf`; without it all ask as often, in turn by
-    /// chance.
+    /// Client number `k` sends in proportion to `k^-zipf`; without it all send equally often, in
+    /// random order.
     #[serde(default)]
     pub(crate) zipf: Option<Exponent>,
-    /// Every request is from a client that nobody has seen before.
+    /// Every request comes from a new client.
     #[serde(default)]
     pub(crate) fresh: bool,
 }
 
-/// What a request is. `{client}`, `{address}` and `{n}` in a text stand for the client's number,
-/// its address and the number of the request.
+/// The fields of a request. `{client}`, `{address}` and `{n}` in a text are replaced by the
+/// client's number, its address and the number of the request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Shape {
@@ -118,10 +118,10 @@ pub(crate) struct Shape {
     pub(crate) path: Text,
     pub(crate) host: Text,
     pub(crate) headers: Headers,
-    /// The domain that a rate limit service is asked with.
+    /// The domain in a request to a rate limit service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) domain: Option<Text>,
-    /// The entries of the descriptor that it is asked about.
+    /// The entries of the descriptor in that request.
     #[serde(skip_serializing_if = "Descriptor::is_empty")]
     pub(crate) descriptor: Descriptor,
 }
@@ -140,15 +140,15 @@ impl Default for Shape {
     }
 }
 
-/// What a client does that is refused.
+/// The reaction of a client to a denial.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Retry {
-    /// How often it asks again at most.
+    /// The most retries.
     #[serde(default)]
     pub(crate) attempts: Count,
     pub(crate) wait: Wait,
-    /// Up to so much more, by chance.
+    /// Up to this much more, by chance.
     #[serde(default)]
     pub(crate) jitter: Time,
 }
@@ -157,15 +157,15 @@ pub(crate) struct Retry {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Wait {
-    /// As long as the response says in `Retry-After`; it does not come again without.
+    /// As long as `Retry-After` in the response; without it the client does not retry.
     RetryAfter,
-    /// Always as long.
+    /// Always the same time.
     Fixed(Time),
     /// Twice as long each time.
     Backoff { first: Positive, most: Positive },
 }
 
-/// What the requests come to.
+/// The servers that receive the requests.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Servers {
@@ -175,12 +175,12 @@ pub(crate) struct Servers {
     pub(crate) store: StoreKind,
     /// How many requests a node decides at the same time.
     pub(crate) workers: Nodes,
-    /// How long each of them is at it, from reading a count to writing it.
+    /// How long each decision takes, from reading a count to writing it.
     pub(crate) work: Time,
     /// How long the origin takes for each response, by which a rule may charge.
     #[serde(skip_serializing_if = "Time::is_zero")]
     pub(crate) latency: Time,
-    /// Faults of their clocks: that of node `i` is number `i`, and so round again.
+    /// Faults of their clocks: node `i` has number `i`, and after the last one the first again.
     pub(crate) clocks: Vec<Vec<Fault>>,
 }
 
@@ -198,20 +198,20 @@ impl Default for Servers {
     }
 }
 
-/// Which node a request comes to.
+/// How requests are distributed over the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Spread {
-    /// One after the other.
+    /// To each node in turn.
     #[default]
     RoundRobin,
-    /// By chance.
+    /// To a random node.
     Random,
-    /// Each client has its own.
+    /// Each client always to the same node.
     Client,
 }
 
-/// Where a node keeps what keys have used.
+/// Where a node keeps the usage of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StoreKind {
@@ -222,11 +222,11 @@ pub(crate) enum StoreKind {
     Envoy,
 }
 
-/// What a clock does wrong. Times are those of the beginning of it all.
+/// A fault of a clock. Times are counted from the start of the traffic.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Fault {
-    /// It is faster by so many millionths.
+    /// It is faster by `ppm` millionths.
     Fast { ppm: Ppm },
     /// It is slower.
     Slow { ppm: Ppm },
@@ -236,6 +236,6 @@ pub(crate) enum Fault {
     Back { at: Time, by: Positive },
     /// It is ahead by `by` in every other `every`.
     Oscillates { by: Positive, every: Positive },
-    /// It stands still, and then is right again.
+    /// It stops, and then is right again.
     Freezes { at: Time, length: Positive },
 }

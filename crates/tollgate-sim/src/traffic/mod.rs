@@ -1,8 +1,8 @@
-//! Traffic that is made up: several sources of requests, merged by time.
+//! Simulated traffic: several sources of requests, merged by time.
 //!
-//! Invariant: the same document and seed, and the same answers, give the same requests in the same
-//! order. Everything that can grow has a bound: clients and lists by the document, requests by
-//! [`MAX_REQUESTS`], clients that wait to come again by [`MAX_PENDING`].
+//! Invariant: the same document and seed, and the same responses, give the same requests in the
+//! same order. Everything that can grow has a bound: clients and lists by the document, requests by
+//! [`MAX_REQUESTS`], clients that wait to retry by [`MAX_PENDING`].
 
 mod requests;
 mod request;

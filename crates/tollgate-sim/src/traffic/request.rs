@@ -1,6 +1,6 @@
-//! One made-up request: what a policy may ask about it.
+//! One simulated request: the facts that a policy may read.
 //!
-//! Invariant: nothing is written for a request but what the policy reads.
+//! Invariant: a request produces only the values that the policy reads.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,10 +13,10 @@ use super::document::Shape;
 /// The address of client number 0.
 const FIRST_ADDRESS: u32 = 0x0a00_0000; // 10.0.0.0
 
-/// A request that comes.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When, by the true time.
+    /// Its arrival, by the true time.
     pub at: Timestamp,
     /// The index of its source in the document.
     pub source: usize,
@@ -24,12 +24,12 @@ pub struct Request {
     pub client: u64,
     /// How many requests of the source came before it, retries included.
     pub number: u64,
-    /// How often it was refused before.
+    /// How often it was denied before.
     pub attempt: u64,
 }
 
 impl Request {
-    /// Its client's address: 10.0.0.0 and so on, one for each client.
+    /// Its client's address: 10.0.0.0 and so on, one per client.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         let number = u32::try_from(self.client & u64::from(u32::MAX)).unwrap_or(u32::MAX);
@@ -37,7 +37,7 @@ impl Request {
     }
 }
 
-/// What a policy may ask about a request.
+/// The facts that a policy may read of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'t> {
     pub(super) shape: &'t Shape,
@@ -45,7 +45,7 @@ pub struct RequestFacts<'t> {
 }
 
 impl RequestFacts<'_> {
-    /// A text with what stands for client, address and number filled in.
+    /// A text with the client, its address and the number filled in.
     fn filled<'a>(&self, text: &'a str) -> Cow<'a, [u8]> {
         if !text.contains('{') {
             return Cow::Borrowed(text.as_bytes());

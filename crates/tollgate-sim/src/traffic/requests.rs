@@ -1,8 +1,8 @@
-//! The requests of a traffic, one after the other by time.
+//! The requests of a traffic, in order of time.
 //!
-//! Invariant: of requests at one instant those of an earlier source come first, then clients that
-//! come again in the order in which they were refused. What is random for one source is drawn from
-//! its own streams, so that another source beside it changes nothing of its times.
+//! Invariant: of requests at one instant those of an earlier source come first, then retries in the
+//! order in which they were denied. Random numbers of one source come from its own streams, so
+//! another source changes none of its times.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -17,25 +17,25 @@ use super::described::{START, Traffic};
 use super::document::Source;
 use super::request::{Request, RequestFacts};
 
-/// The most requests of one traffic: what comes later is left out, and
-/// [`Requests::is_cut_short`] says so.
+/// The most requests of one traffic: later ones are left out, and [`Requests::is_cut_short`]
+/// reports it.
 pub const MAX_REQUESTS: u64 = 100_000_000;
-/// The most clients that wait to come again at one time: others give up.
+/// The most clients that wait to retry at one time: others give up.
 pub const MAX_PENDING: usize = 1_000_000;
 
-/// The number of the first client that nobody has seen before; those of the document are fewer.
+/// The number of the first new client; those of the document have lower numbers.
 const FIRST_FRESH: u64 = 1 << 28;
 
 /// The requests of a traffic, in their order.
 #[derive(Debug)]
 pub struct Requests {
     traffic: Traffic,
-    /// One for each row of times.
+    /// One per sequence of times.
     lanes: Vec<Lane>,
-    /// One for each source.
+    /// One per source.
     states: Vec<State>,
     agenda: BinaryHeap<Reverse<(u64, u64, Due)>>,
-    /// Who comes again, or later.
+    /// The number of clients that retry, or come later.
     pending: usize,
     entered: u64,
     made: u64,
@@ -43,17 +43,17 @@ pub struct Requests {
     given_up: u64,
 }
 
-/// A row of times and who asks then.
+/// A sequence of times and its clients.
 #[derive(Debug)]
 struct Lane {
     source: usize,
     pulse: Pulse,
     chance: Chance,
-    /// The only client; `None` when each request's is drawn.
+    /// The only client; `None` when each request draws one.
     client: Option<u64>,
 }
 
-/// What is known of a source's clients.
+/// The state of a source's clients.
 #[derive(Debug)]
 struct State {
     /// The number of its first one.
@@ -62,9 +62,9 @@ struct State {
     chance: Chance,
     /// Requests so far.
     made: u64,
-    /// Of those that are paced: not before then. Empty for others.
+    /// The earliest next request of each paced client. Empty for other sources.
     not_before: Vec<u64>,
-    /// Requests that such clients hold back, by how often each was refused.
+    /// Requests that such clients hold back, by how often each was denied.
     held: BTreeMap<u64, VecDeque<u64>>,
 }
 
@@ -72,14 +72,14 @@ struct State {
 enum Due {
     /// The next request of a lane.
     Lane(usize),
-    /// A client that was refused comes again.
+    /// A client that was denied retries.
     Client { source: usize, client: u64, attempt: u64 },
     /// A client that holds requests back sends the first of them.
     Held { source: usize, client: u64 },
 }
 
 impl Requests {
-    /// The requests of `traffic`, by chance from this seed.
+    /// The requests of `traffic`, with randomness from this seed.
     #[must_use]
     pub fn new(traffic: &Traffic, seed: u64) -> Self {
         let (mut lanes, mut states, mut first) = (Vec::new(), Vec::new(), 0_u64);
@@ -139,7 +139,7 @@ impl Requests {
         self.made
     }
 
-    /// How often a client wanted to come again, or later, while [`MAX_PENDING`] did, and gave up.
+    /// How often a client gave up a retry or a later request, because [`MAX_PENDING`] were pending.
     #[must_use]
     pub const fn given_up(&self) -> u64 {
         self.given_up
@@ -151,8 +151,8 @@ impl Requests {
         self.made >= MAX_REQUESTS && !self.agenda.is_empty()
     }
 
-    /// When the next request comes at the soonest; `None` when none does unless a client is told
-    /// something that brings it back.
+    /// The earliest time of the next request; `None` when none comes, unless a response brings a
+    /// client back.
     #[must_use]
     pub fn next_at(&self) -> Option<Timestamp> {
         let is_over = self.made >= MAX_REQUESTS;
@@ -165,8 +165,8 @@ impl Requests {
         self.next_request_until(Timestamp::MAX)
     }
 
-    /// The next request that comes by then. There may be none although [`Requests::next_at`] named
-    /// a time: who was to come holds back.
+    /// The next request that comes by then. There may be none although [`Requests::next_at`]
+    /// returned a time, because its client holds back.
     pub fn next_request_until(&mut self, until: Timestamp) -> Option<Request> {
         loop {
             self.next_at().filter(|at| *at <= until)?;
@@ -189,21 +189,21 @@ impl Requests {
         }
     }
 
-    /// What a policy may ask about a request.
+    /// The facts that a policy may read of a request.
     #[must_use]
     pub fn facts(&self, request: Request) -> Option<RequestFacts<'_>> {
         let source = self.traffic.source(request.source)?;
         Some(RequestFacts { shape: &source.request, request })
     }
 
-    /// True when clients of the request's source care about what they are told.
+    /// True when clients of the request's source react to their responses.
     #[must_use]
     pub fn listens(&self, request: &Request) -> bool {
         let source = self.traffic.source(request.source);
         source.is_some_and(|source| source.paced || source.retry.is_some())
     }
 
-    /// Tells the client of a request its answer, which it has at `at`.
+    /// Delivers the response of a request to its client at `at`.
     pub fn tell(&mut self, request: &Request, told: &Told, at: Timestamp) {
         let Self { traffic, states, .. } = self;
         let source = traffic.source(request.source);
@@ -232,7 +232,7 @@ impl Requests {
         }
     }
 
-    /// The request of a lane: of its own client, or of one that is drawn.
+    /// The next request of a lane: from its own client, or from one that is drawn.
     fn lane_asks(&mut self, lane: usize, at: u64) -> Option<Request> {
         let row = self.lanes.get(lane)?;
         let index = row.source;
@@ -268,7 +268,7 @@ impl Requests {
         None
     }
 
-    /// The first request that a client held back, if it holds back no longer.
+    /// The first request that a client held back, if it no longer holds back.
     fn lets_go(&mut self, index: usize, client: u64, at: u64) -> Option<Request> {
         let state = self.states.get_mut(index)?;
         let not_before = state.not_before_mut(client).map_or(0, |not_before| *not_before);
@@ -286,12 +286,12 @@ impl Requests {
         let request = state.request(index, client, attempt, at);
         self.pending = self.pending.saturating_sub(1);
         if !is_last {
-            self.enter(at, due); // once the client knows what it is told about this one
+            self.enter(at, due); // after the client has acted on this response
         }
         Some(request)
     }
 
-    /// Notes that a client comes at `at`, if not too many do and the traffic is not over by then.
+    /// Schedules a client at `at`, unless too many are pending or the traffic is over by then.
     fn come_at(&mut self, at: u64, due: Due) {
         if at >= START.saturating_add(self.traffic.length()).as_nanos() {
             return;
@@ -322,7 +322,7 @@ impl State {
         Request { at: Timestamp::from_nanos(at), source, client, number, attempt }
     }
 
-    /// Which of the source's clients asks.
+    /// The source's client that sends the next request.
     fn draw(&mut self, source: &Source) -> u64 {
         match &self.zipf {
             Some(zipf) => zipf.draw(&mut self.chance),

@@ -1,8 +1,8 @@
 //! The small values of a traffic document: numbers within bounds, times, rates, texts.
 //!
-//! Invariant: every number is bounded where it is read, so that nothing that is made from a
-//! document can grow without one of these bounds. A mistake says what stands there and what is
-//! allowed; its place is added by the reader.
+//! Invariant: every number is bounded where it is parsed, so nothing made from a document can grow
+//! without one of these bounds. A mistake shows the text in the document and the allowed values;
+//! the reader adds its place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +35,7 @@ pub(crate) type Ppm = Bounded<0, 500_000>;
 /// The status of a response.
 pub(crate) type StatusCode = Bounded<100, 599>;
 
-/// The origin's answer; 200 unless it is said.
+/// The status of the origin's response; 200 by default.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Status(pub(crate) StatusCode);
@@ -70,8 +70,8 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Bounded<MIN, MAX>
     }
 }
 
-/// How uneven clients are, from 0 to 4, in thousandths: so that it is the same number whoever has
-/// written and read it.
+/// How uneven clients are, from 0 to 4, in thousandths: this gives the same number on every
+/// machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exponent(pub(crate) u16);
 
@@ -192,11 +192,11 @@ impl Time {
     }
 }
 
-/// The same, and more than nothing.
+/// The same, but greater than zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Positive(pub(crate) Span);
 
-/// So many in such a time: `10/1s`, or `10/s`.
+/// This count per this time: `10/1s`, or `10/s`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     pub(crate) count: u64,
@@ -220,7 +220,7 @@ fn parse_time(text: &str) -> Option<Span> {
     (span <= MAX_WINDOW).then_some(span)
 }
 
-/// The shortest way to write a length of time.
+/// Writes a length of time in its shortest form.
 struct Written(Span);
 
 impl fmt::Display for Written {

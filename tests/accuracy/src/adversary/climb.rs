@@ -1,11 +1,11 @@
-//! Better and better traces at any nanosecond, from random ones on: simulated annealing.
+//! Improves traces at any nanosecond, starting from random ones: simulated annealing.
 //!
-//! An attacker has no clock but his own and no knowledge but the answers: he waits a while or as
-//! long as he was told, and sends so many requests at once. A change of a trace is kept when as
-//! much or more of it is admitted in one window, and at first now and then when less is.
+//! An attacker has only its own clock, and knows only the responses. It waits some time, or as long
+//! as a response requires, and sends a number of requests at once. A change of a trace is kept when
+//! one window allows as much or more of it, and in the early steps sometimes when it allows less.
 //!
-//! Invariant: the same seed finds the same trace. What is found is a lower bound; that nothing
-//! passes the documented one is proved by `grid` on small limits, and here only not refuted.
+//! Invariant: the same seed finds the same trace. The result is a lower bound. That no trace
+//! exceeds the documented bound is proved by `grid` on small limits, and is only not refuted here.
 
 use super::{Attack, Goal};
 use crate::trace::{Volley, departures, most_in_window};
@@ -13,16 +13,16 @@ use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollgate_core::{Limiter, Span, Timestamp};
 
-/// Where a search starts.
+/// The start of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     /// When the first request can be sent.
     pub start_at: Timestamp,
-    /// Of all that is random.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
-/// One step of an attacker: he waits, then sends.
+/// One step of an attacker: it waits, then sends.
 #[derive(Clone, Copy, Debug)]
 struct Gene {
     wait: Wait,
@@ -31,14 +31,14 @@ struct Gene {
 
 #[derive(Clone, Copy, Debug)]
 enum Wait {
-    /// As long as one more unit is denied, less this; not at all when it is admitted.
+    /// As long as one more unit is denied, less this time; zero when it is allowed.
     AsTold {
         early: Span,
     },
     For(Span),
 }
 
-/// The best trace that climbing finds for `limiter` by so many changes of one trace.
+/// The best trace that climbing finds for `limiter` with `changes` changes per trace.
 #[must_use]
 pub fn search(limiter: &Limiter, goal: Goal, from: Start, changes: u64) -> Attack {
     let random = Pcg64Mcg::seed_from_u64(from.seed);
@@ -64,7 +64,7 @@ impl Climber<'_> {
             let changed = self.changed(&genes);
             volleys = self.play(&changed);
             let reached = self.score(&volleys);
-            // Losses are taken in the first half, ever more seldom.
+            // Losses are accepted in the first half, less and less often.
             let is_early = self.below(changes) > 2 * change;
             if reached >= score || (is_early && reached + 1 >= score && self.below(20) == 0) {
                 (genes, score) = (changed, reached);
@@ -76,7 +76,7 @@ impl Climber<'_> {
         best.1
     }
 
-    /// As many steps as units can be admitted one by one in a window, and some before.
+    /// As many steps as a window allows single units, and some before.
     fn length(&self) -> u64 {
         2 * self.limiter.limit() + 8
     }
@@ -91,7 +91,7 @@ impl Climber<'_> {
             4 => return Wait::AsTold { early: Span::from_nanos(1) },
             _ => {}
         }
-        // From a nanosecond to two windows, each order of magnitude as often as the others.
+        // From a nanosecond to two windows, with equal probability for each order of magnitude.
         let longest = 2 * self.limiter.window().as_nanos();
         let bits = u64::from(longest.ilog2());
         let most = 1 << self.below(bits + 1);
@@ -125,7 +125,7 @@ impl Climber<'_> {
                 genes.insert(to, gene);
             }
             5 => {
-                // What is good once is mostly good for a while.
+                // A good change is mostly good for a while.
                 let end = (place + self.place(genes.len())).min(genes.len());
                 let gene = genes[place];
                 genes[place..end].fill(gene);
@@ -142,7 +142,7 @@ impl Climber<'_> {
         genes
     }
 
-    /// What is admitted of a trace.
+    /// The part of a trace that is allowed.
     fn play(&self, genes: &[Gene]) -> Vec<Volley> {
         let mut state = vec![0; self.limiter.state_len()];
         let mut now = self.start_at;

@@ -1,18 +1,19 @@
-//! What an attacker wants most of in one window, and what the documents promise him at most.
+//! The units that an attacker maximizes in one window, and the documented bound on them.
 
 use tollgate_core::{Decision, Limiter, Quota, Span, Timestamp, Verdict};
 
-/// What is counted.
+/// The units that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// Units by when they are admitted, whether they have to wait then or not.
+    /// Units at the time they are allowed, whether they have to wait then or not.
     Admissions,
-    /// Units by when they go on. The same but for `leaky-queue`.
+    /// Units at the time they are sent on. Differs only for `leaky-queue`.
     Departures,
 }
 
 impl Goal {
-    /// What one window holds at most, worked out here as the documents of the core say it in words.
+    /// The most units in one window, computed here from the description in the documents of the
+    /// core.
     #[must_use]
     pub fn bound(self, limiter: &Limiter) -> u64 {
         let quota = limiter.quota();
@@ -58,7 +59,7 @@ impl Goal {
         }
     }
 
-    /// When a unit counts that is decided at `now`; `None` for one that is denied.
+    /// When a unit decided at `now` counts; `None` for one that is denied.
     pub(super) const fn counts_at(self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
         match (self, decision.verdict) {
             (_, Verdict::Deny) => None,
@@ -67,7 +68,7 @@ impl Goal {
         }
     }
 
-    /// How long after `now` a unit can count that is decided at `now`.
+    /// How long after `now` a unit decided at `now` can count.
     pub(super) const fn reach(self, limiter: &Limiter) -> Span {
         match (self, limiter) {
             // T is at most the window, and the queue holds a burst of them.

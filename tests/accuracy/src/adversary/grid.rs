@@ -1,32 +1,32 @@
-//! Everything that can be sent on a coarse clock: all numbers of units at all of its instants.
+//! Every trace on a coarse clock: all numbers of units at all of its instants.
 //!
-//! Traces that leave a limiter in one state are one from then on, so the search goes from instant
-//! to instant over the states that can be reached. Beside each state stands, for every window that
-//! is open then, the most that any trace which leads to it has in that window. A window that starts
+//! Traces that leave a limiter in the same state are the same from then on. So the search goes from
+//! instant to instant over the reachable states. For each state and each window that is then open,
+//! it keeps the most units that any trace to this state has in that window. A window that starts
 //! between two instants holds no more than the one that starts at the later of them.
 //!
-//! Invariant: nothing is left out on the grid. Costs above one are no other traces: a state that
-//! `n` units at once leave is the one that a cost of `n` leaves, which is asserted at every step.
+//! Invariant: no trace on the grid is left out. Costs above one add no traces: `n` units at once
+//! leave the same state as a cost of `n`, which is asserted at every step.
 
 use super::{Attack, Goal};
 use crate::trace::Volley;
 use std::{collections::HashMap, ops::Range};
 use tollgate_core::{Algorithm, Limiter, Span, Timestamp};
 
-/// The instants at which anything may be sent, and at which a window may start.
+/// The instants at which requests may be sent, and at which a window may start.
 #[derive(Clone, Debug)]
 pub struct Grid(Vec<Timestamp>);
 
-/// What was searched, and the best of it.
+/// The extent of a search, and its best result.
 #[derive(Debug)]
 pub struct Searched {
     /// The best trace.
     pub attack: Attack,
-    /// States that were told apart, at all instants together.
+    /// The number of distinct states, at all instants together.
     pub states: usize,
 }
 
-/// Tries everything on `grid`.
+/// Tries every trace on `grid`.
 #[must_use]
 pub fn search(limiter: &Limiter, goal: Goal, grid: &Grid) -> Searched {
     let Grid(instants) = grid;
@@ -43,7 +43,7 @@ pub fn search(limiter: &Limiter, goal: Goal, grid: &Grid) -> Searched {
 }
 
 impl Grid {
-    /// So many instants in each window, from `start_at` on.
+    /// `per_window` instants in each window, from `start_at` on.
     #[must_use]
     pub fn even(start_at: Timestamp, window: Span, per_window: u64, windows: u64) -> Self {
         let step = Span::from_nanos(window.as_nanos() / per_window);
@@ -51,9 +51,9 @@ impl Grid {
         Self(steps.map(|index| start_at.saturating_add(step.saturating_mul(index))).collect())
     }
 
-    /// Where the parts of `window` begin and end, the first two and the last of each of the first
-    /// three windows, and where as many steps as the limit is divide each: there a share that fades
-    /// comes to a whole unit, and a unit grows back.
+    /// The start and end of the parts of `window`, for the first two and the last part of each of
+    /// the first three windows; and the points that divide each part into as many steps as the
+    /// limit. At these a fading share reaches a whole unit, and a unit grows back.
     #[must_use]
     pub fn of_parts(window: Span, parts: u64, limit: u64) -> Self {
         let part = Span::from_nanos(window.as_nanos().div_ceil(parts));
@@ -68,8 +68,8 @@ impl Grid {
         Self(starts.flat_map(|at| (0..limit).map(move |k| at.saturating_add(step(k)))).collect())
     }
 
-    /// Also a nanosecond before and after each instant: where an interval is closed at the wrong
-    /// end, it shows there.
+    /// Also a nanosecond before and after each instant: this reveals an interval that is closed at
+    /// the wrong end.
     #[must_use]
     pub fn to_the_nanosecond(&self) -> Self {
         let nanosecond = Span::from_nanos(1);
@@ -82,25 +82,25 @@ impl Grid {
     }
 }
 
-/// A state that can be reached, and the best ways to it.
+/// A reachable state, and the best ways to it.
 struct Node {
     state: Vec<u8>,
-    /// For each open window, from the earliest on: the way that has most in it. For windows that
-    /// open later any way is as good; the last one stands for them, too.
+    /// For each open window, from the earliest on: the way with the most units in it. For windows
+    /// that open later any way is as good; the last entry covers them, too.
     best: Vec<Best>,
 }
 
-/// The units in one window, and the last step of the way that has them.
+/// The units in one window, and the last step of the way that reaches them.
 #[derive(Clone, Copy)]
 struct Best {
     most: u64,
-    /// The place of the state before, among those of the instant before.
+    /// The index of the previous state, among those of the previous instant.
     from: usize,
-    /// The units admitted at this instant.
+    /// The units allowed at this instant.
     units: u64,
 }
 
-/// The end of a way: at which instant, at which of its states, with most in which window.
+/// The end of a way: the instant, the state, and the window with the most units.
 #[derive(Clone, Copy)]
 struct Way {
     most: u64,
@@ -112,18 +112,18 @@ struct Way {
 struct Search<'l> {
     limiter: &'l Limiter,
     goal: Goal,
-    /// When anything can be sent, and where a window can start.
+    /// When requests can be sent, and where a window can start.
     instants: &'l [Timestamp],
     /// The states before each instant.
     layers: Vec<Vec<Node>>,
     best: Option<Way>,
 }
 
-/// What a limiter will do: two states with the same are one.
+/// The future behaviour of a limiter: two states with the same behaviour are one.
 #[derive(PartialEq, Eq, Hash)]
 enum Meaning {
     Bytes(Vec<u8>),
-    /// What remains now and at the later instants.
+    /// The remaining units now and at the later instants.
     Remaining(Vec<u64>),
 }
 
@@ -139,7 +139,7 @@ impl Search<'_> {
         first..end
     }
 
-    /// The states after all that can be sent at one instant.
+    /// The states after every number of units at one instant.
     fn advance(&mut self, index: usize, before: &[Node]) -> Vec<Node> {
         let (now, open) = (self.instants[index], self.open(index));
         let was_open = index.checked_sub(1).map_or(0..0, |last| self.open(last));
@@ -178,7 +178,7 @@ impl Search<'_> {
         nodes
     }
 
-    /// A cost is admitted when so many single units are, and leaves the same state.
+    /// A cost is allowed when as many single units are, and leaves the same state.
     fn assert_cost(
         &self,
         now: Timestamp,
@@ -193,10 +193,11 @@ impl Search<'_> {
         assert!(!is_admitted || state == after, "{cost} at {now:?} by {:?}", self.limiter);
     }
 
-    /// The bytes tell states apart. In a log and in buckets they also say what has left, so there
-    /// it is told by what remains later: of a log at each instant, which is when its units leave.
-    /// Of buckets at each instant of this part, during which the oldest fades; and just before and
-    /// at the start of each later part, which gives the units of every part that can still fade.
+    /// The bytes identify a state. In a log and in buckets they also contain units that have left,
+    /// so there the later remaining units identify it. For a log these are taken at each instant,
+    /// which is when its units leave. For buckets they are taken at each instant of this part,
+    /// during which the oldest fades, and just before and at the start of each later part. This
+    /// gives the units of every part that can still fade.
     fn meaning(&self, index: usize, state: &[u8]) -> Meaning {
         let (limiter, now) = (self.limiter, self.instants[index]);
         let remaining = |at: &Timestamp| limiter.peek(state, *at, 0).remaining;

@@ -1,13 +1,12 @@
-//! A search for the trace of which a limiter lets most through in one window.
+//! Searches for the trace of which a limiter allows most in one window.
 //!
-//! It knows nothing of how an algorithm works: it sends requests and looks at the answers. `grid`
-//! tries everything that can be sent on a coarse clock, which proves that the documented bound is
-//! never passed there; `climb` tries better and better traces at any nanosecond, for limits that
-//! are too high to try everything.
+//! It uses no knowledge of the algorithm: it sends requests and reads the responses. `grid` tries
+//! every trace on a coarse clock, which proves that the documented bound is never exceeded there.
+//! `climb` improves traces at any nanosecond, for limits that are too high for a full search.
 //!
-//! Invariant: what is found is a trace, and counted again from it by [`crate::trace`]: a mistake of
-//! a search can only find too little. Deliberately not here: clocks that go back, and what is given
-//! back; for these the bound is not stated so, and the laws of the core hold.
+//! Invariant: a result is a trace, and [`crate::trace`] counts it again, so an error in a search
+//! can only find too little. Deliberately not here: clocks that go back, and refunds. The bound is
+//! not stated for these; the laws of the core hold.
 
 pub mod climb;
 pub mod grid;
@@ -22,7 +21,7 @@ use tollgate_core::{Limiter, Timestamp};
 /// The best trace that a search found.
 #[derive(Clone, Debug)]
 pub struct Attack {
-    /// What is sent, all of which is admitted.
+    /// The requests that are sent, all of which are allowed.
     pub volleys: Vec<Volley>,
     /// Where the busiest window starts.
     pub window_at: Timestamp,
@@ -31,7 +30,7 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// Counts what `limiter` lets through of `volleys`.
+    /// Counts the units of `volleys` that `limiter` allows.
     #[must_use]
     pub fn of(limiter: &Limiter, goal: Goal, volleys: &[Volley]) -> Self {
         let mut volleys = admitted(limiter, volleys);
@@ -43,7 +42,7 @@ impl Attack {
         Self { volleys, window_at, most }
     }
 
-    /// The same with fewer requests: what of the trace has no part in the most.
+    /// The same with fewer requests: removes those that are not needed for the maximum.
     #[must_use]
     pub fn simplest(&self, limiter: &Limiter, goal: Goal) -> Self {
         let mut simplest = self.clone();

@@ -1,4 +1,4 @@
-//! What the adversary found, as tables.
+//! The adversary's results, as tables.
 
 use super::{Block, rows::grouped};
 use crate::adversary::Goal;
@@ -16,7 +16,7 @@ struct Small {
     trace: String,
 }
 
-/// All that can be sent at the limits 1 to 4: the best trace, and its units in one window.
+/// The full search at the limits 1 to 4: the best trace, and its units in one window.
 #[must_use]
 pub fn exhaustive(all: &[Searched]) -> Block {
     let mut table =
@@ -36,7 +36,7 @@ pub fn exhaustive(all: &[Searched]) -> Block {
     Block { name: "bounds", text: table.to_markdown() }
 }
 
-/// The best that climbing finds at 60 a minute.
+/// The best that climbing finds at 60 per minute.
 #[must_use]
 pub fn climbed(all: &[Searched]) -> Block {
     let mut table = Table::new("climbing", "")
@@ -54,7 +54,7 @@ pub fn climbed(all: &[Searched]) -> Block {
     Block { name: "climbing", text: table.to_markdown() }
 }
 
-/// How much was tried when the whole document was made.
+/// The extent of the searches when the whole document was made.
 #[must_use]
 pub fn deep(exhaustive: &[Searched], climbed: &[Searched]) -> Block {
     let states: usize = exhaustive.iter().map(|one| one.states).sum();

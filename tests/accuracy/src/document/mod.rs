@@ -1,7 +1,7 @@
-//! `docs/accuracy.md`: the tables that stand in it, between the words that people wrote.
+//! `docs/accuracy.md`: its generated tables, between text that people wrote.
 //!
-//! A block is what stands between `<!-- made: NAME -->` and `<!-- end -->`. Invariant: everything
-//! outside of a block stays as it is, and a block that the document has no place for is an error.
+//! A block is the text between `<!-- made: NAME -->` and `<!-- end -->`. Invariant: everything
+//! outside of a block is unchanged, and a block without a place in the document is an error.
 
 pub mod bounds;
 pub mod nasa;
@@ -9,16 +9,16 @@ pub mod picture;
 mod rows;
 pub mod synthetic;
 
-/// A part of the document that is made, by its name.
+/// A generated part of the document, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What it is called in the document.
+    /// Its name in the document.
     pub name: &'static str,
-    /// What stands there, in Markdown.
+    /// Its content, in Markdown.
     pub text: String,
 }
 
-/// Where a block ends.
+/// Marks the end of a block.
 const END: &str = "<!-- end -->";
 
 impl Block {

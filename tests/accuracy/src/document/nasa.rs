@@ -1,6 +1,6 @@
-//! A day of real traffic, and what others measured on it.
+//! A day of real traffic, and independent measurements of it.
 //!
-//! Invariant: what was measured independently is met to the digit, or the document is not made.
+//! Invariant: the independent figures are met to the digit, or the document is not made.
 
 use super::{Block, rows::grouped};
 use crate::adversary::Goal;
@@ -15,8 +15,8 @@ pub type PerSeconds = (u64, u64);
 /// The quotas that are measured.
 pub const QUOTAS: [PerSeconds; 3] = [(10, 60), (20, 60), (5, 10)];
 
-/// What somebody else's code measured on the same day: percent of all requests, as it was written
-/// down, and the most that one client was admitted in any true window.
+/// The figures that independent code measured on the same day: percent of all requests, as they
+/// were recorded, and the most that one client was allowed in any true window.
 struct Independent {
     name: &'static str,
     false_allow: &'static str,
@@ -55,7 +55,7 @@ const INDEPENDENT: [[Independent; 4]; 3] = [
     ],
 ];
 
-/// Everything that is measured at one quota.
+/// All measurements at one quota.
 struct OfQuota {
     quota: PerSeconds,
     measured: Vec<(Subject, Measured)>,
@@ -120,7 +120,7 @@ impl OfQuota {
         table
     }
 
-    /// Of each algorithm of a row: `8, 16, 16`.
+    /// The bytes of each algorithm in a row: `8, 16, 16`.
     fn bytes(&self, name: &str) -> String {
         let (algorithms, options) = name.split_once(": ").unwrap_or((name, ""));
         let bytes = algorithms.split(", ").filter_map(|algorithm| {
@@ -166,8 +166,8 @@ impl OfQuota {
 
 /// `part` of `whole` in percent, with as many decimals as `theirs`.
 ///
-/// Theirs had two or more, and those of 10 % and more were shortened to one afterwards: 14.15 to
-/// 14.2. Here it is shown with both.
+/// The independent figures had two or more decimals; those of 10 % and more were later shortened to
+/// one: 14.15 to 14.2. Here both are shown.
 fn percent(part: u64, whole: u64, theirs: &str) -> String {
     let decimals = match theirs.split_once('.').map_or(0, |(_, decimals)| decimals.len()) {
         1 => 2,
@@ -186,7 +186,7 @@ fn fixed(scaled: u64, decimals: usize) -> String {
     }
 }
 
-/// True when `ours` is `theirs`, once it has been shortened as theirs was.
+/// True when `ours` equals `theirs`, after the same shortening.
 fn is_met(ours: &str, theirs: &str) -> bool {
     let Some(longer) = ours.strip_suffix(|digit: char| digit.is_ascii_digit()) else {
         return false;
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Guards: a document that says others measured the same, when they did not.
+    /// Guards: a document that claims independent agreement when there is none.
     #[test]
     fn other_traffic_is_not_taken_for_the_day() {
         let at = tollgate_core::Timestamp::from_millis(807_256_800_000);

@@ -1,23 +1,23 @@
-//! A picture of why the algorithms err as they do: a flood that begins just before the end of a
-//! fixed window, and how much of it each lets through in the minute behind every moment.
+//! A picture of the causes of the algorithms' errors: a flood that begins just before the end of a
+//! fixed window, and the units that each algorithm allows in the minute before every moment.
 
 use crate::trace::{Volley, admitted};
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 use tollgate_report::{Axis, Mark, Plot, Series, Shape, Theme};
 use tollgate_sim::WindowCount;
 
-/// A file that is made.
+/// A generated file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Where it stands, from the root of the repository.
+    /// Its path, from the root of the repository.
     pub path: &'static str,
-    /// What it holds.
+    /// Its content.
     pub svg: String,
 }
 
 const LIMIT: u64 = 10;
 const WINDOW: Span = Span::from_secs(60);
-/// In seconds from the start of a fixed window: when the flood comes, and what is shown.
+/// In seconds from the start of a fixed window: the start of the flood, and the length of the plot.
 const FLOOD: (u64, u64) = (55, 140);
 const SHOWN: [(&str, Algorithm); 4] = [
     ("fixed-window", Algorithm::FixedWindow),
@@ -52,7 +52,7 @@ fn plot() -> Plot {
     plot
 }
 
-/// How many were let through in the last window, each time that it changes.
+/// The number allowed in the last window, each time that it changes.
 fn points(algorithm: Algorithm) -> Vec<(f64, f64)> {
     let quota = Quota::new(LIMIT, WINDOW).expect("a quota of ours");
     let limiter = Limiter::new(algorithm, quota).expect("an algorithm that takes it");
@@ -87,7 +87,7 @@ fn seconds(at: Timestamp) -> f64 {
 mod tests {
     use super::*;
 
-    /// Guards: the words beneath the picture.
+    /// Guards: the text under the picture.
     #[test]
     fn the_picture_shows_what_its_words_say() {
         let most = SHOWN.map(|(_, algorithm)| {

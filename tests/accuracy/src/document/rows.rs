@@ -1,8 +1,8 @@
-//! Rows that differ in nothing but their name are one row.
+//! Merges rows that differ only in their name.
 
 /// `rows` by name, in their order; those with the same cells are one row with all their names.
 ///
-/// GCRA, the token bucket and the leaky bucket decide alike: a table that says so three times is
+/// GCRA, the token bucket and the leaky bucket decide the same: a table with three equal rows is
 /// harder to read.
 pub fn grouped<T: PartialEq>(rows: impl IntoIterator<Item = (String, T)>) -> Vec<(String, T)> {
     let mut groups: Vec<(Vec<String>, T)> = Vec::new();
@@ -15,12 +15,12 @@ pub fn grouped<T: PartialEq>(rows: impl IntoIterator<Item = (String, T)>) -> Vec
     groups.into_iter().map(|(names, cells)| (joined(&names), cells)).collect()
 }
 
-/// What the algorithm is, and its options.
+/// The algorithm and its options.
 fn parts(name: &str) -> (&str, &str) {
     name.split_once(", ").unwrap_or((name, ""))
 }
 
-/// Other algorithms of the same family with the same options, by whose names a reader finds them.
+/// Other algorithms of the same family with the same options; readers look for their names.
 fn are_kin(names: &[String], name: &str) -> bool {
     const KIN: [&str; 3] = ["gcra", "token-bucket", "leaky-bucket"];
     let (algorithm, options) = parts(name);

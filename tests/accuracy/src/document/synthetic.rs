@@ -1,4 +1,4 @@
-//! Made-up traffic, as tables.
+//! Simulated traffic, as tables.
 
 use super::{Block, nasa::QUOTAS, rows::grouped};
 use crate::measure::Measured;
@@ -7,10 +7,10 @@ use crate::synthetic::{MODELS, Model};
 use tollgate_core::{DEFAULT_BUCKETS, Span};
 use tollgate_report::{Cell, Column, Table};
 
-/// A table for each model, with all quotas beside each other.
+/// A table for each model, with a column for each quota.
 ///
 /// # Errors
-/// A policy or a traffic of ours is none.
+/// One of the policies or traffic documents is invalid.
 pub fn block() -> Result<Block, String> {
     let mut text = String::new();
     for model in MODELS {
@@ -27,7 +27,7 @@ pub fn block() -> Result<Block, String> {
     Ok(Block { name: "synthetic", text })
 }
 
-/// What each limiter makes of the model, at each quota.
+/// Each limiter's results for the model, at each quota.
 fn rows(model: &Model) -> Result<Vec<(String, Vec<Measured>)>, String> {
     let mut rows: Vec<(String, Vec<Measured>)> = Vec::new();
     for (limit, seconds) in QUOTAS {
