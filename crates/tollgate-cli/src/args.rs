@@ -27,7 +27,7 @@ const EXIT_CODES: &str = "Exit codes: 0 good, 1 the policy has problems, or a re
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// When to colour what is printed; by itself on a terminal, as NO_COLOR and CLICOLOR_FORCE say
+    /// When to use colours; auto: on a terminal, unless NO_COLOR or CLICOLOR_FORCE says otherwise
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", display_order = 1000)]
     pub(crate) color: Color,
 }
@@ -42,34 +42,34 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Validate a policy; say what its rules do, what they admit at worst and what they cost in
-    /// memory
+    /// Validate a policy; show its rules in words, the most that each quota allows, and the memory
+    /// per key
     Check(CheckArgs),
-    /// Say which rules apply to a request, what they decide and what the client sees; nothing is
-    /// consumed
+    /// Show which rules apply to a request, their decisions, and the response; nothing is charged
     Explain(Box<ExplainArgs>),
-    /// Let made-up traffic come to a policy in virtual time, and compare with an exact log
+    /// Simulate traffic against a policy, and compare each decision with an exact log
     Simulate(Box<SimulateArgs>),
-    /// Put access logs through a policy: who would have been limited, when, how often and by what
+    /// Replay access logs through a policy: which clients it would have limited, when, how often
+    /// and by which rule
     Replay(Box<ReplayArgs>),
-    /// Compile a policy to bytes, for who enforces it without reading its document
+    /// Compile a policy to its binary form
     Compile(CompileArgs),
     /// Print the filter's block for an envoy.yaml, with the policy in it
     Embed(EmbedArgs),
-    /// Make a policy of a configuration of envoyproxy/ratelimit, and list what differs
+    /// Convert a configuration of envoyproxy/ratelimit to a policy, and list the differences
     Convert(ConvertArgs),
-    /// Print the hash (pk) that logs and clients know a client by
+    /// Print the hash (pk) of a client's key, as responses and logs contain it
     Pk(PkArgs),
     /// Print the JSON Schema of the policy document
     Schema,
-    /// Print what completes this command in a shell
+    /// Print the completion script for a shell
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Print the manual page
     Man {
-        /// The page of one command; of the whole when left out
+        /// The command of the page; all commands by default
         command: Option<String>,
     },
 }
@@ -78,13 +78,13 @@ pub(crate) enum Command {
 pub(crate) struct CheckArgs {
     /// The policy in JSON or YAML, or a configuration of Envoy with it; - reads the standard input
     pub(crate) policy: PathBuf,
-    /// Where the policy is to be enforced; both when left out
+    /// The surface that enforces the policy; both by default
     #[arg(long, value_parser = Surfaces::parser())]
     pub(crate) surface: Option<Surfaces>,
-    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
+    /// Entries of tenants, as GET tenants lists them; may be repeated, one page each
     #[arg(long, value_name = "FILE")]
     pub(crate) tenants: Vec<PathBuf>,
-    /// Fail when there are warnings, too
+    /// Fail also when there are warnings
     #[arg(long)]
     pub(crate) deny_warnings: bool,
     /// Print the report as JSON
@@ -114,14 +114,14 @@ pub(crate) struct ExplainArgs {
     /// A header of the request, 'name: value'; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// The address of the connection's other end; in a Worker, CF-Connecting-IP. With a URL it is
-    /// 192.0.2.1 unless given
+    /// The address of the connection's other end; in a Worker, CF-Connecting-IP; with a URL
+    /// 192.0.2.1 by default
     #[arg(long)]
     pub(crate) ip: Option<IpAddr>,
     /// Envoy, library: the name of the route
     #[arg(long)]
     pub(crate) route: Option<String>,
-    /// The client's two-letter country code; in Envoy the policy's geo says which header has it
+    /// The client's two-letter country code; in Envoy from the header that the policy's geo names
     #[arg(long)]
     pub(crate) country: Option<String>,
     /// The client's autonomous system number; in Envoy as for the country
@@ -130,21 +130,21 @@ pub(crate) struct ExplainArgs {
     /// A claim of the verified token, name=text or name:=JSON; may be repeated
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
     pub(crate) claims: Vec<Claim>,
-    /// Server, library: the domain that a rate limit service is asked with
+    /// Server, library: the domain of a rate limit request
     #[arg(long)]
     pub(crate) domain: Option<String>,
-    /// Server, library: an entry of the descriptor that it is asked about, key=value; may be
-    /// repeated, and the order counts
+    /// Server, library: an entry of the descriptor of a rate limit request, key=value; may be
+    /// repeated; the order matters
     #[arg(long = "descriptor", value_name = "KEY=VALUE", value_parser = entry)]
     pub(crate) descriptor: Vec<(String, String)>,
-    /// Server, library: another descriptor of the same call, [{"key": "value"}, ...]; may be
+    /// Server, library: another descriptor of the same request, [{"key": "value"}, ...]; may be
     /// repeated
     #[arg(long, value_name = "JSON", value_parser = descriptor)]
     pub(crate) beside: Vec<Descriptor>,
-    /// Where the policy is enforced; envoy when left out
+    /// The surface that enforces the policy; envoy by default
     #[arg(long, value_parser = surface_parser())]
     pub(crate) surface: Option<Surface>,
-    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
+    /// Entries of tenants, as GET tenants lists them; may be repeated, one page each
     #[arg(long, value_name = "FILE")]
     pub(crate) tenants: Vec<PathBuf>,
     /// Show the last of this many such requests in a row; they start from an empty state
@@ -153,7 +153,7 @@ pub(crate) struct ExplainArgs {
     /// The time from one of the repeated requests to the next: 0s, 500ms, 2s, 1m
     #[arg(long, default_value = "0s", value_parser = span, value_name = "TIME")]
     pub(crate) every: Span,
-    /// The status that the origin answers the earlier requests with; some rules charge by it
+    /// The origin's status for the earlier requests; some rules charge by it
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
     pub(crate) status: u16,
     /// Print the report as JSON
@@ -168,23 +168,23 @@ pub(crate) struct ExplainArgs {
 pub(crate) struct EmbedArgs {
     /// The policy in JSON or YAML; - reads the standard input
     pub(crate) policy: PathBuf,
-    /// Where Envoy finds the filter
+    /// The path of the filter for Envoy
     #[arg(long, value_name = "FILE", default_value = "/etc/envoy/tollgate-envoy.wasm")]
     pub(crate) wasm: String,
-    /// What the filter is called, in metrics too
+    /// The name of the filter, also in metrics
     #[arg(long, default_value = "tollgate")]
     pub(crate) name: String,
     /// Filters with the same vm_id share their counts
     #[arg(long, default_value = "tollgate")]
     pub(crate) vm_id: String,
-    /// The spaces before each line: as many as stand before the items of http_filters
+    /// The spaces before each line: those before the items of http_filters
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=80), value_name = "SPACES")]
     pub(crate) indent: u8,
-    /// The configuration of Envoy in YAML in which the policy of a filter is replaced, in place of
-    /// printing the block
+    /// A configuration of Envoy in YAML: replace the policy of its filter instead of printing the
+    /// block
     #[arg(long, value_name = "FILE", conflicts_with_all = ["wasm", "name", "vm_id", "indent"])]
     pub(crate) into: Option<PathBuf>,
-    /// The name of that filter, where there are several
+    /// The name of that filter, if there are several
     #[arg(long, value_name = "NAME", requires = "into")]
     pub(crate) filter: Option<String>,
 }
@@ -201,7 +201,7 @@ pub(crate) struct ConvertArgs {
     /// The rule of this name gets "cost": "reported": a gateway reports its hits after the response
     #[arg(long, value_name = "RULE")]
     pub(crate) reported: Vec<String>,
-    /// Print the policy and what differs as one JSON report
+    /// Print the policy and the differences as one JSON report
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -18,14 +18,14 @@ use crate::{command, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompileArgs {
-    /// The policy in JSON or YAML, for envoy also with "fleet" beside it; - reads the standard
+    /// The policy in JSON or YAML, for envoy also with "fleet" next to it; - reads the standard
     /// input
     pub(crate) policy: PathBuf,
-    /// Where it is enforced
+    /// The surface that enforces it
     #[arg(long, value_parser = surface_parser())]
     pub(crate) surface: Surface,
-    /// The file that it is written to; the standard output when left out. One that is called .mjs
-    /// becomes a module for a Worker
+    /// The output file; the standard output by default. A file named .mjs becomes a module for a
+    /// Worker
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Write the bytes as text, for a configuration of Envoy: the value of a StringValue or a

@@ -22,13 +22,13 @@ const MOST_WIDTH: usize = 140;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Outputs {
-    /// Print what was found as JSON
+    /// Print the results as JSON
     #[arg(long, conflicts_with = "csv")]
     pub(crate) json: bool,
     /// Print the tables as CSV; the first field of each line names the table
     #[arg(long)]
     pub(crate) csv: bool,
-    /// Write the report as one HTML page, besides what is printed; - prints it instead
+    /// Also write the report as one HTML page; - prints it instead
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     #[command(flatten)]

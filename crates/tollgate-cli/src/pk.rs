@@ -30,14 +30,14 @@ pub(crate) struct PkArgs {
     /// The value of a part of the rule's key, in the order of the policy; may be repeated
     #[arg(long, value_name = "VALUE")]
     pub(crate) key: Vec<String>,
-    /// The tenant of the request, where it has quotas of its own
+    /// The tenant of the request, if it has quotas of its own
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Where the policy is enforced
+    /// The surface that enforces the policy
     #[arg(long, value_parser = surface_parser(), default_value = "envoy")]
     pub(crate) surface: Surface,
     /// The file with the secret of the surface: hash_key of the filter, HASH_KEY of the Worker,
-    /// hash_key of the server. A configuration of Envoy has it already
+    /// hash_key of the server. A configuration of Envoy already contains it
     #[arg(long, value_name = "FILE")]
     pub(crate) hash_key: Option<PathBuf>,
 }

@@ -22,23 +22,23 @@ pub(crate) struct ReplayArgs {
     /// Access logs, plain, gzip or zstd; several are merged by time; - reads the standard input
     #[arg(required = true)]
     pub(crate) logs: Vec<PathBuf>,
-    /// Where the policy is enforced; envoy when left out
+    /// The surface that enforces the policy; envoy by default
     #[arg(long, value_parser = surface_parser())]
     pub(crate) surface: Option<Surface>,
-    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
+    /// Entries of tenants, as GET tenants lists them; may be repeated, one page each
     #[arg(long, value_name = "FILE")]
     pub(crate) tenants: Vec<PathBuf>,
     /// The format of the lines: combined, common, vhost, nginx:FORMAT, envoy, envoy-json, json,
-    /// csv, tsv and more; by the first lines when left out
+    /// csv, tsv and more; detected from the first lines by default
     #[arg(long, value_parser = format)]
     pub(crate) format: Option<Format>,
-    /// The column, key or variable that tells a field; may be repeated
+    /// The column, key or variable of a field; may be repeated
     #[arg(long = "map", value_name = "FIELD=COLUMN", value_parser = map)]
     pub(crate) maps: Vec<String>,
-    /// What holds for a field in every request; nothing after the sign: no request has it
+    /// The value of a field in every request; nothing after the sign: no request has it
     #[arg(long = "assume", value_name = "FIELD=VALUE", value_parser = assumption)]
     pub(crate) assumptions: Vec<String>,
-    /// Replay requests that the log says were refused, too: those with status 429 or 503
+    /// Also replay requests that were denied according to the log: those with status 429 or 503
     #[arg(long)]
     pub(crate) include_refused: bool,
     /// Leave out requests before this time: 2026-01-31, 2026-01-31T12:00:00Z, or seconds since 1970
@@ -47,33 +47,33 @@ pub(crate) struct ReplayArgs {
     /// Leave out requests from this time on
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) until: Option<Timestamp>,
-    /// Sort lines that stand behind others later by at most this
+    /// Sort lines that are late by at most this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = out_of_order)]
     pub(crate) out_of_order: Span,
-    /// Compare with another policy: what changes from that one to this one
+    /// Compare with another policy: show the changes from that one to this one
     #[arg(long, value_name = "POLICY")]
     pub(crate) against: Option<PathBuf>,
-    /// Show what each limit would do, the widest gap between clients, the heaviest clients, and
-    /// limits that would touch no client, 0.1 % and 1 % of them
+    /// Show the effect of each limit, the widest gap between clients, the heaviest clients, and the
+    /// limits that would affect no client, 0.1 % and 1 % of them
     #[arg(long)]
     pub(crate) suggest: bool,
-    /// Suggest a limit that would touch at most this share of the clients, too, as in 3%
+    /// Also suggest a limit that would affect at most this share of the clients, such as 3%
     #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse)]
     pub(crate) touch: Option<Share>,
-    /// For --suggest: copy a log that can be read once only, as it comes, up to this size, to try
-    /// the suggested limits on it; 0 for none
+    /// For --suggest: copy a log that can be read only once, up to this size, to try the suggested
+    /// limits on it; 0 for none
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub(crate) spool: u64,
-    /// Fail when this holds, as in denied-clients>0.1%; may be repeated
+    /// Fail if this is true, such as denied-clients>0.1%; may be repeated
     #[arg(long = "fail-if", value_name = "CONDITION", value_parser = FailIf::parse)]
     pub(crate) fail_if: Vec<FailIf>,
-    /// Show keyed hashes in place of keys, clients and lines, with a key made up for this run
+    /// Show keyed hashes instead of keys, clients and lines, with a random key for this run
     #[arg(long)]
     pub(crate) private: bool,
-    /// The same with this key of 32 hexadecimal digits, so that hashes of two runs are alike
+    /// The same with this key of 32 hexadecimal digits, so that two runs have the same hashes
     #[arg(long, value_name = "HEX", value_parser = secret)]
     pub(crate) private_key: Option<[u8; 16]>,
-    /// How many limited keys, and examples, are shown
+    /// The number of limited keys, and of examples, that are shown
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     pub(crate) top: u16,
     #[command(flatten)]

@@ -18,79 +18,79 @@ use crate::values::{span, surface_parser};
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// A policy in JSON or YAML, instead of one quota; - reads the standard input
-    #[arg(long, value_name = "POLICY", help_heading = "What is limited")]
+    #[arg(long, value_name = "POLICY", help_heading = "Limit")]
     #[arg(conflicts_with_all = ["limit", "window", "algorithm", "burst", "buckets", "weighted", "strict", "delay"])]
     pub(crate) policy: Option<PathBuf>,
-    /// How many requests a window admits, of all together
-    #[arg(long, help_heading = "What is limited")]
+    /// The number of requests per window, of all clients together
+    #[arg(long, help_heading = "Limit")]
     pub(crate) limit: Option<u64>,
     /// The window: 500ms, 10s, 1m, 1h, 1d
-    #[arg(long, value_name = "TIME", default_value = "1m", help_heading = "What is limited")]
+    #[arg(long, value_name = "TIME", default_value = "1m", help_heading = "Limit")]
     pub(crate) window: String,
-    /// The algorithm; gcra when left out
-    #[arg(long, value_parser = algorithm_parser(), help_heading = "What is limited")]
+    /// The algorithm; gcra by default
+    #[arg(long, value_parser = algorithm_parser(), help_heading = "Limit")]
     pub(crate) algorithm: Option<String>,
-    /// How many requests a full quota admits at once; the limit when left out
-    #[arg(long, help_heading = "What is limited")]
+    /// The number of requests allowed at once when idle; the limit by default
+    #[arg(long, help_heading = "Limit")]
     pub(crate) burst: Option<u64>,
     /// The parts of a window, for sliding-buckets
-    #[arg(long, help_heading = "What is limited")]
+    #[arg(long, help_heading = "Limit")]
     pub(crate) buckets: Option<u64>,
     /// Weight the oldest part, for sliding-buckets
-    #[arg(long, help_heading = "What is limited")]
+    #[arg(long, help_heading = "Limit")]
     pub(crate) weighted: bool,
-    /// Never let the limit be passed by as much as the algorithm does by itself
-    #[arg(long, help_heading = "What is limited")]
+    /// Use the stricter bound of the algorithm
+    #[arg(long, help_heading = "Limit")]
     pub(crate) strict: bool,
-    /// Let who is over the limit wait up to so long, instead of a refusal
-    #[arg(long, value_name = "TIME", help_heading = "What is limited")]
+    /// Delay requests over the limit for at most this long instead of denying them
+    #[arg(long, value_name = "TIME", help_heading = "Limit")]
     pub(crate) delay: Option<String>,
-    /// Where the policy is enforced
-    #[arg(long, value_parser = surface_parser(), default_value = "envoy", help_heading = "What is limited")]
+    /// The surface that enforces the policy
+    #[arg(long, value_parser = surface_parser(), default_value = "envoy", help_heading = "Limit")]
     pub(crate) surface: Surface,
-    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
-    #[arg(long, value_name = "FILE", help_heading = "What is limited")]
+    /// Entries of tenants, as GET tenants lists them; may be repeated, one page each
+    #[arg(long, value_name = "FILE", help_heading = "Limit")]
     pub(crate) tenants: Vec<PathBuf>,
 
     /// A traffic document in JSON or YAML, instead of a row of requests; - reads the standard input
-    #[arg(long, value_name = "TRAFFIC", help_heading = "Who comes")]
+    #[arg(long, value_name = "TRAFFIC", help_heading = "Requests")]
     #[arg(conflicts_with_all = ["requests", "wait", "jitter", "parallel"])]
     pub(crate) traffic: Option<PathBuf>,
-    /// How many requests come, of all workers together
-    #[arg(long, default_value_t = 100, help_heading = "Who comes")]
+    /// The number of requests of all workers together
+    #[arg(long, default_value_t = 100, help_heading = "Requests")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) requests: u64,
-    /// How long a worker waits from one of its requests to the next: 0s, 500us, 100ms, 2s
-    #[arg(long, default_value = "100ms", value_parser = span, value_name = "TIME", help_heading = "Who comes")]
+    /// The time from one request of a worker to its next: 0s, 500us, 100ms, 2s
+    #[arg(long, default_value = "100ms", value_parser = span, value_name = "TIME", help_heading = "Requests")]
     pub(crate) wait: Span,
-    /// Up to how much longer it waits, by chance; never shorter
-    #[arg(long, default_value = "0s", value_parser = span, value_name = "TIME", help_heading = "Who comes")]
+    /// The most random time added to --wait
+    #[arg(long, default_value = "0s", value_parser = span, value_name = "TIME", help_heading = "Requests")]
     pub(crate) jitter: Span,
-    /// How many workers send requests at the same time
-    #[arg(long, default_value_t = 1, value_name = "WORKERS", help_heading = "Who comes")]
+    /// The number of workers that send requests in parallel
+    #[arg(long, default_value_t = 1, value_name = "WORKERS", help_heading = "Requests")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) parallel: u64,
-    /// What chance begins with: the same seed gives the same run
-    #[arg(long, default_value_t = 1, help_heading = "Who comes")]
+    /// The random seed: the same seed gives the same run
+    #[arg(long, default_value_t = 1, help_heading = "Requests")]
     pub(crate) seed: u64,
 
-    /// How many nodes enforce the policy, each by what it sees itself; the traffic's when left out
-    #[arg(long, help_heading = "Where it is enforced", value_parser = clap::value_parser!(u64).range(1..=64))]
+    /// The number of nodes, each with counts of its own; that of the traffic by default
+    #[arg(long, help_heading = "Enforcement", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(crate) nodes: Option<u64>,
-    /// What the nodes keep counts in: exactly, or in Envoy's table of the rule's capacity; the
-    /// traffic's when left out
-    #[arg(long, value_parser = ["exact", "envoy"], help_heading = "Where it is enforced")]
+    /// The store of the counts: exact, or Envoy's table with the rule's capacity; that of the
+    /// traffic by default
+    #[arg(long, value_parser = ["exact", "envoy"], help_heading = "Enforcement")]
     pub(crate) store: Option<String>,
-    /// How long the origin takes for each response, by which rules with `charge` decide; the
-    /// traffic's when left out
-    #[arg(long, value_parser = span, value_name = "TIME", help_heading = "Where it is enforced")]
+    /// The time of the origin for each response, for rules with `charge`; that of the traffic by
+    /// default
+    #[arg(long, value_parser = span, value_name = "TIME", help_heading = "Enforcement")]
     pub(crate) latency: Option<Span>,
-    /// What the nodes' clocks do wrong: fast:100ppm, slow:100ppm, forward:10s@1m, back:10s@1m,
+    /// A fault of the nodes' clocks: fast:100ppm, slow:100ppm, forward:10s@1m, back:10s@1m,
     /// oscillates:500ms/2s, freezes:3s@1m; may be repeated
-    #[arg(long = "clock", value_name = "FAULT", value_parser = clock_fault, help_heading = "Where it is enforced")]
+    #[arg(long = "clock", value_name = "FAULT", value_parser = clock_fault, help_heading = "Enforcement")]
     pub(crate) clock: Vec<ClockFault>,
 
-    /// List the last requests, 1,000 unless it is said how many, each with what an exact log says
+    /// List the last requests, 1,000 by default, each with the decision of an exact log
     #[arg(long, help_heading = "Output", value_name = "COUNT", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) trace: Option<u32>,
