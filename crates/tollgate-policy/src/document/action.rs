@@ -103,7 +103,7 @@ record! {
     ActionDoc {
         /// Refuse with a status and a body of one's own.
         deny: Option<Reply>,
-        /// Wait, at most so long.
+        /// Delay the request, for at most the time in it.
         delay: Option<DelayDoc>,
         /// Pass on with a header.
         mark: Option<MarkDoc>,

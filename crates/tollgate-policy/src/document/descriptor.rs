@@ -55,7 +55,7 @@ record! {
     EntryDoc {
         /// What it begins with.
         prefix: Option<String>,
-        /// A pattern in which each * stands for anything, also for nothing.
+        /// A pattern in which each * matches any text, also none.
         like: Option<Like>,
         /// What it is not: a value, {"prefix": "..."}, {"like": "..."}, or a list of these.
         not: Option<OneOrMore<Form>>,
@@ -67,7 +67,7 @@ record! {
     FormDoc {
         /// What it begins with.
         prefix: Option<String>,
-        /// A pattern in which each * stands for anything, also for nothing.
+        /// A pattern in which each * matches any text, also none.
         like: Option<Like>,
     }
 }

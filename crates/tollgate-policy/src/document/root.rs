@@ -68,8 +68,7 @@ record! {
     ResponseDoc {
         /// The generation of header fields; draft-11 by default.
         headers: Option<HeaderGeneration>,
-        /// Send RateLimit-Policy beside RateLimit; true by default. The other generations have no
-        /// such field.
+        /// Also send RateLimit-Policy; true by default. The other generations have no such field.
         policy: Option<bool>,
         /// Send the fields on allowed responses too; true by default.
         on_allow: Option<bool>,

@@ -36,7 +36,7 @@ record! {
         when: Option<Conditions>,
         /// Requests that the rule does not apply to although `when` holds.
         unless: Option<Conditions>,
-        /// What the counts are kept by; an empty list is one count for everybody.
+        /// The parts of the key; an empty list is one count for all requests.
         key: Key,
         /// What happens when a key part is not in the request; skip by default.
         on_missing: Option<OnMissing>,
@@ -56,8 +56,7 @@ record! {
         on_failure: Option<WithoutState>,
         /// Whose count it is; "local" by default.
         scope: Option<Lenient<Scope>>,
-        /// Scope "fleet": for how long units are leased at the most; 2s by default, 0 asks every
-        /// time.
+        /// Scope "fleet": the longest life of a lease; 2s by default, 0 asks for every request.
         lease: Option<Lease>,
         /// Envoy: how many keys are held; 65536 by default.
         capacity: Option<Bounded<4, 16_777_216>>,
@@ -114,7 +113,7 @@ record! {
 record! {
     /// One quota.
     QuotaDoc {
-        /// What clients are told it is called; the rule's name by default.
+        /// The name in responses; the rule's name by default.
         name: Option<Lenient<Name>>,
         /// Quota units per window.
         limit: Lenient<Limit>,

@@ -13,6 +13,7 @@ mod modules;
 mod pins;
 mod source;
 mod text;
+mod words;
 
 use crate::{
     metadata::{self, Package},
@@ -38,6 +39,7 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         findings.extend(text::check(path, text, &text::places(workspace)));
         if path.ends_with(".rs") {
             findings.extend(source::check(path, text));
+            findings.extend(words::in_comments(path, text));
         }
         if path.ends_with("Cargo.toml") {
             findings.extend(manifests::reasons(path, text));
@@ -47,6 +49,7 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         if docs::is_document(path) {
             findings.extend(docs::check(workspace, path, text));
             findings.extend(pins::in_document(path, text));
+            findings.extend(words::in_prose(path, text));
         }
     }
     let files: Vec<_> = documents.iter().map(|d| (d.path.as_str(), d.text.as_str())).collect();
