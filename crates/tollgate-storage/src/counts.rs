@@ -14,12 +14,12 @@ use alloc::vec::Vec;
 
 use tollgate_core::{FULLY_USED, Timestamp};
 
-use crate::asked::{Asked, entry_of, is_strict, settles};
-use crate::kept::Kept;
+use crate::counted_set::CountedSet;
 use crate::leases::ask::{Leasing, read_leased, write_leased};
 use crate::leases::clock::Clock;
 use crate::leases::mutation::{self, Mutation};
 use crate::marks::{MAX_MARKS, Mark};
+use crate::request::{Request, entry_of, is_strict, settles};
 use crate::settled::SettledCosts;
 use crate::stored_set::StoredSet;
 use crate::wire::{NEWER, OTHER_ENTRY, WireError};
@@ -41,7 +41,7 @@ pub struct Counts {
     pub(crate) version: u64,
     pub(crate) marks: Vec<Mark>,
     pub(crate) settled: SettledCosts,
-    pub(crate) sets: Vec<Kept>,
+    pub(crate) sets: Vec<CountedSet>,
 }
 
 /// A reply, and whether the counts changed.
@@ -70,7 +70,7 @@ impl Counts {
     /// quotas; nothing is leased, blocked or settled.
     #[must_use]
     pub fn of_states(group: u64, sets: impl IntoIterator<Item = (StoredSet, Vec<u8>)>) -> Self {
-        let sets = sets.into_iter().map(|(set, states)| Kept::new(set, states)).collect();
+        let sets = sets.into_iter().map(|(set, states)| CountedSet::new(set, states)).collect();
         Self { group, sets, ..Self::default() }
     }
 
@@ -84,9 +84,9 @@ impl Counts {
     /// processed must not repeat it.
     #[must_use]
     pub fn gives_back(request: &[u8]) -> bool {
-        let is_given_back = |asked: &Asked<'_>| asked.rules.iter().any(|r| r.due.is_settled());
+        let is_given_back = |asked: &Request<'_>| asked.rules.iter().any(|r| r.due.is_settled());
         let request = Leasing::split(request).map(|(_, request)| request);
-        request.and_then(Asked::read).is_ok_and(|asked| is_given_back(&asked))
+        request.and_then(Request::read).is_ok_and(|asked| is_given_back(&asked))
     }
 
     /// The revision of the tenant's entry with which `request` was planned, or 0 for none; `None`
@@ -132,7 +132,7 @@ impl Counts {
             return self.settle(request, clock);
         }
         let (leasing, request) = Leasing::split(request)?;
-        let mut asked = Asked::read(request)?;
+        let mut asked = Request::read(request)?;
         let sets = self.sets_to_come(&asked)?;
         if self.is_ahead_of(&asked) && !asked.settles {
             return Ok(self.newer());
@@ -172,7 +172,7 @@ impl Counts {
         clock: impl Into<Clock>,
     ) -> Result<Answered, WireError> {
         let clock = clock.into();
-        let mut asked = Asked::read(Leasing::split(request)?.1)?;
+        let mut asked = Request::read(Leasing::split(request)?.1)?;
         let at = asked.read_reply(read_leased(reply)?.1)?;
         let (now, is_ended) = self.advance(&clock);
         asked.tells = true;
@@ -186,7 +186,7 @@ impl Counts {
     #[must_use]
     pub fn idle_at(&self) -> Timestamp {
         let marks = self.marks.iter().map(Mark::idle_at);
-        let last = self.sets.iter().map(Kept::idle_at).chain(marks).max();
+        let last = self.sets.iter().map(CountedSet::idle_at).chain(marks).max();
         self.settled.idle_at().max(last.unwrap_or(Timestamp::ZERO))
     }
 
@@ -224,13 +224,13 @@ impl Counts {
     }
 
     /// The stored set of a rule or tier.
-    pub(crate) fn kept(&mut self, stable_id: u64) -> Option<&mut Kept> {
+    pub(crate) fn kept(&mut self, stable_id: u64) -> Option<&mut CountedSet> {
         self.sets.iter_mut().find(|kept| kept.stable_id() == stable_id)
     }
 
     /// True when the request has an older policy than the newest one seen here. Version 0 means
     /// that versions are not counted: then the deployed policy applies, whatever came before.
-    pub(crate) fn is_ahead_of(&self, asked: &Asked<'_>) -> bool {
+    pub(crate) fn is_ahead_of(&self, asked: &Request<'_>) -> bool {
         asked.version != 0 && asked.version < self.version
     }
 
@@ -242,14 +242,14 @@ impl Counts {
     }
 
     /// The sets of the request that are not stored with the same parameters.
-    fn sets_to_come(&self, asked: &Asked<'_>) -> Result<Vec<StoredSet>, WireError> {
+    fn sets_to_come(&self, asked: &Request<'_>) -> Result<Vec<StoredSet>, WireError> {
         let is_kept = |parameters: &[u8]| self.sets.iter().any(|k| k.parameters == parameters);
         let others = asked.rules.iter().map(|rule| rule.parameters).filter(|p| !is_kept(p));
         others.map(|mut bytes| StoredSet::read(&mut bytes).ok_or(WireError::Malformed)).collect()
     }
 
     /// Converts the stored sets to the quotas of the request; true when usage was carried.
-    fn follow(&mut self, asked: &Asked<'_>, sets: Vec<StoredSet>, now: Timestamp) -> bool {
+    fn follow(&mut self, asked: &Request<'_>, sets: Vec<StoredSet>, now: Timestamp) -> bool {
         let is_ahead = self.is_ahead_of(asked);
         // After a newer version, the quotas of an older one never return.
         let may_return = self.version == 0 || asked.version <= self.version;
@@ -265,7 +265,7 @@ impl Counts {
                 // For the effects of a response the stored states keep their current quotas.
                 Some(_) if is_ahead => {}
                 Some(kept) => is_carried |= kept.carry_to(set, may_return, now),
-                None => self.sets.push(Kept::fresh(set)),
+                None => self.sets.push(CountedSet::fresh(set)),
             }
         }
         if has_new {
@@ -276,11 +276,12 @@ impl Counts {
 
     /// Drops idle sets when there are many and, beyond the bounds, the sets with the smallest used
     /// share.
-    pub(crate) fn make_room(&mut self, asked: &Asked<'_>, now: Timestamp) {
+    pub(crate) fn make_room(&mut self, asked: &Request<'_>, now: Timestamp) {
         if self.sets.len() <= MAX_IDLE_SETS {
             return;
         }
-        let is_asked = |kept: &Kept| asked.rules.iter().any(|r| r.stable_id() == kept.stable_id());
+        let is_asked =
+            |kept: &CountedSet| asked.rules.iter().any(|r| r.stable_id() == kept.stable_id());
         self.sets.retain(|kept| is_asked(kept) || !kept.is_idle(now));
         let mut len = self.sets.iter().fold(0_usize, |sum, kept| sum.saturating_add(kept.len()));
         while self.sets.len() > MAX_SETS || len > MAX_ROW {

@@ -8,16 +8,16 @@ use alloc::vec;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::asked::{Asked, AskedRule};
+use crate::counted_set::CountedSet;
 use crate::counts::Counts;
 use crate::due::Due;
-use crate::kept::Kept;
 use crate::marks::{block, reset_at};
+use crate::request::{Request, RequestRule};
 
 impl Counts {
     /// Fills in the decisions of `asked` and charges it if it is allowed; true when something was
     /// charged or refunded.
-    pub(crate) fn decide(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
+    pub(crate) fn decide(&mut self, asked: &mut Request<'_>, now: Timestamp) -> bool {
         if !self.marks.is_empty() && !asked.settles {
             for rule in &mut asked.rules {
                 rule.blocked_until = self.blocked_until(rule.rule, now);
@@ -75,7 +75,7 @@ impl Counts {
 
     /// Refunds the charges of `asked`; true when there were any. If the states were carried to
     /// other quotas in the meantime, the charge stays: it is no longer the one that was made.
-    pub(crate) fn take_back(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
+    pub(crate) fn take_back(&mut self, asked: &mut Request<'_>, now: Timestamp) -> bool {
         let mut is_changed = false;
         let marks = self.marks.clone();
         self.each(asked, |kept, rule, decisions| {
@@ -100,10 +100,10 @@ impl Counts {
     /// Calls `each` with every rule of `asked`, its stored set, and its decisions.
     fn each(
         &mut self,
-        asked: &mut Asked<'_>,
-        mut each: impl FnMut(&mut Kept, &mut AskedRule<'_>, &mut [Decision]),
+        asked: &mut Request<'_>,
+        mut each: impl FnMut(&mut CountedSet, &mut RequestRule<'_>, &mut [Decision]),
     ) {
-        let Asked { rules, decisions, .. } = asked;
+        let Request { rules, decisions, .. } = asked;
         let mut rest = decisions.as_mut_slice();
         for rule in rules {
             let Some((own, others)) = rest.split_at_mut_checked(rule.quotas) else { return };
@@ -118,7 +118,7 @@ impl Counts {
 /// Charges the effects of a response to states whose quotas have changed since the request, by the
 /// current quotas; true when it fitted. Refunds by an earlier quota are skipped: it is unknown
 /// which part of the states belongs to that charge.
-fn settle_by_own(kept: &mut Kept, rule: &mut AskedRule<'_>, now: Timestamp) -> bool {
+fn settle_by_own(kept: &mut CountedSet, rule: &mut RequestRule<'_>, now: Timestamp) -> bool {
     let mut decisions = vec![UNDECIDED; kept.set.quotas().len()];
     kept.look(&mut decisions, now, rule.cost, rule.longest);
     let is_charged = rule.due == Due::Now && !denies(&decisions);
@@ -137,7 +137,7 @@ const UNDECIDED: Decision = Decision {
     reset_after: Span::ZERO,
 };
 
-impl Asked<'_> {
+impl Request<'_> {
     /// True when a binding rule of it denies.
     pub(crate) fn refuses(&self) -> bool {
         let mut decisions = self.decisions.iter();

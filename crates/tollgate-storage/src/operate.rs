@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Limiter, Span, Timestamp};
 
+use crate::counted_set::CountedSet;
 use crate::counts::{Answered, Counts};
-use crate::kept::Kept;
 use crate::leases::clock::Clock;
 use crate::leases::mutation::{self, Mutation};
 use crate::stored_set::{StoredSet, carry_set};
@@ -126,7 +126,7 @@ impl Counts {
         if !self.sets.iter().any(|kept| ids.contains(&kept.stable_id())) {
             return false;
         }
-        let is_kept = |kept: &mut Kept| {
+        let is_kept = |kept: &mut CountedSet| {
             let is_out = !kept.leases.all.is_empty() && !mutation::is(Mutation::ResetForgets);
             if is_out && ids.contains(&kept.stable_id()) {
                 kept.states.fill(0);

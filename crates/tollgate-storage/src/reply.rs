@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Timestamp};
 
-use crate::asked::Asked;
+use crate::counted_set::CountedSet;
 use crate::counts::Counts;
-use crate::kept::Kept;
+use crate::request::Request;
 use crate::stored_set::StoredSet;
 use crate::wire::{
     BLOCKED, CHARGED, DECIDED, DECISION_LEN, NEWER, Reader, TOLD, WireError, write_decision,
@@ -16,7 +16,7 @@ use crate::wire::{
 
 impl Counts {
     /// Appends the decisions of `asked` to `out`, with the states if they are reported.
-    pub(crate) fn write_reply(&self, asked: &Asked<'_>, at: Timestamp, out: &mut Vec<u8>) {
+    pub(crate) fn write_reply(&self, asked: &Request<'_>, at: Timestamp, out: &mut Vec<u8>) {
         let len = asked.decisions.len().saturating_mul(DECISION_LEN);
         out.reserve(len.saturating_add(asked.rules.len()).saturating_add(9));
         out.push(DECIDED);
@@ -26,7 +26,7 @@ impl Counts {
         let mut decisions = asked.decisions.iter();
         for rule in &asked.rules {
             let is_charged = rule.charged.is_some() && !rule.due.is_settled();
-            let kept = |kept: &&Kept| kept.parameters == rule.parameters;
+            let kept = |kept: &&CountedSet| kept.parameters == rule.parameters;
             let told = if tells { self.sets.iter().find(kept) } else { None };
             let flags = if told.is_some() { TOLD } else { 0 };
             // Earlier code does not know the flag: it would treat the reply as invalid instead of
@@ -45,7 +45,7 @@ impl Counts {
     }
 }
 
-impl Asked<'_> {
+impl Request<'_> {
     /// True when a binding rule would deny the same request if it were repeated now.
     fn is_used_up(&self) -> bool {
         let mut decisions = self.decisions.iter();

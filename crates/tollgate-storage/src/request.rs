@@ -1,12 +1,20 @@
-//! The fixed parts of a request of format 2, as its sender writes them; the format is in `wire`.
+//! A request of format 2: its fixed parts as the sender writes them, and the whole as the process
+//! that counts reads it. The format is in `wire`.
 //!
-//! Invariant: a flag that says that a field follows is set exactly where the field is written.
+//! Invariant: a request is read completely or not at all, before any decision. No two rules of it
+//! count in one record. A flag that says that a field follows is set exactly where the field is
+//! written.
 
 use alloc::vec::Vec;
 
-use tollgate_core::Span;
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::wire::{MAGIC, UNDER, WAITS};
+use crate::due::Due;
+use crate::stored_set::StoredSet;
+use crate::wire::{
+    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, QUIET, REPORTED, Reader, SETTLE, SETTLES, STRICT,
+    TELL, UNDER, UNTOLD, USED, WAITS, WireError,
+};
 
 /// The beginning of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,4 +65,162 @@ impl RuleHead {
             out.extend(longest.as_nanos().to_le_bytes());
         }
     }
+}
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Request<'b> {
+    /// The version of the policy that planned it.
+    pub(crate) version: u64,
+    /// The identity of the key's group.
+    pub(crate) group: u64,
+    /// It contains the effects of a response, which apply whatever the policy is by now.
+    pub(crate) settles: bool,
+    /// The reply contains neither states nor blocks.
+    pub(crate) is_quiet: bool,
+    /// The reply contains no states: the sender is a node of a fleet, which does not use them to
+    /// remember denials.
+    pub(crate) is_untold: bool,
+    /// The reply always contains the states.
+    pub(crate) tells: bool,
+    pub(crate) rules: Vec<RequestRule<'b>>,
+    /// One per quota of each rule, in their order.
+    pub(crate) decisions: Vec<Decision>,
+}
+
+/// A rule of the request.
+#[derive(Debug)]
+pub(crate) struct RequestRule<'b> {
+    /// The identity of the rule, the same for all its tiers.
+    pub(crate) rule: u64,
+    /// An operator blocked its key until this time.
+    pub(crate) blocked_until: Option<Timestamp>,
+    pub(crate) binding: bool,
+    pub(crate) due: Due,
+    pub(crate) cost: u64,
+    /// The longest wait that is not a denial.
+    pub(crate) longest: Option<Span>,
+    /// Its quotas, as bytes. States are stored under the same quotas if their parameters have the
+    /// same bytes.
+    pub(crate) parameters: &'b [u8],
+    /// How many decisions belong to it.
+    pub(crate) quotas: usize,
+    /// When it was charged. For a refund the request contains it; else the decision sets it.
+    pub(crate) charged: Option<Timestamp>,
+}
+
+impl RequestRule<'_> {
+    /// The cost that is decided on.
+    pub(crate) fn decided_cost(&self) -> u64 {
+        if self.due == Due::Reported { 1 } else { self.cost }
+    }
+
+    /// The identity of its rule and tier.
+    pub(crate) fn stable_id(&self) -> u64 {
+        self.parameters.first_chunk().map_or(0, |id| u64::from_le_bytes(*id))
+    }
+}
+
+/// True when the charges of `request` must be durable before its reply is sent.
+pub(crate) fn is_strict(request: &[u8]) -> bool {
+    // A lease must not be lost: its spent units would not be counted.
+    if request.starts_with(&LEASES) {
+        return true;
+    }
+    let request =
+        if settles(request) { request.get(RECEIPT..).unwrap_or_default() } else { request };
+    request.get(FLAGS).is_none_or(|flags| flags & STRICT != 0)
+}
+
+/// True for a request that settles a cost.
+pub(crate) fn settles(request: &[u8]) -> bool {
+    request.starts_with(&SETTLE)
+}
+
+/// The revision of the tenant's entry with which `request` was planned; `None` when it contains
+/// none.
+pub(crate) fn entry_of(request: &[u8]) -> Option<u64> {
+    let (flags, rest) = request.get(FLAGS..)?.split_first()?;
+    let is_said = request.starts_with(&MAGIC) && flags & UNDER != 0;
+    rest.first_chunk().filter(|_| is_said).map(|revision| u64::from_le_bytes(*revision))
+}
+
+/// The offset of the flags of a request, and of the receipt in a request that settles a cost.
+const FLAGS: usize = 24;
+const RECEIPT: usize = 24;
+
+impl<'b> Request<'b> {
+    /// Reads a request of format 2.
+    pub(crate) fn read(request: &'b [u8]) -> Result<Self, WireError> {
+        let mut bytes = Reader(request);
+        if bytes.bytes(MAGIC.len())? != MAGIC {
+            return Err(WireError::OtherPolicy);
+        }
+        let (version, group, flags) = (bytes.u64()?, bytes.u64()?, bytes.u8()?);
+        if flags & !(STRICT | SETTLES | QUIET | UNDER | TELL | UNTOLD) != 0 {
+            return Err(WireError::Malformed);
+        }
+        if flags & UNDER != 0 {
+            bytes.u64()?; // already compared by the store of the entry
+        }
+        let is_set = |flag: u8| flags & flag != 0;
+        let (settles, is_quiet, tells) = (is_set(SETTLES), is_set(QUIET), is_set(TELL));
+        let (rules, decisions) = (Vec::new(), Vec::new());
+        let is_untold = is_set(UNTOLD);
+        let mut asked =
+            Self { version, group, settles, is_quiet, is_untold, tells, rules, decisions };
+        while !bytes.0.is_empty() {
+            let rule = asked.read_rule(&mut bytes)?;
+            let is_same = |other: &RequestRule<'_>| other.stable_id() == rule.stable_id();
+            if asked.rules.iter().any(is_same) {
+                return Err(WireError::Malformed);
+            }
+            asked.rules.push(rule);
+        }
+        Ok(asked)
+    }
+
+    fn read_rule(&mut self, bytes: &mut Reader<'b>) -> Result<RequestRule<'b>, WireError> {
+        let (flags, rule, cost) = (bytes.u8()?, bytes.u64()?, bytes.u64()?);
+        let longest = match flags & WAITS {
+            0 => None,
+            _ => Some(Span::from_nanos(bytes.u64()?)),
+        };
+        let (len, quotas) = StoredSet::extent(bytes.0).ok_or(WireError::Malformed)?;
+        let parameters = bytes.bytes(len)?;
+        let (due, charged) = match flags & !(BINDING | WAITS) {
+            0 => (Due::Now, None),
+            LATER => (Due::Later, None),
+            REPORTED => (Due::Reported, None),
+            GIVEN_BACK => (Due::GivenBack, Some(Timestamp::from_nanos(bytes.u64()?))),
+            USED => (Due::Used, Some(Timestamp::from_nanos(bytes.u64()?))),
+            _ => return Err(WireError::Malformed),
+        };
+        for _ in 0..quotas {
+            let delay = if charged.is_some() { bytes.u64()? } else { 0 };
+            self.decisions.push(undecided(delay));
+        }
+        let binding = flags & BINDING != 0;
+        let blocked_until = None;
+        Ok(RequestRule {
+            rule,
+            blocked_until,
+            binding,
+            due,
+            cost,
+            longest,
+            parameters,
+            quotas,
+            charged,
+        })
+    }
+}
+
+/// A decision that is not made yet, or one that delayed a request for this time.
+const fn undecided(delay_ns: u64) -> Decision {
+    let verdict = match delay_ns {
+        0 => Verdict::Allow,
+        _ => Verdict::Delay(Span::from_nanos(delay_ns)),
+    };
+    Decision { verdict, limit: 0, remaining: 0, retry_after: None, reset_after: Span::ZERO }
 }

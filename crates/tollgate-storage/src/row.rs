@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 
 use tollgate_core::Timestamp;
 
+use crate::counted_set::CountedSet;
 use crate::counts::Counts;
-use crate::kept::Kept;
 use crate::leases::lease::{Leases, MAX_LEASES};
 use crate::marks::{MAX_MARKS, Mark};
 use crate::settled::{MAX_SETTLED, Settled, SettledCosts};
@@ -99,7 +99,7 @@ impl Counts {
             let len = usize::try_from(row.u32()?).map_err(|_| WireError::Malformed)?;
             let stored = row.bytes(len)?;
             let states = set.current_states(stored).ok_or(WireError::Malformed)?.into_owned();
-            let mut read = Kept::new(set.in_current_layout(), states);
+            let mut read = CountedSet::new(set.in_current_layout(), states);
             if format == WITH_LEASES {
                 read.leases = Leases::read(&mut row)?;
                 leased = leased.saturating_add(read.leases.all.len());

@@ -17,11 +17,11 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Charge, Limiter, Timestamp};
 
-use crate::asked::{Asked, AskedRule};
+use crate::counted_set::CountedSet;
 use crate::counts::{Answered, Counts};
-use crate::kept::Kept;
 use crate::leases::clock::Clock;
 use crate::marks::reset_at;
+use crate::request::{Request, RequestRule};
 use crate::settled::{SETTLE_WITHIN, Settled};
 use crate::stored_set::StoredSet;
 use crate::wire::{ANOTHER_COST, Reader, SETTLE, SETTLED, STANDS, TOO_OLD, WireError};
@@ -104,7 +104,7 @@ impl Counts {
             return Err(WireError::Malformed);
         }
         let (id, cost) = (bytes.u64()?, bytes.u64()?);
-        let asked = Asked::read(bytes.0)?;
+        let asked = Request::read(bytes.0)?;
         let times = asked.rules.iter().map(|rule| rule.charged);
         // Those of one receipt were charged together.
         let charged_at = times.min().flatten().ok_or(WireError::Malformed)?;
@@ -136,7 +136,7 @@ impl Counts {
     /// or carried to other quotas and back.
     fn settle_once(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &Request<'_>,
         cost: u64,
         gives_back: bool,
         now: Timestamp,
@@ -186,19 +186,19 @@ impl Counts {
     }
 
     /// New sets, with nothing used, for rules that will be charged more and have no stored set.
-    fn missing(&self, asked: &Asked<'_>, cost: u64) -> Result<Vec<Kept>, WireError> {
-        let is_missing = |rule: &&AskedRule<'_>| {
+    fn missing(&self, asked: &Request<'_>, cost: u64) -> Result<Vec<CountedSet>, WireError> {
+        let is_missing = |rule: &&RequestRule<'_>| {
             cost > rule.cost && self.sets.iter().all(|kept| kept.stable_id() != rule.stable_id())
         };
         let missing = asked.rules.iter().filter(is_missing).map(|rule| rule.parameters);
         let read = |mut set: &[u8]| StoredSet::read(&mut set).ok_or(WireError::Malformed);
-        missing.map(|set| read(set).map(Kept::fresh)).collect()
+        missing.map(|set| read(set).map(CountedSet::fresh)).collect()
     }
 }
 
-impl Kept {
+impl CountedSet {
     /// True when these quotas charged the rule, with no other quotas in between.
-    fn is_of(&self, rule: &AskedRule<'_>) -> bool {
+    fn is_of(&self, rule: &RequestRule<'_>) -> bool {
         self.before.is_none() && self.parameters == rule.parameters
     }
 

@@ -44,7 +44,7 @@ pub struct Config {
 
 /// The values that a plugin keeps when a server provides another policy.
 #[derive(Clone)]
-pub struct Beside {
+pub struct PluginSettings {
     /// The authority for the counts of a fleet.
     pub fleet: Option<Fleet>,
     /// The key of the hash under which keys are reported.
@@ -95,7 +95,11 @@ impl Config {
     ///
     /// # Errors
     /// Every problem, one line each.
-    pub fn followed(text: &str, beside: &Beside, scope: &[u8]) -> Result<Self, Vec<String>> {
+    pub fn followed(
+        text: &str,
+        beside: &PluginSettings,
+        scope: &[u8],
+    ) -> Result<Self, Vec<String>> {
         let mut policy = document::policy(text)?;
         if let Some(key) = beside.hash_key {
             policy.set_hash_key(key);

@@ -15,9 +15,9 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{MAX_DOCUMENT, PolicyFrom};
 
 use crate::active_policy::ActivePolicy;
-use crate::config::{Beside, Config};
-use crate::follow::kept::{Given, Keep, Kept};
-use crate::follow::said::Said;
+use crate::config::{Config, PluginSettings};
+use crate::follow::last_good::{Keep, LastGood, ServedPolicy};
+use crate::follow::log_once::LogOnce;
 use crate::follow::turn::Turn;
 use crate::host::calls::{HttpCall, NotSent};
 use crate::host::proxy::Proxy;
@@ -25,8 +25,8 @@ use crate::watch::metrics::FollowMetrics;
 use crate::watch::tally::Tally;
 use crate::wire::header_map::HeaderMapWriter;
 
-mod kept;
-pub(crate) mod said;
+mod last_good;
+pub(crate) mod log_once;
 mod turn;
 
 /// Until a server has responded for the first time, the longest interval between two fetches.
@@ -49,7 +49,7 @@ enum State {
     /// A response is expected, by this time.
     Asked { call: u32, until: Timestamp },
     /// Compile, when it is this worker's turn.
-    Fetched(Given, Timestamp),
+    Fetched(ServedPolicy, Timestamp),
 }
 
 /// One plugin that follows a server.
@@ -57,11 +57,11 @@ pub struct Follower<H> {
     host: H,
     tally: Rc<Tally<H>>,
     from: PolicyFrom,
-    beside: Beside,
+    beside: PluginSettings,
     scope: Vec<u8>,
-    kept: Kept,
-    failures: Said,
-    changes: Said,
+    kept: LastGood,
+    failures: LogOnce,
+    changes: LogOnce,
     metrics: FollowMetrics,
     /// `None` during a step.
     state: Cell<Option<State>>,
@@ -74,7 +74,7 @@ pub struct Follower<H> {
     /// The tag of the kept policy, if that cannot be enforced here.
     unfit: Cell<Vec<u8>>,
     /// The policy that was fetched when a newer one, which may be unfit, was kept.
-    instead: Cell<Option<Given>>,
+    instead: Cell<Option<ServedPolicy>>,
 }
 
 impl<H: Proxy> Follower<H> {
@@ -89,9 +89,9 @@ impl<H: Proxy> Follower<H> {
     ) -> (Config, Option<Self>) {
         let from = own.policy_from.clone().filter(|_| H::READS_DOCUMENTS);
         let Some(from) = from else { return (own, None) };
-        let kept = Kept::new(&scope, &from);
+        let kept = LastGood::new(&scope, &from);
         let metrics = FollowMetrics::define(&own.plugin, host);
-        let beside = Beside { fleet: own.fleet.clone(), hash_key: own.policy.hash_key() };
+        let beside = PluginSettings { fleet: own.fleet.clone(), hash_key: own.policy.hash_key() };
         let last = kept.get(host).and_then(|given| {
             let config = Config::followed(&given.text, &beside, &scope).ok()?;
             Some((config, given))
@@ -107,8 +107,8 @@ impl<H: Proxy> Follower<H> {
         let follower = Self {
             host: host.clone(),
             tally: Rc::clone(tally),
-            failures: Said::new(*b"err", &scope, &from),
-            changes: Said::new(*b"new", &scope, &from),
+            failures: LogOnce::new(*b"err", &scope, &from),
+            changes: LogOnce::new(*b"new", &scope, &from),
             from,
             beside,
             scope,
@@ -219,7 +219,7 @@ impl<H: Proxy> Follower<H> {
     }
 
     /// The policy in a response.
-    fn given(&self, len: usize) -> Result<Given, &'static str> {
+    fn given(&self, len: usize) -> Result<ServedPolicy, &'static str> {
         if len > MAX_DOCUMENT {
             return Err("its policy is longer than 1 MiB");
         }
@@ -239,11 +239,11 @@ impl<H: Proxy> Follower<H> {
             return Err("there is no memory for its policy");
         }
         let text = String::from_utf8(body).map_err(|_| "its policy is not UTF-8")?;
-        Ok(Given { version, tag, text })
+        Ok(ServedPolicy { version, tag, text })
     }
 
     /// The next step for a fetched policy.
-    fn consider(&self, given: Given, now: Timestamp) -> State {
+    fn consider(&self, given: ServedPolicy, now: Timestamp) -> State {
         let in_force = self.tag.take();
         let is_in_force = in_force == given.tag;
         self.tag.set(in_force);
@@ -260,7 +260,7 @@ impl<H: Proxy> Follower<H> {
     /// The server has an older policy than the one in force, because it was reset, or another
     /// document of the same version. This follower keeps its policy: otherwise two servers that
     /// disagree would each take effect in turn.
-    fn behind(&self, given: &Given, now: Timestamp) -> State {
+    fn behind(&self, given: &ServedPolicy, now: Timestamp) -> State {
         let (told, version) = (given.version, self.version.get());
         let has = if told == version { "has another" } else { "has" };
         let line = format!("{has} policy {told}, and {version} is in force here, which stays");
@@ -269,7 +269,7 @@ impl<H: Proxy> Follower<H> {
     }
 
     /// Compiles, unless another worker does.
-    fn take_turn(&self, given: Given, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
+    fn take_turn(&self, given: ServedPolicy, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
         let Some(turn) = Turn::take(&self.host, now) else {
             return (State::Fetched(given, now.saturating_add(NEXT_TURN)), None);
         };
@@ -278,7 +278,7 @@ impl<H: Proxy> Follower<H> {
         done
     }
 
-    fn compile(&self, given: Given, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
+    fn compile(&self, given: ServedPolicy, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
         let config = match Config::followed(&given.text, &self.beside, &self.scope) {
             Ok(mut config) => {
                 config.policy.set_version(given.version);
@@ -302,7 +302,7 @@ impl<H: Proxy> Follower<H> {
         let kept = self.kept.keep(&self.host, &given, &unfit);
         self.unfit.set(unfit);
         match kept {
-            Keep::Kept => self.instead.set(None),
+            Keep::Stored => self.instead.set(None),
             // Another worker got this newer policy. It compiles that, unless another build of this
             // filter did.
             Keep::Newer(newer) => {

@@ -13,7 +13,7 @@
 use std::cell::Cell;
 
 use crate::config::Config;
-use crate::follow::said::Said;
+use crate::follow::log_once::LogOnce;
 use crate::host::proxy::Proxy;
 use crate::request::facts::RequestFacts;
 
@@ -95,7 +95,7 @@ impl<H: Proxy> AddressWatch<H> {
         if self.unverified.get() == Unverified::NotSeen {
             self.unverified.set(Unverified::Seen);
             self.change(1);
-            let said = Said::of_plugin(*b"adr", &self.plugin);
+            let said = LogOnce::of_plugin(*b"adr", &self.plugin);
             if said.is_new(&self.host, &self.fingerprint.to_le_bytes()) {
                 self.warn(UNVERIFIED);
             }

@@ -10,7 +10,7 @@ use core::mem;
 use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Decision, Limiter, Span, Timestamp};
 
-use crate::kept::Kept;
+use crate::counted_set::CountedSet;
 use crate::leases::clock::{Clock, MAX_LEASE_LIFE};
 use crate::leases::lease::{Awaited, Lease, LeaseId, Leases};
 use crate::leases::mutation::{self, Mutation, did_not_fit};
@@ -59,7 +59,7 @@ pub enum NoLease {
     Unleasable,
 }
 
-impl Kept {
+impl CountedSet {
     /// Fills in the decisions in addition to the units that are out; a wait longer than `longest`
     /// is a denial.
     pub(crate) fn look(

@@ -14,13 +14,13 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Span, Timestamp};
 
-use crate::asked::{Asked, AskedRule};
 use crate::due::Due;
 use crate::leases::ask::{Leasing, MAX_LEASE_SETS, read_leased};
 use crate::leases::demand::Demand;
 use crate::leases::mutation::{self, Mutation};
 use crate::leases::node::{Holding, Taken};
 use crate::leases::shard_reply::{HeldRule, HeldWord, Refusal, read_held, write_held};
+use crate::request::{Request, RequestRule};
 use crate::wire::{DECIDED, HELD, NEWER, WireError};
 
 /// How far its clock may go back while it holds something: half of the error that the key's object
@@ -101,7 +101,7 @@ impl Shard {
         mode: ShardMode,
         now: Timestamp,
     ) -> Result<Sharded, WireError> {
-        let asked = Asked::read(request)?;
+        let asked = Request::read(request)?;
         self.see(now);
         if asked.version != 0 && asked.version < self.version {
             let mut reply = Vec::with_capacity(9);
@@ -200,7 +200,7 @@ impl Shard {
         if reply.first() != Some(&HELD) {
             return Ok(None);
         }
-        let asked = Asked::read(request)?;
+        let asked = Request::read(request)?;
         let (head, mut words) = read_held(reply, asked.rules.len())?;
         let is_own = head.1 == self.table;
         for (rule, word) in asked.rules.iter().zip(&mut words) {
@@ -247,7 +247,7 @@ impl Shard {
 
     /// Stores the rules of `asked`, and gives back the units of other quotas; false when there are
     /// too many rules.
-    fn follow(&mut self, asked: &Asked<'_>, now: Timestamp) -> bool {
+    fn follow(&mut self, asked: &Request<'_>, now: Timestamp) -> bool {
         (self.version, self.group) = (self.version.max(asked.version), asked.group);
         for rule in &asked.rules {
             let (id, parameters) = (rule.stable_id(), rule.parameters);
@@ -280,14 +280,14 @@ impl Shard {
         true
     }
 
-    fn has_all(&mut self, asked: &Asked<'_>, now: Timestamp) -> bool {
+    fn has_all(&mut self, asked: &Request<'_>, now: Timestamp) -> bool {
         asked.rules.iter().all(|rule| {
             let held = self.held(rule.stable_id());
             held.is_some_and(|held| held.holding.has(now, rule.cost))
         })
     }
 
-    fn put_back(&mut self, rule: &AskedRule<'_>, taken: &Taken, now: Timestamp) {
+    fn put_back(&mut self, rule: &RequestRule<'_>, taken: &Taken, now: Timestamp) {
         if let (Taken::Spent { number, .. }, Some(held)) = (taken, self.held(rule.stable_id())) {
             held.holding.put_back(now, *number, rule.cost);
         }
@@ -300,7 +300,7 @@ impl Shard {
         reply: &[u8],
         now: Timestamp,
     ) -> Result<bool, WireError> {
-        let mut asked = Asked::read(request)?;
+        let mut asked = Request::read(request)?;
         asked.read_reply(reply)?;
         let mut decisions = asked.decisions.as_slice();
         for rule in &asked.rules {
@@ -328,11 +328,11 @@ impl Shard {
     fn refused(
         &self,
         request: &[u8],
-        asked: &Asked<'_>,
+        asked: &Request<'_>,
         taken: &[Taken],
         now: Timestamp,
     ) -> Option<Vec<u8>> {
-        let is_refusal = |(rule, taken): (&AskedRule<'_>, &Taken)| {
+        let is_refusal = |(rule, taken): (&RequestRule<'_>, &Taken)| {
             rule.binding && matches!(taken, Taken::Denied(_))
         };
         if !asked.rules.iter().zip(taken).any(is_refusal) {
@@ -358,17 +358,17 @@ impl Shard {
 }
 
 /// True for a request that a lease can pay: charged when it arrives, by rules that delay nothing.
-fn is_plain(asked: &Asked<'_>) -> bool {
-    let is_plain = |rule: &AskedRule<'_>| rule.due == Due::Now && rule.longest.is_none();
+fn is_plain(asked: &Request<'_>) -> bool {
+    let is_plain = |rule: &RequestRule<'_>| rule.due == Due::Now && rule.longest.is_none();
     let is_few = (1..=MAX_LEASE_SETS).contains(&asked.rules.len());
     !asked.settles && !asked.tells && is_few && asked.rules.iter().all(is_plain)
 }
 
 /// The content of the reply when every binding rule is paid, and the others are paid or denied.
-fn paid(asked: &Asked<'_>, taken: &[Taken]) -> Option<Vec<HeldWord>> {
+fn paid(asked: &Request<'_>, taken: &[Taken]) -> Option<Vec<HeldWord>> {
     let is_spent = |taken: &Taken| matches!(taken, Taken::Spent { .. });
     let is_in_part = mutation::is(Mutation::PaysInPart) && taken.iter().any(is_spent);
-    let word = |(rule, taken): (&AskedRule<'_>, &Taken)| match *taken {
+    let word = |(rule, taken): (&RequestRule<'_>, &Taken)| match *taken {
         Taken::Spent { number, left, rest } => {
             Some(HeldWord { what: HeldRule::Paid { number }, left, rest })
         }

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Span, Timestamp};
 
-use crate::asked::Asked;
 use crate::leases::ask::{LeaseAsk, Leasing};
 use crate::leases::clock::DEFAULT_LEASE;
 use crate::leases::shard::Shard;
+use crate::request::Request;
 use crate::wire::{BINDING, MAGIC, STRICT};
 
 /// The life of its leases: a lost shard blocks its units for at most this time plus the clock's
@@ -64,7 +64,7 @@ impl Shard {
     /// The request with its lease part: for each rule without a request in flight.
     pub(crate) fn question(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &Request<'_>,
         request: &[u8],
         now: Timestamp,
     ) -> Vec<u8> {

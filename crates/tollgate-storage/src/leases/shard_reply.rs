@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Span, Timestamp};
 
-use crate::asked::Asked;
 use crate::counts::Counts;
+use crate::request::Request;
 use crate::wire::{HELD, Reader, WireError};
 
 /// The result for one rule.
@@ -101,7 +101,7 @@ impl Refusal {
     /// The same at a later time: waits are shorter. It contains no states, which would belong to
     /// the earlier time.
     pub(crate) fn said_at(&self, now: Timestamp) -> Option<Vec<u8>> {
-        let mut asked = Asked::read(&self.request).ok()?;
+        let mut asked = Request::read(&self.request).ok()?;
         asked.read_reply(&self.reply).ok()?;
         let passed = now.since(self.heard_at);
         let sooner = |decision: &mut Decision| {

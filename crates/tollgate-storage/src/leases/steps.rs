@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use tollgate_core::{ALLOWED_SKEW, Timestamp};
 
-use crate::asked::{Asked, AskedRule};
 use crate::counts::Counts;
 use crate::due::Due;
 use crate::leases::account::{NoLease, Wanted};
@@ -16,6 +15,7 @@ use crate::leases::ask::{LeaseAsk, LeaseGrant, Leased, Leasing, read_leased};
 use crate::leases::clock::Clock;
 use crate::leases::lease::{LeaseId, MAX_LEASES};
 use crate::leases::mutation::{self, Mutation};
+use crate::request::{Request, RequestRule};
 use crate::wire::WireError;
 
 impl Counts {
@@ -24,7 +24,7 @@ impl Counts {
     /// # Errors
     /// The bytes are not a request, or not a reply to it with a decision.
     pub fn refuses(request: &[u8], reply: &[u8]) -> Result<bool, WireError> {
-        let mut asked = Asked::read(Leasing::split(request)?.1)?;
+        let mut asked = Request::read(Leasing::split(request)?.1)?;
         asked.read_reply(read_leased(reply)?.1)?;
         Ok(asked.refuses())
     }
@@ -63,7 +63,7 @@ impl Counts {
     pub(crate) fn lease(
         &mut self,
         leasing: &Leasing,
-        asked: &Asked<'_>,
+        asked: &Request<'_>,
         now: Timestamp,
         clock: &Clock,
     ) -> Vec<Leased> {
@@ -89,12 +89,12 @@ impl Counts {
         &mut self,
         table: u128,
         ask: &LeaseAsk,
-        asked: &Asked<'_>,
+        asked: &Request<'_>,
         now: Timestamp,
         clock: &Clock,
     ) -> Leased {
         // The request contains the rule, so its quotas are the stored ones.
-        let is_of = |rule: &AskedRule<'_>| rule.stable_id() == ask.set && rule.due == Due::Now;
+        let is_of = |rule: &RequestRule<'_>| rule.stable_id() == ask.set && rule.due == Due::Now;
         if !asked.rules.iter().any(is_of) {
             return Err(NoLease::Unleasable);
         }

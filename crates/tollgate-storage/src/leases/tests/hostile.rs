@@ -8,8 +8,8 @@ use tollgate_core::{Algorithm, Span};
 
 use super::random::Random;
 use super::{Key, LeaseAsk, LeaseReport, at, set};
+use crate::counted_set::CountedSet;
 use crate::counts::Counts;
-use crate::kept::Kept;
 use crate::leases::lease::{Lease, MAX_LEASES};
 
 const LIMIT: u64 = 1_000;
@@ -83,7 +83,7 @@ fn who_says_anything_takes_no_more_than_there_is_and_nothing_of_others() {
             let mut row = vec![];
             key.counts.encode(at(now), &mut row);
             let read = Counts::decode(&row).expect("what was written is read");
-            let is_live = |kept: &&Kept| !kept.is_idle(at(now));
+            let is_live = |kept: &&CountedSet| !kept.is_idle(at(now));
             assert!(read.sets.iter().eq(key.counts.sets.iter().filter(is_live)), "seed {seed}");
         }
         // All their leases end.

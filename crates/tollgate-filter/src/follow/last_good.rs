@@ -17,7 +17,7 @@ use crate::host::shared_data::{SharedData, Stored};
 
 /// A policy from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct ServedPolicy {
     /// Its number, which grows with each change.
     pub version: u64,
     /// Its entity tag.
@@ -30,9 +30,9 @@ pub struct Given {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Keep {
     /// It is stored, by this worker or another.
-    Kept,
+    Stored,
     /// A newer one is stored.
-    Newer(Given),
+    Newer(ServedPolicy),
     /// The host did not respond.
     Unreachable,
 }
@@ -50,39 +50,39 @@ pub fn name(kind: [u8; 3], scope: &[u8], from: &PolicyFrom) -> [u8; 12] {
 }
 
 /// The location of the stored policy.
-pub struct Kept([u8; 12]);
+pub struct LastGood([u8; 12]);
 
-impl Kept {
+impl LastGood {
     /// The location for one server and one plugin.
     pub fn new(scope: &[u8], from: &PolicyFrom) -> Self {
         Self(name(*b"pol", scope, from))
     }
 
     /// The stored policy.
-    pub fn get(&self, shared: &impl SharedData) -> Option<Given> {
+    pub fn get(&self, shared: &impl SharedData) -> Option<ServedPolicy> {
         match shared.get(&self.0) {
-            Stored::Value(bytes, _) => Given::read(&bytes),
+            Stored::Value(bytes, _) => ServedPolicy::read(&bytes),
             Stored::Absent | Stored::Unreachable => None,
         }
     }
 
     /// Stores `given`, unless a newer one is stored whose tag is not `unfit`.
-    pub fn keep(&self, shared: &impl SharedData, given: &Given, unfit: &[u8]) -> Keep {
+    pub fn keep(&self, shared: &impl SharedData, given: &ServedPolicy, unfit: &[u8]) -> Keep {
         let Some(bytes) = given.bytes() else { return Keep::Unreachable };
         let kept = SharedCell::new(shared, &self.0).change(|found| {
-            match found.map(|(before, _)| (before == bytes, Given::read(before))) {
-                Some((true, _)) => Change::Keep(Keep::Kept),
+            match found.map(|(before, _)| (before == bytes, ServedPolicy::read(before))) {
+                Some((true, _)) => Change::Keep(Keep::Stored),
                 Some((false, Some(kept))) if given.is_behind(kept.version) && kept.tag != unfit => {
                     Change::Keep(Keep::Newer(kept))
                 }
-                _ => Change::Write(bytes.as_slice().into(), Keep::Kept),
+                _ => Change::Write(bytes.as_slice().into(), Keep::Stored),
             }
         });
         kept.unwrap_or(Keep::Unreachable)
     }
 }
 
-impl Given {
+impl ServedPolicy {
     /// True where this policy, another document, must not replace one of `version`. Policies of
     /// version 0 come from files and have no order.
     pub const fn is_behind(&self, version: u64) -> bool {
@@ -110,14 +110,14 @@ mod tests {
 
     #[test]
     fn golden_bytes_and_no_cut_traps() {
-        let given = Given { version: 7, tag: b"\"7-ab\"".into(), text: "{}".into() };
+        let given = ServedPolicy { version: 7, tag: b"\"7-ab\"".into(), text: "{}".into() };
         let bytes = given.bytes().unwrap();
         assert_eq!(bytes, b"\x07\0\0\0\0\0\0\0\x06\0\"7-ab\"{}");
-        assert_eq!(Given::read(&bytes), Some(given));
+        assert_eq!(ServedPolicy::read(&bytes), Some(given));
         for len in 0..bytes.len() {
-            let read = Given::read(&bytes[..len]);
+            let read = ServedPolicy::read(&bytes[..len]);
             assert_eq!(read.is_some(), len >= 16, "{len}");
         }
-        assert_eq!(Given::read(b"\x07\0\0\0\0\0\0\0\0\0\xff"), None);
+        assert_eq!(ServedPolicy::read(b"\x07\0\0\0\0\0\0\0\0\0\xff"), None);
     }
 }

@@ -18,7 +18,7 @@ use crate::stored_set::{StoredQuota, StoredSet, carry_set};
 
 /// A quota set and its states.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct CountedSet {
     /// The set as bytes, for comparison and for writing.
     pub(crate) parameters: Vec<u8>,
     pub(crate) set: StoredSet,
@@ -31,7 +31,7 @@ pub(crate) struct Kept {
     pub(crate) before: Option<Box<Self>>,
 }
 
-impl Kept {
+impl CountedSet {
     /// A set that nothing was charged to yet.
     pub(crate) fn fresh(set: StoredSet) -> Self {
         let states = vec![0; set.states_len()];

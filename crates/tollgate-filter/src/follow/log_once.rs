@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use tollgate_policy::PolicyFrom;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::follow::kept::name;
+use crate::follow::last_good::name;
 use crate::host::shared_cell::{Change, NotChanged, SharedCell};
 use crate::host::shared_data::SharedData;
 
 /// The last line about one matter.
-pub struct Said([u8; 12]);
+pub struct LogOnce([u8; 12]);
 
-impl Said {
+impl LogOnce {
     /// Of one matter of the plugin with this label.
     pub fn of_plugin(kind: [u8; 3], plugin: &str) -> Self {
         let id = digest(&Seed::default(), plugin.as_bytes());
