@@ -69,7 +69,7 @@ fn every_mistake_is_said_at_once_with_its_place() {
         error: TOLLGATE_HASH_KEY_FILE: cannot be read: No such file or directory (os error 2)\n\
         error: policy: is missing; name the file with the policy\n\
         error: --store: is neither \"memory\" nor an address: it begins with none of redis://, rediss://, redis+sentinel://, redis+cluster://\n\
-        error: --tls-key: needs tls_certificate beside it\n\
+        error: --tls-key: also needs tls_certificate\n\
         error: TOLLGATE_TRUSTED_CALLERS: \"10.0.0.0/8, everybody\" is no list of networks; use one such as \"10.0.0.0/8,::1/128\"\n\
         error: max_keys: \"0\" is not a whole number from 1 to 1000000000\n\
         error: TOLLGATE_MAX_CONNECTIONS: \"many\" is not a whole number from 1 to 1000000\n\
@@ -101,7 +101,7 @@ fn what_is_wrong_with_tls_to_the_store_is_said_at_once() {
     assert_eq!(
         said(&["--store=rediss+cluster://h", "--store-certificate=c"]),
         "error: --store: wants TLS; name the file that says whom to trust in store_ca\n\
-         error: --store-certificate: needs store_key beside it\n"
+         error: --store-certificate: also needs store_key\n"
     );
     let files = ["--store-ca=ca.pem", "--store-certificate=c.pem", "--store-key=k.pem"];
     let err = said(&[&["--store=rediss://h", "--store-server-name=a b"], &files[..]].concat());

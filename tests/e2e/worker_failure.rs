@@ -91,7 +91,7 @@ fn what_is_surely_not_meant_is_logged_and_not_told() {
     };
     let told = lines(Setup::new(suspicious.clone()));
     assert_eq!(told.len(), 2, "{told:#?}");
-    assert!(told[0].contains("client_ip: trusts nobody"), "{told:#?}");
+    assert!(told[0].contains("client_ip: trusts no proxy"), "{told:#?}");
     assert!(told[1].contains("pk can be guessed without the secret HASH_KEY"), "{told:#?}");
     assert_eq!(lines(Setup::new(suspicious).binding("HASH_KEY", "secret")).len(), 1);
     assert!(lines(Setup::new(policy("allow"))).is_empty());

@@ -209,7 +209,7 @@ fn mistakes_are_told_in_words() {
         (fit("nginx:$a $", ""), "\"nginx:$a $\" has a \"$\" without the name of a variable"),
         (
             fit("nginx:$msec$status", ""),
-            "\"nginx:$msec$status\" has nothing between msec and status, so nobody can tell where one ends",
+            "\"nginx:$msec$status\" has nothing between msec and status, so the end of each is unknown",
         ),
         (
             fit("envoy:50% of", ""),

@@ -56,7 +56,7 @@ pub(crate) fn policies(config: &Node, reading: Reading) -> Result<Policies, Faul
     };
     let is_other = |name: &str| name != "@type" && name != "value";
     if let Some(field) = any.fields().iter().find(|field| is_other(&field.name)) {
-        let message = "Envoy refuses fields beside \"@type\" and \"value\"; the policy stands under \"value\"";
+        let message = "Envoy rejects fields other than \"@type\" and \"value\"; put the policy under \"value\"";
         return fault(field.line, message);
     }
     let line = value.map_or(any.line, |value| value.line);
@@ -122,7 +122,7 @@ fn is_compiled_field(value: &Node, reading: Reading) -> bool {
 
 /// The fault for a compiled policy: it was checked when it was compiled.
 fn compiled<T>(line: usize) -> Result<T, Fault> {
-    let message = "a compiled policy stands here, which no person reads; check the document that it was made of";
+    let message = "this is a compiled policy, which cannot be checked; check the document from which it was compiled";
     fault(line, message)
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn read(path: &Path) -> Result<Input, End> {
     let bytes = bytes_of(path, MAX_INPUT)?;
     if Policy::is_compiled(&bytes) {
         return Err(End::Misuse(format!(
-            "{name} is a compiled policy, which no person reads; give the document that it was made of"
+            "{name} is a compiled policy, which cannot be checked; give the document from which it was compiled"
         )));
     }
     if bytes.len() > MAX_INPUT {

@@ -186,7 +186,7 @@ impl Tenants {
                 )),
                 Some(name) => {
                     if let Some(Place { file, line, .. }) = seen.insert(name, place) {
-                        let message = format!("is given twice; it stands at {file}:{line}, too");
+                        let message = format!("is given twice; it is also at {file}:{line}");
                         judged.problems.push(place.finding(".id", id, &message));
                     }
                 }

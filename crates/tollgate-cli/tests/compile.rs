@@ -36,7 +36,7 @@ fn what_is_written_is_the_policy_of_each_surface() {
             let ran = tollgate(&folder, &[command, "policy.tollgate"]);
             assert_eq!(ran.code, 2);
             assert!(
-                ran.stderr.contains("is a compiled policy, which no person reads"),
+                ran.stderr.contains("is a compiled policy, which cannot be checked"),
                 "{}",
                 ran.stderr
             );
@@ -101,7 +101,7 @@ fn a_compiled_policy_in_a_configuration_of_envoy_is_called_what_it_is() {
         let ran = tollgate(&folder, &["check", "envoy.yaml"]);
         assert_eq!(ran.code, 1);
         let said = format!("{}{}", ran.stdout, ran.stderr);
-        assert!(said.contains("a compiled policy stands here"), "{form}: {said}");
+        assert!(said.contains("this is a compiled policy"), "{form}: {said}");
     }
 }
 

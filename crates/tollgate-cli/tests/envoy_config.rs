@@ -112,7 +112,7 @@ fn what_envoy_hands_over_is_what_is_judged() {
         (whole(STRING, json!("version: 1")), "not JSON: YAML is given as a google.protobuf.Struct"),
         (whole(STRING, json!("{\"version\": 1,}")), "not JSON: trailing comma"),
         (whole("x/google.protobuf.ListValue", json!([])), "reads a google.protobuf.Struct or"),
-        (format!("{{\"@type\": {STRUCT}, version: 1}}"), "fields beside"),
+        (format!("{{\"@type\": {STRUCT}, version: 1}}"), "fields other than"),
         (
             format!("{{\"@type\": {STRUCT}, value: {{version: 1, rules: {deep}}}}}"),
             "is not an object",

@@ -68,7 +68,7 @@ fn what_is_hostile_ends_soon_and_says_why() {
         (format!("a: {}", "[".repeat(100_000)).into_bytes(), 1, "<stdin>:1: "),
         ("- ".repeat(100_000).into_bytes(), 1, "nested more than 160 levels deep"),
         (bomb.into_bytes(), 1, "too many values"),
-        (b"a: &a [*a]".to_vec(), 1, "an alias stands for what it is a part of"),
+        (b"a: &a [*a]".to_vec(), 1, "an alias refers to a node that contains it"),
         (b"version: 1\n\trules: []".to_vec(), 1, "found a tab"),
         (b"version: 1\n---\nversion: 1".to_vec(), 1, "<stdin>:2: a second document begins here"),
         (b"# nothing".to_vec(), 1, "<stdin>:1: is empty"),

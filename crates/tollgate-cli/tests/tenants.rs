@@ -67,7 +67,7 @@ fn every_command_says_the_same_of_wrong_entries() {
                 ("a.json", r#"{"tenants": [{"id": "2001:DB8::", "entry": {"quotas": {"api": [{"limit": 1, "window": "1m"}]}}}], "next_after": "2001:DB8::"}"#),
                 ("b.json", r#"{"tenants": [{"id": "2001:db8::", "entry": {"quotas": {"api": [{"limit": 1, "window": "1m"}]}}}]}"#),
             ],
-            "b.json:1: tenants[0].id: is given twice; it stands at a.json:1, too (tenant \"2001:db8::\")\n".to_owned(),
+            "b.json:1: tenants[0].id: is given twice; it is also at a.json:1 (tenant \"2001:db8::\")\n".to_owned(),
         ),
         (
             vec![("a.json", r#"{"tenants": [], "next_after": "m"}"#)],

@@ -64,7 +64,7 @@ function greatest(suggestions) {
 function curve(suggestions) {
   return tableOf(
     suggestions,
-    'What each limit would do, tried by itself',
+    'The effect of each limit alone',
     [
       'limit',
       'clients denied',
@@ -137,11 +137,11 @@ function heaviest(suggestions) {
   );
 }
 
-/** Limits that touch at most so many clients. @param {any[]} suggestions */
+/** Limits that affect at most this many clients. @param {any[]} suggestions */
 function limits(suggestions) {
   return tableOf(
     suggestions,
-    'Limits that touch at most so many clients',
+    'Limits that affect at most this many clients',
     ['touches at most', 'limit', 'touched', 'of clients', 'by counts', 'to be put into the policy'],
     (one) =>
       one.limits.map((/** @type {any} */ { wished_percent, counted, limit, replayed, line }) => [

@@ -160,7 +160,7 @@ fn policies_for_some_routes_stand_beside_the_policy() {
                 "fleet": {{"cluster": "c", "secret": "0123456789abcdef"}}}}"#
         )),
         [
-            r#"policies: cannot stand beside "fleet" and "policy_from": they are for one policy; leave them out, or give each policy a filter of its own"#,
+            r#"policies: cannot be combined with "fleet" and "policy_from": they are for one policy; leave them out, or give each policy a filter of its own"#,
             r#"policies."a b": is no name; use 1 to 64 of a-z, A-Z, 0-9, "-" and "_""#,
             r#"policies.c: is given twice; give it once"#,
             r#"policies.c.rules[0].quotas[0].window: "0s" is too short; use 1ms to 366d"#,

@@ -301,7 +301,7 @@ impl Gate {
         }
         if self.settings.origin.is_none() && !has_token {
             js::warn(
-                "CHECK_TOKEN: is not set, so whoever reaches POST /check can spend anybody's quota; set it, \
+                "CHECK_TOKEN: is not set, so every caller that reaches POST /check can spend the quota of any client; set it, \
                  or let only a service binding reach this Worker",
             );
         }

@@ -82,7 +82,7 @@ impl Builder {
                     self.weigh(weight, line)?;
                     self.put(node, false)
                 }
-                None => fault("an alias stands for what it is a part of"),
+                None => fault("an alias refers to a node that contains it"),
             },
             _ => Ok(()),
         }

@@ -155,7 +155,7 @@ fn mend(scalar: &Scalar, reading: Reading) -> Option<(String, Scalar)> {
         Value::Bool(truth) => format!("the boolean {truth}"),
         Value::Whole(_) | Value::Number(_) => "a number".to_owned(),
         Value::Large(_) => {
-            let hint = "Envoy makes a text of a number beyond 32 bits that stands in YAML: \
+            let hint = "Envoy makes a text of a number beyond 32 bits in YAML: \
                         use JSON in a StringValue (tollgate embed)";
             return Some((hint.to_owned(), scalar.clone()));
         }

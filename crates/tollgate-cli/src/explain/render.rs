@@ -42,7 +42,7 @@ pub(super) fn write(report: &Report, out: &mut Page) {
 fn entry(report: &Report) -> String {
     match &report.entry {
         Some(EntryReport { file, line, in_force: true, .. }) => {
-            format!("its entry stands at {file}:{line}")
+            format!("its entry is at {file}:{line}")
         }
         Some(EntryReport { file, line, .. }) => {
             format!("its entry at {file}:{line} has expired by the time of the request")
@@ -103,7 +103,12 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
         line(out, 2, "mode", said);
     }
     if !verdict.enforced {
-        line(out, 2, "mode", "not enforced for this key: counted only, and the client is not told");
+        line(
+            out,
+            2,
+            "mode",
+            "not enforced for this key: counted only, and the response does not show it",
+        );
     }
     if let Some(priority) = verdict.priority {
         let said = if priority == 1 { ", the first to go" } else { "" };

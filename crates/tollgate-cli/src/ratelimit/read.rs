@@ -51,7 +51,7 @@ fn descriptors(fields: &Fields<'_>, findings: &mut Findings) -> Vec<Descriptor> 
             let key = &descriptor.key;
             findings.problem(
                 descriptor.at,
-                format!("the key {} with this value stands on this level already", shown(key)),
+                format!("the key {} with this value is already on this level", shown(key)),
             );
         }
     }
@@ -72,7 +72,7 @@ fn descriptor(node: &Node, findings: &mut Findings) -> Option<Descriptor> {
         findings.problem(
             fields.place("key").unwrap_or(at),
             format!(
-                "the key {} has a star, which there stands for a part of the key and the value put together; no \
+                "the key {} has a star, which there matches a part of the key and the value together; no \
                  rule can say it: name the keys",
                 shown(key)
             ),
@@ -140,7 +140,9 @@ fn limit(node: &Node, findings: &mut Findings) -> Option<Limit> {
         UNITS.into_iter().find(|unit| given.is_some_and(|g| g.eq_ignore_ascii_case(unit.name)));
     let place = fields.place("unit").unwrap_or(at);
     match (is_unlimited, unit) {
-        (true, Some(_)) => findings.problem(place, "\"unlimited\" cannot stand beside \"unit\""),
+        (true, Some(_)) => {
+            findings.problem(place, "\"unlimited\" cannot be combined with \"unit\"")
+        }
         (false, None) => {
             let names = UNITS.map(|unit| unit.name).join(", ");
             let given = given

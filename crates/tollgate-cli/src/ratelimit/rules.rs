@@ -144,7 +144,7 @@ impl Found<'_> {
         if let Some(step) = path.iter().find(is_split) {
             let key = shown(&step.key);
             let message = format!(
-                "\"share_threshold\": {key} stands in this descriptor twice and one of its values is counted \
+                "\"share_threshold\": {key} is in this descriptor twice and one of its values is counted \
                  apart, so all of them are"
             );
             self.findings.note(Kind::Differs, node.at, message);

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
         && since >= until
     {
         return Err(End::Misuse(
-            "--until is not after --since: no request lies between".to_owned(),
+            "--until is not after --since: no request is between them".to_owned(),
         ));
     }
     let mut job = Job {

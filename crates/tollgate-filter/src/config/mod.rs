@@ -151,12 +151,12 @@ fn unkept(policy: &Policy, has_authority: bool) -> Vec<String> {
     let unkept = of_fleet.filter_map(|(i, rule)| {
         if !has_authority {
             return Some(format!(
-                "rules[{i}].scope: \"fleet\" needs an authority; name it in \"fleet\" beside \"policy\""
+                "rules[{i}].scope: \"fleet\" needs an authority; name it in \"fleet\" next to \"policy\""
             ));
         }
         rule.is_waited_for().then(|| {
             format!(
-                "rules[{i}].action: nobody waits here for a count of the fleet; leave \"delay\" out, \
+                "rules[{i}].action: no request waits here for a count of the fleet; leave \"delay\" out, \
                  or use the scope {{\"share\": 12}}"
             )
         })
@@ -201,7 +201,7 @@ mod tests {
         let refused = Config::compile(policy, b"").err().expect("it is refused");
         assert_eq!(
             refused,
-            [r#"rules[1].scope: "fleet" needs an authority; name it in "fleet" beside "policy""#]
+            [r#"rules[1].scope: "fleet" needs an authority; name it in "fleet" next to "policy""#]
         );
     }
 

@@ -79,7 +79,7 @@ impl Directories {
             lines.extend(lost.map(|lost| {
                 let rules = policy.rules().iter().filter(|rule| rule.group() == index);
                 let names: Vec<_> = rules.map(|rule| format!("\"{}\"", rule.name())).collect();
-                format!("{lost} under other quotas of rule {} begins anew", names.join(", "))
+                format!("{lost} under other quotas of rule {} starts again", names.join(", "))
             }));
             self.put(index, read);
         }

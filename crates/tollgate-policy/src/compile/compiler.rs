@@ -197,7 +197,7 @@ impl Compiler {
             let at = at.item(i);
             if tier.when.is_none() && tier.key_values.is_none() {
                 at.problem(
-                    "is for nobody in particular; give it \"when\" or \"key_values\"".into(),
+                    "applies to no particular client; give it \"when\" or \"key_values\"".into(),
                 );
             }
             let at = at.field("quotas");

@@ -119,7 +119,7 @@ impl Plugin {
         let named = others.map(|others| named(others, document, surface, &at));
         let is_asking = |(name, _): &(String, Node)| name == "fleet" || name == "policy_from";
         if others.is_some() && fields.iter().any(is_asking) {
-            at.problem("cannot stand beside \"fleet\" and \"policy_from\": they are for one policy; leave them out, or give each policy a filter of its own".into());
+            at.problem("cannot be combined with \"fleet\" and \"policy_from\": they are for one policy; leave them out, or give each policy a filter of its own".into());
         }
         let inner = read.and_then(|read| read.node("policy"));
         let at = root.field("policy");

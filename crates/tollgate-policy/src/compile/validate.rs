@@ -90,7 +90,7 @@ fn priority_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &A
         let at = at.item(i);
         if conditions.0.is_empty() {
             at.problem(
-                "is for everybody, so it puts nobody first; name a condition, or leave it out"
+                "applies to all requests, so it puts none first; name a condition, or leave it out"
                     .into(),
             );
         }
@@ -185,7 +185,7 @@ fn client_ip_errors(document: &Document, surface: &Traits, root: &At<'_>) {
     let at = root.field("client_ip");
     if client_ip.trusted_proxies.is_some() && client_ip.trusted_hops.is_some() {
         at.field("trusted_hops")
-            .problem("cannot stand beside trusted_proxies; use one of the two".into());
+            .problem("cannot be combined with trusted_proxies; use one of the two".into());
     }
     if let (Some(Source::CfConnectingIp), Some(message)) =
         (&client_ip.source, surface.no_cf_connecting_ip)

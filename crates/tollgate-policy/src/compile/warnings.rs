@@ -83,7 +83,7 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: &Traits) -
 fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
     if client.ignores_its_header() {
         root.field("client_ip").problem(
-            "trusts nobody, so the header is not believed and every client is the connection's other end; \
+            "trusts no proxy, so the header is not used and every client is the connection's other end; \
              give trusted_proxies or trusted_hops"
                 .into(),
         );
@@ -91,7 +91,7 @@ fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
     // A header with one address has no list in which hops could be counted.
     if let (Source::Header(_), Trust::Hops(_)) = (&client.source, &client.trust) {
         root.field("client_ip")
-            .problem("believes a header from anybody; give trusted_proxies".into());
+            .problem("uses a header from any sender; give trusted_proxies".into());
     }
 }
 

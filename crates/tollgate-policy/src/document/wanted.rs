@@ -117,7 +117,7 @@ fn given_again(name: &str, earlier: &[(String, Node)]) -> String {
     let is_spelt_so = earlier.iter().any(|(first, _)| first == name);
     match earlier.iter().find(|(first, _)| first.eq_ignore_ascii_case(name)) {
         Some((first, _)) if !is_spelt_so => format!(
-            "is {} once more, because capitals make no difference; give it once",
+            "is {} again, because capitals make no difference; give it once",
             quoted_text(first)
         ),
         _ => "is given twice; give it once".into(),

@@ -134,7 +134,7 @@ impl Policy {
         let client = &self.settings.client;
         let whose = |name: &str| match &client.trust {
             Trust::Nobody => {
-                format!("the connection's other end; nobody is trusted to write {name}")
+                format!("the connection's other end; no proxy is trusted to write {name}")
             }
             Trust::Proxies(networks) => format!(
                 "{name}, from the right past proxies in {}",
@@ -154,7 +154,7 @@ impl Policy {
                 joined(networks.iter().map(ToString::to_string), " or ")
             ),
             (Source::Header(name), Trust::Nobody) => whose(&name.0),
-            (Source::Header(name), Trust::Hops(_)) => format!("header {}, whoever sent it", name.0),
+            (Source::Header(name), Trust::Hops(_)) => format!("header {}, from any sender", name.0),
         };
         let prefixes = self.settings.prefixes;
         format!("{from}; one client is an IPv4 /{} or an IPv6 /{}", prefixes.ipv4, prefixes.ipv6)

@@ -163,7 +163,7 @@ const SERVER: Traits = Traits {
     route: Supply::Never("is not known to a server: who asks names no route"),
     country: Supply::Itself,
     asn: Supply::Itself,
-    claims: Supply::Never("is not known to a server: nobody verifies a token for it"),
+    claims: Supply::Never("is not known to a server: no proxy verifies a token for it"),
     descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,

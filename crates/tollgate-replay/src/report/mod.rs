@@ -251,7 +251,7 @@ fn tier(quota: &QuotaSummary) -> Cell {
 fn keys(section: &mut Section, keys: &TopKeys) {
     let counts = |key: &LimitedKey| [key.denied, key.delayed, key.marked, key.shadowed, key.error];
     let rows: Vec<[u64; 5]> = keys.top.iter().map(counts).collect();
-    let names = ["denied", "delayed", "marked", "not enforced", "and at most so many more"];
+    let names = ["denied", "delayed", "marked", "not enforced", "and at most this many more"];
     let shown = Shown::new(names, &rows);
     let table = Table::new("keys", "Keys that were limited most")
         .column(Column::text("key"))

@@ -72,7 +72,7 @@ fn counts_table() -> Table {
 
 /// The effect of every limit, from one that half of the clients keep to one that all keep.
 fn curve_table(suggestions: &[Suggestion]) -> Table {
-    let mut table = Table::new("curve", "What each limit would do, tried by itself")
+    let mut table = Table::new("curve", "The effect of each limit alone")
         .column(Column::text("rule"))
         .column(Column::text("quota"))
         .column(Column::count("limit"))
@@ -145,7 +145,7 @@ fn gap_in_words(suggestion: &Suggestion) -> String {
 }
 
 fn limits_table() -> Table {
-    Table::new("suggested", "Limits that touch at most so many clients")
+    Table::new("suggested", "Limits that affect at most this many clients")
         .column(Column::text("rule"))
         .column(Column::text("touches at most"))
         .column(Column::count("by counts"))

@@ -43,7 +43,7 @@ pub const FOREVER: Span = Span::MAX;
 /// A decided request, and the policy that decided it. Its charges are refunded when it is dropped
 /// before the caller gets the decision.
 #[derive(Debug)]
-#[must_use = "a decision that nobody is told charges nothing"]
+#[must_use = "a decision that is not delivered charges nothing"]
 pub struct Decision {
     /// The request, decided.
     pub decided: Decided,

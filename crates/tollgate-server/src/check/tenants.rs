@@ -35,7 +35,7 @@ pub(crate) async fn plan(gate: &Gate, policy: &Policy, facts: &impl Facts, plan:
         }
         Some(None) => {}
         None => {
-            gate.note(Event::UnknownTenant, "nobody can say which quotas a tenant has");
+            gate.note(Event::UnknownTenant, "the quotas of a tenant are unknown");
             if plan.fails_closed(policy) {
                 plan.each_partition(|partition| partition.fail(Failure::Unreachable));
             }

@@ -56,7 +56,8 @@ impl Sources {
                 variable(&secret.variable()).map(|text| Given { text, place: secret.variable() });
             let found = match (by_variable, by_name) {
                 (Some(_), Some(other)) => {
-                    let message = format!("is given beside {}; use one of them", secret.variable());
+                    let message =
+                        format!("is given in addition to {}; use one of them", secret.variable());
                     problems.0.push(Problem::new(&other.place, message));
                     None
                 }

@@ -204,21 +204,24 @@ fn tls(r: &mut Reader<'_>) -> Option<Files> {
         }
         (None, None) => {
             if client_ca.is_some() {
-                r.wrong("tls_client_ca", "needs tls_certificate and tls_key beside it");
+                r.wrong("tls_client_ca", "also needs tls_certificate and tls_key");
             }
             None
         }
         (Some(_), None) => {
-            r.wrong("tls_certificate", "needs tls_key beside it");
+            r.wrong("tls_certificate", "also needs tls_key");
             None
         }
         (None, Some(_)) => {
-            r.wrong("tls_key", "needs tls_certificate beside it");
+            r.wrong("tls_key", "also needs tls_certificate");
             None
         }
     };
     if r.text("tls_clients").is_some() && r.text("tls_client_ca").is_none() {
-        r.wrong("tls_clients", "needs tls_client_ca beside it, which says who vouches for them");
+        r.wrong(
+            "tls_clients",
+            "also needs tls_client_ca, which names the authorities of their certificates",
+        );
     }
     tls
 }
@@ -283,7 +286,7 @@ fn engine(r: &mut Reader<'_>) -> Option<tollgate_redis::Options> {
     address.password = r.text("store_password").map(|password| password.trim().to_owned());
     address.user = r.text("store_user");
     if address.user.is_some() && address.password.is_none() {
-        r.wrong("store_user", "needs store_password beside it");
+        r.wrong("store_user", "also needs store_password");
     }
     let mut options = tollgate_redis::Options::new(address);
     options.prefix = r.text("store_prefix").unwrap_or_default();
@@ -331,11 +334,11 @@ fn engine_tls(r: &mut Reader<'_>, engine: Option<&tollgate_redis::Options>) -> O
         (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
         (None, None) => None,
         (Some(_), None) => {
-            r.wrong("store_certificate", "needs store_key beside it");
+            r.wrong("store_certificate", "also needs store_key");
             None
         }
         (None, Some(_)) => {
-            r.wrong("store_key", "needs store_certificate beside it");
+            r.wrong("store_key", "also needs store_certificate");
             None
         }
     };

@@ -156,7 +156,7 @@ fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> Answer {
     let wrong = if was_compared { Wrong::Conflict } else { Wrong::PreconditionFailed };
     let (detail, tag) = match found {
         None => ("there is no such tenant", None),
-        Some(_) if was_compared => ("somebody else was faster; read it again", None),
+        Some(_) if was_compared => ("another change came first; read it again", None),
         Some(found) => ("there is such a tenant", Some(strong(found.revision, &found.entry))),
     };
     let answer = wrong.answer(detail);

@@ -256,9 +256,7 @@ impl Policies {
         let new = New { is_change, fingerprint, row, text };
         known.write(&self.storage, number, &new)?;
         if fingerprint.is_none() && versions::compiled(&self.storage, number).is_err() {
-            js::fail(
-                "the policy is compiled by whoever enforces it: it could not be kept compiled",
-            );
+            js::fail("each isolate compiles the policy: its compiled form could not be stored");
         }
         // It is in force already; the remaining rows are removed with the next one.
         if known.prune(&self.storage, self.kept).is_err() {

@@ -73,7 +73,7 @@ async fn count(objects: &Objects, policy: &Policy, asked: KeyAsk) -> Result<Vec<
 async fn close_shards(objects: &Objects, name: &str, shards: Option<u32>) -> Result<(), String> {
     let Some(shards) = shards else { return Ok(()) };
     let call = shard::close(&objects.namespace, name, shards, OPERATOR_MS);
-    let held = "what a shard of the key holds is spent for 3 s at the most, as";
+    let held = "what a shard of the key holds is spent for at most 3 s, as";
     call.reply().await.map(drop).map_err(|why| format!("{held} {}", failed("it", why)))
 }
 
