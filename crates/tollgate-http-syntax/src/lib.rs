@@ -3,9 +3,6 @@
 //! Invariant: nothing here depends on policies or documents, and nothing fails on any bytes. A
 //! value with several readings is reported as such ([`Malformed`](malformed::Malformed)), never
 //! guessed.
-//!
-//! The modules are listed in the order of their imports: each imports only modules declared below
-//! it.
 #![no_std]
 #![forbid(unsafe_code)]
 

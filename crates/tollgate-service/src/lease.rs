@@ -1,7 +1,7 @@
 //! `POST /lease`: requests of a fleet's nodes about the keys of rules with `"scope": "fleet"`.
 //!
 //! A body is one [`LeaseQuestion`], the response one [`LeaseReply`] for each of its keys, both
-//! binary (`tollgate-policy` has the format). [`Lease::read`] returns the request to the count of
+//! binary (`tollgate-storage` has the format). [`Lease::read`] returns the request to the count of
 //! each key, [`Course`](crate::Course) the rounds.
 //!
 //! Invariant: a count is found by a hash under the fleet's secret, the same for a node's request

@@ -8,9 +8,6 @@
 //!
 //! Deliberately absent: the rules, and which of them a request is charged to; that is
 //! `tollgate-policy`'s, which writes the requests and reads the replies.
-//!
-//! The modules are listed in the order of their imports: each imports only modules declared below
-//! it.
 #![no_std]
 #![forbid(unsafe_code)]
 

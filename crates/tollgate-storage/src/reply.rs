@@ -21,20 +21,16 @@ impl Counts {
         out.reserve(len.saturating_add(asked.rules.len()).saturating_add(9));
         out.push(DECIDED);
         out.extend(at.as_nanos().to_le_bytes());
-        let is_silent = asked.is_quiet || asked.is_untold;
-        let tells = !is_silent && (asked.tells || asked.is_used_up());
+        let tells = !asked.is_untold && (asked.tells || asked.is_used_up());
         let mut decisions = asked.decisions.iter();
         for rule in &asked.rules {
             let is_charged = rule.charged.is_some() && !rule.due.is_settled();
             let kept = |kept: &&CountedSet| kept.parameters == rule.parameters;
             let told = if tells { self.sets.iter().find(kept) } else { None };
             let flags = if told.is_some() { TOLD } else { 0 };
-            // Earlier code does not know the flag: it would treat the reply as invalid instead of
-            // as a denial.
-            let blocked_until = rule.blocked_until.filter(|_| !asked.is_quiet);
-            let flags = flags | if blocked_until.is_some() { BLOCKED } else { 0 };
+            let flags = flags | if rule.blocked_until.is_some() { BLOCKED } else { 0 };
             out.push(if is_charged { flags | CHARGED } else { flags });
-            if let Some(until) = blocked_until {
+            if let Some(until) = rule.blocked_until {
                 out.extend(until.as_nanos().to_le_bytes());
             }
             for decision in decisions.by_ref().take(rule.quotas) {

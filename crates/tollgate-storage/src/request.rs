@@ -12,8 +12,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::due::Due;
 use crate::stored_set::StoredSet;
 use crate::wire::{
-    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, QUIET, REPORTED, Reader, SETTLE, SETTLES, STRICT,
-    TELL, UNDER, UNTOLD, USED, WAITS, WireError,
+    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, REPORTED, Reader, SETTLE, SETTLES, STRICT, TELL,
+    UNDER, UNTOLD, USED, WAITS, WireError,
 };
 
 /// The beginning of a request.
@@ -76,8 +76,6 @@ pub(crate) struct Request<'b> {
     pub(crate) group: u64,
     /// It contains the effects of a response, which apply whatever the policy is by now.
     pub(crate) settles: bool,
-    /// The reply contains neither states nor blocks.
-    pub(crate) is_quiet: bool,
     /// The reply contains no states: the sender is a node of a fleet, which does not use them to
     /// remember denials.
     pub(crate) is_untold: bool,
@@ -157,18 +155,17 @@ impl<'b> Request<'b> {
             return Err(WireError::OtherPolicy);
         }
         let (version, group, flags) = (bytes.u64()?, bytes.u64()?, bytes.u8()?);
-        if flags & !(STRICT | SETTLES | QUIET | UNDER | TELL | UNTOLD) != 0 {
+        if flags & !(STRICT | SETTLES | UNDER | TELL | UNTOLD) != 0 {
             return Err(WireError::Malformed);
         }
         if flags & UNDER != 0 {
             bytes.u64()?; // already compared by the store of the entry
         }
         let is_set = |flag: u8| flags & flag != 0;
-        let (settles, is_quiet, tells) = (is_set(SETTLES), is_set(QUIET), is_set(TELL));
+        let (settles, tells) = (is_set(SETTLES), is_set(TELL));
         let (rules, decisions) = (Vec::new(), Vec::new());
         let is_untold = is_set(UNTOLD);
-        let mut asked =
-            Self { version, group, settles, is_quiet, is_untold, tells, rules, decisions };
+        let mut asked = Self { version, group, settles, is_untold, tells, rules, decisions };
         while !bytes.0.is_empty() {
             let rule = asked.read_rule(&mut bytes)?;
             let is_same = |other: &RequestRule<'_>| other.stable_id() == rule.stable_id();

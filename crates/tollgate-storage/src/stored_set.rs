@@ -19,11 +19,11 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, ENCODING_VERSION, Limiter, Quota, Span, Timestamp};
 
-/// Bytes of a set before its quotas, and of each quota.
 /// Makes the identities of two versions differ in all their bits: 2^32 divided by the golden ratio,
 /// which is odd.
 const MARK: u32 = 0x9e37_79b9;
 
+/// Bytes of a set before its quotas, and of each quota.
 const SET_LEN: usize = 14;
 const QUOTA_LEN: usize = 36;
 
@@ -56,13 +56,20 @@ pub struct StoredQuota {
 }
 
 impl StoredSet {
-    /// The set with these identities and quotas, whose states have the layout `version`.
+    /// The set with these identities and quotas (hash of the name, limiter), whose states follow each
+    /// other in the layout `version`.
     #[must_use]
-    pub const fn new(
+    pub fn new(
         (stable_id, record_id, version): (u64, u32, u8),
-        quotas: Vec<StoredQuota>,
+        quotas: impl IntoIterator<Item = (u64, Limiter)>,
     ) -> Self {
-        Self { stable_id, record_id, version, quotas }
+        let mut offset = 0_usize;
+        let placed = quotas.into_iter().map(|(name_hash, limiter)| {
+            let quota = StoredQuota { name_hash, limiter, offset };
+            offset = offset.saturating_add(limiter.state_len());
+            quota
+        });
+        Self { stable_id, record_id, version, quotas: placed.collect() }
     }
 
     /// Reads one set from the front of `bytes` and removes it. Returns `None`, with `bytes`
@@ -191,12 +198,6 @@ impl StoredSet {
 }
 
 impl StoredQuota {
-    /// The quota whose name has this hash, and whose state begins at `offset` of its set's states.
-    #[must_use]
-    pub const fn new(name_hash: u64, limiter: Limiter, offset: usize) -> Self {
-        Self { name_hash, limiter, offset }
-    }
-
     /// The hash of the quota's name.
     #[must_use]
     pub const fn name_hash(&self) -> u64 {

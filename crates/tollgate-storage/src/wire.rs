@@ -5,7 +5,7 @@
 //!
 //! **Request**, format 2: `MAGIC`; the policy's version `u64`; the identity of the key's group
 //! `u64`; flags `u8` (1: the count must be durable before the reply is sent, 2: it contains the
-//! effects of a response, 4: the reply contains no states, 8: it was planned with an entry of its
+//! effects of a response, 8: it was planned with an entry of its
 //! tenant, 16: the reply always contains the states, 32: the reply contains blocks but no states);
 //! with the flag 8 the entry's revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2
 //! charged later, 4 refunded, 8 has a longest wait, 16 held and used, 32 reported: recorded
@@ -46,8 +46,6 @@ pub(crate) const LEASES: [u8; 8] = *b"tollgt\x00L";
 pub const STRICT: u8 = 1;
 /// Flag of a request: it contains the effects of a response.
 pub const SETTLES: u8 = 2;
-/// Flag of a request: the reply contains no states.
-pub(crate) const QUIET: u8 = 4;
 /// Flag of a request: it was planned with an entry of its tenant.
 pub(crate) const UNDER: u8 = 8;
 /// Flag of a request: the reply always contains the states.

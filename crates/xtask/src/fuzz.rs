@@ -82,8 +82,8 @@ fn laws(workspace: &Workspace, seconds: u32) -> Result<()> {
     loop {
         let seed = RandomState::new().build_hasher().finish();
         println!("\n=== {LAWS}, seed {seed}");
-        let tests = "test --profile release-test -p tollgate-core -p tollgate-storage \
-                     -p tollgate-policy -p tollgate-sim";
+        let tests = "test --profile release-test -p tollgate-core -p tollgate-http-syntax \
+                     -p tollgate-storage -p tollgate-policy -p tollgate-sim";
         let mut command = Command::new("cargo");
         command.current_dir(&workspace.root).env(SEED, seed.to_string());
         let fix = format!(

@@ -47,12 +47,7 @@ pub fn asked(policy: &Policy, bytes: &[u8]) {
     }
     let _ = KeyState::read(bytes);
     kept(&counts);
-    let rows = [
-        bytes.to_vec(),
-        [&[2][..], bytes].concat(),
-        [&[3][..], bytes].concat(),
-        [&[0; 16], bytes].concat(),
-    ];
+    let rows = [bytes.to_vec(), [&[2][..], bytes].concat(), [&[3][..], bytes].concat()];
     for row in rows {
         let read = [Counts::decode(&row), policy.counts_of(&policy.groups()[0], &row)];
         read.iter().flatten().for_each(kept);

@@ -70,9 +70,12 @@ impl LastGood {
     pub fn keep(&self, shared: &impl SharedData, given: &ServedPolicy, unfit: &[u8]) -> Keep {
         let Some(bytes) = given.bytes() else { return Keep::Unreachable };
         let kept = SharedCell::new(shared, &self.0).change(|found| {
-            match found.map(|(before, _)| (before == bytes, ServedPolicy::read(before))) {
-                Some((true, _)) => Change::Keep(Keep::Stored),
-                Some((false, Some(kept))) if given.is_behind(kept.version) && kept.tag != unfit => {
+            let before = found.map(|(before, _)| before);
+            if before == Some(bytes.as_slice()) {
+                return Change::Keep(Keep::Stored);
+            }
+            match before.and_then(ServedPolicy::read) {
+                Some(kept) if given.is_behind(kept.version) && kept.tag != unfit => {
                     Change::Keep(Keep::Newer(kept))
                 }
                 _ => Change::Write(bytes.as_slice().into(), Keep::Stored),

@@ -24,18 +24,17 @@ impl Turn {
     /// Takes the turn; `None` while another worker has it. Without shared data every worker has its
     /// own.
     pub fn take<H: Proxy>(host: &H, now: Timestamp) -> Option<Self> {
+        let mut own = Self::until(now, Seed::default());
         let taken = SharedCell::new(host, NAME).change_once(|found| match found {
-            Some((bytes, _)) if is_taken(bytes, now) => Change::Keep(None),
+            Some((bytes, _)) if is_taken(bytes, now) => Change::Keep(false),
             _ => {
-                let own = Self::until(now, host.random_seed().unwrap_or_default());
-                Change::Write(own.0.to_vec().into(), Some(own))
+                own = Self::until(now, host.random_seed().unwrap_or_default());
+                Change::Write(own.0.to_vec().into(), true)
             }
         });
-        match taken {
-            Ok(turn) => turn,
-            Err(NotChanged::Lost) => None,
-            Err(NotChanged::Unreachable) => Some(Self::until(now, Seed::default())),
-        }
+        // A worker whose host does not respond compiles, too.
+        let is_taken = taken.unwrap_or_else(|why| why == NotChanged::Unreachable);
+        is_taken.then_some(own)
     }
 
     /// Gives the turn back, unless it was over and another worker has it.

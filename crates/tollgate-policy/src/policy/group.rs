@@ -13,7 +13,7 @@ use crate::policy::by_id::ById;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
 use crate::stable_hash::stable_hash;
-use tollgate_storage::{StoredQuota, StoredSet, marked, write_parameters};
+use tollgate_storage::{StoredSet, marked, write_parameters};
 
 /// The longest value in which every record has a fixed place, in bytes. Up to this length a bucket
 /// of Envoy's table takes sixteen values, and to search for a few records costs more than to copy
@@ -273,9 +273,7 @@ impl QuotaSet {
     /// The same set reduced to its parameters.
     #[must_use]
     pub fn to_stored(&self) -> StoredSet {
-        let of =
-            |quota: &CompiledQuota| StoredQuota::new(quota.name_hash, quota.limiter, quota.offset);
-        let quotas = self.quotas.iter().map(of).collect();
+        let quotas = self.quotas.iter().map(|quota| (quota.name_hash, quota.limiter));
         StoredSet::new((self.stable_id, self.record_id, self.version), quotas)
     }
 }

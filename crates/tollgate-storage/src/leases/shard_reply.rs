@@ -22,7 +22,6 @@ pub enum HeldRule {
     /// No unit was taken for it.
     Free,
     /// Paid from the lease with this number.
-    /// Paid from the lease with this number.
     Paid {
         /// The number.
         number: u64,

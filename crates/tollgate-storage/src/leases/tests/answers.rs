@@ -8,15 +8,14 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use super::super::last_answer::{DirectAnswer, LastAnswer};
 use super::super::node::Holding;
 use super::limiter;
-use crate::stored_set::StoredQuota;
+use crate::stored_set::{StoredQuota, StoredSet};
 use tollgate_core::Algorithm;
 
 /// 10 in 10 s, which denies, and 100 per hour, of which 40 are left.
 fn quotas() -> Vec<StoredQuota> {
-    let of = |name, algorithm, limit, seconds| {
-        StoredQuota::new(name, limiter(algorithm, limit, seconds), 0)
-    };
-    vec![of(1, Algorithm::Gcra, 10, 10), of(2, Algorithm::FixedWindow, 100, 3_600)]
+    let of = |name, algorithm, limit, seconds| (name, limiter(algorithm, limit, seconds));
+    let quotas = [of(1, Algorithm::Gcra, 10, 10), of(2, Algorithm::FixedWindow, 100, 3_600)];
+    StoredSet::new((1, 1, 1), quotas).quotas().to_vec()
 }
 
 fn at(millis: u64) -> Timestamp {
