@@ -9,7 +9,7 @@ use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 
-/// The time when a request is charged.
+/// The event that charges a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Charging {
     /// When it is allowed.

@@ -19,7 +19,7 @@ record! {
         /// Networks of proxies that may name other clients. The list of addresses is read from the
         /// right, past addresses in these networks.
         trusted_proxies: Option<NonEmpty<Cidr>>,
-        /// The number of proxies in front, the connection's peer included; instead of
+        /// The position of the client's entry in the list, counted from the right; instead of
         /// trusted_proxies.
         trusted_hops: Option<Bounded<1, 16>>,
         /// The number of leading bits of an IPv4 address that identify one client; 32 by default.

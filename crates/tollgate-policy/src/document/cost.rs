@@ -60,7 +60,7 @@ record! {
         header: HeaderName,
         /// The cost when the header is absent or is not a whole number; 1 by default.
         default: Option<Units>,
-        /// The highest cost of one request; a higher number in the header counts as this.
+        /// The highest cost that the header can set.
         max: Units,
         /// The meaning of several costs that differ; "join" is not allowed.
         repeated: Option<Repeated>,

@@ -14,7 +14,7 @@ record! {
     JwtDoc {
         /// Envoy: the `payload_in_metadata` of the jwt_authn filter in front.
         metadata: Option<String>,
-        /// Worker: the header that contains "Bearer " and the token; authorization by default.
+        /// Worker: the header with the token, after "Bearer "; authorization by default.
         header: Option<HeaderName>,
         /// Worker: the meaning of several tokens that differ; "join" is not allowed.
         repeated: Option<Repeated>,

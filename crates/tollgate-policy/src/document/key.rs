@@ -50,7 +50,7 @@ pub(crate) enum KeyPart {
 }
 
 record! {
-    /// The key parts that have a name, of which exactly one is given; and the meaning of several
+    /// The key parts that have a name, of which exactly one is set, and the meaning of several
     /// values.
     KeyPartDoc {
         /// The value of a header.

@@ -1,4 +1,4 @@
-//! How far a rule is enforced, and for which keys.
+//! The mode of a rule: the keys for which it is enforced.
 //!
 //! Invariant: an enforced key is enforced every time, and a client cannot compute which keys are
 //! enforced.

@@ -98,7 +98,7 @@ pub(crate) fn is_visible(text: &str, min: usize, max: usize) -> bool {
     (min..=max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// How long to wait for a response.
+/// The longest wait for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeout(pub(crate) Span);
 

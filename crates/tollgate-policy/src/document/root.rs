@@ -35,10 +35,10 @@ record! {
         /// The key part that names the tenant of a request. An entry in a store may have other
         /// quotas for a tenant.
         tenant: Option<KeyPart>,
-        /// The meaning of several values where one is read, unless a field there sets it; "refuse"
-        /// by default.
+        /// The meaning of several values where Tollgate reads one, unless a field there sets it;
+        /// "refuse" by default.
         repeated: Option<Repeated>,
-        /// The fields and bodies that clients get.
+        /// The fields and bodies of responses to clients.
         response: Option<ResponseDoc>,
         /// Limits on the requests that wait in one Envoy worker or one isolate of the Worker.
         waiting: Option<WaitingDoc>,
@@ -75,8 +75,8 @@ record! {
         on_allow: Option<bool>,
         /// The body of a denial; problem+json by default.
         body: Option<BodyFormat>,
-        /// The longest random time added to Retry-After and to t, so that clients do not all return
-        /// at the same time.
+        /// The most time that is added to Retry-After and to t, so that clients do not return all
+        /// at once.
         jitter: Option<Wait>,
         /// Send the partition key, hashed; false by default.
         partition_key: Option<bool>,

@@ -38,14 +38,14 @@ record! {
         unless: Option<Conditions>,
         /// The key's parts, in order; an empty list is one count for all requests.
         key: Key,
-        /// The behavior when the request lacks a key part; skip by default.
+        /// The behaviour when the request lacks a key part; skip by default.
         on_missing: Option<OnMissing>,
         /// Layered quotas. A request must fit all of them and is charged to all or none.
         quotas: Vec<Lenient<QuotaDoc>>,
         /// The cost of one request in quota units, or "reported" for the hits that a descriptor
         /// reports; 1 by default.
         cost: Option<Cost>,
-        /// The time when a request is charged; "request" by default.
+        /// The event that charges a request; "request" by default.
         charge: Option<Charging>,
         /// Other quotas for some requests; the matching tier with the highest priority applies.
         tiers: Option<AtMost<MAX_TIERS, TierDoc>>,
@@ -56,8 +56,8 @@ record! {
         /// The decision when this rule's state cannot be read or written; the document's by
         /// default.
         on_failure: Option<WithoutState>,
-        /// The place of the count: a node, a share of the fleet or the whole fleet; "local" by
-        /// default.
+        /// The place where the count is kept: each node, or one place for the whole fleet; "local"
+        /// by default.
         scope: Option<Lenient<Scope>>,
         /// Scope "fleet": the longest time for which a node holds leased units; 2s by default. With
         /// 0 the node sends a request to the authority for each decision.
@@ -104,11 +104,11 @@ record! {
         name: Name,
         /// The priority among matching tiers: the highest applies; 0 by default.
         priority: Option<Bounded<0, 1_000_000>>,
-        /// The conditions of a request that the tier applies to.
+        /// Conditions on the request that must hold for the tier.
         when: Option<Conditions>,
         /// The meaning of several values of a header or query parameter in `when`.
         repeated: Option<Repeated>,
-        /// Values of which one part of the key must have one.
+        /// The key values that the tier applies to: one part of the key must have one of them.
         key_values: Option<NonEmpty<String>>,
         /// The tier's quotas.
         quotas: Vec<Lenient<QuotaDoc>>,
@@ -128,7 +128,7 @@ record! {
         burst: Option<Burst>,
         /// The algorithm that counts; gcra by default.
         algorithm: Option<Algorithm>,
-        /// A stricter bound, as the documentation of the algorithms defines; false by default.
+        /// Enforce the stricter bound of the algorithm; false by default.
         strict: Option<bool>,
         /// The number of parts of a sliding-buckets window; 60 by default.
         buckets: Option<Buckets>,
@@ -146,7 +146,7 @@ impl QuotaDoc {
 }
 
 choice! {
-    /// The behavior when the request lacks a key part.
+    /// The behaviour when the request lacks a key part.
     OnMissing ("missing mode") {
         /// The rule does not apply.
         "skip" => Skip,

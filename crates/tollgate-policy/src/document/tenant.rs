@@ -34,7 +34,7 @@ record! {
         priority: Option<Bounded<0, 1_000_000>>,
         /// The time from which the entry has no effect.
         expires: Option<Expiry>,
-        /// A note of one line for people; not used in decisions.
+        /// One line of text for people; never read.
         note: Option<Note>,
     }
 }
