@@ -35,7 +35,7 @@ pub(crate) enum Action {
 }
 
 record! {
-    /// A fixed reply.
+    /// A fixed response.
     #[derive(PartialEq, Eq)]
     Reply {
         /// The response's status.
@@ -46,11 +46,11 @@ record! {
 }
 
 record! {
-    /// How long a request may wait, and which requests go first.
+    /// The longest wait of a request, and the order of waiting requests.
     DelayDoc {
-        /// At most this long.
+        /// The longest wait.
         max: Wait,
-        /// Who goes first of those that wait for one key: requests with the first conditions, then
+        /// The order of the requests that wait for one key: those with the first conditions, then
         /// those with the next, and then all others.
         priority: Option<Priorities>,
     }
@@ -71,7 +71,7 @@ impl FromNode for Priorities {
     });
 }
 
-/// How long a request may wait, and which requests go first.
+/// The longest wait of a request, and the order of waiting requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Delay {
     /// At most this long; then it is denied with 429.
@@ -91,23 +91,24 @@ record! {
     /// A header for the origin.
     #[derive(PartialEq, Eq)]
     MarkDoc {
-        /// Its name: none that says what a request is or whom it is from.
+        /// The header's name, but not one that frames a message, routes it or identifies its
+        /// sender.
         header: MarkHeader,
-        /// Its value, visible characters and spaces.
+        /// The header's value: visible characters and spaces.
         value: Text,
     }
 }
 
 record! {
-    /// The actions that have parameters; exactly one is given.
+    /// The actions with parameters, of which exactly one is set.
     ActionDoc {
-        /// Refuse with a status and a body of one's own.
+        /// Deny the request with this status and body.
         deny: Option<Reply>,
-        /// Delay the request, for at most the time in it.
+        /// Delay the request for at most the time in `max`.
         delay: Option<DelayDoc>,
-        /// Pass on with a header.
+        /// Allow the request and add a header for the origin.
         mark: Option<MarkDoc>,
-        /// Answer without processing.
+        /// Send a fixed response; the origin never gets the request.
         respond: Option<Reply>,
     }
 }

@@ -9,7 +9,7 @@ use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 
-/// When a request is charged.
+/// The event that charges a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Charging {
     /// When it is allowed.
@@ -22,12 +22,12 @@ record! {
     /// Charging by response.
     #[derive(PartialEq, Eq)]
     ResponseChargeDoc {
-        /// Statuses: "401", or "5xx" for a class.
+        /// The statuses that are charged: "401", or "5xx" for a class.
         response_status: Statuses,
-        /// A place is held from the request on, and given back when the response is not charged;
+        /// Hold the cost from the request on, and give it back when the response is not charged;
         /// false by default.
         reserve: Option<bool>,
-        /// What a request without a response is; "charge" by default.
+        /// The charge for a request without a response; "charge" by default.
         on_abort: Option<OnAbort>,
     }
 }

@@ -14,27 +14,29 @@ use tollgate_http_syntax::address::Cidr;
 record! {
     /// The address of the client.
     ClientIpDoc {
-        /// Where the address comes from.
+        /// The source of the address.
         source: Option<Source>,
-        /// Who may speak for others: the list of addresses is walked from the right past these.
+        /// Networks of proxies that may name other clients. The list of addresses is read from the
+        /// right, past addresses in these networks.
         trusted_proxies: Option<NonEmpty<Cidr>>,
-        /// How many proxies stand in front, this one's peer included; in place of trusted_proxies.
+        /// The position of the client's entry in the list, counted from the right; instead of
+        /// trusted_proxies.
         trusted_hops: Option<Bounded<1, 16>>,
-        /// Leading bits of an IPv4 address that are one client; 32 by default.
+        /// The number of leading bits of an IPv4 address that identify one client; 32 by default.
         ipv4_prefix: Option<Bounded<0, 32>>,
-        /// Leading bits of an IPv6 address that are one client; 64 by default.
+        /// The number of leading bits of an IPv6 address that identify one client; 64 by default.
         ipv6_prefix: Option<Bounded<0, 128>>,
     }
 }
 
-/// Where the client's address comes from.
+/// The source of the client's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The connection's other end.
     Connection,
-    /// The X-Forwarded-For list, walked from the right.
+    /// The X-Forwarded-For list, read from the right.
     XForwardedFor,
-    /// The Forwarded list (RFC 7239), walked from the right.
+    /// The Forwarded list (RFC 7239), read from the right.
     Forwarded,
     /// CF-Connecting-IP, which only Cloudflare's edge sets.
     CfConnectingIp,
@@ -45,7 +47,7 @@ pub(crate) enum Source {
 record! {
     /// The name of a header.
     NamedHeader {
-        /// The header.
+        /// The header's name.
         header: HeaderName,
     }
 }
@@ -78,9 +80,9 @@ record! {
     /// Envoy: the headers in which a trusted proxy in front sends the values that Cloudflare itself
     /// provides.
     GeoDoc {
-        /// Holds the client's two-letter country code.
+        /// The header with the client's two-letter country code.
         country_header: Option<HeaderName>,
-        /// Holds the client's autonomous system number.
+        /// The header with the client's autonomous system number.
         asn_header: Option<HeaderName>,
     }
 }

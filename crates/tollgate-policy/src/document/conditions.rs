@@ -24,33 +24,36 @@ use tollgate_http_syntax::alternatives::Alternatives;
 use tollgate_http_syntax::path::Pattern;
 
 record! {
-    /// Conditions: all that are given must hold; the values of one are alternatives.
+    /// Conditions that must all hold; the values of one condition are alternatives.
     ConditionsDoc {
         /// Request methods.
         methods: Option<NonEmpty<Method>>,
-        /// Hosts without port: exact, or `*.suffix` for any subdomain.
+        /// Hosts without port: an exact name, or `*.suffix` for any subdomain.
         hosts: Option<NonEmpty<Host>>,
-        /// Path patterns: exact; `*` one segment; `{name}` one segment, captured; `**` the rest.
+        /// Path patterns: an exact path; `*` matches one segment, `{name}` matches and captures one
+        /// segment, `**` matches the rest.
         paths: Option<NonEmpty<Pattern>>,
-        /// Headers by name: a value, "*" for any, {"prefix": "..."}, or a list of these.
+        /// Headers by name: a value, "*" for any value, {"prefix": "..."}, or a list of these.
         headers: Option<Named<HeaderName>>,
-        /// Query parameters by name, matched like headers after decoding.
+        /// Query parameters by name, compared like headers after decoding.
         query: Option<Named<String>>,
-        /// Networks that the client's address is in.
+        /// Networks that contain the client's address.
         client_cidrs: Option<NonEmpty<Cidr>>,
-        /// Envoy: names of the route.
+        /// Envoy: names of routes.
         routes: Option<NonEmpty<String>>,
         /// Two-letter country codes of the client.
         countries: Option<NonEmpty<Country>>,
         /// Autonomous system numbers of the client.
         asns: Option<NonEmpty<Asn>>,
-        /// Rate limit service: the domain that it is asked with, or a list of these.
+        /// Rate limit service: the domain in the request, or a list of alternatives.
         domain: Option<OneOrMore<String>>,
-        /// Rate limit service: entries that the descriptor has, by key, whatever else it has.
+        /// Rate limit service: entries that the descriptor must have, by key; it may have others.
         descriptor: Option<Named<String, EntryMatcher>>,
-        /// Rate limit service: the whole descriptor, its entries in their order; alternatives.
+        /// Rate limit service: alternatives for the whole descriptor, each with all entries in
+        /// order.
         entries: Option<NonEmpty<Entries>>,
-        /// Rate limit service: another descriptor of the same call, as in \"entries\".
+        /// Rate limit service: alternatives for another descriptor of the same call, as in
+        /// `entries`.
         beside: Option<NonEmpty<Entries>>,
     }
 }

@@ -56,21 +56,21 @@ impl Cost {
 record! {
     /// The cost in a header.
     HeaderCostDoc {
-        /// The header.
+        /// The name of the header with the cost.
         header: HeaderName,
-        /// The cost when the header is absent or no whole number; 1 by default.
+        /// The cost when the header is absent or is not a whole number; 1 by default.
         default: Option<Units>,
-        /// The highest cost that is believed.
+        /// The highest cost that the header can set.
         max: Units,
-        /// What several costs mean that differ; "join" is none of these.
+        /// The meaning of several costs that differ; "join" is not allowed.
         repeated: Option<Repeated>,
     }
 }
 
 record! {
-    /// The cost by body size.
+    /// The cost by the announced size of the body.
     LengthCostDoc {
-        /// Bytes per unit.
+        /// The number of bytes per quota unit.
         content_length_per: Units,
     }
 }

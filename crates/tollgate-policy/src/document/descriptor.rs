@@ -53,11 +53,11 @@ pub(crate) struct Like(pub(crate) Vec<Vec<u8>>);
 record! {
     /// The condition on the value of an entry.
     EntryDoc {
-        /// What it begins with.
+        /// The beginning of the value.
         prefix: Option<String>,
-        /// A pattern in which each * matches any text, also none.
+        /// A pattern in which each * matches any text, including an empty one.
         like: Option<Like>,
-        /// What it is not: a value, {"prefix": "..."}, {"like": "..."}, or a list of these.
+        /// Excluded values: a value, {"prefix": "..."}, {"like": "..."}, or a list of these.
         not: Option<OneOrMore<Form>>,
     }
 }
@@ -65,9 +65,9 @@ record! {
 record! {
     /// A form of values.
     FormDoc {
-        /// What it begins with.
+        /// The beginning of the value.
         prefix: Option<String>,
-        /// A pattern in which each * matches any text, also none.
+        /// A pattern in which each * matches any text, including an empty one.
         like: Option<Like>,
     }
 }

@@ -7,9 +7,9 @@ use tollgate_http_syntax::readings::EscapedSlashes;
 
 names! {
     EscapedSlashes ("reading") {
-        /// Perhaps a slash: a rule holds if either reading matches, an exemption only if both do.
+        /// Possibly a slash: a rule holds if any reading matches, an exemption only if all do.
         "separator" => Separator,
-        /// A letter of its segment.
+        /// A character of its segment.
         "literal" => Literal,
     }
 }

@@ -16,13 +16,13 @@ record! {
         metadata: Option<String>,
         /// Worker: the header with the token, after "Bearer "; authorization by default.
         header: Option<HeaderName>,
-        /// Worker: what several tokens mean that differ; "join" is none of these.
+        /// Worker: the meaning of several tokens that differ; "join" is not allowed.
         repeated: Option<Repeated>,
-        /// Worker: the only issuer that is accepted.
+        /// Worker: the only accepted issuer.
         issuer: Option<String>,
-        /// Worker: the token must be for one of these.
+        /// Worker: the accepted audiences; the token must have one of them.
         audiences: Option<NonEmpty<String>>,
-        /// Worker: the keys that sign, as JSON Web Keys (RFC 7517).
+        /// Worker: the keys that verify tokens, as JSON Web Keys (RFC 7517).
         keys: Option<NonEmpty<JwkDoc>>,
     }
 }
@@ -31,13 +31,13 @@ record! {
     /// A JSON Web Key for HS256 (`kty` "oct"), RS256 ("RSA") or ES256 ("EC").
     #[derive(PartialEq, Eq)]
     JwkDoc {
-        /// The kind of key.
+        /// The key type: oct, RSA or EC.
         kty: String,
-        /// HS256, RS256 or ES256.
+        /// The algorithm: HS256, RS256 or ES256.
         alg: String,
-        /// The name that a token calls it by.
+        /// The key's name in tokens.
         kid: Option<String>,
-        /// Informational.
+        /// The key's purpose; not read.
         r#use: Option<String>,
         /// oct: the key, base64url.
         k: Option<String>,

@@ -50,7 +50,7 @@ pub(crate) enum KeyPart {
 }
 
 record! {
-    /// The key parts that have a name, of which exactly one is given; and the meaning of several
+    /// The key parts that have a name, of which exactly one is set, and the meaning of several
     /// values.
     KeyPartDoc {
         /// The value of a header.
@@ -59,13 +59,13 @@ record! {
         cookie: Option<CookieName>,
         /// The value of a query parameter.
         query: Option<String>,
-        /// What a `{name}` of the rule's path pattern captured.
+        /// The path segment that `{name}` in the rule's path pattern captured.
         path_param: Option<String>,
         /// A claim of a verified token.
         jwt_claim: Option<String>,
-        /// The value of an entry of the descriptor that a rate limit service is asked about.
+        /// The value of an entry of the descriptor in a request to a rate limit service.
         descriptor: Option<String>,
-        /// What several values mean; for a header, a cookie or a query parameter.
+        /// The meaning of several values of a header, a cookie or a query parameter.
         repeated: Option<Repeated>,
     }
 }

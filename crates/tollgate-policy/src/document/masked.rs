@@ -1,7 +1,7 @@
 //! Masked `jwt.keys` in a policy that was read from an operator's API.
 //!
 //! Invariant: a masked key verifies nothing, so only a surface that verifies no tokens accepts a
-//! document with one. Deliberately absent: the rule which readers may see keys.
+//! document with one. Deliberately absent: a rule for which readers may see keys.
 
 use crate::json::node::Node;
 

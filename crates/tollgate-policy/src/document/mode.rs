@@ -1,4 +1,4 @@
-//! How far a rule is enforced, and for which keys.
+//! The mode of a rule: the keys for which it is enforced.
 //!
 //! Invariant: an enforced key is enforced every time, and a client cannot compute which keys are
 //! enforced.
@@ -12,7 +12,7 @@ use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 
-/// How far a rule is enforced.
+/// The keys for which a rule is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// For every key.
@@ -48,12 +48,12 @@ impl Share {
 }
 
 record! {
-    /// Partial enforcement.
+    /// Enforcement for a percentage of the keys.
     PercentDoc {
-        /// The percentage of keys that the rule is enforced for; the same keys every time.
+        /// The percentage of keys for which the rule is enforced; the same keys every time.
         enforce_percent: Bounded<0, 100>,
-        /// Chooses the keys, the same ones on every surface. Keep it to yourself; without it a
-        /// secret of the surface does.
+        /// A secret that selects the keys, the same keys on every surface. Keep it secret. By
+        /// default a secret of the surface selects the keys.
         salt: Option<Salt>,
     }
 }

@@ -11,9 +11,9 @@ use crate::json::suggest::unknown;
 choice! {
     /// The decision when state cannot be read or written.
     OnFailure ("failure mode") {
-        /// The request passes.
+        /// The request is allowed.
         "allow" => Allow,
-        /// The request is refused with 503.
+        /// The request is denied with 503.
         "deny" => Deny,
     }
 }

@@ -16,35 +16,36 @@ use tollgate_core::Span;
 record! {
     /// The server from which the filter requests the counts of rules with "scope": "fleet".
     FleetDoc {
-        /// The cluster of the authority, as Envoy's configuration calls it.
+        /// The name of the authority's cluster in Envoy's configuration.
         cluster: Visible<1, 256>,
-        /// The host that the authority is asked under; the cluster's name by default.
+        /// The host in requests to the authority; the cluster's name by default.
         authority: Option<Visible<1, 256>>,
-        /// The path of its leases; /lease by default.
+        /// The path for lease requests; /lease by default.
         path: Option<Visible<1, 1024>>,
-        /// Sent as "Bearer" in the field authorization.
+        /// The token, sent as "Bearer" in the authorization header.
         token: Option<Visible<1, 4096>>,
-        /// What keys are hashed with before they leave the proxy, the same in the whole fleet.
+        /// The secret with which keys are hashed before they leave the proxy; the same in the whole
+        /// fleet.
         secret: Visible<16, 256>,
-        /// For how long an answer is waited for; 250ms by default.
+        /// The longest wait for a response; 250ms by default.
         timeout: Option<Timeout>,
     }
 }
 
 record! {
-    /// The server that the filter takes later policies from.
+    /// The server from which the filter gets later policies.
     PolicyFromDoc {
-        /// The cluster that leads to it, as Envoy's configuration calls it.
+        /// The name of the server's cluster in Envoy's configuration.
         cluster: Visible<1, 256>,
-        /// The host that it is asked under; the cluster's name by default.
+        /// The host in requests to the server; the cluster's name by default.
         authority: Option<Visible<1, 256>>,
-        /// Where it has the policy; /.well-known/tollgate/admin/policy by default.
+        /// The path of the policy; /.well-known/tollgate/admin/policy by default.
         path: Option<Visible<1, 1024>>,
-        /// Sent as "Bearer" in the field authorization: its FOLLOW_TOKEN.
+        /// The server's FOLLOW_TOKEN, sent as "Bearer" in the authorization header.
         token: Option<Visible<1, 4096>>,
-        /// How often it is asked; 5s by default.
+        /// The interval between requests to the server; 5s by default.
         every: Option<Every>,
-        /// For how long an answer is waited for; 5s by default.
+        /// The longest wait for a response; 5s by default.
         timeout: Option<Timeout>,
     }
 }
@@ -97,7 +98,7 @@ pub(crate) fn is_visible(text: &str, min: usize, max: usize) -> bool {
     (min..=max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// How long to wait for a response.
+/// The longest wait for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeout(pub(crate) Span);
 

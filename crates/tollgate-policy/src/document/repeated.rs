@@ -11,13 +11,13 @@ pub(crate) const NO_JOIN: &str =
 
 names! {
     Repeated ("mode") {
-        /// The one that all of them are; a request whose values differ is refused with 400.
+        /// The value that all are equal to; a request whose values differ is denied with 400.
         "refuse" => Refuse,
-        /// The first one.
+        /// The first value.
         "first" => First,
-        /// The last one.
+        /// The last value.
         "last" => Last,
-        /// All of them together, in their order.
+        /// All values together, in their order.
         "join" => Join,
     }
 }

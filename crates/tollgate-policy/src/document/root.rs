@@ -26,28 +26,29 @@ record! {
     Document {
         /// The version of this format: 1.
         version: Version,
-        /// Who the client is.
+        /// The source of the client's address.
         client_ip: Option<ClientIpDoc>,
-        /// Envoy: where country and system number come from.
+        /// Envoy: the headers with the client's country and AS number.
         geo: Option<GeoDoc>,
-        /// Where verified claims come from.
+        /// The source of verified claims.
         jwt: Option<JwtDoc>,
-        /// Who a tenant is, for whom an entry in a store may have other quotas: one key part.
+        /// The key part that names the tenant of a request. An entry in a store may have other
+        /// quotas for a tenant.
         tenant: Option<KeyPart>,
-        /// What several values mean of something that is read as one, where nothing else is said;
+        /// The meaning of several values where Tollgate reads one, unless a field there sets it;
         /// "refuse" by default.
         repeated: Option<Repeated>,
-        /// What is said to clients.
+        /// The fields and bodies of responses to clients.
         response: Option<ResponseDoc>,
-        /// How many requests may wait in one Envoy worker or one isolate of the Worker.
+        /// Limits on the requests that wait in one Envoy worker or one isolate of the Worker.
         waiting: Option<WaitingDoc>,
-        /// What happens when a rule's state cannot be read or written; allow by default.
+        /// The decision when a rule's state cannot be read or written; allow by default.
         on_failure: Option<OnFailure>,
-        /// What `%2F` and `%5C` are in a path; separator by default.
+        /// The meaning of `%2F` and `%5C` in a path; separator by default.
         escaped_slashes: Option<EscapedSlashes>,
         /// Requests that no rule applies to.
         exempt: Option<AtMost<MAX_EXEMPT, Conditions>>,
-        /// The rules; every one that matches applies.
+        /// The rules; every rule that matches applies.
         rules: Vec<Lenient<RuleDoc>>,
     }
 }
@@ -68,14 +69,14 @@ record! {
     ResponseDoc {
         /// The generation of header fields; draft-11 by default.
         headers: Option<HeaderGeneration>,
-        /// Also send RateLimit-Policy; true by default. The other generations have no such field.
+        /// Also send RateLimit-Policy, which only the drafts have; true by default.
         policy: Option<bool>,
-        /// Send the fields on allowed responses too; true by default.
+        /// Also send the fields on responses to allowed requests; true by default.
         on_allow: Option<bool>,
-        /// The body of a refusal; problem+json by default.
+        /// The body of a denial; problem+json by default.
         body: Option<BodyFormat>,
-        /// At most this much is added to Retry-After and to t, so that clients do not return all at
-        /// once.
+        /// The most time that is added to Retry-After and to t, so that clients do not return all
+        /// at once.
         jitter: Option<Wait>,
         /// Send the partition key, hashed; false by default.
         partition_key: Option<bool>,
@@ -83,14 +84,16 @@ record! {
 }
 
 record! {
-    /// How many requests may wait (action delay, leaky-queue) in one Envoy worker or one isolate of
-    /// the Worker.
+    /// Limits on the requests that wait (action delay, leaky-queue) in one Envoy worker or one
+    /// isolate of the Worker.
     WaitingDoc {
-        /// For one key of a rule; 1000 by default. One more is refused with 429.
+        /// The most waiting requests for one key of a rule; 1000 by default. The next one is denied
+        /// with 429.
         per_key: Option<Bounded<1, 1_000_000>>,
-        /// In all; 10000 by default. One more is refused with 503.
+        /// The most waiting requests in all; 10000 by default. The next one is denied with 503.
         total: Option<Bounded<1, 1_000_000>>,
-        /// Bytes that they hold in all; 67108864 by default. What does not fit is refused with 503.
+        /// The most bytes that all waiting requests hold; 67108864 by default. A request that does
+        /// not fit is denied with 503.
         bytes: Option<Bounded<65_536, 1_073_741_824>>,
     }
 }
@@ -102,7 +105,7 @@ choice! {
         "problem+json" => ProblemJson,
         /// One line of plain text.
         "text" => Text,
-        /// Nothing.
+        /// No body.
         "none" => Empty,
     }
 }
@@ -118,7 +121,7 @@ choice! {
         "draft-6" => Draft6,
         /// The X-RateLimit-* fields, reset in seconds.
         "x-ratelimit" => XRateLimit,
-        /// None but Retry-After.
+        /// Only Retry-After.
         "off" => Off,
     }
 }

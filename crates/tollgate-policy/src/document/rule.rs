@@ -30,39 +30,44 @@ pub(crate) const MAX_SHARDS: u32 = 32;
 record! {
     /// One rule: the requests it applies to, the key it counts by, and its quotas.
     RuleDoc {
-        /// Unique in the policy.
+        /// The rule's name, unique in the policy.
         name: Name,
-        /// All conditions must hold; without any, every request is meant.
+        /// Conditions that must all hold; without conditions the rule applies to every request.
         when: Option<Conditions>,
-        /// Requests that the rule does not apply to although `when` holds.
+        /// Conditions that exclude a request when all of them hold, even if `when` holds.
         unless: Option<Conditions>,
-        /// The parts of the key; an empty list is one count for all requests.
+        /// The key's parts, in order; an empty list is one count for all requests.
         key: Key,
-        /// What happens when a key part is not in the request; skip by default.
+        /// The behaviour when the request lacks a key part; skip by default.
         on_missing: Option<OnMissing>,
-        /// Layered quotas, admitted all or none.
+        /// Layered quotas. A request must fit all of them and is charged to all or none.
         quotas: Vec<Lenient<QuotaDoc>>,
-        /// What one request costs, or "reported": what a descriptor reports; 1 by default.
+        /// The cost of one request in quota units, or "reported" for the hits that a descriptor
+        /// reports; 1 by default.
         cost: Option<Cost>,
-        /// When a request is charged; "request" by default.
+        /// The event that charges a request; "request" by default.
         charge: Option<Charging>,
-        /// Other quotas for some keys: the first by priority that matches.
+        /// Other quotas for some requests; the matching tier with the highest priority applies.
         tiers: Option<AtMost<MAX_TIERS, TierDoc>>,
-        /// How far the rule is enforced; "enforce" by default.
+        /// The keys for which the rule is enforced; "enforce" by default.
         mode: Option<Mode>,
-        /// What happens to a request over the limit; "deny" by default.
+        /// The action for a request over the limit; "deny" by default.
         action: Option<Action>,
-        /// What happens when this rule's state cannot be read or written.
+        /// The decision when this rule's state cannot be read or written; the document's by
+        /// default.
         on_failure: Option<WithoutState>,
-        /// Whose count it is; "local" by default.
+        /// The place where the count is kept: each node, or one place for the whole fleet; "local"
+        /// by default.
         scope: Option<Lenient<Scope>>,
-        /// Scope "fleet": the longest life of a lease; 2s by default, 0 asks for every request.
+        /// Scope "fleet": the longest time for which a node holds leased units; 2s by default. With
+        /// 0 the node sends a request to the authority for each decision.
         lease: Option<Lease>,
-        /// Envoy: how many keys are held; 65536 by default.
+        /// Envoy: the number of keys that the rule's table holds; 65536 by default.
         capacity: Option<Bounded<4, 16_777_216>>,
-        /// Worker: when counts are durable; strict by default.
+        /// Worker: the time when counts become durable; strict by default.
         durability: Option<Durability>,
-        /// Worker: over how many objects the requests of one key are spread; not at all by default.
+        /// Worker: the number of objects that the requests of one key are distributed over; none by
+        /// default.
         shards: Option<Bounded<2, MAX_SHARDS>>,
     }
 }
@@ -93,19 +98,19 @@ impl RuleDoc {
 }
 
 record! {
-    /// Quotas for some keys, in place of the rule's own.
+    /// Quotas for some requests, instead of the rule's own.
     TierDoc {
-        /// Unique in the rule.
+        /// The tier's name, unique in the rule.
         name: Name,
-        /// The highest goes first; 0 by default.
+        /// The priority among matching tiers: the highest applies; 0 by default.
         priority: Option<Bounded<0, 1_000_000>>,
-        /// The tier is for requests with these conditions.
+        /// Conditions on the request that must hold for the tier.
         when: Option<Conditions>,
-        /// What several values mean of a header or query parameter in `when`.
+        /// The meaning of several values of a header or query parameter in `when`.
         repeated: Option<Repeated>,
-        /// The tier is for keys of which one part has one of these values.
+        /// The key values that the tier applies to: one part of the key must have one of them.
         key_values: Option<NonEmpty<String>>,
-        /// The quotas.
+        /// The tier's quotas.
         quotas: Vec<Lenient<QuotaDoc>>,
     }
 }
@@ -113,21 +118,22 @@ record! {
 record! {
     /// One quota.
     QuotaDoc {
-        /// The name in responses; the rule's name by default.
+        /// The quota's name in responses; the rule's name by default.
         name: Option<Lenient<Name>>,
-        /// Quota units per window.
+        /// The limit, in quota units per window.
         limit: Lenient<Limit>,
-        /// The window.
+        /// The length of the window.
         window: Lenient<Window>,
-        /// Quota units admitted at once when idle; the limit by default.
+        /// Quota units allowed at once when idle; the limit by default.
         burst: Option<Burst>,
-        /// How it is counted; gcra by default.
+        /// The algorithm that counts; gcra by default.
         algorithm: Option<Algorithm>,
-        /// Held more strictly: see the algorithms.
+        /// Enforce the stricter bound of the algorithm; false by default.
         strict: Option<bool>,
-        /// The parts of a sliding-buckets window; 60 by default.
+        /// The number of parts of a sliding-buckets window; 60 by default.
         buckets: Option<Buckets>,
-        /// The oldest part counts by what of it the window still covers; false by default.
+        /// For sliding-buckets: count the oldest part in proportion to its overlap with the window;
+        /// false by default.
         weighted: Option<bool>,
     }
 }
@@ -140,23 +146,23 @@ impl QuotaDoc {
 }
 
 choice! {
-    /// What happens when a key part is not in the request.
+    /// The behaviour when the request lacks a key part.
     OnMissing ("missing mode") {
         /// The rule does not apply.
         "skip" => Skip,
-        /// The request is refused.
+        /// The request is denied.
         "deny" => Deny,
-        /// All such requests share one count.
+        /// All requests without the part share one count.
         "shared" => Shared,
     }
 }
 
 choice! {
-    /// When a count is durable.
+    /// The time when a count becomes durable.
     Durability ("durability") {
-        /// Before the answer leaves.
+        /// Before the response is sent.
         "strict" => Strict,
-        /// 50 ms after it, with what came meanwhile.
+        /// 50 ms after the first unwritten count, together with the counts since then.
         "relaxed" => Relaxed,
     }
 }

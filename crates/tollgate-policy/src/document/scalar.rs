@@ -38,7 +38,7 @@ impl FromNode for Version {
     schema!({"const": 1});
 }
 
-/// 1 to 64 characters of %x20-7E: what a structured-field String can hold.
+/// 1 to 64 characters of %x20-7E, which a structured-field String can contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name(pub(crate) String);
 

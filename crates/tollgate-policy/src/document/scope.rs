@@ -28,7 +28,7 @@ pub(crate) const MAX_NODES: u32 = 1_000_000;
 record! {
     /// A part of the limits for each node.
     ShareDoc {
-        /// How many nodes there are: every limit and burst is divided by it, rounded down.
+        /// The number of nodes. Every limit and burst is divided by this number, rounded down.
         share: Bounded<1, MAX_NODES>,
     }
 }

@@ -25,15 +25,16 @@ const MAX_NOTE: usize = 256;
 record! {
     /// The settings of one tenant.
     EntryDoc {
-        /// In every rule with a tier of this name, the quotas of that tier.
+        /// The tier whose quotas apply, in every rule that has a tier of this name.
         tier: Option<Name>,
-        /// Quotas of the tenant's own, by the names of rules; they go before the tier.
+        /// The tenant's own quotas, by the names of rules; they have precedence over `tier`.
         quotas: Option<QuotasByRule>,
-        /// A tier of a rule goes before the entry when its priority is higher; 0 by default.
+        /// The entry's priority; a matching tier with a higher priority has precedence. 0 by
+        /// default.
         priority: Option<Bounded<0, 1_000_000>>,
-        /// From this time on the entry is as if it were not there.
+        /// The time from which the entry has no effect.
         expires: Option<Expiry>,
-        /// One line for people.
+        /// One line of text for people; never read.
         note: Option<Note>,
     }
 }

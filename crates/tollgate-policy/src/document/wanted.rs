@@ -138,7 +138,7 @@ pub(crate) enum Matcher {
 record! {
     /// A prefix of a value.
     PrefixDoc {
-        /// What it begins with.
+        /// The beginning of the value.
         prefix: String,
     }
 }
