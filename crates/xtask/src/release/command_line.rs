@@ -109,7 +109,7 @@ with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
     for file, data in files.items():
         info = zipfile.ZipInfo(file, (1980, 1, 1, 0, 0, 0))
         info.compress_type = zipfile.ZIP_DEFLATED
-        info.external_attr = (0o755 if "/scripts/" in file else 0o644) << 16
+        info.external_attr = (0o100755 if "/scripts/" in file else 0o100644) << 16
         archive.writestr(info, data)
 "#;
 

@@ -31,7 +31,7 @@ use super::clock::Clock;
 use super::{account::LeaseReport, account::NoLease, lease::MAX_LEASES};
 use crate::counts::Counts;
 use crate::settle::Settlement;
-use crate::wire::{BINDING, MAGIC, Reader};
+use crate::wire::{BINDING, MAGIC, Reader, STRICT, UNTOLD};
 
 /// A quota set as a policy writes it.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ fn direct(version: u64, costs: &[(&Set, u64)]) -> Vec<u8> {
     let mut out = Vec::from(MAGIC);
     out.extend(version.to_le_bytes());
     out.extend(7_u64.to_le_bytes());
-    out.push(5);
+    out.push(STRICT | UNTOLD);
     for (set, cost) in costs {
         out.push(BINDING);
         out.extend(set.id.to_le_bytes());
