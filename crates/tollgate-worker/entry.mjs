@@ -1,11 +1,11 @@
 // The module that Workers run: `main` of wrangler.toml, and the main module under plain workerd.
 //
-// It adds what wasm cannot express itself: the classes that the platform calls, the policy as a text module, and
-// a watch over the wasm instance, because what aborts it (a panic, an exception of the runtime) leaves the promises
-// that it had under way unsettled: their requests would hang.
+// It adds what wasm cannot express itself: the classes that the platform calls, the policy as a text module, and a
+// watch over the wasm instance, because an abort (a panic, an exception of the runtime) leaves the promises that the
+// instance had in flight unsettled: their requests would hang.
 //
-// Invariant: whoever calls into wasm calls an instance that stands, and a request ends when its instance does. After
-// an abort objects are made anew and read their state from their storage. Nothing is decided here.
+// Invariant: every call into wasm reaches an instance that works, and a request ends when its instance does. After an
+// abort objects are created again and read their state from their storage. Nothing is decided here.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import * as wasm from "./build/index.js"; // wasm-bindgen's output with its modules in it: crates/xtask/src/build/worker.rs
 import policy from "./policy.json"; // a text module: wrangler.toml [[rules]]
@@ -15,17 +15,18 @@ import compiled from "./build/policy.mjs"; // the same, compiled when this was b
 globalThis.tollgatePolicy = policy;
 globalThis.tollgateCompiled = compiled;
 
-// What is told of promises that wasm waits for. It is called as a function of the module and not as a closure of wasm, which
-// would belong to the instance that made it.
+// Receives the outcomes of promises that wasm waits for. It is a function of the module and not a closure of wasm,
+// which would belong to the instance that made it.
 globalThis.tollgateTold = wasm.told;
 
-// All the way down to where a trap was, in the log: names.mjs gives the functions their names.
+// Full stack traces in the log: names.mjs gives the functions their names.
 Error.stackTraceLimit = 100;
 
 /** One entry for each request that waits for the instance. */
 const underWay = new Set();
 
-// The crate `worker` counts `instanceId` up whenever an instance starts: those that wait for the one before are told.
+// The crate `worker` increases `instanceId` whenever an instance starts: requests that wait for the previous one are
+// notified.
 const state = wasm.__worker_init_state();
 let instanceId = state.instanceId;
 Object.defineProperty(state, "instanceId", {
@@ -42,12 +43,12 @@ function ensureInstance() {
   try {
     wasm.__worker_init_state();
   } catch {
-    // It could not even say that it is to be replaced.
+    // The instance could not even report that it must be replaced.
     wasm.__wbg_reset_state();
   }
 }
 
-/** After any error that may have aborted the instance, so that nobody waits for it. */
+/** Called after any error that may have aborted the instance, so that no request waits for it. */
 function failed(error) {
   const before = instanceId;
   try {
@@ -62,7 +63,7 @@ function failed(error) {
 addEventListener("error", (event) => failed(event.error));
 addEventListener("unhandledrejection", (event) => failed(event.reason));
 
-/** What `step`, which calls into wasm, gives. */
+/** The result of `step`, which calls into wasm. */
 function inWasm(step) {
   try {
     ensureInstance();
@@ -75,9 +76,9 @@ function inWasm(step) {
 
 const ABORTED = Symbol("aborted");
 
-/** What `ask` gives, or calls what it is given with when it gives `undefined`; or what `failure` makes as soon as the wasm
- * instance is replaced. That is made here and not by whoever notices the abort: a response belongs to the request that
- * made it. */
+/** The result of `ask`, or, when it returns `undefined`, of its later callback; or the result of `failure` as soon as the
+ * wasm instance is replaced. That is created here and not by the request that notices the abort: a response belongs to the
+ * request that created it. */
 async function guarded(ask, failure) {
   let settle;
   try {
@@ -106,12 +107,12 @@ export default class Tollgate extends WorkerEntrypoint {
     return guarded((answer) => wasm.fetch(request, this.env, this.ctx, answer), internalError);
   }
 
-  /** What `POST /check` answers to `asked` with status 200, as a value; else an error that says what it answers. */
+  /** The response of `POST /check` to `asked` with status 200, as a value; else an error with the response. */
   check(asked) {
     return this.#answered(wasm.check, asked);
   }
 
-  /** The same of `POST /check/settle`: what becomes of the cost of the request that was given this id. */
+  /** The same for `POST /check/settle`: the settlement of the cost of the request with this id. */
   settle(id, cost) {
     return this.#answered(wasm.settle, { id, cost });
   }
@@ -127,7 +128,7 @@ export default class Tollgate extends WorkerEntrypoint {
   }
 }
 
-/** The half of a Durable Object that is in wasm: made with the object's storage when it is first called, and anew after an
+/** The part of a Durable Object that is in wasm: created with the object's storage at its first call, and again after an
  * abort, when it reads its state again. Every step is synchronous in wasm, so an abort there throws at the caller instead
  * of leaving it waiting. */
 class Half {
@@ -149,8 +150,8 @@ class Half {
     });
   }
 
-  /** The same as one write: all of it or, when it fails, nothing. The half is made anew then, because it may remember what
-   * was not written. */
+  /** The same as one write: all of it or, on failure, nothing. The part in wasm is created again then, because it may
+   * remember data that were not written. */
   runWhole(storage, step) {
     try {
       return this.run((made) => storage.transactionSync(() => step(made)));
@@ -161,22 +162,22 @@ class Half {
   }
 }
 
-/** Relaxed counts are written this long after the first that is not, with all that came meanwhile. */
+/** Relaxed counts are written this long after the first unwritten one, with all later ones. */
 const SAVE_AFTER_MS = 50;
 
-/** What `KeyShard` says of a request, and how one is asked: wasm has the same numbers. */
+/** The outcomes of `KeyShard` for a request, and the modes of a call: wasm has the same numbers. */
 const REFUSED = 1;
 const ASK = 2;
 const WAIT = 3;
 const NOTHING = 4;
 const [WAITS, ASKS, IN_HAND] = [0, 1, 2];
-/** So often a request waits for what others ask, before it asks for itself. */
+/** The number of times that a request waits for the calls of others, before it makes its own. */
 const MOST_WAITS = 3;
-/** The key's own object is not waited for longer. */
+/** The longest wait for the key's own object. */
 const HEARD_WITHIN_MS = 5_000;
 
-/** One shard of a hot key. It pays requests out of what it leased of the key's own object, and asks that object for the others.
- * It stores nothing. */
+/** One shard of a hot key. It pays requests from the units that it leased of the key's own object, and asks that object for
+ * the others. It stores nothing. */
 class Shard {
   #half = new Half(() => new wasm.KeyShard());
   #objects;
@@ -188,7 +189,7 @@ class Shard {
     this.#objects = () => (this.#objects = inWasm(() => wasm.entryObjects(env, true)));
   }
 
-  /** Whether the request is refused, and the reply; neither where only what is in hand may help and does not. */
+  /** Whether the request is denied, and the reply; neither where only held units may be used and they are not enough. */
   async check(name, request, mode = WAITS) {
     for (let waits = 0; ; waits++) {
       const asks = mode === WAITS && waits === MOST_WAITS ? ASKS : mode;
@@ -208,7 +209,7 @@ class Shard {
     return this.#half.run((shard) => shard.refund(request, reply)) ?? (await this.#keyObject(name).refund(request, reply));
   }
 
-  /** Gives back what is held. */
+  /** Returns the held units. */
   async close(name) {
     this.#half.run((shard) => shard.close());
     const due = this.#half.run((shard) => shard.due());
@@ -235,11 +236,11 @@ class Shard {
     return reply;
   }
 
-  /** Asks for more, or gives back what is left, when it is time for it. One question at a time: whoever waits asks, too. */
+  /** Leases more units, or returns the remaining ones, when due. One request at a time: a waiting client asks, too. */
   #look(name, dueIn) {
     if (dueIn === undefined || this.#underWay > 0) return;
     if (dueIn > 0) {
-      // What it was set for may be spent by then, and what came after it be due later.
+      // The state that it was set for may have changed by then, and later work may be due later.
       this.#timer ??= setTimeout(() => {
         this.#timer = undefined;
         this.#look(name, this.#half.run((shard) => shard.due_in()));
@@ -251,11 +252,11 @@ class Shard {
 
   #askAhead(name) {
     const due = this.#half.run((shard) => shard.due());
-    // What fails is asked again with the next request; else what is held ends by itself.
+    // After a failure the next request asks again; else the lease of the held units ends.
     if (due !== undefined) this.#ask(name, due).catch((error) => console.warn("tollgate: a shard asked in vain:", error?.message));
   }
 
-  /** Until something was heard, or for so long. */
+  /** Until a reply arrived, or for at most this long. */
   async #turn(milliseconds) {
     let wake;
     let timer;
@@ -274,12 +275,12 @@ export class Limiter extends DurableObject {
   #isSaving = false;
   #shard;
 
-  /** What a shard of the key whose object is called `name` says: whether it refuses, and its reply. */
+  /** The result of a shard of the key whose object has the name `name`: whether it denies, and its reply. */
   spend(name, request) {
     return (this.#shard ??= new Shard(this.env)).check(name, request);
   }
 
-  /** The same where only what is in hand may help: the reply, or nothing. */
+  /** The same where only held units may be used: the reply, or nothing. */
   async spendInHand(request) {
     const said = await this.#shard?.check(undefined, request, IN_HAND);
     return said?.[1];
@@ -289,7 +290,7 @@ export class Limiter extends DurableObject {
     return (this.#shard ??= new Shard(this.env)).refund(name, request, reply);
   }
 
-  /** Has a shard give back what it holds. */
+  /** Makes a shard return its held units. */
   async close(name) {
     await this.#shard?.close(name);
   }
@@ -329,7 +330,7 @@ export class Limiter extends DurableObject {
   }
 }
 
-/** One object for the whole deployment: the policy that was set at run time, those before it, and who changed what. */
+/** One object for the whole deployment: the policy that was set at run time, the earlier ones, and the history of changes. */
 export class Policies extends DurableObject {
   #half = new Half(() => new wasm.Policies(this.ctx.storage, this.env));
 
@@ -338,14 +339,14 @@ export class Policies extends DurableObject {
   }
 }
 
-/** The list's alarm hands on so many entries at once. Each lies in nine objects at most, and an invocation calls a thousand. */
+/** The list's alarm sends this many entries at once. Each is in nine objects at most, and an invocation calls a thousand. */
 const MOST_AT_ONCE = 100;
 const AGAIN_AFTER_MS = 10_000;
-/** An object that says nothing for so long has not taken it: an alarm that never ends would be the last one. What it takes
- * later does no harm, since it takes nothing older than what it has. */
+/** An object that does not reply for this long has not taken the entry: an alarm that never ends would be the last one. A
+ * late write does no harm, because an object takes no entry older than its own. */
 const HAND_ON_WITHIN_MS = 5_000;
 
-/** What `promise` gives, if that is within so long. */
+/** The result of `promise`, if it arrives within this time. */
 function within(milliseconds, promise) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -354,16 +355,16 @@ function within(milliseconds, promise) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/** One tenant's entry, or the list of them all, which hands each on: to its tenant's object, and to those that count the
- * tenant alone. An object that does not take its own keeps no other tenant's from being handed on: whoever writes waits for
- * the entry that was written, and the alarm goes through all the others. */
+/** One tenant's entry, or the list of them all, which sends each entry to its tenant's object, and to those that count the
+ * tenant alone. An object that does not take its entry does not block the entries of other tenants: a writer waits for its
+ * own entry, and the alarm goes through all the others. */
 export class Tenants extends DurableObject {
   #half = new Half(() => new wasm.Tenants(this.ctx.storage));
   #below = Infinity; // the alarm goes on with revisions below this one
 
   async call(request) {
     const reply = this.#half.runWhole(this.ctx.storage, (tenants) => tenants.call(request));
-    // At once, so that what was written last is what this call wrote.
+    // At once, so that the last write is the one of this call.
     if (this.#half.run((tenants) => tenants.has_written())) await this.#handOn(this.#due(Infinity));
     return reply;
   }
@@ -391,7 +392,7 @@ export class Tenants extends DurableObject {
     if (!isDone) await this.ctx.storage.setAlarm(Date.now() + AGAIN_AFTER_MS);
   }
 
-  /** Hands on what is due, as many entries as an invocation may; true when nothing is due any more. */
+  /** Sends the due entries, as many as an invocation may; true when no entry is due any more. */
   async #handOnAll() {
     const all = [];
     const isFirst = this.#below === Infinity;
@@ -408,22 +409,22 @@ export class Tenants extends DurableObject {
   }
 }
 
-/** What isolates counted is written this long after the first that is not, with all that came meanwhile. */
+/** Counts of isolates are written this long after the first unwritten one, with all later ones. */
 const SAVE_METRICS_AFTER_MS = 1000;
 
-/** What the isolates counted. */
+/** The counts of all isolates. */
 export class Metrics extends DurableObject {
   #half = new Half(() => new wasm.Metrics(this.ctx.storage));
   #saving; // the write that is to come
 
-  /** Adds what an isolate counted. It is durable when this has an answer. */
+  /** Adds an isolate's counts. They are durable when this returns. */
   async add(delta) {
     const added = this.#half.run((metrics) => {
       metrics.add(delta);
       return metrics;
     });
     await (this.#saving ??= this.#saveSoon());
-    // What an aborted instance had in memory was not written by the one after it.
+    // The memory of an aborted instance was not written by the next one.
     if (this.#half.run((metrics) => metrics) !== added) throw new Error("the object was started anew");
   }
 
@@ -433,7 +434,7 @@ export class Metrics extends DurableObject {
     this.#half.runWhole(this.ctx.storage, (metrics) => metrics.save());
   }
 
-  /** The sums as text: of OpenMetrics, or else of Prometheus. */
+  /** The sums as text, in the format of OpenMetrics or of Prometheus. */
   text(isOpen) {
     return this.#half.runWhole(this.ctx.storage, (metrics) => metrics.text(isOpen));
   }

@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 // Compiles a policy when you build, so that no isolate has to: `tollgate-compile [policy.json [policy.compiled.mjs]]`.
 //
-// Invariant: it is the compiler that this package deploys, so what it writes is read there; a policy with mistakes ends the
-// build with all of them, and writes nothing. The module holds all that the policy does: keep it as you keep that.
+// Invariant: this compiler is the one that the package deploys, so the Worker can read its output. A policy with
+// mistakes ends the build with all of them, and writes nothing. The module contains the whole policy: keep it as
+// you keep the policy.
 import { readFileSync, writeFileSync } from "node:fs";
 import { register } from "node:module";
 

@@ -1,9 +1,10 @@
-// For a Worker that asks Tollgate through a service binding: from a request to the question, and from the answer to a
-// response.
+// For a Worker that calls Tollgate through a service binding: describes a request for `check`, and applies its result
+// to a response.
 //
-// Invariant: a request is described as Tollgate would see it if it stood in front. Nothing here decides or calls anybody.
+// Invariant: a request is described as Tollgate would see it in front of the Worker. Nothing here decides or calls
+// Tollgate.
 
-/** What `check` is asked about `request`, with all header fields or with those named in `headers`. */
+/** The argument of `check` for `request`, with all header fields or with those named in `headers`. */
 export function describe(request, headers) {
   const url = new URL(request.url);
   const described = { method: request.method, path: url.pathname + url.search, host: url.host, headers: {} };
@@ -15,13 +16,13 @@ export function describe(request, headers) {
   const address = request.headers.get("cf-connecting-ip");
   if (address !== null) described.client_ip = address;
   const { country, asn } = request.cf ?? {};
-  // The edge says T1 for Tor, which is no country.
+  // The edge reports T1 for Tor, which is not a country.
   if (/^[A-Z]{2}$/.test(country ?? "")) described.country = country;
   if (Number.isInteger(asn)) described.asn = asn;
   return described;
 }
 
-/** The response that the policy gives in place of yours; `undefined` when the request may go on. */
+/** The response that the policy gives in place of yours; `undefined` when the request is allowed. */
 export function refusal(answer) {
   if (answer.decision !== "deny") return undefined;
   const headers = new Headers(answer.headers);

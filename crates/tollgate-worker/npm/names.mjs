@@ -1,9 +1,9 @@
 // Writes the names of functions into a log: `node names.mjs [names.txt] < log`.
 //
-// What is deployed holds no names, so a trace says `wasm-function[123]`, in a module whose name has the build in it. Names
-// are in a file beside the modules, which is not uploaded; keep it with what you deploy.
+// The deployed modules contain no names, so a trace shows `wasm-function[123]`, in a module whose name contains the
+// build. Names are in a file next to the modules, which is not uploaded; keep it with your deployed files.
 //
-// Invariant: a line is changed only where this build's names are known. Everything else passes as it is.
+// Invariant: a line is changed only where this build's names are known. All other lines are unchanged.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 

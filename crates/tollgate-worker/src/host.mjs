@@ -1,7 +1,7 @@
-// What the Rust side asks of the runtime: each function is one crossing instead of many.
+// The functions of the runtime that the Rust side calls: each function is one crossing instead of many.
 //
-// Invariant: nothing here throws and nothing here decides; what failed comes back as `undefined`.
-// Lines of header fields cross as one string, `name: value\n` each.
+// Invariant: nothing here throws and nothing here decides; a failure is returned as `undefined`. Lines of header
+// fields cross as one string, `name: value\n` each.
 
 export const policyText = () => (typeof globalThis.tollgatePolicy === "string" ? globalThis.tollgatePolicy : "");
 
@@ -19,8 +19,8 @@ export const isUrl = (text) => URL.canParse(text);
 
 export const isNamespace = (value) => typeof value?.getByName === "function";
 
-/** The same objects, made near `hint`, or only within `jurisdiction`; a text when that cannot be: why. A hint counts when an
- * object is made, which is when it is first called. */
+/** The same objects, created near `hint`, or only within `jurisdiction`; where that is not possible, a text with the
+ * reason. A hint counts when an object is created, which is when it is first called. */
 export function placed(objects, hint, jurisdiction) {
   try {
     const within = jurisdiction === undefined ? objects : objects.jurisdiction(jurisdiction);
@@ -35,7 +35,8 @@ export function placed(objects, hint, jurisdiction) {
   }
 }
 
-/** What tells these objects from those of any other namespace: the platform derives an object's id from both. */
+/** The identity that distinguishes these objects from those of any other namespace: the platform derives an object's id
+ * from both. */
 export function identityOf(objects) {
   try {
     return String(objects.idFromName("tollgate"));
@@ -49,8 +50,8 @@ export const isDataset = (value) => typeof value?.writeDataPoint === "function";
 
 export const isFetcher = (value) => typeof value?.fetch === "function";
 
-/** Tells wasm what `promise` gives, and as the first thing the number of what it was about. No number is used twice in the
- * life of the isolate: an instance of wasm that was started anew does not know those of the one before. */
+/** Passes the outcome of `promise` to wasm, with the number of the wait as the first argument. No number is used twice in
+ * the life of the isolate: an instance of wasm that was restarted does not know those of the previous one. */
 export function whenSettled(promise) {
   const number = ++lastNumber;
   promise.then(
@@ -62,7 +63,7 @@ export function whenSettled(promise) {
 
 let lastNumber = 0;
 
-/** For whoever reads the Worker's log: what may go on, and what must not. */
+/** For readers of the Worker's log: warnings, and failures. */
 export const warn = (text) => console.warn("tollgate:", text);
 export const fail = (text) => console.error("tollgate:", text);
 
@@ -73,15 +74,15 @@ export const random = () => crypto.getRandomValues(new BigUint64Array(1))[0];
 /** The name of the one object with the sums. */
 const SUMS = "metrics";
 
-/** Brings what was counted to the sums: a text when that failed: why, empty when it took too long. */
+/** Adds the counts to the sums: on failure a text with the reason, empty when it took too long. */
 export const addMetrics = (objects, delta, timeout) =>
   inTime(timeout, async () => await objects.getByName(SUMS).add(delta));
 
-/** The sums as text in a list of one; a text when there is none: why, empty when it took too long. */
+/** The sums as text in a list of one; on failure a text with the reason, empty when it took too long. */
 export const metricsText = (objects, isOpen, timeout) =>
   inTime(timeout, async () => [await objects.getByName(SUMS).text(isOpen)]);
 
-/** Writes a point: `values` of the rule, quota, tier and result, found by the rule. A text when that failed: why. */
+/** Writes a point: `values` of the rule, quota, tier and result, found by the rule. On failure a text with the reason. */
 export function writePoint(dataset, values, count) {
   try {
     dataset.writeDataPoint({ blobs: values, doubles: [count], indexes: [values[0]] });
@@ -92,14 +93,15 @@ export function writePoint(dataset, values, count) {
 
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-/** How often one key's object is called while one request is decided: asked whether it still denies, asked with the others and
- * then charged, tried again once in all, and given its charge back once. The platform bounds the calls of one invocation: beyond that every key fails. */
+/** The number of calls to one key's object while one request is decided: a check whether it still denies, a check with the
+ * others and then a charge, one retry in all, and one refund. The platform bounds the calls of one invocation: beyond that
+ * every key fails. */
 const MAX_CALLS = 3;
 const MAX_RETRIES = 1;
 const MAX_REFUNDS = 1;
 
-/** One key's object, for as long as one request is decided. All objects of a request have one time-out, which began `since`:
- * nobody waits for one after the other. */
+/** One key's object, for as long as one request is decided. All objects of a request have one time-out, which began
+ * `since`: they are not awaited one after the other. */
 class KeyObject {
   #calls = MAX_CALLS;
   #retries = MAX_RETRIES;
@@ -113,12 +115,12 @@ class KeyObject {
     this.since = since;
   }
 
-  /** How long may still be waited for it. A clock that was set back makes nobody wait longer. */
+  /** The time for which its reply may still be awaited. A clock that was set back does not make the wait longer. */
   #left() {
     return Math.min(Math.max(this.since + this.timeout - Date.now(), 0), this.timeout);
   }
 
-  /** The object's reply; a text when there is none: why not, empty when the object was too slow. */
+  /** The object's reply; on failure a text with the reason, empty when the object was too slow. */
   check(request) {
     const left = this.#left();
     if (left === 0) return Promise.resolve(LATE);
@@ -126,7 +128,8 @@ class KeyObject {
     return inTime(left, (turn) => this.#checkTwice(request, turn));
   }
 
-  /** The same in half of what is left: after that it is too slow for now, and `rest` is what comes in all of it. */
+  /** The same within half of the remaining time: after that it is too slow for now, and `rest` returns the reply within all
+   * of it. */
   checkSoon(request) {
     const half = this.#left() / 2;
     this.#rest = this.check(request);
@@ -137,21 +140,21 @@ class KeyObject {
     return this.#rest;
   }
 
-  /** The same once it took the charge back. Tried once: to give back twice would admit too many. It is sent also when no
-   * time is left to wait for it. */
+  /** The same after the refund of the charge. Tried once: a second refund would allow too many requests. It is sent also
+   * when no time is left to wait for it. */
   refund(request, reply) {
     if (this.#refunds-- <= 0) return Promise.resolve("it was asked too often");
     return inTime(this.#left(), async () => await this.takeBack(request, reply));
   }
 
-  /** The same for what a response brings about, when it gives places back: tried once, too. */
+  /** The same for the effects of a response, when it returns places: tried once, too. */
   settle(request) {
     if (this.#refunds-- <= 0) return Promise.resolve("it was asked too often");
     return inTime(this.#left(), async () => await this.objects.getByName(this.name).check(request));
   }
 
-  // The platform says which errors a second try may cure: the object moved, or its code was updated. At worst
-  // the request is charged twice.
+  // The platform marks errors that a second try may cure: the object moved, or its code was updated. At worst the
+  // request is charged twice.
   async #checkTwice(request, turn) {
     try {
       return await this.ask(request);
@@ -170,8 +173,8 @@ class KeyObject {
   }
 }
 
-/** The same of a hot key, whose requests are spread over shards: each goes to any of them and, refused there, to one other,
- * which admits it if it holds enough. */
+/** The same for a hot key, whose requests are spread over shards: each goes to any of them and, denied there, to one other,
+ * which allows it if it holds enough. */
 class ShardedKey extends KeyObject {
   #shards;
   #asked; // who answered
@@ -191,7 +194,7 @@ class ShardedKey extends KeyObject {
     }
     const other = (first + 1 + Math.floor(Math.random() * (this.#shards - 1))) % this.#shards;
     const another = shard(this.objects, this.name, other);
-    // What cannot help leaves the refusal as it is.
+    // A failure here leaves the denial as it is.
     const inHand = await another.spendInHand(request).catch(() => undefined);
     countShard(inHand === undefined ? 3 : 2, inHand ?? reply);
     if (inHand === undefined) return reply;
@@ -204,11 +207,12 @@ class ShardedKey extends KeyObject {
   }
 }
 
-/** What replies begin with: the key's own object decided, or what a shard held (`wire.rs`). */
+/** The first byte of replies: the key's own object decided, or a shard from its held units (`wire.rs`). */
 const DECIDED = 0;
 const HELD = 5;
 
-/** How many requests were paid from what a shard held, by the key's own object, by a second shard, and refused by that, too. */
+/** The number of requests decided from a shard's held units, by the key's own object, by a second shard, and denied by
+ * that, too. */
 let shardCounts = new Uint32Array(4);
 
 function countShard(place, reply) {
@@ -221,25 +225,25 @@ export function takeShardCounts() {
   return counts;
 }
 
-/** Shards are objects of the same class as the key's own, and lie beside it. */
+/** Shards are objects of the same class as the key's own object. */
 const shard = (objects, name, i) => objects.getByName(`${name}.${i}`);
 
-/** Has all shards of a key give back what they hold: when this is over the key's own object knows all that was spent. */
+/** Makes all shards of a key return the units that they hold: after that the key's own object knows all spent units. */
 export const closeShards = (objects, name, shards, timeout) =>
   inTime(timeout, async () => {
     await Promise.all(Array.from({ length: shards }, (_, i) => shard(objects, name, i).close(name)));
     return new Uint8Array();
   });
 
-/** What an operator asks of a key's object; it may be asked twice. */
+/** An operator's request to a key's object; it may be sent twice. */
 export const operate = (objects, name, request, timeout) =>
   inTime(timeout, async () => await objects.getByName(name).operate(request));
 
 export const keyObject = (objects, name, timeout, since, shards) =>
   shards === undefined ? new KeyObject(objects, name, timeout, since) : new ShardedKey(objects, name, timeout, since, shards);
 
-/** What the object `name` answers to `call`, one of those that are no partition key's. Asked again, at most `retries` times,
- * where the platform says that it may help: only for what may be done twice. */
+/** The reply to `call` of the object `name`, which is not a partition key's. Asked again, at most `retries` times, where
+ * the platform reports that it may help: only for calls that may be repeated. */
 export const askObject = (objects, name, request, timeout, retries) =>
   inTime(timeout, async (turn) => {
     for (let left = retries; ; left--) {
@@ -251,8 +255,8 @@ export const askObject = (objects, name, request, timeout, retries) =>
     }
   });
 
-/** Wakes requests that wait for what another request does. Everybody waits by a promise and a timer of its own: what one
- * request made is not for another to use. */
+/** Wakes requests that wait for the result of another request. Each waits by a promise and a timer of its own: one request
+ * must not use the promises of another. */
 class Bell {
   #listeners = new Set();
 
@@ -260,7 +264,7 @@ class Bell {
     for (const wake of this.#listeners) wake();
   }
 
-  /** Until it rings, or for so long. */
+  /** Until it rings, or for at most this long. */
   async heard(milliseconds) {
     let wake;
     let timer;
@@ -279,7 +283,8 @@ export const bell = () => new Bell();
 
 const LATE = "";
 
-/** What `ask`, an asynchronous function, gives within `timeout` milliseconds. A call cannot be called off: what comes later is dropped. */
+/** The result of `ask`, an asynchronous function, within `timeout` milliseconds. A call cannot be cancelled: a later result
+ * is dropped. */
 function inTime(timeout, ask) {
   return new Promise((resolve) => {
     const turn = { isOver: false };
@@ -296,10 +301,10 @@ function inTime(timeout, ask) {
   });
 }
 
-/** Why something failed, never empty. */
+/** The reason of a failure, never empty. */
 const reason = (error) => String(error?.message || error || "unknown");
 
-// What throws here would leave the request without an answer: wasm has no way to catch it.
+// An exception here would leave the request without a response: wasm has no way to catch it.
 export function respond(status, fields, body) {
   try {
     // An empty text has a content type, and a status that has no body throws on any.
@@ -326,12 +331,12 @@ function headersOf(fields) {
 
 const BODILESS = new Set([204, 205, 304]);
 
-/** Why there is no response of the origin; wasm has the same numbers. */
+/** The reason why there is no response of the origin; wasm has the same numbers. */
 const [ORIGIN_FAILED, BROKEN_OFF, EITHER_FAILED, NOT_SENT, LENGTH_REQUIRED] = [0, 1, 2, 3, 4];
 
-/** The origin's response to `request` sent to `url` with `marks` set, streamed; a list when there is none: one of the numbers
- * above, and the reason for the log. What a client sent under the names of the marks is replaced. Every request goes the same
- * way, whatever becomes of its response. */
+/** The origin's response to `request` sent to `url` with `marks` set, streamed; on failure a list: one of the numbers
+ * above, and the reason for the log. Fields that a client sent under the names of the marks are replaced. Every request
+ * goes the same way, whatever the outcome of its response. */
 export async function fetchFrom(request, url, marks) {
   const upload = { request, isBrokenOff: false, isOver: false };
   let forwarded;
@@ -405,11 +410,11 @@ async function withoutBody(upload) {
   return undefined;
 }
 
-/** The call ends so soon after the pipe when it was the origin's end that failed: both are told of the same event. */
+/** The call ends this soon after the pipe when the origin's end failed: both receive the same event. */
 const BOTH_FAIL_WITHIN_MS = 250;
 
 /** The file at `path` among the deployment's assets, with `fields` in place of its own; `undefined` when there is none. Of
- * the request nothing else is told but what the client has already. */
+ * the request only data that the client already has are passed on. */
 export async function assetAt(assets, request, path, fields) {
   try {
     const headers = new Headers();
@@ -439,18 +444,19 @@ export function withFields(response, fields) {
   return copy;
 }
 
-/** What the edge knows about the client, as text. */
+/** The edge's data about the client, as text. */
 export function edgeFact(request, name) {
   const value = request.cf?.[name];
   return value === undefined || value === null ? undefined : String(value);
 }
 
-/** The whole body; `undefined` when it is longer than `limit` bytes or breaks off. */
+/** The whole body; `undefined` when it is longer than `limit` bytes or is cut off. */
 export async function readBody(request, limit) {
   const length = request.headers.get("content-length");
   if (Number(length ?? 0) > limit) return undefined;
   try {
-    // What says its length is no longer than that, and is read in one piece: chunk by chunk costs 50 us more.
+    // A body with a declared length is no longer than that, and is read in one piece: chunk by chunk costs 50 us
+    // more.
     if (length !== null) {
       const body = new Uint8Array(await request.arrayBuffer());
       return body.length > limit ? undefined : body;
@@ -486,7 +492,7 @@ const ALGORITHMS = {
   RS256: { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" },
   ES256: { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" },
 };
-/** The clocks of an issuer and ours may differ by this much. */
+/** The clocks of an issuer and of this platform may differ by this much. */
 const LEEWAY_SECONDS = 60;
 const MAX_TOKEN = 16 * 1024;
 const imported = new Map(); // keys by their JSON, for the life of the isolate: as many as the policy has
@@ -504,12 +510,12 @@ export async function verify(token, keys, issuer, audiences, nowMs) {
       if (alg !== header.alg || (kid !== undefined && header.kid !== undefined && kid !== header.kid)) continue;
       const key = await importedKey(alg, json);
       if (!key || !(await crypto.subtle.verify(ALGORITHMS[alg], key, signature, signed))) continue;
-      // What is not UTF-8 is no token (RFC 7519, 7.2): put right, several claims would be one.
+      // Bytes that are not UTF-8 are not a token (RFC 7519, 7.2): with replacements, several claims would be one.
       const claims = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytesOf(parts[1])));
       return isValid(claims, issuer, audiences, nowMs / 1000) ? claims : undefined;
     }
   } catch {
-    // Not a token: nothing is claimed.
+    // Not a token: no claims.
   }
   return undefined;
 }
@@ -524,7 +530,7 @@ function isValid(claims, issuer, audiences, now) {
   return audiences.length === 0 || [claims.aud].flat().some((audience) => audiences.includes(audience));
 }
 
-/** `undefined` for a key that is none: the other keys still verify. */
+/** `undefined` for an invalid key: the other keys still verify. */
 async function importedKey(alg, json) {
   if (!imported.has(json)) {
     const parsed = JSON.parse(json);

@@ -1,4 +1,4 @@
-// Tollgate with the policy beside it. wrangler.toml makes policy.json a text.
+// Tollgate with the policy next to it. wrangler.toml makes policy.json a text.
 import { usePolicy } from "tollgate-worker/worker";
 import policy from "../policy.json";
 
