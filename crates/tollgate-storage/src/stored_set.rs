@@ -56,8 +56,8 @@ pub struct StoredQuota {
 }
 
 impl StoredSet {
-    /// The set with these identities and quotas (hash of the name, limiter), whose states follow each
-    /// other in the layout `version`.
+    /// The set with these identities and quotas (hash of the name, limiter), whose states follow
+    /// each other in the layout `version`.
     #[must_use]
     pub fn new(
         (stable_id, record_id, version): (u64, u32, u8),

@@ -218,10 +218,7 @@ fn tls(r: &mut Reader<'_>) -> Option<Files> {
         }
     };
     if r.text("tls_clients").is_some() && r.text("tls_client_ca").is_none() {
-        r.wrong(
-            "tls_clients",
-            "also needs tls_client_ca, which names the authorities of their certificates",
-        );
+        r.wrong("tls_clients", "also needs tls_client_ca, which names their authorities");
     }
     tls
 }

@@ -8,8 +8,8 @@
 //! decrease by time alone, and the units that are out only increase by leases.
 //!
 //! Schedules: 20,000 in a debug build, which `cargo xtask test` runs; 1,000,000 when optimised
-//! (`cargo test --profile release-test -p tollgate-storage --lib leases`); `TOLLGATE_SCHEDULES` sets
-//! another number. Each mutation of the accounting must violate the laws in some schedule.
+//! (`cargo test --profile release-test -p tollgate-storage --lib leases`); `TOLLGATE_SCHEDULES`
+//! sets another number. Each mutation of the accounting must violate the laws in some schedule.
 
 use alloc::format;
 use alloc::string::String;
