@@ -67,7 +67,7 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
         // A mistake in the policy is reported before the rest is built.
         let tried = options.policy.as_deref().map(|file| tried(workspace, &board, file));
         let tried = tried.transpose()?;
-        if options.all { make_all(workspace, &board) } else { make(workspace, &board) }?;
+        make(workspace, &board, options.all)?;
         let job = Job::new("servers", log(workspace, "servers"));
         let names = if options.all { "Envoy, workerd, tollgate-server" } else { "Envoy, workerd" };
         board
@@ -100,36 +100,29 @@ fn tried(workspace: &Workspace, board: &Board, file: &Path) -> Result<Tried> {
 /// Tools and products. Independent work runs in parallel: cargo compiles the products one after the
 /// other, meanwhile the tools are installed, and the filter is optimised while the Worker is
 /// compiled.
-fn make(workspace: &Workspace, board: &Board) -> Result<()> {
+fn make(workspace: &Workspace, board: &Board, all: bool) -> Result<()> {
     tools::ensure_on(board, workspace, &[&tools::WASM_TARGET])?;
+    let wanted = if all { tools::FOR_UP_ALL } else { tools::FOR_UP };
     thread::scope(|scope| {
-        let tools = scope.spawn(|| tools::ensure_on(board, workspace, tools::FOR_UP));
-        compile(workspace, board, "filter", build::envoy::compile_filter)?;
-        let worker = scope.spawn(|| compile(workspace, board, "Worker", build::worker::compile));
-        joined(tools)?;
-        package(workspace, board, "filter", build::envoy::package_filter)?;
-        joined(worker)?;
-        package(workspace, board, "Worker", build::worker::package)
-    })
-}
-
-/// The same, and the other products.
-fn make_all(workspace: &Workspace, board: &Board) -> Result<()> {
-    tools::ensure_on(board, workspace, &[&tools::WASM_TARGET])?;
-    thread::scope(|scope| {
-        let tools = scope.spawn(|| tools::ensure_on(board, workspace, tools::FOR_UP_ALL));
+        let tools = scope.spawn(|| tools::ensure_on(board, workspace, wanted));
         compile(workspace, board, "filter", build::envoy::compile_filter)?;
         let others = scope.spawn(|| {
             compile(workspace, board, "Worker", build::worker::compile)?;
-            compile(workspace, board, "playground", build::playground::compile)?;
-            compile(workspace, board, "server", build::server::compile)
+            if all {
+                compile(workspace, board, "playground", build::playground::compile)?;
+                compile(workspace, board, "server", build::server::compile)?;
+            }
+            Ok(())
         });
         joined(tools)?;
         package(workspace, board, "filter", build::envoy::package_filter)?;
         joined(others)?;
         package(workspace, board, "Worker", build::worker::package)?;
-        package(workspace, board, "playground", build::playground::package)?;
-        package(workspace, board, "admin page", build::admin_page::package)
+        if all {
+            package(workspace, board, "playground", build::playground::package)?;
+            package(workspace, board, "admin page", build::admin_page::package)?;
+        }
+        Ok(())
     })
 }
 

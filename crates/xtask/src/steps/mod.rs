@@ -25,6 +25,7 @@ use crate::{
     tools::{self, Tool},
     workspace::Workspace,
 };
+pub use rust::SHIPPED;
 use step::{Step, alone, built, checked, patient, served};
 
 /// Steps that need only Rust, and are not in the whole test because that contains more of the same.

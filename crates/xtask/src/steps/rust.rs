@@ -19,7 +19,7 @@ const CASES: &str = "tollgate-cases";
 const SIM: &str = "tollgate-sim";
 const READ: &str = "read the failed test; its doc comment says what it guards";
 /// Crates that are loaded into a proxy, a Worker or a page.
-const SHIPPED: [&str; 11] = [
+pub const SHIPPED: [&str; 11] = [
     "tollgate-core",
     "tollgate-http-syntax",
     "tollgate-storage",
