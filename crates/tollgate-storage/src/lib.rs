@@ -38,7 +38,7 @@ pub use leases::ask::{
 };
 pub use leases::clock::{CLOCK_ERROR, Clock, DEFAULT_LEASE, MAX_LEASE_LIFE};
 pub use leases::holdings::{Holdings, HoldingsClaim};
-pub use leases::last_answer::DirectAnswer;
+pub use leases::last_answer::{DirectAnswer, LastAnswer};
 pub use leases::lease::{LeaseId, MAX_LEASES};
 pub use leases::message::{
     LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, MAX_LEASE_KEYS, MAX_LEASE_MESSAGE, key_hash,

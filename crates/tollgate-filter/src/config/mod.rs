@@ -97,14 +97,14 @@ impl Config {
     /// Every problem, one line each.
     pub fn followed(
         text: &str,
-        beside: &PluginSettings,
+        settings: &PluginSettings,
         scope: &[u8],
     ) -> Result<Self, Vec<String>> {
         let mut policy = document::policy(text)?;
-        if let Some(key) = beside.hash_key {
+        if let Some(key) = settings.hash_key {
             policy.set_hash_key(key);
         }
-        Self::of(policy, beside.fleet.clone(), scope)
+        Self::of(policy, settings.fleet.clone(), scope)
     }
 
     fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {

@@ -57,7 +57,7 @@ pub struct Follower<H> {
     host: H,
     tally: Rc<Tally<H>>,
     from: PolicyFrom,
-    beside: PluginSettings,
+    settings: PluginSettings,
     scope: Vec<u8>,
     kept: LastGood,
     failures: LogOnce,
@@ -91,9 +91,9 @@ impl<H: Proxy> Follower<H> {
         let Some(from) = from else { return (own, None) };
         let kept = LastGood::new(&scope, &from);
         let metrics = FollowMetrics::define(&own.plugin, host);
-        let beside = PluginSettings { fleet: own.fleet.clone(), hash_key: own.policy.hash_key() };
+        let settings = PluginSettings { fleet: own.fleet.clone(), hash_key: own.policy.hash_key() };
         let last = kept.get(host).and_then(|given| {
-            let config = Config::followed(&given.text, &beside, &scope).ok()?;
+            let config = Config::followed(&given.text, &settings, &scope).ok()?;
             Some((config, given))
         });
         let (config, version, tag) = match last {
@@ -110,7 +110,7 @@ impl<H: Proxy> Follower<H> {
             failures: LogOnce::new(*b"err", &scope, &from),
             changes: LogOnce::new(*b"new", &scope, &from),
             from,
-            beside,
+            settings,
             scope,
             kept,
             metrics,
@@ -279,7 +279,7 @@ impl<H: Proxy> Follower<H> {
     }
 
     fn compile(&self, given: ServedPolicy, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
-        let config = match Config::followed(&given.text, &self.beside, &self.scope) {
+        let config = match Config::followed(&given.text, &self.settings, &self.scope) {
             Ok(mut config) => {
                 config.policy.set_version(given.version);
                 config

@@ -50,7 +50,7 @@ pub struct RuleInWords {
     /// `one count for the fleet, leased for at most 2 s`; `None` when each node has its own count.
     pub scope: Option<String>,
     /// The behaviour of a node that reaches no authority:
-    /// `count by itself, with a part of 1 in 12 of each limit`; `None` when the rule has no
+    /// `count on its own, with a part of 1 in 12 of each limit`; `None` when the rule has no
     /// authority, or `on_failure` decides.
     pub without_authority: Option<String>,
     /// The index of the rule's own quotas in [`Policy::quota_sets`].
@@ -100,7 +100,9 @@ impl Policy {
                 OnFailure::Deny => "refuse with 503",
             },
             scope: scope(rule),
-            without_authority: rule.fallback.map(|nodes| format!("count by itself{}", part(nodes))),
+            without_authority: rule
+                .fallback
+                .map(|nodes| format!("count on its own{}", part(nodes))),
             quota_set: rule.set.into(),
             tiers: rule.tiers.iter().map(tier).collect(),
         })

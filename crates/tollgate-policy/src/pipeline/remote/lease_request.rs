@@ -5,9 +5,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 use tollgate_storage::wire::{BINDING, LATER, STRICT, UNTOLD, WireError};
-use tollgate_storage::{
-    Due, Head, LeaseAsk, LeaseKey, LeaseQuestion, LeaseRule, Leasing, RuleHead, key_hash,
-};
+use tollgate_storage::{Due, Head, LeaseAsk, LeaseKey, LeaseRule, Leasing, RuleHead, key_hash};
 
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
@@ -34,15 +32,6 @@ impl Partition<'_> {
 }
 
 impl Policy {
-    /// The policy among `known` with which `question` was planned, the newest first; `None`:
-    /// respond with 409.
-    pub fn that_planned<'p>(
-        question: &LeaseQuestion,
-        known: impl IntoIterator<Item = &'p Self>,
-    ) -> Option<&'p Self> {
-        known.into_iter().take(2).find(|policy| policy.fleet_fingerprint() == question.policy)
-    }
-
     /// The request to the process that counts `key`:
     /// [`Counts::answer`](tollgate_storage::Counts::answer). With `is_look` it only checks the
     /// costs: nothing is charged, reported or leased. Units are leased for at most the time in the
