@@ -87,7 +87,7 @@ impl Reference {
             let (from, states) = self.0.entry(to.stable_id()).or_insert_with(empty);
             if *from != to {
                 let mut carried = vec![0; to.states_len()];
-                carry_set(from, states, &to, now, &mut carried);
+                carry_set(from, states, to.limiters(), now, &mut carried);
                 (*from, *states) = (to, carried);
             }
         }

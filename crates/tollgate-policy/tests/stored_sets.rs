@@ -173,9 +173,9 @@ proptest! {
                 let states = vec![value; set.states_len()];
                 let (mut out, mut same) = (states.clone(), states.clone());
                 let other = of_quotas(r#"{"name": "a", "limit": 10, "window": "1s"}"#);
-                carry_set(&set, &states, &set, NOW, &mut same);
+                carry_set(&set, &states, set.limiters(), NOW, &mut same);
                 prop_assert_eq!(&same, &states, "an unchanged set changes no byte");
-                carry_set(&other, &states, &set, NOW, &mut out);
+                carry_set(&other, &states, set.limiters(), NOW, &mut out);
                 let _ = (set.idle_at(&states), set.current_states(&states));
             }
         }
@@ -215,7 +215,7 @@ fn left(from: &str, used: u64, to: &str) -> Vec<u64> {
         );
     }
     let mut out = vec![0xff; to.states_len()];
-    carry_set(&from, &states, &to, NOW, &mut out);
+    carry_set(&from, &states, to.limiters(), NOW, &mut out);
     let left =
         |state: &[u8], limiter: &tollgate_core::Limiter| limiter.peek(state, NOW, 0).remaining;
     to.quotas().iter().map(|quota| left(quota.state(&out).unwrap(), quota.limiter())).collect()

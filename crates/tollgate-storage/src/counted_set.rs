@@ -60,7 +60,7 @@ impl CountedSet {
         self.charge_leases(now);
         let mut next = Self::fresh(set);
         next.leases = leases;
-        carry_set(&self.set, &self.states, &next.set, now, &mut next.states);
+        carry_set(&self.set, &self.states, next.set.limiters(), now, &mut next.states);
         let mut earlier = core::mem::replace(self, next);
         let before = earlier.before.take().filter(|before| before.parameters == self.parameters);
         if let Some(before) = before.filter(|_| may_return) {

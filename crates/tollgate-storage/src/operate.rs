@@ -202,7 +202,7 @@ impl KeyState {
     pub fn decisions(&self, set: &StoredSet) -> Option<Vec<Decision>> {
         let (stored, states) = self.used.iter().find(|(s, _)| s.stable_id() == set.stable_id())?;
         let mut carried = vec![0; set.states_len()];
-        carry_set(stored, states, set, self.at, &mut carried);
+        carry_set(stored, states, set.limiters(), self.at, &mut carried);
         Some(self.decide(set, &carried).map(|(_, decision)| decision).collect())
     }
 

@@ -115,8 +115,7 @@ impl StoredSet {
 
     /// Appends the bytes that it was read from to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let quotas = self.quotas.iter().map(|quota| (quota.name_hash, &quota.limiter));
-        write_parameters((self.stable_id, self.record_id, self.version), quotas, out);
+        write_parameters((self.stable_id, self.record_id, self.version), self.limiters(), out);
     }
 
     /// See `QuotaSet::stable_id`.
@@ -135,6 +134,11 @@ impl StoredSet {
     #[must_use]
     pub fn quotas(&self) -> &[StoredQuota] {
         &self.quotas
+    }
+
+    /// The hash of each quota's name and its limiter, in the order of their states.
+    pub fn limiters(&self) -> impl ExactSizeIterator<Item = (u64, &Limiter)> {
+        self.quotas.iter().map(|quota| (quota.name_hash, &quota.limiter))
     }
 
     /// Bytes of all states in the current layout.
@@ -228,19 +232,27 @@ impl StoredQuota {
     }
 }
 
-/// Writes to `out`, the states of `to`, the usage in `states`, the states of `from`, at `now`.
+/// Writes to `out`, the states of the quotas `to` (hash of the name, limiter), the usage in `states`,
+/// the states of `from`, at `now`.
 ///
 /// Quotas are matched by name: the state of a quota with equal parameters keeps its bytes, the
 /// state of a changed quota is [carried](Limiter::carry), and a new quota starts empty. Both are in
 /// the current layout. If `states` or `out` has another length, the quotas outside it start empty.
-pub fn carry_set(from: &StoredSet, states: &[u8], to: &StoredSet, now: Timestamp, out: &mut [u8]) {
+pub fn carry_set<'l>(
+    from: &StoredSet,
+    states: &[u8],
+    to: impl IntoIterator<Item = (u64, &'l Limiter)>,
+    now: Timestamp,
+    mut out: &mut [u8],
+) {
     out.fill(0);
-    for quota in &to.quotas {
-        let before = from.quotas.iter().find(|before| before.name_hash == quota.name_hash);
-        let state = before.and_then(|before| Some((before, before.state(states)?)));
-        if let (Some((before, state)), Some(out)) = (state, quota.state_mut(out)) {
-            quota.limiter.carry(&before.limiter, state, now, out);
+    for (name_hash, limiter) in to {
+        let Some((state, rest)) = out.split_at_mut_checked(limiter.state_len()) else { return };
+        let before = from.quotas.iter().find(|before| before.name_hash == name_hash);
+        if let Some((before, earlier)) = before.and_then(|it| Some((it, it.state(states)?))) {
+            limiter.carry(&before.limiter, earlier, now, state);
         }
+        out = rest;
     }
 }
 

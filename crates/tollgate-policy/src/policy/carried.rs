@@ -87,7 +87,7 @@ pub(crate) fn load<'k>(
                 value.extend(iter::repeat_n(0, set.len));
                 let out = value.get_mut(offset..).unwrap_or_default();
                 is_carried = true;
-                carry_set(&found.known.set, &found.states, &set.to_stored(), now, out);
+                carry_set(&found.known.set, &found.states, set.limiters(), now, out);
             }
             (None, None) => value.extend(iter::repeat_n(0, set.len)),
         }

@@ -9,6 +9,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::document::key::Key;
+use tollgate_core::Limiter;
+
 use crate::policy::by_id::ById;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
@@ -266,14 +268,18 @@ impl QuotaSet {
 
     /// Appends the set's parameters to `out` for [`StoredSet::read`]: 14 bytes, and 36 per quota.
     pub fn write_parameters(&self, out: &mut Vec<u8>) {
-        let quotas = self.quotas.iter().map(|quota| (quota.name_hash, &quota.limiter));
-        write_parameters((self.stable_id, self.record_id, self.version), quotas, out);
+        write_parameters((self.stable_id, self.record_id, self.version), self.limiters(), out);
+    }
+
+    /// The hash of each quota's name and its limiter, in the order of their states.
+    pub(crate) fn limiters(&self) -> impl ExactSizeIterator<Item = (u64, &Limiter)> {
+        self.quotas.iter().map(|quota| (quota.name_hash, &quota.limiter))
     }
 
     /// The same set reduced to its parameters.
     #[must_use]
     pub fn to_stored(&self) -> StoredSet {
-        let quotas = self.quotas.iter().map(|quota| (quota.name_hash, quota.limiter));
+        let quotas = self.limiters().map(|(name, limiter)| (name, *limiter));
         StoredSet::new((self.stable_id, self.record_id, self.version), quotas)
     }
 }
