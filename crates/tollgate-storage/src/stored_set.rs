@@ -232,8 +232,8 @@ impl StoredQuota {
     }
 }
 
-/// Writes to `out`, the states of the quotas `to` (hash of the name, limiter), the usage in `states`,
-/// the states of `from`, at `now`.
+/// Writes to `out`, the states of the quotas `to` (hash of the name, limiter), the usage in
+/// `states`, the states of `from`, at `now`.
 ///
 /// Quotas are matched by name: the state of a quota with equal parameters keeps its bytes, the
 /// state of a changed quota is [carried](Limiter::carry), and a new quota starts empty. Both are in
