@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use tollgate_e2e::process::TempDir;
-use tollgate_policy::BOOLEAN_HINT;
+use tollgate_language::BOOLEAN_HINT;
 
 use crate::envoy_server::{As, envoy_bin, filter_wasm, tollgate};
 

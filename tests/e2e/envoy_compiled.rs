@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
-use tollgate_policy::{Plugin, Policy, Surface};
+use tollgate_policy::{Plugin, Surface};
 
 use crate::envoy_host::{Filter, Shared};
 use crate::envoy_server::{As, Listener, Setup, compiled, configured, reads_documents};
@@ -70,7 +70,8 @@ fn what_is_no_policy_of_this_module_is_refused_in_words() {
     damaged[30] ^= 1;
     let mut other_version = good.clone();
     other_version[9] ^= 0x80;
-    let for_worker = Policy::compile(&policy(1).to_string(), Surface::Worker).expect("it is good");
+    let for_worker =
+        tollgate_language::compile(&policy(1).to_string(), Surface::Worker).expect("it is good");
     let rows = [
         (damaged, "is damaged: it was cut or changed; compile the policy again"),
         (

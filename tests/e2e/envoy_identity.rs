@@ -9,7 +9,7 @@ use tollgate_e2e::http2;
 use tollgate_e2e::identity::Told;
 use tollgate_e2e::identity::format::{Group, corpus};
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
-use tollgate_policy::{Policy, Surface, pk_text, plugin_hash_key};
+use tollgate_policy::{Surface, pk_text, plugin_hash_key};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
@@ -194,7 +194,8 @@ fn a_hash_key_makes_pk_the_same_in_every_envoy() {
         pk.split_once(':').expect("its end").0.to_owned()
     };
     let keyed = json!({"policy": policy, "hash_key": secret});
-    let mut compiled = Policy::compile(&policy.to_string(), Surface::Envoy).expect("a policy");
+    let mut compiled =
+        tollgate_language::compile(&policy.to_string(), Surface::Envoy).expect("a policy");
     compiled.set_hash_key(plugin_hash_key(secret));
     let key = compiled.key_of("r", &["a".to_owned()]).expect("a key");
     let expected = pk_text(compiled.pk_of(&key));

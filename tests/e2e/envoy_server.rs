@@ -34,7 +34,7 @@ pub fn reads_documents() -> bool {
 /// The compiled form of a plugin's configuration; `None` when the configuration is invalid or
 /// follows a server.
 pub fn compiled(policy: &Value) -> Option<Plugin> {
-    let plugin = Plugin::compile(&policy.to_string(), Surface::Envoy).ok()?;
+    let plugin = tollgate_language::compile_plugin(&policy.to_string(), Surface::Envoy).ok()?;
     plugin.policy_from.is_none().then_some(plugin)
 }
 

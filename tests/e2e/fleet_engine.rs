@@ -21,7 +21,8 @@ use std::time::Duration;
 use fleet_engine_redis::{Kind, Redis};
 use tokio::runtime::{Builder, Runtime};
 use tollgate_e2e::process::times;
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Surface};
 use tollgate_redis::{Address, Ask, Engine, Failed, Name, Options, Tally};
 
 /// The limit of one key, for longer than any test.
@@ -41,7 +42,7 @@ pub fn request_under(quota: &str) -> Vec<u8> {
     let document = format!(
         r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"], "quotas": [{quota}]}}]}}"#
     );
-    let policy = Policy::compile(&document, Surface::Library).expect("a policy");
+    let policy = tollgate_language::compile(&document, Surface::Library).expect("a policy");
     let body = br#"{"method": "GET", "path": "/", "client_ip": "192.0.2.1"}"#;
     let facts = DescribedRequest::parse(body).expect("a request");
     let mut plan = Plan::new();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_e2e::http::Request;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 use tollgate_storage::{KeyOperation, KeyState};
 
 /// `x-operate`: a key and a request for its object, in hexadecimal digits. `x-later` moves the
@@ -64,7 +64,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Applies the operation to a client, under the rule `each` of a document.
 fn operate(worker: &Workerd, document: &str, client: &str, operation: KeyOperation) -> KeyState {
-    let policy = Policy::compile(document, Surface::Worker).expect("a policy");
+    let policy = tollgate_language::compile(document, Surface::Worker).expect("a policy");
     let key = policy.key_of("each", &[client.to_owned()]).expect("a key");
     let mut asked = Vec::new();
     key.request(&policy, operation, &mut asked);
@@ -145,7 +145,7 @@ fn a_reset_in_a_flood_admits_one_fresh_quota() {
     worker.kill();
     worker.restart();
     let state = operate(&worker, &document(7), "192.0.2.1", KeyOperation::Describe);
-    let policy = Policy::compile(&document(7), Surface::Worker).expect("a policy");
+    let policy = tollgate_language::compile(&document(7), Surface::Worker).expect("a policy");
     let set = policy.quota_sets_of(0).next().expect("quotas");
     assert_eq!(state.decisions(&set.to_stored()), None, "nothing is used");
     let more = policy.key_of("more", &["192.0.2.1".into()]).expect("a key");

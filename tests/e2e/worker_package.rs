@@ -8,7 +8,7 @@ use std::process::Command;
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process::{self, Server, TempDir};
 use tollgate_e2e::workerd::node_bin;
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 
 const RUN: &str = "cargo xtask test workerd";
 const DOCUMENT: &str = include_str!("../../docs/worker.md");
@@ -113,7 +113,7 @@ fn the_package_compiles_a_policy() {
     fs::copy(&template, folder.path().join("policy.json")).expect("a file");
     assert_eq!(compile(&[]), (Some(0), String::new()));
     let policy = fs::read_to_string(template).expect("a policy");
-    let policy = Policy::compile(&policy, Surface::Worker).expect("it is good");
+    let policy = tollgate_language::compile(&policy, Surface::Worker).expect("it is good");
     let module = fs::read_to_string(folder.path().join("policy.compiled.mjs")).expect("a module");
     assert_eq!(module, format!("export default \"{}\";\n", policy.to_compiled_text()));
     let bad = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": 0, "window": "0s"}]}]}"#;

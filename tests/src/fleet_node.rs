@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, fleet_secret};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Policy, Surface, fleet_secret};
 use tollgate_storage::{
     Holding, LeaseKey, LeaseQuestion, LeaseReply, LeaseReport, Taken, read_leased,
 };
@@ -51,7 +52,7 @@ impl Node {
 
     /// The same for the key of a request.
     pub fn of_request(table: u128, policy: &str, facts: &Value, ports: &[u16]) -> Self {
-        let policy = Policy::compile(policy, Surface::Envoy).expect("a policy");
+        let policy = tollgate_language::compile(policy, Surface::Envoy).expect("a policy");
         let facts = facts.to_string();
         let facts = DescribedRequest::parse(facts.as_bytes()).expect("a request");
         let mut plan = Plan::new();

@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Surface};
 use tollgate_storage::Counts;
 
 /// The length of the part of a value before the row: its version, and the tag.
@@ -59,7 +60,7 @@ pub struct Judge {
 impl Judge {
     /// For requests like the described one, which one rule of the policy counts in one key.
     pub fn new(policy: &str, described: &str) -> Self {
-        let policy = Policy::compile(policy, Surface::Server).expect("a policy");
+        let policy = tollgate_language::compile(policy, Surface::Server).expect("a policy");
         let facts = DescribedRequest::parse(described.as_bytes()).expect("a request");
         let mut plan = Plan::new();
         policy.plan(&facts, &mut plan);

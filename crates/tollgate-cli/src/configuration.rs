@@ -4,7 +4,8 @@
 //! filter rejects is a fault. Deliberately not here: finding the filters; `envoy` does that.
 
 use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as _};
-use tollgate_policy::{NamedPolicy, Plugin, Problems, Surface};
+use tollgate_policy::plugin::NamedPolicy;
+use tollgate_policy::{Plugin, Problems, Surface};
 use tollgate_yaml::{Document, Fault, Form, Kind, Node, Reading, Tree, Value, json};
 
 /// The deepest nesting that the filter reads in a `Struct`.
@@ -85,7 +86,8 @@ fn alone(document: Document) -> Result<Policies, Fault> {
     let Some(policy) = root.and_then(|root| root.get("policy")) else {
         return Ok(Policies { document, holds, named: Vec::new(), hash_key: None });
     };
-    let (named, hash_key) = match Plugin::compile(&document.json, Surface::Envoy) {
+    let (named, hash_key) = match tollgate_language::compile_plugin(&document.json, Surface::Envoy)
+    {
         Ok(plugin) => (plugin.named, plugin.policy.hash_key()),
         Err(problems) => {
             only_of_policy(&document, &problems)?;

@@ -100,7 +100,7 @@ fn run() -> Result<(), End> {
         Command::Embed(args) => embed::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Pk(args) => pk::run(&args),
-        Command::Schema => output::raw(&tollgate_policy::schema()),
+        Command::Schema => output::raw(&tollgate_language::schema()),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),
     }

@@ -7,7 +7,8 @@
 use core::fmt::Write as _;
 use core::time::Duration;
 
-use tollgate_policy::{NamedPolicy, Policy};
+use tollgate_policy::Policy;
+use tollgate_policy::plugin::NamedPolicy;
 
 use tollgate_yaml::{Field, Kind, Node, Reading, Value};
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sha2::{Digest as _, Sha256};
-use tollgate_policy::{GivenKey, NamedPolicy, NoKey, Policy, Surface, pk_text, plugin_hash_key};
+use tollgate_policy::plugin::NamedPolicy;
+use tollgate_policy::{GivenKey, NoKey, Policy, Surface, pk_text, plugin_hash_key};
 
 use crate::end::End;
 use crate::envoy::Filter;

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
-use tollgate_policy::{NamedPolicy, Plugin, Policy, Problem, Problems, Surface};
+use tollgate_policy::plugin::NamedPolicy;
+use tollgate_policy::{Plugin, Policy, Problem, Problems, Surface};
 
 use crate::end::End;
 use crate::envoy::{self, Filters};
@@ -112,7 +113,7 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
     let mut policies = Vec::new();
     let mut problems = Vec::new();
     for surface in surfaces {
-        match Policy::compile(&document.json, *surface) {
+        match tollgate_language::compile(&document.json, *surface) {
             Ok(policy) => policies.push((*surface, policy)),
             Err(found) => problems.push((*surface, document.hinted(found, *surface))),
         }
@@ -165,9 +166,9 @@ pub(crate) fn compile_plugin(
 ) -> Result<(Plugin, Vec<Finding>), Vec<Finding>> {
     let find = |found: Problems| merge(&[(surface, found)], 1, document);
     let compiled = match surface {
-        Surface::Envoy => Plugin::compile(&document.json, surface),
+        Surface::Envoy => tollgate_language::compile_plugin(&document.json, surface),
         Surface::Worker | Surface::Library | Surface::Server => {
-            Policy::compile(&document.json, surface).map(Plugin::alone)
+            tollgate_language::compile(&document.json, surface).map(Plugin::alone)
         }
     };
     let plugin = compiled.map_err(|found| find(document.hinted(found, surface)))?;

@@ -191,7 +191,7 @@ impl Tenants {
                     }
                 }
             }
-            for problem in &policy.without_effect(entry).0 {
+            for problem in &tollgate_language::without_effect(policy, entry).0 {
                 judged.warnings.push(place.in_entry(id, problem));
             }
         }
@@ -222,7 +222,7 @@ impl Tenants {
             };
             first.get_or_insert_with(|| id.clone());
             place.line = line.saturating_add(lines(raw.get(), 0, entry.get()));
-            match TenantEntry::read(entry.get().as_bytes()) {
+            match tollgate_language::tenant_entry(entry.get().as_bytes()) {
                 Ok(entry) => {
                     self.entries.push((id, entry));
                     self.places.push(place);

@@ -29,7 +29,10 @@ fn what_is_written_is_the_policy_of_each_surface() {
         let said = format!("policy.tollgate: {} bytes, for {}\n", bytes.len(), surface.name());
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, &*said, ""));
         let read = Policy::read_compiled(&bytes, surface).unwrap();
-        assert_eq!(read.fingerprint(), Policy::compile(GOOD, surface).unwrap().fingerprint());
+        assert_eq!(
+            read.fingerprint(),
+            tollgate_language::compile(GOOD, surface).unwrap().fingerprint()
+        );
         assert!(!folder.join("policy.tollgate.partial").exists());
         // No command accepts it as a document.
         for command in ["check", "explain"] {
@@ -49,7 +52,7 @@ fn a_module_has_the_same_bytes_as_text() {
     let folder = folder("module");
     let ran = tollgate(&folder, &["compile", "policy.json", "--surface", "worker", "-o", "p.mjs"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-    let text = Policy::compile(GOOD, Surface::Worker).unwrap().to_compiled_text();
+    let text = tollgate_language::compile(GOOD, Surface::Worker).unwrap().to_compiled_text();
     let module = fs::read_to_string(folder.join("p.mjs")).unwrap();
     assert_eq!(module, format!("export default \"{text}\";\n"));
 }
@@ -64,7 +67,8 @@ fn a_proxy_is_told_whom_it_asks_as_text_too() {
     fs::write(folder.join("plugin.json"), &document).unwrap();
     let ran = tollgate(&folder, &["compile", "plugin.json", "--surface", "envoy", "--base64"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-    let text = Plugin::compile(&document, Surface::Envoy).unwrap().to_compiled_text();
+    let text =
+        tollgate_language::compile_plugin(&document, Surface::Envoy).unwrap().to_compiled_text();
     assert_eq!(ran.stdout, format!("{text}\n"));
     let read = Plugin::read_compiled(ran.stdout.as_bytes(), Surface::Envoy).unwrap();
     assert_eq!(read.fleet.unwrap().cluster, "authority");
@@ -87,7 +91,7 @@ fn a_proxy_is_told_whom_it_asks_as_text_too() {
 #[test]
 fn a_compiled_policy_in_a_configuration_of_envoy_is_called_what_it_is() {
     let folder = folder("configured");
-    let text = Policy::compile(GOOD, Surface::Envoy).unwrap().to_compiled_text();
+    let text = tollgate_language::compile(GOOD, Surface::Envoy).unwrap().to_compiled_text();
     let object = format!("{{compiled: {text}}}");
     let forms = [("StringValue", &text), ("BytesValue", &text), ("Struct", &object)];
     for (form, value) in forms {

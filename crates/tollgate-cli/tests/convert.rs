@@ -61,7 +61,7 @@ impl Facts for Asked<'_> {
 
 impl Server {
     fn new(document: &str) -> Self {
-        let policy = Policy::compile(document, Surface::Server);
+        let policy = tollgate_language::compile(document, Surface::Server);
         let policy = policy.unwrap_or_else(|problems| panic!("{problems}\n{document}"));
         let warns = !policy.warnings().0.is_empty() && !policy.rules().is_empty();
         assert!(!warns, "{}\n{document}", policy.warnings());

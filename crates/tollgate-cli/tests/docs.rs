@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate_core::{Algorithm, Limiter, Quota, Span};
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 
 use crate::support::{Block, assert_same, blocks, is_blessing, pages, replay, root};
 
@@ -45,7 +45,7 @@ fn check(name: &str) -> (usize, usize) {
         match block.language.as_str() {
             "json" => {
                 for surface in surfaces(&block) {
-                    if let Err(problems) = Policy::compile(&block.text, surface) {
+                    if let Err(problems) = tollgate_language::compile(&block.text, surface) {
                         panic!("{at}: {surface:?}: {problems}");
                     }
                 }

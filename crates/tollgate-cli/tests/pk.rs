@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, pk_text, plugin_hash_key};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Surface, pk_text, plugin_hash_key};
 
 use crate::support::{Ran, tollgate};
 
@@ -33,7 +34,7 @@ fn good(ran: &Ran) -> String {
 
 /// The hash that a surface with this key reports for a request under both rules.
 fn reported(key: [u8; 16]) -> Vec<String> {
-    let mut policy = Policy::compile(&policy().to_string(), Surface::Library).unwrap();
+    let mut policy = tollgate_language::compile(&policy().to_string(), Surface::Library).unwrap();
     policy.set_hash_key(key);
     let request = json!({"method": "GET", "path": "/", "client_ip": "2001:db8::7", "headers": {"x-key": "k"}});
     let request = DescribedRequest::parse(request.to_string().as_bytes()).unwrap();

@@ -6,12 +6,12 @@ use std::fs;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 
 use crate::support::{Block, blocks, is_blessing, pages, root, tollgate};
 
 fn validator() -> Validator {
-    let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
+    let schema: Value = serde_json::from_str(&tollgate_language::schema()).unwrap();
     jsonschema::draft202012::new(&schema).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn the_committed_schema_is_fresh() {
 
 #[test]
 fn the_schema_is_one() {
-    let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
+    let schema: Value = serde_json::from_str(&tollgate_language::schema()).unwrap();
     assert!(jsonschema::meta::is_valid(&schema));
 }
 
@@ -65,7 +65,7 @@ fn shown() -> Vec<(String, Value)> {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        if Policy::compile(&text, Surface::Envoy).is_ok() {
+        if tollgate_language::compile(&text, Surface::Envoy).is_ok() {
             all.push((path.display().to_string(), serde_json::from_str(&text).unwrap()));
         }
     }
@@ -115,7 +115,7 @@ fn unknown_fields_are_refused_everywhere() {
             let text = changed.to_string();
             let refused = [Surface::Envoy, Surface::Worker]
                 .iter()
-                .all(|surface| Policy::compile(&text, *surface).is_err());
+                .all(|surface| tollgate_language::compile(&text, *surface).is_err());
             assert!(refused, "{place}: the reader takes {pointer}/zzz");
             tried += 1;
         }
@@ -193,7 +193,7 @@ fn the_schema_is_never_stricter_than_the_reader() {
                 tried += 1;
                 let is_policy = [Surface::Envoy, Surface::Worker]
                     .iter()
-                    .any(|surface| Policy::compile(&text, *surface).is_ok());
+                    .any(|surface| tollgate_language::compile(&text, *surface).is_ok());
                 if is_policy {
                     taken += 1;
                     assert_eq!(

@@ -386,7 +386,8 @@ pub fn grpc_type<H: Proxy>(facts: &RequestFacts<H>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_policy::{DescribedRequest, Policy, Surface};
+    use tollgate_language::DescribedRequest;
+    use tollgate_policy::Surface;
 
     // Guards: requests in progress that each keep ten kilobytes that their clients sent.
     #[test]
@@ -399,7 +400,7 @@ mod tests {
         };
         let rules: Vec<_> = names.iter().map(rule).collect();
         let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(", "));
-        let policy = Policy::compile(&document, Surface::Envoy).unwrap();
+        let policy = tollgate_language::compile(&document, Surface::Envoy).unwrap();
         let header = |name: &String| format!(r#""{name}": "{}""#, "k".repeat(1_000));
         let headers: Vec<_> = names.iter().map(header).collect();
         let request =

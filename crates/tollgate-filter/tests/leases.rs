@@ -305,7 +305,8 @@ impl Process {
             bodies: RefCell::default(),
             fields: RefCell::default(),
             tick_ms: RefCell::new(vec![0; workers]),
-            policy: Policy::compile(&policy, Surface::Server).unwrap_or_else(|e| panic!("{e}")),
+            policy: tollgate_language::compile(&policy, Surface::Server)
+                .unwrap_or_else(|e| panic!("{e}")),
             counts: RefCell::default(),
         });
         let worker = |worker| {
@@ -947,7 +948,7 @@ fn leases_of_two_policies_are_looked_after_beside_each_other() {
     let (mut process, _) = asking();
     process.answer_all();
     process.configure(&rule_of(2_000));
-    let other = Policy::compile(&rule_of(2_000), Surface::Server).unwrap();
+    let other = tollgate_language::compile(&rule_of(2_000), Surface::Server).unwrap();
     for _ in 0..10 {
         process.come(0, "a");
     }
@@ -1277,7 +1278,7 @@ fn a_request_under_too_many_rules_is_refused_by_check_and_never_let_through() {
     };
     let compile = |rules: &[String]| {
         let policy = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(", "));
-        Policy::compile(&policy, Surface::Envoy).map(drop).map_err(|it| it.to_string())
+        tollgate_language::compile(&policy, Surface::Envoy).map(drop).map_err(|it| it.to_string())
     };
     assert_eq!(compile(&rules(64, "/x/y")), Ok(()));
     let refused = compile(&rules(65, "/x/y")).unwrap_err();

@@ -88,7 +88,7 @@ pub(crate) fn check(text: &str, surface: &str) -> Checked {
         let problem = Problem::new("", format!("there is no such surface; use {names}"));
         return Checked { problems: places.of(&Problems(vec![problem])), ..Checked::default() };
     };
-    match Policy::compile(text, surface) {
+    match tollgate_language::compile(text, surface) {
         Err(mut problems) => {
             if !text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) {
                 problems.0.iter_mut().for_each(|problem| problem.message.push_str(NO_YAML));

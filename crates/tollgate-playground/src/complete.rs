@@ -200,7 +200,7 @@ fn object(schema: &'static Map<String, Value>, depth: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_policy::{Policy, Surface};
+    use tollgate_policy::Surface;
 
     /// The offers at `|`.
     fn at(marked: &str) -> Vec<Completion> {
@@ -272,7 +272,7 @@ mod tests {
     fn a_policy_written_by_completions_alone_compiles() {
         let text = taken("{|}", "rules");
         let text = taken(&text.replacen('{', "{|", 1), "version");
-        let policy = Policy::compile(&text, Surface::Envoy).unwrap();
+        let policy = tollgate_language::compile(&text, Surface::Envoy).unwrap();
         assert_eq!(policy.rules().len(), 1, "{text}");
         for (label, way) in [("when", "paths"), ("unless", "methods"), ("action", "")] {
             let text = taken(&text.replacen("{\"name\"", "{|\"name\"", 1), label);
@@ -283,7 +283,8 @@ mod tests {
                     way,
                 ),
             };
-            Policy::compile(&text, Surface::Envoy).unwrap_or_else(|why| panic!("{text}: {why}"));
+            tollgate_language::compile(&text, Surface::Envoy)
+                .unwrap_or_else(|why| panic!("{text}: {why}"));
         }
     }
 

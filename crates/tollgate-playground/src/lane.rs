@@ -82,7 +82,8 @@ impl LaneRun {
     /// # Errors
     /// The mistakes in the policy or the traffic, in words, one per line.
     pub(crate) fn new(policy: &str, traffic: &str, seed: u64) -> Result<Self, String> {
-        let policy = Policy::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
+        let policy =
+            tollgate_language::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
         let traffic = Traffic::parse(traffic).map_err(|error| format!("traffic: {error}"))?;
         let policy = Arc::new(policy);
         Ok(Self {
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_the_simulator_however_it_is_run() {
-        let policy = Arc::new(Policy::compile(POLICY, Surface::Envoy).unwrap());
+        let policy = Arc::new(tollgate_language::compile(POLICY, Surface::Envoy).unwrap());
         let traffic = Traffic::parse(TRAFFIC).unwrap();
         let table = Run::new(policy, &traffic, 7).finish();
         assert!(table.delayed > 10 && table.denied > 10 && table.admitted > 10, "{table:?}");

@@ -93,7 +93,8 @@ impl LogRun {
     /// # Errors
     /// The mistakes in either, in words, one per line.
     pub(crate) fn new(policy: &str, asked: &str) -> Result<Self, String> {
-        let mut policy = Policy::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
+        let mut policy =
+            tollgate_language::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
         // The share of keys is needed, not their identity.
         policy.set_hash_key([0; 16]);
         let asked: Asked =

@@ -85,7 +85,7 @@ mod tests {
     /// Guards: outdated offers. TOLLGATE_BLESS=1 with the command line's tests writes the file.
     #[test]
     fn the_schema_is_the_policy_crates_own() {
-        assert_eq!(SCHEMA, tollgate_policy::schema());
+        assert_eq!(SCHEMA, tollgate_language::schema());
         assert!(!at(&[]).is_empty());
     }
 }

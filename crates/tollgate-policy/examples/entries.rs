@@ -120,7 +120,7 @@ fn policy(kind: &str, count: u32) -> String {
 
 fn compile(rest: &str) -> Policy {
     // The server has the longest stored values of all surfaces.
-    Policy::compile(&format!(r#"{{"version": 1, {rest}}}"#), Surface::Server).unwrap()
+    tollgate_language::compile(&format!(r#"{{"version": 1, {rest}}}"#), Surface::Server).unwrap()
 }
 
 /// The stored value of a client that `count` rules with one key have counted, and their policy.

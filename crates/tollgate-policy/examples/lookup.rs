@@ -56,7 +56,7 @@ fn policy(count: u32, condition: Condition) -> Policy {
         })
         .collect();
     let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(","));
-    Policy::compile(&document, Surface::Envoy).unwrap()
+    tollgate_language::compile(&document, Surface::Envoy).unwrap()
 }
 
 fn main() {

@@ -1,4 +1,7 @@
-//! The policy document, and the pipeline that enforces it: plan, load, decide, commit.
+//! A policy, and the pipeline that enforces it: plan, load, decide, commit.
+//!
+//! `tollgate-language` compiles documents to policies; programs that embed Tollgate use both
+//! through the crate `tollgate`.
 //!
 //! A surface compiles a [`Policy`] once and then, per request:
 //!
@@ -24,7 +27,7 @@
 //! # let (request, now) = (Request, tollgate_policy::Timestamp::from_millis(1));
 //! use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
 //!
-//! let policy = Policy::compile(r#"{"version": 1, "rules": [
+//! let policy = tollgate_language::compile(r#"{"version": 1, "rules": [
 //!     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 10, "window": "1m"}]}
 //! ]}"#, Surface::Library)?;
 //! let mut store: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
@@ -48,9 +51,6 @@
 //! # Ok::<(), tollgate_policy::Problems>(())
 //! ```
 //!
-//! `examples/pipeline.rs` shows the whole pipeline, with a key per client and charges by the
-//! response; `examples/axum` of the repository is a complete service.
-//!
 //! The one invariant: nothing here does I/O or reads a clock, and a [`Surface`] is used only while
 //! a document is compiled (it determines the facts that are available, and the default source of
 //! the client's address), so the same document and facts give the same decisions and the same
@@ -72,13 +72,13 @@ mod answer;
 mod pipeline;
 mod request;
 mod binary;
-mod compile;
 mod policy;
-mod document;
-mod json;
+pub mod spec;
 mod stable_hash;
 mod facts;
 mod decimal;
+#[cfg(test)]
+mod compiled_for_tests;
 
 pub use answer::fields::NearestQuota;
 pub use answer::grpc::{GrpcStatus, grpc_content_type};
@@ -86,16 +86,10 @@ pub use answer::outcome::{Answer, Outcome};
 pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
+pub use binary::plugin::{self, Plugin};
 pub use binary::{MAX_COMPILED, NotCompiled};
-pub use compile::plugin::{Fleet, NamedPolicy, Plugin, PolicyFrom};
-pub use compile::tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
 pub use decimal::decimal;
 pub use denials::{Denials, FRESH};
-#[cfg(feature = "explain")]
-pub use document::fact::Fact;
-#[cfg(feature = "schema")]
-pub use document::schema::schema;
-pub use document::scope::Scope;
 #[cfg(feature = "explain")]
 pub use explain::describe::{RuleInWords, TierInWords};
 #[cfg(feature = "explain")]
@@ -107,10 +101,6 @@ pub use explain::words;
 #[cfg(feature = "explain")]
 pub use explain::{Applicability, RuleVerdict};
 pub use facts::{Entry, Facts};
-pub use json::node::MAX_DOCUMENT;
-pub use json::place::BOOLEAN_HINT;
-pub use json::problem::{Problem, Problems};
-pub use json::suggest::nearest;
 pub use pipeline::key_hashes::pk_text;
 pub use pipeline::order::ChargingOrder;
 pub use pipeline::partition::{Partition, PartitionMut};
@@ -121,27 +111,22 @@ pub use policy::compiled::Policy;
 pub use policy::directory::{Directory, Registered};
 pub use policy::fleet::{fleet_secret, plugin_hash_key};
 pub use policy::group::{Group, QuotaSet};
-pub use policy::jwt::{Jwk, Jwt};
 pub use policy::label::metric_label;
 pub use policy::lone::LoneQuota;
 pub use policy::quota::CompiledQuota;
 pub use policy::record::UsedShare;
 pub use policy::records::{WORD, is_value};
 pub use policy::rule::Rule;
-pub use policy::surface::Surface;
 pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER,
 };
 pub use policy::tenant::Tenant;
-pub use request::check_request::{DescribedRequest, DescribedRequests};
-pub use request::described_settlement::DescribedSettlement;
 pub use request::given_key::{GivenKey, NoKey};
+pub use spec::problem::{Problem, Problems};
+pub use spec::scope::Scope;
+pub use spec::surface::Surface;
+pub use spec::tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
 /// The types of the core that the calls above take and return, so that a service needs this crate
 /// alone.
 pub use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 pub use tollgate_http_syntax::malformed::Malformed;
-
-/// Runs the example of the package's front page.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher13;
 
 /// SipHash-1-3 with a zero key over length-prefixed parts: the same on every target and in every
 /// version.
-pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
+pub fn stable_hash(parts: &[&[u8]]) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0, 0);
     for part in parts {
         hasher.write_u64(u64::try_from(part.len()).unwrap_or(u64::MAX));

@@ -14,7 +14,6 @@
 
 mod authority;
 mod backing;
-mod bad;
 mod beside;
 mod charging;
 mod corpora;
@@ -32,9 +31,6 @@ mod malformed;
 mod operate;
 mod paths;
 mod pipeline;
-mod places;
-mod plugin;
-mod problems;
 mod reads;
 mod reported;
 mod scope;

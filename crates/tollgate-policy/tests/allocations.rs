@@ -116,7 +116,7 @@ fn check(document: &str, partitions: usize) {
 }
 
 fn check_on(surface: Surface, document: &str, partitions: usize) {
-    let policy = Policy::compile(document, surface).unwrap_or_else(|e| panic!("{e}"));
+    let policy = tollgate_language::compile(document, surface).unwrap_or_else(|e| panic!("{e}"));
     let mut plan = Plan::new();
     let mut stored = vec![vec![]; partitions];
     let mut bytes = 0;
@@ -273,7 +273,7 @@ fn a_plan_that_is_kept_holds_no_long_request() {
     let request = Borrowed(headers.leak());
     let document = r#"{"version": 1, "rules": [{"name": "r", "key": ["path", "host", {"header": "x-key"}],
         "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
-    let policy = Policy::compile(document, Surface::Envoy).unwrap();
+    let policy = tollgate_language::compile(document, Surface::Envoy).unwrap();
     let before = HELD.get();
     let mut plan = Plan::new();
     policy.plan(&request, &mut plan);
@@ -294,7 +294,7 @@ fn what_hostile_compiled_bytes_take_grows_with_them() {
         r#"{{"version": 1, "rules": [{{"name": "r", "key": [], "when": {{"paths": ["/00000{}"]}}, {QUOTAS}}}]}}"#,
         "/*".repeat(63)
     );
-    let policy = Policy::compile(&document, Surface::Worker).unwrap();
+    let policy = tollgate_language::compile(&document, Surface::Worker).unwrap();
     let mut bytes = Vec::new();
     policy.write_compiled(&mut bytes);
     // A pattern: how many segments, each with the number of its variant and its content, and no

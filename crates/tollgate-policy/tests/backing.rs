@@ -1,6 +1,6 @@
 //! Rules that a client avoids by making up a value, and the rules that back them.
 
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 
 /// The rules without backing of a policy with a rule `token` by this key and these others.
 fn unbacked(token: &str, others: &[&str]) -> Vec<String> {
@@ -13,8 +13,8 @@ fn unbacked(token: &str, others: &[&str]) -> Vec<String> {
         .collect();
     let jwt = r#""jwt": {"keys": [{"kty": "oct", "alg": "HS256", "k": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]}"#;
     let document = format!(r#"{{"version": 1, {jwt}, "rules": [{}]}}"#, rules.join(", "));
-    let policy =
-        Policy::compile(&document, Surface::Worker).unwrap_or_else(|e| panic!("{document}: {e}"));
+    let policy = tollgate_language::compile(&document, Surface::Worker)
+        .unwrap_or_else(|e| panic!("{document}: {e}"));
     let names = policy.unbacked_rules().into_iter();
     names.filter_map(|index| Some(policy.rules().get(index)?.name().to_owned())).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Plan, Policy, Surface, Tenant, TenantEntry};
+use tollgate_policy::{Answer, Plan, Policy, Surface, Tenant};
 use tollgate_storage::{Counts, WireError};
 
 const ALONE: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
@@ -15,7 +15,7 @@ const ALONE: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
     {"name": "site", "key": [], "quotas": [{"limit": 40, "window": "1m"}]}]}"#;
 
 fn compile(document: &str) -> Policy {
-    Policy::compile(document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
+    tollgate_language::compile(document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn org(name: &str) -> Request {
@@ -39,7 +39,7 @@ impl Front {
     }
 
     fn tenant(&self, json: &str) -> Arc<Tenant> {
-        let entry = TenantEntry::read(json.as_bytes()).unwrap();
+        let entry = tollgate_language::tenant_entry(json.as_bytes()).unwrap();
         Arc::new(self.policy.tenant(b"acme", &entry))
     }
 

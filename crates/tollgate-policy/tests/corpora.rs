@@ -8,7 +8,7 @@ mod fuzz;
 use std::fs;
 use std::path::Path;
 
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 
 /// Gives every file of a target's corpus to its body.
 fn replay(target: &str, check: fn(&[u8])) {
@@ -53,7 +53,7 @@ fn seeds_of_compiled_policies_are_as_they_are_written() {
         let text = String::from_utf8_lossy(&text);
         let document = text.split("\n---\n").next().unwrap_or_default();
         let surfaces = [Surface::Worker, Surface::Envoy];
-        let compiled = surfaces.iter().find_map(|s| Policy::compile(document, *s).ok());
+        let compiled = surfaces.iter().find_map(|s| tollgate_language::compile(document, *s).ok());
         let Some(policy) = compiled else { continue };
         seeds += 1;
         let seed = corpus.join("compiled").join(format!("seed-{name}"));

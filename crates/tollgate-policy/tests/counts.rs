@@ -182,8 +182,9 @@ enum Kind {
 fn decisions_are_those_of_a_plan_while_the_policy_changes() {
     let random = &mut Random(7);
     let (mut counts, mut reference) = (Counts::default(), Reference::default());
-    let compile =
-        |text: &str| Policy::compile(text, Surface::Worker).unwrap_or_else(|e| panic!("{e}"));
+    let compile = |text: &str| {
+        tollgate_language::compile(text, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
+    };
     let mut policy = compile(&document(random));
     let (mut ms, mut version, mut admitted, mut changes) = (START, 1, 0_usize, 0_usize);
     for round in 0..DECISIONS {
@@ -265,7 +266,8 @@ fn charged_rule(name: &str, quota: &str, charge: &str, version: u64) -> Policy {
         r#"{{"version": 1, "rules": [{{"name": "{name}", "key": ["client_ip"], "quotas": [{{"name": "q", {quota}}}],
             "charge": {charge}}}]}}"#
     );
-    let mut policy = Policy::compile(&document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"));
+    let mut policy =
+        tollgate_language::compile(&document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"));
     policy.set_version(version);
     policy
 }
@@ -378,7 +380,7 @@ fn what_responses_bring_about_meets_the_quota_of_now() {
             r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"], "charge": {{"response_status": ["401"]}},
                 "quotas": [{{"name": "q", "limit": {limit}, "window": "1h", "algorithm": "sliding-log"}}]}}]}}"#
         );
-        let mut policy = Policy::compile(&document, Surface::Worker).unwrap();
+        let mut policy = tollgate_language::compile(&document, Surface::Worker).unwrap();
         policy.set_version(version);
         policy
     };

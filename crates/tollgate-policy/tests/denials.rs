@@ -23,7 +23,8 @@ const ALGORITHMS: [&str; 8] = [
 
 fn policy(rules: &str) -> Policy {
     let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
-    Policy::compile(&document, Surface::Worker).unwrap_or_else(|e| panic!("{e}\n{document}"))
+    tollgate_language::compile(&document, Surface::Worker)
+        .unwrap_or_else(|e| panic!("{e}\n{document}"))
 }
 
 /// The objects of all keys, which share a clock.
@@ -699,7 +700,8 @@ fn where_tenants_have_quotas_an_operated_refusal_is_a_second_old() {
         {"name": "each", "key": ["client_ip"], "quotas": [
             {"limit": 1, "window": "1h", "algorithm": "fixed-window"}]}]}"#;
     for (is_operated, asked_after_ms) in [(false, None), (true, Some(1_001))] {
-        let policy = Policy::compile(document, tollgate_policy::Surface::Worker).unwrap();
+        let policy =
+            tollgate_language::compile(document, tollgate_policy::Surface::Worker).unwrap();
         let (mut front, mut objects) = (Front::new(1, 0), Objects::default());
         if is_operated {
             front.denials = front.denials.operated();

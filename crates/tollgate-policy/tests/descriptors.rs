@@ -1,7 +1,7 @@
 //! Descriptors: the input of a rate limit service, as conditions and as keys.
 
 use crate::support::{Descriptor, Request, Surfaced};
-use tollgate_policy::{Answer, Policy, Surface};
+use tollgate_policy::{Answer, Surface};
 
 const DENIED: Answer = Answer::Refuse { status: 429 };
 
@@ -211,11 +211,11 @@ fn surfaces_without_descriptors_refuse_them_by_name() {
         "tiers": [{"name": "t", "when": {"descriptor": {"plan": "gold"}}, "quotas": [{"limit": 2, "window": "1m"}]}]"#,
     );
     for surface in [Surface::Server, Surface::Library] {
-        let policy = Policy::compile(&document, surface).unwrap();
+        let policy = tollgate_language::compile(&document, surface).unwrap();
         assert!(policy.warnings().0.is_empty());
     }
     for surface in [Surface::Envoy, Surface::Worker] {
-        let problems = Policy::compile(&document, surface).unwrap_err();
+        let problems = tollgate_language::compile(&document, surface).unwrap_err();
         let places: Vec<&str> = problems.0.iter().map(|problem| problem.path.as_str()).collect();
         assert_eq!(
             places,
@@ -238,15 +238,18 @@ fn a_rule_that_is_let_off_all_that_it_is_for_is_refused() {
     for field in [r#""domain": "d""#, r#""entries": [[{"a": "*"}]]"#, r#""descriptor": {"a": "1"}"#]
     {
         let document = rule(&format!(r#""key": [], "when": {{{field}}}, "unless": {{{field}}}"#));
-        let problems = Policy::compile(&document, Surface::Server).unwrap_err();
+        let problems = tollgate_language::compile(&document, Surface::Server).unwrap_err();
         assert_eq!(problems.0[0].path, "rules[0].unless", "{field}");
     }
     let apart = rule(
         r#""key": [], "when": {"entries": [[{"a": "*"}]]}, "unless": {"entries": [[{"a": "1"}]]}"#,
     );
-    assert!(Policy::compile(&apart, Surface::Server).is_ok());
+    assert!(tollgate_language::compile(&apart, Surface::Server).is_ok());
     let beside = rule(
         r#""key": [], "when": {"entries": [[{"a": "*"}]]}, "unless": {"beside": [[{"a": "*"}]]}"#,
     );
-    assert!(Policy::compile(&beside, Surface::Server).is_ok(), "another descriptor is another");
+    assert!(
+        tollgate_language::compile(&beside, Surface::Server).is_ok(),
+        "another descriptor is another"
+    );
 }

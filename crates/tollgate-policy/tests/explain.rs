@@ -1,7 +1,7 @@
 //! Explanations agree with what is planned and decided.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Applicability, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Applicability, Plan, RuleResult, Surface};
 
 use crate::support::{Request, get};
 
@@ -44,7 +44,7 @@ fn requests() -> Vec<Request> {
 
 #[test]
 fn a_rule_stands_as_it_is_planned() {
-    let policy = Policy::compile(DOCUMENT, Surface::Envoy).unwrap();
+    let policy = tollgate_language::compile(DOCUMENT, Surface::Envoy).unwrap();
     let mut plan = Plan::new();
     let mut applied = [0_u32; 5];
     for request in requests() {
@@ -79,7 +79,7 @@ fn a_rule_stands_as_it_is_planned() {
 
 #[test]
 fn the_first_condition_that_fails_is_named() {
-    let policy = Policy::compile(DOCUMENT, Surface::Envoy).unwrap();
+    let policy = tollgate_language::compile(DOCUMENT, Surface::Envoy).unwrap();
     let of_rule = |request: &Request, rule: usize| policy.applicability(request).remove(rule);
     let fails = |words: &str| Applicability::WhenFails(words.to_string());
     let request = get("/c", "203.0.113.9");
@@ -114,7 +114,7 @@ fn descriptors_have_their_words() {
         r#"{{"version": 1, "exempt": [{conditions}], "rules": [{{"name": "a",
             "key": [{{"descriptor": "user"}}], "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
     );
-    let policy = Policy::compile(&document, Surface::Server).unwrap();
+    let policy = tollgate_language::compile(&document, Surface::Server).unwrap();
     assert_eq!(policy.exempt_in_words(), [format!("requests with {words}")]);
     let described = policy.describe(0).unwrap();
     assert_eq!(described.key, "descriptor entry user");
@@ -145,7 +145,7 @@ fn every_condition_and_every_key_part_has_its_words() {
             r#"{{"version": 1, "exempt": [{conditions}], "rules": [{{"name": "a", "when": {{"paths": ["/{{x}}"]}},
                 "key": [{key}], "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
         );
-        let policy = Policy::compile(&document, Surface::Library).unwrap();
+        let policy = tollgate_language::compile(&document, Surface::Library).unwrap();
         assert_eq!(policy.describe(0).unwrap().key, words);
         assert_eq!(policy.exempt_in_words(), [format!("requests with {each}")]);
     }
@@ -153,7 +153,7 @@ fn every_condition_and_every_key_part_has_its_words() {
 
 #[test]
 fn a_missing_key_part_has_no_partition_and_equal_keys_equal_hashes() {
-    let policy = Policy::compile(DOCUMENT, Surface::Envoy).unwrap();
+    let policy = tollgate_language::compile(DOCUMENT, Surface::Envoy).unwrap();
     let (mut first, mut second) = (Plan::new(), Plan::new());
     let request = get("/a/1", "192.0.2.1").header("x-k", "k");
     policy.plan(&request, &mut first);

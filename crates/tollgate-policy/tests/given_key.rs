@@ -22,7 +22,7 @@ const POLICY: &str = r#"{"version": 1,
     ]}"#;
 
 fn policy() -> Policy {
-    Policy::compile(POLICY, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
+    tollgate_language::compile(POLICY, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn key_of(rule: &str, values: &[&str]) -> Result<Vec<u8>, NoKey> {
@@ -93,7 +93,7 @@ fn other_values_are_other_keys_and_what_is_none_is_refused() {
 /// The key parts that the schema knows, as a document has them, each called `c` where it has a
 /// name.
 fn parts_of_the_schema() -> Vec<Value> {
-    let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
+    let schema: Value = serde_json::from_str(&tollgate_language::schema()).unwrap();
     let kinds = &schema["properties"]["rules"]["items"]["properties"]["key"]["items"]["anyOf"];
     let plain = kinds[0]["enum"].as_array().unwrap().clone();
     let named = kinds[1]["properties"].as_object().unwrap().keys();
@@ -152,7 +152,7 @@ fn by(part: &Value) -> Policy {
     }
     let document = document.to_string();
     let mut surfaces = Surface::ALL.iter().rev();
-    surfaces.find_map(|surface| Policy::compile(&document, *surface).ok()).unwrap()
+    surfaces.find_map(|surface| tollgate_language::compile(&document, *surface).ok()).unwrap()
 }
 
 /// Whatever a client may send for any part of a key, an operator can name it as the client sent it;

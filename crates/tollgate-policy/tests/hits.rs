@@ -49,7 +49,7 @@ fn hits_multiply_the_cost_of_every_rule() {
          "quotas": [{"name": "hour", "limit": 100, "window": "1h"}, {"name": "day", "limit": 150, "window": "1d"}]},
         {"name": "three", "key": [{"descriptor": "user"}], "cost": 3, "mode": "shadow",
          "quotas": [{"limit": 1000, "window": "1h"}]}]}"#;
-    let policy = Policy::compile(document, Surface::Library).expect("a policy");
+    let policy = tollgate_language::compile(document, Surface::Library).expect("a policy");
     let mut stored = Vec::new();
     // Hits, whether they pass, and the remaining units of the quota of 100.
     for (hits, passes, left) in [
@@ -78,7 +78,7 @@ fn what_is_told_of_one_quota_is_what_the_fields_say() {
     let document = r#"{"version": 1, "response": {"headers": "x-ratelimit"}, "rules": [
         {"name": "r", "key": ["client_ip"],
          "quotas": [{"name": "hour", "limit": 9, "window": "1h"}, {"name": "day", "limit": 3, "window": "1d"}]}]}"#;
-    let policy = Policy::compile(document, Surface::Library).expect("a policy");
+    let policy = tollgate_language::compile(document, Surface::Library).expect("a policy");
     assert!(!policy.lists_quotas());
     let request = Request {
         method: "GET",
@@ -123,7 +123,7 @@ fn rules_about_requests_are_for_no_descriptor() {
     for (conditions, _) in rows {
         let document =
             format!(r#"{{"version": 1, "rules": [{{"name": "r", {conditions}, {quotas}}}]}}"#);
-        let policy = Policy::compile(&document, Surface::Server)
+        let policy = tollgate_language::compile(&document, Surface::Server)
             .unwrap_or_else(|problems| panic!("{problems}: {document}"));
         let plan = decide(&policy, &mut Vec::new(), &Descriptor(None));
         found.push((conditions, plan.outcome(&policy).decisions().count() == 1));

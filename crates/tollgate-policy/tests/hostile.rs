@@ -9,15 +9,15 @@ use std::fmt::Write;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Plan, Surface};
 
 use crate::support::{Request, Surfaced, get};
 
 /// Compiles a document for both surfaces; true when it is a policy.
 fn compile(document: &str) -> bool {
     let start: String = document.chars().take(60).collect();
-    let compiled = Policy::compile(document, Surface::Envoy);
-    let worker = Policy::compile(document, Surface::Worker);
+    let compiled = tollgate_language::compile(document, Surface::Envoy);
+    let worker = tollgate_language::compile(document, Surface::Worker);
     if let Err(problems) = &compiled {
         assert!(!problems.0.is_empty(), "{start}");
         assert!(problems.0.iter().all(|p| p.to_string().len() < 1000), "{start}");
@@ -66,7 +66,7 @@ fn large_documents_are_told_so() {
     assert!(!compile(&format!(r#"{{"version": 1, "rules": [{}1]}}"#, fill("1,"))));
     assert!(!compile(&rule(&format!(r#", "tiers": [{}1]"#, fill("{},")))));
     let name = "n".repeat(MIB / 2);
-    let told = Policy::compile(
+    let told = tollgate_language::compile(
         &rule(&format!(r#", "when": {{"query": {{"{name}": [{}1]}}}}"#, "1,".repeat(5000))),
         Surface::Envoy,
     );
@@ -340,7 +340,7 @@ proptest! {
             document.replace_range(start..end, piece);
         }
         for surface in [Surface::Envoy, Surface::Worker] {
-            if let Ok(policy) = Policy::compile(&document, surface) {
+            if let Ok(policy) = tollgate_language::compile(&document, surface) {
                 let mut plan = Plan::new();
                 policy.plan(&get("/u/1/x?q=1", "10.0.0.1"), &mut plan);
                 plan.decide(&policy, Timestamp::ZERO);

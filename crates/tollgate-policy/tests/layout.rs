@@ -3,7 +3,7 @@
 
 use crate::support::*;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
-use tollgate_policy::{Plan, Policy, Surface, is_value};
+use tollgate_policy::{Plan, Surface, is_value};
 
 const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "api", "key": ["client_ip"], "quotas": [
@@ -80,7 +80,7 @@ fn it_is_converted_when_it_is_read_and_written_when_it_is_charged() {
 /// for either.
 #[test]
 fn its_claims_are_what_they_were() {
-    let policy = Policy::compile(POLICY, Surface::Envoy).unwrap();
+    let policy = tollgate_language::compile(POLICY, Surface::Envoy).unwrap();
     let (group, stored) = (&policy.groups()[0], layout_1());
     assert_eq!(group.idle_at(&policy, &stored), Timestamp::from_millis(1_780_017_280_000));
     let share = group.used_share(&policy, &stored, Timestamp::from_millis(LAST));
@@ -107,7 +107,7 @@ fn it_is_found_wherever_it_lies() {
 /// A store that decides on its own continues the usage of an old value, too.
 #[test]
 fn an_object_with_an_old_value_continues_to_count() {
-    let policy = Policy::compile(POLICY, Surface::Worker).unwrap();
+    let policy = tollgate_language::compile(POLICY, Surface::Worker).unwrap();
     let mut counts = policy.counts_of(&policy.groups()[0], &layout_1()).unwrap();
     assert_eq!(counts.idle_at(), Timestamp::from_millis(1_780_017_280_000));
     let mut front = Plan::new();

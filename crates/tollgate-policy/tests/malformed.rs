@@ -3,7 +3,7 @@
 //!
 //! Invariant: such a request charges nothing, loads nothing, and no spelling of it removes a mark.
 
-use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Answer, Plan, RuleResult, Surface};
 
 use crate::support::{Request, Surfaced, get};
 
@@ -120,7 +120,7 @@ fn lengths_that_differ_cannot_be_read() {
 
 #[test]
 fn a_verdict_says_why() {
-    let policy = Policy::compile(&document(""), Surface::Envoy).unwrap();
+    let policy = tollgate_language::compile(&document(""), Surface::Envoy).unwrap();
     let mut plan = Plan::new();
     policy.plan(&twice(), &mut plan);
     let verdicts = plan.outcome(&policy).verdicts();

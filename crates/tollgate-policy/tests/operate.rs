@@ -17,7 +17,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 fn compiled(document: &str) -> Policy {
-    Policy::compile(document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
+    tollgate_language::compile(document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// One key's counts, which go through their row after every step.

@@ -17,7 +17,8 @@ fn document(fields: &str, rule: &str) -> String {
 }
 
 fn policy(fields: &str, rule: &str) -> Policy {
-    Policy::compile(&document(fields, rule), Surface::Envoy).unwrap_or_else(|e| panic!("{e}"))
+    tollgate_language::compile(&document(fields, rule), Surface::Envoy)
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn plan(policy: &Policy, target: &str) -> Plan {

@@ -1,7 +1,7 @@
 //! The pipeline from document to response, as a surface runs it, on an in-memory store.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Failure, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Answer, Failure, Plan, RuleResult, Surface};
 use tollgate_storage::Counts;
 
 use crate::support::{Request, Surfaced, get, seen};
@@ -203,7 +203,7 @@ fn changing_one_rule_keeps_the_counts_of_the_others() {
     let request = get("/", "192.0.2.1");
     surface.check(&request, 0);
     surface.check(&request, 0);
-    surface.policy = Policy::compile(&two(20), Surface::Envoy).unwrap();
+    surface.policy = tollgate_language::compile(&two(20), Surface::Envoy).unwrap();
     let seen = surface.check(&request, 0);
     assert_eq!(seen.header("ratelimit"), Some(r#""a";r=19;t=3420, "b";r=2;t=1440"#));
 }
@@ -238,13 +238,13 @@ fn a_value_of_an_earlier_layout_is_not_idle_before_its_time() {
     let stored = surface.plan.partition(0).unwrap().value().to_vec();
     let idle_at = surface.plan.partition(0).unwrap().idle_at(&surface.policy);
     assert_eq!(idle_at, Timestamp::from_millis(720_000));
-    let policy = Policy::compile(&after, Surface::Envoy).unwrap();
+    let policy = tollgate_language::compile(&after, Surface::Envoy).unwrap();
     assert_eq!(policy.groups()[0].idle_at(&policy, &stored), idle_at);
 }
 
 #[test]
 fn every_committed_value_is_one_and_what_was_cut_is_none() {
-    let policy = Policy::compile(PER_CLIENT, Surface::Worker).unwrap();
+    let policy = tollgate_language::compile(PER_CLIENT, Surface::Worker).unwrap();
     let mut plan = Plan::new();
     policy.plan(&get("/api/x", "192.0.2.1"), &mut plan);
     plan.partition_mut(0).unwrap().load(&policy, None);

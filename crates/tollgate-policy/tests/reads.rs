@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
-use tollgate_policy::{Entry, Facts, KeyValue, Plan, Policy, Reader, Surface, schema};
+use tollgate_language::schema;
+use tollgate_policy::{Entry, Facts, KeyValue, Plan, Policy, Reader, Surface};
 
 use crate::support::{Request, get};
 
@@ -45,7 +46,7 @@ const CONDITIONS: &[(&str, &str, &str)] = &[
 ];
 
 fn compile(document: &str, surface: Surface) -> Policy {
-    Policy::compile(document, surface).unwrap_or_else(|problems| panic!("{problems}"))
+    tollgate_language::compile(document, surface).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// A policy of one rule with these fields.

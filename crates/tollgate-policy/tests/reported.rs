@@ -68,7 +68,7 @@ fn a_budget_ends_though_its_last_report_did_not_fit() {
     let policy = budget("", "");
     let mut surface = Surfaced::on(&policy, Surface::Server);
     let mut elsewhere = Elsewhere::default();
-    let compiled = Policy::compile(&policy, Surface::Server).unwrap();
+    let compiled = tollgate_language::compile(&policy, Surface::Server).unwrap();
     // Three reports of 300 fit; the fourth is used up to 1,200: a peek is denied until 201 are
     // back.
     let mut passed = 0;
@@ -111,7 +111,7 @@ fn a_report_is_recorded_whatever_other_rules_decide() {
     let calls = r#", {"name": "calls", "when": {"domain": "llm"}, "key": [KEY], "quotas": [{"limit": 2, "window": "1m"}]}"#;
     for (key, partitions) in [(r#"{"descriptor": "user"}"#, 1), (r#"{"descriptor": "model"}"#, 2)] {
         let policy = budget("", &calls.replace("KEY", key));
-        let compiled = Policy::compile(&policy, Surface::Server).unwrap();
+        let compiled = tollgate_language::compile(&policy, Surface::Server).unwrap();
         let (mut surface, mut elsewhere) =
             (Surfaced::on(&policy, Surface::Server), Elsewhere::default());
         for (i, (hits, expected, left)) in [
@@ -155,7 +155,7 @@ fn a_report_is_recorded_in_shadow_and_where_another_rule_lacks_its_key() {
 #[test]
 fn a_look_charges_nothing_and_nothing_takes_a_report_back() {
     let policy = budget("", "");
-    let policy = Policy::compile(&policy, Surface::Server).unwrap();
+    let policy = tollgate_language::compile(&policy, Surface::Server).unwrap();
     let (mut plan, now) = (Plan::new(), Timestamp::from_millis(1));
     policy.plan(&asked(400), &mut plan);
     assert!(plan.reports());
@@ -186,7 +186,7 @@ fn a_look_charges_nothing_and_nothing_takes_a_report_back() {
 
 #[test]
 fn a_blocked_key_is_reported_all_the_same() {
-    let policy = Policy::compile(&budget("", ""), Surface::Server).unwrap();
+    let policy = tollgate_language::compile(&budget("", ""), Surface::Server).unwrap();
     let mut elsewhere = Elsewhere::default();
     let operate = |elsewhere: &mut Elsewhere, operation, millis| {
         let key = policy.key_of("tokens", &["ada".into()]).unwrap();

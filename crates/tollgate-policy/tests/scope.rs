@@ -27,7 +27,7 @@ fn document(rules: &[&str]) -> String {
 }
 
 fn compiled(rules: &[&str], surface: Surface) -> Policy {
-    Policy::compile(&document(rules), surface).unwrap_or_else(|e| panic!("{e}"))
+    tollgate_language::compile(&document(rules), surface).unwrap_or_else(|e| panic!("{e}"))
 }
 
 const FLEET: &str = r#""scope": "fleet""#;
@@ -106,10 +106,12 @@ fn what_is_counted_for_the_fleet_has_one_identity_everywhere() {
     }
     // Local rules and spelling separate no node from its authority; quotas and keys do.
     let same = document(&rules).replace(": ", ":").replace("r1", "local");
-    let same = Policy::compile(&same, Surface::Server).unwrap();
+    let same = tollgate_language::compile(&same, Surface::Server).unwrap();
     assert_eq!(same.fleet_fingerprint(), one);
     for (from, to) in [("\"limit\": 12", "\"limit\": 13"), ("client_ip", "host"), ("r0", "r9")] {
-        let other = Policy::compile(&document(&rules).replace(from, to), Surface::Server).unwrap();
+        let other =
+            tollgate_language::compile(&document(&rules).replace(from, to), Surface::Server)
+                .unwrap();
         assert!(other.fleet_fingerprint() != one, "{from}");
     }
     assert!(compiled(&[""], Surface::Server).fleet_fingerprint() != one);

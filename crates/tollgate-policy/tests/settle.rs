@@ -17,7 +17,8 @@ fn at(ms: u64) -> Timestamp {
 
 fn policy(rules: &str, version: u64) -> Policy {
     let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
-    let mut policy = Policy::compile(&document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"));
+    let mut policy =
+        tollgate_language::compile(&document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"));
     policy.set_version(version);
     policy
 }
@@ -458,7 +459,7 @@ fn what_is_to_be_settled_is_durable_before_it_is_answered() {
             r#"{{"method": "GET", "path": "/", "headers": {{"x-cost": "2"}},
                 "client_ip": "192.0.2.1"{settle}}}"#
         );
-        let request = tollgate_policy::DescribedRequest::parse(request.as_bytes()).unwrap();
+        let request = tollgate_language::DescribedRequest::parse(request.as_bytes()).unwrap();
         let mut plan = Plan::new();
         policy.plan(&request, &mut plan);
         let mut bytes = Vec::new();

@@ -179,7 +179,7 @@ fn counts_go_on_when_values_become_sparse_and_whole_again() {
     let mut known = Directory::default();
     let (mut stored, mut admitted): (Option<Vec<u8>>, _) = (None, Vec::new());
     for document in documents {
-        let policy = Policy::compile(&document, Surface::Envoy).unwrap();
+        let policy = tollgate_language::compile(&document, Surface::Envoy).unwrap();
         known.register(&policy, &policy.groups()[0]);
         let mut plan = Plan::new();
         let mut by_path = BTreeMap::new();

@@ -37,7 +37,7 @@ const GOLDEN: [&str; 10] = [
 ];
 
 fn policy(document: &str) -> Policy {
-    Policy::compile(document, Surface::Library).unwrap()
+    tollgate_language::compile(document, Surface::Library).unwrap()
 }
 
 fn of_quotas(quotas: &str) -> StoredSet {

@@ -27,7 +27,8 @@ struct Listener {
 
 impl Listener {
     fn new(document: &str, shared: &mut Shared) -> Self {
-        let policy = Policy::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"));
+        let policy =
+            tollgate_language::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"));
         let mut known = Directory::read(&shared.directory).unwrap_or_default();
         if known.register(&policy, &policy.groups()[0]) != Registered::AsItIs {
             shared.directory.clear();
@@ -363,7 +364,7 @@ fn the_newest_sets_are_kept() {
     let mut forgotten = 0;
     for limit in 1..=300 {
         let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rule("api", &quota(limit)));
-        let policy = Policy::compile(&document, Surface::Envoy).unwrap();
+        let policy = tollgate_language::compile(&document, Surface::Envoy).unwrap();
         let Registered::Newest { forgotten: n } = directory.register(&policy, &policy.groups()[0])
         else {
             panic!("it is new");

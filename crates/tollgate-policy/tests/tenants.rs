@@ -19,11 +19,11 @@ const GOLD: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
     {"name": "site", "key": [], "quotas": [{"limit": 100, "window": "1m"}]}]}"#;
 
 fn compile(document: &str) -> Policy {
-    Policy::compile(document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
+    tollgate_language::compile(document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn entry(json: &str) -> TenantEntry {
-    TenantEntry::read(json.as_bytes()).unwrap_or_else(|e| panic!("{json}: {e}"))
+    tollgate_language::tenant_entry(json.as_bytes()).unwrap_or_else(|e| panic!("{json}: {e}"))
 }
 
 /// A surface with a map for counts and one for entries.
@@ -42,7 +42,7 @@ impl Operated {
     }
 
     fn put(&mut self, id: &str, json: &str) {
-        let read = self.policy.read_tenant_entry(json.as_bytes());
+        let read = tollgate_language::tenant_entry_for(&self.policy, json.as_bytes());
         let read = read.unwrap_or_else(|e| panic!("{json}: {e}"));
         let id = self.policy.tenant_id(id).unwrap();
         self.entries.insert(id.clone(), Arc::new(self.policy.tenant(&id, &read)));
@@ -85,7 +85,10 @@ fn org(name: &str) -> Request {
 fn every_mistake_of_an_entry_is_said_at_once() {
     let policy = compile(GOLD);
     let said = |json: &str| {
-        policy.read_tenant_entry(json.as_bytes()).err().map(|e| e.to_string()).unwrap_or_default()
+        tollgate_language::tenant_entry_for(&policy, json.as_bytes())
+            .err()
+            .map(|e| e.to_string())
+            .unwrap_or_default()
     };
     let long = format!(r#"{{"tier": "gold", "note": "{}"}}"#, "n".repeat(257));
     for (json, expected) in [
@@ -144,14 +147,15 @@ fn every_mistake_of_an_entry_is_said_at_once() {
         (0..65).map(|i| format!(r#""{i}": [{{"limit": 1, "window": "1m"}}]"#)).collect();
     let many = format!(r#"{{"quotas": {{{}}}}}"#, rules.join(","));
     assert_eq!(said(&many), "quotas: has 65 items; use at most 64");
-    let not_text = TenantEntry::read(b"\xff").unwrap_err().to_string();
+    let not_text = tollgate_language::tenant_entry(b"\xff").unwrap_err().to_string();
     assert_eq!(not_text, "not JSON: invalid utf-8 sequence of 1 bytes from index 0");
 }
 
 #[test]
 fn what_a_later_policy_does_not_know_has_no_effect_and_is_said() {
     let entry = entry(r#"{"tier": "gold", "quotas": {"site": [{"limit": 1, "window": "1m"}]}}"#);
-    let said = |document: &str| compile(document).without_effect(&entry).to_string();
+    let said =
+        |document: &str| tollgate_language::without_effect(&compile(document), &entry).to_string();
     assert_eq!(said(GOLD), "");
     let bare = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
         {"name": "each", "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
@@ -250,7 +254,8 @@ fn a_tenant_is_known_by_what_its_requests_say() {
                 {{"name": "a", "when": {{"paths": ["/nothing/{{shop}}/x"]}}, "key": [], "quotas": [{{"limit": 1, "window": "1m"}}]}},
                 {{"name": "b", "when": {{"paths": ["/shops/{{shop}}/**"]}}, "key": [], "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
         );
-        let policy = Policy::compile(&document, Surface::Library).unwrap_or_else(|e| panic!("{e}"));
+        let policy = tollgate_language::compile(&document, Surface::Library)
+            .unwrap_or_else(|e| panic!("{e}"));
         policy.plan(&request, &mut plan);
         let expected = id.map(|id| policy.tenant_id(id).unwrap());
         assert_eq!(plan.tenant(), expected.as_deref(), "{part}");

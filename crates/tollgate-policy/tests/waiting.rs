@@ -16,7 +16,7 @@ const QUEUE: &str = r#"{"version": 1, "rules": [{"name": "q", "key": ["client_ip
     "quotas": [{"limit": 1, "window": "1s", "burst": 9, "algorithm": "leaky-queue"}]}]}"#;
 
 fn policy(document: &str) -> Policy {
-    Policy::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"))
+    tollgate_language::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -233,7 +233,7 @@ fn a_place_can_be_another_one() {
 fn limits_are_settings() {
     let compile = |waiting: &str| {
         let document = format!(r#"{{"version": 1, "waiting": {waiting}, "rules": []}}"#);
-        Policy::compile(&document, Surface::Worker).map(|policy| policy.waiting())
+        tollgate_language::compile(&document, Surface::Worker).map(|policy| policy.waiting())
     };
     let defaults = Limits { per_key: 1_000, total: 10_000, bytes: 64 << 20 };
     assert_eq!(compile("{}").unwrap(), defaults);

@@ -19,7 +19,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime};
 
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Surface};
 use tollgate_redis::{Address, Ask, Engine, Options, Replicas, resp};
 
 const REQUESTS: usize = 20_000;
@@ -173,7 +174,7 @@ fn request_of(quota: &str) -> Vec<u8> {
     let document = format!(
         r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"], "quotas": [{{{quota}}}]}}]}}"#
     );
-    let policy = Policy::compile(&document, Surface::Library).expect("a policy");
+    let policy = tollgate_language::compile(&document, Surface::Library).expect("a policy");
     let body = br#"{"method": "GET", "path": "/", "client_ip": "192.0.2.1"}"#;
     let facts = DescribedRequest::parse(body).expect("a request");
     let mut plan = Plan::new();

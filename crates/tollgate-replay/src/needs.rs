@@ -6,7 +6,8 @@
 
 use serde::Serialize;
 use tollgate_access_log::Field;
-use tollgate_policy::{Fact, Policy, Read, Reader};
+use tollgate_policy::spec::Fact;
+use tollgate_policy::{Policy, Read, Reader};
 
 use crate::given::{Given, GivenClient};
 

@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 use tollgate_replay::{
     Changed, Counted, Given, Moment, Observer, Options, Replay, Tally, WITHOUT_ENTRIES,
 };
@@ -81,7 +81,7 @@ fn that_entries_are_not_looked_at_is_said() {
         r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1m"}]}"#;
     let of = |tenant: &str| {
         let text = format!(r#"{{"version": 1, {tenant} "rules": [{rule}]}}"#);
-        let policy = Policy::compile(&text, Surface::Worker).unwrap();
+        let policy = tollgate_language::compile(&text, Surface::Worker).unwrap();
         summary(&Arc::new(policy), Options::default(), &log(&BUSY))
     };
     let found = of(r#""tenant": "client_ip","#);

@@ -20,7 +20,7 @@ fn rule(fields: &str) -> Arc<Policy> {
 }
 
 fn document(text: &str) -> Arc<Policy> {
-    let compiled = Policy::compile(text, Surface::Library);
+    let compiled = tollgate_language::compile(text, Surface::Library);
     Arc::new(compiled.unwrap_or_else(|problems| panic!("{problems}")))
 }
 

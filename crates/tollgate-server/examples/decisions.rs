@@ -30,7 +30,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate_grpc::wire::Writer;
 use tollgate_grpc::{frame, header_value};
-use tollgate_policy::{DescribedRequest, Policy, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::Surface;
 use tollgate_server::check;
 use tollgate_server::clock::Clock;
 use tollgate_server::config::{Callers, Limits};
@@ -72,7 +73,7 @@ fn gate(policy: &str) -> Arc<Gate> {
     let limits = TableLimits { keys: 1_000_000, bytes: 1 << 30 };
     let memory = Memory::open(clock, limits, [7; 16], None).expect("a store");
     let text = policy.to_owned();
-    let policy = Policy::compile(policy, Surface::Server).expect("a policy");
+    let policy = tollgate_language::compile(policy, Surface::Server).expect("a policy");
     let file = File::new(text, policy);
     Gate::new(Parts {
         store: Store::Memory(memory),

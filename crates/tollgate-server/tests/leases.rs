@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, fleet_secret};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Policy, Surface, fleet_secret};
 use tollgate_server::check::{self, leasing};
 use tollgate_server::clock::Clock;
 use tollgate_server::gate::{Gate, Parts};
@@ -65,7 +66,7 @@ struct Node {
 
 impl Node {
     fn new(table: u128, text: &str) -> Self {
-        let policy = Policy::compile(text, Surface::Envoy).expect("a policy");
+        let policy = tollgate_language::compile(text, Surface::Envoy).expect("a policy");
         Self { policy, table, number: 0 }
     }
 

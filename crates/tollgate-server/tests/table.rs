@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, DescribedRequest, Plan, Policy, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Answer, Plan, Policy, Surface};
 use tollgate_server::clock::Clock;
 use tollgate_server::store::table::{Table, TableLimits};
 
@@ -41,7 +42,7 @@ fn table(keys: usize, bytes: usize) -> Table {
 
 #[test]
 fn of_many_threads_exactly_the_limit_is_admitted() {
-    let policy = Policy::compile(POLICY, Surface::Server).expect("a policy");
+    let policy = tollgate_language::compile(POLICY, Surface::Server).expect("a policy");
     let (table, clock) = (table(1000, 1 << 20), Clock::start());
     let (admitted, start) = (AtomicU64::new(0), Barrier::new(4));
     std::thread::scope(|scope| {
@@ -61,7 +62,7 @@ fn of_many_threads_exactly_the_limit_is_admitted() {
 
 #[test]
 fn a_flood_of_keys_takes_no_more_places_than_there_are_and_never_who_is_used_up() {
-    let policy = Policy::compile(POLICY, Surface::Server).expect("a policy");
+    let policy = tollgate_language::compile(POLICY, Surface::Server).expect("a policy");
     // 256 shards with a bucket of sixteen each: the smallest table.
     let (table, clock) = (table(1, usize::MAX), Clock::start());
     for _ in 0..5_000 {
@@ -77,7 +78,7 @@ fn a_flood_of_keys_takes_no_more_places_than_there_are_and_never_who_is_used_up(
 
 #[test]
 fn bytes_are_bounded_whatever_the_places_are() {
-    let policy = Policy::compile(POLICY, Surface::Server).expect("a policy");
+    let policy = tollgate_language::compile(POLICY, Surface::Server).expect("a policy");
     let (table, clock) = (table(1_000_000, 256 * 1_000), Clock::start());
     for n in 0..20_000 {
         assert!(is_admitted(&policy, &table, &clock, n));
@@ -90,7 +91,7 @@ fn bytes_are_bounded_whatever_the_places_are() {
 
 #[test]
 fn a_sweep_forgets_who_is_idle() {
-    let policy = Policy::compile(POLICY, Surface::Server).expect("a policy");
+    let policy = tollgate_language::compile(POLICY, Surface::Server).expect("a policy");
     let (table, clock) = (table(1_000, 1 << 20), Clock::start());
     for n in 0..500 {
         assert!(is_admitted(&policy, &table, &clock, n));

@@ -2,7 +2,8 @@
 //! size.
 #![allow(missing_docs, clippy::expect_used, clippy::arithmetic_side_effects, reason = "tests")]
 
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Surface};
 use tollgate_server::clock::Clock;
 use tollgate_server::store::table::{Table, TableLimits};
 use tollgate_storage::Counts;
@@ -27,7 +28,7 @@ fn resident_bytes() -> usize {
 // was twice as much.
 #[test]
 fn a_full_table_takes_what_it_may() {
-    let policy = Policy::compile(POLICY, Surface::Server).expect("a policy");
+    let policy = tollgate_language::compile(POLICY, Surface::Server).expect("a policy");
     let facts = br#"{"method": "GET", "path": "/", "client_ip": "192.0.2.1"}"#;
     let facts = DescribedRequest::parse(facts).expect("a request");
     let (mut plan, mut request) = (Plan::new(), Vec::new());

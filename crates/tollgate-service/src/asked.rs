@@ -6,7 +6,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use tollgate_policy::MAX_DOCUMENT;
+use tollgate_language::MAX_DOCUMENT;
 
 use crate::access::{Access, Actor, Tokens};
 use crate::answer::Answer;

@@ -1,7 +1,7 @@
 //! `POST /check`: the request, and the response to the caller that protects some other service.
 //!
 //! Invariant: a response contains the decision and the action to take, and nothing of keys.
-//! `tollgate-policy` reads requests ([`tollgate_policy::DescribedRequest`]), in the words of the
+//! `tollgate-policy` reads requests ([`tollgate_language::DescribedRequest`]), in the words of the
 //! policy document. Several requests are decided independently: one that is wrong or denied changes
 //! nothing for the others, and the order of two with one key is undefined.
 
@@ -15,9 +15,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_core::Span;
+use tollgate_language::DescribedRequests;
 use tollgate_policy::{
-    Answer as Ruling, DescribedRequests, Outcome, Plan, Policy, Problem, ProblemDetails, Problems,
-    RuleResult, grpc_content_type,
+    Answer as Ruling, Outcome, Plan, Policy, Problem, ProblemDetails, Problems, RuleResult,
+    grpc_content_type,
 };
 
 use crate::answer::Answer;

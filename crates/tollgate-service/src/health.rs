@@ -143,7 +143,7 @@ mod tests {
         let document =
             format!(r#"{{"version":1,"{SECRET}":1,"jwt":{{"keys":["{SECRET}"]}},"rules":[]}}"#);
         let mut problems = Problems(vec![Problem::new("ORIGIN", format!("{SECRET} is no origin"))]);
-        problems.0.extend(Policy::compile(&document, Surface::Worker).unwrap_err().0);
+        problems.0.extend(tollgate_language::compile(&document, Surface::Worker).unwrap_err().0);
         let public = report(&problems, None, false);
         let whole = report(&problems, None, true);
         assert_eq!((public.status, whole.status), (500, 500));
@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn the_report_says_what_is_in_force() {
-        let policy = Policy::compile(r#"{"version":1,"rules":[]}"#, Surface::Worker).unwrap();
+        let policy =
+            tollgate_language::compile(r#"{"version":1,"rules":[]}"#, Surface::Worker).unwrap();
         let body = |followed: Option<Followed<'_>>, status, is_trusted| {
             let enforced = Enforced { policy: &policy, followed, status };
             let answer = report(&Problems::default(), Some(&enforced), is_trusted);

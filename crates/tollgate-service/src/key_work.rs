@@ -8,7 +8,8 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tollgate_policy::{DescribedRequest, GivenKey, NoKey, Plan, Policy, Problem, pk_text};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{GivenKey, NoKey, Plan, Policy, Problem, pk_text};
 use tollgate_storage::{KeyOperation, KeyState};
 
 use crate::key_report;

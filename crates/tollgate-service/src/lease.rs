@@ -258,7 +258,8 @@ fn another_policy() -> Refused {
 mod tests {
     use alloc::vec;
 
-    use tollgate_policy::{DescribedRequest, Plan, Surface};
+    use tollgate_language::DescribedRequest;
+    use tollgate_policy::{Plan, Surface};
     use tollgate_storage::{LeaseKey, key_hash, read_leased};
 
     use super::*;
@@ -269,7 +270,7 @@ mod tests {
                 {{"name": "a", "key": ["client_ip"], "scope": "fleet", "quotas": [{{"limit": {limit}, "window": "1h"}}]}},
                 {{"name": "b", "key": ["method"], "scope": "fleet", "lease": 0, "quotas": [{{"limit": 3, "window": "1h"}}]}}]}}"#
         );
-        let mut policy = Policy::compile(&document, Surface::Server).unwrap();
+        let mut policy = tollgate_language::compile(&document, Surface::Server).unwrap();
         policy.set_version(version);
         Arc::new(policy)
     }
@@ -375,7 +376,8 @@ mod tests {
                 {{"name": "a", "key": ["client_ip"], "scope": "fleet", "quotas": [{{"limit": 5, "window": "1h"}}]}}]}}"#
             )
         };
-        let compile = |text: &str| Arc::new(Policy::compile(text, Surface::Server).unwrap());
+        let compile =
+            |text: &str| Arc::new(tollgate_language::compile(text, Surface::Server).unwrap());
         let plain = compile(&document(""));
         let question = body(&plain, keys(&plain));
         for (policy, expected) in

@@ -155,7 +155,8 @@ mod tests {
     use alloc::vec;
 
     use tollgate_core::{Span, Timestamp};
-    use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+    use tollgate_language::DescribedRequest;
+    use tollgate_policy::{Plan, Policy, Surface};
     use tollgate_storage::{Counts, LeaseQuestion, read_leased};
 
     use super::*;
@@ -171,7 +172,7 @@ mod tests {
         };
         let rules = [rule("a", "client_ip", 50), rule("b", "method", 3), rule("c", "host", 50)];
         let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(","));
-        let mut policy = Policy::compile(&document, Surface::Server).unwrap();
+        let mut policy = tollgate_language::compile(&document, Surface::Server).unwrap();
         policy.set_version(version);
         policy
     }

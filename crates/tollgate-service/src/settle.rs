@@ -20,7 +20,8 @@ use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use tollgate_core::{ALLOWED_SKEW, Timestamp};
-use tollgate_policy::{DescribedSettlement, Partition, Plan, Policy, Problem, Problems};
+use tollgate_language::DescribedSettlement;
+use tollgate_policy::{Partition, Plan, Policy, Problem, Problems};
 use tollgate_storage::{SETTLE_WITHIN, Settlement};
 
 use crate::answer::Answer;

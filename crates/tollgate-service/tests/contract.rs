@@ -377,8 +377,7 @@ fn a_bad_policy_is_told_every_mistake() {
         .iter()
         .map(|e| format!("{}: {}", e["path"].as_str().unwrap(), e["detail"].as_str().unwrap()))
         .collect();
-    let compiled =
-        tollgate_policy::Policy::compile(bad, tollgate_policy::Surface::Worker).unwrap_err();
+    let compiled = tollgate_language::compile(bad, tollgate_policy::Surface::Worker).unwrap_err();
     let expected: Vec<String> =
         compiled.0.iter().map(|p| format!("{}: {}", p.path, p.message)).collect();
     assert!(said.len() >= 4 && said == expected, "{said:#?}");

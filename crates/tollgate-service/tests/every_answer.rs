@@ -3,7 +3,8 @@
 use crate::common::*;
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Policy, Surface};
 use tollgate_service::{
     Answer, KEY_ROWS, KeyCall, KeyChange, KeyReply, MemoryLimits, MemoryStore, MetricsReply, Next,
     StoreCall, StoreReply, key_report,
@@ -207,7 +208,7 @@ fn of_two_who_saw_the_same_entry_exactly_one_writes() {
 fn counted() -> Policy {
     let policy = r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
         "quotas": [{"name": "q", "limit": 1, "window": "1h"}]}]}"#;
-    Policy::compile(policy, Surface::Worker).unwrap()
+    tollgate_language::compile(policy, Surface::Worker).unwrap()
 }
 
 /// The explanation of a request when everything is used up.

@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use serde_json::json;
 use tollgate_core::Timestamp;
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, TenantEntry};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Policy, Surface};
 use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{KeyCall, KeyReply, RuleKey, StoreReply, key_report};
 use tollgate_storage::{Counts, KeyOperation};
@@ -16,7 +17,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_000);
 fn policy() -> Policy {
     let policy = r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
         "quotas": [{"name": "q", "limit": 1, "window": "1h"}]}]}"#;
-    Policy::compile(policy, Surface::Worker).unwrap()
+    tollgate_language::compile(policy, Surface::Worker).unwrap()
 }
 
 fn key(rule: &str, parts: &[&str]) -> RuleKey {
@@ -92,7 +93,7 @@ fn with_tenants() -> Policy {
             "when": {"methods": ["PUT"]}, "quotas": [{"limit": 9, "window": "1h"}]}],
          "quotas": [{"name": "q", "limit": 1, "window": "1h"}]},
         {"name": "host", "key": ["host"], "quotas": [{"name": "q", "limit": 1, "window": "1h"}]}]}"#;
-    Policy::compile(policy, Surface::Worker).unwrap()
+    tollgate_language::compile(policy, Surface::Worker).unwrap()
 }
 
 /// The reason that a block of `rule`'s key is not begun, by the tenant in the request; `None` where
@@ -129,7 +130,7 @@ fn a_block_says_whether_it_is_of_a_tenant_where_that_makes_a_difference() {
 /// its key.
 fn explained(entry: &str, block: Option<(&str, Option<&str>)>, method: &str) -> serde_json::Value {
     let policy = with_tenants();
-    let entry = TenantEntry::read(entry.as_bytes()).unwrap();
+    let entry = tollgate_language::tenant_entry(entry.as_bytes()).unwrap();
     let tenant = Arc::new(policy.tenant(b"a.example", &entry));
     let request = format!(
         r#"{{"method": "{method}", "path": "/", "host": "a.example", "client_ip": "192.0.2.1"}}"#

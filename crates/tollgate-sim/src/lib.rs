@@ -14,7 +14,7 @@
 //! use tollgate_policy::{Policy, Surface};
 //! use tollgate_sim::{Fate, Node, Store};
 //!
-//! let policy = Policy::compile(r#"{"version": 1, "rules": [
+//! let policy = tollgate_language::compile(r#"{"version": 1, "rules": [
 //!     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1m"}]}
 //! ]}"#, Surface::Library)?;
 //! let mut node = Node::new(Arc::new(policy), Store::exact());

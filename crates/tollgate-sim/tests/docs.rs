@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 use tollgate_sim::{Requests, Run, Traffic};
 
 const DOCS: &str = include_str!("../../../docs/traffic.md");
@@ -26,7 +26,7 @@ fn named(heading: &str) -> Vec<&'static str> {
 #[test]
 fn every_document_sends_requests() {
     let rule = r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 10, "window": "1m"}]}]}"#;
-    let policy = Arc::new(Policy::compile(rule, Surface::Library).unwrap());
+    let policy = Arc::new(tollgate_language::compile(rule, Surface::Library).unwrap());
     assert_eq!(documents().len(), 4);
     for document in documents() {
         let traffic =
@@ -85,7 +85,8 @@ fn every_field_is_described() {
     check("## A source", &json["sources"][0]);
     check("| `retry` | what it is |", &json["sources"][0]["retry"]);
     check("## Servers", &json["servers"]);
-    let policy = Policy::compile(r#"{"version": 1, "rules": []}"#, Surface::Library).unwrap();
+    let policy =
+        tollgate_language::compile(r#"{"version": 1, "rules": []}"#, Surface::Library).unwrap();
     let table = serde_json::to_value(Run::new(Arc::new(policy), &traffic, 1).finish()).unwrap();
     let told = named("| figure | what it is |");
     let untold = ["limit", "seconds", "is_cut_short"];

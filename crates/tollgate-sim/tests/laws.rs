@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 use tollgate_sim::{Fate, Run, Table, Traffic};
 
 /// A quota, of this algorithm or of any.
@@ -119,7 +119,7 @@ fn traffic(servers: impl Strategy<Value = &'static str>) -> impl Strategy<Value 
 }
 
 fn run(policy: &str, traffic: &str, seed: u64) -> Run {
-    let compiled = Policy::compile(policy, Surface::Library);
+    let compiled = tollgate_language::compile(policy, Surface::Library);
     let compiled = compiled.unwrap_or_else(|problems| panic!("{problems}\n{policy}"));
     let traffic = Traffic::parse(traffic).unwrap_or_else(|error| panic!("{error}\n{traffic}"));
     Run::new(Arc::new(compiled), &traffic, seed)

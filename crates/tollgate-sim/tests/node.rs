@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Facts, Policy, RuleResult, Surface};
+use tollgate_policy::{Facts, RuleResult, Surface};
 use tollgate_sim::{Fate, Node, Store};
 
 /// A request of one client.
@@ -29,7 +29,7 @@ impl Facts for From {
 
 fn node(rules: &str) -> Node {
     let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
-    let policy = Policy::compile(&document, Surface::Library);
+    let policy = tollgate_language::compile(&document, Surface::Library);
     let policy = policy.expect(&document);
     Node::new(Arc::new(policy), Store::exact())
 }
@@ -292,7 +292,7 @@ fn the_short_way_is_the_long_one_under_random_rules_and_clocks() {
                 {{"limit":{limit},"window":"{window}ms","algorithm":"{algorithm}"{buckets}}}]}}"#
         );
         let document = format!(r#"{{"version": 1, "rules": [{rule}]}}"#);
-        let Ok(policy) = Policy::compile(&document, Surface::Library) else { continue };
+        let Ok(policy) = tollgate_language::compile(&document, Surface::Library) else { continue };
         let policy = Arc::new(policy);
         let store = || Store::exact_for_a_clock_that_steps_back(Span::from_secs(1_000_000));
         let mut long = Node::new(Arc::clone(&policy), store());

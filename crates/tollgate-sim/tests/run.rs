@@ -7,7 +7,7 @@ use tollgate_sim::{Fate, Run, Table, Traffic};
 
 fn policy(rules: &str) -> Arc<Policy> {
     let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
-    Arc::new(Policy::compile(&document, Surface::Library).expect(&document))
+    Arc::new(tollgate_language::compile(&document, Surface::Library).expect(&document))
 }
 
 /// One rule per client, by `algorithm`, with these fields of its quota and its own.

@@ -108,7 +108,7 @@ fn policy(quota: &str, rule: &str) -> Arc<Policy> {
         r#"{{"version": 1, "rules": [{{"name": "each", "key": ["client_ip"], "capacity": 16,
             "quotas": [{{"limit": 10, "window": "10s", {quota}}}] {rule}}}]}}"#
     );
-    Arc::new(Policy::compile(&document, Surface::Library).expect(&document))
+    Arc::new(tollgate_language::compile(&document, Surface::Library).expect(&document))
 }
 
 const HEADING: &str = "                          offer admit delay  deny allow- deny- most burst   p50 us   p99 us   max us state keys evict  half races";

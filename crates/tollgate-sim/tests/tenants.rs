@@ -28,7 +28,10 @@ const POLICY: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
 
 fn entries() -> Vec<(String, TenantEntry)> {
     let entry = |name: &str, entry: &str| {
-        (name.to_owned(), TenantEntry::read(entry.as_bytes()).unwrap_or_else(|e| panic!("{e}")))
+        (
+            name.to_owned(),
+            tollgate_language::tenant_entry(entry.as_bytes()).unwrap_or_else(|e| panic!("{e}")),
+        )
     };
     vec![
         entry("tier", r#"{"tier": "gold"}"#),
@@ -105,7 +108,7 @@ impl Surfaced {
 // Guards: a copy of the pipeline that decides differently from the server and the Worker.
 #[test]
 fn a_node_decides_with_entries_as_a_surface_does() {
-    let policy = Arc::new(Policy::compile(POLICY, Surface::Worker).unwrap());
+    let policy = Arc::new(tollgate_language::compile(POLICY, Surface::Worker).unwrap());
     let entries = entries();
     let of = |(name, entry): &(String, TenantEntry)| (name.as_bytes().to_vec(), entry.clone());
     let mut surface =
@@ -138,7 +141,7 @@ fn a_node_decides_with_entries_as_a_surface_does() {
 // Guards: a table without a tenant's own quotas, or an exact twin with other limits.
 #[test]
 fn a_run_counts_the_own_quotas_of_tenants() {
-    let policy = Arc::new(Policy::compile(POLICY, Surface::Worker).unwrap());
+    let policy = Arc::new(tollgate_language::compile(POLICY, Surface::Worker).unwrap());
     let traffic = r#"{"length": "5m", "sources": [
         {"name": "a", "arrivals": {"steady": {"rate": "1/1s"}}, "request": {"path": "/org", "headers": {"x-org": "own"}}},
         {"name": "b", "arrivals": {"steady": {"rate": "1/1s"}}, "request": {"path": "/org", "headers": {"x-org": "nobody"}}}]}"#;

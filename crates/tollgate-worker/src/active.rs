@@ -37,7 +37,7 @@ pub(crate) fn read(text: &str) -> Result<Policy, Problems> {
         let message = "is not JSON, and a Worker does not read YAML; `tollgate compile --json` makes JSON of it";
         return Err(Problems(vec![Problem::new("", message.to_owned())]));
     }
-    Policy::compile(text, Surface::Worker)
+    tollgate_language::compile(text, Surface::Worker)
 }
 
 /// The policy in `text` as it would be enforced with these settings.

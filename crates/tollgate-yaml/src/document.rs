@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_policy::{BOOLEAN_HINT, Policy, Problem, Problems, Surface};
+use tollgate_language::BOOLEAN_HINT;
+use tollgate_policy::{Problem, Problems, Surface};
 
 use crate::as_json::AsJson;
 use crate::{Form, Kind, Language, Node, Reading, Scalar, Value};
@@ -135,7 +136,7 @@ impl Document {
             return hints;
         }
         // Keep only hints that fix their problem.
-        if let Err(still) = Policy::compile(&json(&mended, Reading::Policy), surface) {
+        if let Err(still) = tollgate_language::compile(&json(&mended, Reading::Policy), surface) {
             hints.retain(|path, _| still.0.iter().all(|problem| problem.path != *path));
         }
         hints

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderValue, request::Parts};
-use tollgate_policy::Facts;
+use tollgate::Facts;
 
 /// A request's head and the peer address of its connection.
 #[derive(Clone, Copy, Debug)]

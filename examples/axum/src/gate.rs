@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
-use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Problems, Span, Surface, Timestamp};
+use tollgate::waiting::Full;
+use tollgate::{Answer, Facts, Partition, Plan, Policy, Problems, Span, Timestamp};
 
 use crate::table::Counts;
 
@@ -42,7 +42,7 @@ impl Gate {
     /// # Errors
     /// Lists every mistake in the document, with its place.
     pub fn new(document: &str) -> Result<Self, Problems> {
-        let mut policy = Policy::compile(document, Surface::Library)?;
+        let mut policy = tollgate::compile(document)?;
         policy.set_hash_key(secret());
         Ok(Self {
             counts: Mutex::new(Counts::new(&policy)),

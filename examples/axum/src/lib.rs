@@ -3,7 +3,7 @@
 //!
 //! Invariant: the handler runs if and only if the policy allows the request. The effects of its
 //! response are counted before the response is sent, or when the client has left. Deliberately
-//! absent: responses to gRPC clients (see [`tollgate_policy::grpc_content_type`]), metrics, and
+//! absent: responses to gRPC clients (see [`tollgate::grpc_content_type`]), metrics, and
 //! policy changes while the service runs.
 
 mod facts;
@@ -19,7 +19,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use tollgate_policy::Plan;
+use tollgate::Plan;
 
 pub use facts::HttpFacts;
 pub use gate::{Decided, Gate};

@@ -9,7 +9,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use tollgate_policy::{Partition, Policy, Timestamp};
+use tollgate::{Partition, Policy, Timestamp};
 
 /// Places per bucket.
 const WAYS: usize = 16;

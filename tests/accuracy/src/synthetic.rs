@@ -159,6 +159,6 @@ pub fn policy(subject: &Subject) -> Result<Arc<Policy>, String> {
         rule["action"] = json!({ "delay": { "max": "5m" } });
     }
     let document = json!({ "version": 1, "rules": [rule] }).to_string();
-    let policy = Policy::compile(&document, Surface::Library);
+    let policy = tollgate_language::compile(&document, Surface::Library);
     policy.map(Arc::new).map_err(|problems| format!("{document}: {problems}"))
 }

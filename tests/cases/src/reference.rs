@@ -47,7 +47,7 @@ impl<'c> Reference<'c> {
     /// A case before its first request. `hash_key` is the surface's key for the hashes in responses
     /// to clients.
     pub fn new(case: &'c Case, surface: Surface, hash_key: [u8; 16]) -> Self {
-        let policy = Policy::compile(&case.policy.to_string(), surface)
+        let policy = tollgate_language::compile(&case.policy.to_string(), surface)
             .unwrap_or_else(|e| panic!("case {} has no policy: {e}\n{}", case.number, case.policy));
         Self::with(case, policy, hash_key)
     }

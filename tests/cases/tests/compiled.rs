@@ -12,7 +12,9 @@ fn a_policy_that_was_written_and_read_decides_alike() {
     for number in 0..cases() {
         let case = Case::new(number);
         for surface in Surface::ALL {
-            let Ok(policy) = Policy::compile(&case.policy.to_string(), surface) else { continue };
+            let Ok(policy) = tollgate_language::compile(&case.policy.to_string(), surface) else {
+                continue;
+            };
             let (mut bytes, mut again) = (Vec::new(), Vec::new());
             policy.write_compiled(&mut bytes);
             let read = Policy::read_compiled(&bytes, surface)

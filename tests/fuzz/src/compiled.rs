@@ -71,7 +71,9 @@ pub fn body(policy: &Policy) -> Vec<u8> {
 
 fn compiled(document: &str, surface: Surface) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Plugin::compile(document, surface).expect("a plugin").write_compiled(&mut bytes);
+    tollgate_language::compile_plugin(document, surface)
+        .expect("a plugin")
+        .write_compiled(&mut bytes);
     bytes
 }
 

@@ -33,7 +33,7 @@ pub fn check(bytes: &[u8]) {
         assert!(finding.place.is_none_or(|place| place.line > 0 && place.column > 0));
     }
     let Some(document) = policy else { return };
-    let policy = Policy::compile(&document, Surface::Server).expect("a policy");
+    let policy = tollgate_language::compile(&document, Surface::Server).expect("a policy");
     assert!(policy.warnings().0.is_empty() || policy.rules().is_empty(), "{}", policy.warnings());
     at_most_one_rule(&text, &policy);
 }

@@ -173,7 +173,7 @@ fn client(which: usize, request: &Request<'_>) -> Option<IpAddr> {
     let compile = |settings: &Settings| {
         let document =
             format!(r#"{{"version": 1, "client_ip": {}, "rules": []}}"#, settings.client_ip);
-        Policy::compile(&document, Surface::Envoy).expect("a policy")
+        tollgate_language::compile(&document, Surface::Envoy).expect("a policy")
     };
     POLICIES.with(|policies| {
         policies.get_or_init(|| SETTINGS.iter().map(compile).collect())[which].client(request)

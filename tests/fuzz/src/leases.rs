@@ -38,7 +38,7 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     })
     .collect();
     let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(", "));
-    Policy::compile(&document, Surface::Server).expect("a policy")
+    tollgate_language::compile(&document, Surface::Server).expect("a policy")
 });
 
 /// The first byte selects the kind of the others.

@@ -24,7 +24,7 @@ pub fn check(bytes: &[u8]) {
     let at = bytes.windows(2).position(|w| w == b"\n\n").map_or(bytes.len(), |at| at + 2);
     let target = &bytes[at..];
     let mut patterns: Vec<&str> = patterns.lines().take(MOST_PATTERNS).collect();
-    let policy = match Policy::compile(&document(&patterns), Surface::Envoy) {
+    let policy = match tollgate_language::compile(&document(&patterns), Surface::Envoy) {
         Ok(policy) => policy,
         Err(problems) => {
             let refused = |i: &usize| {
@@ -34,7 +34,8 @@ pub fn check(bytes: &[u8]) {
             // Rule 0 has no pattern, and every pattern has three rules.
             let mut i = 0..;
             patterns.retain(|_| i.next().is_some_and(|i: usize| !refused(&(3 * i + 1))));
-            Policy::compile(&document(&patterns), Surface::Envoy).expect("only good patterns")
+            tollgate_language::compile(&document(&patterns), Surface::Envoy)
+                .expect("only good patterns")
         }
     };
     let (path, readings, is_disputed) = readings(target);
@@ -220,7 +221,7 @@ fn quoted(text: &str) -> String {
 /// The path by which rules count it; `None` when they cannot.
 fn normal_form(target: &[u8]) -> Option<Vec<u8>> {
     thread_local! {
-        static BY_PATH: Policy = Policy::compile(&document(&[]), Surface::Envoy).expect("a policy");
+        static BY_PATH: Policy = tollgate_language::compile(&document(&[]), Surface::Envoy).expect("a policy");
     }
     let mut plan = Plan::new();
     BY_PATH.with(|policy| policy.plan(&Request::get(target), &mut plan));

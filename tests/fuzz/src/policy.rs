@@ -8,9 +8,8 @@
 //! with the plan.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{
-    Answer, Applicability, DescribedRequest, Facts, Plan, Policy, Problems, Surface,
-};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Answer, Applicability, Facts, Plan, Policy, Problems, Surface};
 
 use super::request::Request;
 
@@ -32,9 +31,10 @@ pub fn check(bytes: &[u8]) {
         told(problems);
     }
     for surface in [Surface::Envoy, Surface::Worker] {
-        match Policy::compile(&document, surface) {
+        match tollgate_language::compile(&document, surface) {
             Ok(policy) => {
-                let again = Policy::compile(&document, surface).expect("it was a policy");
+                let again =
+                    tollgate_language::compile(&document, surface).expect("it was a policy");
                 assert_eq!(identity(&policy), identity(&again), "{surface:?}");
                 told(policy.warnings());
                 let policy = reread(&policy);
@@ -46,7 +46,7 @@ pub fn check(bytes: &[u8]) {
             Err(problems) => {
                 assert!(!problems.0.is_empty(), "refused without a word");
                 told(&problems);
-                let again = Policy::compile(&document, surface);
+                let again = tollgate_language::compile(&document, surface);
                 assert_eq!(again.err(), Some(problems), "{surface:?}");
             }
         }

@@ -269,7 +269,7 @@ const fn at(nanos: u64) -> Timestamp {
 fn policy() -> &'static Policy {
     thread_local! {
         static COMPILED: &'static Policy = {
-            let policy = Policy::compile(POLICY, Surface::Worker).expect("a policy");
+            let policy = tollgate_language::compile(POLICY, Surface::Worker).expect("a policy");
             Box::leak(Box::new(policy)) // once per thread
         };
     }
@@ -285,7 +285,7 @@ fn sparse_policy() -> &'static Policy {
                 "quotas": [{{"limit": 10, "window": "1h"}}]}}]}}"#
             );
             let text = (0..40).fold(POLICY.to_owned(), |text, i| text[..text.len() - 2].to_owned() + &other(i));
-            let policy = Policy::compile(&text, Surface::Worker).expect("a policy");
+            let policy = tollgate_language::compile(&text, Surface::Worker).expect("a policy");
             assert!(policy.groups()[0].is_sparse());
             Box::leak(Box::new(policy)) // once per thread
         };

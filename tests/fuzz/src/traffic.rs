@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use tollgate_policy::{Facts, Policy, Surface};
+use tollgate_policy::{Facts, Surface};
 use tollgate_sim::{Fate, Requests, Run, START, Table, Traffic};
 
 /// Requests of each traffic that are checked.
@@ -50,7 +50,7 @@ fn orderly(traffic: &Traffic) {
 
 /// The table of the first requests.
 fn run(traffic: &Traffic) -> Table {
-    let policy = Policy::compile(POLICY, Surface::Library).expect("a policy");
+    let policy = tollgate_language::compile(POLICY, Surface::Library).expect("a policy");
     let mut run = Run::new(Arc::new(policy), traffic, 1);
     let (mut last, mut ends) = (START, 0_u64);
     run.step(REQUESTS, &mut |seen| {

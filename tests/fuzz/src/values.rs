@@ -40,7 +40,7 @@ fn key(list: &[u8]) -> Option<Vec<u8>> {
     let compile = || {
         let document = r#"{"version": 1, "rules": [{"name": "r", "key": [{"header": "x-key"}],
             "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
-        Policy::compile(document, Surface::Envoy).expect("a policy")
+        tollgate_language::compile(document, Surface::Envoy).expect("a policy")
     };
     let mut plan = Plan::new();
     POLICY.with(|policy| {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 use tollgate_report::{Axis, Mark, Plot, Series, Shape};
 use tollgate_sim::{Fate, Run, START, Seen, Traffic};
 
@@ -79,7 +79,7 @@ fn picture(name: &'static str, title: &str, quota: &str) -> Picture {
         r#"{{"version": 1, "rules": [{{"name": "each", "key": [{{"header": "x-client"}}],
              "quotas": [{{"limit": {LIMIT}, "window": "1m", {quota}}}]}}]}}"#
     );
-    let policy = Policy::compile(&document, Surface::Library).expect("a policy of ours");
+    let policy = tollgate_language::compile(&document, Surface::Library).expect("a policy of ours");
     let traffic = Traffic::parse(TRAFFIC).expect("a traffic of ours");
     let mut went_on = Vec::new();
     let (mut refused, mut polite_refused) = (0_u64, 0);

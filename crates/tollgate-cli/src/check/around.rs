@@ -7,7 +7,9 @@
 
 use core::time::Duration;
 
-use tollgate_policy::{Fact, NamedPolicy, Policy, Reader, Rule};
+use tollgate_policy::plugin::NamedPolicy;
+use tollgate_policy::spec::Fact;
+use tollgate_policy::{Policy, Reader, Rule};
 
 use crate::manager::{Manager, Surroundings};
 use crate::source::{Compiled, Finding};

@@ -175,7 +175,7 @@ mod tests {
     use tollgate_policy::Surface;
 
     fn counts(document: &str) -> Vec<(&'static str, u64, u64, u64)> {
-        let policy = Policy::compile(document, Surface::Worker).expect("a policy");
+        let policy = tollgate_language::compile(document, Surface::Worker).expect("a policy");
         let cases = bill(&policy).cases.into_iter();
         cases.map(|c| (c.what, c.object_calls, c.rows_written, c.alarms)).collect()
     }

@@ -52,9 +52,9 @@ impl EntriesReport {
         };
         Self {
             count: tenants.entries.len(),
-            with_tier: count(|entry| entry.tier().is_some()),
-            with_own_quotas: count(|entry| entry.rules().next().is_some()),
-            expiring: count(|entry| entry.expires_at().is_some()),
+            with_tier: count(|entry| entry.tier.is_some()),
+            with_own_quotas: count(|entry| !entry.quotas.is_empty()),
+            expiring: count(|entry| entry.expires_at.is_some()),
         }
     }
 }

@@ -182,7 +182,7 @@ impl Report {
             file: place.file.clone(),
             line: place.line,
             in_force: plan.tenant().is_some_and(|id| policy.tenant(id, entry).is_in_force(now)),
-            note: entry.note().map(str::to_owned),
+            note: entry.note.clone(),
         });
         Self { entry, has_entries: tenants.are_given(), ..self }
     }

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use tollgate_policy::{MAX_DOCUMENT, Policy, Surface};
+use tollgate_language::MAX_DOCUMENT;
+use tollgate_policy::Surface;
 
 use super::config::Unit;
 use super::finding::{Finding, Kind, shown};
@@ -76,7 +77,7 @@ pub(super) fn write(
 /// The compiler's findings about the policy: none, unless the configuration is too large for one
 /// policy.
 fn compiled(policy: &str) -> Vec<Finding> {
-    let (kind, said) = match Policy::compile(policy, Surface::Server) {
+    let (kind, said) = match tollgate_language::compile(policy, Surface::Server) {
         Ok(policy) => (Kind::Written, policy.warnings().clone()),
         Err(problems) => (Kind::Problem, problems),
     };

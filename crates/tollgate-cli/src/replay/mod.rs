@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tollgate_access_log::{Bounds, Field, Format};
-use tollgate_policy::{Fact, Policy, Surface};
+use tollgate_policy::spec::Fact;
+use tollgate_policy::{Policy, Surface};
 use tollgate_replay::suggest::{Bounds as SuggestBounds, Share, Suggest};
 use tollgate_replay::{
     Checked, Given, LogCounts, Need, Observer, Options, Replay, Summary, needs, wanted,

@@ -158,7 +158,7 @@ fn policy_of_flags(args: &SimulateArgs) -> Result<Policy, End> {
         rule.insert("action".to_owned(), json!({ "delay": { "max": most } }));
     }
     let document = json!({ "version": 1, "rules": [rule] }).to_string();
-    Policy::compile(&document, args.surface).map_err(|problems| as_flags(&problems))
+    tollgate_language::compile(&document, args.surface).map_err(|problems| as_flags(&problems))
 }
 
 /// Problems of a policy made from flags, each with its flag.

@@ -12,7 +12,7 @@ use crate::wire::structpb;
 /// Every problem, one line each.
 pub fn plugin(configuration: &[u8]) -> Result<Plugin, Vec<String>> {
     let text = text(configuration).map_err(|problem| vec![problem])?;
-    Plugin::compile(&text, Surface::Envoy).map_err(|problems| lines(&problems))
+    tollgate_language::compile_plugin(&text, Surface::Envoy).map_err(|problems| lines(&problems))
 }
 
 /// The policy from a server.
@@ -20,7 +20,7 @@ pub fn plugin(configuration: &[u8]) -> Result<Plugin, Vec<String>> {
 /// # Errors
 /// Every problem, one line each.
 pub fn policy(text: &str) -> Result<Policy, Vec<String>> {
-    Policy::compile(text, Surface::Envoy).map_err(|problems| lines(&problems))
+    tollgate_language::compile(text, Surface::Envoy).map_err(|problems| lines(&problems))
 }
 
 fn lines(problems: &Problems) -> Vec<String> {

@@ -3,9 +3,8 @@
 //! Invariant: a configuration either compiles as a whole or is rejected with every problem, one
 //! line each; nothing is corrected silently. Deliberately absent: host calls.
 
-use tollgate_policy::{
-    Fleet, Group, NamedPolicy, Plugin, Policy, PolicyFrom, Scope, Surface, metric_label,
-};
+use tollgate_policy::plugin::{Fleet, NamedPolicy, PolicyFrom};
+use tollgate_policy::{Group, Plugin, Policy, Scope, Surface, metric_label};
 use tollgate_table::Table;
 
 use crate::counts::directories::Directories;
@@ -211,7 +210,7 @@ mod tests {
         let document = r#"{"fleet": {"cluster": "a", "path": "/l", "token": "t", "secret": "0123456789abcdef"},
             "policy": {"version": 1, "rules": [{"name": "r", "key": [], "scope": "fleet",
                 "quotas": [{"limit": 1, "window": "1s"}]}]}}"#;
-        let plugin = Plugin::compile(document, Surface::Envoy).unwrap();
+        let plugin = tollgate_language::compile_plugin(document, Surface::Envoy).unwrap();
         let config = Config::compile(plugin.to_compiled_text().as_bytes(), b"").ok().unwrap();
         let (read, written) = (config.fleet.unwrap(), plugin.fleet.unwrap());
         assert_eq!(format!("{read:?}"), format!("{written:?}"));

@@ -9,7 +9,7 @@
 //!
 //! In the map, little-endian: version `u64`, length of the tag `u16`, the tag, the text.
 
-use tollgate_policy::PolicyFrom;
+use tollgate_policy::plugin::PolicyFrom;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::host::shared_cell::{Change, SharedCell};

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use tollgate_policy::PolicyFrom;
+use tollgate_policy::plugin::PolicyFrom;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::follow::last_good::name;

@@ -12,7 +12,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{MAX_DOCUMENT, PolicyFrom};
+use tollgate_language::MAX_DOCUMENT;
+use tollgate_policy::plugin::PolicyFrom;
 
 use crate::active_policy::ActivePolicy;
 use crate::config::{Config, PluginSettings};

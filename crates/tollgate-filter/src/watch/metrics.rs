@@ -380,7 +380,7 @@ mod tests {
         let rules: Vec<_> =
             rules.map(|name| format!(r#"{{"name": "{name}", {quotas}}}"#)).collect();
         let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(", "));
-        Policy::compile(&document, Surface::Envoy).unwrap()
+        tollgate_language::compile(&document, Surface::Envoy).unwrap()
     }
 
     fn define(policy: &Policy, plugin: &str, names: &Names) -> Metrics {
@@ -415,7 +415,7 @@ mod tests {
         };
         let document =
             format!(r#"{{"version": 1, "rules": [{}, {}]}}"#, rule("api v1.2/x='y'"), rule("b"));
-        let policy = Policy::compile(&document, Surface::Envoy).unwrap();
+        let policy = tollgate_language::compile(&document, Surface::Envoy).unwrap();
         let names = Names::default();
         define(&policy, "edge", &names);
         define(&policy, "admin", &names);

@@ -84,7 +84,7 @@ impl RefusedKeys {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_policy::{Policy, Surface};
+    use tollgate_policy::Surface;
 
     use super::*;
 
@@ -92,7 +92,7 @@ mod tests {
         let quotas = r#""key": [], "quotas": [{"limit": 1, "window": "1s"}]"#;
         let rules = format!(r#"{{"name": "log in", {quotas}}}, {{"name": "b", {quotas}}}"#);
         let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
-        Labels::new(&Policy::compile(&document, Surface::Envoy).expect("a policy"))
+        Labels::new(&tollgate_language::compile(&document, Surface::Envoy).expect("a policy"))
     }
 
     // Guards: memory that a sprayer of keys fills, and a client that hides behind one. 10,000 keys

@@ -10,8 +10,8 @@ use crate::answer::fields;
 use crate::answer::outcome::{Cause, Outcome, status_of};
 use crate::answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 use crate::answer::text::Text as Digits;
-use crate::document::action::Text;
-use crate::document::root::BodyFormat;
+use crate::spec::action::Text;
+use crate::spec::response::BodyFormat;
 
 impl Outcome<'_> {
     /// The body of a denial: problem details (RFC 9457), unless the policy sets another format;

@@ -9,9 +9,9 @@ use base64ct::{Base64, Encoding};
 use tollgate_core::{Algorithm, Decision, Span};
 
 use crate::answer::text::Text;
-use crate::document::root::HeaderGeneration;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::settings::Response;
+use crate::spec::response::HeaderGeneration;
 
 /// The receiver of fields: name in lower case, value.
 type Sink<'s> = &'s mut dyn FnMut(&'static str, &str);

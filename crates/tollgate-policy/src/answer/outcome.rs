@@ -11,12 +11,12 @@ use tollgate_core::{Algorithm, Span, Verdict};
 use crate::answer::fields::{FieldWriter, NearestQuota, Reported};
 use crate::answer::rule_result::RuleResult;
 use crate::answer::text::Text;
-use crate::document::action::{Action, Reply};
-use crate::document::on_failure::OnFailure;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
+use crate::spec::action::{Action, Reply};
+use crate::spec::on_failure::OnFailure;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::malformed::Malformed;
 

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::answer::text::Text;
-use crate::json::problem::Problems;
+use crate::spec::problem::Problems;
 
 /// Bytes of a denial by one quota with a usual name.
 const USUAL: usize = 256;
@@ -125,7 +125,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::json::problem::Problem;
+    use crate::spec::problem::Problem;
 
     const BAD: ProblemDetails<'_> =
         ProblemDetails { kind: "about:blank", title: "Bad", status: 400, detail: "it is" };

@@ -9,11 +9,11 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
-use crate::document::action::Action;
 use crate::pipeline::key_hashes::pk_text;
 use crate::pipeline::plan::{AppliedRule, Full};
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
+use crate::spec::action::Action;
 
 /// A quota is nearly used up when at most this part of it is left: 80 % are used, the same
 /// threshold as `near_limit` of envoyproxy/ratelimit.
@@ -203,6 +203,7 @@ impl<'a> Outcome<'a> {
 
 #[cfg(test)]
 mod tests {
+    use crate::compiled_for_tests::compile;
     use alloc::borrow::Cow;
     use alloc::format;
     use alloc::vec::Vec;
@@ -210,7 +211,7 @@ mod tests {
 
     use tollgate_core::Timestamp;
 
-    use crate::{Facts, Plan, Policy, RuleResult, Surface};
+    use crate::{Facts, Plan, RuleResult, Surface};
 
     struct Get;
 
@@ -238,7 +239,7 @@ mod tests {
              "quotas": [{"limit": 10, "window": "1m", "name": "minute"}, {"limit": 2, "window": "1h", "name": "hour"}]},
             {"name": "token", "key": [{"header": "x-token"}], "on_missing": "deny", "cost": 2, "mode": "shadow",
              "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
-        let policy = Policy::compile(document, Surface::Library).expect("a policy");
+        let policy = compile(document, Surface::Library);
         let mut plan = Plan::new();
         let mut stored = Vec::new();
         let mut said = Vec::new();
@@ -275,7 +276,7 @@ mod tests {
             let document = format!(
                 r#"{{"version": 1, "rules": [{{"name": "r", "key": [], "quotas": [{{{quota}}}]}}]}}"#
             );
-            let policy = Policy::compile(&document, Surface::Library).expect("a policy");
+            let policy = compile(&document, Surface::Library);
             let (mut plan, mut stored, mut seen) = (Plan::new(), Vec::new(), Vec::new());
             for request in 1..=12 {
                 policy.plan(&Get, &mut plan);

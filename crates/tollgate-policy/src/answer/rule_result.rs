@@ -4,10 +4,10 @@
 
 use tollgate_core::Algorithm;
 
-use crate::document::action::Action;
-use crate::document::mode::{Mode, Share};
 use crate::policy::group::QuotaSet;
 use crate::policy::rule::Rule;
+use crate::spec::action::Action;
+use crate::spec::mode::{Mode, Share};
 
 /// The result of one rule, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,11 +26,8 @@
 //! the shape, so that older and newer code reject each other's bytes: keep the document with the
 //! bytes. [`VERSION`] is raised by hand when the same bytes get another meaning.
 
-mod coded;
-mod form;
 mod plugin_form;
-mod rule_form;
-mod values;
+pub mod plugin;
 
 #[cfg(test)]
 mod tests;
@@ -44,10 +41,10 @@ use core::hash::Hasher;
 use base64ct::{Base64, Encoding};
 use siphasher::sip::SipHasher13;
 
-use crate::binary::coded::{Bytes, Coded, shape, variants};
-use crate::binary::form::PolicyForm;
 use crate::policy::compiled::Policy;
-use crate::policy::surface::Surface;
+use crate::spec::coded::{Bytes, Coded, shape, variants};
+use crate::spec::policy::PolicySpec;
+use crate::spec::surface::Surface;
 use crate::stable_hash::stable_hash;
 
 /// The meaning of the bytes, beyond their shape. Raise it when bytes of the same shape result in
@@ -62,7 +59,7 @@ pub const MAX_COMPILED: usize = 4 << 20;
 variants!(Surface { 0 => Envoy, 1 => Worker, 2 => Library, 3 => Server, });
 
 /// The shape of the bytes between the header and the checksum.
-const SHAPE: u64 = shape(&["policy"], &[Surface::SHAPE, PolicyForm::SHAPE]);
+const SHAPE: u64 = shape(&["policy"], &[Surface::SHAPE, PolicySpec::SHAPE]);
 
 /// Why bytes are not a compiled policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +114,7 @@ impl Policy {
     /// They contain everything in the document, including the keys of tokens and the salts, so they
     /// are as secret as the document.
     pub fn write_compiled(&self, out: &mut Vec<u8>) {
-        sealed(MAGIC, SHAPE, self.surface, out, |out| PolicyForm::of(self).write(out));
+        sealed(MAGIC, SHAPE, self.surface, out, |out| self.to_spec().write(out));
     }
 
     /// The same bytes as text, in base64 with padding, for configurations that are text.
@@ -163,7 +160,7 @@ impl Policy {
     /// let document = r#"{"version": 1, "rules": [
     ///     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 10, "window": "1m"}]}
     /// ]}"#;
-    /// let policy = Policy::compile(document, Surface::Worker)?;
+    /// let policy = tollgate_language::compile(document, Surface::Worker)?;
     /// let mut bytes = Vec::new();
     /// policy.write_compiled(&mut bytes);
     /// let read = Policy::read_compiled(&bytes, Surface::Worker).unwrap();
@@ -181,8 +178,14 @@ impl Policy {
     /// ```
     pub fn read_compiled(bytes: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
         let Whole(rest) = opened(MAGIC, SHAPE, bytes, surface)?;
-        PolicyForm::read_last(rest, surface).ok_or(NotCompiled::Impossible)
+        read_last(rest, surface).ok_or(NotCompiled::Impossible)
     }
+}
+
+/// The policy in `rest`, which must end with it.
+fn read_last(mut rest: Bytes<'_>, surface: Surface) -> Option<Policy> {
+    let spec = PolicySpec::read(&mut rest).filter(|_| rest.0.is_empty());
+    Policy::from_spec(spec?, surface)
 }
 
 /// Appends a header, the output of `body`, and the checksum of both.

@@ -13,13 +13,12 @@ use alloc::vec::Vec;
 use base64ct::{Base64, Encoding};
 use tollgate_core::Span;
 
-use crate::binary::coded::{Coded, fields, shape};
-use crate::binary::form::PolicyForm;
-use crate::binary::{MAGIC, MAX_COMPILED, NotCompiled, Whole, opened, sealed};
-use crate::compile::plugin::{Fleet, NamedPolicy, Plugin};
-use crate::document::plugin::{MAX_TIMEOUT, MIN_TIMEOUT, is_visible};
+use crate::binary::plugin::{Fleet, MAX_TIMEOUT, MIN_TIMEOUT, NamedPolicy, Plugin, is_visible};
+use crate::binary::{MAGIC, MAX_COMPILED, NotCompiled, Whole, opened, read_last, sealed};
 use crate::policy::compiled::Policy;
-use crate::policy::surface::Surface;
+use crate::spec::coded::{Coded, fields, shape};
+use crate::spec::policy::PolicySpec;
+use crate::spec::surface::Surface;
 
 /// As long as that of a policy, and with the same beginning, so that texts of both begin alike.
 const PLUGIN_MAGIC: &[u8; 9] = b"\0tollplug";
@@ -33,36 +32,35 @@ const TEXT_MAGIC: &[u8] = b"AHRvbGx";
 /// The shape of the bytes between the header and the checksum.
 const PLUGIN_SHAPE: u64 = shape(
     &["plugin"],
-    &[Surface::SHAPE, <Option<[u8; 16]>>::SHAPE, Fleet::SHAPE, PolicyForm::SHAPE],
+    &[Surface::SHAPE, <Option<[u8; 16]>>::SHAPE, Fleet::SHAPE, PolicySpec::SHAPE],
 );
 
 /// The same for several policies.
 const MANY_SHAPE: u64 = shape(&["many"], &[Surface::SHAPE, ManyForm::SHAPE]);
 
 fields! {
-    struct ManyForm { policy: PolicyForm, named: Vec<NamedForm>, hash_key: Option<[u8; 16]>, }
+    struct ManyForm { policy: PolicySpec, named: Vec<NamedForm>, hash_key: Option<[u8; 16]>, }
 }
 
 fields! {
-    struct NamedForm { name: String, policy: PolicyForm, } if |it| NamedPolicy::is_name(&it.name)
+    struct NamedForm { name: String, policy: PolicySpec, } if |it| NamedPolicy::is_name(&it.name)
 }
 
 impl ManyForm {
     fn of(policy: &Policy, named: &[NamedPolicy]) -> Self {
         let form = |NamedPolicy { name, policy }: &NamedPolicy| NamedForm {
             name: name.clone(),
-            policy: PolicyForm::of(policy),
+            policy: policy.to_spec(),
         };
         Self {
-            policy: PolicyForm::of(policy),
+            policy: policy.to_spec(),
             named: named.iter().map(form).collect(),
             hash_key: policy.hash_key(),
         }
     }
 
     fn plugin(self, surface: Surface) -> Option<Plugin> {
-        let policy =
-            |form: PolicyForm| Some(form).filter(PolicyForm::is_within_bounds)?.policy(surface);
+        let policy = |spec: PolicySpec| Policy::from_spec(spec, surface);
         let named =
             |NamedForm { name, policy: form }| Some(NamedPolicy { name, policy: policy(form)? });
         let named = self.named.into_iter().map(named).collect::<Option<Vec<_>>>()?;
@@ -98,7 +96,7 @@ impl Plugin {
                 debug_assert!(named.is_empty(), "no document has both");
                 policy.hash_key().write(out);
                 fleet.write(out);
-                PolicyForm::of(policy).write(out);
+                policy.to_spec().write(out);
             }),
             None if !named.is_empty() || policy.hash_key().is_some() => {
                 sealed(MANY_MAGIC, MANY_SHAPE, policy.surface, out, |out| {
@@ -142,7 +140,7 @@ impl Plugin {
     ///     "policy": {"version": 1, "rules": [{"name": "each", "key": ["client_ip"], "scope":
     /// "fleet",
     ///         "quotas": [{"limit": 10, "window": "1m"}]}]}}"#;
-    /// let plugin = Plugin::compile(document, Surface::Envoy)?;
+    /// let plugin = tollgate_language::compile_plugin(document, Surface::Envoy)?;
     /// let text = plugin.to_compiled_text();
     /// let read = Plugin::read_compiled(text.as_bytes(), Surface::Envoy).unwrap();
     /// assert_eq!(read.fleet.map(|fleet| fleet.cluster), Some("authority".into()));
@@ -167,7 +165,7 @@ impl Plugin {
         let Whole(mut rest) = opened(PLUGIN_MAGIC, PLUGIN_SHAPE, bytes, surface)?;
         let hash_key = Option::read(&mut rest).ok_or(NotCompiled::Impossible)?;
         let fleet = Fleet::read(&mut rest).ok_or(NotCompiled::Impossible)?;
-        let policy = PolicyForm::read_last(rest, surface).ok_or(NotCompiled::Impossible)?;
+        let policy = read_last(rest, surface).ok_or(NotCompiled::Impossible)?;
         Ok(Self { fleet: Some(fleet), ..Self::alone(policy) }.with_hash_key(hash_key))
     }
 }

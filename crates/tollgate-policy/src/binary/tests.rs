@@ -5,7 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::compile::plugin::Plugin;
+use crate::binary::plugin::{Fleet, Plugin};
+use crate::compiled_for_tests::{compile as compiled, compile_plugin};
 
 /// Everything that a document may contain on one surface or another.
 const FULL: &str = r#"{
@@ -78,10 +79,6 @@ const SERVER: &str = r#"{"version": 1, "rules": [{"name": "d", "key": [{"descrip
   "when": {"domain": ["a", "b"], "descriptor": {"plan": [{"prefix": "x", "not": ["xy", {"like": "x*z"}]}, "*"]},
     "entries": [[{"user": "*"}, {"to": ["1", {"like": "*2*"}]}]], "beside": [[{"k": "v"}]]},
   "quotas": [{"limit": 1, "window": "1s"}]}]}"#;
-
-fn compiled(document: &str, surface: Surface) -> Policy {
-    Policy::compile(document, surface).unwrap_or_else(|problems| panic!("{problems}"))
-}
 
 fn written(policy: &Policy) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -258,8 +255,12 @@ fn the_longest_document_has_room() {
     };
     let rules: Vec<String> = (0..17).map(rule).collect();
     let document = format!(r#"{{"version":1,"rules":[{}]}}"#, rules.join(","));
-    assert!((900_000..crate::MAX_DOCUMENT).contains(&document.len()), "{}", document.len());
-    let policy = Policy::compile(&document, Surface::Worker).unwrap();
+    assert!(
+        (900_000..tollgate_language::MAX_DOCUMENT).contains(&document.len()),
+        "{}",
+        document.len()
+    );
+    let policy = compiled(&document, Surface::Worker);
     let bytes = written(&policy);
     assert!(bytes.len() < MAX_COMPILED / 2, "{}", bytes.len());
     let read = Policy::read_compiled(&bytes, Surface::Worker).unwrap();
@@ -273,7 +274,7 @@ fn asking() -> Plugin {
         r#"{{"policy": {FLEET}, "fleet": {{"cluster": "a", "path": "/l", "token": "t",
         "secret": "0123456789abcdef", "timeout": "1s"}}}}"#
     );
-    Plugin::compile(&document, Surface::Envoy).unwrap_or_else(|problems| panic!("{problems}"))
+    compile_plugin(&document)
 }
 
 fn plugin_in_words(Plugin { policy, named, fleet, policy_from }: &Plugin) -> String {
@@ -333,7 +334,7 @@ fn no_changed_plugin_is_read() {
 // Guards: a header of a request with a line break in it, because the bytes are trusted.
 #[test]
 fn what_no_document_can_say_of_an_authority_is_refused() {
-    let changed = |change: fn(&mut crate::compile::plugin::Fleet)| {
+    let changed = |change: fn(&mut Fleet)| {
         let mut plugin = asking();
         change(plugin.fleet.as_mut().unwrap());
         let text = plugin.to_compiled_text();
@@ -359,7 +360,7 @@ fn choosing() -> Plugin {
     let (all, partners, staff) = (policy("all", 1), policy("all", 20), policy("staff", 300));
     let document =
         format!(r#"{{"policy": {all}, "policies": {{"partners": {partners}, "staff": {staff}}}}}"#);
-    Plugin::compile(&document, Surface::Envoy).unwrap_or_else(|problems| panic!("{problems}"))
+    compile_plugin(&document)
 }
 
 // Guards: a policy for some routes that is lost when it is compiled, or is read under another name.

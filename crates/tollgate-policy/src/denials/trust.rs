@@ -8,12 +8,12 @@
 
 use tollgate_core::{Algorithm, Span, Timestamp};
 
-use crate::document::charging::Charging;
-use crate::document::key::KeyPart;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
+use crate::spec::charging::Charging;
+use crate::spec::key::KeyPart;
 
 /// How long a count is trusted whose units may come back: one second.
 pub const FRESH: Span = Span::from_secs(1);

@@ -6,13 +6,13 @@
 
 use alloc::vec::Vec;
 
-use crate::document::action::Action;
-use crate::document::conditions::Conditions;
-use crate::document::key::KeyPart;
-use crate::document::mode::Mode;
-use crate::document::rule::OnMissing;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
+use crate::spec::action::Action;
+use crate::spec::conditions::Conditions;
+use crate::spec::key::KeyPart;
+use crate::spec::mode::Mode;
+use crate::spec::on_missing::OnMissing;
 
 /// The most alternatives of conditions that are compared; beyond it no rule backs another.
 const MAX_COMPARED: usize = 50_000;

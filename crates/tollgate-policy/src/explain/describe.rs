@@ -12,19 +12,19 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::document::action::{Action, Delay, Reply};
-use crate::document::charging::{Charging, StatusPattern};
-use crate::document::client_ip::Source;
-use crate::document::conditions::Conditions;
-use crate::document::cost::Cost;
-use crate::document::mode::{Mode, Share};
-use crate::document::on_failure::OnFailure;
-use crate::document::rule::OnMissing;
-use crate::document::scope::Scope;
-use crate::policy::client_address::Trust;
 use crate::policy::compiled::Policy;
-use crate::policy::limits::Limits;
 use crate::policy::rule::{Rule, Tier};
+use crate::spec::action::{Action, Delay, Reply};
+use crate::spec::charging::{Charging, StatusPattern};
+use crate::spec::client_ip::Source;
+use crate::spec::client_ip::Trust;
+use crate::spec::conditions::Conditions;
+use crate::spec::cost::Cost;
+use crate::spec::limits::Limits;
+use crate::spec::mode::{Mode, Share};
+use crate::spec::on_failure::OnFailure;
+use crate::spec::on_missing::OnMissing;
+use crate::spec::scope::Scope;
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
 

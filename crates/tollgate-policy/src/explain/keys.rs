@@ -7,10 +7,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::document::key::KeyPart;
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
 use crate::request::key::parts;
+use crate::spec::key::KeyPart;
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

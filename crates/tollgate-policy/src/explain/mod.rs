@@ -18,8 +18,6 @@ use tollgate_core::Decision;
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
-use crate::document::key::KeyPart;
-use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::AppliedRule;
@@ -28,6 +26,8 @@ use crate::policy::rule::Rule;
 use crate::request::key::{write_key, write_part};
 use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
+use crate::spec::key::KeyPart;
+use crate::spec::on_missing::OnMissing;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;

@@ -7,15 +7,15 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::document::charging::Charging;
-use crate::document::client_ip::Source;
-use crate::document::conditions::Conditions;
-use crate::document::cost::Cost;
-use crate::document::fact::Fact;
 use crate::facts::Facts;
-use crate::policy::client_address::Trust;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
+use crate::spec::charging::Charging;
+use crate::spec::client_ip::Source;
+use crate::spec::client_ip::Trust;
+use crate::spec::conditions::Conditions;
+use crate::spec::cost::Cost;
+use crate::spec::fact::Fact;
 
 /// One fact that a policy reads of requests, and its reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::document::action::Action;
-use crate::document::charging::Charging;
-use crate::document::conditions::Conditions;
-use crate::document::cost::Cost;
-use crate::document::key::KeyPart;
-use crate::document::mode::{Mode, Share};
-use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::{AppliedRule, AppliedSet, Plan};
@@ -27,6 +20,13 @@ use crate::policy::tenant::Tenant;
 use crate::request::key::{parts, write_key, write_shared_key};
 use crate::request::lazy::Request;
 use crate::request::matching::Reading;
+use crate::spec::action::Action;
+use crate::spec::charging::Charging;
+use crate::spec::conditions::Conditions;
+use crate::spec::cost::Cost;
+use crate::spec::key::KeyPart;
+use crate::spec::mode::{Mode, Share};
+use crate::spec::on_missing::OnMissing;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::values::{elements, the_one};

@@ -10,8 +10,6 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Timestamp};
 
-use crate::document::charging::{Charging, ResponseChargeDoc};
-use crate::document::on_failure::OnFailure;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedRule, Plan, denies};
@@ -19,6 +17,8 @@ use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
+use crate::spec::charging::{Charging, ResponseCharge};
+use crate::spec::on_failure::OnFailure;
 use tollgate_storage::{Counted, Due};
 
 impl Plan {
@@ -64,11 +64,7 @@ impl Plan {
         self.settle_where(policy, |_| false)
     }
 
-    fn settle_where(
-        &mut self,
-        policy: &Policy,
-        charges: impl Fn(&ResponseChargeDoc) -> bool,
-    ) -> bool {
+    fn settle_where(&mut self, policy: &Policy, charges: impl Fn(&ResponseCharge) -> bool) -> bool {
         let Self { applied, decisions, .. } = self;
         applied.retain_mut(|applied| {
             let charging = policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.charging);

@@ -10,12 +10,12 @@ use core::cmp::Reverse;
 
 use tollgate_core::Algorithm;
 
-use crate::document::key::KeyPart;
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::{AppliedRule, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::parts;
+use crate::spec::key::KeyPart;
 
 /// The ends of the order: indexes of partitions of a [`Plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,13 +10,13 @@ use core::num::NonZeroU32;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::document::on_failure::OnFailure;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::tenant::Tenant;
 use crate::request::lazy::Buffers;
+use crate::spec::on_failure::OnFailure;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;
 

@@ -8,8 +8,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::compile::tenant::MAX_TENANT_ID;
-use crate::document::key::KeyPart;
 use crate::facts::Facts;
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::AppliedSet;
@@ -18,6 +16,8 @@ use crate::policy::rule::Rule;
 use crate::policy::tenant::{Tenant, TenantSet};
 use crate::request::key::{parts, write_text, write_value};
 use crate::request::lazy::Request;
+use crate::spec::key::KeyPart;
+use crate::spec::tenant::MAX_TENANT_ID;
 use tollgate_http_syntax::malformed::Malformed;
 
 /// The quotas in a tenant's entry for a rule, and their priority relative to the rule's tiers.

@@ -19,17 +19,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::document::conditions::{Condition, Conditions};
+use crate::compiled_for_tests::compile;
 use crate::facts::Facts;
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::index::IndexedBy;
 use crate::policy::rule::Tier;
-use crate::policy::surface::Surface;
 use crate::request::key::write_key;
 use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
+use crate::spec::conditions::{Condition, Conditions};
+use crate::spec::surface::Surface;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::repeated::Repeated;
 
@@ -147,8 +148,7 @@ impl Seeded {
         let document = format!(
             r#"{{"version": 1, "repeated": "{repeated}", "exempt": [{exempt}], "rules": [{rules}]}}"#
         );
-        Policy::compile(&document, Surface::Library)
-            .unwrap_or_else(|why| panic!("{why}: {document}"))
+        compile(&document, Surface::Library)
     }
 
     fn request(&mut self) -> Given {
@@ -353,8 +353,7 @@ fn the_tenant_of_a_path_does_not_depend_on_how_many_rules_are_looked_up() {
              {{"name": "last", "when": {{"paths": ["/v1/{{t}}/**"]}}, "key": [],
              "quotas": [{{"limit": 1, "window": "1s"}}]}}]}}"#
         );
-        let policy = Policy::compile(&document, Surface::Library)
-            .unwrap_or_else(|why| panic!("{why}: {document}"));
+        let policy = compile(&document, Surface::Library);
         let target = "/v1/acme/x".into();
         let given = Given { target, headers: Vec::new(), peer: None, host: "a.example" };
         let mut plan = Plan::new();

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use crate::document::conditions::{Condition, Conditions};
-use crate::document::scalar::HeaderName;
-use crate::document::wanted::Matcher;
+use crate::spec::conditions::{Condition, Conditions};
+use crate::spec::scalar::HeaderName;
+use crate::spec::wanted::Matcher;
 use tollgate_http_syntax::address::{Cidr, Prefixes};
 use tollgate_http_syntax::header::is_credentials;
 use tollgate_http_syntax::values::{elements, trimmed};

@@ -9,49 +9,15 @@
 
 use core::net::IpAddr;
 
-use crate::document::client_ip::{ClientIpDoc, Source};
 use crate::facts::Facts;
-use tollgate_http_syntax::address::Cidr;
-use tollgate_http_syntax::alternatives::Alternatives;
+use crate::spec::client_ip::{ClientAddress, Source, Trust};
 use tollgate_http_syntax::forwarded::{parse_element, parse_node, unquoted};
 use tollgate_http_syntax::values::elements;
 
 /// The most entries of a list that are read, from the right.
 const MAX_ENTRIES: usize = 64;
 
-/// How the client's address is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClientAddress {
-    pub(crate) source: Source,
-    pub(crate) trust: Trust,
-}
-
-/// The parties that may report the address of another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trust {
-    Nobody,
-    Proxies(Alternatives<Cidr>),
-    Hops(usize),
-}
-
 impl ClientAddress {
-    /// The settings of the document; `default` where the document has no source.
-    pub(crate) fn new(doc: Option<&ClientIpDoc>, default: Source) -> Self {
-        let source = doc.and_then(|doc| doc.source.clone()).unwrap_or(default);
-        let trust = match doc.map(|doc| (&doc.trusted_proxies, doc.trusted_hops)) {
-            Some((Some(proxies), _)) => Trust::Proxies(proxies.0.clone().into()),
-            Some((None, Some(hops))) => Trust::Hops(usize::try_from(hops.0).unwrap_or(1)),
-            Some((None, None)) | None => Trust::Nobody,
-        };
-        Self { source, trust }
-    }
-
-    /// True when the policy names a header as the source but trusts no proxy to write it.
-    pub(crate) fn ignores_its_header(&self) -> bool {
-        self.trust == Trust::Nobody
-            && !matches!(self.source, Source::Connection | Source::CfConnectingIp)
-    }
-
     /// The client's address; `None` when the connection has none and no trusted party reports one.
     pub(crate) fn find(&self, facts: &impl Facts) -> Option<IpAddr> {
         let peer = facts.peer();

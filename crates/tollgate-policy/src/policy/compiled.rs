@@ -8,22 +8,22 @@ use core::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::document::client_ip::Source;
-use crate::document::conditions::Conditions;
-use crate::document::key::KeyPart;
-use crate::document::root::HeaderGeneration;
-use crate::json::problem::Problems;
 use crate::policy::by_value::ByValue;
-use crate::policy::client_address::Trust;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
-use crate::policy::jwt::Jwt;
-use crate::policy::limits::Limits;
 use crate::policy::records::RECORD_HEADER;
 use crate::policy::rule::Rule;
 use crate::policy::settings::{Response, Settings};
-use crate::policy::surface::Surface;
 use crate::policy::tenant::TenantKey;
+use crate::spec::client_ip::Source;
+use crate::spec::client_ip::Trust;
+use crate::spec::conditions::Conditions;
+use crate::spec::jwt::Jwt;
+use crate::spec::key::KeyPart;
+use crate::spec::limits::Limits;
+use crate::spec::problem::Problems;
+use crate::spec::response::HeaderGeneration;
+use crate::spec::surface::Surface;
 use tollgate_http_syntax::path::all;
 
 /// A compiled policy: immutable, and the basis of every request's plan.

@@ -9,10 +9,8 @@ use crate::policy::by_id::ById;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
+use crate::spec::rule::FALLBACK;
 use crate::stable_hash::stable_hash;
-
-/// Makes the identity of a node's local count differ from that of the fleet.
-pub(crate) const FALLBACK: &[u8] = b"fallback";
 
 impl Policy {
     /// Adds the set that replaces the set `of`, once all rules are added; `None` when there is no

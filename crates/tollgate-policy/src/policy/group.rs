@@ -8,7 +8,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::document::key::Key;
+use crate::spec::key::Key;
 use tollgate_core::Limiter;
 
 use crate::policy::by_id::ById;

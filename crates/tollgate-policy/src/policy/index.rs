@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use crate::document::conditions::Conditions;
-use crate::document::wanted::Host;
 use crate::policy::by_value::{ByValue, in_order};
+use crate::spec::conditions::Conditions;
+use crate::spec::wanted::Host;
 use tollgate_http_syntax::path::{Pattern, Segment, all};
 
 /// Every rule, indexed under its most selective condition.
@@ -232,7 +232,7 @@ pub(crate) enum IndexedBy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::conditions::Condition;
+    use crate::spec::conditions::Condition;
     use alloc::string::String;
 
     fn check(conditions: &[Conditions], host: &str, path: &str, expected: &[u16]) {

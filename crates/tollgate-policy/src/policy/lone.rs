@@ -13,11 +13,11 @@ use core::ops::Range;
 
 use tollgate_core::{Limiter, Timestamp, Verdict};
 
-use crate::document::action::Action;
-use crate::document::charging::Charging;
-use crate::document::cost::Cost;
-use crate::document::key::KeyPart;
 use crate::policy::compiled::Policy;
+use crate::spec::action::Action;
+use crate::spec::charging::Charging;
+use crate::spec::cost::Cost;
+use crate::spec::key::KeyPart;
 
 /// The one quota of all clients, in a policy where nothing else decides.
 #[derive(Clone, Debug)]

@@ -1,11 +1,14 @@
 //! One compiled quota: a limiter, its name, and the position of its state.
 //!
-//! Invariant: a state is read only by a quota of the same name and parameters (`identity`).
+//! Invariant: a state is read only by a quota of the same name and parameters
+//! ([`QuotaSpec::identity`]).
 
-use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+
 use tollgate_core::{Limiter, Span};
 
+use crate::spec::quota::QuotaSpec;
 use crate::stable_hash::stable_hash;
 use tollgate_storage::Counter;
 
@@ -28,6 +31,17 @@ impl CompiledQuota {
         Self { name, name_hash, limiter, window, offset }
     }
 
+    /// The quotas with their states one after the other.
+    pub(crate) fn placed(quotas: impl IntoIterator<Item = QuotaSpec>) -> Vec<Self> {
+        let mut offset = 0_usize;
+        let place = |QuotaSpec { name, limiter }| {
+            let quota = Self::new(name, limiter, offset);
+            offset = offset.saturating_add(limiter.state_len());
+            quota
+        };
+        quotas.into_iter().map(place).collect()
+    }
+
     /// The name that is reported to clients.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -44,26 +58,6 @@ impl CompiledQuota {
     #[must_use]
     pub const fn window(&self) -> Span {
         self.window
-    }
-
-    /// The identity of this quota's stored state: its name and every parameter, written in full so
-    /// that renaming a field in the core loses no state.
-    pub(crate) fn identity(&self) -> String {
-        let quota = self.limiter.quota();
-        let algorithm = self.limiter.algorithm();
-        // Weights and holds were added later: without them the text is unchanged.
-        let weighted = if algorithm.is_weighted() { " weighted" } else { "" };
-        let holds = if self.limiter.keeps_holds() { " holds" } else { "" };
-        let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
-        format!(
-            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}{holds}\n",
-            self.name.len(),
-            self.name,
-            quota.limit(),
-            quota.window().as_nanos(),
-            quota.burst(),
-            quota.is_strict()
-        )
     }
 
     /// This quota's state among the states of its record.

@@ -16,13 +16,13 @@ use core::num::NonZeroU32;
 
 use tollgate_core::{FULLY_USED, Limiter, Span, Timestamp};
 
-use crate::document::mode::Mode;
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::records::{RECORD_HEADER, filled, record_header, records, write_header};
 use crate::policy::sparse;
 use crate::policy::tenant::Tenant;
+use crate::spec::mode::Mode;
 
 /// The share of its quotas that a value has used: the key with the smallest share is evicted first.
 ///

@@ -8,17 +8,17 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::document::action::{Action, Delay};
-use crate::document::charging::Charging;
-use crate::document::conditions::Conditions;
-use crate::document::cost::Cost;
-use crate::document::mode::{Mode, Share};
-use crate::document::on_failure::OnFailure;
-use crate::document::rule::OnMissing;
-use crate::document::scope::Scope;
 use crate::policy::by_value::ByValue;
 use crate::policy::index::IndexedBy;
 use crate::policy::label::metric_label;
+use crate::spec::action::{Action, Delay};
+use crate::spec::charging::Charging;
+use crate::spec::conditions::Conditions;
+use crate::spec::cost::Cost;
+use crate::spec::mode::{Mode, Share};
+use crate::spec::on_failure::OnFailure;
+use crate::spec::on_missing::OnMissing;
+use crate::spec::scope::Scope;
 use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::sort::sort_by;

@@ -3,9 +3,9 @@
 //!
 //! Invariant: every default of the document is filled in.
 
-use crate::document::root::{BodyFormat, HeaderGeneration};
-use crate::document::scalar::HeaderName;
-use crate::policy::client_address::ClientAddress;
+use crate::spec::client_ip::ClientAddress;
+use crate::spec::response::{BodyFormat, HeaderGeneration};
+use crate::spec::scalar::HeaderName;
 use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;

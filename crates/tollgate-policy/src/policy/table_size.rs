@@ -8,6 +8,7 @@
 
 use crate::policy::group::Group;
 use crate::policy::records::WORD;
+pub use crate::spec::bounds::MAX_VALUE_LEN;
 
 /// Bytes of a bucket's name.
 pub const BUCKET_NAME: usize = 13;
@@ -15,8 +16,6 @@ pub const BUCKET_NAME: usize = 13;
 pub const BUCKET_HEADER: usize = 2;
 /// Bytes before each value in a bucket.
 pub const WAY_HEADER: usize = 10;
-/// The longest value that a bucket can hold: 65,535 words.
-pub const MAX_VALUE_LEN: usize = 65_535 * WORD;
 
 /// The most bytes that a node stores for one rule of a fleet, with their header, and for the last
 /// response of each of the rule's quotas.

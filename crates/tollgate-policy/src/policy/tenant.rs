@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use tollgate_core::Timestamp;
 
-use crate::document::key::KeyPart;
 use crate::policy::group::QuotaSet;
+use crate::spec::key::KeyPart;
 
 /// The key part that identifies a tenant.
 #[derive(Clone, Debug)]

@@ -5,10 +5,10 @@
 
 use alloc::borrow::Cow;
 
-use crate::document::conditions::Conditions;
-use crate::document::key::KeyPart;
 use crate::policy::group::Group;
 use crate::policy::rule::Rule;
+use crate::spec::conditions::Conditions;
+use crate::spec::key::KeyPart;
 use tollgate_http_syntax::readings::Paths;
 
 impl Rule {

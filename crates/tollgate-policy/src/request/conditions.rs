@@ -4,11 +4,11 @@
 
 use alloc::borrow::Cow;
 
-use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
 use crate::policy::index::IndexedBy;
 use crate::request::lazy::Request;
 use crate::request::matching::{Reading, fact_matches, header_matches, query_matches};
+use crate::spec::conditions::{Condition, Conditions};
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::path::{Pattern, all};
 

@@ -11,10 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::document::key::KeyPart;
-use crate::document::rule::OnMissing;
 use crate::facts::{Entry, Facts};
-use crate::json::problem::Problem;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
@@ -22,6 +19,9 @@ use crate::request::key::{
     write_given, write_given_fact, write_part, write_shared_key, write_text,
 };
 use crate::request::lazy::{Buffers, Request};
+use crate::spec::key::KeyPart;
+use crate::spec::on_missing::OnMissing;
+use crate::spec::problem::Problem;
 use tollgate_http_syntax::readings::segment;
 
 /// One client of a rule.
@@ -92,7 +92,7 @@ impl Policy {
     ///
     /// ```
     /// use tollgate_policy::{Policy, Surface};
-    /// let policy = Policy::compile(r#"{"version": 1, "rules": [
+    /// let policy = tollgate_language::compile(r#"{"version": 1, "rules": [
     ///     {"name": "each", "key": ["client_ip"],
     ///      "quotas": [{"limit": 10, "window": "1m"}]}]}"#, Surface::Library)?;
     /// let key = |address: &str| policy.key_of("each", &[address.into()]);

@@ -9,11 +9,11 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::document::key::KeyPart;
 use crate::facts::Facts;
 use crate::policy::group::Group;
 use crate::policy::rule::Rule;
 use crate::request::lazy::Request;
+use crate::spec::key::KeyPart;
 use tollgate_http_syntax::cookies::write_cookie;
 use tollgate_http_syntax::header::write_header;
 use tollgate_http_syntax::malformed::Malformed;

@@ -6,9 +6,9 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::document::wanted::Matcher;
 use crate::facts::Facts;
 use crate::request::lazy::Request;
+use crate::spec::wanted::Matcher;
 use tollgate_http_syntax::alternatives::Alternatives;
 use tollgate_http_syntax::header::{credentials, is_credentials, split_scheme};
 use tollgate_http_syntax::malformed::Malformed;

@@ -10,5 +10,3 @@ pub(crate) mod captures;
 pub(crate) mod conditions;
 pub(crate) mod matching;
 pub(crate) mod lazy;
-pub(crate) mod check_request;
-pub(crate) mod described_settlement;

@@ -29,7 +29,7 @@ mod slab_map;
 mod turn;
 
 pub use crate::pipeline::plan::Full;
-pub use crate::policy::limits::Limits;
+pub use crate::spec::limits::Limits;
 pub use pace::Pace;
 pub use poll::Poll;
 pub use queue::{Due, Queue, Seat, Spot, Ticket};

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::plan::Full;
-use crate::policy::limits::Limits;
+use crate::spec::limits::Limits;
 
 use super::agenda::{Agenda, Entry, Wake};
 use super::order::Order;

@@ -137,7 +137,8 @@ impl Surfaced {
     }
 
     pub fn on(document: &str, surface: Surface) -> Self {
-        let policy = Policy::compile(document, surface).unwrap_or_else(|e| panic!("{e}"));
+        let policy =
+            tollgate_language::compile(document, surface).unwrap_or_else(|e| panic!("{e}"));
         Self { policy, plan: Plan::new(), store: BTreeMap::new(), waited: Span::ZERO }
     }
 

@@ -374,7 +374,8 @@ fn answers_early(write: &Write) -> bool {
     reason = "tests"
 )]
 mod tests {
-    use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+    use tollgate_language::DescribedRequest;
+    use tollgate_policy::{Plan, Surface};
     use tollgate_storage::read_leased;
 
     use super::*;
@@ -558,7 +559,7 @@ mod tests {
     fn nothing_is_leased_for_one_life_after_the_first_reply_of_a_connection() {
         let document = r#"{"version": 1, "rules": [{"name": "r", "key": [], "scope": "fleet",
             "quotas": [{"limit": 1000, "window": "1h"}]}]}"#;
-        let policy = Policy::compile(document, Surface::Server).expect("a policy");
+        let policy = tollgate_language::compile(document, Surface::Server).expect("a policy");
         let mut plan = Plan::new();
         let facts =
             DescribedRequest::parse(br#"{"method": "GET", "path": "/"}"#).expect("a request");

@@ -287,7 +287,8 @@ mod tests {
     use std::sync::Arc;
 
     use tollgate_core::Timestamp;
-    use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+    use tollgate_language::DescribedRequest;
+    use tollgate_policy::{Plan, Surface};
 
     use super::*;
     use crate::commit::ask::Ask;
@@ -307,7 +308,7 @@ mod tests {
             r#"{{"version": 1, "rules": [{{"name": "r", "key": [],
                 "quotas": [{{"limit": {limit}, "window": "1h"}}]}}]}}"#
         );
-        let policy = Policy::compile(&document, Surface::Server).expect("a policy");
+        let policy = tollgate_language::compile(&document, Surface::Server).expect("a policy");
         let mut plan = Plan::new();
         let facts = DescribedRequest::parse(br#"{"method": "GET", "path": "/"}"#);
         policy.plan(&facts.expect("a request"), &mut plan);

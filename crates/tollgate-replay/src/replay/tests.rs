@@ -74,7 +74,7 @@ fn the_short_way_says_what_the_long_one_says() {
                 r#"{{"version":1,"rules":[{{"name":"each","key":["client_ip"],"quotas":[
                     {{"limit":5,"window":"20s","algorithm":"{algorithm}"}}]{more}}}]}}"#
             );
-            let policy = Arc::new(Policy::compile(&policy, Surface::Envoy).unwrap());
+            let policy = Arc::new(tollgate_language::compile(&policy, Surface::Envoy).unwrap());
             let (long, told_long, none) = replayed(&policy, false);
             let (short, told_short, known) = replayed(&policy, true);
             assert_eq!(short, long, "{algorithm}{more}");

@@ -69,7 +69,7 @@ fn window(nanos: u64) -> String {
 mod tests {
     use super::*;
     use tollgate_core::Span;
-    use tollgate_policy::{Policy, Surface};
+    use tollgate_policy::Surface;
 
     /// Every algorithm, strict or not, at several limits: the line compiles to the replayed
     /// limiter.
@@ -89,7 +89,7 @@ mod tests {
                     let policy = format!(
                         r#"{{"version":1,"rules":[{{"name":"r","key":["client_ip"],"quotas":[{line}]}}]}}"#
                     );
-                    let policy = Policy::compile(&policy, Surface::Envoy)
+                    let policy = tollgate_language::compile(&policy, Surface::Envoy)
                         .unwrap_or_else(|problems| panic!("{line}: {problems}"));
                     let quota = &policy.quota_sets()[0].quotas()[0];
                     assert_eq!(*quota.limiter(), new, "{line}");

@@ -212,7 +212,7 @@ fn what_is_given_up_is_never_bounded_below_the_truth() {
 fn policy(quotas: &str, key: &str) -> Policy {
     let text =
         format!(r#"{{"version":1,"rules":[{{"name":"each","key":[{key}],"quotas":[{quotas}]}}]}}"#);
-    Policy::compile(&text, Surface::Library).unwrap()
+    tollgate_language::compile(&text, Surface::Library).unwrap()
 }
 
 fn suggested(policy: &Policy, asked: &[Asked], bounds: Bounds) -> Vec<Suggestion> {
@@ -263,7 +263,9 @@ fn the_replayed_share_is_that_of_the_line() {
                 let text = format!(
                     r#"{{"version":1,"rules":[{{"name":"each","key":["client_ip"],"quotas":[{quota}]}}]}}"#
                 );
-                let Ok(policy) = Policy::compile(&text, Surface::Library) else { continue };
+                let Ok(policy) = tollgate_language::compile(&text, Surface::Library) else {
+                    continue;
+                };
                 let suggestion = &suggested(&policy, &asked, Bounds::default())[0];
                 let keys = suggestion.clients;
                 let now = *policy.quota_sets()[0].quotas()[0].limiter();

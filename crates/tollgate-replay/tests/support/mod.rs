@@ -10,7 +10,7 @@ use tollgate_replay::{Given, LogCounts, Observer, Options, Replay, Source, Summa
 
 /// A policy for Envoy.
 pub fn policy(document: &str) -> Arc<Policy> {
-    let compiled = Policy::compile(document, Surface::Envoy);
+    let compiled = tollgate_language::compile(document, Surface::Envoy);
     Arc::new(compiled.unwrap_or_else(|problems| panic!("{problems}")))
 }
 

@@ -17,9 +17,8 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use tollgate_core::Span;
-use tollgate_policy::{
-    Answer as Ruling, DescribedRequest, DescribedRequests, Facts, Plan, Problems,
-};
+use tollgate_language::{DescribedRequest, DescribedRequests};
+use tollgate_policy::{Answer as Ruling, Facts, Plan, Problems};
 use tollgate_service::check::{self, BATCH_AT_ONCE, Decided, KeyBudget};
 use tollgate_service::metrics::Event;
 use tollgate_service::{Answer, settle};

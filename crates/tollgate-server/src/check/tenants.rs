@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use tollgate_policy::{Facts, Failure, Plan, Policy, TenantEntry};
+use tollgate_policy::{Facts, Failure, Plan, Policy};
 use tollgate_service::metrics::Event;
 use tollgate_service::{StoreCall, StoreReply, TenantCall, TenantReply};
 
@@ -59,7 +59,7 @@ async fn ask(gate: &Gate, id: &[u8], name: &str) -> Option<Found> {
             return gate.tenants.stale(id, asked_at);
         }
     };
-    let read = found.map(|stored| TenantEntry::read(stored.entry.as_bytes()));
+    let read = found.map(|stored| tollgate_language::tenant_entry(stored.entry.as_bytes()));
     if matches!(read, Some(Err(_))) {
         gate.note(Event::Misread, "a tenant's entry cannot be read");
         return gate.tenants.stale(id, asked_at);

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use tollgate_policy::{Problem, Problems, nearest};
+use tollgate_language::nearest;
+use tollgate_policy::{Problem, Problems};
 
 use crate::config::settings::{SECRETS, SETTINGS};
 

@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn gold() -> Found {
-        let entry = TenantEntry::read(br#"{"tier": "gold"}"#).expect("an entry");
+        let entry = tollgate_language::tenant_entry(br#"{"tier": "gold"}"#).expect("an entry");
         Some(Arc::new(Entry::new(entry)))
     }
 

@@ -5,7 +5,8 @@
 //! order in which a count is asked, and the form of the responses; those are in the service.
 
 use serde_json::Value;
-use tollgate_policy::{DescribedRequest, Plan, Policy};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Policy};
 use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{KeyCall, StoreReply};
 

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a document that cannot be enforced here never becomes one.
 
-use tollgate_policy::{Fact, Policy, Problem, Problems, Rule, Surface};
+use tollgate_policy::spec::Fact;
+use tollgate_policy::{Policy, Problem, Problems, Rule, Surface};
 use tollgate_service::deployment;
 pub use tollgate_service::deployment::Active;
 
@@ -21,7 +22,7 @@ pub struct Spoken {
 /// # Errors
 /// All its mistakes.
 pub fn compile(text: &str, hash_key: &[u8], spoken: Spoken) -> Result<Policy, Problems> {
-    let mut policy = Policy::compile(text, Surface::Server)?;
+    let mut policy = tollgate_language::compile(text, Surface::Server)?;
     let problems = objections(&policy, spoken);
     if !problems.0.is_empty() {
         return Err(problems);

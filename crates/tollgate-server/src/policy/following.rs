@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn policy(limit: u32) -> Policy {
-        Policy::compile(&text(limit), Surface::Server).expect("a policy")
+        tollgate_language::compile(&text(limit), Surface::Server).expect("a policy")
     }
 
     /// True when nodes of the policy with this limit get responses.

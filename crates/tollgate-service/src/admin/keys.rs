@@ -7,7 +7,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tollgate_policy::{DescribedRequest, MAX_TENANT_ID, Problem, Problems};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{MAX_TENANT_ID, Problem, Problems};
 
 use crate::admin::json_body;
 use crate::admin::step::Step;

@@ -10,7 +10,6 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use tollgate_policy::Policy;
 
 use crate::access::Access;
 use crate::admin::policy_documents::{InForce, Ready};
@@ -224,7 +223,7 @@ fn version(service: &Service<'_>, asked: &Asked, found: Option<Current>) -> Resu
 /// at run time has compiled.
 fn readable(service: &Service<'_>, version: &InForce<'_>) -> Result<(), Answer> {
     if version.source == Source::Deployed
-        && let Err(problems) = Policy::compile(version.text, service.surface)
+        && let Err(problems) = tollgate_language::compile(version.text, service.surface)
     {
         let detail = "the deployed file is no policy; put another; see errors";
         let answer = Wrong::Unreadable.with_errors(detail, &discreet(problems));

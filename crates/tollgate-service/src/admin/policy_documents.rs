@@ -128,12 +128,12 @@ impl Ready {
         current: &InForce<'_>,
         text: String,
     ) -> Result<Self, Answer> {
-        let compiled = Policy::compile(&text, service.surface).and_then(|policy| {
+        let compiled = tollgate_language::compile(&text, service.surface).and_then(|policy| {
             let problems = (service.objections)(&policy);
             if problems.0.is_empty() { Ok(policy) } else { Err(problems) }
         });
         let policy = compiled.map_err(|problems| invalids(&discreet(problems)))?;
-        let before = Policy::compile(current.text, service.surface).ok();
+        let before = tollgate_language::compile(current.text, service.surface).ok();
         let changes = Changes::between(
             Compiled { text: current.text, policy: before.as_ref() },
             Compiled { text: &text, policy: Some(&policy) },

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tollgate_core::Timestamp;
-use tollgate_policy::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
+use tollgate_policy::{MAX_TENANT_ENTRY, MAX_TENANT_ID};
 
 use crate::admin::step::Step;
 use crate::admin::{json_body, precondition};
@@ -191,11 +191,11 @@ fn entry(service: &Service<'_>, now_ms: u64, body: Vec<u8>) -> Result<String, An
         return Err(json_body::not_json(&error, &text));
     }
     let read = match service.policy {
-        Some(policy) => policy.read_tenant_entry(text.as_bytes()),
-        None => TenantEntry::read(text.as_bytes()),
+        Some(policy) => tollgate_language::tenant_entry_for(policy, text.as_bytes()),
+        None => tollgate_language::tenant_entry(text.as_bytes()),
     };
     let entry = read.map_err(|problems| json_body::invalids(&problems))?;
-    if entry.expires_at().is_some_and(|at| at <= Timestamp::from_millis(now_ms)) {
+    if entry.expires_at.is_some_and(|at| at <= Timestamp::from_millis(now_ms)) {
         let message = "is past already, so the entry would have no effect; give a time to come, or \
                        remove the entry";
         return Err(json_body::invalid("expires", message.to_string()));
@@ -243,10 +243,12 @@ fn page(service: &Service<'_>, entries: &[StoredTenant], more: bool) -> Answer {
 }
 
 fn without_effect(service: &Service<'_>, entry: &str) -> Vec<String> {
-    let (Some(policy), Ok(entry)) = (service.policy, TenantEntry::read(entry.as_bytes())) else {
+    let (Some(policy), Ok(entry)) =
+        (service.policy, tollgate_language::tenant_entry(entry.as_bytes()))
+    else {
         return Vec::new();
     };
-    policy.without_effect(&entry).0.iter().map(ToString::to_string).collect()
+    tollgate_language::without_effect(policy, &entry).0.iter().map(ToString::to_string).collect()
 }
 
 fn none() -> Answer {

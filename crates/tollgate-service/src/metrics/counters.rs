@@ -283,7 +283,8 @@ mod tests {
 
     use super::*;
     use tollgate_core::Timestamp;
-    use tollgate_policy::{DescribedRequest, Plan, Surface};
+    use tollgate_language::DescribedRequest;
+    use tollgate_policy::{Plan, Surface};
     use tollgate_storage::{Counts, Shard, ShardMode, Sharded};
 
     const POLICY: &str = r#"{"version": 1, "rules": [
@@ -320,7 +321,7 @@ mod tests {
     #[test]
     fn what_a_shard_holds_is_not_what_the_key_has_left() {
         let policy = r#"{"version": 1, "rules": [{"name": "site", "key": [], "shards": 2, "quotas": [{"limit": 1000, "window": "1h"}]}]}"#;
-        let policy = Policy::compile(policy, Surface::Worker).expect("a policy");
+        let policy = tollgate_language::compile(policy, Surface::Worker).expect("a policy");
         let counters = Counters::new(false);
         let (mut shard, mut counts, mut held) = (Shard::new(7), Counts::default(), 0);
         let now = Timestamp::from_millis(1_780_000_000_000);
@@ -368,7 +369,7 @@ mod tests {
 
     #[test]
     fn what_rules_said_is_counted_once_by_the_quota_that_said_it() {
-        let policy = Policy::compile(POLICY, Surface::Worker).expect("a policy");
+        let policy = tollgate_language::compile(POLICY, Surface::Worker).expect("a policy");
         let counters = Counters::new(false);
         let mut stored = BTreeMap::new();
         let mut notable = Vec::new();
@@ -420,7 +421,7 @@ mod tests {
             &POLICY.replace("trial", "new"),
             &POLICY.replace("\"name\": \"api\"", "\"name\": \"renamed\""),
         ]
-        .map(|text| Policy::compile(text, Surface::Worker).expect("a policy"))
+        .map(|text| tollgate_language::compile(text, Surface::Worker).expect("a policy"))
         .into();
         (1..).zip(&mut policies).for_each(|(version, policy)| policy.set_version(version));
         let counters = Counters::new(false);
@@ -446,7 +447,7 @@ mod tests {
 
     #[test]
     fn counters_that_nobody_reads_take_no_memory_for_rules() {
-        let policy = Policy::compile(POLICY, Surface::Worker).expect("a policy");
+        let policy = tollgate_language::compile(POLICY, Surface::Worker).expect("a policy");
         let counters = Counters::new(true);
         let mut stored = BTreeMap::new();
         for is_notable in [false, true] {

@@ -153,7 +153,7 @@ impl Deployment {
         act(&Service {
             surface: Surface::Worker,
             deployed: DeployedFile { text: &self.file, fingerprint: self.fingerprint },
-            policy: Policy::compile(&self.file, Surface::Worker).ok().as_ref(),
+            policy: tollgate_language::compile(&self.file, Surface::Worker).ok().as_ref(),
             to_json: &Ok,
             objections: &|policy: &Policy| {
                 let all = policy.rules().iter().filter(|rule| rule.name() == "objected");

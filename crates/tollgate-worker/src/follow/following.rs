@@ -233,7 +233,7 @@ impl Following {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_policy::{Policy, Surface};
+    use tollgate_policy::Surface;
     use tollgate_service::Source;
 
     const TIMEOUT_MS: u32 = 500;
@@ -243,7 +243,8 @@ mod tests {
     }
 
     fn active(version: u64) -> Rc<Active> {
-        let mut policy = Policy::compile(r#"{"version":1,"rules":[]}"#, Surface::Worker).unwrap();
+        let mut policy =
+            tollgate_language::compile(r#"{"version":1,"rules":[]}"#, Surface::Worker).unwrap();
         policy.set_version(version);
         Rc::new(Active { policy: std::sync::Arc::new(policy), version, source: Source::Written })
     }

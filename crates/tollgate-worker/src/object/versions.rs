@@ -179,7 +179,7 @@ pub(crate) fn compiled(
         return Ok(Some(bytes));
     }
     let Some(text) = text(storage, number)? else { return Ok(None) };
-    let Ok(policy) = Policy::compile(&text, Surface::Worker) else { return Ok(None) };
+    let Ok(policy) = tollgate_language::compile(&text, Surface::Worker) else { return Ok(None) };
     let mut bytes = Vec::new();
     policy.write_compiled(&mut bytes);
     if bytes.len() > MOST_COMPILED {

@@ -6,7 +6,8 @@
 //! the order in which objects are called, and the format of the responses; those are in the
 //! service.
 
-use tollgate_policy::{DescribedRequest, Group, Plan, Policy};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Group, Plan, Policy};
 use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{KeyCall, StoreReply};
 use tollgate_storage::KeyOperation;

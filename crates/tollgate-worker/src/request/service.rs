@@ -6,7 +6,8 @@
 
 use std::rc::Rc;
 
-use tollgate_policy::{DescribedRequest, DescribedRequests, Facts, Plan, Problems};
+use tollgate_language::{DescribedRequest, DescribedRequests};
+use tollgate_policy::{Facts, Plan, Problems};
 use tollgate_service::check::{BATCH_AT_ONCE, KeyBudget};
 use tollgate_service::{Answer as Reply, Api, Unauthorized, check, settle as settling};
 use worker::web_sys;

@@ -4,7 +4,7 @@
 //! deciding code, once per request, never by a client. Nothing here decides.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::Jwt;
+use tollgate_policy::spec::Jwt;
 use tollgate_service::Answer as Reply;
 use tollgate_service::lease::CONTENT_TYPE;
 use wasm_bindgen::prelude::*;

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Policy, TenantEntry};
+use tollgate_policy::Policy;
 use tollgate_service::lease::key_name;
 use tollgate_service::metrics::Event;
 use tollgate_service::{StoreReply, TenantCall};
@@ -113,7 +113,7 @@ impl Tenants {
         };
         // An object accepts only entries; one that a later version of this code wrote may not be
         // readable.
-        match entry.map(|entry| TenantEntry::read(entry.as_bytes())) {
+        match entry.map(|entry| tollgate_language::tenant_entry(entry.as_bytes())) {
             Some(Err(_)) => {
                 objects.note(Trouble::Misread, "a tenant's entry cannot be read");
                 cache.fail(id, js::now());

@@ -119,7 +119,10 @@ mod tests {
     }
 
     fn gold() -> Rc<Entry> {
-        Rc::new(Entry::new(TenantEntry::read(br#"{"tier": "gold"}"#).expect("an entry"), 7))
+        Rc::new(Entry::new(
+            tollgate_language::tenant_entry(br#"{"tier": "gold"}"#).expect("an entry"),
+            7,
+        ))
     }
 
     fn word(look: &Look) -> &'static str {
@@ -215,7 +218,8 @@ mod tests {
             let document = format!(
                 r#"{{"version": 1, "tenant": "host", "rules": [{{"name": "r", "key": [], "quotas": [{{"limit": {limit}, "window": "1m"}}]}}]}}"#
             );
-            Policy::compile(&document, tollgate_policy::Surface::Worker).expect("a policy")
+            tollgate_language::compile(&document, tollgate_policy::Surface::Worker)
+                .expect("a policy")
         };
         let (entry, one, other) = (gold(), policy(1), policy(2));
         let first = entry.under(&one, b"a");

@@ -27,7 +27,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use tollgate_policy::{Plugin, Surface};
+use tollgate_policy::Surface;
 
 const CONNECTIONS: u32 = 8;
 /// Per connection: 2,000 requests per second in all, half of what one worker can serve.
@@ -174,7 +174,7 @@ fn put(file: &Path, module: &Path, is_slim: bool, number: u32) -> Result<()> {
     };
     let document = json!({"version": 1, "rules": (0..RULES).map(rule).collect::<Vec<Value>>()});
     let configuration = if is_slim {
-        let plugin = Plugin::compile(&document.to_string(), Surface::Envoy);
+        let plugin = tollgate_language::compile_plugin(&document.to_string(), Surface::Envoy);
         json!({"compiled": plugin.or_problem("cannot compile", "correct it")?.to_compiled_text()})
     } else {
         document

@@ -23,7 +23,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{fs, path::PathBuf, time::Instant};
-use tollgate_policy::{Plugin, Surface};
+use tollgate_policy::Surface;
 
 /// One module, with its configuration.
 struct Row {
@@ -56,7 +56,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
 fn rows(workspace: &Workspace) -> Result<Vec<Row>> {
     let quota = json!({"limit": 1_000_000, "window": "1s"});
     let document = policy("/**", &json!([{"header": "x-key"}]), &quota);
-    let compiled = Plugin::compile(&document.to_string(), Surface::Envoy);
+    let compiled = tollgate_language::compile_plugin(&document.to_string(), Surface::Envoy);
     let compiled = compiled.or_problem("cannot compile a policy", "correct it")?;
     let compiled = json!({"compiled": compiled.to_compiled_text()});
     let empty = workspace.out.join("run/noop.wasm");

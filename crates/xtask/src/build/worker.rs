@@ -23,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::Surface;
 
 /// The main module, and the policy that is bundled with it.
 pub const MAIN: &str = "entry.mjs";
@@ -158,7 +158,7 @@ fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
 /// The module with a compiled policy; with none when the policy has problems, which the Worker then
 /// reports.
 pub fn compiled(policy: &str) -> String {
-    let compiled = Policy::compile(policy, Surface::Worker);
+    let compiled = tollgate_language::compile(policy, Surface::Worker);
     let text = compiled.map(|policy| policy.to_compiled_text()).unwrap_or_default();
     format!("export default \"{text}\";\n")
 }

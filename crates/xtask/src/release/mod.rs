@@ -33,7 +33,7 @@ pub fn release(workspace: &Workspace, extent: Extent) -> Result<()> {
     if extent == Extent::Whole {
         let why = "publishing is a decision of a person with accounts. It would take:\n\
                    - a clean work tree at a tag of the version, and `publish = false` taken out of Cargo.toml\n\
-                   - a token of crates.io: cargo publish -p tollgate-core, -p tollgate-http-syntax, -p tollgate-storage, then -p tollgate-policy\n\
+                   - a token of crates.io: cargo publish -p tollgate-core, -p tollgate-http-syntax, -p tollgate-storage, -p tollgate-policy, -p tollgate-language, then -p tollgate\n\
                    - a token of npm: npm publish tollgate-worker-*.tgz --provenance\n\
                    - an account of an OCI registry: push the *.oci.tar, tagged with the version\n\
                    - a key that signs SHA256SUMS, and a page where the files are downloaded";

@@ -1,8 +1,14 @@
 //! The names of the published packages and files.
 
 /// The packages to publish, in the order of their dependencies.
-pub const CRATES: [&str; 4] =
-    ["tollgate-core", "tollgate-http-syntax", "tollgate-storage", "tollgate-policy"];
+pub const CRATES: [&str; 6] = [
+    "tollgate-core",
+    "tollgate-http-syntax",
+    "tollgate-storage",
+    "tollgate-policy",
+    "tollgate-language",
+    "tollgate",
+];
 /// One version for all packages of the workspace.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sums of all other files.

@@ -12,17 +12,34 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-http-syntax", &[]),
     ("tollgate-storage", &["tollgate-core"]),
     ("tollgate-policy", &["tollgate-core", "tollgate-http-syntax", "tollgate-storage"]),
+    (
+        "tollgate-language",
+        &["tollgate-core", "tollgate-http-syntax", "tollgate-policy", "tollgate-storage"],
+    ),
+    ("tollgate", &["tollgate-http-syntax", "tollgate-language", "tollgate-policy"]),
     ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
     (
         "tollgate-filter",
-        &["tollgate-core", "tollgate-policy", "tollgate-storage", "tollgate-table"],
+        &[
+            "tollgate-core",
+            "tollgate-language",
+            "tollgate-policy",
+            "tollgate-storage",
+            "tollgate-table",
+        ],
     ),
     ("tollgate-envoy", &["tollgate-core", "tollgate-filter"]),
     (
         "tollgate-service",
-        &["tollgate-core", "tollgate-http-syntax", "tollgate-policy", "tollgate-storage"],
+        &[
+            "tollgate-core",
+            "tollgate-http-syntax",
+            "tollgate-language",
+            "tollgate-policy",
+            "tollgate-storage",
+        ],
     ),
-    ("tollgate-yaml", &["tollgate-policy"]),
+    ("tollgate-yaml", &["tollgate-language", "tollgate-policy"]),
     ("tollgate-grpc", &[]),
     (
         "tollgate-redis",
@@ -30,7 +47,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "tollgate-worker",
-        &["tollgate-core", "tollgate-policy", "tollgate-service", "tollgate-storage"],
+        &[
+            "tollgate-core",
+            "tollgate-language",
+            "tollgate-policy",
+            "tollgate-service",
+            "tollgate-storage",
+        ],
     ),
     (
         "tollgate-server",
@@ -38,6 +61,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-core",
             "tollgate-grpc",
             "tollgate-http-syntax",
+            "tollgate-language",
             "tollgate-policy",
             "tollgate-redis",
             "tollgate-service",
@@ -64,6 +88,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "tollgate-access-log",
             "tollgate-core",
+            "tollgate-language",
             "tollgate-policy",
             "tollgate-replay",
             "tollgate-report",
@@ -76,38 +101,50 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "tollgate-access-log",
             "tollgate-core",
+            "tollgate-language",
             "tollgate-policy",
             "tollgate-replay",
             "tollgate-sim",
         ],
     ),
-    ("example-axum", &["tollgate-policy"]),
+    ("example-axum", &["tollgate"]),
     ("tollgate-clock", &[]),
     ("tollgate-twin", &[]),
-    ("tollgate-pictures", &["tollgate-core", "tollgate-policy", "tollgate-report", "tollgate-sim"]),
     (
-        "tollgate-accuracy",
+        "tollgate-pictures",
         &[
-            "tollgate-access-log",
             "tollgate-core",
+            "tollgate-language",
             "tollgate-policy",
             "tollgate-report",
             "tollgate-sim",
         ],
     ),
-    ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
+    (
+        "tollgate-accuracy",
+        &[
+            "tollgate-access-log",
+            "tollgate-core",
+            "tollgate-language",
+            "tollgate-policy",
+            "tollgate-report",
+            "tollgate-sim",
+        ],
+    ),
+    ("tollgate-cases", &["tollgate-core", "tollgate-language", "tollgate-policy"]),
     (
         "tollgate-e2e",
         &[
             "tollgate-cases",
             "tollgate-core",
+            "tollgate-language",
             "tollgate-policy",
             "tollgate-redis",
             "tollgate-report",
             "tollgate-storage",
         ],
     ),
-    ("xtask", &["tollgate-policy", "tollgate-report"]),
+    ("xtask", &["tollgate-language", "tollgate-policy", "tollgate-report"]),
 ];
 
 /// Every dependency says why it is there: behind it, or on the line above.

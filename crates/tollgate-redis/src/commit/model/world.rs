@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Policy, Surface};
 
 use super::random::Random;
 use crate::commit::ask::{Ask, Failed};
@@ -100,7 +101,7 @@ impl World {
             r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"], "quotas":
                [{{"limit": {limit}, "window": "{window}", "algorithm": "{algorithm}"}}]}}]}}"#
         );
-        let policy = Policy::compile(&document, Surface::Library).expect("a policy");
+        let policy = tollgate_language::compile(&document, Surface::Library).expect("a policy");
         let body = br#"{"method": "GET", "path": "/", "client_ip": "192.0.2.1"}"#;
         let facts = DescribedRequest::parse(body).expect("a request");
         let mut plan = Plan::new();

@@ -1,0 +1,297 @@
+//! The compiler: one pass over the document's rules.
+//!
+//! Invariant: the result is a spec for every document; afterwards, the noted problems decide
+//! whether it is a policy.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tollgate_core::Span;
+use tollgate_http_syntax::repeated::Repeated;
+
+use crate::compile::identities::{RecordIds, key_identity, small};
+use crate::compile::names::unique;
+use crate::compile::quotas::quotas;
+use crate::compile::settings::settings;
+use crate::document::jwt::JwtDoc;
+use crate::document::on_failure::WithoutState;
+use crate::document::root::{Document, ResponseDoc, WaitingDoc};
+use crate::document::rule::{Durability, QuotaDoc, RuleDoc, TierDoc};
+use crate::document::scalar::Version;
+use crate::json::place::At;
+use crate::json::reader::Lenient;
+use crate::surface::traits;
+use tollgate_policy::spec::{
+    Action, BodyFormat, Charging, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec,
+    HeaderGeneration, Key, Limits, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode,
+    OnFailure, OnMissing, PolicySpec, QuotaSpec, RecordSpec, ResponseSpec, RuleSpec, Scope,
+    SetSpec, Surface, TierSpec, parts_of, stable_hash, with_holds,
+};
+
+/// Keys held in Envoy unless the policy sets another number.
+const DEFAULT_CAPACITY: u32 = 65_536;
+
+/// A spec that is being built.
+struct Compiler {
+    spec: PolicySpec,
+    surface: Surface,
+    on_failure: OnFailure,
+    record_ids: RecordIds,
+    /// Groups by the identity of their keys.
+    groups: BTreeMap<u64, u16>,
+}
+
+/// The spec of `document`, whose fingerprint and public fingerprint are given.
+pub(super) fn spec(
+    document: &Document,
+    surface: Surface,
+    (fingerprint, public_fingerprint): (u64, u64),
+    root: &At<'_>,
+) -> PolicySpec {
+    let Version = document.version; // there is one version yet
+    let repeated = document.repeated.unwrap_or(Repeated::Refuse);
+    let spec = PolicySpec {
+        fingerprint: Fixed(fingerprint),
+        public_fingerprint: Fixed(public_fingerprint),
+        settings: settings(document, traits(surface)),
+        response: response(document.response.as_ref()),
+        waiting: waiting(document.waiting.as_ref()),
+        jwt: document.jwt.as_ref().map(JwtDoc::jwt),
+        tenant: document.tenant.as_ref().map(|part| part.resolved(repeated)),
+        exempt: document.exempt().to_vec(),
+        groups: Vec::new(),
+        rules: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let mut compiler = Compiler {
+        spec,
+        surface,
+        on_failure: document.on_failure.unwrap_or(OnFailure::Allow),
+        record_ids: RecordIds::default(),
+        groups: BTreeMap::new(),
+    };
+    compiler.rules(document, root);
+    compiler.spec
+}
+
+fn response(doc: Option<&ResponseDoc>) -> ResponseSpec {
+    ResponseSpec {
+        headers: doc.and_then(|r| r.headers).unwrap_or(HeaderGeneration::Draft11),
+        policy: doc.and_then(|r| r.policy).unwrap_or(true),
+        on_allow: doc.and_then(|r| r.on_allow).unwrap_or(true),
+        body: doc.and_then(|r| r.body).unwrap_or(BodyFormat::ProblemJson),
+        jitter: doc.and_then(|r| r.jitter).map_or(Span::ZERO, |w| w.0),
+        partition_key: doc.and_then(|r| r.partition_key).unwrap_or(false),
+    }
+}
+
+/// The limits on waiting requests.
+fn waiting(doc: Option<&WaitingDoc>) -> Limits {
+    let most = Limits::default();
+    let Some(doc) = doc else { return most };
+    let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    Limits {
+        per_key: doc.per_key.map_or(most.per_key, |n| number(n.0)),
+        total: doc.total.map_or(most.total, |n| number(n.0)),
+        bytes: doc.bytes.map_or(most.bytes, |n| number(n.0)),
+    }
+}
+
+impl Compiler {
+    fn rules(&mut self, document: &Document, root: &At<'_>) {
+        let (rules, at) = (&document.rules, root.field("rules"));
+        if rules.len() > MAX_RULES {
+            at.problem(format!("has {} rules; use at most {MAX_RULES}", rules.len()));
+            return;
+        }
+        let sets: usize =
+            document.rules().map(|(_, rule)| rule.tiers().len().saturating_add(1)).sum();
+        if sets > MAX_SETS {
+            at.problem(format!("has {sets} rules and tiers in all; use at most {MAX_SETS}"));
+            return;
+        }
+        let whens = document.rules().filter_map(|(_, rule)| rule.when.as_ref());
+        let patterns = whens.filter_map(Conditions::paths).flatten();
+        let segments: usize = patterns.map(|pattern| pattern.segments.len()).sum();
+        if segments > MAX_PATH_SEGMENTS {
+            at.problem(format!(
+                "has {segments} path segments in all; use at most {MAX_PATH_SEGMENTS}"
+            ));
+            return;
+        }
+        unique(document.rules().map(|(i, rule)| (i, &rule.name)), &at);
+        for (i, rule) in document.rules() {
+            self.rule(rule, &at.item(i));
+        }
+        self.number_fallbacks();
+        self.check_length(&at);
+    }
+
+    fn rule(&mut self, doc: &RuleDoc, at: &At<'_>) {
+        let group = self.group(doc, at);
+        let set = self.set(doc, None, &doc.quotas, &at.field("quotas"));
+        let tiers = self.tiers(doc, at);
+        self.spec.rules.push(RuleSpec {
+            name: doc.name.0.clone(),
+            when: doc.when.clone(),
+            unless: doc.unless.clone(),
+            on_missing: doc.on_missing.unwrap_or(OnMissing::Skip),
+            on_failure: match doc.on_failure {
+                Some(WithoutState::Decided(mode)) => mode,
+                // The document's setting applies where the rule's own count cannot decide.
+                Some(WithoutState::Local(_)) | None => self.on_failure,
+            },
+            scope: doc.scope(),
+            lease: lease(doc),
+            fallback: match doc.on_failure {
+                Some(WithoutState::Local(nodes)) => Some(nodes),
+                Some(WithoutState::Decided(_)) | None => None,
+            },
+            cost: doc.cost.clone().unwrap_or(Cost::Fixed(1)),
+            names_cost: doc.cost.is_some(),
+            charging: doc.charge.clone().unwrap_or(Charging::Request),
+            mode: doc.mode.unwrap_or(Mode::Enforce),
+            action: doc.action.clone().unwrap_or(Action::Deny(None)),
+            group,
+            set,
+            tiers,
+        });
+    }
+
+    fn tiers(&mut self, doc: &RuleDoc, at: &At<'_>) -> Vec<TierSpec> {
+        let docs = doc.tiers();
+        let at = at.field("tiers");
+        unique(docs.iter().map(|tier| &tier.name).enumerate(), &at);
+        docs.iter().enumerate().map(|(i, tier)| self.tier(doc, tier, &at.item(i))).collect()
+    }
+
+    fn tier(&mut self, doc: &RuleDoc, tier: &TierDoc, at: &At<'_>) -> TierSpec {
+        if tier.when.is_none() && tier.key_values.is_none() {
+            at.problem(
+                "applies to no particular client; give it \"when\" or \"key_values\"".into(),
+            );
+        }
+        let texts = tier.key_values.iter().flat_map(|values| &values.0);
+        let key_values: BTreeSet<Vec<u8>> = texts.map(|text| text.clone().into_bytes()).collect();
+        TierSpec {
+            name: tier.name.0.clone(),
+            priority: tier.priority.map_or(0, |p| p.0),
+            when: tier.when.clone(),
+            repeated: tier.repeated,
+            key_values: key_values.into_iter().collect(),
+            set: self.set(doc, Some(&tier.name.0), &tier.quotas, &at.field("quotas")),
+        }
+    }
+
+    /// The quotas of a rule or of its tier. They hold units where the rule reserves.
+    fn set(
+        &mut self,
+        doc: &RuleDoc,
+        tier: Option<&str>,
+        docs: &[Lenient<QuotaDoc>],
+        at: &At<'_>,
+    ) -> SetSpec {
+        let problem =
+            |(i, field, words): (usize, _, String)| at.item(i).field(field).problem(words);
+        let quotas = quotas(docs, &doc.name.0, doc.scope().nodes(), at);
+        let quotas = with_holds(quotas, doc.charge.as_ref(), problem);
+        // A part of a limit that is too small is an error on every surface.
+        let fallback = match doc.on_failure {
+            Some(WithoutState::Local(nodes)) => Some(parts_of(&quotas, nodes, problem)),
+            Some(WithoutState::Decided(_)) | None => None,
+        };
+        let is_used = self.surface.asks_authority() && doc.scope() == Scope::Fleet;
+        let fallback = fallback.filter(|_| is_used);
+        let hash = hash_of(&doc.name.0, tier, &quotas, None);
+        SetSpec {
+            own: RecordSpec { record_id: self.record_ids.free(hash, version_of(&quotas)), quotas },
+            // Their identities come after those of all rules.
+            fallback: fallback.map(|quotas| RecordSpec { record_id: 0, quotas }),
+        }
+    }
+
+    fn number_fallbacks(&mut self) {
+        for rule in &mut self.spec.rules {
+            let tiers = rule.tiers.iter_mut().map(|tier| (Some(tier.name.as_str()), &mut tier.set));
+            for (tier, set) in [(None, &mut rule.set)].into_iter().chain(tiers) {
+                let Some(RecordSpec { record_id, quotas }) = &mut set.fallback else { continue };
+                let hash = hash_of(&rule.name, tier, quotas, Some(FALLBACK));
+                *record_id = self.record_ids.free(hash, version_of(quotas));
+            }
+        }
+    }
+
+    /// The group of this rule's key and scope, a new one for the first rule with it.
+    fn group(&mut self, doc: &RuleDoc, at: &At<'_>) -> u16 {
+        if doc.key.len() > MAX_KEY_PARTS {
+            let message = format!("has {} parts; use at most {MAX_KEY_PARTS}", doc.key.len());
+            at.field("key").problem(message);
+        }
+        let (prefixes, repeated) = (self.spec.settings.prefixes, self.spec.settings.repeated);
+        let key: Key = doc.key.iter().map(|part| part.resolved(repeated)).collect();
+        let scope = doc.scope();
+        let identity = key_identity(&key, &doc.name.0, prefixes, scope);
+        let shards = doc.shards.map(|shards| shards.0);
+        let next = small(self.spec.groups.len());
+        let index = *self.groups.entry(identity).or_insert(next);
+        if index == next {
+            self.spec.groups.push(GroupSpec {
+                key,
+                identity: Fixed(identity),
+                capacity: 0,
+                strict: false,
+                is_fleet: scope == Scope::Fleet,
+                shards,
+            });
+        }
+        if let Some(group) = self.spec.groups.get_mut(usize::from(index)) {
+            if group.shards != shards {
+                let others = group.shards.map_or("no shards".into(), |n| format!("{n} of them"));
+                at.field("shards").problem(format!(
+                    "are the key's, and a rule above counts by the same key with {others}; give both the same number, \
+                     or leave it out of both"
+                ));
+            }
+            group.capacity = group.capacity.max(doc.capacity.map_or(DEFAULT_CAPACITY, |c| c.0));
+            group.strict |= doc.durability.unwrap_or(Durability::Strict) == Durability::Strict;
+        }
+        index
+    }
+
+    /// Notes that the quotas of a key take more bytes than the surface can store for it.
+    fn check_length(&self, at: &At<'_>) {
+        let (longest, most) = (self.spec.longest_value(), self.surface.longest_value());
+        if longest > most {
+            at.problem(format!(
+                "the quotas of one key take {longest} bytes together, more than {most}; use another algorithm than \
+                 sliding-log or fewer quotas"
+            ));
+        }
+    }
+}
+
+/// The hash from which the identity of a record is made. The kind distinguishes it from the
+/// record of the same rule or tier.
+fn hash_of(rule: &str, tier: Option<&str>, quotas: &[QuotaSpec], kind: Option<&[u8]>) -> u64 {
+    let identities: String = quotas.iter().map(QuotaSpec::identity).collect();
+    let tier = tier.unwrap_or_default();
+    let mut parts = Vec::from([rule.as_bytes(), tier.as_bytes(), identities.as_bytes()]);
+    parts.extend(kind);
+    stable_hash(&parts)
+}
+
+/// The version of the states of these quotas: the latest that changed the layout of one of them.
+fn version_of(quotas: &[QuotaSpec]) -> u8 {
+    quotas.iter().map(|quota| quota.limiter.state_version()).max().unwrap_or(1)
+}
+
+/// The longest time for which units of a rule are leased; zero for a queue, which gives places.
+fn lease(doc: &RuleDoc) -> Span {
+    match doc.scope() {
+        Scope::Fleet if doc.quotas().any(QuotaDoc::is_queue) => Span::ZERO,
+        Scope::Fleet => doc.lease.map_or(DEFAULT_LEASE, |lease| lease.0),
+        Scope::Local | Scope::Share(_) => Span::ZERO,
+    }
+}

@@ -1,0 +1,61 @@
+//! The identifiers of compiled things: indices within a policy, and identities in stored values.
+//!
+//! Invariant: an identity in a stored value is the same in every version of this code: a different
+//! one would restart every count.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+
+use tollgate_http_syntax::address::Prefixes;
+use tollgate_policy::spec::{About, Key, KeyPart, Scope, stable_hash};
+use tollgate_storage::marked;
+
+/// The identities of a policy's records.
+#[derive(Default)]
+pub(super) struct RecordIds(BTreeSet<u32>);
+
+impl RecordIds {
+    /// An identity derived from `hash` that no other record has, in any layout up to `version`.
+    pub(super) fn free(&mut self, hash: u64, version: u8) -> u32 {
+        let mut record_id = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
+        while (1..=version).any(|version| self.0.contains(&marked(record_id, version))) {
+            record_id = record_id.checked_add(1).unwrap_or(1);
+        }
+        self.0.extend((1..=version).map(|version| marked(record_id, version)));
+        record_id
+    }
+}
+
+/// The identity of a key definition: a change of the key that clients are counted by starts a new
+/// table.
+pub(super) fn key_identity(key: &Key, rule: &str, prefixes: Prefixes, scope: Scope) -> u64 {
+    let mut text = String::new();
+    for part in key {
+        let About { name: kind, of: name, .. } = part.about();
+        text.push_str(&format!("{kind} {}:{name}\n", name.len()));
+        if let Some(repeated) = part.unusual() {
+            text.push_str(&format!("{repeated:?}\n"));
+        }
+        if *part == KeyPart::ClientIp {
+            text.push_str(&format!("/{}/{}\n", prefixes.ipv4, prefixes.ipv6));
+        }
+    }
+    // A node's own count and that of the fleet are never the same, whatever their key is.
+    text.push_str(match scope {
+        Scope::Local => "",
+        Scope::Fleet => "scope fleet\n",
+        Scope::Share(_) => "scope share\n",
+    });
+    // The captures of a path belong to the rule, so such a rule never shares its table.
+    let is_private = key.iter().any(|part| matches!(part, KeyPart::PathParam(_)));
+    let owner = if is_private { rule } else { "" };
+    stable_hash(&[text.as_bytes(), owner.as_bytes()])
+}
+
+/// An index of a rule, a group or a set: `MAX_RULES` and `MAX_SETS` keep it far below 65,536.
+pub(super) fn small(i: usize) -> u16 {
+    let index = u16::try_from(i);
+    debug_assert!(index.is_ok(), "the limits on rules and tiers keep below 65,536: {i}");
+    index.unwrap_or(u16::MAX)
+}

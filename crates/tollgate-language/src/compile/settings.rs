@@ -1,0 +1,55 @@
+//! From the document to the facts that the policy reads of requests, and their sources.
+//!
+//! Invariant: a fact that the surface itself knows is never read from a header, which any client
+//! can send.
+
+use crate::document::client_ip::ClientIpDoc;
+use crate::document::jwt::JwtDoc;
+use crate::document::root::Document;
+use crate::surface::{Supply, Traits};
+use tollgate_http_syntax::address::Prefixes;
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_policy::spec::{ClientAddress, HeaderName, Need, SettingsSpec, Source, Trust};
+
+/// The facts that the policy reads of requests.
+pub(super) fn settings(document: &Document, surface: &Traits) -> SettingsSpec {
+    let client = document.client_ip.as_ref();
+    let geo = document.geo.as_ref();
+    // Where the surface itself knows the fact, any client could send the header.
+    let named = |need| geo.filter(|_| matches!(surface.supply(need), Supply::Named(_)));
+    let repeated = document.repeated.unwrap_or(Repeated::Refuse);
+    SettingsSpec {
+        client: client_address(client, surface.source.clone()),
+        prefixes: Prefixes {
+            ipv4: client.and_then(|c| c.ipv4_prefix).map_or(32, |p| p.0),
+            ipv6: client.and_then(|c| c.ipv6_prefix).map_or(64, |p| p.0),
+        },
+        country_header: named(Need::Country).and_then(|geo| geo.country_header.clone()),
+        asn_header: named(Need::Asn).and_then(|geo| geo.asn_header.clone()),
+        repeated,
+        token: document
+            .jwt
+            .as_ref()
+            .filter(|_| surface.verifies_tokens)
+            .map(|jwt| token(jwt, repeated)),
+        escaped_slashes: document.escaped_slashes.unwrap_or(EscapedSlashes::Separator),
+    }
+}
+
+/// The header with the token, and the meaning of several tokens.
+fn token(jwt: &JwtDoc, default: Repeated) -> (HeaderName, Repeated) {
+    let header = jwt.header.clone().unwrap_or_else(|| HeaderName("authorization".into()));
+    (header, Repeated::of_one(jwt.repeated, default))
+}
+
+/// How the client's address is found; `default` where the document names no source.
+fn client_address(doc: Option<&ClientIpDoc>, default: Source) -> ClientAddress {
+    let source = doc.and_then(|doc| doc.source.clone()).unwrap_or(default);
+    let trust = match doc.map(|doc| (&doc.trusted_proxies, doc.trusted_hops)) {
+        Some((Some(proxies), _)) => Trust::Proxies(proxies.0.clone().into()),
+        Some((None, Some(hops))) => Trust::Hops(usize::try_from(hops.0).unwrap_or(1)),
+        Some((None, None)) | None => Trust::Nobody,
+    };
+    ClientAddress { source, trust }
+}

@@ -1,0 +1,345 @@
+//! Errors of a document as a whole.
+//!
+//! Invariant: an error is a setting that could never have its effect: a rule that cannot apply, a
+//! key part that this surface does not know.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::cell::Cell;
+
+use tollgate_core::Span;
+
+use crate::compile::subsumption::{MAX_COMPARED, implies};
+use crate::compile::{reported, together};
+use crate::document::jwt::JwkDoc;
+use crate::document::on_failure::WithoutState;
+use crate::document::repeated::NO_JOIN;
+use crate::document::root::Document;
+use crate::document::rule::{QuotaDoc, RuleDoc};
+use crate::json::place::At;
+use crate::json::reader::Lenient;
+use crate::surface::{Supply, Traits};
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_policy::metric_label;
+use tollgate_policy::spec::{
+    Action, Charging, Conditions, HeaderName, KeyPart, MAX_KEY_PARTS, Need, Scope, Source, Surface,
+    quoted_text,
+};
+
+/// Notes settings that can never have an effect.
+pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, root: &At<'_>) {
+    client_ip_errors(document, traits, root);
+    let token_mode = document.jwt.as_ref().and_then(|jwt| jwt.repeated);
+    if token_mode == Some(Repeated::Join) {
+        root.field("jwt").field("repeated").problem(NO_JOIN.into());
+    }
+    let keys = document.jwt.as_ref().and_then(|jwt| jwt.keys.as_ref());
+    for (i, key) in keys.iter().flat_map(|keys| &keys.0).enumerate() {
+        signing_key_errors(key, &root.field("jwt").field("keys").item(i));
+    }
+    tenant_errors(document, traits, &root.field("tenant"));
+    let exempt_at = root.field("exempt");
+    for (i, conditions) in document.exempt().iter().enumerate() {
+        need_errors(conditions, document, traits, &exempt_at.item(i));
+    }
+    let rules_at = root.field("rules");
+    if surface.asks_authority() {
+        together::errors(document, &rules_at);
+    }
+    if traits.has_labels {
+        label_errors(document, &rules_at);
+    }
+    for (i, rule) in document.rules() {
+        let at = rules_at.item(i);
+        mark_errors(rule, document, &at.field("action").field("mark").field("header"));
+        key_errors(rule, document, traits, &at.field("key"));
+        scope_errors(rule, surface, traits, &at);
+        shards_errors(rule, &at.field("shards"));
+        reported::errors(rule, &at);
+        for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
+            if let Some(conditions) = conditions {
+                need_errors(conditions, document, traits, &at.field(name));
+            }
+        }
+        for (j, tier) in rule.tiers().iter().enumerate() {
+            if let Some(when) = &tier.when {
+                need_errors(when, document, traits, &at.field("tiers").item(j).field("when"));
+            }
+        }
+        let delay_at = at.field("action");
+        let delay_at = delay_at.field("delay");
+        priority_errors(rule, document, traits, &delay_at.field("priority"));
+    }
+}
+
+/// Priorities for all requests, or on a surface without priorities.
+fn priority_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>) {
+    let priorities = rule.priorities();
+    if let (Some(message), false) = (surface.no_priority, priorities.is_empty()) {
+        at.problem(message.into());
+        return;
+    }
+    for (i, conditions) in priorities.iter().enumerate() {
+        let at = at.item(i);
+        if conditions.0.is_empty() {
+            at.problem(
+                "applies to all requests, so it puts none first; name a condition, or leave it out"
+                    .into(),
+            );
+        }
+        need_errors(conditions, document, surface, &at);
+    }
+}
+
+/// A tenant that no request has, or whose entry no store keeps.
+fn tenant_errors(document: &Document, surface: &Traits, at: &At<'_>) {
+    let Some(part) = &document.tenant else { return };
+    if let Some(message) = surface.no_tenants {
+        at.problem(message.into());
+        return;
+    }
+    if let KeyPart::PathParam(name) = part
+        && !document.rules().any(|(_, rule)| captures(rule, name))
+    {
+        let capture = quoted_text(&format!("{{{name}}}"));
+        at.problem(format!("{capture} is not captured by every path of any rule"));
+    }
+    if let Some(message) =
+        part.about().reads.need().and_then(|need| missing(need, document, surface))
+    {
+        at.problem(message.into());
+    }
+}
+
+/// Two rules with the same name in the metrics, which could not be distinguished there.
+fn label_errors(document: &Document, rules_at: &At<'_>) {
+    let mut first: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    for (i, rule) in document.rules() {
+        let name = rule.name.0.as_str();
+        let (earlier, other) = *first.entry(metric_label(name)).or_insert((i, name));
+        if other != name {
+            rules_at.item(i).field("name").problem(format!(
+                "is {} in the metrics, as rules[{earlier}] is; use another name",
+                quoted_text(&metric_label(name))
+            ));
+        }
+    }
+}
+
+/// A mark replaces the header of the same name, so it must not have the name of a header that the
+/// policy reads about a client.
+fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
+    let Some(Action::Mark(mark)) = &rule.action else { return };
+    let name = mark.header.0.as_str();
+    let is = |header: Option<&HeaderName>| header.is_some_and(|header| header.0 == name);
+    let source = document.client_ip.as_ref().and_then(|client_ip| client_ip.source.as_ref());
+    let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
+    let mut parts = document.rules().flat_map(|(_, rule)| &rule.key);
+    let what = if matches!(source, Some(Source::Header(header)) if is(Some(header))) {
+        "the client's address"
+    } else if is(geo.and_then(|geo| geo.country_header.as_ref())) {
+        "the country"
+    } else if is(geo.and_then(|geo| geo.asn_header.as_ref())) {
+        "the autonomous system"
+    } else if is(jwt.and_then(|jwt| jwt.header.as_ref())) {
+        "the token"
+    } else if matches!(&document.tenant, Some(KeyPart::Header(header, _)) if is(Some(header))) {
+        "the tenant"
+    } else if parts.any(|part| matches!(part, KeyPart::Header(header, _) if is(Some(header)))) {
+        "a part of a key"
+    } else {
+        return;
+    };
+    at.problem(format!(
+        "{} is where this policy finds {what}; use a name of its own",
+        quoted_text(name)
+    ));
+}
+
+/// Notes the rules whose `unless` exempts every request that they apply to. Only for a document
+/// that was read without problems: a value that could not be read counts as absent, and an absent
+/// condition holds.
+pub(super) fn unreachable(document: &Document, root: &At<'_>) {
+    let rules_at = root.field("rules");
+    let left = Cell::new(MAX_COMPARED);
+    for (i, rule) in document.rules() {
+        let (when, unless) = (rule.when.as_ref(), rule.unless.as_ref());
+        if unless.is_some() && implies(when, unless, &left) {
+            rules_at
+                .item(i)
+                .field("unless")
+                .problem("holds for all that \"when\" is for, so the rule applies to no request but those that are read in several ways".into());
+        }
+    }
+}
+
+fn client_ip_errors(document: &Document, surface: &Traits, root: &At<'_>) {
+    let Some(client_ip) = &document.client_ip else { return };
+    let at = root.field("client_ip");
+    if client_ip.trusted_proxies.is_some() && client_ip.trusted_hops.is_some() {
+        at.field("trusted_hops")
+            .problem("cannot be combined with trusted_proxies; use one of the two".into());
+    }
+    if let (Some(Source::CfConnectingIp), Some(message)) =
+        (&client_ip.source, surface.no_cf_connecting_ip)
+    {
+        at.field("source").problem(message.into());
+    }
+}
+
+/// The fields that each kind of signature needs: `alg`, `kty` and those of the key (RFC 7518, 3.1
+/// and 6).
+const SIGNATURES: [(&str, &str, &[&str]); 3] =
+    [("HS256", "oct", &["k"]), ("RS256", "RSA", &["n", "e"]), ("ES256", "EC", &["crv", "x", "y"])];
+
+/// Base64url digits of 256 bits, the least that RFC 7518, 3.2 allows an HS256 key.
+const HS256_DIGITS: usize = 43;
+
+fn signing_key_errors(key: &JwkDoc, at: &At<'_>) {
+    let Some((alg, kty, fields)) = SIGNATURES.iter().find(|(alg, ..)| *alg == key.alg) else {
+        let alg = quoted_text(&key.alg);
+        at.field("alg").problem(format!("{alg} is not verified; use HS256, RS256 or ES256"));
+        return;
+    };
+    if key.kty != *kty {
+        let given = quoted_text(&key.kty);
+        at.field("kty").problem(format!("{given} does not sign with {alg}; use \"{kty}\""));
+    }
+    let given = |name: &str| match name {
+        "k" => key.k.is_some(),
+        "n" => key.n.is_some(),
+        "e" => key.e.is_some(),
+        "crv" => key.crv.is_some(),
+        "x" => key.x.is_some(),
+        _ => key.y.is_some(),
+    };
+    for name in fields.iter().filter(|name| !given(name)) {
+        at.field(name).problem(format!("is missing; {alg} needs it"));
+    }
+    if *alg == "HS256" && key.k.as_ref().is_some_and(|k| k.len() < HS256_DIGITS) {
+        at.field("k").problem("is too short to be a secret; HS256 needs at least 32 bytes".into());
+    }
+    if let (true, Some(crv)) = (*alg == "ES256", key.crv.as_deref().filter(|crv| *crv != "P-256")) {
+        at.field("crv").problem(format!("{} is not verified; use \"P-256\"", quoted_text(crv)));
+    }
+}
+
+/// Notes the conditions on facts that the surface does not know.
+fn need_errors(conditions: &Conditions, document: &Document, surface: &Traits, at: &At<'_>) {
+    for condition in &conditions.0 {
+        if let Some(message) =
+            condition.reads().need().and_then(|need| missing(need, document, surface))
+        {
+            at.field(condition.field()).problem(message.into());
+        }
+    }
+}
+
+/// The problem with a document that needs this fact; `None` when the surface can obtain it.
+fn missing(need: Need, document: &Document, surface: &Traits) -> Option<&'static str> {
+    let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
+    let is_named = match need {
+        Need::Route | Need::Descriptors => false,
+        Need::Country => geo.is_some_and(|geo| geo.country_header.is_some()),
+        Need::Asn => geo.is_some_and(|geo| geo.asn_header.is_some()),
+        Need::Claims if surface.verifies_tokens => jwt.is_some_and(|jwt| jwt.keys.is_some()),
+        Need::Claims => jwt.is_some_and(|jwt| jwt.metadata.is_some()),
+    };
+    match surface.supply(need) {
+        Supply::Itself => None,
+        Supply::Named(_) if is_named => None,
+        Supply::Named(message) | Supply::Never(message) => Some(message),
+    }
+}
+
+fn key_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>) {
+    for (i, part) in rule.key.iter().enumerate().take(MAX_KEY_PARTS) {
+        let message = match part {
+            _ if rule.key.iter().take(i).any(|earlier| earlier == part) => {
+                "is given twice; give it once".to_string()
+            }
+            KeyPart::PathParam(name) if !captures(rule, name) => {
+                let capture = quoted_text(&format!("{{{name}}}"));
+                format!("{capture} is not captured by every path of this rule")
+            }
+            _ => {
+                match part.about().reads.need().and_then(|need| missing(need, document, surface)) {
+                    Some(message) => message.to_string(),
+                    None => continue,
+                }
+            }
+        };
+        at.item(i).problem(message);
+    }
+}
+
+/// A fleet count that no authority keeps, and settings of a fleet count in a rule without one.
+fn scope_errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<'_>) {
+    if matches!(rule.scope, Some(Lenient(None))) {
+        return; // its problem is noted
+    }
+    if rule.scope() == Scope::Fleet {
+        if let Some(message) = traits.no_fleet {
+            at.field("scope").problem(message.into());
+        }
+        if surface.asks_authority() && matches!(rule.charge, Some(Charging::Response(_))) {
+            at.field("charge").problem(
+                "is made when a request comes where the count is the fleet's; leave it out here"
+                    .into(),
+            );
+        }
+        let is_leased = rule.lease.is_some_and(|lease| lease.0 > Span::ZERO);
+        if is_leased && rule.quotas().any(QuotaDoc::is_queue) {
+            at.field("lease").problem(
+                "is for quotas that count units; a leaky-queue gives places: use 0 or leave it out"
+                    .into(),
+            );
+        }
+        return;
+    }
+    let is_local = matches!(rule.on_failure, Some(WithoutState::Local(_)));
+    for (field, is_given) in [("lease", rule.lease.is_some()), ("on_failure", is_local)] {
+        if is_given {
+            at.field(field).problem(
+                "is about an authority that others ask, too: give \"scope\": \"fleet\", or leave it out"
+                    .into(),
+            );
+        }
+    }
+}
+
+/// Shards of a rule whose count is not in units that can be leased, or is already leased.
+fn shards_errors(rule: &RuleDoc, at: &At<'_>) {
+    if rule.shards.is_none() {
+        return;
+    }
+    let wrong = [
+        (
+            rule.scope() != Scope::Local,
+            "spread what one Worker counts, and a scope says who else counts; leave one of them out",
+        ),
+        (
+            rule.quotas().any(QuotaDoc::is_queue),
+            "lease units, and a leaky-queue gives places; use another algorithm, or leave them out",
+        ),
+        (
+            matches!(rule.action, Some(Action::Delay(_))),
+            "answer at once, and with the action delay a request waits for its turn; leave one of them out",
+        ),
+        (
+            matches!(rule.charge, Some(Charging::Response(_))),
+            "spend units when a request comes, and here its response charges; leave one of them out",
+        ),
+    ];
+    for (_, message) in wrong.into_iter().filter(|(is_wrong, _)| *is_wrong) {
+        at.problem(message.into());
+    }
+}
+
+fn captures(rule: &RuleDoc, name: &str) -> bool {
+    let paths = rule.when.as_ref().and_then(Conditions::paths);
+    paths.is_some_and(|paths| {
+        paths.iter().all(|path| path.captures().any(|captured| captured == name))
+    })
+}

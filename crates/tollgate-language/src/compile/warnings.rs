@@ -1,0 +1,254 @@
+//! Warnings: settings that are legal and take effect, but are hardly intended.
+//!
+//! Invariant: a warning is never a guess about taste; each names the effect on requests.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use tollgate_core::{Algorithm, Limiter};
+
+use crate::compile::subsumption::{MAX_COMPARED, implies, implies_values};
+use crate::compile::white_space;
+use crate::document::root::Document;
+use crate::document::rule::{RuleDoc, TierDoc};
+use crate::json::place::{At, Noted};
+use crate::surface::Traits;
+use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
+use tollgate_http_syntax::sort::sort_by;
+use tollgate_policy::spec::{
+    Action, Charging, ClientAddress, Cost, KeyPart, Mode, PolicySpec, QuotaSpec, RuleSpec, Scope,
+    SetSpec, Source, Trust, quoted_text,
+};
+
+/// Above this a log takes more than 2 KiB per key.
+const LARGE_LOG: u64 = 256;
+
+/// The settings that are legal but hardly intended.
+pub(super) fn warnings(document: &Document, spec: &PolicySpec, surface: &Traits) -> Noted {
+    let warnings = RefCell::new(Noted::default());
+    let root = At::root(&warnings);
+    client_ip_warnings(&spec.settings.client, &root);
+    trust_warnings(&spec.settings.client, &root);
+    tenant_warning(document, &root.field("tenant"));
+    if document.rules.is_empty() {
+        root.field("rules").problem("is empty: nothing is limited".into());
+    }
+    for (i, exempt) in document.exempt().iter().enumerate() {
+        white_space::of_conditions(exempt, &root.field("exempt").item(i));
+    }
+    let rules_at = root.field("rules");
+    let left = Cell::new(MAX_COMPARED);
+    for (i, rule) in document.rules() {
+        let at = rules_at.item(i);
+        exempt_warning(document, rule, &left, &at);
+        if surface.has_objects {
+            few_objects_warning(rule, &at.field("key"));
+        }
+        if surface.is_one_node && matches!(rule.scope(), Scope::Share(2..)) {
+            at.field("scope").problem(
+                "divides what is one count for all clients here; use \"fleet\", which counts as it says".into(),
+            );
+        }
+        guess_warning(rule, &at.field("charge"));
+        tier_warnings(rule, &left, &at.field("tiers"));
+        white_space::of_rule(rule, &at);
+    }
+    for (i, rule) in spec.rules.iter().enumerate() {
+        let at = rules_at.item(i);
+        let tiers_at = at.field("tiers");
+        set_warnings(rule, &rule.set, &at, &at.field("quotas"));
+        for (j, tier) in rule.tiers.iter().enumerate() {
+            set_warnings(rule, &tier.set, &at, &tiers_at.item(j).field("quotas"));
+        }
+    }
+    name_warnings(&spec.rules, &left, &rules_at);
+    warnings.into_inner()
+}
+
+fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
+    if ignores_its_header(client) {
+        root.field("client_ip").problem(
+            "trusts no proxy, so the header is not used and every client is the connection's other end; \
+             give trusted_proxies or trusted_hops"
+                .into(),
+        );
+    }
+    // A header with one address has no list in which hops could be counted.
+    if let (Source::Header(_), Trust::Hops(_)) = (&client.source, &client.trust) {
+        root.field("client_ip")
+            .problem("uses a header from any sender; give trusted_proxies".into());
+    }
+}
+
+/// True when the policy names a header as the source but trusts no proxy to write it.
+fn ignores_its_header(client: &ClientAddress) -> bool {
+    client.trust == Trust::Nobody
+        && !matches!(client.source, Source::Connection | Source::CfConnectingIp)
+}
+
+/// A client that sends its own tenant can choose the highest limits.
+fn tenant_warning(document: &Document, at: &At<'_>) {
+    let sent = |part: &KeyPart| {
+        matches!(part, KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..))
+    };
+    if document.tenant.as_ref().is_some_and(sent) {
+        at.problem(
+            "is what a client sends, so it chooses whose limits it has, and each name it makes up is asked of the \
+             store; use a verified claim, or let nobody but your proxy set it"
+                .into(),
+        );
+    }
+}
+
+/// From this share on, networks are assumed to contain clients, too: no proxies have one in eight
+/// of all addresses.
+const MANY: u8 = 12;
+
+/// A policy that trusts (nearly) all addresses trusts the values that clients write.
+fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
+    let Trust::Proxies(trusted) = &client.trust else { return };
+    for (family, share) in [("IPv4", percent_of_ipv4(trusted)), ("IPv6", percent_of_ipv6(trusted))]
+    {
+        if share >= MANY {
+            root.field("client_ip").field("trusted_proxies").problem(format!(
+                "trusts {share} % of all {family} addresses, so clients can say who they are; give the networks of \
+                 your proxies only"
+            ));
+        }
+    }
+}
+
+/// A key is an object, and an object serves requests one at a time.
+fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
+    let is_spread = rule.shards.is_some();
+    if !is_spread && rule.key.iter().all(|part| part.about().has_few_values) {
+        let which =
+            if rule.key.is_empty() { "one Durable Object" } else { "a few Durable Objects" };
+        at.problem(format!(
+            "sends every request of this rule to {which}, each of which serves about 1000 a second; add a part \
+             such as \"client_ip\", give it \"shards\", or meet fewer requests"
+        ));
+    }
+}
+
+fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
+    let mut exempts = document.exempt().iter().take_while(|_| left.get() > 0);
+    if let Some(i) = exempts.position(|exempt| implies(rule.when.as_ref(), Some(exempt), left)) {
+        at.problem(format!(
+            "what it is for is exempt by exempt[{i}], but for requests that are read in several ways"
+        ));
+    }
+}
+
+/// A tier is tried only when those of a higher priority, and the earlier ones of the same priority,
+/// do not apply to the request.
+fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
+    let mut tried: Vec<(usize, &TierDoc)> = rule.tiers().iter().enumerate().collect();
+    let priority = |tier: &TierDoc| tier.priority.as_ref().map_or(0, |p| p.0);
+    sort_by(&mut tried, |(_, one), (_, other)| priority(other).cmp(&priority(one)));
+    for (before, (i, tier)) in tried.iter().enumerate() {
+        let mut others = tried.iter().take(before).take_while(|_| left.get() > 0);
+        let hides = |(_, other): &&(usize, &TierDoc)| {
+            // Of several values one tier may use the first and the other the last.
+            other.repeated == tier.repeated
+                && implies(tier.when.as_ref(), other.when.as_ref(), left)
+                && implies_values(&tier.key_values, &other.key_values, left)
+        };
+        if let Some((_, other)) = others.find(hides) {
+            at.item(*i).problem(format!(
+                "never applies: every request it is for gets the tier {} first",
+                quoted_text(&other.name.0)
+            ));
+        }
+    }
+}
+
+/// Warnings about the quotas of a rule or of its tier.
+fn set_warnings(rule: &RuleSpec, set: &SetSpec, at: &At<'_>, quotas_at: &At<'_>) {
+    cost_warnings(rule, set, &at.field("cost"));
+    quota_warnings(set, quotas_at);
+}
+
+fn quota_warnings(set: &SetSpec, at: &At<'_>) {
+    for QuotaSpec { name, limiter } in &set.own.quotas {
+        let name = quoted_text(name);
+        if limiter.algorithm() == Algorithm::SlidingLog && limiter.limit() > LARGE_LOG {
+            at.problem(format!(
+                "{name} is a sliding-log of {}, which takes {} bytes a key; sliding-buckets takes far less",
+                limiter.limit(),
+                limiter.state_len()
+            ));
+        }
+        if limiter.limit() > 1 && regrows_one(limiter) {
+            at.problem(format!(
+                "{name} is strict with a burst of its whole limit, so 1 grows back in a window; give a burst below {}",
+                limiter.limit()
+            ));
+        }
+    }
+}
+
+fn cost_warnings(rule: &RuleSpec, set: &SetSpec, at: &At<'_>) {
+    let Cost::Fixed(cost) = rule.cost else { return };
+    for quota in set.own.quotas.iter().filter(|quota| cost > quota.limiter.capacity()) {
+        at.problem(format!(
+            "{cost} is more than {} ever holds, which is {}, so it admits no request",
+            quoted_text(&quota.name),
+            quota.limiter.capacity()
+        ));
+    }
+}
+
+/// A client that guesses passwords sends many guesses before the first response.
+fn guess_warning(rule: &RuleDoc, at: &At<'_>) {
+    let Some(Charging::Response(charge)) = &rule.charge else { return };
+    let is_guess = [401, 403].into_iter().any(|status| charge.charges(Some(status)));
+    if is_guess && !charge.reserves() {
+        at.problem(
+            "is made when the response comes, so requests that are under way together all pass, however many; give \
+             \"reserve\": true"
+                .into(),
+        );
+    }
+}
+
+/// Strict, T is window / (limit - burst + 1).
+fn regrows_one(limiter: &Limiter) -> bool {
+    limiter.algorithm().has_burst()
+        && limiter.quota().is_strict()
+        && limiter.quota().burst() == limiter.limit()
+}
+
+/// Two quotas with one name in one response cannot be distinguished: rules that are reported to the
+/// same clients, of which one applies whenever the other does.
+fn name_warnings(rules: &[RuleSpec], left: &Cell<usize>, rules_at: &At<'_>) {
+    let mut first: BTreeMap<&str, (usize, &RuleSpec)> = BTreeMap::new();
+    for (i, rule) in rules.iter().enumerate().filter(|(_, rule)| is_reported(rule)) {
+        let sets = rule.tiers.iter().map(|tier| &tier.set);
+        for quota in [&rule.set].into_iter().chain(sets).flat_map(|set| &set.own.quotas) {
+            let (earlier, other) = *first.entry(&quota.name).or_insert((i, rule));
+            if earlier != i && overlap(other, rule, left) {
+                rules_at.item(i).field("quotas").problem(format!(
+                    "{} is also a quota of rules[{earlier}], and clients of both cannot tell the two apart",
+                    quoted_text(&quota.name)
+                ));
+            }
+        }
+    }
+}
+
+/// True when the rule's quotas are reported to clients.
+fn is_reported(rule: &RuleSpec) -> bool {
+    !matches!(rule.mode, Mode::Shadow) && !matches!(rule.action, Action::Respond(_))
+}
+
+/// True when one of two rules applies to every request that the other applies to; false when
+/// unsure.
+fn overlap(one: &RuleSpec, other: &RuleSpec, left: &Cell<usize>) -> bool {
+    let hides = |a: &RuleSpec, b: &RuleSpec| {
+        a.unless.is_none() && implies(b.when.as_ref(), a.when.as_ref(), left)
+    };
+    hides(one, other) || hides(other, one)
+}

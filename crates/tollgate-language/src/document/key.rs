@@ -1,0 +1,110 @@
+//! The key that a rule counts by.
+//!
+//! Invariant: two keys that are written the same way are one group.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::reader::{FromNode, record, schema};
+use crate::json::suggest::{nearest, unknown};
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::token::is_token;
+use tollgate_policy::spec::{CookieName, HeaderName, KeyPart, quoted_text};
+
+record! {
+    /// The key parts that have a name, of which exactly one is set, and the meaning of several
+    /// values.
+    KeyPartDoc {
+        /// The value of a header.
+        header: Option<HeaderName>,
+        /// The value of a cookie.
+        cookie: Option<CookieName>,
+        /// The value of a query parameter.
+        query: Option<String>,
+        /// The path segment that `{name}` in the rule's path pattern captured.
+        path_param: Option<String>,
+        /// A claim of a verified token.
+        jwt_claim: Option<String>,
+        /// The value of an entry of the descriptor in a request to a rate limit service.
+        descriptor: Option<String>,
+        /// The meaning of several values of a header, a cookie or a query parameter.
+        repeated: Option<Repeated>,
+    }
+}
+
+/// The part that a text names.
+fn of_text(text: &str, at: &At<'_>) -> Option<KeyPart> {
+    let names = KeyPart::PLAIN.each_ref().map(|part| part.about().name);
+    let found = KeyPart::PLAIN.into_iter().find(|part| part.about().name == text);
+    if found.is_none() && !at.is_full() {
+        at.problem(match text {
+            "ip" | "client" | "remote_addr" | "x-forwarded-for" => {
+                format!("unknown key part {}; did you mean \"client_ip\"?", quoted_text(text))
+            }
+            "header" | "cookie" | "query" | "path_param" | "jwt_claim" | "descriptor" => {
+                format!("\"{text}\" needs a name; write {{\"{text}\": name}}")
+            }
+            _ if nearest(text, &names).is_none() && looks_like_a_header(text) => format!(
+                "unknown key part {0}; if it is a header write {{\"header\": {0}}}",
+                quoted_text(text)
+            ),
+            _ => unknown("key part", text, &names),
+        });
+    }
+    found
+}
+
+/// True for names such as `x-api-key`: no key part has a hyphen.
+fn looks_like_a_header(text: &str) -> bool {
+    is_token(text.as_bytes()) && (text.contains('-') || text.eq_ignore_ascii_case("authorization"))
+}
+
+impl KeyPartDoc {
+    /// The one part among `fields` fields; `None` when there is none or more than one.
+    fn part(self, fields: usize) -> Option<KeyPart> {
+        let repeated = self.repeated;
+        if fields.saturating_sub(repeated.iter().count()) != 1 {
+            return None;
+        }
+        let Self { header, cookie, query, path_param, jwt_claim, descriptor, repeated: _ } = self;
+        header
+            .map(|name| KeyPart::Header(name, repeated))
+            .or_else(|| cookie.map(|name| KeyPart::Cookie(name.0, repeated)))
+            .or_else(|| query.map(|name| KeyPart::Query(name, repeated)))
+            .or_else(|| path_param.map(KeyPart::PathParam))
+            .or_else(|| jwt_claim.map(KeyPart::JwtClaim))
+            .or_else(|| descriptor.map(KeyPart::Descriptor))
+    }
+}
+
+impl FromNode for KeyPart {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        const WANTED: &str = "one key part; use a name or an object such as {\"header\": name}";
+        let fields = match node {
+            Node::Text(text) => return of_text(text, at),
+            Node::Object(fields) => fields.len(),
+            _ => return at.not_text(node, WANTED),
+        };
+        let noted = at.noted();
+        let doc = KeyPartDoc::read(node, at)?;
+        if at.noted() > noted {
+            return None;
+        }
+        let says_repeated = doc.repeated.is_some();
+        match doc.part(fields) {
+            Some(Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_)) if says_repeated => {
+                at.field("repeated")
+                    .problem("is for a header, a cookie or a query parameter; leave it out".into());
+                None
+            }
+            Some(part) => Some(part),
+            None => at.wrong(node, WANTED),
+        }
+    }
+
+    schema!({"anyOf": [
+        {"enum": Self::PLAIN.each_ref().map(|part| part.about().name)}, KeyPartDoc::schema()
+    ]});
+}

@@ -1,0 +1,159 @@
+//! One rule of the document, with its tiers and quotas.
+//!
+//! Invariant: a value of these types is valid on its own; `compile` checks everything that depends
+//! on several.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tollgate_core::Algorithm;
+
+use crate::document::lists::{AtMost, NonEmpty};
+use crate::document::on_failure::WithoutState;
+use crate::document::scalar::{Buckets, Burst, Limit, Window};
+use crate::document::scope::Lease;
+use crate::json::reader::{Lenient, choice, names, record};
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_policy::spec::{
+    Action, Bounded, Charging, Conditions, Cost, Key, MAX_SHARDS, MAX_TIERS, Mode, Name, OnMissing,
+    Scope,
+};
+
+record! {
+    /// One rule: the requests it applies to, the key it counts by, and its quotas.
+    RuleDoc {
+        /// The rule's name, unique in the policy.
+        name: Name,
+        /// Conditions that must all hold; without conditions the rule applies to every request.
+        when: Option<Conditions>,
+        /// Conditions that exclude a request when all of them hold, even if `when` holds.
+        unless: Option<Conditions>,
+        /// The key's parts, in order; an empty list is one count for all requests.
+        key: Key,
+        /// The behaviour when the request lacks a key part; skip by default.
+        on_missing: Option<OnMissing>,
+        /// Layered quotas. A request must fit all of them and is charged to all or none.
+        quotas: Vec<Lenient<QuotaDoc>>,
+        /// The cost of one request in quota units, or "reported" for the hits that a descriptor
+        /// reports; 1 by default.
+        cost: Option<Cost>,
+        /// The event that charges a request; "request" by default.
+        charge: Option<Charging>,
+        /// Other quotas for some requests; the matching tier with the highest priority applies.
+        tiers: Option<AtMost<MAX_TIERS, TierDoc>>,
+        /// The keys for which the rule is enforced; "enforce" by default.
+        mode: Option<Mode>,
+        /// The action for a request over the limit; "deny" by default.
+        action: Option<Action>,
+        /// The decision when this rule's state cannot be read or written; the document's by
+        /// default.
+        on_failure: Option<WithoutState>,
+        /// The place where the count is kept: each node, or one place for the whole fleet; "local"
+        /// by default.
+        scope: Option<Lenient<Scope>>,
+        /// Scope "fleet": the longest time for which a node holds leased units; 2s by default. With
+        /// 0 the node sends a request to the authority for each decision.
+        lease: Option<Lease>,
+        /// Envoy: the number of keys that the rule's table holds; 65536 by default.
+        capacity: Option<Bounded<4, 16_777_216>>,
+        /// Worker: the time when counts become durable; strict by default.
+        durability: Option<Durability>,
+        /// Worker: the number of objects that the requests of one key are distributed over; none by
+        /// default.
+        shards: Option<Bounded<2, MAX_SHARDS>>,
+    }
+}
+
+impl RuleDoc {
+    pub(crate) fn tiers(&self) -> &[TierDoc] {
+        self.tiers.as_ref().map_or(&[], |list| &list.0)
+    }
+
+    /// The priorities of waiting requests.
+    pub(crate) fn priorities(&self) -> &[Conditions] {
+        match &self.action {
+            Some(Action::Delay(delay)) => &delay.priority,
+            _ => &[],
+        }
+    }
+
+    /// The scope of the rule's count; `Local` when the scope could not be read.
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope.as_ref().and_then(|scope| scope.0).unwrap_or(Scope::Local)
+    }
+
+    /// The quotas that could be read, of the rule and its tiers.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = &QuotaDoc> {
+        let of_tiers = self.tiers().iter().flat_map(|tier| &tier.quotas);
+        self.quotas.iter().chain(of_tiers).filter_map(|quota| quota.0.as_ref())
+    }
+}
+
+record! {
+    /// Quotas for some requests, instead of the rule's own.
+    TierDoc {
+        /// The tier's name, unique in the rule.
+        name: Name,
+        /// The priority among matching tiers: the highest applies; 0 by default.
+        priority: Option<Bounded<0, 1_000_000>>,
+        /// Conditions on the request that must hold for the tier.
+        when: Option<Conditions>,
+        /// The meaning of several values of a header or query parameter in `when`.
+        repeated: Option<Repeated>,
+        /// The key values that the tier applies to: one part of the key must have one of them.
+        key_values: Option<NonEmpty<String>>,
+        /// The tier's quotas.
+        quotas: Vec<Lenient<QuotaDoc>>,
+    }
+}
+
+record! {
+    /// One quota.
+    QuotaDoc {
+        /// The quota's name in responses; the rule's name by default.
+        name: Option<Lenient<Name>>,
+        /// The limit, in quota units per window.
+        limit: Lenient<Limit>,
+        /// The length of the window.
+        window: Lenient<Window>,
+        /// Quota units allowed at once when idle; the limit by default.
+        burst: Option<Burst>,
+        /// The algorithm that counts; gcra by default.
+        algorithm: Option<Algorithm>,
+        /// Enforce the stricter bound of the algorithm; false by default.
+        strict: Option<bool>,
+        /// The number of parts of a sliding-buckets window; 60 by default.
+        buckets: Option<Buckets>,
+        /// For sliding-buckets: count the oldest part in proportion to its overlap with the window;
+        /// false by default.
+        weighted: Option<bool>,
+    }
+}
+
+impl QuotaDoc {
+    /// True when its units are places in a queue.
+    pub(crate) fn is_queue(&self) -> bool {
+        self.algorithm == Some(Algorithm::LeakyQueue)
+    }
+}
+
+names! {
+    OnMissing ("missing mode") {
+        /// The rule does not apply.
+        "skip" => Skip,
+        /// The request is denied.
+        "deny" => Deny,
+        /// All requests without the part share one count.
+        "shared" => Shared,
+    }
+}
+
+choice! {
+    /// The time when a count becomes durable.
+    Durability ("durability") {
+        /// Before the response is sent.
+        "strict" => Strict,
+        /// 50 ms after the first unwritten count, together with the counts since then.
+        "relaxed" => Relaxed,
+    }
+}

@@ -1,0 +1,168 @@
+//! What each surface can do, as far as a document depends on it.
+//!
+//! Invariant: the compiler reads the traits of a surface, never its variant. A new surface is a
+//! variant of [`Surface`] with its traits here, and the Rust compiler reports the other places.
+
+use tollgate_policy::spec::{Need, Source, Surface};
+
+/// How a surface obtains a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Supply {
+    /// The surface knows it.
+    Itself,
+    /// The document names the source; if it does not, this is the error.
+    Named(&'static str),
+    /// It is not available, with this error.
+    Never(&'static str),
+}
+
+/// The properties in which surfaces differ.
+pub(crate) struct Traits {
+    /// The source of the client's address, unless the document names one.
+    pub(crate) source: Source,
+    /// The error for `cf-connecting-ip` there.
+    pub(crate) no_cf_connecting_ip: Option<&'static str>,
+    route: Supply,
+    country: Supply,
+    asn: Supply,
+    claims: Supply,
+    descriptors: Supply,
+    /// It verifies tokens, with the keys of the document.
+    pub(crate) verifies_tokens: bool,
+    /// It identifies rules by their labels.
+    pub(crate) has_labels: bool,
+    /// Each key is an object, which processes one request after the other.
+    pub(crate) has_objects: bool,
+    /// The error for tenants there; `None` when it has a store of entries.
+    pub(crate) no_tenants: Option<&'static str>,
+    /// The error for priorities of waiting requests there; `None` when one queue contains them all.
+    pub(crate) no_priority: Option<&'static str>,
+    /// The error for counts of the fleet there; `None` when they are kept there or requested from
+    /// an authority.
+    pub(crate) no_fleet: Option<&'static str>,
+    /// There is one count for all clients, whatever the scope.
+    pub(crate) is_one_node: bool,
+}
+
+const ENVOY: Traits = Traits {
+    source: Source::Connection,
+    no_cf_connecting_ip: Some(
+        "\"cf-connecting-ip\" exists in the Worker only; in Envoy use {\"header\": \"cf-connecting-ip\"} \
+         with trusted_proxies",
+    ),
+    route: Supply::Itself,
+    country: Supply::Named(
+        "needs geo.country_header in Envoy: the header that a trusted proxy sets",
+    ),
+    asn: Supply::Named("needs geo.asn_header in Envoy: the header that a trusted proxy sets"),
+    claims: Supply::Named(
+        "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter",
+    ),
+    descriptors: Supply::Never(
+        "is what Envoy asks a rate limit service with, which tollgate-server is; the filter sees requests, so name a \
+         header, a path or a host",
+    ),
+    verifies_tokens: false,
+    has_labels: true,
+    has_objects: false,
+    no_tenants: Some(
+        "is for surfaces with a store of tenants, which Envoy is not; leave it out, and write a tier with \
+         \"key_values\"",
+    ),
+    no_priority: None,
+    // The filter checks whether an authority is configured.
+    no_fleet: None,
+    is_one_node: false,
+};
+
+const WORKER: Traits = Traits {
+    source: Source::CfConnectingIp,
+    no_cf_connecting_ip: None,
+    route: Supply::Never("exists in Envoy only; a Worker has no named routes"),
+    // The Worker knows where its clients are; any client could send a header.
+    country: Supply::Itself,
+    asn: Supply::Itself,
+    claims: Supply::Named("needs jwt.keys in the Worker: what tokens are verified with"),
+    descriptors: Supply::Never(
+        "is what Envoy asks a rate limit service with, which tollgate-server is; a Worker sees requests, so name a \
+         header, a path or a host",
+    ),
+    verifies_tokens: true,
+    has_labels: false,
+    has_objects: true,
+    no_tenants: None,
+    no_priority: Some(
+        "is for the Envoy filter and programs with the library; in the Worker requests that wait go in the order in \
+         which they came, so leave it out",
+    ),
+    no_fleet: None,
+    is_one_node: true,
+};
+
+const LIBRARY: Traits = Traits {
+    source: Source::Connection,
+    no_cf_connecting_ip: Some(
+        "\"cf-connecting-ip\" exists in the Worker only; use {\"header\": \"cf-connecting-ip\"} with \
+         trusted_proxies",
+    ),
+    route: Supply::Itself,
+    country: Supply::Itself,
+    asn: Supply::Itself,
+    claims: Supply::Itself,
+    descriptors: Supply::Itself,
+    verifies_tokens: false,
+    has_labels: false,
+    has_objects: false,
+    no_tenants: None,
+    no_priority: None,
+    no_fleet: Some(
+        "\"fleet\" needs an authority, and a library asks none; use {\"share\": 12}, or let the program ask a \
+         tollgate-server",
+    ),
+    is_one_node: false,
+};
+
+const SERVER: Traits = Traits {
+    source: Source::Connection,
+    no_cf_connecting_ip: Some(
+        "\"cf-connecting-ip\" exists in the Worker only; who asks a server says whose request it is",
+    ),
+    route: Supply::Never("is not known to a server: who asks names no route"),
+    country: Supply::Itself,
+    asn: Supply::Itself,
+    claims: Supply::Never("is not known to a server: no proxy verifies a token for it"),
+    descriptors: Supply::Itself,
+    verifies_tokens: false,
+    has_labels: false,
+    has_objects: false,
+    no_tenants: None,
+    no_priority: Some(
+        "is for the Envoy filter and programs with the library; in a server requests that wait go in the order in \
+         which they came, so leave it out",
+    ),
+    no_fleet: None,
+    is_one_node: false,
+};
+
+/// The traits of `surface`.
+pub(crate) const fn traits(surface: Surface) -> &'static Traits {
+    match surface {
+        Surface::Envoy => &ENVOY,
+        Surface::Worker => &WORKER,
+        Surface::Library => &LIBRARY,
+        Surface::Server => &SERVER,
+    }
+}
+
+impl Traits {
+    /// How the surface obtains a fact.
+    pub(crate) const fn supply(&self, need: Need) -> Supply {
+        match need {
+            Need::Route => self.route,
+            Need::Country => self.country,
+            Need::Asn => self.asn,
+            Need::Claims => self.claims,
+            Need::Descriptors => self.descriptors,
+        }
+    }
+}

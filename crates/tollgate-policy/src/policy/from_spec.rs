@@ -1,0 +1,297 @@
+//! From a spec to the policy: derived parts are computed.
+//!
+//! Invariant: quotas are numbered in the order of the document, a rule's own before those of its
+//! tiers, and those of fallbacks after all others. Only identities, those of groups and records,
+//! are taken from the spec unchecked, because only the document determines them; each is unique.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::policy::by_id::ById;
+use crate::policy::by_value::ByValue;
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::index::Index;
+use crate::policy::quota::CompiledQuota;
+use crate::policy::records::RECORD_HEADER;
+use crate::policy::rule::{Rule, Tier};
+use crate::policy::settings::{Response, Settings};
+use crate::policy::tenant::TenantKey;
+use crate::spec::policy::{GroupSpec, PolicySpec, ResponseSpec, SettingsSpec};
+use crate::spec::problem::Problems;
+use crate::spec::rule::{RecordSpec, RuleSpec, SetSpec, TierSpec, are_unique};
+use crate::spec::scope::Scope;
+use crate::spec::surface::Surface;
+use tollgate_http_syntax::sort::sort_by;
+
+impl Policy {
+    /// The policy of `spec`, for `surface`.
+    ///
+    /// Returns `None` for a spec that no document has: its rules, groups or quotas contradict each
+    /// other, exceed a bound, or need longer values than the surface can store
+    /// ([`PolicySpec::longest_value`]). Each value in it must be valid on its own, as those that
+    /// are read from a document or from bytes are.
+    #[must_use]
+    pub fn from_spec(spec: PolicySpec, surface: Surface) -> Option<Self> {
+        if !spec.is_within_bounds() || spec.longest_value() > surface.longest_value() {
+            return None;
+        }
+        let PolicySpec {
+            fingerprint,
+            public_fingerprint,
+            settings,
+            response,
+            waiting,
+            jwt,
+            tenant,
+            exempt,
+            groups,
+            rules,
+            warnings,
+        } = spec;
+        let mut policy = Self {
+            rules: Vec::new(),
+            groups: groups.into_iter().map(GroupSpec::group).collect(),
+            sets: Vec::new(),
+            exempt,
+            exempt_by_value: ByValue::default(),
+            index: Index::new(),
+            settings: settings.settings(),
+            response: response.response(),
+            waiting,
+            jwt,
+            tenant: tenant.map(|part| TenantKey { part }),
+            warnings: Problems(warnings),
+            surface,
+            fingerprint: fingerprint.0,
+            public_fingerprint: public_fingerprint.0,
+            keyed_fingerprint: None,
+            version: 0,
+        };
+        let (mut groups_used, mut fallbacks) = (0, Vec::new());
+        for rule in rules {
+            // Groups are numbered in the order in which rules first use them.
+            if usize::from(rule.group) > groups_used || !rule.fits(&policy) {
+                return None;
+            }
+            groups_used = groups_used.max(usize::from(rule.group).checked_add(1)?);
+            rule.add_to(&mut policy, &mut fallbacks)?;
+        }
+        if groups_used != policy.groups.len() {
+            return None;
+        }
+        for fallback in fallbacks {
+            fallback.add_to(&mut policy)?;
+        }
+        if !has_each_once(&policy) {
+            return None;
+        }
+        policy.complete();
+        debug_assert!(policy.is_whole(), "an index of a policy is out of range");
+        Some(policy)
+    }
+}
+
+/// True when every name of a rule, and every identity of a group or a record, is unique.
+fn has_each_once(policy: &Policy) -> bool {
+    let mut groups: Vec<u64> = policy.groups.iter().map(|group| group.identity).collect();
+    let ids = |set: &QuotaSet| (1..=set.version).map(|v| u64::from(set.id_in(v))).collect();
+    let mut records: Vec<u64> = policy.sets.iter().flat_map::<Vec<u64>, _>(ids).collect();
+    let are_apart = |ids: &mut Vec<u64>| {
+        sort_by(ids, Ord::cmp);
+        ids.is_sorted_by(|one, next| one < next)
+    };
+    are_apart(&mut groups)
+        && are_apart(&mut records)
+        && are_unique(policy.rules.iter().map(|rule| &*rule.name))
+}
+
+impl SettingsSpec {
+    fn settings(self) -> Settings {
+        let Self { client, prefixes, country_header, asn_header, repeated, token, escaped_slashes } =
+            self;
+        Settings {
+            client,
+            prefixes,
+            country_header,
+            asn_header,
+            repeated,
+            token,
+            escaped_slashes,
+            reads_path: false, // `Policy::complete` sets both
+            reads_host: false,
+        }
+    }
+}
+
+impl ResponseSpec {
+    fn response(self) -> Response {
+        let Self { headers, policy, on_allow, body, jitter, partition_key } = self;
+        Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: None }
+    }
+}
+
+impl PolicySpec {
+    /// Bytes of the longest value that is stored for one key.
+    #[must_use]
+    pub fn longest_value(&self) -> usize {
+        // Fallbacks of a group are stored in values of their own.
+        let mut lengths = alloc::vec![[0_usize; 2]; self.groups.len()];
+        for rule in &self.rules {
+            let Some([own, fallback]) = lengths.get_mut(usize::from(rule.group)) else { continue };
+            for set in rule.tiers.iter().map(|tier| &tier.set).chain([&rule.set]) {
+                *own = own.saturating_add(set.own.len());
+                *fallback =
+                    fallback.saturating_add(set.fallback.as_ref().map_or(0, RecordSpec::len));
+            }
+        }
+        lengths.into_iter().flatten().max().unwrap_or(0)
+    }
+}
+
+impl GroupSpec {
+    fn group(self) -> Group {
+        let Self { key, identity, capacity, strict, is_fleet, shards } = self;
+        Group {
+            key,
+            identity: identity.0,
+            capacity,
+            strict,
+            is_fleet,
+            shards,
+            sets: Vec::new(),
+            is_sparse: false,
+            by_id: ById::default(),
+            by_name: ById::default(),
+            blank: Vec::new(),
+            value_len: 0,
+            quotas: 0,
+            fallback: None,
+        }
+    }
+}
+
+impl RuleSpec {
+    /// True when the rule contains nothing that its group, or the surface, contradicts.
+    fn fits(&self, policy: &Policy) -> bool {
+        let is_fleet = self.scope == Scope::Fleet;
+        let falls_back = is_fleet && self.fallback.is_some() && policy.surface.asks_authority();
+        let mut sets = self.tiers.iter().map(|tier| &tier.set).chain([&self.set]);
+        let group = policy.groups.get(usize::from(self.group));
+        group.is_some_and(|group| group.is_fleet == is_fleet && self.captures_for(&group.key))
+            && sets.all(|set| set.fallback.is_some() == falls_back)
+    }
+
+    /// Adds the rule and its quotas, and adds the sets that come after all rules to `fallbacks`;
+    /// `None` when an index would be out of range.
+    fn add_to(self, policy: &mut Policy, fallbacks: &mut Vec<Fallback>) -> Option<()> {
+        let Self {
+            name,
+            when,
+            unless,
+            on_missing,
+            on_failure,
+            scope,
+            lease,
+            fallback,
+            cost,
+            names_cost,
+            charging,
+            mode,
+            action,
+            group,
+            set,
+            tiers: tier_specs,
+        } = self;
+        let rule = u16::try_from(policy.rules.len()).ok()?;
+        let mut adding = Adding { rule: (rule, &name), group, policy, fallbacks };
+        let set = set.add(None, &mut adding)?;
+        let mut tiers = Vec::new();
+        for tier in tier_specs {
+            tiers.push(tier.add(&mut adding)?);
+        }
+        Tier::sort(&mut tiers);
+        policy.rules.push(Rule {
+            indexed_by: policy.index.insert(when.as_ref(), rule),
+            name,
+            when,
+            unless,
+            on_missing,
+            on_failure,
+            scope,
+            lease,
+            fallback,
+            cost,
+            names_cost,
+            charging,
+            mode,
+            action,
+            group,
+            set,
+            tiers,
+            tiers_by_value: ByValue::default(),
+        });
+        Some(())
+    }
+}
+
+impl TierSpec {
+    fn add(self, to: &mut Adding<'_>) -> Option<Tier> {
+        let Self { name, priority, when, repeated, key_values, set } = self;
+        // One at a time: collecting would sort them, with another sort function in the module.
+        let mut distinct = BTreeSet::new();
+        for value in key_values {
+            distinct.insert(value);
+        }
+        let key_values = distinct;
+        let addresses = Tier::addresses_of(&key_values, to.policy.settings.prefixes);
+        let set = set.add(Some(name), to)?;
+        Some(Tier { priority, when, repeated, key_values, addresses, set })
+    }
+}
+
+/// The target to which the quotas of one rule are added.
+struct Adding<'a> {
+    /// Its index and its name.
+    rule: (u16, &'a str),
+    group: u16,
+    policy: &'a mut Policy,
+    fallbacks: &'a mut Vec<Fallback>,
+}
+
+/// A set that is added after all rules.
+struct Fallback {
+    of: u16,
+    record: RecordSpec,
+}
+
+impl Fallback {
+    /// Adds it; `None` when an index would be out of range.
+    fn add_to(self, policy: &mut Policy) -> Option<()> {
+        let RecordSpec { record_id, quotas } = self.record;
+        policy.add_fallback(self.of, record_id, CompiledQuota::placed(quotas))
+    }
+}
+
+impl SetSpec {
+    /// Adds the quotas to the policy and to their group; returns their index.
+    fn add(self, tier: Option<String>, to: &mut Adding<'_>) -> Option<u16> {
+        let Self { own, fallback } = self;
+        let RecordSpec { record_id, quotas } = own;
+        let quotas = CompiledQuota::placed(quotas);
+        let index = u16::try_from(to.policy.sets.len()).ok()?;
+        to.policy.sets.push(QuotaSet::new(to.rule, tier, record_id, quotas));
+        to.policy.groups.get_mut(usize::from(to.group))?.sets.push(index);
+        to.fallbacks.extend(fallback.map(|record| Fallback { of: index, record }));
+        Some(index)
+    }
+}
+
+impl RecordSpec {
+    /// Bytes of the record with its header.
+    fn len(&self) -> usize {
+        let states = self.quotas.iter().map(|quota| quota.limiter.state_len());
+        states.fold(RECORD_HEADER, usize::saturating_add)
+    }
+}

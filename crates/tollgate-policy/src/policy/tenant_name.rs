@@ -1,0 +1,81 @@
+//! The names of tenants: the bytes that identify one in a request, and how people write them.
+//!
+//! Invariant: a tenant has one spelling, under which its entry is kept and listed.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::policy::compiled::Policy;
+use crate::spec::key::KeyPart;
+use crate::spec::tenant::MAX_TENANT_ID;
+use tollgate_http_syntax::authority::write_host;
+use tollgate_http_syntax::readings::Paths;
+
+impl Policy {
+    /// The bytes that identify the tenant called `text`, as [`Plan::tenant`](crate::Plan::tenant)
+    /// returns them for a request. `None` for a tenant that no request can have, and when the
+    /// policy does not have tenants.
+    #[must_use]
+    pub fn tenant_id(&self, text: &str) -> Option<Vec<u8>> {
+        let id = match self.tenant.as_ref()?.part {
+            KeyPart::ClientIp => {
+                let mut id = Vec::new();
+                let address = text.parse().ok()?;
+                self.settings.prefixes.group(address, |bytes| id.extend_from_slice(bytes));
+                id
+            }
+            KeyPart::Method | KeyPart::Country | KeyPart::Asn => text.to_ascii_uppercase().into(),
+            KeyPart::Host => {
+                let mut id = Vec::new();
+                write_host(text.as_bytes(), &mut id).ok()?;
+                id
+            }
+            KeyPart::Path => self.normal_path(text)?,
+            KeyPart::PathParam(_) => {
+                let path = self.normal_path(&format!("/{text}"))?;
+                path.strip_prefix(b"/")?.into()
+            }
+            KeyPart::Route | KeyPart::Header(..) | KeyPart::Cookie(..) => text.into(),
+            KeyPart::Query(..) | KeyPart::JwtClaim(_) | KeyPart::Descriptor(_) => text.into(),
+        };
+        (!id.is_empty() && id.len() <= MAX_TENANT_ID).then_some(id)
+    }
+
+    /// The one spelling of the tenant called `text`, under which its entry is kept and listed:
+    /// `SHOP.example` is `shop.example`, and an address is the first one of its network. `None` as
+    /// for [`Policy::tenant_id`].
+    #[must_use]
+    pub fn tenant_name(&self, text: &str) -> Option<String> {
+        let id = self.tenant_id(text)?;
+        match self.tenant.as_ref()?.part {
+            KeyPart::ClientIp => {
+                let address = text.parse().ok()?;
+                Some(self.settings.prefixes.network(address).to_string())
+            }
+            _ => String::from_utf8(id).ok(),
+        }
+    }
+
+    /// The name ([`Policy::tenant_name`]) of the tenant of a request, from its
+    /// [`Plan::tenant`](crate::Plan::tenant); `None` for a tenant that is not text: it cannot be
+    /// named and so has no entry.
+    #[must_use]
+    pub fn name_of_tenant(&self, id: &[u8]) -> Option<String> {
+        match self.tenant.as_ref()?.part {
+            KeyPart::ClientIp => match id.len() {
+                4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(id).ok()?).to_string()),
+                _ => Some(Ipv6Addr::from(<[u8; 16]>::try_from(id).ok()?).to_string()),
+            },
+            _ => str::from_utf8(id).ok().map(ToString::to_string),
+        }
+    }
+
+    /// The path `text` as a key contains it; `None` when a query begins in it.
+    fn normal_path(&self, text: &str) -> Option<Vec<u8>> {
+        let mut paths = Paths::default();
+        let len = paths.read(text.as_bytes(), self.settings.escaped_slashes);
+        (len == text.len()).then(|| paths.main().into())
+    }
+}

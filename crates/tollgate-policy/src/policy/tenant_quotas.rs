@@ -1,0 +1,122 @@
+//! From a tenant's entry to its quotas under one policy.
+//!
+//! Invariant: parts of the entry that the policy does not know have no effect.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::quota::CompiledQuota;
+use crate::policy::records::RECORD_HEADER;
+use crate::policy::rule::Rule;
+use crate::policy::tenant::{Tenant, TenantSet};
+use crate::spec::quota::{QuotaProblem, QuotaSpec, parts_of, with_holds};
+use crate::spec::tenant::TenantEntry;
+use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::sort::sort_by;
+use tollgate_storage::marked;
+
+impl Rule {
+    /// The quotas that a tenant with `quotas` of its own has in this rule: the part of one node,
+    /// with longer states where the rule reserves units. A quota that cannot have either is a
+    /// problem, and is left out.
+    pub fn tenant_quotas(
+        &self,
+        quotas: &[QuotaSpec],
+        mut problem: impl FnMut(QuotaProblem),
+    ) -> Vec<QuotaSpec> {
+        let parts = parts_of(quotas, self.scope.nodes(), &mut problem);
+        with_holds(parts, Some(&self.charging), problem)
+    }
+}
+
+impl Policy {
+    fn rule_named(&self, name: &str) -> Option<u16> {
+        (0..).zip(&self.rules).find(|(_, rule)| rule.name == name).map(|(i, _)| i)
+    }
+
+    /// The entry of the tenant `id` ([`Policy::tenant_id`], [`Plan::tenant`](crate::Plan::tenant))
+    /// under this policy. Parts that the policy does not know have no effect.
+    #[must_use]
+    pub fn tenant(&self, id: &[u8], entry: &TenantEntry) -> Tenant {
+        let mut sets: Vec<QuotaSet> = Vec::new();
+        let mut rules: Vec<(u16, TenantSet)> = Vec::new();
+        for (rule, quotas) in &entry.quotas {
+            if let Some(rule) = self.rule_named(rule)
+                && let Some(set) = self.own_set(rule, quotas, &sets)
+            {
+                let index = u16::try_from(sets.len()).unwrap_or(u16::MAX);
+                rules.push((rule, TenantSet::Own(index)));
+                sets.push(set);
+            }
+        }
+        let of_tier =
+            (0..).zip(&self.sets).filter(|(_, set)| set.tier.is_some() && set.tier == entry.tier);
+        for (index, set) in of_tier {
+            if !rules.iter().any(|(rule, _)| *rule == set.rule) {
+                rules.push((set.rule, TenantSet::Tier(index)));
+            }
+        }
+        sort_by(&mut rules, |(one, _), (other, _)| one.cmp(other));
+        Tenant {
+            id: id.into(),
+            policy: self.fingerprint,
+            priority: entry.priority,
+            expires_at: entry.expires_at,
+            rules,
+            sets,
+        }
+    }
+
+    /// The tenant's own quotas for `rule`. Their record comes after those of the policy and of
+    /// `earlier` sets of the same group.
+    fn own_set(&self, rule: u16, quotas: &[QuotaSpec], earlier: &[QuotaSet]) -> Option<QuotaSet> {
+        let compiled = self.rules.get(usize::from(rule))?;
+        let group = self.groups.get(usize::from(compiled.group))?;
+        let mut is_good = true;
+        let quotas = compiled.tenant_quotas(quotas, |_| is_good = false);
+        if !is_good {
+            return None;
+        }
+        let identities: String = quotas.iter().map(QuotaSpec::identity).collect();
+        let parts = [compiled.name.as_bytes(), b"", identities.as_bytes(), b"tenant"];
+        let version = quotas.iter().map(|quota| quota.limiter.state_version()).max().unwrap_or(1);
+        let beside = || self.sets_of(group).chain(earlier);
+        let is_taken = |id: u32| {
+            let is_of = |set: &QuotaSet, id: u32| (1..=set.version).any(|v| set.id_in(v) == id);
+            beside().any(|set| (1..=version).any(|version| is_of(set, marked(id, version))))
+        };
+        let mut record_id =
+            u32::try_from(stable_hash(&parts) & u64::from(u32::MAX)).unwrap_or(0).max(1);
+        while is_taken(record_id) {
+            record_id = record_id.checked_add(1).unwrap_or(1);
+        }
+        let in_group = |set: &&QuotaSet| {
+            self.rules.get(set.rule()).is_some_and(|rule| rule.group == compiled.group)
+        };
+        let before: usize = earlier.iter().filter(in_group).map(QuotaSet::record_len).sum();
+        let offset = group.value_len.checked_add(before)?.checked_add(RECORD_HEADER)?;
+        let offset = (!group.is_sparse()).then_some(offset);
+        let quotas = CompiledQuota::placed(quotas);
+        let len = quotas.last().and_then(CompiledQuota::end)?;
+        // Three names: neither a rule's own quotas nor a tier, whatever its name, can have these.
+        let stable_id = stable_hash(&[compiled.name.as_bytes(), b"", b"tenant"]);
+        Some(QuotaSet {
+            rule,
+            tier: None,
+            of_tenant: true,
+            stable_id,
+            record_id,
+            version,
+            offset,
+            len,
+            quotas,
+            fallback: None,
+        })
+    }
+
+    fn sets_of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a QuotaSet> {
+        group.sets.iter().filter_map(|set| self.sets.get(usize::from(*set)))
+    }
+}

@@ -1,0 +1,197 @@
+//! From a policy back to its spec, so that it can be written.
+//!
+//! Invariant: all fields are named here, so that a new field must be part of the spec or derived
+//! from it.
+
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::quota::CompiledQuota;
+use crate::policy::rule::{Rule, Tier};
+use crate::policy::settings::{Response, Settings};
+use crate::policy::tenant::TenantKey;
+use crate::spec::policy::{Fixed, GroupSpec, PolicySpec, ResponseSpec, SettingsSpec};
+use crate::spec::quota::QuotaSpec;
+use crate::spec::rule::{RecordSpec, RuleSpec, SetSpec, TierSpec};
+use alloc::vec::Vec;
+use tollgate_http_syntax::sort::sort_by;
+
+impl Policy {
+    /// Its spec, without the secret and the version that its surface may have set.
+    #[must_use]
+    pub fn to_spec(&self) -> PolicySpec {
+        let Self {
+            rules,
+            groups,
+            sets,
+            exempt,
+            exempt_by_value: _,
+            index: _,
+            settings,
+            response,
+            waiting,
+            jwt,
+            tenant,
+            warnings,
+            surface: _, // written before it
+            fingerprint,
+            public_fingerprint,
+            keyed_fingerprint: _, // the secret and the version belong to the surface
+            version: _,
+        } = self;
+        // The groups after these are the local ones of nodes, which follow from these.
+        let used = rules.iter().map(|rule| usize::from(rule.group).saturating_add(1)).max();
+        let of_rules = groups.iter().take(used.unwrap_or(0));
+        PolicySpec {
+            fingerprint: Fixed(*fingerprint),
+            public_fingerprint: Fixed(*public_fingerprint),
+            settings: SettingsSpec::of(settings),
+            response: ResponseSpec::of(response),
+            waiting: *waiting,
+            jwt: jwt.clone(),
+            tenant: tenant.as_ref().map(|TenantKey { part }| part.clone()),
+            exempt: exempt.clone(),
+            groups: of_rules.map(GroupSpec::of).collect(),
+            rules: rules.iter().map(|rule| RuleSpec::of(rule, sets)).collect(),
+            warnings: warnings.0.clone(),
+        }
+    }
+}
+
+impl SettingsSpec {
+    fn of(settings: &Settings) -> Self {
+        let Settings {
+            client,
+            prefixes,
+            country_header,
+            asn_header,
+            repeated,
+            token,
+            escaped_slashes,
+            reads_path: _,
+            reads_host: _,
+        } = settings.clone();
+        Self { client, prefixes, country_header, asn_header, repeated, token, escaped_slashes }
+    }
+}
+
+impl ResponseSpec {
+    fn of(response: &Response) -> Self {
+        let Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: _ } =
+            *response;
+        Self { headers, policy, on_allow, body, jitter, partition_key }
+    }
+}
+
+impl GroupSpec {
+    fn of(group: &Group) -> Self {
+        let Group {
+            key,
+            identity,
+            capacity,
+            strict,
+            is_fleet,
+            shards,
+            sets: _,
+            is_sparse: _,
+            by_id: _,
+            by_name: _,
+            blank: _,
+            value_len: _,
+            quotas: _,
+            fallback: _, // follows from that of its sets
+        } = group.clone();
+        Self { key, identity: Fixed(identity), capacity, strict, is_fleet, shards }
+    }
+}
+
+impl RuleSpec {
+    fn of(rule: &Rule, sets: &[QuotaSet]) -> Self {
+        let Rule {
+            name,
+            when,
+            unless,
+            indexed_by: _,
+            on_missing,
+            on_failure,
+            scope,
+            lease,
+            fallback,
+            cost,
+            names_cost,
+            charging,
+            mode,
+            action,
+            group,
+            set,
+            tiers,
+            tiers_by_value: _,
+        } = rule.clone();
+        let mut tiers = tiers;
+        sort_by(&mut tiers, |one, other| one.set.cmp(&other.set));
+        Self {
+            name,
+            when,
+            unless,
+            on_missing,
+            on_failure,
+            scope,
+            lease,
+            fallback,
+            cost,
+            names_cost,
+            charging,
+            mode,
+            action,
+            group,
+            set: SetSpec::of(set, sets),
+            tiers: tiers.into_iter().map(|tier| TierSpec::of(tier, sets)).collect(),
+        }
+    }
+}
+
+impl TierSpec {
+    fn of(tier: Tier, sets: &[QuotaSet]) -> Self {
+        let Tier { priority, when, repeated, key_values, addresses: _, set } = tier;
+        let name = sets.get(usize::from(set)).and_then(QuotaSet::tier);
+        Self {
+            name: name.unwrap_or_default().into(),
+            priority,
+            when,
+            repeated,
+            key_values: key_values.into_iter().collect(),
+            set: SetSpec::of(set, sets),
+        }
+    }
+}
+
+impl SetSpec {
+    fn of(set: u16, sets: &[QuotaSet]) -> Self {
+        let of = |set: u16| sets.get(usize::from(set));
+        let fallback = of(set).and_then(|set| set.fallback);
+        Self { own: RecordSpec::of(of(set)), fallback: fallback.map(|it| RecordSpec::of(of(it))) }
+    }
+}
+
+impl RecordSpec {
+    fn of(set: Option<&QuotaSet>) -> Self {
+        debug_assert!(set.is_some(), "an index of a policy is in range");
+        let Some(set) = set else { return Self { record_id: 0, quotas: Vec::new() } };
+        let QuotaSet {
+            rule: _,
+            tier: _, // written with the tier
+            of_tenant: _,
+            stable_id: _,
+            record_id,
+            version: _,
+            offset: _,
+            len: _,
+            quotas,
+            fallback: _,
+        } = set;
+        let quota = |quota: &CompiledQuota| {
+            let CompiledQuota { name, name_hash: _, limiter, window: _, offset: _ } = quota;
+            QuotaSpec { name: name.clone(), limiter: *limiter }
+        };
+        Self { record_id: *record_id, quotas: quotas.iter().map(quota).collect() }
+    }
+}

@@ -1,0 +1,359 @@
+//! The encoding of values as bytes: one declaration for both directions.
+//!
+//! Invariant: a value has one encoding. A value that is read is written again byte for byte, so
+//! numbers have no leading zeros, flags are 0 or 1, and lists start with their number of items. Any
+//! bytes are accepted: the result is a value or `None`. Nothing here panics, and allocations are
+//! bounded by the bytes that are present, not by the lengths in them.
+//!
+//! Numbers are written with seven bits per byte, the lowest first; the highest bit of a byte is set
+//! when more bytes follow (LEB128). Texts and lists start with their length, a variant with its
+//! number.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tollgate_core::Span;
+
+use crate::spec::bounds::MAX_VALUES;
+
+/// A type with an encoding in bytes.
+pub(crate) trait Coded: Sized {
+    /// The shape of the encoding: a hash of the names of all fields and variants, and of their
+    /// shapes.
+    const SHAPE: u64;
+
+    /// Appends the value.
+    fn write(&self, to: &mut Vec<u8>);
+
+    /// Reads a value from the front; `None` for bytes that are not the encoding of one.
+    fn read(from: &mut Bytes<'_>) -> Option<Self>;
+}
+
+/// The hash of names and of the shapes of the named parts, FNV-1a.
+pub(crate) const fn shape(mut names: &[&str], mut parts: &[u64]) -> u64 {
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    while let [name, others @ ..] = names {
+        let mut text = name.as_bytes();
+        while let [byte, rest @ ..] = text {
+            let byte = u64::from_le_bytes([*byte, 0, 0, 0, 0, 0, 0, 0]);
+            hash = (hash ^ byte).wrapping_mul(PRIME);
+            text = rest;
+        }
+        hash = (hash ^ 0xff).wrapping_mul(PRIME);
+        names = others;
+    }
+    while let [part, others @ ..] = parts {
+        hash = (hash ^ *part).wrapping_mul(PRIME);
+        parts = others;
+    }
+    hash
+}
+
+/// Bytes that are read from the front.
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0_u64;
+        for place in 0..10_u32 {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            let shift = place.saturating_mul(7);
+            let placed = bits.wrapping_shl(shift);
+            // The tenth byte has one of the 64 bits.
+            if placed.wrapping_shr(shift) != bits {
+                return None;
+            }
+            number |= placed;
+            if byte & 0x80 == 0 {
+                return (byte != 0 || place == 0).then_some(number);
+            }
+        }
+        None
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.number()?).ok()?;
+        self.take(len)
+    }
+}
+
+fn write_number(mut number: u64, to: &mut Vec<u8>) {
+    loop {
+        let [low, ..] = number.to_le_bytes();
+        number = number.wrapping_shr(7);
+        if number == 0 {
+            return to.push(low);
+        }
+        to.push(low | 0x80);
+    }
+}
+
+fn write_len(len: usize, to: &mut Vec<u8>) {
+    write_number(u64::try_from(len).unwrap_or(u64::MAX), to);
+}
+
+macro_rules! numbers {
+    ($($number:ident),*) => {$(
+        impl Coded for $number {
+            const SHAPE: u64 = shape(&[stringify!($number)], &[]);
+
+            fn write(&self, to: &mut Vec<u8>) {
+                write_number(u64::try_from(*self).unwrap_or(u64::MAX), to);
+            }
+
+            fn read(from: &mut Bytes<'_>) -> Option<Self> {
+                Self::try_from(from.number()?).ok()
+            }
+        }
+    )*};
+}
+
+numbers!(u16, u32, u64, usize);
+
+impl Coded for bool {
+    const SHAPE: u64 = shape(&["bool"], &[]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        to.push((*self).into());
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        match from.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl Coded for String {
+    const SHAPE: u64 = shape(&["text"], &[]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        write_len(self.len(), to);
+        to.extend_from_slice(self.as_bytes());
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        core::str::from_utf8(from.bytes()?).ok().map(Into::into)
+    }
+}
+
+/// Bytes that are not text.
+impl Coded for Vec<u8> {
+    const SHAPE: u64 = shape(&["bytes"], &[]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        write_len(self.len(), to);
+        to.extend_from_slice(self);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        from.bytes().map(Into::into)
+    }
+}
+
+/// A secret that keys a hash.
+impl Coded for [u8; 16] {
+    const SHAPE: u64 = shape(&["key"], &[]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(self);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        from.array()
+    }
+}
+
+impl Coded for Span {
+    const SHAPE: u64 = shape(&["span"], &[]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        write_number(self.as_nanos(), to);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        from.number().map(Self::from_nanos)
+    }
+}
+
+impl<T: Coded> Coded for Option<T> {
+    const SHAPE: u64 = shape(&["optional"], &[T::SHAPE]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        to.push(self.is_some().into());
+        if let Some(value) = self {
+            value.write(to);
+        }
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        if bool::read(from)? { T::read(from).map(Some) } else { Some(None) }
+    }
+}
+
+impl<T: Coded> Coded for Box<T> {
+    const SHAPE: u64 = T::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        T::write(self, to);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        T::read(from).map(Self::new)
+    }
+}
+
+impl<T: Coded, U: Coded> Coded for (T, U) {
+    const SHAPE: u64 = shape(&["pair"], &[T::SHAPE, U::SHAPE]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        let (one, other) = self;
+        one.write(to);
+        other.write(to);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        Some((T::read(from)?, U::read(from)?))
+    }
+}
+
+/// A list with at most as many items as a condition may have alternatives, the longest list of a
+/// document.
+impl<T: Coded> Coded for Vec<T> {
+    const SHAPE: u64 = shape(&["list"], &[T::SHAPE]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        write_len(self.len(), to);
+        self.iter().for_each(|item| item.write(to));
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        let len = usize::read(from).filter(|len| *len <= MAX_VALUES)?;
+        // The length in the bytes is not trusted: the list grows with the items that are read.
+        let mut items = Self::new();
+        for _ in 0..len {
+            items.push(T::read(from)?);
+        }
+        Some(items)
+    }
+}
+
+/// Declares the encoding of a struct: its fields in this order, each named with its type, so that a
+/// field that is left out here does not compile. A value that is read must pass the check after
+/// `if`. With the word `struct` it declares the struct as well.
+macro_rules! fields {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident { $($(#[$doc:meta])* $field:ident: $of:ty),* $(,)? }
+        $(if $check:expr)?
+    ) => {
+        $(#[$meta])*
+        $vis struct $name { $($(#[$doc])* pub $field: $of),* }
+
+        $crate::spec::coded::fields!($name { $($field: $of),* } $(if $check)?);
+    };
+    ($ty:ty { $($field:ident: $of:ty),* $(,)? } $(if $check:expr)?) => {
+        impl $crate::spec::coded::Coded for $ty {
+            const SHAPE: u64 = $crate::spec::coded::shape(
+                &[$(stringify!($field)),*],
+                &[$(<$of as $crate::spec::coded::Coded>::SHAPE),*],
+            );
+
+            fn write(&self, to: &mut ::alloc::vec::Vec<u8>) {
+                let Self { $($field),* } = self;
+                $(<$of as $crate::spec::coded::Coded>::write($field, to);)*
+            }
+
+            fn read(from: &mut $crate::spec::coded::Bytes<'_>) -> Option<Self> {
+                $(let $field = <$of as $crate::spec::coded::Coded>::read(from)?;)*
+                let read = Self { $($field),* };
+                $(let check: fn(&Self) -> bool = $check; if !check(&read) { return None; })?
+                Some(read)
+            }
+        }
+    };
+}
+
+/// Declares the encoding of an enum: the number of its variant, and its fields in this order. A
+/// variant that is left out does not compile. A number is never given to another variant, except
+/// with a new `VERSION` of compiled policies.
+macro_rules! variants {
+    ($ty:ty {
+        $($tag:literal => $variant:ident
+            $(($($of:ident: $of_ty:ty),*))? $({$($field:ident: $field_ty:ty),*})?,)*
+    } $(if $check:expr)?) => {
+        impl $crate::spec::coded::Coded for $ty {
+            const SHAPE: u64 = $crate::spec::coded::shape(
+                &[$(stringify!($variant), stringify!($tag)),*],
+                &[$($($(<$of_ty as $crate::spec::coded::Coded>::SHAPE,)*)?
+                    $($(<$field_ty as $crate::spec::coded::Coded>::SHAPE,)*)?)*],
+            );
+
+            fn write(&self, to: &mut ::alloc::vec::Vec<u8>) {
+                match self {
+                    $(Self::$variant $(($($of),*))? $({$($field),*})? => {
+                        to.push($tag);
+                        $($(<$of_ty as $crate::spec::coded::Coded>::write($of, to);)*)?
+                        $($(<$field_ty as $crate::spec::coded::Coded>::write($field, to);)*)?
+                    })*
+                }
+            }
+
+            fn read(from: &mut $crate::spec::coded::Bytes<'_>) -> Option<Self> {
+                let read = match from.byte()? {
+                    $($tag => Self::$variant
+                        $(($(<$of_ty as $crate::spec::coded::Coded>::read(from)?),*))?
+                        $({$($field: <$field_ty as $crate::spec::coded::Coded>::read(from)?),*})?,)*
+                    _ => return None,
+                };
+                $(let check: fn(&Self) -> bool = $check; if !check(&read) { return None; })?
+                Some(read)
+            }
+        }
+    };
+}
+
+/// Declares the encoding of a type that wraps one value: that of the value.
+macro_rules! wrapped {
+    ($($ty:ident ( $of:ty ) $(if $check:expr)?,)*) => {$(
+        impl $crate::spec::coded::Coded for $ty {
+            const SHAPE: u64 = $crate::spec::coded::shape(
+                &[stringify!($ty)], &[<$of as $crate::spec::coded::Coded>::SHAPE],
+            );
+
+            fn write(&self, to: &mut ::alloc::vec::Vec<u8>) {
+                let Self(value) = self;
+                <$of as $crate::spec::coded::Coded>::write(value, to);
+            }
+
+            fn read(from: &mut $crate::spec::coded::Bytes<'_>) -> Option<Self> {
+                let read = <$of as $crate::spec::coded::Coded>::read(from)?;
+                $(let check: fn(&$of) -> bool = $check; if !check(&read) { return None; })?
+                Some(Self(read))
+            }
+        }
+    )*};
+}
+
+pub(crate) use {fields, variants, wrapped};

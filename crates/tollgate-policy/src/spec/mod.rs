@@ -1,0 +1,66 @@
+//! What a policy consists of, as data: the values of the language with their bounds, and the
+//! [`PolicySpec`] with its encoding as bytes.
+//!
+//! Invariant: a value of these types means something on its own, and knows when it is valid; what
+//! depends on several values is checked where a spec is made or read.
+
+pub(crate) mod policy;
+pub(crate) mod rule;
+pub(crate) mod values;
+pub(crate) mod coded;
+pub(crate) mod tenant;
+pub(crate) mod quota;
+pub(crate) mod surface;
+pub(crate) mod response;
+pub(crate) mod jwt;
+pub(crate) mod client_ip;
+pub(crate) mod action;
+pub(crate) mod mark_header;
+pub(crate) mod mode;
+pub(crate) mod charging;
+pub(crate) mod cost;
+pub(crate) mod key;
+pub(crate) mod implication;
+pub(crate) mod conditions;
+pub(crate) mod descriptor;
+pub(crate) mod wanted;
+pub(crate) mod fact;
+pub(crate) mod scope;
+pub(crate) mod on_failure;
+pub(crate) mod on_missing;
+pub(crate) mod scalar;
+pub(crate) mod limits;
+pub(crate) mod problem;
+pub(crate) mod quote;
+pub(crate) mod bounds;
+
+pub use crate::stable_hash::stable_hash;
+pub use action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
+pub use bounds::{
+    MAX_EXEMPT, MAX_FLEET_RULES, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_QUOTAS, MAX_RULES, MAX_SETS,
+    MAX_SHARDS, MAX_TIERS, MAX_VALUES,
+};
+pub use charging::{Charging, OnAbort, ResponseCharge, StatusPattern, Statuses};
+pub use client_ip::{ClientAddress, Source, Trust};
+pub use conditions::{Condition, Conditions};
+pub use cost::{Cost, MAX_COST};
+pub use descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
+pub use fact::{Fact, Need};
+pub use jwt::{Jwk, Jwt};
+pub use key::{About, Key, KeyPart};
+pub use limits::Limits;
+pub use mark_header::MarkHeader;
+pub use mode::{Mode, Share};
+pub use on_failure::OnFailure;
+pub use on_missing::OnMissing;
+pub use policy::{Fixed, GroupSpec, PolicySpec, ResponseSpec, SettingsSpec};
+pub use problem::{Problem, Problems};
+pub use quota::{QuotaProblem, QuotaSpec, parts_of, with_holds};
+pub use quote::{MAX_QUOTED, quoted_text};
+pub use response::{BodyFormat, HeaderGeneration};
+pub use rule::{FALLBACK, RecordSpec, RuleSpec, SetSpec, TierSpec};
+pub use scalar::{Bounded, CookieName, HeaderName, MAX_NAME, MAX_WAIT, Method, Name, is_visible};
+pub use scope::{DEFAULT_LEASE, MAX_LEASE, MAX_NODES, Scope, is_lease};
+pub use surface::Surface;
+pub use tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
+pub use wanted::{Asn, Country, Host, Matcher};

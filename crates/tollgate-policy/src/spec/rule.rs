@@ -1,0 +1,155 @@
+//! The parts of a rule, a tier and a quota that do not follow from the rest.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tollgate_core::{Limiter, Span};
+
+use crate::spec::action::Action;
+use crate::spec::bounds::{MAX_QUOTAS, MAX_TIERS};
+use crate::spec::charging::Charging;
+use crate::spec::coded::fields;
+use crate::spec::conditions::Conditions;
+use crate::spec::cost::Cost;
+use crate::spec::key::KeyPart;
+use crate::spec::mode::Mode;
+use crate::spec::on_failure::OnFailure;
+use crate::spec::on_missing::OnMissing;
+use crate::spec::quota::QuotaSpec;
+use crate::spec::scalar::Name;
+use crate::spec::scope::{MAX_NODES, Scope, is_lease};
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::sort::sort_by;
+
+/// Makes the identity of a node's local count differ from that of the fleet.
+pub const FALLBACK: &[u8] = b"fallback";
+
+fields! {
+    /// One rule.
+    #[derive(Clone, Debug)]
+    pub struct RuleSpec {
+        /// Its name, unique in the policy.
+        name: String,
+        /// Conditions that must all hold.
+        when: Option<Conditions>,
+        /// Conditions that exclude a request when all of them hold.
+        unless: Option<Conditions>,
+        /// The behaviour when the request lacks a key part.
+        on_missing: OnMissing,
+        /// The decision when the state cannot be read or written.
+        on_failure: OnFailure,
+        /// Which requests share the count.
+        scope: Scope,
+        /// The longest time for which units are leased; zero when nothing is leased.
+        lease: Span,
+        /// A node that reaches no authority counts locally, with this share of the limits.
+        fallback: Option<u32>,
+        /// The cost of one request.
+        cost: Cost,
+        /// True when the document states the cost, so that the final cost can differ; else every
+        /// request costs one.
+        names_cost: bool,
+        /// The event that charges a request.
+        charging: Charging,
+        /// The keys for which the rule is enforced.
+        mode: Mode,
+        /// The action for a request over the limit.
+        action: Action,
+        /// The index of its key in [`PolicySpec::groups`](super::PolicySpec).
+        group: u16,
+        /// Its own quotas.
+        set: SetSpec,
+        /// In the order of the document.
+        tiers: Vec<TierSpec>,
+    } if |it| {
+        Name::is_one(&it.name)
+            && (it.names_cost || it.cost == Cost::Fixed(1))
+            && it.tiers.len() <= MAX_TIERS
+            && (it.lease == Span::ZERO || it.scope == Scope::Fleet && is_lease(it.lease))
+            && it.fallback.is_none_or(|nodes| (1..=MAX_NODES).contains(&nodes))
+            && are_unique(it.tiers.iter().map(|tier| &*tier.name))
+    }
+}
+
+fields! {
+    /// Other quotas for some keys.
+    #[derive(Clone, Debug)]
+    pub struct TierSpec {
+        /// Its name, unique in the rule.
+        name: String,
+        /// Of the tiers that apply, the one with the highest decides.
+        priority: u32,
+        /// Conditions that must all hold.
+        when: Option<Conditions>,
+        /// The meaning of several values of the field that `when` tests.
+        repeated: Option<Repeated>,
+        /// Sorted and unique; empty: any value.
+        key_values: Vec<Vec<u8>>,
+        /// Its quotas.
+        set: SetSpec,
+    } if |it| {
+        Name::is_one(&it.name)
+            && it.priority <= 1_000_000
+            && it.key_values.is_sorted_by(|one, next| one < next)
+    }
+}
+
+fields! {
+    /// The quotas of a rule or of a tier.
+    #[derive(Clone, Debug)]
+    pub struct SetSpec {
+        /// The quotas.
+        own: RecordSpec,
+        /// The local count of a node while no authority answers.
+        fallback: Option<RecordSpec>,
+    }
+}
+
+fields! {
+    /// Quotas whose states are stored together.
+    #[derive(Clone, Debug)]
+    pub struct RecordSpec {
+        /// The identity of the stored states, unique in the policy and never 0.
+        record_id: u32,
+        /// The quotas, at least one.
+        quotas: Vec<QuotaSpec>,
+    } if |it| {
+        it.record_id > 0
+            && (1..=MAX_QUOTAS).contains(&it.quotas.len())
+            && are_unique(it.quotas.iter().map(|quota| &*quota.name))
+    }
+}
+
+fields!(QuotaSpec { name: String, limiter: Limiter, } if |it| Name::is_one(&it.name));
+
+/// True when every name is unique.
+pub(crate) fn are_unique<'n>(names: impl Iterator<Item = &'n str>) -> bool {
+    let mut names: Vec<&str> = names.collect();
+    sort_by(&mut names, Ord::cmp);
+    names.is_sorted_by(|one, next| one < next)
+}
+
+impl RuleSpec {
+    /// Its own quota set and those of its tiers.
+    pub(crate) fn sets(&self) -> usize {
+        self.tiers.len().saturating_add(1)
+    }
+
+    /// The number of segments in all paths by which it is looked up.
+    pub(crate) fn path_segments(&self) -> usize {
+        let paths = self.when.as_ref().and_then(Conditions::paths).unwrap_or_default();
+        paths.iter().fold(0, |sum, path| sum.saturating_add(path.segments.len()))
+    }
+
+    /// True when every path of the rule captures the parameters that its key uses.
+    pub(crate) fn captures_for(&self, key: &[KeyPart]) -> bool {
+        let paths = self.when.as_ref().and_then(Conditions::paths);
+        let is_captured = |name: &str| {
+            paths.is_some_and(|paths| paths.iter().all(|path| path.captures().any(|n| n == name)))
+        };
+        key.iter().all(|part| match part {
+            KeyPart::PathParam(name) => is_captured(name),
+            _ => true,
+        })
+    }
+}

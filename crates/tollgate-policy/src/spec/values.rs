@@ -1,0 +1,261 @@
+//! The encoding of the values in a document: conditions, keys, costs, actions.
+//!
+//! Invariant: a value that is read is one that a document could contain, so the code that uses it
+//! need not check again. Names and texts are valid in a header, lists of alternatives are not
+//! empty, and conditions are unique and in the order in which they are evaluated.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tollgate_core::{Limiter, Span};
+
+use crate::spec::action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
+use crate::spec::charging::{Charging, OnAbort, ResponseCharge, StatusPattern, Statuses};
+use crate::spec::client_ip::Source;
+use crate::spec::coded::{Bytes, Coded, fields, shape, variants, wrapped};
+use crate::spec::conditions::{Condition, Conditions};
+use crate::spec::cost::Cost;
+use crate::spec::descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
+use crate::spec::key::KeyPart;
+use crate::spec::mark_header::MarkHeader;
+use crate::spec::mode::{Mode, Share};
+use crate::spec::on_failure::OnFailure;
+use crate::spec::on_missing::OnMissing;
+use crate::spec::problem::Problem;
+use crate::spec::response::{BodyFormat, HeaderGeneration};
+use crate::spec::scalar::{Bounded, CookieName, HeaderName, MAX_WAIT, Method};
+use crate::spec::scope::{MAX_NODES, Scope};
+use crate::spec::wanted::{Asn, Country, Host, Matcher};
+use tollgate_http_syntax::address::Cidr;
+use tollgate_http_syntax::alternatives::{Alternative, Alternatives};
+use tollgate_http_syntax::path::{Pattern, Segment};
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_storage::{read_limiter, write_limiter};
+
+wrapped! {
+    HeaderName(String) if |text| Self::is_one(text),
+    MarkHeader(String) if |text| Self::is_one(text),
+    Method(String) if |text| Self::is_one(text),
+    Text(String) if |text| Self::is_one(text),
+    Country(Vec<u8>) if |text| Self::is_one(text),
+    Asn(Vec<u8>) if |digits| Self::is_one(digits),
+    Like(Vec<Vec<u8>>) if |parts| parts.len() > 1,
+    Entries(Vec<WantedEntry>) if |list| list.len() <= MAX_ENTRIES,
+    Statuses(Vec<StatusPattern>) if |list| !list.is_empty(),
+    Conditions(Vec<Condition>) if |all| all.is_sorted_by(Condition::may_precede),
+}
+
+impl<const MIN: u32, const MAX: u32> Coded for Bounded<MIN, MAX> {
+    const SHAPE: u64 = u32::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        self.0.write(to);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        u32::read(from).filter(|n| (MIN..=MAX).contains(n)).map(Self)
+    }
+}
+
+variants!(OnFailure { 0 => Allow, 1 => Deny, });
+variants!(OnMissing { 0 => Skip, 1 => Deny, 2 => Shared, });
+variants!(OnAbort { 0 => Charge, 1 => Skip, });
+variants!(Repeated { 0 => Refuse, 1 => First, 2 => Last, 3 => Join, });
+variants!(EscapedSlashes { 0 => Separator, 1 => Literal, });
+variants!(BodyFormat { 0 => ProblemJson, 1 => Text, 2 => Empty, });
+variants!(HeaderGeneration {
+    0 => Draft11, 1 => Draft7, 2 => Draft6, 3 => XRateLimit, 4 => Off,
+});
+
+variants!(Source {
+    0 => Connection,
+    1 => XForwardedFor,
+    2 => Forwarded,
+    3 => CfConnectingIp,
+    4 => Header(name: HeaderName),
+});
+
+variants!(KeyPart {
+    0 => ClientIp,
+    1 => Method,
+    2 => Host,
+    3 => Path,
+    4 => Country,
+    5 => Asn,
+    6 => Route,
+    7 => Header(name: HeaderName, repeated: Option<Repeated>),
+    8 => Cookie(name: String, repeated: Option<Repeated>),
+    9 => Query(name: String, repeated: Option<Repeated>),
+    10 => PathParam(name: String),
+    11 => JwtClaim(name: String),
+    12 => Descriptor(key: String),
+} if |part| match part {
+    Self::Header(_, repeated) | Self::Query(_, repeated) => repeated.is_some(),
+    Self::Cookie(name, repeated) => CookieName::is_one(name) && repeated.is_some(),
+    _ => true,
+});
+
+variants!(Condition {
+    0 => Methods(list: Vec<Method>),
+    1 => Hosts(list: Vec<Host>),
+    2 => Paths(list: Vec<Pattern>),
+    3 => Header(name: HeaderName, wanted: Alternatives<Matcher>),
+    4 => Query(name: String, wanted: Alternatives<Matcher>),
+    5 => ClientCidrs(list: Alternatives<Cidr>),
+    6 => Routes(list: Vec<String>),
+    7 => Countries(list: Vec<Country>),
+    8 => Asns(list: Vec<Asn>),
+    9 => Domain(list: Vec<String>),
+    10 => Descriptor(key: String, wanted: Vec<EntryMatcher>),
+    11 => Entries(list: Vec<Entries>),
+    12 => Beside(list: Vec<Entries>),
+} if |condition| condition.alternatives() > 0);
+
+variants!(Host { 0 => Exact(name: Vec<u8>), 1 => Suffix(name: Vec<u8>), } if |host| host.is_normal());
+variants!(Matcher { 0 => Present, 1 => Exact(value: Vec<u8>), 2 => Prefix(value: Vec<u8>), });
+variants!(Segment { 0 => Literal(bytes: Vec<u8>), 1 => Any, 2 => Capture(name: String), });
+fields!(Pattern { segments: Vec<Segment>, rest: bool, } if |pattern| pattern.is_normal());
+
+fields!(EntryMatcher { form: Form, not: Vec<Form> });
+variants!(Form { 0 => Plain(matcher: Matcher), 1 => Like(like: Like), });
+fields!(WantedEntry { key: String, wanted: Vec<EntryMatcher> } if |it| !it.wanted.is_empty());
+
+variants!(Scope { 0 => Local, 1 => Fleet, 2 => Share(nodes: u32), } if |scope| match scope {
+    Self::Local | Self::Fleet => true,
+    Self::Share(nodes) => (1..=MAX_NODES).contains(nodes),
+});
+
+variants!(Cost {
+    0 => Fixed(cost: u64),
+    1 => Header { name: HeaderName, default: u64, max: u64, repeated: Option<Repeated> },
+    2 => ContentLengthPer(bytes: u64),
+    3 => Reported,
+} if |cost| cost.is_one());
+
+variants!(Charging { 0 => Request, 1 => Response(by: ResponseCharge), });
+fields!(ResponseCharge {
+    response_status: Statuses,
+    reserve: Option<bool>,
+    on_abort: Option<OnAbort>,
+});
+fields!(StatusPattern { from: u16, to: u16, } if |pattern| pattern.is_one());
+
+variants!(Mode { 0 => Enforce, 1 => Shadow, 2 => EnforcePercent(share: Share), });
+fields!(Share { percent: u32, hash_key: Option<[u8; 16]>, } if |share| share.percent <= 100);
+
+variants!(Action {
+    0 => Deny(reply: Option<Reply>),
+    1 => Delay(delay: Delay),
+    2 => Mark(mark: Box<Mark>),
+    3 => Respond(reply: Reply),
+});
+fields!(Delay { max: Span, priority: Vec<Conditions>, } if |it| {
+    it.max <= MAX_WAIT
+        && it.priority.len() <= MAX_PRIORITIES
+        && it.priority.iter().all(|conditions| !conditions.0.is_empty())
+});
+fields!(Reply { status: Bounded<200, 599>, body: Option<Text>, });
+fields!(Mark { header: MarkHeader, value: Text });
+
+fields!(Problem { path: String, place: String, message: String });
+
+impl Condition {
+    /// Its place in the order in which conditions are evaluated.
+    const fn order(&self) -> u8 {
+        match self {
+            Self::Methods(_) => 0,
+            Self::Hosts(_) => 1,
+            Self::Paths(_) => 2,
+            Self::Header(..) => 3,
+            Self::Query(..) => 4,
+            Self::ClientCidrs(_) => 5,
+            Self::Routes(_) => 6,
+            Self::Countries(_) => 7,
+            Self::Asns(_) => 8,
+            Self::Domain(_) => 9,
+            Self::Descriptor(..) => 10,
+            Self::Entries(_) => 11,
+            Self::Beside(_) => 12,
+        }
+    }
+
+    /// True when `next` may follow it: conditions are unique by kind, except for headers,
+    /// parameters and descriptors.
+    fn may_precede(&self, next: &Self) -> bool {
+        let may_repeat = matches!(self, Self::Header(..) | Self::Query(..) | Self::Descriptor(..));
+        self.order() < next.order() || may_repeat && self.order() == next.order()
+    }
+
+    fn alternatives(&self) -> usize {
+        match self {
+            Self::Methods(list) => list.len(),
+            Self::Hosts(list) => list.len(),
+            Self::Paths(list) => list.len(),
+            Self::Header(_, wanted) | Self::Query(_, wanted) => wanted.len(),
+            Self::ClientCidrs(list) => list.len(),
+            Self::Routes(list) => list.len(),
+            Self::Countries(list) => list.len(),
+            Self::Asns(list) => list.len(),
+            Self::Domain(list) => list.len(),
+            Self::Descriptor(_, wanted) => wanted.len(),
+            Self::Entries(list) | Self::Beside(list) => list.len(),
+        }
+    }
+}
+
+/// Like the list: its order follows from that.
+impl<T: Coded + Alternative> Coded for Alternatives<T> {
+    const SHAPE: u64 = Vec::<T>::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        self.list().write(to);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        Vec::read(from).map(Self::from)
+    }
+}
+
+/// The length of the address, its bytes, and the prefix.
+impl Coded for Cidr {
+    const SHAPE: u64 = shape(&["network"], &[]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        let (address, prefix) = self.parts();
+        match address {
+            IpAddr::V4(v4) => {
+                to.push(4);
+                to.extend(v4.octets());
+            }
+            IpAddr::V6(v6) => {
+                to.push(16);
+                to.extend(v6.octets());
+            }
+        }
+        prefix.write(to);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        let address = match from.byte()? {
+            4 => IpAddr::V4(Ipv4Addr::from(from.array::<4>()?)),
+            16 => IpAddr::V6(Ipv6Addr::from(from.array::<16>()?)),
+            _ => return None,
+        };
+        Self::from_parts(address, u32::read(from)?)
+    }
+}
+
+impl Coded for Limiter {
+    const SHAPE: u64 = shape(&["limiter"], &[]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        write_limiter(self, to);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        read_limiter(&mut from.0)
+    }
+}
