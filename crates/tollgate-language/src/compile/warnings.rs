@@ -18,8 +18,8 @@ use crate::surface::Traits;
 use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_policy::spec::{
-    Action, Charging, ClientAddress, Cost, KeyPart, Mode, PolicySpec, QuotaSpec, RuleSpec, Scope,
-    SetSpec, Source, Trust, quoted_text,
+    Action, Charging, ClientAddress, Cost, KeyPart, Mode, Origin, PolicySpec, QuotaSpec, RuleSpec,
+    Scope, SetSpec, Source, Trust, quoted_text,
 };
 
 /// Above this a log takes more than 2 KiB per key.
@@ -90,9 +90,7 @@ fn ignores_its_header(client: &ClientAddress) -> bool {
 
 /// A client that sends its own tenant can choose the highest limits.
 fn tenant_warning(document: &Document, at: &At<'_>) {
-    let sent = |part: &KeyPart| {
-        matches!(part, KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..))
-    };
+    let sent = |part: &KeyPart| part.about().origin == Origin::Client;
     if document.tenant.as_ref().is_some_and(sent) {
         at.problem(
             "is what a client sends, so it chooses whose limits it has, and each name it makes up is asked of the \

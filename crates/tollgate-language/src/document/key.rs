@@ -108,3 +108,29 @@ impl FromNode for KeyPart {
         {"enum": Self::PLAIN.each_ref().map(|part| part.about().name)}, KeyPartDoc::schema()
     ]});
 }
+
+#[cfg(all(test, feature = "schema"))]
+mod tests {
+    use core::cell::RefCell;
+
+    use super::*;
+    use crate::json::place::Noted;
+
+    // Guards: a field of the document that results in another part, and a part with a name whose
+    // message does not say how to write it.
+    #[test]
+    fn every_part_with_a_name_is_read_by_its_field() {
+        let schema = KeyPartDoc::schema();
+        let fields = schema["properties"].as_object().unwrap().keys();
+        for field in fields.filter(|field| *field != "repeated") {
+            let noted = RefCell::new(Noted::default());
+            let at = At::root(&noted);
+            let node = Node::Object(alloc::vec![(field.clone(), Node::Text("x".into()))]);
+            let part = KeyPart::read(&node, &at).unwrap();
+            assert_eq!((part.about().name, part.about().of), (field.as_str(), "x"));
+            assert_eq!(KeyPart::read(&Node::Text(field.clone()), &at), None);
+            let problems = noted.into_inner().in_order(&Node::Null).0;
+            assert!(problems[0].message.contains("needs a name"), "{field}: {problems:?}");
+        }
+    }
+}

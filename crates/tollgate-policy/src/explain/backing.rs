@@ -10,7 +10,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::spec::action::Action;
 use crate::spec::conditions::Conditions;
-use crate::spec::key::KeyPart;
+use crate::spec::key::{KeyPart, Origin};
 use crate::spec::mode::Mode;
 use crate::spec::on_missing::OnMissing;
 
@@ -43,24 +43,15 @@ impl Policy {
     /// True when the client can choose the count that limits it.
     fn is_written(&self, rule: &Rule) -> bool {
         !matches!(rule.action, Action::Mark(_))
-            && self.key_of_rule(rule).iter().any(|part| match part {
-                KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..) => true,
-                KeyPart::ClientIp | KeyPart::Method | KeyPart::Host | KeyPart::Path => false,
-                KeyPart::Country | KeyPart::Asn | KeyPart::Route | KeyPart::PathParam(_) => false,
-                KeyPart::JwtClaim(_) | KeyPart::Descriptor(_) => false,
-            })
+            && self.key_of_rule(rule).iter().any(|part| part.about().origin == Origin::Client)
     }
 
     /// True when no client can evade the count of a request.
     fn has_certain_key(&self, rule: &Rule) -> bool {
-        self.key_of_rule(rule).iter().all(|part| match part {
-            KeyPart::ClientIp | KeyPart::Method => true,
-            KeyPart::Country | KeyPart::Asn | KeyPart::Route | KeyPart::JwtClaim(_) => {
-                rule.on_missing != OnMissing::Skip
-            }
-            KeyPart::Descriptor(_) => rule.on_missing != OnMissing::Skip,
-            KeyPart::Host | KeyPart::Path | KeyPart::PathParam(_) => false,
-            KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..) => false,
+        self.key_of_rule(rule).iter().all(|part| match part.about().origin {
+            Origin::Connection => true,
+            Origin::Verified => rule.on_missing != OnMissing::Skip,
+            Origin::Target | Origin::Client => false,
         })
     }
 }

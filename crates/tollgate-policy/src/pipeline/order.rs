@@ -15,7 +15,7 @@ use crate::pipeline::plan::{AppliedRule, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::parts;
-use crate::spec::key::KeyPart;
+use crate::spec::key::Breadth;
 
 /// The ends of the order: indexes of partitions of a [`Plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,24 +88,9 @@ impl Plan {
 }
 
 /// How many clients share a count, as far as its key shows: the fewest first.
-fn breadth(policy: &Policy, partition: &Partition<'_>) -> (u8, Reverse<usize>) {
+fn breadth(policy: &Policy, partition: &Partition<'_>) -> (Breadth, Reverse<usize>) {
     let key = policy.groups.get(partition.group()).map(|group| &*group.key).unwrap_or_default();
     let given = key.iter().zip(parts(partition.key())).filter(|(_, value)| value.is_some());
-    let narrowest = given.map(|(part, _)| breadth_of(part)).min();
-    (narrowest.unwrap_or(u8::MAX), Reverse(key.len()))
-}
-
-/// Parts that identify the client first, then parts that may be one of a few, then parts that many
-/// clients share.
-const fn breadth_of(part: &KeyPart) -> u8 {
-    match part {
-        KeyPart::ClientIp
-        | KeyPart::JwtClaim(_)
-        | KeyPart::Header(..)
-        | KeyPart::Cookie(..)
-        | KeyPart::Query(..)
-        | KeyPart::Descriptor(_) => 0,
-        KeyPart::PathParam(_) | KeyPart::Path => 1,
-        KeyPart::Host | KeyPart::Country | KeyPart::Asn | KeyPart::Route | KeyPart::Method => 2,
-    }
+    let narrowest = given.map(|(part, _)| part.about().breadth).min();
+    (narrowest.unwrap_or(Breadth::All), Reverse(key.len()))
 }

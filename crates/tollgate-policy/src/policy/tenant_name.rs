@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::policy::compiled::Policy;
-use crate::spec::key::KeyPart;
+use crate::spec::key::{KeyPart, Spelling};
 use crate::spec::tenant::MAX_TENANT_ID;
 use tollgate_http_syntax::authority::write_host;
 use tollgate_http_syntax::readings::Paths;
@@ -19,26 +19,25 @@ impl Policy {
     /// policy does not have tenants.
     #[must_use]
     pub fn tenant_id(&self, text: &str) -> Option<Vec<u8>> {
-        let id = match self.tenant.as_ref()?.part {
-            KeyPart::ClientIp => {
+        let id = match self.tenant.as_ref()?.part.about().spelling {
+            Spelling::Address => {
                 let mut id = Vec::new();
                 let address = text.parse().ok()?;
                 self.settings.prefixes.group(address, |bytes| id.extend_from_slice(bytes));
                 id
             }
-            KeyPart::Method | KeyPart::Country | KeyPart::Asn => text.to_ascii_uppercase().into(),
-            KeyPart::Host => {
+            Spelling::Upper => text.to_ascii_uppercase().into(),
+            Spelling::Host => {
                 let mut id = Vec::new();
                 write_host(text.as_bytes(), &mut id).ok()?;
                 id
             }
-            KeyPart::Path => self.normal_path(text)?,
-            KeyPart::PathParam(_) => {
+            Spelling::Path => self.normal_path(text)?,
+            Spelling::Segment => {
                 let path = self.normal_path(&format!("/{text}"))?;
                 path.strip_prefix(b"/")?.into()
             }
-            KeyPart::Route | KeyPart::Header(..) | KeyPart::Cookie(..) => text.into(),
-            KeyPart::Query(..) | KeyPart::JwtClaim(_) | KeyPart::Descriptor(_) => text.into(),
+            Spelling::Text => text.into(),
         };
         (!id.is_empty() && id.len() <= MAX_TENANT_ID).then_some(id)
     }

@@ -19,7 +19,8 @@ use crate::request::key::{
     write_given, write_given_fact, write_part, write_shared_key, write_text,
 };
 use crate::request::lazy::{Buffers, Request};
-use crate::spec::key::KeyPart;
+use crate::spec::fact::Fact;
+use crate::spec::key::{About, KeyPart, Spelling};
 use crate::spec::on_missing::OnMissing;
 use crate::spec::problem::Problem;
 use tollgate_http_syntax::readings::segment;
@@ -187,41 +188,42 @@ impl Policy {
         };
         let none = Given::default();
         let text = Some(value.as_bytes());
-        match part {
-            KeyPart::Method => request(Given { method: text, ..none }),
-            KeyPart::Path => request(Given { target: Some(value.into()), ..none }),
-            KeyPart::Query(name, _) => {
+        let About { reads, spelling, .. } = part.about();
+        match reads {
+            Fact::Path if spelling == Spelling::Segment => {
+                let segment = segment(value.as_bytes(), self.settings.escaped_slashes);
+                write_given(out, |out| out.extend(&segment));
+                Ok(!segment.is_empty())
+            }
+            Fact::Method => request(Given { method: text, ..none }),
+            Fact::Path => request(Given { target: Some(value.into()), ..none }),
+            Fact::Query(name) => {
                 let target = format!("/?{}={}", escaped(name), escaped(value));
                 request(Given { target: Some(target), ..none })
             }
-            KeyPart::Host => request(Given { host: text, ..none }),
-            KeyPart::Header(name, _) => {
-                request(Given { header: Some((&name.0, value.into())), ..none })
-            }
-            KeyPart::Cookie(name, _) => {
+            Fact::Host => request(Given { host: text, ..none }),
+            Fact::Header(name) => request(Given { header: Some((name, value.into())), ..none }),
+            Fact::Cookie(name) => {
                 request(Given { header: Some(("cookie", cookie(name, value).into())), ..none })
             }
-            KeyPart::Route => request(Given { route: text, ..none }),
-            KeyPart::JwtClaim(name) => request(Given { claim: Some((name, value)), ..none }),
-            KeyPart::Descriptor(key) => request(Given { entry: Some((key, value)), ..none }),
-            KeyPart::ClientIp => {
+            Fact::Route => request(Given { route: text, ..none }),
+            Fact::Claim(name) => request(Given { claim: Some((name, value)), ..none }),
+            Fact::Descriptor(key) => request(Given { entry: Some((key, value)), ..none }),
+            Fact::Client => {
                 let address: IpAddr = value.parse().map_err(|_| "is no address")?;
                 write_given(out, |out| {
                     self.settings.prefixes.group(address, |bytes| out.extend(bytes));
                 });
                 Ok(true)
             }
-            KeyPart::PathParam(_) => {
-                let segment = segment(value.as_bytes(), self.settings.escaped_slashes);
-                write_given(out, |out| out.extend(&segment));
-                Ok(!segment.is_empty())
-            }
             // The value from a header and that from the platform are read alike.
-            KeyPart::Country | KeyPart::Asn => {
+            Fact::Country | Fact::Asn => {
                 write_given_fact(value.as_bytes(), self.settings.repeated, out)
                     .map_err(|_| UNREADABLE)?;
                 Ok(true)
             }
+            // No key part reads these.
+            Fact::Domain | Fact::Entries | Fact::Beside | Fact::Status => Ok(false),
         }
     }
 }

@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 #[cfg(feature = "explain")]
 use core::fmt;
 
+use crate::spec::coded::variants;
 use crate::spec::fact::Fact;
-use crate::spec::scalar::HeaderName;
+use crate::spec::scalar::{CookieName, HeaderName};
 use tollgate_http_syntax::repeated::Repeated;
 
 /// One part of a partition key.
@@ -42,6 +43,26 @@ pub enum KeyPart {
     Descriptor(String),
 }
 
+variants!(KeyPart {
+    0 => ClientIp,
+    1 => Method,
+    2 => Host,
+    3 => Path,
+    4 => Country,
+    5 => Asn,
+    6 => Route,
+    7 => Header(name: HeaderName, repeated: Option<Repeated>),
+    8 => Cookie(name: String, repeated: Option<Repeated>),
+    9 => Query(name: String, repeated: Option<Repeated>),
+    10 => PathParam(name: String),
+    11 => JwtClaim(name: String),
+    12 => Descriptor(key: String),
+} if |part| match part {
+    Self::Header(_, repeated) | Self::Query(_, repeated) => repeated.is_some(),
+    Self::Cookie(name, repeated) => CookieName::is_one(name) && repeated.is_some(),
+    _ => true,
+});
+
 /// The properties of a kind of key part.
 pub struct About<'p> {
     /// Its name in the document.
@@ -53,16 +74,77 @@ pub struct About<'p> {
     words: &'static str,
     /// The fact of a request that it reads.
     pub reads: Fact<'p>,
+    /// How an operator writes a value.
+    pub spelling: Spelling,
+    /// Where a request has it from.
+    pub origin: Origin,
+    /// How many clients share a value.
+    pub breadth: Breadth,
     /// Every request has it.
-    #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations use it
     pub is_always_there: bool,
     /// It has few values, or one for a whole site.
     pub has_few_values: bool,
 }
 
+/// How an operator writes a value of a key part, such as the name of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// As in a request.
+    Text,
+    /// In any case; upper case is counted.
+    Upper,
+    /// As an address of the network that is one client.
+    Address,
+    /// As a host, in any case and without a port.
+    Host,
+    /// As a path, in any spelling of it.
+    Path,
+    /// As one segment of a path, in any spelling of it.
+    Segment,
+}
+
+/// Where a request has a key part from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The connection and the request line: every request has it, and a client cannot make up one.
+    Connection,
+    /// What a proxy, the platform or a verified token says: a request may lack it.
+    Verified,
+    /// What the request is for, which the client chooses.
+    Target,
+    /// A value that the client may make up.
+    Client,
+}
+
+/// How many clients share a value of a key part: fewer first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Breadth {
+    /// It identifies a client.
+    Client,
+    /// It may be one of few.
+    Resource,
+    /// Many clients share it.
+    Site,
+    /// All clients share it: there is no part.
+    All,
+}
+
 impl<'p> About<'p> {
-    const fn new(name: &'static str, words: &'static str, of: &'p str, reads: Fact<'p>) -> Self {
-        Self { name, of, words, reads, is_always_there: false, has_few_values: false }
+    const fn new(
+        (name, words, of): (&'static str, &'static str, &'p str),
+        reads: Fact<'p>,
+        (spelling, origin, breadth): (Spelling, Origin, Breadth),
+    ) -> Self {
+        let (is_always_there, has_few_values) = (false, false);
+        Self { name, of, words, reads, spelling, origin, breadth, is_always_there, has_few_values }
+    }
+
+    const fn always_there(self) -> Self {
+        Self { is_always_there: true, ..self }
+    }
+
+    const fn with_few_values(self) -> Self {
+        Self { has_few_values: true, ..self }
     }
 }
 
@@ -80,39 +162,58 @@ impl KeyPart {
 
     /// The properties of this part: the one table of key parts.
     pub fn about(&self) -> About<'_> {
+        use {Breadth as B, Origin as O, Spelling as S};
+        let row = About::new;
         match self {
-            Self::ClientIp => About::new("client_ip", "client address", "", Fact::Client),
-            Self::Method => About {
-                is_always_there: true,
-                has_few_values: true,
-                ..About::new("method", "method", "", Fact::Method)
-            },
+            Self::ClientIp => {
+                let words = ("client_ip", "client address", "");
+                row(words, Fact::Client, (S::Address, O::Connection, B::Client))
+            }
+            Self::Method => {
+                let words = ("method", "method", "");
+                let part = row(words, Fact::Method, (S::Upper, O::Connection, B::Site));
+                part.always_there().with_few_values()
+            }
             Self::Host => {
-                About { has_few_values: true, ..About::new("host", "host", "", Fact::Host) }
+                let words = ("host", "host", "");
+                row(words, Fact::Host, (S::Host, O::Target, B::Site)).with_few_values()
             }
             Self::Path => {
-                About { is_always_there: true, ..About::new("path", "path", "", Fact::Path) }
+                let words = ("path", "path", "");
+                row(words, Fact::Path, (S::Path, O::Target, B::Resource)).always_there()
             }
-            Self::Country => About {
-                has_few_values: true,
-                ..About::new("country", "country", "", Fact::Country)
-            },
-            Self::Asn => About::new("asn", "AS number", "", Fact::Asn),
+            Self::Country => {
+                let words = ("country", "country", "");
+                row(words, Fact::Country, (S::Upper, O::Verified, B::Site)).with_few_values()
+            }
+            Self::Asn => row(("asn", "AS number", ""), Fact::Asn, (S::Upper, O::Verified, B::Site)),
             Self::Route => {
-                About { has_few_values: true, ..About::new("route", "route", "", Fact::Route) }
+                let words = ("route", "route", "");
+                row(words, Fact::Route, (S::Text, O::Verified, B::Site)).with_few_values()
             }
-            Self::Header(name, _) => About::new("header", "header", &name.0, Fact::Header(&name.0)),
-            Self::Cookie(name, _) => About::new("cookie", "cookie", name, Fact::Cookie(name)),
-            Self::Query(name, _) => About::new("query", "query parameter", name, Fact::Query(name)),
-            Self::PathParam(name) => About {
-                is_always_there: true,
-                ..About::new("path_param", "path segment", name, Fact::Path)
-            },
+            Self::Header(name, _) => {
+                let words = ("header", "header", name.0.as_str());
+                row(words, Fact::Header(&name.0), (S::Text, O::Client, B::Client))
+            }
+            Self::Cookie(name, _) => {
+                let words = ("cookie", "cookie", name.as_str());
+                row(words, Fact::Cookie(name), (S::Text, O::Client, B::Client))
+            }
+            Self::Query(name, _) => {
+                let words = ("query", "query parameter", name.as_str());
+                row(words, Fact::Query(name), (S::Text, O::Client, B::Client))
+            }
+            Self::PathParam(name) => {
+                let words = ("path_param", "path segment", name.as_str());
+                row(words, Fact::Path, (S::Segment, O::Target, B::Resource)).always_there()
+            }
             Self::JwtClaim(name) => {
-                About::new("jwt_claim", "verified claim", name, Fact::Claim(name))
+                let words = ("jwt_claim", "verified claim", name.as_str());
+                row(words, Fact::Claim(name), (S::Text, O::Verified, B::Client))
             }
             Self::Descriptor(name) => {
-                About::new("descriptor", "descriptor entry", name, Fact::Descriptor(name))
+                let words = ("descriptor", "descriptor entry", name.as_str());
+                row(words, Fact::Descriptor(name), (S::Text, O::Verified, B::Client))
             }
         }
     }
@@ -170,3 +271,36 @@ impl fmt::Display for KeyPart {
 
 /// The parts of a key.
 pub type Key = Vec<KeyPart>;
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::spec::coded::{Bytes, Coded};
+
+    // Guards: a key part that has a meaning and no way to write it.
+    #[test]
+    fn every_part_without_a_name_is_listed() {
+        let read = |tag: u8| KeyPart::read(&mut Bytes(&[tag]));
+        let plain: Vec<KeyPart> = (0..=u8::MAX).filter_map(read).collect();
+        assert_eq!(plain, KeyPart::PLAIN);
+    }
+
+    // Guards: two parts with one name in the document, or a named part that its row calls by
+    // another.
+    #[test]
+    fn a_row_has_the_name_of_its_part() {
+        let named = |tag: u8| KeyPart::read(&mut Bytes(&[tag, 1, b'x', 0]));
+        let with_mode = |tag: u8| KeyPart::read(&mut Bytes(&[tag, 1, b'x', 1, 0]));
+        let parts = (0..=u8::MAX).filter_map(|tag| named(tag).or_else(|| with_mode(tag)));
+        let mut names = vec![];
+        for part in parts {
+            let about = part.about();
+            assert_eq!(about.of.is_empty(), KeyPart::PLAIN.contains(&part), "{}", about.name);
+            assert!(!names.contains(&about.name), "{} twice", about.name);
+            names.push(about.name);
+        }
+        assert!(names.len() > KeyPart::PLAIN.len(), "{names:?}");
+    }
+}

@@ -47,7 +47,7 @@ pub use cost::{Cost, MAX_COST};
 pub use descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
 pub use fact::{Fact, Need};
 pub use jwt::{Jwk, Jwt};
-pub use key::{About, Key, KeyPart};
+pub use key::{About, Breadth, Key, KeyPart, Origin, Spelling};
 pub use limits::Limits;
 pub use mark_header::MarkHeader;
 pub use mode::{Mode, Share};

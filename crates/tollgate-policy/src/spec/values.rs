@@ -18,14 +18,13 @@ use crate::spec::coded::{Bytes, Coded, fields, shape, variants, wrapped};
 use crate::spec::conditions::{Condition, Conditions};
 use crate::spec::cost::Cost;
 use crate::spec::descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
-use crate::spec::key::KeyPart;
 use crate::spec::mark_header::MarkHeader;
 use crate::spec::mode::{Mode, Share};
 use crate::spec::on_failure::OnFailure;
 use crate::spec::on_missing::OnMissing;
 use crate::spec::problem::Problem;
 use crate::spec::response::{BodyFormat, HeaderGeneration};
-use crate::spec::scalar::{Bounded, CookieName, HeaderName, MAX_WAIT, Method};
+use crate::spec::scalar::{Bounded, HeaderName, MAX_WAIT, Method};
 use crate::spec::scope::{MAX_NODES, Scope};
 use crate::spec::wanted::{Asn, Country, Host, Matcher};
 use tollgate_http_syntax::address::Cidr;
@@ -76,26 +75,6 @@ variants!(Source {
     2 => Forwarded,
     3 => CfConnectingIp,
     4 => Header(name: HeaderName),
-});
-
-variants!(KeyPart {
-    0 => ClientIp,
-    1 => Method,
-    2 => Host,
-    3 => Path,
-    4 => Country,
-    5 => Asn,
-    6 => Route,
-    7 => Header(name: HeaderName, repeated: Option<Repeated>),
-    8 => Cookie(name: String, repeated: Option<Repeated>),
-    9 => Query(name: String, repeated: Option<Repeated>),
-    10 => PathParam(name: String),
-    11 => JwtClaim(name: String),
-    12 => Descriptor(key: String),
-} if |part| match part {
-    Self::Header(_, repeated) | Self::Query(_, repeated) => repeated.is_some(),
-    Self::Cookie(name, repeated) => CookieName::is_one(name) && repeated.is_some(),
-    _ => true,
 });
 
 variants!(Condition {
