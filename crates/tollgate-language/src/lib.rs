@@ -1,7 +1,9 @@
-//! The policy language: what people write, and how it becomes a [`Policy`].
+//! The policy language: what people write, and how it becomes a
+//! [`Policy`](tollgate_policy::Policy).
 //!
 //! A document in JSON is parsed to a tree that keeps its duplicates, read into typed values with
-//! every mistake at its place, validated as a whole for one [`Surface`], and compiled to a
+//! every mistake at its place, validated as a whole for one
+//! [`Surface`](tollgate_policy::Surface), and compiled to a
 //! [`PolicySpec`](tollgate_policy::spec::PolicySpec). Tenants' entries, plugin configurations and
 //! descriptions of requests are read in the same way.
 //!

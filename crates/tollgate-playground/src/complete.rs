@@ -105,7 +105,7 @@ impl Offers {
         Self {
             from: units.of(context.replaced.start),
             to: units.of(context.replaced.end),
-            written: context.written.to_lowercase(),
+            written: context.written.to_ascii_lowercase(),
             comma: if context.needs_comma { "," } else { "" },
             all: Vec::new(),
         }
@@ -113,7 +113,7 @@ impl Offers {
 
     fn push(&mut self, label: String, detail: &'static str, insert: String) {
         let is_new = self.all.iter().all(|other| other.label != label);
-        if is_new && label.to_lowercase().contains(&self.written) {
+        if is_new && label.to_ascii_lowercase().contains(&self.written) {
             let insert = format!("{insert}{}", self.comma);
             self.all.push(Completion { label, detail, insert, from: self.from, to: self.to });
         }
@@ -154,7 +154,7 @@ impl Offers {
     /// Labels that begin with the written text come before those that only contain it.
     fn in_order(mut self) -> Vec<Completion> {
         let written = self.written;
-        self.all.sort_by_key(|one| !one.label.to_lowercase().starts_with(&written)); // stable
+        self.all.sort_by_key(|one| !one.label.to_ascii_lowercase().starts_with(&written)); // stable
         self.all
     }
 }

@@ -45,7 +45,7 @@ struct Compiler {
 
 /// The spec of `document`, whose fingerprint and public fingerprint are given.
 pub(super) fn spec(
-    document: &Document,
+    document: Document,
     surface: Surface,
     (fingerprint, public_fingerprint): (u64, u64),
     root: &At<'_>,
@@ -55,12 +55,12 @@ pub(super) fn spec(
     let spec = PolicySpec {
         fingerprint: Fixed(fingerprint),
         public_fingerprint: Fixed(public_fingerprint),
-        settings: settings(document, traits(surface)),
+        settings: settings(&document, traits(surface)),
         response: response(document.response.as_ref()),
         waiting: waiting(document.waiting.as_ref()),
         jwt: document.jwt.as_ref().map(JwtDoc::jwt),
         tenant: document.tenant.as_ref().map(|part| part.resolved(repeated)),
-        exempt: document.exempt().to_vec(),
+        exempt: document.exempt.map_or_else(Vec::new, |list| list.0),
         groups: Vec::new(),
         rules: Vec::new(),
         warnings: Vec::new(),
@@ -72,7 +72,7 @@ pub(super) fn spec(
         record_ids: RecordIds::default(),
         groups: BTreeMap::new(),
     };
-    compiler.rules(document, root);
+    compiler.rules(document.rules, &root.field("rules"));
     compiler.spec
 }
 
@@ -100,19 +100,18 @@ fn waiting(doc: Option<&WaitingDoc>) -> Limits {
 }
 
 impl Compiler {
-    fn rules(&mut self, document: &Document, root: &At<'_>) {
-        let (rules, at) = (&document.rules, root.field("rules"));
-        if rules.len() > MAX_RULES {
-            at.problem(format!("has {} rules; use at most {MAX_RULES}", rules.len()));
+    fn rules(&mut self, docs: Vec<Lenient<RuleDoc>>, at: &At<'_>) {
+        if docs.len() > MAX_RULES {
+            at.problem(format!("has {} rules; use at most {MAX_RULES}", docs.len()));
             return;
         }
-        let sets: usize =
-            document.rules().map(|(_, rule)| rule.tiers().len().saturating_add(1)).sum();
+        let read = || docs.iter().enumerate().filter_map(|(i, doc)| Some((i, doc.0.as_ref()?)));
+        let sets: usize = read().map(|(_, rule)| rule.tiers().len().saturating_add(1)).sum();
         if sets > MAX_SETS {
             at.problem(format!("has {sets} rules and tiers in all; use at most {MAX_SETS}"));
             return;
         }
-        let whens = document.rules().filter_map(|(_, rule)| rule.when.as_ref());
+        let whens = read().filter_map(|(_, rule)| rule.when.as_ref());
         let patterns = whens.filter_map(Conditions::paths).flatten();
         let segments: usize = patterns.map(|pattern| pattern.segments.len()).sum();
         if segments > MAX_PATH_SEGMENTS {
@@ -121,68 +120,53 @@ impl Compiler {
             ));
             return;
         }
-        unique(document.rules().map(|(i, rule)| (i, &rule.name)), &at);
-        for (i, rule) in document.rules() {
-            self.rule(rule, &at.item(i));
+        unique(read().map(|(i, rule)| (i, &rule.name)), at);
+        for (i, doc) in docs.into_iter().enumerate() {
+            if let Some(doc) = doc.0 {
+                self.rule(doc, &at.item(i));
+            }
         }
         self.number_fallbacks();
-        self.check_length(&at);
+        self.check_length(at);
     }
 
-    fn rule(&mut self, doc: &RuleDoc, at: &At<'_>) {
-        let group = self.group(doc, at);
-        let set = self.set(doc, None, &doc.quotas, &at.field("quotas"));
-        let tiers = self.tiers(doc, at);
+    fn rule(&mut self, doc: RuleDoc, at: &At<'_>) {
+        let group = self.group(&doc, at);
+        let set = self.set(&doc, None, &doc.quotas, &at.field("quotas"));
+        let tiers_at = at.field("tiers");
+        unique(doc.tiers().iter().map(|tier| &tier.name).enumerate(), &tiers_at);
+        let sets = doc.tiers().iter().enumerate().map(|(i, tier)| {
+            let at = tiers_at.item(i);
+            self.set(&doc, Some(&tier.name.0), &tier.quotas, &at.field("quotas"))
+        });
+        let sets: Vec<SetSpec> = sets.collect();
+        let (scope, lease) = (doc.scope(), lease(&doc));
+        let (on_failure, fallback) = match doc.on_failure {
+            Some(WithoutState::Decided(mode)) => (mode, None),
+            // The document's setting applies where the rule's own count cannot decide.
+            Some(WithoutState::Local(nodes)) => (self.on_failure, Some(nodes)),
+            None => (self.on_failure, None),
+        };
+        let docs = doc.tiers.into_iter().flat_map(|list| list.0).zip(sets).enumerate();
+        let tiers = docs.map(|(i, (tier, set))| tier_spec(tier, set, &tiers_at.item(i)));
         self.spec.rules.push(RuleSpec {
-            name: doc.name.0.clone(),
-            when: doc.when.clone(),
-            unless: doc.unless.clone(),
+            name: doc.name.0,
+            when: doc.when,
+            unless: doc.unless,
             on_missing: doc.on_missing.unwrap_or(OnMissing::Skip),
-            on_failure: match doc.on_failure {
-                Some(WithoutState::Decided(mode)) => mode,
-                // The document's setting applies where the rule's own count cannot decide.
-                Some(WithoutState::Local(_)) | None => self.on_failure,
-            },
-            scope: doc.scope(),
-            lease: lease(doc),
-            fallback: match doc.on_failure {
-                Some(WithoutState::Local(nodes)) => Some(nodes),
-                Some(WithoutState::Decided(_)) | None => None,
-            },
-            cost: doc.cost.clone().unwrap_or(Cost::Fixed(1)),
+            on_failure,
+            scope,
+            lease,
+            fallback,
             names_cost: doc.cost.is_some(),
-            charging: doc.charge.clone().unwrap_or(Charging::Request),
+            cost: doc.cost.unwrap_or(Cost::Fixed(1)),
+            charging: doc.charge.unwrap_or(Charging::Request),
             mode: doc.mode.unwrap_or(Mode::Enforce),
-            action: doc.action.clone().unwrap_or(Action::Deny(None)),
+            action: doc.action.unwrap_or(Action::Deny(None)),
             group,
             set,
-            tiers,
+            tiers: tiers.collect(),
         });
-    }
-
-    fn tiers(&mut self, doc: &RuleDoc, at: &At<'_>) -> Vec<TierSpec> {
-        let docs = doc.tiers();
-        let at = at.field("tiers");
-        unique(docs.iter().map(|tier| &tier.name).enumerate(), &at);
-        docs.iter().enumerate().map(|(i, tier)| self.tier(doc, tier, &at.item(i))).collect()
-    }
-
-    fn tier(&mut self, doc: &RuleDoc, tier: &TierDoc, at: &At<'_>) -> TierSpec {
-        if tier.when.is_none() && tier.key_values.is_none() {
-            at.problem(
-                "applies to no particular client; give it \"when\" or \"key_values\"".into(),
-            );
-        }
-        let texts = tier.key_values.iter().flat_map(|values| &values.0);
-        let key_values: BTreeSet<Vec<u8>> = texts.map(|text| text.clone().into_bytes()).collect();
-        TierSpec {
-            name: tier.name.0.clone(),
-            priority: tier.priority.map_or(0, |p| p.0),
-            when: tier.when.clone(),
-            repeated: tier.repeated,
-            key_values: key_values.into_iter().collect(),
-            set: self.set(doc, Some(&tier.name.0), &tier.quotas, &at.field("quotas")),
-        }
     }
 
     /// The quotas of a rule or of its tier. They hold units where the rule reserves.
@@ -269,6 +253,22 @@ impl Compiler {
                  sliding-log or fewer quotas"
             ));
         }
+    }
+}
+
+fn tier_spec(tier: TierDoc, set: SetSpec, at: &At<'_>) -> TierSpec {
+    if tier.when.is_none() && tier.key_values.is_none() {
+        at.problem("applies to no particular client; give it \"when\" or \"key_values\"".into());
+    }
+    let texts = tier.key_values.into_iter().flat_map(|values| values.0);
+    let key_values: BTreeSet<Vec<u8>> = texts.map(String::into_bytes).collect();
+    TierSpec {
+        name: tier.name.0,
+        priority: tier.priority.map_or(0, |p| p.0),
+        when: tier.when,
+        repeated: tier.repeated,
+        key_values: key_values.into_iter().collect(),
+        set,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: an identity in a stored value is the same in every version of this code: a different
 //! one would restart every count.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 
@@ -13,16 +13,29 @@ use tollgate_storage::marked;
 
 /// The identities of a policy's records.
 #[derive(Default)]
-pub(super) struct RecordIds(BTreeSet<u32>);
+pub(super) struct RecordIds {
+    taken: BTreeSet<u32>,
+    /// How many identities after the first one are taken, by the hash that the first one is made of
+    /// and the version: many rules with one name do not search all earlier ones each.
+    skipped: BTreeMap<u64, u16>,
+}
 
 impl RecordIds {
     /// An identity derived from `hash` that no other record has, in any layout up to `version`.
     pub(super) fn free(&mut self, hash: u64, version: u8) -> u32 {
-        let mut record_id = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
-        while (1..=version).any(|version| self.0.contains(&marked(record_id, version))) {
-            record_id = record_id.checked_add(1).unwrap_or(1);
+        let first = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
+        let search = u64::from(first).wrapping_shl(8) | u64::from(version);
+        let skipped = self.skipped.entry(search).or_insert(0);
+        let after = |skipped: u16| match first.checked_add(skipped.into()) {
+            Some(id) => id,
+            None => u32::from(skipped).saturating_sub(u32::MAX.saturating_sub(first)),
+        };
+        let is_taken = |id: u32| (1..=version).any(|v| self.taken.contains(&marked(id, v)));
+        while is_taken(after(*skipped)) && *skipped < u16::MAX {
+            *skipped = skipped.saturating_add(1);
         }
-        self.0.extend((1..=version).map(|version| marked(record_id, version)));
+        let record_id = after(*skipped);
+        self.taken.extend((1..=version).map(|version| marked(record_id, version)));
         record_id
     }
 }

@@ -17,8 +17,9 @@ mod validate;
 mod warnings;
 mod white_space;
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
+use crate::compile::subsumption::MAX_COMPARED;
 use crate::document::masked::without_masked_keys;
 use crate::document::root::Document;
 use crate::json::node::{Node, whole};
@@ -74,9 +75,14 @@ fn spec_at(node: &Node, document: &str, surface: Surface, root: &At<'_>) -> Opti
         validate::unreachable(&read, root);
     }
     let fingerprints = (stable_hash(&[document.as_bytes()]), public::public_fingerprint(node));
-    let mut spec = compiler::spec(&read, surface, fingerprints, root);
     let traits = traits(surface);
     validate::errors(&read, surface, traits, root);
-    spec.warnings = warnings::warnings(&read, &spec, traits).in_order(node).0;
+    let noted = RefCell::new(Noted::default());
+    let warned = At::root(&noted);
+    let left = Cell::new(MAX_COMPARED);
+    warnings::of_document(&read, traits, &left, &warned);
+    let mut spec = compiler::spec(read, surface, fingerprints, root);
+    warnings::of_spec(&spec, &left, &warned);
+    spec.warnings = noted.into_inner().in_order(node).0;
     Some(spec)
 }

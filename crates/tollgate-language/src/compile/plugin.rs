@@ -31,7 +31,7 @@ const POLICY_TIMEOUT: Span = Span::from_secs(5);
 
 /// Compiles a plugin configuration: a policy, or an object with the field `policy` and with it
 /// `policies`, or `fleet` and `policy_from`, and `hash_key`, which is
-/// [set](Policy::set_hash_key) in all policies.
+/// [set](tollgate_policy::Policy::set_hash_key) in all policies.
 ///
 /// # Errors
 /// Every mistake at once, in the document's order, each with its path.

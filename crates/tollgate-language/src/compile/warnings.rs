@@ -5,15 +5,15 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 
 use tollgate_core::{Algorithm, Limiter};
 
-use crate::compile::subsumption::{MAX_COMPARED, implies, implies_values};
+use crate::compile::subsumption::{implies, implies_values};
 use crate::compile::white_space;
 use crate::document::root::Document;
 use crate::document::rule::{RuleDoc, TierDoc};
-use crate::json::place::{At, Noted};
+use crate::json::place::At;
 use crate::surface::Traits;
 use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
 use tollgate_http_syntax::sort::sort_by;
@@ -25,12 +25,8 @@ use tollgate_policy::spec::{
 /// Above this a log takes more than 2 KiB per key.
 const LARGE_LOG: u64 = 256;
 
-/// The settings that are legal but hardly intended.
-pub(super) fn warnings(document: &Document, spec: &PolicySpec, surface: &Traits) -> Noted {
-    let warnings = RefCell::new(Noted::default());
-    let root = At::root(&warnings);
-    client_ip_warnings(&spec.settings.client, &root);
-    trust_warnings(&spec.settings.client, &root);
+/// Notes the settings of a document that are legal but hardly intended.
+pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usize>, root: &At<'_>) {
     tenant_warning(document, &root.field("tenant"));
     if document.rules.is_empty() {
         root.field("rules").problem("is empty: nothing is limited".into());
@@ -39,22 +35,28 @@ pub(super) fn warnings(document: &Document, spec: &PolicySpec, surface: &Traits)
         white_space::of_conditions(exempt, &root.field("exempt").item(i));
     }
     let rules_at = root.field("rules");
-    let left = Cell::new(MAX_COMPARED);
     for (i, rule) in document.rules() {
         let at = rules_at.item(i);
-        exempt_warning(document, rule, &left, &at);
-        if surface.has_objects {
+        exempt_warning(document, rule, left, &at);
+        if traits.has_objects {
             few_objects_warning(rule, &at.field("key"));
         }
-        if surface.is_one_node && matches!(rule.scope(), Scope::Share(2..)) {
+        if traits.is_one_node && matches!(rule.scope(), Scope::Share(2..)) {
             at.field("scope").problem(
                 "divides what is one count for all clients here; use \"fleet\", which counts as it says".into(),
             );
         }
         guess_warning(rule, &at.field("charge"));
-        tier_warnings(rule, &left, &at.field("tiers"));
+        tier_warnings(rule, left, &at.field("tiers"));
         white_space::of_rule(rule, &at);
     }
+}
+
+/// Notes the combinations of settings that are legal but hardly intended.
+pub(super) fn of_spec(spec: &PolicySpec, left: &Cell<usize>, root: &At<'_>) {
+    client_ip_warnings(&spec.settings.client, root);
+    trust_warnings(&spec.settings.client, root);
+    let rules_at = root.field("rules");
     for (i, rule) in spec.rules.iter().enumerate() {
         let at = rules_at.item(i);
         let tiers_at = at.field("tiers");
@@ -63,8 +65,7 @@ pub(super) fn warnings(document: &Document, spec: &PolicySpec, surface: &Traits)
             set_warnings(rule, &tier.set, &at, &tiers_at.item(j).field("quotas"));
         }
     }
-    name_warnings(&spec.rules, &left, &rules_at);
-    warnings.into_inner()
+    name_warnings(&spec.rules, left, &rules_at);
 }
 
 fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {

@@ -52,7 +52,7 @@ record! {
 }
 
 /// The key with which a filter hashes keys before it reports them; see
-/// [`plugin_hash_key`](crate::plugin_hash_key).
+/// [`plugin_hash_key`](tollgate_policy::plugin_hash_key).
 pub(crate) type HashKey = Visible<16, 256>;
 
 /// The interval between requests.

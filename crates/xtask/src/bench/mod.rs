@@ -19,6 +19,7 @@ mod fleet_leases;
 mod load;
 mod lookup;
 mod noop;
+mod peers;
 mod reload;
 mod replay;
 mod start;
@@ -49,10 +50,11 @@ pub enum Part {
     Replay,
     Fleet,
     Start,
+    Peers,
 }
 
 /// By the names that the command line has for them.
-pub const ALL: [(&str, Part); 9] = [
+pub const ALL: [(&str, Part); 10] = [
     ("core", Part::Core),
     ("policy", Part::Policy),
     ("sizes", Part::Sizes),
@@ -62,6 +64,7 @@ pub const ALL: [(&str, Part); 9] = [
     ("replay", Part::Replay),
     ("fleet", Part::Fleet),
     ("start", Part::Start),
+    ("peers", Part::Peers),
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -102,6 +105,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
             Part::Worker => worker::measure(workspace, options.effort)?,
             Part::Accuracy => accuracy::measure(workspace, options.log.as_deref())?,
             Part::Replay => replay::measure(workspace, options.effort)?,
+            Part::Peers => peers::measure(workspace, options.log.as_deref())?,
             Part::Fleet => {
                 let servers = fleet::measure(workspace, options.effort)?;
                 format!("{servers}\n{}", fleet_leases::measure(workspace, options.effort)?)
@@ -178,6 +182,7 @@ fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
         Part::Sizes | Part::Accuracy | Part::Replay => vec![],
         Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
         Part::Start => vec![&tools::ENVOY],
+        Part::Peers => vec![&tools::VALGRIND, &tools::limiters::NODE, &tools::limiters::PYTHON],
         Part::Fleet => vec![&tools::REDIS, &tools::ENVOY, &tools::WRK],
         Part::Worker => vec![&tools::ENVOY, &tools::NODE, &tools::WRK],
     };

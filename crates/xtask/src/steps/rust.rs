@@ -12,7 +12,8 @@ use std::process::Command;
 /// The end-to-end tests need running servers and are steps of their own.
 const E2E: &str = "tollgate-e2e";
 /// Workspaces of their own.
-const APART: [&str; 2] = ["tests/fuzz/Cargo.toml", "crates/xtask/bindgen/Cargo.toml"];
+const APART: [&str; 3] =
+    ["tests/fuzz/Cargo.toml", "tests/peers/Cargo.toml", "crates/xtask/bindgen/Cargo.toml"];
 /// Random policies and traces for which every target gives the same results.
 const CASES: &str = "tollgate-cases";
 /// A policy in virtual time, whose tables are the same everywhere.

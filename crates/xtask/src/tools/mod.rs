@@ -6,6 +6,7 @@ pub mod apt;
 pub mod cargo_tools;
 pub mod compose;
 pub mod envoy;
+pub mod limiters;
 pub mod node;
 mod npm;
 pub mod page;
@@ -116,16 +117,6 @@ pub static PAGE: Tool = Tool {
     lane: Lane::Download,
     check: page::check,
     install: page::install,
-};
-
-pub static TYPES: Tool = Tool {
-    name: "types packages",
-    version: "locked",
-    needed_for: "test workerd",
-    by_hand: "install npm (Node 20 or newer) and see whether it reaches its registry",
-    lane: Lane::Download,
-    check: types::check,
-    install: types::install,
 };
 
 pub static SCHEMATHESIS: Tool = Tool {
@@ -288,7 +279,7 @@ pub static VALGRIND: Tool = Tool {
     ..PACKAGED
 };
 
-pub static ALL: [&Tool; 26] = [
+pub static ALL: [&Tool; 28] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
@@ -297,10 +288,12 @@ pub static ALL: [&Tool; 26] = [
     &CARGO_FUZZ,
     &NODE,
     &PAGE,
-    &TYPES,
+    &types::TOOL,
     &SCHEMATHESIS,
     &KUBERNETES_VALIDATE,
     &CYCLONEDX,
+    &limiters::NODE,
+    &limiters::PYTHON,
     &ENVOY,
     &OLDER_ENVOYS,
     &NGINX,

@@ -37,6 +37,9 @@ pub const SCHEMATHESIS: Packages = Packages { folder: "schemathesis", list: "req
 pub const KUBERNETES_VALIDATE: Packages =
     Packages { folder: "kubernetes-validate", list: "kubernetes.txt" };
 
+/// A limiter to compare with.
+pub const LIMITS: Packages = Packages { folder: "limits", list: "limits.txt" };
+
 /// Has the schema of lists of parts.
 pub const CYCLONEDX: Packages = Packages { folder: "cyclonedx", list: "cyclonedx.txt" };
 

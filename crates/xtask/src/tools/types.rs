@@ -2,8 +2,8 @@
 //!
 //! Invariant: only tools; nothing of it is shipped.
 
-use super::{npm::Packages, place::State};
-use crate::{problem::Result, progress::Job, workspace::Workspace};
+use super::{Lane, Tool, npm::Packages};
+use crate::workspace::Workspace;
 use std::path::PathBuf;
 
 const PACKAGES: Packages = Packages {
@@ -17,10 +17,12 @@ pub fn modules(workspace: &Workspace) -> PathBuf {
     PACKAGES.modules(workspace)
 }
 
-pub fn check(workspace: &Workspace) -> State {
-    PACKAGES.check(workspace)
-}
-
-pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
-    PACKAGES.install(workspace, job)
-}
+pub static TOOL: Tool = Tool {
+    name: "types packages",
+    version: "locked",
+    needed_for: "test workerd",
+    by_hand: "install npm (Node 20 or newer) and see whether it reaches its registry",
+    lane: Lane::Download,
+    check: |workspace| PACKAGES.check(workspace),
+    install: |workspace, job| PACKAGES.install(workspace, job),
+};
