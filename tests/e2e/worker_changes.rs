@@ -39,11 +39,11 @@ const ALGORITHMS: [(&str, Algorithm); 6] = [
 /// Processes, each with objects of its own: one uses at most one processor.
 const PROCESSES: u64 = 2;
 /// Decisions of all of them together, unless `TOLLGATE_DECISIONS` sets the number.
-const DECISIONS: u64 = 150_000;
+const DECISIONS: u64 = 30_000;
 /// Requests of a batch, which arrive at one time.
 const BATCH: u64 = 100;
 /// Batches between two changes.
-const BATCHES: u64 = 10;
+const BATCHES: u64 = 2;
 const KEYS: u64 = 25;
 
 /// A small generator: xorshift, so that a seed identifies a test.

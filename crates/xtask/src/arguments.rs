@@ -165,8 +165,9 @@ fn test_program() -> Command {
                     "Run all tests, or the named groups.\n\n\
                      `quick` is the loop while you work: formatting, tidy, clippy and `cargo test`, which need \
                      nothing but Rust. Without a group everything runs but `quick`, whose steps are then part of \
-                     others: lints and tests on every target, fuzzing, both products, real servers. The first \
-                     time it installs what it needs.",
+                     others, and `deep`: lints and tests on every target, fuzzing, both products, real servers. \
+                     `deep` runs some of that for longer, with more seeds and inputs. The first time it installs \
+                     what it needs.",
                 )
                 .arg(Arg::new("group").num_args(0..).help("Names of groups, as --list shows them"))
                 .arg(flag("list", "Only name the groups and their steps"))

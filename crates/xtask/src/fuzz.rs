@@ -23,11 +23,13 @@ use std::{
 pub static TOOLS: [&Tool; 2] = [&tools::NIGHTLY, &tools::CARGO_FUZZ];
 
 const FOLDER: &str = "tests/fuzz";
-/// Inputs for one target in the test step, including those of its corpus. It is a number, so a slow
-/// machine tries the same ones. They are the same because only the seed and the reached code choose
-/// them. Compared values are not used, because addresses are among them, nor the files that the run
-/// itself has written, because those are read again by the clock.
-const BRIEF: [&str; 5] = ["-seed=1", "-runs=20000", "-timeout=600", "-use_cmp=0", "-reload=0"];
+/// Inputs for one target in the test step, including those of its corpus, and in the deep one.
+const INPUTS: [u32; 2] = [20_000, 400_000];
+/// The run ends by a number of inputs and not by time, so a slow machine tries the same ones. They
+/// are the same because only the seed and the reached code choose them. Compared values are not
+/// used, because addresses are among them, nor the files that the run itself has written, because
+/// those are read again by the clock.
+const BRIEF: [&str; 4] = ["-seed=1", "-timeout=600", "-use_cmp=0", "-reload=0"];
 /// The property tests, as if they were a target.
 const LAWS: &str = "laws";
 const FIX: &str = "correct tests/fuzz, or what it calls";
@@ -82,19 +84,31 @@ fn laws(workspace: &Workspace, seconds: u32) -> Result<()> {
     loop {
         let seed = RandomState::new().build_hasher().finish();
         println!("\n=== {LAWS}, seed {seed}");
-        let tests = "test --profile release-test -p tollgate-core -p tollgate-http-syntax \
-                     -p tollgate-storage -p tollgate-policy -p tollgate-sim";
-        let mut command = Command::new("cargo");
-        command.current_dir(&workspace.root).env(SEED, seed.to_string());
-        let fix = format!(
-            "see it again with `{SEED}={seed} cargo {tests}`; mend it, give the case a row of its own, and commit \
-             both with the .regressions file that `git status` shows"
-        );
-        run::shown(command.args(tests.split(' ')), &fix)?;
+        laws_of(workspace, seed)?;
         if started.elapsed() >= Duration::from_secs(seconds.into()) {
             return Ok(());
         }
     }
+}
+
+/// The property tests with seeds that the other steps do not use, for `cargo xtask test deep`.
+pub fn laws_deeply(workspace: &Workspace) -> Result<()> {
+    (2..=10).try_for_each(|seed| {
+        println!("\n=== {LAWS}, seed {seed}");
+        laws_of(workspace, seed)
+    })
+}
+
+fn laws_of(workspace: &Workspace, seed: u64) -> Result<()> {
+    let tests = "test --profile release-test -p tollgate-core -p tollgate-http-syntax \
+                 -p tollgate-storage -p tollgate-policy -p tollgate-sim";
+    let mut command = Command::new("cargo");
+    command.current_dir(&workspace.root).env(SEED, seed.to_string());
+    let fix = format!(
+        "see it again with `{SEED}={seed} cargo {tests}`; mend it, give the case a row of its own, and commit both \
+         with the .regressions file that `git status` shows"
+    );
+    run::shown(command.args(tests.split(' ')), &fix)
 }
 
 /// The variable of proptest's seed; `.cargo/config.toml` sets it for every other run.
@@ -104,6 +118,15 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 /// an earlier run are not used. Only `policy` and `paths` differ a little from run to run, because
 /// a table of theirs hashes by its own seed.
 pub fn briefly(workspace: &Workspace) -> Result<()> {
+    inputs(workspace, INPUTS[0])
+}
+
+/// The same inputs and more, for `cargo xtask test deep`.
+pub fn deeply(workspace: &Workspace) -> Result<()> {
+    inputs(workspace, INPUTS[1])
+}
+
+fn inputs(workspace: &Workspace, runs: u32) -> Result<()> {
     build(workspace)?;
     for target in targets(workspace)? {
         let scratch = format!("brief-{target}");
@@ -112,7 +135,8 @@ pub fn briefly(workspace: &Workspace) -> Result<()> {
         let list = workspace.out.join("fuzz").join(format!("{scratch}.list"));
         fs::write(&list, in_order(&corpus(workspace, &target))?)
             .or_problem("cannot write a list of inputs", "free disk space")?;
-        command.args(BRIEF).arg(format!("-seed_inputs=@{}", list.display()));
+        command.args(BRIEF).arg(format!("-runs={runs}"));
+        command.arg(format!("-seed_inputs=@{}", list.display()));
         let (status, _, said) = run::captured(&mut command)?;
         if !status.success() {
             let what = format!("fuzzing `{target}` found what must not be");

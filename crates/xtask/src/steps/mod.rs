@@ -36,6 +36,19 @@ const QUICK: &[Step] = &[
     checked("quick", "tests, default members", &[], rust::test_default),
 ];
 
+/// Longer runs of what the whole test runs briefly: by hand, before a release.
+const DEEP: &[Step] = &[
+    checked("deep", "laws, nine more seeds", &[], fuzz::laws_deeply),
+    checked("deep", "fuzz targets, 400,000 inputs each", &fuzz::TOOLS, fuzz::deeply),
+    patient("deep", "every test of older Envoys on each of them", OLDER, older_envoys::test_all),
+    patient("deep", "1,000,000 decisions, workerd", END_TO_END, servers::decisions_deeply),
+];
+
+/// Every list; a group or a step of each can be named.
+fn all() -> impl Iterator<Item = &'static Step> {
+    STEPS.iter().chain(QUICK).chain(DEEP)
+}
+
 /// In the order in which a mistake is found cheapest.
 const STEPS: &[Step] = &[
     checked("tidy", "rustfmt", &[], rust::format),
@@ -122,13 +135,12 @@ const COMPOSE: &[&Tool] =
 pub fn test(workspace: &Workspace, wanted: &Wanted) -> Result<()> {
     match wanted {
         Wanted::List => {
-            let all = STEPS.iter().chain(QUICK);
-            all.for_each(|step| println!("{:<8} {}", step.group, step.name));
+            all().for_each(|step| println!("{:<8} {}", step.group, step.name));
             Ok(())
         }
         Wanted::Groups(groups) => lanes::run(workspace, &choose(groups)?),
         Wanted::Step(name) => {
-            let step = STEPS.iter().chain(QUICK).find(|step| step.name == name);
+            let step = all().find(|step| step.name == name);
             let why = || Problem::new("cannot test", format!("there is no step {name:?}"), SEE);
             let step = step.ok_or_else(why)?;
             tools::ensure(workspace, step.needs)?;
@@ -150,7 +162,6 @@ pub enum Wanted {
 const SEE: &str = "see `cargo xtask test --list`";
 
 fn choose(groups: &[String]) -> Result<Vec<&'static Step>> {
-    let all = || STEPS.iter().chain(QUICK);
     if let Some(unknown) = groups.iter().find(|name| !all().any(|step| step.group == *name)) {
         return Err(Problem::new("cannot test", format!("there is no group {unknown:?}"), SEE));
     }
@@ -174,6 +185,7 @@ mod tests {
         let wasm = chosen(&["wasm"]).unwrap();
         assert!(!wasm.is_empty() && wasm.iter().all(|step| step.group == "wasm"));
         assert_eq!(chosen(&["quick"]).unwrap().len(), QUICK.len());
+        assert_eq!(chosen(&["deep"]).unwrap().len(), DEEP.len());
         assert!(chosen(&["nothing"]).is_err());
     }
 
@@ -181,7 +193,8 @@ mod tests {
     #[test]
     fn tests_that_are_named_are_there() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e");
-        for name in older_envoys::TESTS.iter().chain(&servers::OF_SLIM) {
+        let named = older_envoys::TESTS.iter().chain(older_envoys::ALSO_DEEP);
+        for name in named.chain(&servers::OF_SLIM).chain(&servers::DECISIONS) {
             let (file, test) = name.split_once("::").expect("a module and a test");
             let text = std::fs::read_to_string(folder.join(format!("{file}.rs"))).expect(file);
             assert!(text.contains(&format!("\nfn {test}(")), "there is no {name}");
@@ -196,7 +209,7 @@ mod tests {
     /// Each is started by its name, and a contributor with only Rust can run the quick ones.
     #[test]
     fn names_are_unique_within_a_list_and_quick_steps_need_no_tool() {
-        for list in [STEPS, QUICK] {
+        for list in [STEPS, QUICK, DEEP] {
             for (i, step) in list.iter().enumerate() {
                 assert!(list[..i].iter().all(|other| other.name != step.name), "{}", step.name);
             }

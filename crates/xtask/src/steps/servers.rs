@@ -82,6 +82,19 @@ pub fn e2e_workerd(workspace: &Workspace) -> Result<()> {
     e2e(workspace, &[], |name| !is_others(name))
 }
 
+/// A million decisions across changes of the policy, instead of the thirty thousand of every run.
+pub fn decisions_deeply(workspace: &Workspace) -> Result<()> {
+    build::build(workspace, Product::Worker)?;
+    second_try::run(workspace, &DECISIONS, || {
+        let mut command = tests_of(workspace, CURRENT, &["worker"]);
+        command.env("TOLLGATE_DECISIONS", "1000000");
+        command
+    })
+}
+
+pub(super) const DECISIONS: [&str; 1] =
+    ["worker_changes::every_decision_across_changes_is_the_cores"];
+
 /// `tollgate-server` alone.
 pub fn e2e_server(workspace: &Workspace) -> Result<()> {
     build::server::build(workspace)?;
