@@ -1,5 +1,5 @@
 /**
- * What the words of the page mean, for somebody who meets them here first.
+ * The definitions of the page's terms, for readers who do not know them yet.
  */
 
 import { h } from './dom.js';

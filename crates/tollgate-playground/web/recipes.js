@@ -1,8 +1,8 @@
 /**
- * Where to start: situations, each with the lanes and the traffic that show it, and one sentence
- * that says what to look at.
+ * Starting points: situations, each with the lanes and the traffic that show it, and one sentence
+ * about what to look at.
  *
- * Invariant: a recipe is a state as a link holds it; choosing one is opening that link.
+ * Invariant: a recipe is a state as in a link; choosing a recipe opens that link.
  */
 
 import { pretty } from './format.js';
@@ -27,7 +27,7 @@ const policy = (...rules) => ({ kind: 'policy', policy: `${pretty({ version: 1, 
 
 const login = { methods: ['POST'], paths: ['/login'] };
 const guess = { method: 'POST', path: '/login' };
-/** One count for everybody: every request has the same host. */
+/** One count for all clients: every request has the same host. */
 const everybody = [{ header: 'host' }];
 
 /** @type {Recipe[]} */

@@ -1,4 +1,4 @@
-// What a link holds comes back whole, and what others wrote is refused in words, with bounded work.
+// A state survives a link unchanged, and an invalid link is refused in words, with bounded work.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { deflateRawSync } from 'node:zlib';
