@@ -29,7 +29,7 @@ export class LogDrop {
     this.format = h('input', {
       'data-testid': 'log-format',
       list: 'log-formats',
-      placeholder: 'told by its first lines',
+      placeholder: 'detected from its first lines',
       autocomplete: 'off',
       spellcheck: 'false',
       size: 24,
@@ -93,7 +93,7 @@ export class LogDrop {
       h(
         'details',
         {},
-        h('summary', {}, 'When the log does not tell what the policy reads'),
+        h('summary', {}, 'When the log lacks fields that the policy reads'),
         h(
           'div',
           { className: 'row' },

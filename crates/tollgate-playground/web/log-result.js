@@ -25,7 +25,7 @@ export function logResult(summary, damage) {
           `${damage}; this is what came before.`,
         )
       : null,
-    lines === 0 ? h('p', { className: 'problem' }, 'There is no line in the file.') : null,
+    lines === 0 ? h('p', { className: 'problem' }, 'The file contains no lines.') : null,
     lines > 0 && lines === unparsable
       ? h(
           'p',

@@ -38,7 +38,7 @@ export const STATES = {
   },
   remaining: {
     title: 'Left',
-    label: 'quota units left, as told to each request',
+    label: 'quota units left, as reported to each request',
     unit: 'count',
     colour: 'left',
   },

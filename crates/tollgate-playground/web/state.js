@@ -135,7 +135,7 @@ export function laneName(lane) {
  * @returns {State}
  */
 export function stateOf(value) {
-  const { lanes, traffic, seed } = fields(value, 'it is no object');
+  const { lanes, traffic, seed } = fields(value, 'it is not an object');
   if (!Array.isArray(lanes) || lanes.length < 1 || lanes.length > MAX_LANES) {
     fail(`it has no lanes, or more than ${MAX_LANES}`);
   }
@@ -148,7 +148,7 @@ export function stateOf(value) {
 
 /** @param {unknown} value @returns {LaneState} */
 function laneOf(value) {
-  const lane = fields(value, 'a lane is no object');
+  const lane = fields(value, 'a lane is not an object');
   if (lane.kind === 'policy') {
     return { kind: 'policy', policy: string(lane.policy, MAX_POLICY, 'a policy') };
   }
@@ -156,7 +156,7 @@ function laneOf(value) {
   const name = string(lane.algorithm, 40, 'an algorithm');
   if (!algorithm(name)) fail('a lane has an algorithm that there is not');
   const window = string(lane.window, 20, 'a window');
-  if (parseWindow(window) === null) fail('a window is no length of time');
+  if (parseWindow(window) === null) fail('a window is not a length of time');
   const most = MAX_LIMIT;
   return {
     kind: 'preset',

@@ -61,7 +61,7 @@ export async function ask(method, path, extra = {}) {
   try {
     headers.set('authorization', `Bearer ${token}`);
   } catch {
-    return failed(401, 'the token holds what no token can hold');
+    return failed(401, 'the token contains characters that no token can contain');
   }
   if (extra.body !== undefined) headers.set('content-type', 'application/json');
   if (extra.match) headers.set('if-match', extra.match);

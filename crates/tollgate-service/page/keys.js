@@ -76,7 +76,7 @@ export class KeysView {
       h(
         'p',
         { className: 'quiet' },
-        'One client of a rule, by the value of its key. A value that is looked up stands in the query, and so in the logs of what is between.',
+        'One client of a rule, by the value of its key. A looked-up value is part of the query, and so appears in the logs of any proxy on the way.',
       ),
       look,
       this.#said,

@@ -224,7 +224,7 @@ function begin() {
   onRefused(() => {
     if (Object.keys(views).length === 0) return;
     use('', false);
-    signIn('The token is no longer taken.');
+    signIn('The token is no longer accepted.');
   });
   const kept = keptToken();
   signIn();

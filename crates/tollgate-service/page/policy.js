@@ -268,14 +268,14 @@ export class PolicyView {
           row
             ? [
                 `: version ${row.version} (${row.kind}) by `,
-                h('code', {}, row.who ?? 'nobody named'),
+                h('code', {}, row.who ?? 'no name'),
                 ', ',
                 when(row.at_ms),
               ].map((part) => part)
             : '',
           '. Nothing of yours was put in force.',
         ),
-        ...diffOf(before, theirs.text, 'What somebody else changed'),
+        ...diffOf(before, theirs.text, 'Changes by another operator'),
         h(
           'div',
           { className: 'row' },

@@ -13,7 +13,7 @@ export interface Tollgate {
   check(asked: CheckBatch): Promise<CheckAnswers>;
   /**
    * Settles the final cost of a request, in quota units, by the `id` in the result of a check with `settle: true`. A lower
-   * cost refunds the difference, a higher one charges as much as fits. A repeated call changes nothing, so repeat it after an
+   * cost refunds the difference, a higher one is charged whether or not it fits. A repeated call changes nothing, so repeat it after an
    * `Error`, which reports that a count did not respond. Throws a `TypeError` for an id that is not of this deployment, and
    * for a cost that is not a whole number from 0 to 1,000,000,000.
    */

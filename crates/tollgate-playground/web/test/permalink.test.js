@@ -62,8 +62,8 @@ test('garbage is refused in words', async () => {
 
 test('JSON that is no state is refused in words', async () => {
   const wrong = [
-    [null, /no object/],
-    [[], /no object/],
+    [null, /not an object/],
+    [[], /not an object/],
     [{ ...STATE, lanes: [] }, /no lanes/],
     [{ ...STATE, lanes: new Array(5).fill(STATE.lanes[0]) }, /more than 4/],
     [{ ...STATE, lanes: [{ kind: 'policy', policy: 7 }] }, /no text/],
