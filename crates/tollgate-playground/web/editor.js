@@ -158,17 +158,17 @@ const overSelection = EditorView.domEventHandlers({
 
 /**
  * @param {import('./engine.js').Engine} engine
- * @param {(checked: any) => void} told
+ * @param {(checked: any) => void} report
  * @returns {import('@codemirror/lint').LintSource}
  */
-function lint(engine, told) {
+function lint(engine, report) {
   return async (view) => {
     // The thread may have ended; the next change sends a new request.
     const checked = await engine
       .ask('check', [view.state.doc.toString(), SURFACE])
       .catch(() => null);
     if (!checked) return [];
-    told(checked);
+    report(checked);
     const length = view.state.doc.length;
     const shown =
       (/** @type {'error'|'warning'} */ severity) =>
