@@ -1,8 +1,8 @@
 // The admin page as the Worker serves it, in a real Chromium in front of a real workerd: `cargo xtask test browser` starts both.
 //
 // Invariant: every page of every test is watched: an error in its console (a breach of the content security policy is one), a
-// request to anybody but its own host, and planted markup that ran fail the test, whatever it was about. What a page shows is
-// compared with what the API answers to this script. Nothing asserts how long something took.
+// request to any host but its own, and planted markup that ran fail the test, whatever it was about. What a page shows is
+// compared with the API's responses to this script. Nothing asserts how long something took.
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -23,10 +23,10 @@ const { chromium } = await import(path.join(MODULES, "playwright-core/index.mjs"
 const AXE = readFileSync(path.join(MODULES, "axe-core/axe.min.js"), "utf8");
 const browser = await chromium.launch({ executablePath: given("TOLLGATE_CHROMIUM"), args: ["--no-sandbox"] });
 
-/** Markup that says so when it runs. */
+/** Markup that records when it runs. */
 const HOSTILE = `<script>owned=1</script><img src=x onerror="owned=1">"'\`javascript:owned=1`;
 
-/** Asks the API as an operator would, past the page. */
+/** Sends a request to the API directly, without the page. */
 async function api(method, target, { body, who, match = "*", none, token = ADMIN } = {}) {
   const headers = { authorization: `Bearer ${token}` };
   if (!["GET", "HEAD"].includes(method)) Object.assign(headers, none ? { "if-none-match": "*" } : { "if-match": match });
@@ -61,7 +61,7 @@ async function open({ width = 1280, height = 900, scheme = "light", hash = "", e
   page.setDefaultTimeout(PATIENCE);
   const wrong = [];
   page.on("console", (message) => {
-    // Between two texts the editor is empty, and that is no JSON.
+    // Between two texts the editor is empty, which is not JSON.
     const isExpected = [400, ...expected].some((status) => message.text().includes(`status of ${status}`));
     if (["error", "warning"].includes(message.type()) && !isExpected) wrong.push(`console: ${message.text()}`);
   });
@@ -92,7 +92,7 @@ async function enter(page, view = "rates", token = ADMIN) {
   await byId(page, view).waitFor();
 }
 
-/** What the editor holds is what was typed: all of it. */
+/** The editor contains the whole typed text. */
 async function type(page, text) {
   const content = page.locator('[data-testid="editor"] .cm-content');
   await content.waitFor();
@@ -127,7 +127,7 @@ async function violations(page) {
 }
 
 const tests = {
-  // Guards: a page that may load, send or be framed by what it should not; one that a cache keeps beyond a deploy.
+  // Guards: a page that may load, send or be framed by what it should not; one that a cache keeps after a deployment.
   async "the page is sent with what it may do"() {
     const page = await fetch(SITE);
     const policy = page.headers.get("content-security-policy");
@@ -153,7 +153,7 @@ const tests = {
     }
   },
 
-  // Guards: a page that shows something to nobody, keeps a token where it should not, or says nothing of a wrong one.
+  // Guards: a page that shows data without a token, keeps a token where it should not, or does not report a wrong one.
   async "a token opens it, a wrong one does not"() {
     const { page, ended } = await open({ expected: [401] });
     assert.equal(await page.locator("nav").isVisible(), false);
@@ -195,7 +195,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: mistakes that are not shown, shown elsewhere, or that can be put in force; a diff and a list of changes that lie.
+  // Guards: mistakes that are not shown, shown elsewhere, or that can be put in force; a false diff or list of changes.
   async "a policy is checked as it is typed, compared and put in force"() {
     await inForce(USUAL);
     const { page, ended } = await open({ expected: [400, 422] });
@@ -256,7 +256,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: a roll-back that is not asked, or does not what it says.
+  // Guards: a roll-back without a confirmation, or with another effect than announced.
   async "history shows who changed what and goes back"() {
     const first = document(rule("first", 1));
     await inForce(first, "ada@example.com");
@@ -324,7 +324,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: a deed that is done to another key than the one that is shown, or that does nothing.
+  // Guards: an operation on another key than the one shown, or one without effect.
   async "a key is looked at, blocked, freed and reset"() {
     await inForce(document(rule("api", 5), { name: "pair", key: ["client_ip", { header: "x-a" }], quotas: [quota(100)] }));
     const client = "192.0.2.31";
@@ -338,7 +338,7 @@ const tests = {
     await byId(page, "key-part-0").fill(client);
     await byId(page, "key-look").click();
     await seen(byId(page, "key-words"), /3 of 5 used, 2 left/);
-    await byId(page, "key-part-0").fill("192.0.2.99"); // what is done is done to the one that is shown
+    await byId(page, "key-part-0").fill("192.0.2.99"); // the operation applies to the key that is shown
     await byId(page, "key-block").click();
     await seen(byId(page, "key-words"), /blocked for another/);
     assert.equal((await check(client)).decision, "deny");
@@ -360,7 +360,7 @@ const tests = {
     await byId(page, "key-rule").fill(HOSTILE);
     await byId(page, "key-look").click();
     await seen(byId(page, "keys-said"), /./);
-    // Who sees that it happened: each of the three, by the hash of the key.
+    // The history of keys: each of the three, by the hash of the key.
     const { changes } = (await api("GET", "admin/keys/history?limit=3")).json;
     assert.deepEqual(changes.map((row) => row.act), ["reset", "unblock", "block"]);
     await byId(page, "nav-history").click();
@@ -375,7 +375,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: a client that is blocked for everybody but the tenants whose quotas are their own; quotas that come from nowhere.
+  // Guards: a block that does not apply to tenants with their own quotas; quotas that no document contains.
   async "a key of a tenant with quotas of its own is named with the tenant"() {
     await inForce(document(rule("api", 5), { name: "site", key: ["host"], quotas: [quota(500)] }));
     const [tenant, client] = ["own.example.com", "192.0.2.41"];
@@ -407,7 +407,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: a header that takes a third of a small screen, a table that is cut without a hint, and a form that asks for no key.
+  // Guards: a header that takes a third of a small screen, a table that is cut without a hint, and a form without fields for a key.
   async "a small screen has room for what it shows"() {
     await inForce(USUAL);
     await check("192.0.2.8");
@@ -426,7 +426,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: a click that is lost, and a place of typing that is lost, because the list of rules comes later than a person types.
+  // Guards: a lost click or focus, because the list of rules arrives after the user types.
   async "who is faster than the list of rules waits for it"() {
     await inForce(document(rule("only", 5)));
     await check("192.0.2.9");
@@ -452,7 +452,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: a list of rules that comes while somebody types, and takes the letters behind.
+  // Guards: a list of rules that arrives while the user types, and removes typed letters.
   async "the list of rules takes no focus"() {
     await inForce(document(rule("only", 5)));
     const { page, ended } = await open();
@@ -470,7 +470,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: rates that are not those of the metrics; a shadow rule that leaves no trace; a rule's name that runs.
+  // Guards: rates that are not those of the metrics; a shadow rule without a trace; a rule's name that runs.
   async "rates show what is refused and what would be"() {
     const hostile = "<script>owned=1</script>";
     await inForce(document(rule("api", 5), rule("trial", 3, { mode: "shadow" }), rule(hostile, 1_000)));
@@ -556,7 +556,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: what only a mouse can do, and a focus that is lost or caught.
+  // Guards: a control that needs a mouse, and a focus that is lost or trapped.
   async "by keyboard alone"() {
     await inForce(USUAL);
     const { page, ended } = await open();

@@ -1,7 +1,7 @@
 // The playground as it is built, in a real Chromium: `cargo xtask test browser` serves it twice, below two paths,
-// builds the command line, and says where all of it is.
+// builds the command line, and passes their places.
 //
-// Invariant: every page of every test is watched: an error in its console, a request to anybody but its own server, and
+// Invariant: every page of every test is watched: an error in its console, a request to any server but its own, and
 // planted markup that ran fail the test, whatever it was about. Nothing asserts how long something took but the one test of
 // the main thread, which has three tries on a busy machine.
 import assert from "node:assert/strict";
@@ -29,7 +29,7 @@ const AXE = readFileSync(path.join(MODULES, "axe-core/axe.min.js"), "utf8");
 const folder = mkdtempSync(path.join(tmpdir(), "tollgate-browser-"));
 const browser = await chromium.launch({ executablePath: given("TOLLGATE_CHROMIUM"), args: ["--no-sandbox"] });
 
-/** Keeps what the worker threads answer, before the page sees it. */
+/** Keeps the responses of the worker threads, before the page receives them. */
 function watchWorkers() {
   globalThis.answers = [];
   const Native = globalThis.Worker;
@@ -90,7 +90,7 @@ const canonical = (value) => JSON.stringify(value, (_, inner) =>
   inner && typeof inner === "object" && !Array.isArray(inner) ? Object.fromEntries(Object.entries(inner).sort()) : inner);
 const sorted = (values) => values.map(canonical).sort();
 
-/** What the lines that the page offers to copy print, with --json. */
+/** The output of the lines that the page offers to copy, with --json. */
 function inShell(lines) {
   const env = { ...process.env, PATH: `${path.dirname(CLI)}:${process.env.PATH}` };
   const shell = execFileSync("bash", ["-e", "-c", `${lines} --json`], { cwd: folder, env, maxBuffer: 1 << 28 });
@@ -101,7 +101,7 @@ function tollgate(...args) {
   try {
     return JSON.parse(execFileSync(CLI, args, { cwd: folder, maxBuffer: 1 << 28 }).toString());
   } catch (error) {
-    return JSON.parse(error.stdout.toString()); // a log that is not wholly good is exit code 1, and a report
+    return JSON.parse(error.stdout.toString()); // a log with unreadable lines gives exit code 1 and a report
   }
 }
 
@@ -134,7 +134,7 @@ const tests = {
     }
   },
 
-  // Guards: a log that is counted otherwise than the command counts it: plain, gzip, dropped, chosen; hostile lines in it.
+  // Guards: a log with other counts than the command's: plain, gzip, dropped, chosen; hostile lines in it.
   async "a dropped log has the command's counts"() {
     const lines = [];
     let chance = 1;
@@ -188,7 +188,7 @@ const tests = {
     }
   },
 
-  // Guards: logs that are left out and nobody says so.
+  // Guards: logs that are left out without a notice.
   async "of several dropped files one is taken, and that is said"() {
     const { page, ended } = await open(SITE);
     await done(page);
@@ -202,7 +202,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: a link that shows others something else.
+  // Guards: a link that shows another state to its reader.
   async "a link reproduces everything"() {
     for (const { id, state } of RECIPES) {
       const first = await open(await stateLink(state));
@@ -242,7 +242,7 @@ const tests = {
     }
   },
 
-  // Guards: a page that works on one path of one server, and one that fetches more than is said.
+  // Guards: a page that works on one path of one server, and one that fetches more than documented.
   async "any path serves it, and the first load is within its bound"() {
     for (const site of [SITE, BELOW]) {
       const { page, fetched, ended } = await open(site);
@@ -261,7 +261,7 @@ const tests = {
     }
   },
 
-  // Guards: what a screen reader or a weak eye cannot use, in both themes and with everything open.
+  // Guards: a page that is not accessible with a screen reader or weak eyesight, in both themes and with everything open.
   async "axe finds nothing serious"() {
     for (const scheme of ["light", "dark"]) {
       for (const { id, state } of RECIPES.slice(0, 3)) {
@@ -312,7 +312,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: lanes that nobody can look at, because the first one's policy is wrong; problems that are said twice.
+  // Guards: lanes that are not shown because the first one's policy is wrong; problems that are shown twice.
   async "a wrong policy stops its own lane only"() {
     const wrong = { kind: "policy", policy: '{"version": 1, "rules": [{}]}' };
     const { page, ended } = await open(await stateLink({ ...RECIPES[0].state, lanes: [wrong, preset("gcra", 10, "10s")] }));
@@ -331,7 +331,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: a request that somebody looks at, and that is lost with the next letter that he types.
+  // Guards: a selected request that is lost when the user types the next letter.
   async "the cursor stays where it was put"() {
     const { page, ended } = await open(SITE);
     await done(page);
@@ -395,7 +395,7 @@ const tests = {
     for (const lane of await lanes(page).all()) {
       assert.equal(await lane.getAttribute("data-state"), "failed");
       assert.match(await lane.locator('[data-testid="lane-status"]').innerText(), /broke off \(unreachable\).*memory/);
-      await lane.locator('[data-testid="numbers"] > summary').click(); // there are none, and that is no error
+      await lane.locator('[data-testid="numbers"] > summary').click(); // there are none, which is not an error
     }
     isTrapping = false;
     await byId(page, "seed").fill("5");
@@ -404,7 +404,7 @@ const tests = {
     await ended();
   },
 
-  // Guards: an address that shows another page than the one that stands there; the work of a page that was left.
+  // Guards: an address of another state than the one shown; work that continues for a state that was left.
   async "a recipe replaces what stood there, and its address"() {
     const [first, second] = RECIPES;
     const { page, ended } = await open(await stateLink(first.state));
@@ -440,7 +440,7 @@ const tests = {
       await done(page);
       const took = performance.now() - began;
       const longest = await page.evaluate(() => globalThis.longest);
-      // A long task is seen, or this proved nothing.
+      // The observer must see a long task, or the test proves nothing.
       await page.evaluate(() => setTimeout(() => { for (const until = performance.now() + 200; performance.now() < until;); }));
       await page.waitForFunction(() => globalThis.longest >= 150);
       const { offered } = (await answers(page, "table")).at(-1);

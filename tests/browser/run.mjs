@@ -1,7 +1,7 @@
-// Runs the tests of a page, one after the other, and says what came of each: all of them, or those whose name has the first
-// argument of the command line in it, or what TOLLGATE_ONLY says.
+// Runs the tests of a page, one after the other, and reports the result of each: all of them, or those whose name
+// contains the first argument of the command line or TOLLGATE_ONLY.
 //
-// Invariant: every test is run, whatever became of those before; the number that failed comes back.
+// Invariant: every test runs, whatever the results before it; the number of failures is returned.
 
 /** @param {Record<string, () => Promise<void>>} tests */
 export async function run(tests) {

@@ -1,14 +1,14 @@
 // In front of the shipped Worker, for `worker_cases.rs`: the test's clock, and an origin.
 //
-// It changes what the runtime gives, never the Worker: Date.now is what the request says (`x-at`), a request
-// that would sleep wakes at once with the clock as much later, and the origin repeats the mark it was given.
-// Where the clock never goes back (`x-alarms`), an alarm rings before its object is asked again, so what
-// it deletes is proved to be idle.
+// It changes the runtime, never the Worker: Date.now is the time in the request (`x-at`), a request that would
+// sleep wakes at once with the clock that much later, and the origin repeats the mark that it received.
+// Where the clock never goes back (`x-alarms`), an alarm rings before the next call of its object, which
+// proves that the deleted state is idle.
 //
 // One request at a time: the clock is one for all.
 import Tollgate, { Limiter as Shipped } from "./entry.mjs";
 
-/** An alarm is set for a day later at the least: rung ten seconds after that, it finds counts in every state. */
+/** An alarm is set for at least a day later: rung ten seconds after that, it finds counts in every state. */
 const EARLY_MS = 86_400_000 - 10_000;
 
 let now = 0;
@@ -16,17 +16,17 @@ let ringsAlarms = false;
 let waits = [];
 let rang = 0;
 let calls = 0;
-let asked = 0; // objects that did not answer yet
-let slept = false; // since an object was asked last
+let asked = 0; // objects that have not replied yet
+let slept = false; // since the last call of an object
 
 Date.now = () => now;
 
 const realSetTimeout = globalThis.setTimeout;
 globalThis.setTimeout = (callback, milliseconds, ...rest) => {
-  // A time limit runs while an object is asked; it is the platform's and never ends.
+  // A time limit during a call of an object is the platform's and never ends.
   if (asked > 0) return realSetTimeout(callback, milliseconds, ...rest);
   now += milliseconds;
-  // A long wait is slept in pieces, and nothing is decided between them: to its client it is one.
+  // A long wait sleeps in pieces without a decision between them: its client sees one wait.
   if (slept) waits[waits.length - 1] += milliseconds;
   else waits.push(milliseconds);
   slept = true;

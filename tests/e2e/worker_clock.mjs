@@ -1,8 +1,8 @@
 // The shipped Worker in Node, under a clock and a platform of the test: `node worker_clock.mjs <folder>`.
 //
-// It loads the same entry.mjs and the same wasm that are deployed; what the runtime gives them is played here:
+// It loads the same entry.mjs and the same wasm that are deployed; this file replaces the runtime:
 // Date.now, the module cloudflare:workers, and Durable Objects over SQLite, with alarms that ring when
-// their time has come and eviction from memory when the test says so. The Worker itself has no way to set
+// they are due and eviction from memory on the test's request. The Worker itself has no way to set
 // its clock.
 //
 // First line in: the policy. Then one line each, {"at_ms","evict","check"}, answered by the body of POST /check.
@@ -16,7 +16,7 @@ import { pathToFileURL } from "node:url";
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const policy = (await lines.next()).value;
 
-// What the Worker logs goes to the other stream: here are answers only.
+// The Worker's log goes to stderr: stdout has responses only.
 const say = console.log.bind(console);
 console.log = console.error;
 
@@ -43,7 +43,7 @@ let now = 0;
 Date.now = () => now;
 const count = { alarms: 0, deletions: 0 };
 
-/** ctx.storage of one object: what outlives its memory. */
+/** ctx.storage of one object: the state that remains after its memory is lost. */
 class Storage {
   alarm = null;
   #database = new DatabaseSync(":memory:");
@@ -58,7 +58,7 @@ class Storage {
   };
 
   async setAlarm(date) {
-    // A day at the least, which is too long for a test: what it finds and does is the object's own.
+    // At least a day, which is too long for a test: only the time is replaced, not the object's alarm.
     this.alarm = Math.min(date.getTime(), now + 10_000);
   }
 

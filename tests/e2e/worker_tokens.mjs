@@ -1,8 +1,8 @@
 // Keys and tokens for worker_jwt.rs, made by Node's crypto: `node worker_tokens.mjs <seconds since 1970>`.
 //
 // One line out: {"keys": JSON Web Keys for the policy, "good": {name: token}, "bad": {name: token}, "other": a token of
-// another user}. What is good and what
-// is bad is said here by RFC 7515, 7519 and 8725, not by the Worker. Private keys live as long as this process.
+// another user}. This file decides by RFC 7515, 7519 and 8725 which tokens are good, not the Worker. Private
+// keys are lost when this process ends.
 import { createHmac, createSign, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 
 const now = Number(process.argv[2]);
@@ -122,7 +122,7 @@ const bad = {
   "claims a text": token("HS256", { payload: base64url('"bob"') }),
   "claims a list": token("HS256", { payload: base64url(JSON.stringify([{ sub: "bob" }])) }),
   "too long": token("HS256", { change: { pad: "x".repeat(17 * 1024) } }),
-  // Verified, but what is counted by is not there, or is none that can be counted by.
+  // Verified, but the claim in the key is absent or has a type that cannot be a key.
   "no sub": token("HS256", { change: { sub: undefined } }),
   "sub an object": token("HS256", { change: { sub: { name: "bob" } } }),
   "sub null": token("HS256", { change: { sub: null } }),

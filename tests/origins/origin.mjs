@@ -1,4 +1,4 @@
-// An origin on Node's own http server: says what it makes of each request, two values for the resource.
+// An origin on Node's own http server: reports how it reads each request, with two values for the resource.
 // The first by the URL library, decoded as a whole; the second as frameworks do that decode the path as it came.
 import { createServer } from "node:http";
 

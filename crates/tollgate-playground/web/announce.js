@@ -1,21 +1,21 @@
 /**
- * What is said to a screen reader without moving its focus.
+ * Announcements to a screen reader that do not move its focus.
  *
- * Invariant: one region, spoken politely, at most one sentence a second, and never the same one
- * twice: a page that talks all the time is switched off.
+ * Invariant: one polite live region, at most one sentence per second, and never the same sentence
+ * twice in a row. Users switch off a page that announces too much.
  */
 
 import { debounced, fill } from './dom.js';
 
 const region = () => /** @type {HTMLElement} */ (document.getElementById('said'));
 
-/** Says a sentence when the page has been quiet for a second. */
+/** Announces a sentence after one second without another announcement. */
 export const announce = debounced(
   (/** @type {string} */ sentence) => fill(region(), sentence),
   1000,
 );
 
-/** Says at once what somebody has just asked for. @param {string} sentence */
+/** Announces the result of a user action at once. @param {string} sentence */
 export function answer(sentence) {
   fill(region(), sentence);
 }

@@ -2,7 +2,7 @@
  * The page: its state, the runs that follow from it, and the lanes side by side.
  *
  * Invariant: the state is changed in one place (`#changed`), which runs what it concerns and writes
- * the address, so the address always reproduces what is to be seen.
+ * the address, so the address always reproduces what the page shows.
  */
 
 import { announce, answer } from './announce.js';
@@ -21,7 +21,7 @@ import { TrafficPanel, trafficDocument } from './traffic.js';
 /** @typedef {import('./state.js').State} State */
 
 const LETTERS = 'ABCD';
-/** What a lane that is added decides by: the first that no lane has yet. */
+/** The presets for an added lane: the first that no lane has yet. */
 const NEXT = ['gcra', 'sliding-window', 'fixed-window', 'sliding-log'];
 
 export class App {
@@ -32,12 +32,12 @@ export class App {
     null;
 
   #replays = 0;
-  /** @type {Map<Lane, Promise<boolean>>} how the last replay of each lane ends */ #ends = new Map();
+  /** @type {Map<Lane, Promise<boolean>>} the outcome of each lane's last replay */ #ends = new Map();
 
   /**
    * @param {State} state
    * @param {{traffic: HTMLElement, lanes: HTMLElement}} places
-   * @param {(isLog: boolean) => void} changed what is shown is not what it began with
+   * @param {(isLog: boolean) => void} changed called when the page no longer shows its first state
    */
   constructor(state, places, changed) {
     this.told = changed;
@@ -82,7 +82,7 @@ export class App {
   }
 
   #endCursor;
-  /** What was typed last comes late, and must not change the page that stands there now. */
+  /** A delayed input event must not change the page that is shown now. */
   #isOver = false;
 
   destroy() {
@@ -102,7 +102,7 @@ export class App {
     return this.lanes.find(isDone) ?? this.lanes[0];
   }
 
-  /** The link of the page as it is. @returns {Promise<string>} what stands behind the `#` */
+  /** The link of the page as it is. @returns {Promise<string>} the text after the `#` */
   link() {
     return write(this.state);
   }
@@ -121,7 +121,7 @@ export class App {
     else this.#runAll();
   }
 
-  /** Writes the address when nothing changed for a while; a state too large for it stays out. */
+  /** Writes the address after a pause in changes; a too large state is not written. */
   address = debounced(async () => {
     const hash = await this.link().catch(() => '');
     if (this.#isOver) return;
@@ -224,9 +224,9 @@ export class App {
     }
   }
 
-  /** @type {number|null} where this page has put the cursor; elsewhere somebody has */ #put = null;
+  /** @type {number|null} cursor position set by the page, not the user */ #put = null;
 
-  /** The cursor stays where somebody has put it, and goes to what most people look for. @param {number} span */
+  /** Keeps a cursor position set by the user; else moves it to the first denial. @param {number} span */
   #point(span) {
     const { at_ms, index } = cursor();
     if (this.#put !== null && at_ms !== this.#put && at_ms <= span) {
@@ -237,7 +237,7 @@ export class App {
     moveTo(this.#put);
   }
 
-  /** The answers of all lanes to the last click, at once. */
+  /** The decisions of all lanes about the last click, together. */
   async #answerLive() {
     const { traffic } = this.state;
     if (traffic.kind !== 'live') return;
@@ -278,7 +278,7 @@ export class App {
     this.places.lanes.dataset.mode = mode;
     this.lanes.forEach((lane) => lane.setAside());
     this.#compare();
-    // A log has nothing of what the page began with but its lanes.
+    // A log keeps only the lanes of the page's first state.
     if (mode === 'log') this.told(true);
   }
 
@@ -286,7 +286,7 @@ export class App {
     fill(this.compared, compared(this.lanes, this.#mode === 'log'));
   }
 
-  /** Takes what was dropped anywhere. @param {File[]} files at least one */
+  /** Accepts files dropped anywhere on the page. @param {File[]} files at least one */
   drop(files) {
     this.traffic.choose('log');
     this.traffic.log.drop(files);
@@ -304,14 +304,14 @@ export class App {
     this.#replays += 1;
     const mine = this.#replays;
     const ends = await Promise.all(this.lanes.map((lane) => this.#ends.get(lane) ?? false));
-    if (mine !== this.#replays) return; // a lane was changed meanwhile: its end is awaited there
+    if (mine !== this.#replays) return; // a lane was changed meanwhile: that call awaits its end
     this.#compare();
     const done = ends.filter(Boolean).length;
     const said =
       done === ends.length
         ? `${file.name} is replayed.`
         : `${file.name} is replayed in ${done} of ${plural(ends.length, 'lane')}.`;
-    this.traffic.log.ended(said); // which is a status, and spoken
+    this.traffic.log.ended(said); // a status, which is announced
   }
 
   #cancel() {
@@ -319,7 +319,7 @@ export class App {
   }
 }
 
-/** Where the first request is denied in any lane: what most people look for. @param {Lane[]} lanes */
+/** The time of the first denial in any lane, which most users look for. @param {Lane[]} lanes */
 function firstDenied(lanes) {
   const at = lanes.map((lane) => lane.firstDenied()).filter((ms) => ms !== null);
   return at.length ? Math.min(...at) : 0;

@@ -1,7 +1,7 @@
 /**
  * The same run on the command line, as lines for a shell.
  *
- * Invariant: a link may have been written by anybody, and these lines are pasted into a shell. So
+ * Invariant: an attacker may have written the link, and these lines are pasted into a shell. So
  * only JSON is put in, as this page writes it: in one line, without control characters, between
  * quotes in which nothing is special but the quote itself, and that is written as JSON's escape.
  */

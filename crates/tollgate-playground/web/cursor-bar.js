@@ -1,8 +1,8 @@
 /**
  * The bar above the lanes: which request is shown, and what the third plot shows.
  *
- * Invariant: the slider counts the requests of the first lane that has any; the time of the one it stands on is
- * the cursor of all.
+ * Invariant: the slider counts the requests of the first lane that has any; the time of the
+ * selected one is the cursor of all.
  */
 
 import { moveTo } from './cursor.js';
@@ -74,7 +74,7 @@ export class CursorBar {
     this.#offered = offered;
     this.range.max = String(Math.max(0, offered - 1));
     this.range.disabled = offered === 0;
-    // Late in a long run it takes a while until one is found.
+    // Finding a request late in a long run takes a while.
     if (offered === 0) fill(this.said, 'no requests');
     else if (this.said.textContent === 'no requests') fill(this.said);
   }
@@ -87,7 +87,7 @@ export class CursorBar {
     if (request) moveTo(request.at_ms, within);
   }
 
-  /** Says where the cursor is. @param {{index: number, at_ms: number}} request @param {number} span @param {string} answers */
+  /** Shows the position of the cursor. @param {{index: number, at_ms: number}} request @param {number} span @param {string} answers */
   show(request, span, answers) {
     if (document.activeElement !== this.range) this.range.value = String(request.index);
     const where = `request ${count(request.index + 1)} of ${count(this.#offered)} at ${instant(request.at_ms, span)}`;

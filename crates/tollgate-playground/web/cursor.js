@@ -1,8 +1,8 @@
 /**
- * The one cursor of the page: a point in time, and the request of lane A that stands there.
+ * The one cursor of the page: a point in time, and the request of lane A at that time.
  *
  * Invariant: plots, the slider and the responses read it from here, so they never show different
- * requests. Moving is cheap; what a move asks of the workers is asked once a frame at most.
+ * requests. Moving is cheap; a move sends requests to the workers at most once per frame.
  */
 
 /**

@@ -49,8 +49,8 @@ function nodes(children) {
 }
 
 /**
- * Replaces what is in an element, and nothing when the text is already there: screen readers of a
- * live region stay silent then.
+ * Replaces the content of an element. Does nothing when the text is the same, so that a screen
+ * reader does not announce a live region again.
  * @param {Element} element
  * @param {...(Child|Child[])} children
  */
@@ -62,17 +62,17 @@ export function fill(element, ...children) {
 
 let lastId = 0;
 
-/** A name for an element that no other has. @param {string} kind */
+/** An id that no other element has. @param {string} kind */
 export function newId(kind) {
   lastId += 1;
   return `${kind}-${lastId}`;
 }
 
 /**
- * A labelled control: the label stands above it.
+ * A labelled control, with the label above it.
  * @param {string} text
  * @param {HTMLElement} control
- * @param {string} [note] what is said below it, and read with it
+ * @param {string} [note] text below it, which a screen reader reads with it
  */
 export function labelled(text, control, note) {
   const id = control.id || newId('control');
@@ -132,7 +132,7 @@ export function table(caption, heads, rows, testid) {
 }
 
 /**
- * Calls `work` when nothing was asked for `ms`.
+ * Calls `work` after `ms` without another call.
  * @template {unknown[]} A
  * @param {(...args: A) => void} work
  * @param {number} ms

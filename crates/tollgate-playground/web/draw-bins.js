@@ -28,7 +28,7 @@ export function blank(bins, bin_ms) {
 const within = (n) => Math.max(0, Math.min(MAX_PER_BIN, Math.round(n)));
 
 /**
- * The drawing with `n` requests in bin `i`; a bin that is not there changes nothing.
+ * The drawing with `n` requests in bin `i`; a bin that does not exist changes nothing.
  * @param {Drawing} drawing
  * @param {number} i
  * @param {number} n
@@ -72,8 +72,8 @@ export function spanMs(drawing) {
 }
 
 /**
- * What a key makes of a bin: arrows up and down change it by one, with Shift (or as Page Up and
- * Page Down) by ten, Delete empties it. `null` for keys that change no count.
+ * The new count of a bin after a key press: arrows up and down change it by one, with Shift (or as
+ * Page Up and Page Down) by ten, Delete empties it. `null` for keys that change no count.
  * @param {string} key
  * @param {boolean} shift
  * @param {number} n

@@ -1,9 +1,9 @@
 /**
  * The policy editor: CodeMirror, with the problems and completions of our own compiler.
  *
- * Invariant: nothing is known about policies here; what is underlined and offered comes from the
+ * Invariant: this file knows nothing about policies; underlines and completions come from the
  * compiler in the worker. It lives in a shadow root, where its styles are adopted style sheets: a
- * document's would need inline styles, which the page's security policy refuses. This file is
+ * document's would need inline styles, which the page's security policy forbids. This file is
  * fetched when the first policy is edited.
  */
 
@@ -84,7 +84,7 @@ export class PolicyEditor {
    * @param {string} text
    * @param {import('./engine.js').Engine} engine
    * @param {(text: string) => void} changed
-   * @param {(checked: any) => void} checked what the compiler says
+   * @param {(checked: any) => void} checked receives the compiler's result
    * @param {number} [most] characters
    */
   constructor(place, text, engine, changed, checked, most = MAX_POLICY) {
@@ -138,8 +138,8 @@ export class PolicyEditor {
 }
 
 /**
- * Text that is typed over a selection. Left to itself, the browser keeps the look of what was there
- * in a style attribute, which the page's security policy refuses, loudly.
+ * Text that is typed over a selection. By default the browser keeps the style of the
+ * replaced text in a style attribute, which the page's security policy forbids and reports.
  */
 const overSelection = EditorView.domEventHandlers({
   beforeinput(event, view) {
@@ -158,17 +158,17 @@ const overSelection = EditorView.domEventHandlers({
 
 /**
  * @param {import('./engine.js').Engine} engine
- * @param {(checked: any) => void} told
+ * @param {(checked: any) => void} report
  * @returns {import('@codemirror/lint').LintSource}
  */
-function lint(engine, told) {
+function lint(engine, report) {
   return async (view) => {
-    // Somebody may have ended the thread; the next change asks again.
+    // The thread may have ended; the next change sends a new request.
     const checked = await engine
       .ask('check', [view.state.doc.toString(), SURFACE])
       .catch(() => null);
     if (!checked) return [];
-    told(checked);
+    report(checked);
     const length = view.state.doc.length;
     const shown =
       (/** @type {'error'|'warning'} */ severity) =>
@@ -189,7 +189,7 @@ function lint(engine, told) {
 function complete(engine) {
   return async (context) => {
     const before = context.state.sliceDoc(Math.max(0, context.pos - 1), context.pos);
-    // While typing it is offered after a quote or a letter; anywhere when it is asked for.
+    // Offered after a quote or a letter while typing; anywhere on explicit request.
     if (!context.explicit && !/["\w]/.test(before)) return null;
     const offers = await engine
       .ask('complete', [context.state.doc.toString(), context.pos])
@@ -202,7 +202,7 @@ function complete(engine) {
           detail: detail.length > 90 ? `${detail.slice(0, 88)}…` : detail,
         }),
     );
-    // The compiler has chosen what fits: nothing is left out here.
+    // The compiler has already chosen the completions that fit: nothing is filtered here.
     return { from: offers[0].from, to: offers[0].to, options, filter: false };
   };
 }

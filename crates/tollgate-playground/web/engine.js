@@ -1,8 +1,8 @@
 /**
  * The engine as the page calls it: promises over a worker thread.
  *
- * Invariant: nothing is computed about a limit on the main thread. A worker that traps is replaced
- * by a new one, and who waited for it is told.
+ * Invariant: no limit is computed on the main thread. A worker that traps is replaced by a new
+ * one, and the calls that waited for it fail with the reason.
  */
 
 import module from 'tollgate.wasm';
@@ -16,7 +16,7 @@ import module from 'tollgate.wasm';
 async function compile() {
   const response = await fetch(new URL(module, import.meta.url));
   if (!response.ok) throw new Error(`the simulator could not be loaded: ${response.status}`);
-  // A server that does not know the type of the file sends it all the same.
+  // A server that does not know the type of the file sends it with another type.
   if (response.headers.get('content-type') === 'application/wasm')
     return WebAssembly.compileStreaming(response);
   return WebAssembly.compile(await response.arrayBuffer());
@@ -33,7 +33,7 @@ let compiled = null;
  * @property {string} message
  */
 
-/** @param {string} trap what the module said */
+/** @param {string} trap the module's message */
 const broken = (trap) =>
   `the simulator broke off (${trap}): this run may need more memory than a page gets`;
 
@@ -46,7 +46,7 @@ export class Engine {
   #isOver = false;
 
   /**
-   * Asks the worker. `progress` is told how far it is.
+   * Sends a request to the worker. `progress` receives its progress.
    * @param {string} call a name of `worker.js`
    * @param {unknown[]} args
    * @param {(value: any) => void} [progress]
@@ -63,7 +63,7 @@ export class Engine {
     });
   }
 
-  /** Ends the worker; whoever waits is told. A later question starts another one. */
+  /** Ends the worker; pending requests fail. A later request starts another worker. */
   stop(why = 'cancelled') {
     this.#worker?.terminate();
     this.#worker = null;
@@ -72,7 +72,7 @@ export class Engine {
     waiting.forEach(({ reject }) => reject(new Error(why)));
   }
 
-  /** Ends it for good: whoever could ask is gone, and a late question starts no worker. */
+  /** Ends it permanently: the caller has gone, and a late request does not start a worker. */
   end() {
     this.#isOver = true;
     this.stop();
@@ -95,7 +95,7 @@ export class Engine {
       if ('error' in data) asked.reject(new Error(data.error));
       else asked.resolve(data.value);
     });
-    // What a module cannot do (it trapped, or could not be loaded) ends it.
+    // A module that trapped or could not be loaded ends the worker.
     worker.addEventListener('error', (event) => {
       event.preventDefault();
       if (this.#worker === worker) this.stop(event.message || 'the simulator could not be loaded');
@@ -104,7 +104,7 @@ export class Engine {
     compiled.then(
       (compiledModule) => worker.postMessage({ module: compiledModule }),
       (error) => {
-        compiled = null; // the next question tries again
+        compiled = null; // the next request tries again
         if (this.#worker === worker)
           this.stop(error instanceof Error ? error.message : String(error));
       },

@@ -6,7 +6,7 @@
  */
 
 /**
- * A whole number: `1,027`. What is no number is a dash.
+ * A whole number: `1,027`. A value that is not a number is a dash.
  * @param {number|null|undefined} n
  */
 export function count(n) {
@@ -17,7 +17,7 @@ export function count(n) {
 }
 
 /**
- * A part of a whole in percent: `12.3 %`. What is neither nothing nor everything never reads so.
+ * A part of a whole in percent: `12.3 %`. `0 %` is exactly none and `100 %` exactly all.
  * @param {number} part
  * @param {number} whole
  */
@@ -46,7 +46,7 @@ export function duration(ms) {
 }
 
 /**
- * A point of a run, as the time since it began, as fine as the length of the run asks for.
+ * A point of a run, as the time since it began, with the precision that the run's length needs.
  * @param {number} ms
  * @param {number} spanMs
  */
@@ -76,11 +76,11 @@ export function plural(n, noun) {
   return `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 }
 
-/** A line of JSON is at most so long, where it can be broken. */
+/** The greatest length of a line of JSON that can be broken. */
 const LINE = 56;
 
 /**
- * JSON as people write it: what fits stands in one line.
+ * JSON as people write it: a value that fits is in one line.
  * @param {unknown} value
  * @param {string} [indent]
  * @returns {string}
@@ -114,7 +114,7 @@ const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /**
  * A window as policies write it (`500ms`, `10s`, `1m`, `1h`, `1d`), in milliseconds; `null` when
- * it is none.
+ * the text is not a window.
  * @param {string} text
  */
 export function parseWindow(text) {

@@ -1,5 +1,5 @@
 /**
- * What the words of the page mean, for somebody who meets them here first.
+ * The definitions of the page's terms, for readers who do not know them yet.
  */
 
 import { h } from './dom.js';
@@ -7,7 +7,7 @@ import { h } from './dom.js';
 const WORDS = [
   [
     'Most in any window',
-    'The greatest number that one client got through in any window, wherever it begins: what the origin has to bear. Where it is above the limit, the algorithm allows that.',
+    'The greatest number of requests that one client was allowed in any window, wherever it begins: the load on the origin. Where it is above the limit, the algorithm permits that.',
   ],
   [
     'True count',
@@ -15,19 +15,19 @@ const WORDS = [
   ],
   [
     'Own count when asked',
-    'How many the algorithm believes were used. Where it is not the true count, it errs.',
+    'The used units by the algorithm’s own count. A difference from the true count is its error.',
   ],
   [
     'Left, until whole',
-    'What the RateLimit field tells a client: units left, and the time until nothing is used any more. For gcra that is how far its theoretical arrival time (TAT) lies ahead of now.',
+    'The values of the RateLimit field: the units left, and the time until the whole quota is available again. For gcra that is the theoretical arrival time (TAT) minus the current time.',
   ],
   [
     'False allow, false deny',
-    'Requests that an exact limiter with the same rules, which remembers every unit, would have refused, or let through.',
+    'Requests that were allowed (denied) although an exact limiter with the same rules would have denied (allowed) them.',
   ],
   [
     'Seed',
-    'Where the chance of Poisson arrivals, Zipf clients and jitter begins: the same seed gives the same requests, here and on the command line.',
+    'The seed of the random numbers for Poisson arrivals, Zipf clients and jitter: the same seed gives the same requests, here and on the command line.',
   ],
 ];
 

@@ -1,8 +1,8 @@
 /**
  * How a lane decides: a form for one quota of one algorithm, or a policy in the editor.
  *
- * Invariant: `changed` is told of states that are within their bounds only; what is not stays in
- * its field, marked, with the reason beside it.
+ * Invariant: `changed` receives only states within their bounds. An invalid value stays in its
+ * field, marked, with the reason next to it.
  */
 
 import { debounced, fill, h, labelled, newId } from './dom.js';
@@ -13,7 +13,7 @@ import { ALGORITHMS, MAX_LIMIT, SURFACE, algorithm, policyText, preset } from '.
 /** @typedef {import('./state.js').Preset} Preset */
 /** @typedef {import('./engine.js').Engine} Engine */
 
-/** What each algorithm is, in a line below its name. @type {Record<string, string>} */
+/** A description of each algorithm, shown below its name. @type {Record<string, string>} */
 const SAID = {
   gcra: 'a burst, then one per emission interval',
   'token-bucket': 'decides as gcra, counted in tokens',
@@ -29,7 +29,7 @@ export class LaneSetup {
   /** @type {import('./editor.js').PolicyEditor|null} */ #editor = null;
   /** The preset that was last chosen. */
   #preset = preset('gcra', 10, '10s');
-  /** A policy that was left for a preset: it is there again when that one is edited. */
+  /** The policy before a preset was chosen: it returns when the preset is edited. */
   #left = { made: '', policy: '' };
 
   /**
@@ -44,7 +44,7 @@ export class LaneSetup {
     this.engine = engine;
     this.changed = changed;
     this.element = h('div', { className: 'setup' });
-    /** Goes from the form to the editor and back; the lane shows it in its head. */
+    /** Switches between the form and the editor; the lane shows it in its head. */
     this.toggle = h('button', {
       type: 'button',
       className: 'plain',
@@ -183,7 +183,7 @@ export class LaneSetup {
     );
   }
 
-  /** The editor is fetched when it is first asked for. @param {string} policy */
+  /** The editor is fetched when it is first needed. @param {string} policy */
   async #renderPolicy(policy) {
     const place = h(
       'div',
@@ -260,7 +260,7 @@ function number(name, value, most) {
 }
 
 /**
- * A preset of what stands in the fields, or which one is wrong and why.
+ * A preset from the values of the fields, or the field that is wrong and the reason.
  * @param {string} name @param {string} limit @param {string} window @param {string} burst
  * @param {boolean} strict @param {string} buckets
  * @returns {{preset?: Preset, wrong?: string, why: string}}

@@ -1,8 +1,8 @@
 /**
- * One lane: a policy, its run of the common traffic in a thread of its own, and what is shown of it.
+ * One lane: a policy, its run of the common traffic in a thread of its own, and its display.
  *
- * Invariant: what is shown belongs to one run; while the next one goes on, the old numbers stay and
- * are marked as old, so nothing jumps.
+ * Invariant: all shown numbers belong to one run; while the next run continues, the old numbers
+ * stay and are marked as old, so the layout does not move.
  */
 
 import { command } from './command.js';
@@ -24,7 +24,7 @@ export class Lane {
   engine = new Engine();
   /** @type {import('./series.js').Watched|null} */ watched = null;
   /** @type {any} the table of the last run */ result = null;
-  /** @type {any} what came of the access log that it shows */ logged = null;
+  /** @type {any} the result of the access log that it shows */ logged = null;
   /** @type {import('./response.js').Shown|null} */ shown = null;
   span = 1;
   #run = 0;
@@ -128,7 +128,7 @@ export class Lane {
   }
 
   /**
-   * Runs the traffic. Never fails: what is wrong is shown in the lane.
+   * Runs the traffic. Never fails: the lane shows the error.
    * @param {string} traffic
    * @param {number} seed
    */
@@ -161,10 +161,10 @@ export class Lane {
   }
 
   /**
-   * Replays an access log. Never fails: what is wrong is shown in the lane.
+   * Replays an access log. Never fails: the lane shows the error.
    * @param {File} file
    * @param {import('./log-drop.js').LogOptions} options
-   * @returns {Promise<boolean>} whether it came to its end
+   * @returns {Promise<boolean>} whether it reached its end
    */
   async replay(file, options) {
     this.#run += 1;
@@ -264,7 +264,7 @@ export class Lane {
   }
 
   /**
-   * Shows the request under the cursor; of many moves only the last is asked for.
+   * Shows the request under the cursor; of many moves only the last sends a request.
    * @param {import('./cursor.js').Cursor} cursor
    */
   async point(cursor) {
@@ -290,13 +290,13 @@ export class Lane {
     this.#isAsking = false;
   }
 
-  /** That no request has come yet: what was answered in another run is no answer in this one. */
+  /** Shows that no request has come yet: a response of another run is not valid in this one. */
   showNobody() {
     this.shown = null;
     this.response.show(null, this.span);
   }
 
-  /** Ends what goes on, and shows nothing of a log any more. */
+  /** Ends the current run, and stops showing a log. */
   setAside() {
     if (this.element.dataset.state === 'running') {
       this.engine.stop();
@@ -309,26 +309,26 @@ export class Lane {
     this.logged = null;
   }
 
-  /** Says whether it is the only lane, which is not removed. @param {boolean} isOnly */
+  /** Records whether it is the only lane, which cannot be removed. @param {boolean} isOnly */
   only(isOnly) {
     this.removal.disabled = isOnly;
   }
 
-  /** What came of the run, in a sentence. */
+  /** The result of the run, in a sentence. */
   summary() {
     const t = this.result;
     if (!t || this.element.dataset.state !== 'done') return '';
     return `${this.letter}, ${laneName(this.state)}: ${count(t.admitted)} of ${count(t.offered)} admitted, ${count(t.delayed)} delayed, ${count(t.denied)} denied.`;
   }
 
-  /** When about the first request was denied, in milliseconds; `null` when none was. */
+  /** The approximate time of the first denial, in milliseconds; `null` when none was. */
   firstDenied() {
     const denied = this.#values?.denied;
     const at = denied?.findIndex((n) => n > 0) ?? -1;
     return denied && at >= 0 ? ((at + 1) * this.span) / denied.length : null;
   }
 
-  /** The answer of this lane in a few words, for the live region. */
+  /** The decision of this lane in a few words, for the live region. */
   answer() {
     return this.shown ? `${this.letter} ${inWords(this.shown)}` : '';
   }
@@ -345,7 +345,7 @@ export class Lane {
         'data-testid': 'copy-command',
         onclick: async () => {
           try {
-            // There is no clipboard at all on a page that came without encryption.
+            // A page that came without encryption has no clipboard.
             await navigator.clipboard.writeText(lines);
             fill(said, 'copied');
           } catch {
@@ -360,7 +360,7 @@ export class Lane {
 
   async #showTables() {
     if (!this.numbers.open || !this.#values) return;
-    // None when the run was ended meanwhile: then nothing is shown that belongs to no run.
+    // None when the run was ended meanwhile: then nothing is shown.
     const values = await this.engine
       .ask('series', [series.SERIES, series.ROWS])
       .catch(() => null);

@@ -1,7 +1,7 @@
 /**
- * Where an access log is dropped, and how it is read.
+ * The drop area for an access log, and the options for reading it.
  *
- * Invariant: the file is handed to the lanes' threads as a file; not one byte of it is read on the
+ * Invariant: the file is handed to the lanes' threads as a file; no byte of it is read on the
  * main thread, kept, or sent anywhere.
  */
 
@@ -11,12 +11,12 @@ import { bytes, plural } from './format.js';
 /** @typedef {{replay: (file: File, options: LogOptions) => void, cancel: () => void}} LogPage */
 /** @typedef {{format: string, include_refused: boolean, suggest: boolean, touch: string, map: string[], assume: string[]}} LogOptions what the worker's `Log` takes */
 
-/** The formats by the names of the command line; nothing for what the first lines tell. */
+/** The formats by the names of the command line; empty to detect it from the first lines. */
 const FORMATS = ['combined', 'common', 'envoy', 'envoy-json'];
 
 export class LogDrop {
   /** @type {File|null} */ #file = null;
-  /** What is said of files that came with it. */ #more = '';
+  /** The note about further files that were dropped with it. */ #more = '';
 
   /** @param {LogPage} page */
   constructor(page) {
@@ -29,7 +29,7 @@ export class LogDrop {
     this.format = h('input', {
       'data-testid': 'log-format',
       list: 'log-formats',
-      placeholder: 'told by its first lines',
+      placeholder: 'detected from its first lines',
       autocomplete: 'off',
       spellcheck: 'false',
       size: 24,
@@ -93,7 +93,7 @@ export class LogDrop {
       h(
         'details',
         {},
-        h('summary', {}, 'When the log does not tell what the policy reads'),
+        h('summary', {}, 'When the log lacks fields that the policy reads'),
         h(
           'div',
           { className: 'row' },
@@ -118,7 +118,7 @@ export class LogDrop {
     this.#start();
   }
 
-  /** @param {File[]} files of which the first is taken, and that is said */
+  /** @param {File[]} files only the first is taken, and a note reports that */
   drop([file, ...others]) {
     const list = new DataTransfer();
     list.items.add(file);
@@ -153,7 +153,7 @@ export class LogDrop {
     fill(this.status, `Replaying ${this.#file.name}, ${bytes(this.#file.size)}…${this.#more}`);
   }
 
-  /** @param {string} said how it ended */
+  /** @param {string} said the outcome */
   ended(said) {
     this.cancel.hidden = true;
     this.run.disabled = false;

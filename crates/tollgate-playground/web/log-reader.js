@@ -1,18 +1,18 @@
 /**
  * A file, read piece by piece in the worker, unpacked when it is gzip.
  *
- * Invariant: at most a few pieces are in memory, however large the file is and whatever it unpacks
- * to. What cannot be read is refused by name, never read as if it were text.
+ * Invariant: at most a few pieces are in memory, however large the file is or unpacks to. A format
+ * that cannot be read is refused by name, never read as if it were text.
  */
 
-/** How often progress is told, in milliseconds. */
+/** The interval of progress reports, in milliseconds. */
 const TELL = 100;
 
-/** Browsers end at the first of several parts, and do not say that it was this. */
+/** Browsers stop after the first of several gzip members, and do not report this reason. */
 const BROKEN =
   'the gzip data is damaged, cut off, or of several parts, of which browsers unpack only the first (gunzip it, or use tollgate replay)';
 
-/** The file breaks off: what came before it was taken. */
+/** The file is truncated or damaged: the part before that point was read. */
 export class Damaged extends Error {}
 
 /**
@@ -35,13 +35,13 @@ export function packing(head) {
 }
 
 /**
- * Gives every piece of the file to `take`, and tells how many bytes of the file were read.
- * `isCurrent` says whether somebody still wants it.
+ * Passes every piece of the file to `take`, and reports how many bytes of the file were read.
+ * `isCurrent` returns whether the result is still wanted.
  * @param {Blob} file
  * @param {(piece: Uint8Array) => void} take
  * @param {(read: number) => void} tell
  * @param {() => boolean} isCurrent
- * @throws {Damaged} what came before was given to `take`
+ * @throws {Damaged} the part before was passed to `take`
  */
 export async function readLog(file, take, tell, isCurrent) {
   const head = await file

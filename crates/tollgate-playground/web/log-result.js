@@ -1,8 +1,8 @@
 /**
- * What became of an access log under a lane's policy: the tables of `tollgate replay`.
+ * The result of replaying an access log under a lane's policy: the tables of `tollgate replay`.
  *
- * Invariant: every number is one of the command's `--json`; clients, keys and lines were written by
- * others and are shown as text.
+ * Invariant: every number is one of the command's `--json`; clients, keys and lines are
+ * untrusted and are shown as text.
  */
 
 import { h, table } from './dom.js';
@@ -25,7 +25,7 @@ export function logResult(summary, damage) {
           `${damage}; this is what came before.`,
         )
       : null,
-    lines === 0 ? h('p', { className: 'problem' }, 'There is no line in the file.') : null,
+    lines === 0 ? h('p', { className: 'problem' }, 'The file contains no lines.') : null,
     lines > 0 && lines === unparsable
       ? h(
           'p',
@@ -50,7 +50,7 @@ export function logResult(summary, damage) {
   ];
 }
 
-/** `1995-08-01 00:00:00`: what a column of times needs. @param {string} at RFC 3339 in UTC */
+/** `1995-08-01 00:00:00`: the form for a column of times. @param {string} at RFC 3339 in UTC */
 const time = (at) => at.replace('T', ' ').replace(/(\.000)?Z$/, '');
 
 /**
@@ -164,7 +164,7 @@ function timeline({ bin_seconds, bins }) {
 /** @param {number} x @param {number} n @param {number} most @param {string} className */
 function bar(x, n, most, className) {
   const rect = document.createElementNS(SVG, 'rect');
-  // One request is seen, however many there are in other bins.
+  // One request is visible, however many there are in other bins.
   const height = n === 0 ? 0 : Math.max(1.5, (n / most) * 100);
   for (const [name, value] of Object.entries({
     x,

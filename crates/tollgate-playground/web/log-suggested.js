@@ -1,14 +1,14 @@
 /**
  * The limits that an access log suggests: the tables of `tollgate replay --suggest`.
  *
- * Invariant: every number is one of the command's `--json`; keys were written by others and are
- * shown as text.
+ * Invariant: every number is one of the command's `--json`; keys are untrusted and are shown
+ * as text.
  */
 
 import { h, table } from './dom.js';
 import { count, duration, plural, share } from './format.js';
 
-/** @param {any[]|null} suggestions what the replay suggests, if it was asked to */
+/** @param {any[]|null} suggestions the replay's suggestions, if they were requested */
 export function logSuggested(suggestions) {
   if (!suggestions) return null;
   return h(
@@ -60,7 +60,7 @@ function greatest(suggestions) {
   );
 }
 
-/** What each limit would do. @param {any[]} suggestions */
+/** The effect of each limit. @param {any[]} suggestions */
 function curve(suggestions) {
   return tableOf(
     suggestions,
@@ -86,7 +86,7 @@ function curve(suggestions) {
   );
 }
 
-/** Where the choice of a limit hardly matters. @param {any} suggestion */
+/** The range in which the choice of a limit hardly matters. @param {any} suggestion */
 function gap(suggestion) {
   if (!suggestion.per_client) {
     return [
@@ -106,7 +106,7 @@ function gap(suggestion) {
   ];
 }
 
-/** What must be known of the figures. @param {any} suggestion */
+/** Notes that are needed to interpret the figures. @param {any} suggestion */
 function notes({ sample, in_parts, strangers, greatest }) {
   const said = [
     sample

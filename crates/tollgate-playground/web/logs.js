@@ -1,7 +1,7 @@
 /**
- * The replay as wasm: a module of its own, fetched when somebody brings a log.
+ * The replay as wasm: a module of its own, fetched when a user opens a log.
  *
- * Invariant: whoever has `Log` has a module that stands.
+ * Invariant: `Log` is available only after its module is initialised.
  */
 
 import init, { Log } from 'tollgate-logs';

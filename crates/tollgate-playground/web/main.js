@@ -1,7 +1,7 @@
 /**
- * The beginning: what the address says, or the first recipe; then the page's own controls.
+ * The start: the state in the address, or the first recipe; then the page's own controls.
  *
- * Invariant: whatever stands in the address, a page is shown; what is wrong with a link is said.
+ * Invariant: a page is shown for any address; an error in a link is reported.
  */
 
 import { App } from './app.js';
@@ -28,7 +28,7 @@ function open(state) {
 
 let opened = 0;
 
-/** Opens what stands behind the `#`; an address without is the first recipe. */
+/** Opens the state after the `#`; an address without one opens the first recipe. */
 async function openAddress() {
   opened += 1;
   const mine = opened;
@@ -62,10 +62,10 @@ const recipes = RECIPES.map((recipe) =>
       'aria-pressed': 'false',
       'data-testid': `recipe-${recipe.id}`,
       onclick: () => {
-        opened += 1; // no link that is still being read takes its place
+        opened += 1; // a link that is still being read does not replace it
         place('notice').hidden = true;
         chooseRecipe(recipe);
-        app?.address(); // the one that stood there is of another run
+        app?.address(); // the previous address is of another run
       },
     },
     recipe.name,
@@ -78,7 +78,7 @@ function chooseRecipe(recipe) {
   markRecipe(recipe);
 }
 
-/** @param {import('./recipes.js').Recipe|null} chosen @param {string} [said] when none is */
+/** @param {import('./recipes.js').Recipe|null} chosen @param {string} [said] shown when none is chosen */
 function markRecipe(chosen, said = '') {
   recipes.forEach((button, i) =>
     button.setAttribute('aria-pressed', String(RECIPES[i] === chosen)),
@@ -144,5 +144,5 @@ place('recipes').append(
 takeDrops();
 window.addEventListener('hashchange', () => void openAddress());
 await openAddress();
-// Until here it is hidden, so nothing moves that somebody has begun to read.
+// Hidden until here, so that nothing moves while a user reads.
 /** @type {HTMLElement} */ (document.querySelector('main')).hidden = false;

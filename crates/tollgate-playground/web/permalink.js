@@ -1,15 +1,15 @@
 /**
- * The whole state of the page as text behind the `#` of its address, and back.
+ * The whole state of the page as text after the `#` of its address, and back.
  *
- * The text is `1.` (the version), then JSON, deflated, in base64url. What comes back may have been
- * written by anybody: its length is bounded before it is decoded and again while it is inflated (a
- * few bytes can inflate to gigabytes), and a link that is refused says why.
+ * The text is `1.` (the version), then JSON, deflated, in base64url. The text of a link is
+ * untrusted: its length is bounded before it is decoded and again while it is inflated (a few bytes
+ * can inflate to gigabytes), and a refused link has a message with the reason.
  *
- * Invariant: what `read` gives is JSON and no more; `state.js` says whether it is a state.
+ * Invariant: `read` returns any JSON; `state.js` checks whether it is a state.
  */
 
 export const VERSION = '1';
-/** Characters behind the `#`. Browsers and chats carry this much; longer is an attack or a paste. */
+/** Characters after the `#`. Browsers and chats carry this much; longer is an attack or a paste. */
 export const MAX_ENCODED = 65_536;
 /** Bytes of JSON: four policies of the compiler's greatest size and a drawing. */
 export const MAX_JSON = 1_048_576;
@@ -19,7 +19,7 @@ export class LinkError extends Error {}
 
 /**
  * @param {unknown} state
- * @returns {Promise<string>} what stands behind the `#`
+ * @returns {Promise<string>} the text after the `#`
  */
 export async function write(state) {
   const json = new TextEncoder().encode(JSON.stringify(state));
@@ -34,7 +34,7 @@ const tooLong = (/** @type {number} */ n) =>
   `this is too much for a link (${n} characters of at most ${MAX_ENCODED}): shorten a policy or the traffic`;
 
 /**
- * @param {string} text what stands behind the `#`
+ * @param {string} text the text after the `#`
  * @returns {Promise<unknown>}
  */
 export async function read(text) {

@@ -1,9 +1,9 @@
 /**
- * One plot over time, with uPlot: bars that stand on each other, or steps with a level line.
+ * One plot over time, with uPlot: stacked bars, or steps with a level line.
  *
  * Invariant: colours come from the style sheet, sizes from the element, and the vertical extent
- * from all lanes together, so that what is higher is more. A plot is an image to a screen reader,
- * with a sentence that says what is to be seen; its numbers stand in the lane's table.
+ * from all lanes together, so that a greater height is a greater number. A plot is an image to a
+ * screen reader, with a sentence that describes it; the lane's table contains its numbers.
  */
 
 import uPlot from 'uplot';
@@ -33,7 +33,7 @@ import { colour, onTheme } from './theme.js';
  */
 
 const FONT = '11px system-ui, sans-serif';
-/** The left axis of all plots has one width, so that the same time stands at the same place. */
+/** The left axis of all plots has one width, so that the same time has the same position. */
 const AXIS = 44;
 
 const isQuiet = () => null;
@@ -72,12 +72,12 @@ export class Plot {
     };
   }
 
-  /** The greatest value that is to be seen. */
+  /** The greatest visible value. */
   get own() {
     return Math.max(this.#own, this.#level?.value ?? 0);
   }
 
-  /** Pixels of what is plotted. */
+  /** The size of the plotted area in pixels. */
   get width() {
     return this.image.clientWidth - AXIS;
   }
@@ -91,7 +91,7 @@ export class Plot {
    * @param {Float64Array[]} values one for each series, in their order
    * @param {number} span
    * @param {{text: string, value: number}|null} level
-   * @param {string} summary what is to be seen, in a sentence
+   * @param {string} summary a sentence that describes the plot
    */
   show(values, span, level, summary) {
     this.#level = level;
@@ -205,7 +205,7 @@ export class Plot {
       gap: 0,
     });
     const steps = /** @type {Function} */ (uPlot.paths.stepped)({ align: 1 });
-    // What stands on top of others is drawn first, down to the axis, and the others over it.
+    // The top series is drawn first, down to the axis, and the others over it.
     const order = this.style.stacked ? this.style.series.toReversed() : this.style.series;
     return order.map((one) => ({
       stroke: one.shape === 'bars' ? undefined : () => colour(one.colour),
@@ -237,7 +237,7 @@ export class Plot {
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     ctx.textAlign = 'right';
     ctx.textBaseline = 'bottom';
-    // A rim of the ground, so that the words can be read across a line of data.
+    // An outline in the background colour, so that text on a line of data is readable.
     ctx.lineWidth = 3 * ratio;
     ctx.strokeStyle = colour('ground');
     ctx.fillStyle = colour('text');
@@ -285,7 +285,7 @@ const MS_STEPS = [
   36e5, 72e5, 216e5, 432e5, 864e5, 864e6,
 ];
 
-/** Each series with those below it, the highest first; what is nothing is not drawn. @param {Float64Array[]} values */
+/** Each series with those below it, the highest first; zeros are not drawn. @param {Float64Array[]} values */
 function stacked(values) {
   const sum = new Float64Array(values[0].length);
   const layers = values.map((ys) => {
@@ -308,7 +308,7 @@ function held(ys) {
 }
 
 /**
- * A time that was told in a bucket and runs down by itself until it is told again.
+ * A time that was reported in a bucket and runs down until the next report.
  * @param {Float64Array} ys milliseconds
  * @param {number} span of all buckets
  */

@@ -1,8 +1,8 @@
 /**
- * Where to start: situations, each with the lanes and the traffic that show it, and one sentence
- * that says what to look at.
+ * Starting points: situations, each with the lanes and the traffic that show it, and one sentence
+ * about what to look at.
  *
- * Invariant: a recipe is a state as a link holds it; choosing one is opening that link.
+ * Invariant: a recipe is a state as in a link; choosing a recipe opens that link.
  */
 
 import { pretty } from './format.js';
@@ -27,7 +27,7 @@ const policy = (...rules) => ({ kind: 'policy', policy: `${pretty({ version: 1, 
 
 const login = { methods: ['POST'], paths: ['/login'] };
 const guess = { method: 'POST', path: '/login' };
-/** One count for everybody: every request has the same host. */
+/** One count for all clients: every request has the same host. */
 const everybody = [{ header: 'host' }];
 
 /** @type {Recipe[]} */
@@ -66,7 +66,7 @@ export const RECIPES = [
   {
     id: 'retry',
     name: 'Retry storm',
-    look: '200 clients share 50 requests per 10 s and come again when Retry-After says so: a window calls all of them back at its edge, gcra in the next second, again and again, most of them in vain.',
+    look: '200 clients share 50 requests per 10 s and retry after Retry-After: a window lets all of them retry at its edge, gcra in the next second, repeatedly, and most of them are denied again.',
     state: {
       lanes: ['fixed-window', 'gcra', 'sliding-buckets'].map((algorithm) =>
         policy({
@@ -92,7 +92,7 @@ export const RECIPES = [
   {
     id: 'login',
     name: 'Login guessing',
-    look: 'A guesser begins 10 s before an edge and asks twice a second: the fixed window gives him 10 guesses in 12 s, the log 5 in any minute, and only a second quota stops him.',
+    look: 'A guesser begins 10 s before an edge and sends two requests per second: the fixed window allows 10 guesses in 12 s, the log 5 in any minute, and only a second quota stops the guesser.',
     state: {
       lanes: [
         policy({
@@ -129,7 +129,7 @@ export const RECIPES = [
   {
     id: 'spraying',
     name: 'Key spraying',
-    look: 'Every request comes from an address that nobody has seen: a limit per client denies none of them; one for everybody does, and some of the customers with them.',
+    look: 'Every request comes from a new address: a limit per client denies none of them; a common limit for all clients denies most of them, but also some customers.',
     state: {
       lanes: [
         preset('gcra', 10, '1m'),
@@ -157,7 +157,7 @@ export const RECIPES = [
   {
     id: 'zipf',
     name: 'Zipf clients',
-    look: 'A few of 1,000 clients send most of the requests, as in real logs: the plots of the window follow the busiest one, who is at his limit all the time, while most clients never notice.',
+    look: 'A few of 1,000 clients send most of the requests, as in real logs: the plots of the window follow the busiest client, which is always at its limit, while most clients are never limited.',
     state: {
       lanes: ['gcra', 'sliding-window', 'sliding-log'].map((name) => preset(name, 60, '1m')),
       traffic: model({
@@ -176,7 +176,7 @@ export const RECIPES = [
   {
     id: 'scanner',
     name: 'Slow scanner',
-    look: 'One request every 7 s stays below 10 a minute for ever; a second quota of 200 an hour stops it after 23 minutes.',
+    look: 'One request every 7 s always stays below 10 per minute; a second quota of 200 per hour stops it after 23 minutes.',
     state: {
       lanes: [
         preset('sliding-log', 10, '1m'),
@@ -199,7 +199,7 @@ export const RECIPES = [
   {
     id: 'polite',
     name: 'A client that listens',
-    look: 'One client spreads what it has left over the time that the RateLimit field tells, the other does not: who listens is never denied.',
+    look: 'One client spreads its remaining units over the time in the RateLimit field, the other does not: the first client is never denied.',
     state: {
       lanes: ['gcra', 'fixed-window', 'sliding-window'].map((name) => preset(name, 20, '10s')),
       traffic: model({

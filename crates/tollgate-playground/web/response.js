@@ -1,5 +1,5 @@
 /**
- * The request under the cursor: what came, what was answered to it, and why.
+ * The request under the cursor: the request, its response and the reason.
  *
  * Invariant: status, fields and body are shown as they go over the wire, as text; sentences of the
  * reason are the policy crate's own.
@@ -13,7 +13,7 @@ import { count, duration, instant } from './format.js';
  * @property {number} index
  * @property {number} at_ms
  * @property {string} client
- * @property {number} attempt how often its client was refused before
+ * @property {number} attempt how often its client was denied before
  * @property {string} method
  * @property {string} target
  * @property {'admitted'|'delayed'|'denied'} fate
@@ -24,10 +24,10 @@ import { count, duration, instant } from './format.js';
  * @property {string[]} why
  */
 
-/** A sign for each fate, so that colour is never all. */
+/** A sign for each fate, so that colour is never the only difference. */
 export const SIGNS = { admitted: '●', delayed: '◐', denied: '✕' };
 
-/** What is said of a request in a few words. @param {Shown} shown */
+/** A description of a request in a few words. @param {Shown} shown */
 export function inWords(shown) {
   if (shown.fate === 'denied') return `denied with ${shown.status}`;
   return shown.fate === 'delayed' ? `delayed by ${duration(shown.wait_ms)}` : 'admitted';

@@ -1,5 +1,5 @@
 /**
- * What a lane shows over time: its plots, what each says in a sentence, and the table of them all.
+ * The time series of a lane: its plots, a sentence for each, and the table of all.
  *
  * Invariant: every number that a plot shows is a number of the table, in fewer and longer buckets.
  */
@@ -9,7 +9,7 @@ import { count, duration, instant, plural } from './format.js';
 /** Rows of a table. */
 export const ROWS = 24;
 
-/** Buckets of a plot so many pixels wide: numbers that divide minutes and seconds, not too thin to see. @param {number} width */
+/** Buckets for a plot's width in pixels: divisors of minutes and seconds, wide enough to see. @param {number} width */
 export const buckets = (width) => (width < 320 ? 60 : width < 640 ? 120 : 240);
 
 /** @typedef {import('./plot.js').PlotStyle} PlotStyle */
@@ -28,7 +28,7 @@ export const SERIES = [
   'wait',
 ];
 
-/** What the third plot may show: the state as each of its names, the most telling first. */
+/** The choices for the third plot: the state under each of its names, the most useful first. */
 export const STATES = {
   whole_after: {
     title: 'Until whole',
@@ -38,7 +38,7 @@ export const STATES = {
   },
   remaining: {
     title: 'Left',
-    label: 'quota units left, as told to each request',
+    label: 'quota units left, as reported to each request',
     unit: 'count',
     colour: 'left',
   },

@@ -1,9 +1,9 @@
 /**
- * The state of the page: what a link holds and what a run is made of. Nothing else decides what is
- * shown, so the same state shows the same numbers to everybody.
+ * The state of the page: the content of a link and the input of a run. The display depends on
+ * nothing else, so the same state shows the same numbers to all users.
  *
- * Invariant: a value that `stateOf` has let through has exactly these fields, in these bounds,
- * whoever wrote the link. Whether a policy or a traffic means anything is the compiler's matter.
+ * Invariant: a value that `stateOf` has accepted has exactly these fields, in these bounds, for any
+ * link. The compiler checks whether a policy or a traffic document is valid.
  */
 
 import { MAX_BINS, MAX_PER_BIN } from './draw-bins.js';
@@ -19,7 +19,7 @@ export const MAX_LIMIT = 999_999_999_999_999;
 
 /**
  * The algorithms, in the order of the policy's reference.
- * `burst`, `strict` and `buckets` say which fields a quota of it has; `units` what its state counts.
+ * `burst`, `strict` and `buckets` are true when its quotas have that field.
  */
 export const ALGORITHMS = [
   { name: 'gcra', burst: true, strict: true, buckets: false },
@@ -56,7 +56,7 @@ export const ALGORITHMS = [
  * @property {number} seed 0 to 2^53 - 1
  */
 
-/** What is wrong with a state, in words. */
+/** The error of an invalid state, in words. */
 export class StateError extends Error {}
 
 /** @param {string} message @returns {never} */
@@ -109,7 +109,7 @@ export function policyText(lane) {
 }
 
 /**
- * What a lane is called: its algorithm, or the first rule of its policy and that one's algorithm.
+ * The name of a lane: its algorithm, or the first rule of its policy and the rule's algorithm.
  * @param {LaneState} lane
  */
 export function laneName(lane) {
@@ -130,12 +130,12 @@ export function laneName(lane) {
 }
 
 /**
- * The state that a link holds.
+ * The state in a link.
  * @param {unknown} value
  * @returns {State}
  */
 export function stateOf(value) {
-  const { lanes, traffic, seed } = fields(value, 'it is no object');
+  const { lanes, traffic, seed } = fields(value, 'it is not an object');
   if (!Array.isArray(lanes) || lanes.length < 1 || lanes.length > MAX_LANES) {
     fail(`it has no lanes, or more than ${MAX_LANES}`);
   }
@@ -148,7 +148,7 @@ export function stateOf(value) {
 
 /** @param {unknown} value @returns {LaneState} */
 function laneOf(value) {
-  const lane = fields(value, 'a lane is no object');
+  const lane = fields(value, 'a lane is not an object');
   if (lane.kind === 'policy') {
     return { kind: 'policy', policy: string(lane.policy, MAX_POLICY, 'a policy') };
   }
@@ -156,7 +156,7 @@ function laneOf(value) {
   const name = string(lane.algorithm, 40, 'an algorithm');
   if (!algorithm(name)) fail('a lane has an algorithm that there is not');
   const window = string(lane.window, 20, 'a window');
-  if (parseWindow(window) === null) fail('a window is no length of time');
+  if (parseWindow(window) === null) fail('a window is not a length of time');
   const most = MAX_LIMIT;
   return {
     kind: 'preset',

@@ -1,5 +1,5 @@
 /**
- * The figures of a run: the few that stand in the lane, and all of them as a table.
+ * The figures of a run: a few in the lane, and all of them in a table.
  *
  * Invariant: the numbers are those of `tollgate simulate --json`; nothing is added up here.
  */
@@ -53,7 +53,7 @@ function figure(name, value, note, kind) {
 }
 
 /**
- * Everything that the JSON says, by its names: the figures, then a table for each list.
+ * All values of the JSON, by their names: the figures, then a table for each list.
  * @param {any} result
  * @param {string} name of the lane
  */
@@ -75,7 +75,7 @@ export function tablesOf(result, name) {
 
 /** @param {string} caption @param {string} list @param {Record<string, unknown>[]} rows */
 function listTable(caption, list, rows) {
-  // A column in which nothing stands tells nothing.
+  // An empty column has no information.
   const columns = Object.keys(rows[0]).filter((column) =>
     rows.some((row) => row[column] !== null && row[column] !== 0),
   );

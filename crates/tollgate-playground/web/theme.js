@@ -1,7 +1,7 @@
 /**
- * Light and dark: the system's wish, or what the switch says.
+ * Light and dark: the system's preference, or the setting of the switch.
  *
- * Invariant: colours stand in `style.css` only, and plots read them from there.
+ * Invariant: colours are in `style.css` only, and plots read them from there.
  */
 
 const KEY = 'tollgate-theme';
@@ -9,10 +9,10 @@ const dark = window.matchMedia('(prefers-color-scheme: dark)');
 /** @type {Set<() => void>} */
 const listeners = new Set();
 
-/** `auto`, `light` or `dark`. Without storage (a private window) the choice lives as long as the page. */
+/** `auto`, `light` or `dark`. Without storage (a private window) the choice lasts until the page is closed. */
 let choice = 'auto';
 
-/** Applies the stored choice and joins the switch to it. @param {HTMLSelectElement} select */
+/** Applies the stored choice and connects the switch to it. @param {HTMLSelectElement} select */
 export function start(select) {
   try {
     choice = localStorage.getItem(KEY) ?? 'auto';

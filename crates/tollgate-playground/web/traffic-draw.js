@@ -1,7 +1,7 @@
 /**
  * Traffic drawn by hand: a time line of bars that a pointer or the arrow keys pull up and down.
  *
- * Invariant: what is drawn is the list of counts and nothing else. The time line is a slider to a
+ * Invariant: the drawing shows the list of counts and nothing else. The time line is a slider to a
  * keyboard and a screen reader: left and right choose a bin, up and down change its count.
  */
 
@@ -116,7 +116,7 @@ export class TrafficDraw {
     return { bin, n: Math.round((1 - (event.clientY - box.top) / box.height) * this.#stable) };
   }
 
-  /** While a stroke goes on, the top stays where it was, or the bars would run from the pointer. */
+  /** The top stays fixed during a stroke; otherwise the bars would move away from the pointer. */
   #stable = 10;
 
   /** @param {{bin: number, n: number}} to */

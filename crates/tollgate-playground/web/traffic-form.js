@@ -2,8 +2,8 @@
  * The fields of the traffic models, and how they are read from the traffic document and written
  * into it.
  *
- * Invariant: what the form does not know stays in the document as it was; whether a value is
- * allowed is the simulator's matter. Deliberately absent: the page; this file is plain data.
+ * Invariant: members that the form does not know stay in the document unchanged; the simulator
+ * checks whether a value is allowed. Deliberately absent: the page; this file is plain data.
  */
 
 /**
@@ -11,7 +11,7 @@
  * @property {string} name
  * @property {string} label
  * @property {'text'|'number'} kind
- * @property {string|number} first what stands there first
+ * @property {string|number} first the initial value
  */
 
 /** @type {(name: string, label: string, first: string|number) => Field} */
@@ -57,7 +57,7 @@ export const MODELS = {
   },
 };
 
-/** What a client does that is refused. */
+/** The behaviour of a client after a denial. */
 export const RETRIES = {
   none: 'never comes again',
   retry_after: 'honours Retry-After',
@@ -100,7 +100,7 @@ export function modelOf(source) {
   };
 }
 
-/** What stands in a field; nothing for what is neither text nor number. @param {unknown} value */
+/** The text of a field; empty when the value is neither text nor number. @param {unknown} value */
 export const shown = (value) =>
   typeof value === 'string' || typeof value === 'number' ? String(value) : '';
 
@@ -121,8 +121,8 @@ export function withModel(source, name) {
 }
 
 /**
- * The source with one value of its model changed. Numbers that are none are left as text, for the
- * simulator to name.
+ * The source with one value of its model changed. A number that cannot be read is left as
+ * text, and the simulator reports it.
  * @param {any} source @param {Field} one @param {string} text
  */
 export function withValue(source, one, text) {
@@ -156,7 +156,7 @@ export function withRetry(source, name) {
 }
 
 /**
- * The source with so many clients of this unevenness; `''` for the default.
+ * The source with this number of clients and this skew; `''` for the default.
  * @param {any} source @param {string} count @param {string} zipf @param {boolean} fresh
  */
 export function withClients(source, count, zipf, fresh) {

@@ -2,7 +2,7 @@
  * Traffic clicked live: each press of the button is a request, at the time of the page.
  *
  * Invariant: the first press is time 0, and the presses are the traffic; a lane that runs them
- * again, here or from a link, says the same.
+ * again, here or from a link, gives the same result.
  */
 
 import { fill, h } from './dom.js';
@@ -58,7 +58,7 @@ export class TrafficLive {
     this.changed(this.at);
   }
 
-  /** What each lane has answered to the last press. @param {{letter: string, words: string, fate: string}[]} answers */
+  /** Shows the decision of each lane about the last press. @param {{letter: string, words: string, fate: string}[]} answers */
   answer(answers) {
     fill(
       this.answers,

@@ -1,8 +1,8 @@
 /**
- * The form of the traffic's models, and the document itself beside it.
+ * The form of the traffic's models, and the document itself next to it.
  *
  * Invariant: the document is the truth; the form is drawn from it and changes it, so both always
- * say the same.
+ * agree.
  */
 
 import { debounced, fill, h, labelled, newId } from './dom.js';

@@ -1,8 +1,8 @@
 /**
- * Which traffic the lanes get: from the models, drawn, clicked live, or from an access log.
+ * The traffic of the lanes: from the models, drawn, clicked live, or from an access log.
  *
- * Invariant: each kind keeps what was made with it while another one is shown. What a run needs is
- * a traffic document, whatever the kind; an access log is no traffic of a run, and never in a link.
+ * Invariant: each kind keeps its traffic while another one is shown. Every kind gives a run its
+ * traffic document, except an access log, which is not the traffic of a run and never in a link.
  */
 
 import { answer } from './announce.js';
@@ -44,7 +44,7 @@ export function trafficDocument(traffic) {
       });
     }
     case 'live': {
-      // Whole steps, so that the axis of time stands still between two clicks.
+      // Whole steps, so that the time axis does not move between two clicks.
       const last = traffic.at.at(-1) ?? 0;
       const length =
         [10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000].find((ms) => last < ms) ?? last + 1;

@@ -1,8 +1,8 @@
 /**
  * The thread in which a lane is simulated: the simulator as wasm, and one lane's run in it.
  *
- * Invariant: a question is answered once, in words when it cannot be; while a run goes on, other
- * questions are answered between its slices, and a newer run ends an older one. Deliberately
+ * Invariant: each request gets one response, an error in words when it fails. During a run, other
+ * requests are served between its slices, and a newer run ends an older one. Deliberately
  * absent: the page and the network; the page sends the compiled module.
  */
 
@@ -11,14 +11,14 @@ import { Damaged, readLog } from './log-reader.js';
 
 /** @type {(module: WebAssembly.Module) => void} */
 let begin;
-/** The page sends the compiled module before anything is answered. */
+/** The page sends the compiled module before the first response. */
 const ready = new Promise((resolve) => {
   begin = (module) => resolve(init({ module_or_path: module }));
 });
 
-/** A slice of a run lasts about so long, in milliseconds; then others have their turn. */
+/** The approximate length of a slice of a run, in milliseconds; then other requests run. */
 const SLICE = 25;
-/** How often progress is told. */
+/** The interval of progress reports. */
 const TELL = 100;
 
 /** @type {Lane|null} the last finished run */
@@ -72,7 +72,7 @@ const calls = {
   },
 
   /**
-   * Replays an access log under the policy, and reads it once more where limits are suggested.
+   * Replays an access log under the policy, and reads it again where limits are suggested.
    * @param {string} policy @param {Blob} file @param {import('./log-drop.js').LogOptions} options
    * @param {(value: unknown) => void} tell
    */
@@ -80,7 +80,7 @@ const calls = {
     generation += 1;
     const mine = generation;
     const { Log } = await import('./logs.js');
-    // Whoever wrote the log must not be able to choose keys that fall together.
+    // The author of a log must not be able to choose keys that collide.
     const secret = [...crypto.getRandomValues(new Uint8Array(16))]
       .map((byte) => byte.toString(16).padStart(2, '0'))
       .join('');
@@ -105,7 +105,7 @@ const calls = {
         log.again();
         await readFrom(file.size);
       }
-      // As the command does: what came before is reported.
+      // As the command does: the part before is reported.
       return { summary: JSON.parse(log.finish()), damage };
     } finally {
       log.free();
@@ -149,8 +149,8 @@ self.addEventListener('message', async ({ data: { module, id, call, args } }) =>
     const value = await asked(...args, tell);
     self.postMessage({ id, value });
   } catch (error) {
-    // A trap leaves the module in no state to go on in: the page starts another thread. It is told
-    // by a message, because no event tells it what an asynchronous function has thrown.
+    // A trap leaves the module in an unusable state: the page starts another thread. A message
+    // reports it, because no event reports an error thrown by an asynchronous function.
     const isBroken = error instanceof WebAssembly.RuntimeError;
     self.postMessage({ id, isBroken, error: error instanceof Error ? error.message : String(error) });
   }

@@ -1,9 +1,9 @@
 /**
- * The admin API, as the page asks it (docs/admin.md).
+ * The page's client of the admin API (docs/admin.md).
  *
- * Invariant: the token is kept here and nowhere else, unless somebody ticks that this tab may keep
- * it; it is sent to the folder that the page lies in and never anywhere else. An answer is never
- * thrown: what failed has a status and a problem like what was refused.
+ * Invariant: the token is kept only here, unless the user allows this tab to keep it; it is sent
+ * only to the folder of the page. No function here throws: a failed request has a status and a
+ * problem, as a refused one has.
  */
 
 /**
@@ -13,15 +13,15 @@
  * @typedef {{body?: string, match?: string|null, none?: boolean, signal?: AbortSignal}} Extra
  */
 
-/** Where this page lies below, which is where the API is. */
+/** The prefix of this page's address, which is also the prefix of the API. */
 const BASE = new URL('../', document.baseURI);
 const KEPT = 'tollgate-admin-token';
 
-/** Nothing that a person waits for takes longer. */
+/** The time-out of a request that a person waits for. */
 const PATIENCE_MS = 30_000;
 
 let token = '';
-/** What happens when a token is no longer taken. @type {() => void} */
+/** Called when a token is no longer accepted. @type {() => void} */
 let refused = () => {};
 
 /** @param {() => void} then */
@@ -29,7 +29,7 @@ export function onRefused(then) {
   refused = then;
 }
 
-/** The token that this tab was told to keep. */
+/** The token that the user let this tab keep. */
 export function keptToken() {
   try {
     return sessionStorage.getItem(KEPT) ?? '';
@@ -45,12 +45,12 @@ export function use(given, isKept) {
     if (isKept && given) sessionStorage.setItem(KEPT, given);
     else sessionStorage.removeItem(KEPT);
   } catch {
-    // Without storage it lives as long as the page.
+    // Without storage the token lasts until the page is closed.
   }
 }
 
 /**
- * Asks `path` below the prefix.
+ * Sends a request to `path` below the prefix.
  * @param {string} method
  * @param {string} path
  * @param {Extra} [extra]
@@ -61,7 +61,7 @@ export async function ask(method, path, extra = {}) {
   try {
     headers.set('authorization', `Bearer ${token}`);
   } catch {
-    return failed(401, 'the token holds what no token can hold');
+    return failed(401, 'the token contains characters that no token can contain');
   }
   if (extra.body !== undefined) headers.set('content-type', 'application/json');
   if (extra.match) headers.set('if-match', extra.match);
@@ -75,7 +75,7 @@ export async function ask(method, path, extra = {}) {
       body: extra.body,
       cache: 'no-store',
       redirect: 'error',
-      // What a gateway in front of this page knows people by.
+      // The credentials for a gateway in front of this page.
       credentials: 'same-origin',
       signal,
     });

@@ -1,7 +1,7 @@
 /**
- * What a change of the policy would do, from the answer of a dry run, and the lines that change.
+ * The effects of a policy change, from the response of a dry run, and the changed lines.
  *
- * Invariant: everything that the answer lists is shown, warnings first. Colour is never alone:
+ * Invariant: everything in the response is shown, warnings first. Colour is never the only sign:
  * each line has its sign, each quota its word.
  */
 
@@ -9,7 +9,7 @@ import { h, table } from '../../tollgate-playground/web/dom.js';
 import { around, diff } from './diff.js';
 import { span } from './parts.js';
 
-/** A page with more lines than this is no longer read. */
+/** The most lines shown. */
 const MOST_LINES = 2_000;
 const COUNTS = /** @type {Record<string, string>} */ ({
   kept: 'kept: what was used stays used',
@@ -17,7 +17,7 @@ const COUNTS = /** @type {Record<string, string>} */ ({
   forgotten: 'forgotten with the quota',
 });
 
-/** @param {any} report what a dry run answers */
+/** @param {any} report the response of a dry run */
 export function changesOf(report) {
   const {
     rules = {},

@@ -1,10 +1,10 @@
 /**
- * What lines of one text become in another.
+ * The line differences between two texts.
  *
  * Invariant: the lines that are kept and removed are the old text, those that are kept and added
  * the new one, in their order. The fewest changes are found when they are at most `MOST_CHANGES`;
- * of more, all between the first and the last changed line is one change, so that no document
- * makes the page hang.
+ * of more, all between the first and the last changed line is one change, so that no document makes
+ * the page hang.
  */
 
 /** @typedef {{kind: 'kept'|'removed'|'added'|'skipped', text: string, old: number, new: number}} Line */
@@ -40,7 +40,7 @@ export function diff(before, after) {
   return lines;
 }
 
-/** The lines around changes; of the others how many there are. @param {Line[]} lines @returns {Line[]} */
+/** The lines around changes; the other lines only as a number. @param {Line[]} lines @returns {Line[]} */
 export function around(lines) {
   const near = new Uint8Array(lines.length);
   lines.forEach(({ kind }, i) => {

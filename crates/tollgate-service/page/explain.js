@@ -1,8 +1,8 @@
 /**
- * What would be decided about a request: a form that describes one, and the answer in words and
- * numbers. Consumes nothing.
+ * Explains the decision on a request: a form that describes the request, and the decision in words
+ * and numbers. Consumes nothing.
  *
- * Invariant: what is shown is what the service answered; nothing is worked out here. Test ids:
+ * Invariant: the page shows the service's response and computes nothing. Test ids:
  * explain, explained, explain-method, explain-path, explain-host, explain-client, explain-headers.
  */
 
@@ -10,7 +10,7 @@ import { fill, h, labelled, table } from '../../tollgate-playground/web/dom.js';
 import { ask } from './api.js';
 import { form, span, when, wrong } from './parts.js';
 
-/** The form of a request, and where it is said what would be decided about it. */
+/** The form of a request, and the place of the decision on it. */
 export function explanation() {
   const said = h('div', { role: 'status', 'data-testid': 'explained' });
   const text = (/** @type {string} */ name, value = '', more = {}) =>

@@ -1,10 +1,10 @@
 /**
- * The view of versions: who changed what when, what stood there, and the way back; below them what
- * was done to keys.
+ * The view of versions: the author, time and text of each change, and roll-back; below them the
+ * operations on keys.
  *
- * Invariant: a roll-back is asked first, with what it would change and what becomes of counts, and
- * is done only if what was in force then still is. Test ids: history, versions, show-N, back-N,
- * older, give-back, history-said, version-text.
+ * Invariant: a roll-back needs a confirmation that shows its changes and its effect on counts. It
+ * is done only if the version in force is still the one shown there. Test ids: history, versions,
+ * show-N, back-N, older, give-back, history-said, version-text.
  */
 
 import { fill, h, table } from '../../tollgate-playground/web/dom.js';

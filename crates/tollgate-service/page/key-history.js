@@ -1,5 +1,5 @@
 /**
- * What was done to keys: when, by whom, under which rule, and what a key had used before and after.
+ * The operations on keys: time, operator, rule, and the key's usage before and after.
  *
  * Invariant: a key is known here by its hash only, as everywhere. Test ids: key-history,
  * key-history-said, older-keys.
@@ -62,7 +62,7 @@ export class KeyHistory {
   }
 }
 
-/** The words of a state of then: how long a block was to last is until when. @param {unknown} words @param {number} ms */
+/** The words of an earlier state: a remaining block is shown as the time of its end. @param {unknown} words @param {number} ms */
 function then(words, ms) {
   const until = (/** @type {string} */ _, /** @type {string} */ seconds) =>
     `blocked until ${whenText(new Date(ms + Number(seconds) * 1_000))}`;

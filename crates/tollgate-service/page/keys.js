@@ -1,12 +1,12 @@
 /**
- * The view of one client: what its key has used under a rule, what may be done to it, and beside it
- * what would be decided about a request.
+ * The view of one client: its key's usage under a rule, the operations on the key, and next to them
+ * an explanation of the decision on a request.
  *
- * Invariant: what is done is done to the key whose state is shown, not to what stands in the form
- * by then. Keys are never listed: whoever asks knows the value. Who is faster than the list of
- * rules loses neither a click nor the place where he types. Test ids: keys, key-rule,
- * key-part-N, key-look, key-state, key-words, key-reset, key-block, key-until, key-unblock,
- * key-tenant, keys-said.
+ * Invariant: an operation applies to the key whose state is shown, even if the form has changed
+ * since. Keys are never listed: the operator must know the value. A user that acts before the list
+ * of rules arrives loses neither a click nor the focus. Test ids: keys, key-rule, key-part-N,
+ * key-look, key-state, key-words, key-reset, key-block, key-until, key-unblock, key-tenant,
+ * keys-said.
  */
 
 import { fill, h, labelled } from '../../tollgate-playground/web/dom.js';
@@ -15,13 +15,13 @@ import { explanation, quotas } from './explain.js';
 import { confirmed, done, form, heading, outcome, when, wrong } from './parts.js';
 
 /**
- * A client of a rule, as a body names it; `tenant` is null for the requests of everybody without
- * quotas of his own, and left out where the rule's key says whose they are.
+ * A client of a rule, as a body names it; `tenant` is null for the requests of all clients without
+ * their own quotas, and absent where the rule's key identifies the tenant.
  * @typedef {{rule: string, key: string[], tenant?: string|null}} Named
  */
 
 const HOUR = 3_600_000;
-/** No policy has longer keys. */
+/** The most parts that a policy's key can have. */
 const MOST_PARTS = 16;
 
 export class KeysView {
@@ -37,8 +37,8 @@ export class KeysView {
     'data-testid': 'key-rule',
   });
   #parts = h('div', { className: 'row' });
-  /** @type {Map<string, string[]>} what each rule counts by */ #rules = new Map();
-  /** @type {string|null} who a tenant is, in the words of a part of a key */ #tenantPart = null;
+  /** @type {Map<string, string[]>} the key parts of each rule */ #rules = new Map();
+  /** @type {string|null} the key part that identifies a tenant */ #tenantPart = null;
   #tenant = h('input', {
     type: 'text',
     autocomplete: 'off',
@@ -76,7 +76,7 @@ export class KeysView {
       h(
         'p',
         { className: 'quiet' },
-        'One client of a rule, by the value of its key. A value that is looked up stands in the query, and so in the logs of what is between.',
+        'One client of a rule, by the value of its key. A looked-up value is part of the query, and so appears in the logs of any proxy on the way.',
       ),
       look,
       this.#said,
@@ -92,7 +92,7 @@ export class KeysView {
     return this.#known;
   }
 
-  /** Learns which rules there are; of a single one nobody is asked for the name. */
+  /** Loads the rules and fills in the name of the first one. */
   async #learn() {
     const answer = await ask('GET', 'admin/policy');
     const rules = Array.isArray(answer.json?.rules) ? answer.json.rules : [];
@@ -107,13 +107,13 @@ export class KeysView {
       this.#names,
       [...this.#rules.keys()].map((name) => h('option', { value: name })),
     );
-    // A form that asks for a key at once, unless another rule is being typed.
+    // The form shows the fields of a key at once, unless the user is typing a rule.
     if (this.#rule.value === '' && document.activeElement !== this.#rule)
       this.#rule.value = [...this.#rules.keys()][0] ?? '';
     this.#ask();
   }
 
-  /** Asks for as many parts as the rule's key has. */
+  /** Shows one field for each part of the rule's key. */
   #ask() {
     const parts = this.#rules.get(this.#rule.value);
     if (parts && parts.join('\n') !== this.#shownParts) this.#fields(parts);
@@ -147,7 +147,7 @@ export class KeysView {
         ),
       parts.length === 0 && h('p', { className: 'quiet' }, 'all requests together'),
     );
-    // Who types in one types on.
+    // The focused field stays focused.
     const still = typing >= 0 ? this.#inputs()[typing] : undefined;
     still?.focus();
     still?.setSelectionRange(selectionStart, selectionEnd);
@@ -161,7 +161,7 @@ export class KeysView {
     return this.#inputs().map((input) => input.value);
   }
 
-  /** Looks at what stands in the form, once it is known whether the rule may be left out. */
+  /** Looks up the key in the form, once the rules are loaded. */
   async #lookAtGiven() {
     if (this.#rule.value === '') await this.#known;
     if (this.#rule.value === '') {

@@ -1,8 +1,8 @@
 /**
  * The page: sign in, and one view at a time.
  *
- * Invariant: nothing is asked before there is a token, and whatever was shown is gone when it is
- * given up or no longer taken. The address says which view is shown, and nothing else.
+ * Invariant: the page sends no request before it has a token, and removes everything shown when the
+ * token is given up or no longer accepted. The address contains the view and nothing else.
  */
 
 import { answer as say } from '../../tollgate-playground/web/announce.js';
@@ -33,7 +33,7 @@ const NAMES = /** @type {const} */ ({
 /** @type {Partial<Record<Name, View>>} */
 let views = {};
 
-/** What a token may do. */
+/** The permissions of a token. */
 async function roleOf() {
   const policy = await ask('GET', 'admin/policy');
   if (policy.status === 401 || policy.status === 0) return { answer: policy };
@@ -43,7 +43,7 @@ async function roleOf() {
       ? { names: /** @type {Name[]} */ (['rates']), canWrite: false, words: 'reads metrics' }
       : { answer: policy };
   }
-  // The same document again is no change; whoever may not write is told so.
+  // The same document again is not a change; a token without write access gets 403.
   const write = policy.ok
     ? await ask('PUT', 'admin/policy?dry_run', { body: policy.text, match: policy.etag })
     : null;
@@ -174,7 +174,7 @@ function show() {
   view.shown();
 }
 
-/** Whatever was shown is gone. */
+/** Removes everything that was shown. */
 function leave() {
   for (const view of Object.values(views)) view.end?.();
   views = {};
@@ -224,7 +224,7 @@ function begin() {
   onRefused(() => {
     if (Object.keys(views).length === 0) return;
     use('', false);
-    signIn('The token is no longer taken.');
+    signIn('The token is no longer accepted.');
   });
   const kept = keptToken();
   signIn();

@@ -1,9 +1,9 @@
 /**
- * The text that Prometheus reads, as far as the metrics of Tollgate use it (docs/metrics.md), and
- * how much counters grew between two of them.
+ * The Prometheus text format, as far as the metrics of Tollgate use it (docs/metrics.md), and the
+ * growth of counters between two readings.
  *
- * Invariant: a line that cannot be read is left out and counted; no name of a rule, however it is
- * written, makes another series of it.
+ * Invariant: a line that cannot be read is left out and counted; no name of a rule can change the
+ * series of a sample.
  */
 
 /** @typedef {{name: string, labels: Record<string, string>, value: number}} Sample */
@@ -53,7 +53,7 @@ function read(line) {
   return value === '' || Number.isNaN(number) ? null : { name, labels, value: number };
 }
 
-/** The sum of a family's samples whose labels are those. @param {Sample[]} samples @param {string} name @param {Record<string, string>} [labels] */
+/** The sum of a family's samples that have these labels. @param {Sample[]} samples @param {string} name @param {Record<string, string>} [labels] */
 export function sum(samples, name, labels = {}) {
   const wanted = Object.entries(labels);
   return samples
@@ -64,7 +64,7 @@ export function sum(samples, name, labels = {}) {
 }
 
 /**
- * How much a counter grew. One that is lower than before began at 0 again.
+ * The growth of a counter. A counter that is lower than before has restarted at 0.
  * @param {number} before
  * @param {number} after
  */

@@ -1,26 +1,26 @@
 /**
- * What several views show: problems, times, a dialog that asks first.
+ * Elements of several views: problems, times, a confirmation dialog.
  *
- * Invariant: whatever an operation answers is said in one place of its view, which is a live
- * region. What cannot be undone is asked first, and the dialog begins on the button that does
- * nothing.
+ * Invariant: the result of an operation is shown in one place of its view, which is a live region.
+ * An operation that cannot be undone needs a confirmation, and the dialog's first focus is on the
+ * button that does nothing.
  */
 
 import { fill, h, newId } from '../../tollgate-playground/web/dom.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 
-/** The place where a view says what became of what was asked. */
+/** The place where a view shows the result of an operation. */
 export function outcome(/** @type {string} */ testid) {
   return h('div', { className: 'outcome', role: 'status', 'data-testid': testid });
 }
 
-/** Says that it was done. @param {Element} place @param {string} sentence */
+/** Reports success. @param {Element} place @param {string} sentence */
 export function done(place, sentence) {
   fill(place, h('p', { className: 'done' }, sentence));
 }
 
-/** Says what is wrong. @param {Element} place @param {Answer} answer */
+/** Reports a failure. @param {Element} place @param {Answer} answer */
 export function wrong(place, answer) {
   fill(place, ...problemParts(answer));
 }
@@ -82,9 +82,9 @@ export function span(ms) {
 }
 
 /**
- * Asks before something is done; true when it may be.
+ * Asks for a confirmation; true when the user confirms.
  * @param {string} question
- * @param {string} verb what the button says
+ * @param {string} verb the label of the button
  * @param {...(Node|string|false|null)} more
  * @returns {Promise<boolean>}
  */
@@ -115,7 +115,7 @@ export function confirmed(question, verb, ...more) {
 }
 
 /**
- * A form that does one thing, and is not sent twice meanwhile.
+ * A form with one operation, which cannot be sent again while it runs.
  * @param {(event: SubmitEvent) => Promise<void>} work
  * @param {Record<string, unknown>} props
  * @param {...(Node|string|false|null)} children

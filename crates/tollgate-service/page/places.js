@@ -1,9 +1,9 @@
 /**
- * Where in a JSON text stands what a path like `rules[0].quotas[1].limit` means.
+ * The place in a JSON text of the value at a path such as `rules[0].quotas[1].limit`.
  *
- * Invariant: any text has an answer, in time that grows with its length: of what cannot be read
- * the nearest thing around that can. Deliberately absent: whether the JSON is right; who checks a
- * document says that.
+ * Invariant: any text gives a place, in time linear in its length: around a part that cannot be
+ * read, the nearest value that can. Deliberately absent: whether the JSON is valid; the check of
+ * the document reports that.
  */
 
 /** @typedef {{from: number, to: number}} Place */
@@ -22,7 +22,7 @@ export function steps(path) {
 }
 
 /**
- * The place of a value, or of the deepest thing around it that there is.
+ * The place of a value, or of the deepest existing value around it.
  * @param {string} text
  * @param {string} path
  * @returns {Place}

@@ -2,8 +2,8 @@
  * The view of the policy: a text with its mistakes as it is typed, what would change, and the
  * button that puts it in force.
  *
- * Invariant: only the very text that a dry run has passed, against the very version that it names,
- * can be put in force; when somebody else was faster, both are shown and nothing is overwritten.
+ * Invariant: only the exact text that passed a dry run, against the exact version that it names,
+ * can be put in force; after a concurrent change both texts are shown and nothing is overwritten.
  * Test ids: policy, editor, mistakes, review, diff, counts, put, policy-said, newer, keep-mine,
  * take-theirs.
  */
@@ -15,9 +15,9 @@ import { changesOf, diffOf } from './changes.js';
 import { confirmed, done, heading, outcome, when, wrong } from './parts.js';
 import { lineOf, placeOf } from './places.js';
 
-/** What the API takes. */
+/** The longest document that the API accepts. */
 const MOST = 1_048_576;
-/** More mistakes than this nobody reads at once. */
+/** The most mistakes shown at once. */
 const MOST_MISTAKES = 100;
 
 /** @typedef {import('./api.js').Answer} Answer */
@@ -26,7 +26,7 @@ const MOST_MISTAKES = 100;
 export class PolicyView {
   /** @type {InForce|null} */ #inForce = null;
   #text = '';
-  /** Counts what was asked, so that a late answer about an older text says nothing. */ #asked = 0;
+  /** Counts requests, so that a late response about an older text is ignored. */ #asked = 0;
   /** @type {AbortController|null} */ #running = null;
   /** @type {any} */ #editor = null;
   /** @type {any} */ #passed = null;
@@ -60,7 +60,7 @@ export class PolicyView {
     await this.load();
   }
 
-  /** Nothing typed would be lost. */
+  /** True when leaving loses no typed text. */
   get isClean() {
     return this.#inForce === null || this.#text === this.#inForce.text;
   }
@@ -111,7 +111,7 @@ export class PolicyView {
     this.#changed(text);
   }
 
-  /** What was passed is no longer what stands there. @param {string} text */
+  /** The text that passed is no longer the text in the editor. @param {string} text */
   #changed(text) {
     this.#text = text;
     this.#passed = null;
@@ -129,7 +129,7 @@ export class PolicyView {
   }
 
   /**
-   * Asks what the text would do: what the editor underlines.
+   * Sends the text to a dry run, for the editor's underlines.
    * @param {string} text
    */
   async #check(text) {
@@ -236,7 +236,7 @@ export class PolicyView {
     this.#said.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Somebody else was faster: who, when and what, and whose text goes on. */
+  /** Another operator changed the policy first: shows that version and the choice of texts. */
   async #outrun() {
     const [theirs, history] = await Promise.all([
       ask('GET', 'admin/policy'),
@@ -268,14 +268,14 @@ export class PolicyView {
           row
             ? [
                 `: version ${row.version} (${row.kind}) by `,
-                h('code', {}, row.who ?? 'nobody named'),
+                h('code', {}, row.who ?? 'no name'),
                 ', ',
                 when(row.at_ms),
               ].map((part) => part)
             : '',
           '. Nothing of yours was put in force.',
         ),
-        ...diffOf(before, theirs.text, 'What somebody else changed'),
+        ...diffOf(before, theirs.text, 'Changes by another operator'),
         h(
           'div',
           { className: 'row' },
@@ -296,7 +296,7 @@ export class PolicyView {
   }
 }
 
-/** A text that is no JSON, or a refusal without places. @param {string} text @param {Answer} answer */
+/** A text that is not JSON, or a refusal without places. @param {string} text @param {Answer} answer */
 function unread(text, answer) {
   const detail = [answer.problem?.title, answer.problem?.detail].filter(Boolean).join(': ');
   const [, line] = /line (\d+)/.exec(detail) ?? [];

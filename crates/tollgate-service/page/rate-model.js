@@ -1,19 +1,19 @@
 /**
  * Rates of each rule over the time that the page has been open.
  *
- * Invariant: a rate is what a counter grew by, divided by the seconds between the two readings it
- * was read at; at most `READINGS` are kept. What is not known, before the second reading and while
- * none could be read, is null and not 0.
+ * Invariant: a rate is the growth of a counter, divided by the seconds between its two readings; at
+ * most `READINGS` are kept. An unknown rate (before the second reading, or after a failed one) is
+ * null and not 0.
  */
 
 import { growth, parse, sum } from './metrics-text.js';
 
 /** Half an hour of readings. */
 export const READINGS = 181;
-/** After so many rules a page is no longer read; the rest is told in a sentence. */
+/** The most rules shown; a sentence counts the others. */
 export const MOST_RULES = 100;
 
-/** What a result is for who looks at a rule. */
+/** The results that each kind of rate contains. */
 export const KINDS = /** @type {const} */ ({
   admitted: ['allowed', 'delayed'],
   refused: ['denied', 'blocked'],
@@ -40,7 +40,7 @@ const TOTALS = /** @type {const} */ ({
  */
 
 export class Rates {
-  /** @type {(Reading|null)[]} a null is a time at which nothing could be read */ #readings = [];
+  /** @type {(Reading|null)[]} null for a reading that failed */ #readings = [];
 
   /** @param {string} text @param {number} at ms */
   add(text, at) {
@@ -72,7 +72,7 @@ export class Rates {
     });
   }
 
-  /** Nothing could be read. */
+  /** Records a failed reading. */
   miss() {
     this.#push(null);
   }
@@ -83,7 +83,7 @@ export class Rates {
     if (this.#readings.length > READINGS) this.#readings.shift();
   }
 
-  /** The last reading there is. */
+  /** The last successful reading. */
   get last() {
     return this.#readings.findLast((reading) => reading !== null) ?? null;
   }
@@ -93,7 +93,7 @@ export class Rates {
     return [...(this.last?.rules.keys() ?? [])].sort();
   }
 
-  /** Whether it was asked in the time that is known; until a second reading nobody knows. @param {string} rule */
+  /** Whether the rule had requests between the readings; unknown before the second reading. @param {string} rule */
   isActive(rule) {
     return NAMES.some((kind) => this.rule(rule, kind).some((rate) => rate > 0));
   }
@@ -121,7 +121,7 @@ export class Rates {
     });
   }
 
-  /** Each reading with the one before. A gap is bridged: its mean is all that is known. @returns {[Reading, Reading][]} */
+  /** Each reading with the one before. A gap is bridged: only its mean is known. @returns {[Reading, Reading][]} */
   #pairs() {
     const there = /** @type {Reading[]} */ (this.#readings.filter((reading) => reading !== null));
     return there.slice(1).map((reading, i) => [there[i], reading]);

@@ -1,8 +1,8 @@
 /**
  * A plot of rates by the clock, with uPlot.
  *
- * Invariant: colours come from the style sheet and the size from the element. To a screen reader
- * it is an image with a sentence; its numbers stand in the table beneath.
+ * Invariant: colours come from the style sheet and the size from the element. To a screen reader it
+ * is an image with a sentence; the table below contains its numbers.
  */
 
 import uPlot from 'uplot';
@@ -63,7 +63,7 @@ export class RatePlot {
   /** @param {number[]} times seconds since 1970 @param {number[][]} rates one list for each style @param {string} summary */
   show(times, rates, summary) {
     this.image.setAttribute('aria-label', summary);
-    // A rate holds since the reading before: the first one, too.
+    // A rate is valid from the previous reading on: the first one, too.
     const before = times.length > 1 ? 2 * times[0] - times[1] : (times[0] ?? 0) - 10;
     const data = /** @type {uPlot.AlignedData} */ ([
       [before, ...times],

@@ -1,10 +1,11 @@
 /**
- * The view of rates: for each rule what it admits, refuses and, in shadow mode, would refuse.
+ * The view of rates: for each rule the rates of allowed and denied requests and, in shadow mode, of
+ * those that it would deny.
  *
- * Invariant: the metrics are asked for every ten seconds while the page is seen, and once more
- * when it is seen again; a reading that failed is said and leaves a gap. What is plotted stands in
- * a table beneath. Test ids: rates, figure-NAME, rule-rates,
- * now-KIND, rates-said, rates-table, idle.
+ * Invariant: the metrics are fetched every ten seconds while the page is visible, and at once when
+ * it becomes visible again; a failed reading is reported and leaves a gap. A table below each plot
+ * contains its numbers. Test ids: rates, figure-NAME, rule-rates, now-KIND, rates-said,
+ * rates-table, idle.
  */
 
 import { fill, h, table } from '../../tollgate-playground/web/dom.js';

@@ -1,30 +1,30 @@
-// Types for a Worker that asks Tollgate through a service binding, and its two small helpers.
+// Types for a Worker that calls Tollgate through a service binding, and its small helpers.
 
-/** What the service binding is: `interface Env { TOLLGATE: Tollgate }`. */
+/** The service binding: `interface Env { TOLLGATE: Tollgate }`. */
 export interface Tollgate {
   /**
    * Decides about a described request, as `POST /check` does, and charges it. Throws a `TypeError` that names every mistake
-   * when what is asked is wrong, and an `Error` when nothing can be decided: neither is permission.
+   * in an invalid request, and an `Error` when nothing can be decided: neither is permission.
    */
   check(asked: CheckRequest & { response_status?: undefined }): Promise<CheckAnswer>;
-  /** Reports the status of the response, when the answer to the same request has `report`. */
+  /** Reports the status of the response, when the earlier result for the request has `report`. */
   check(asked: CheckRequest & { response_status: number }): Promise<Charged>;
-  /** Several at once, at most 100: answered in their order, each by itself. A wrong one is a `Problem` in its place. */
+  /** Several requests, at most 100: results in their order, each independent. An invalid one gets a `Problem` in its place. */
   check(asked: CheckBatch): Promise<CheckAnswers>;
   /**
-   * Says what a request has cost in the end, in quota units, by the `id` that its answer has when it was asked with `settle:
-   * true`. A lower cost gives the difference back, a higher one charges what fits. The same again changes nothing; so after an
-   * `Error`, which says that a count did not answer, ask again. Throws a `TypeError` for what is no id of this deployment, and
-   * for a cost that is no whole number from 0 to 1,000,000,000.
+   * Settles the final cost of a request, in quota units, by the `id` in the result of a check with `settle: true`. A lower
+   * cost refunds the difference, a higher one is charged whether or not it fits. A repeated call changes nothing, so repeat it after an
+   * `Error`, which reports that a count did not respond. Throws a `TypeError` for an id that is not of this deployment, and
+   * for a cost that is not a whole number from 0 to 1,000,000,000.
    */
   settle(id: string, cost: number): Promise<Settled | SettledOtherwise | SettleExpired>;
   fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>;
 }
 
-/** What `check` is asked about `request`, with all header fields or with those named in `headers`. */
+/** The argument of `check` for `request`, with all header fields or with those named in `headers`. */
 export function describe(request: Request, headers?: readonly string[]): CheckRequest & { response_status?: undefined };
 
-/** The response that the policy gives in place of yours; `undefined` when the request may go on. */
+/** The response that the policy gives in place of yours; `undefined` when the request is allowed. */
 export function refusal(answer: CheckAnswer): Response | undefined;
 
 /** Your response with the fields that the policy adds. */

@@ -5,7 +5,7 @@
 
 export const policyText = () => (typeof globalThis.tollgatePolicy === "string" ? globalThis.tollgatePolicy : "");
 
-/** What was compiled when the Worker was deployed: bytes of one policy, none, or one that says that they are no base64. */
+/** What was compiled when the Worker was deployed: bytes of one policy, none, or a marker that they are not base64. */
 export function compiledPolicy() {
   try {
     const text = globalThis.tollgateCompiled ?? "";
@@ -177,7 +177,7 @@ class KeyObject {
  * which allows it if it holds enough. */
 class ShardedKey extends KeyObject {
   #shards;
-  #asked; // who answered
+  #asked; // the shard called last
 
   constructor(objects, name, timeout, since, shards) {
     super(objects, name, timeout, since);

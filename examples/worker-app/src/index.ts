@@ -1,5 +1,5 @@
-// An app that asks Tollgate, another Worker that it has a binding of: POST /login is limited by requests, POST /summary by
-// words, of which it learns only afterwards how many they are.
+// An app that calls Tollgate, another Worker, through a service binding: POST /login is limited by requests, POST /summary
+// by words, whose number is known only afterwards.
 import { describe, refusal, withFields } from "tollgate-worker";
 import type { Tollgate } from "tollgate-worker";
 
@@ -10,7 +10,7 @@ interface Env {
 export default {
   async fetch(request: Request, env: Env): Promise<Response> {
     if (new URL(request.url).pathname === "/summary") return summary(request, env);
-    // Nothing of the policy counts by a header, so none is sent.
+    // No key of the policy contains a header, so none is sent.
     const answer = await env.TOLLGATE.check(describe(request, []));
     const refused = refusal(answer);
     if (refused) return refused;
@@ -18,7 +18,7 @@ export default {
   },
 };
 
-/** Charges as many words as there may be, and settles how many there were. */
+/** Charges the greatest possible number of words, and settles the real number. */
 async function summary(request: Request, env: Env): Promise<Response> {
   const words = (await request.text()).split(/\s+/);
   const headers = { "x-words": String(words.length) };

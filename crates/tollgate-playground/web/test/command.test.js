@@ -1,4 +1,4 @@
-// What is pasted into a shell writes these files and does nothing else, whoever wrote the policy.
+// Lines pasted into a shell write these files and do nothing else, for any policy.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// A drawing is the same requests whoever draws it, and never more than it may be.
+// A drawing always gives the same requests, and never exceeds its limits.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MAX_PER_BIN, blank, keyed, spanMs, stroke, total, withCount } from '../draw-bins.js';

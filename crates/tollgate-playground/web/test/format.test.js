@@ -1,4 +1,4 @@
-// What people read: grouped digits, short times, and no share that hides a request.
+// Numbers for readers: grouped digits, short times, and no percentage that hides a request.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bytes, count, duration, instant, parseWindow, plural, pretty, share } from '../format.js';
@@ -74,7 +74,7 @@ test('JSON is broken into lines where it is long, and stays the same', () => {
   };
   assert.equal(pretty({ a: [1, 2], b: {} }), '{ "a": [1, 2], "b": {} }');
   assert.equal(pretty(policy).split('\n')[3], '    {');
-  // What looks like JSON within a text is text.
+  // JSON syntax within a string is text.
   for (const value of [
     policy,
     null,

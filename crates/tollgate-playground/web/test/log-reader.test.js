@@ -1,4 +1,4 @@
-// A file is read whole and in pieces, and what browsers cannot unpack is refused by name.
+// A file is read whole and in pieces, and a format that browsers cannot unpack is refused by name.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
@@ -6,7 +6,7 @@ import { Damaged, packing, readLog } from '../log-reader.js';
 
 const LINES = '192.0.2.1 - - [01/Aug/1995:00:00:01 -0400] "GET / HTTP/1.0" 200 1\n'.repeat(20_000);
 
-/** What comes out of a file, and what was told. @param {BlobPart[]} parts */
+/** The content read from a file, and the reported progress. @param {BlobPart[]} parts */
 async function all(parts, isCurrent = () => true) {
   const decoder = new TextDecoder();
   const out = { text: '', pieces: 0, read: 0 };

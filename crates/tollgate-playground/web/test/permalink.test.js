@@ -1,4 +1,4 @@
-// What a link holds comes back whole, and what others wrote is refused in words, with bounded work.
+// A state survives a link unchanged, and an invalid link is refused in words, with bounded work.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { deflateRawSync } from 'node:zlib';
@@ -62,8 +62,8 @@ test('garbage is refused in words', async () => {
 
 test('JSON that is no state is refused in words', async () => {
   const wrong = [
-    [null, /no object/],
-    [[], /no object/],
+    [null, /not an object/],
+    [[], /not an object/],
     [{ ...STATE, lanes: [] }, /no lanes/],
     [{ ...STATE, lanes: new Array(5).fill(STATE.lanes[0]) }, /more than 4/],
     [{ ...STATE, lanes: [{ kind: 'policy', policy: 7 }] }, /no text/],

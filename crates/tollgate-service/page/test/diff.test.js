@@ -1,4 +1,5 @@
-// A diff that loses a line, or hides a change: what is put in force is not what was looked at.
+// Guards: a diff that loses a line or hides a change, so that the text put in force is not the one
+// reviewed.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { around, diff } from '../diff.js';

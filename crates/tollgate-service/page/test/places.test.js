@@ -1,4 +1,4 @@
-// A mistake that is shown at another place than its own, or a text that makes the page hang.
+// Guards: a mistake that is shown at the wrong place, or a text that makes the page hang.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { lineOf, placeOf, steps } from '../places.js';

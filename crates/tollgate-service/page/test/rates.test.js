@@ -1,4 +1,4 @@
-// Rates that are made up: from a counter that began again, a gap, or a name that is written like another series.
+// Guards: false rates from a counter that restarted, a gap, or a name like that of another series.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { growth, parse, sum } from '../metrics-text.js';

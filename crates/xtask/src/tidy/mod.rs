@@ -41,6 +41,9 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
             findings.extend(source::check(path, text));
             findings.extend(words::in_comments(path, text));
         }
+        if [".js", ".mjs"].iter().any(|ending| path.ends_with(ending)) {
+            findings.extend(words::in_comments(path, text));
+        }
         if path.ends_with("Cargo.toml") {
             findings.extend(manifests::reasons(path, text));
             findings.extend(manifests::inherits_lints(path, text));

@@ -22,9 +22,13 @@ const WORDS: [(&str, &str); 13] = [
     ("once more", "again"),
 ];
 
-/// The listed words in the comments of a Rust file that begin a line.
+/// The listed words in the comments of a Rust file or a script that begin a line.
 pub fn in_comments(path: &str, text: &str) -> Vec<Finding> {
-    let comment = |line: &str| Some(line.trim_start().strip_prefix("//")?.to_owned());
+    let marks: &[&str] = if path.ends_with(".rs") { &["//"] } else { &["//", "/*", "*"] };
+    let comment = |line: &str| {
+        let line = line.trim_start();
+        marks.iter().find_map(|mark| line.strip_prefix(mark)).map(str::to_owned)
+    };
     let lines = text.lines().enumerate();
     found(path, lines.filter_map(|(index, line)| Some((index, comment(line)?))))
 }
@@ -88,6 +92,9 @@ mod tests {
         let text =
             "//! Planned anew.\nlet beside = \"anew\";\n    // Nobody `told` us.\n/// \"anew\"\n";
         assert_eq!(lines(&in_comments("a.rs", text)), [1, 3]);
+        let text = "/**\n * Planned anew.\n */\nlet told = beside;\n/* Told. */\n";
+        assert_eq!(lines(&in_comments("a.js", text)), [2, 5]);
+        assert_eq!(lines(&in_comments("a.rs", text)), [0; 0]);
         let text = "Told so.\n```\nanew\n```\nThe `beside` of a \"quotation told\"; renewed, besides.\nat the\nmost at the most\n";
         assert_eq!(lines(&in_prose("a.md", text)), [1, 7]);
     }
