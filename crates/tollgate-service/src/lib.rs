@@ -33,6 +33,7 @@ mod query;
 mod document;
 mod entity_tag;
 pub mod settle;
+pub mod drive;
 mod lease_course;
 pub mod lease;
 pub mod check;

@@ -13,8 +13,11 @@
 mod common;
 mod contract;
 mod docs;
+mod drive;
 mod every_answer;
 mod key_work;
 mod masks;
 mod policy;
+#[path = "../../tollgate-policy/tests/support/random.rs"]
+mod random;
 mod types;

@@ -14,9 +14,10 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Seat, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
+use tollgate_service::drive::Spent;
 
 use crate::check::charges::Charges;
-use crate::check::partitions::{Charged, Spent};
+use crate::check::partitions::Charged;
 use crate::gate::Gate;
 use crate::gate::lines::{Line, Place};
 

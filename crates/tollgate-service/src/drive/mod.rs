@@ -1,0 +1,11 @@
+//! The machine that decides one request over any store.
+//!
+//! Invariant: sans-I/O: no clock, no random number and no await. The caller sends what
+//! [`Drive::next`] returns, and passes replies in any order, late, twice or never; each is used at
+//! most once.
+
+mod charging;
+mod asks;
+
+pub use asks::{AskId, Charge, Request};
+pub use charging::{Drive, Heard, Lost, Next, Order, Spent};
