@@ -2,7 +2,7 @@
 //!
 //! Invariant: the schema and the reader come from one declaration (`record!`, `choice!`), so every
 //! field that is read is described, and every field that is described is read. The schema does not
-//! contain rules that depend on several values; `Policy::compile` checks those.
+//! contain rules that depend on several values; `compile` checks those.
 
 use alloc::string::String;
 
