@@ -13,10 +13,9 @@ pub enum Surface {
     Envoy,
     /// The Cloudflare Worker.
     Worker,
-    /// A program that uses this crate and supplies every fact ([`Facts`](crate::Facts)).
+    /// A program that embeds Tollgate and supplies every fact ([`Facts`](crate::Facts)).
     Library,
-    /// A service that receives descriptions of requests, as in
-    /// [`DescribedRequest`](crate::DescribedRequest).
+    /// A service that receives descriptions of requests, as `tollgate_language` reads them.
     Server,
 }
 
