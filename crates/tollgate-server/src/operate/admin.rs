@@ -1,24 +1,30 @@
 //! The operator's requests below `/.well-known/tollgate/`: the service of `tollgate-service` reads
-//! a request and returns the step to carry out.
+//! a request and returns the step to carry out. The steps about one key are here, too: no other
+//! caller has them, and they are answered like the others.
 //!
 //! Invariant: for a caller without a token nothing is read, copied or requested. No byte of a body
 //! is read before the service asks for it, and no more than it asks for. A change of the policy is
-//! in force here before its response is sent. Deliberately absent: the permissions, and the
-//! responses; those are in the service.
+//! in force here before its response is sent. A key goes no further than the store's hash of it,
+//! and each operation that changes one is a line of the log, with the `pk` hash. Deliberately
+//! absent: the permissions, the order in which a count is asked, and the responses; those are in
+//! the service.
 
 use serde_json::Value;
-use tollgate_policy::{Policy, Problems, Surface};
+use tollgate_language::DescribedRequest;
+use tollgate_policy::{Plan, Policy, Problems, Surface};
+use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{
-    Allowed, Answer, Call, DeployedFile, MetricsCall, MetricsReply, Next, PREFIX, PolicyCall,
-    Service, StoreCall, StoreReply, TenantCall, Tokens,
+    Allowed, Answer, Call, DeployedFile, KeyCall, MetricsCall, MetricsReply, Next, PREFIX,
+    PolicyCall, Service, StoreCall, StoreReply, TenantCall, Tokens,
 };
 use tollgate_yaml::{Document, Language};
 
+use crate::check::tenants;
 use crate::gate::Gate;
 use crate::log::Level;
-use crate::operate::keys;
 use crate::policy::active::{Active, objections};
 use crate::policy::following::File;
+use crate::store::{Ask, NoReply};
 
 /// The credentials of operators, and the header that names them.
 #[derive(Default)]
@@ -129,7 +135,7 @@ fn as_json(text: String) -> Result<String, Problems> {
 
 async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
     match call {
-        StoreCall::Keys(call) => keys::ask(gate, &gate.following.active().policy, call).await,
+        StoreCall::Keys(call) => operate_key(gate, &gate.following.active().policy, call).await,
         StoreCall::Metrics(MetricsCall::Read(format)) => {
             gate.gather();
             let (now_ms, calls) = (gate.clock.now_ms(), &gate.traffic.calls);
@@ -152,4 +158,45 @@ async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
         }
         StoreCall::Policy(_) | StoreCall::Tenants(_) => gate.store.rules(call).await,
     }
+}
+
+/// Carries out `call` for an operator, under the policy in force.
+async fn operate_key(gate: &Gate, policy: &Policy, call: &KeyCall) -> StoreReply {
+    let look = async |facts| look(gate, policy, facts).await;
+    let count = |asked| count(gate, policy, asked);
+    let (reply, event) = key_work::carry_out(policy, call, look, count).await;
+    if let Some(event) = event {
+        let fields = [
+            ("operation", Value::from(event.operation)),
+            ("rule", event.rule.into()),
+            ("pk", event.pk.into()),
+            ("blocked_until_ms", event.blocked_until_ms.into()),
+        ];
+        gate.log.event(Level::Warning, "key_changed", &fields);
+    }
+    reply
+}
+
+/// The decision that a request would get, with its tenant's entry; nothing is charged.
+async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
+    let mut plan = Plan::new();
+    tenants::plan(gate, policy, &facts, &mut plan).await;
+    // Else the tenant's quotas are unknown, and `on_failure` has decided.
+    if !plan.has_failed() {
+        gate.look(policy, &mut plan).await;
+    }
+    plan
+}
+
+/// Asks the key's count.
+async fn count(gate: &Gate, policy: &Policy, asked: KeyAsk) -> Result<Vec<u8>, String> {
+    let reply = gate
+        .store
+        .ask(&gate.name_of(policy, asked.key.bytes()), Ask::Operate(&asked.request))
+        .await;
+    reply.map_err(|why| match why {
+        NoReply::Late => "the store does not answer in time".to_owned(),
+        NoReply::Failed(why) | NoReply::Unreadable(why) => why,
+        NoReply::Overloaded => "too many ask the store".to_owned(),
+    })
 }

@@ -4,4 +4,3 @@
 //! here: the contract, which is `tollgate-service`'s.
 
 pub mod admin;
-pub(crate) mod keys;
