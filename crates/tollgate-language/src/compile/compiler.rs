@@ -26,8 +26,8 @@ use crate::surface::traits;
 use tollgate_policy::spec::{
     Action, BodyFormat, Charging, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec,
     HeaderGeneration, Key, Limits, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode,
-    OnFailure, OnMissing, PolicySpec, QuotaSpec, RecordSpec, ResponseSpec, RuleSpec, Scope,
-    SetSpec, Surface, TierSpec, parts_of, stable_hash, with_holds,
+    OnFailure, OnMissing, PolicySpec, QuotaSpec, RecordSpec, ResponseSpec, RuleSpec, RuleTerms,
+    Scope, SetSpec, Surface, TierSpec, parts_of, stable_hash, with_holds,
 };
 
 /// Keys held in Envoy unless the policy sets another number.
@@ -149,7 +149,7 @@ impl Compiler {
         };
         let docs = doc.tiers.into_iter().flat_map(|list| list.0).zip(sets).enumerate();
         let tiers = docs.map(|(i, (tier, set))| tier_spec(tier, set, &tiers_at.item(i)));
-        self.spec.rules.push(RuleSpec {
+        let terms = RuleTerms {
             name: doc.name.0,
             when: doc.when,
             unless: doc.unless,
@@ -164,9 +164,8 @@ impl Compiler {
             mode: doc.mode.unwrap_or(Mode::Enforce),
             action: doc.action.unwrap_or(Action::Deny(None)),
             group,
-            set,
-            tiers: tiers.collect(),
-        });
+        };
+        self.spec.rules.push(RuleSpec { terms, set, tiers: tiers.collect() });
     }
 
     /// The quotas of a rule or of its tier. They hold units where the rule reserves.
@@ -201,7 +200,7 @@ impl Compiler {
             let tiers = rule.tiers.iter_mut().map(|tier| (Some(tier.name.as_str()), &mut tier.set));
             for (tier, set) in [(None, &mut rule.set)].into_iter().chain(tiers) {
                 let Some(RecordSpec { record_id, quotas }) = &mut set.fallback else { continue };
-                let hash = hash_of(&rule.name, tier, quotas, Some(FALLBACK));
+                let hash = hash_of(&rule.terms.name, tier, quotas, Some(FALLBACK));
                 *record_id = self.record_ids.free(hash, version_of(quotas));
             }
         }

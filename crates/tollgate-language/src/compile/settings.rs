@@ -49,7 +49,7 @@ fn client_address(doc: Option<&ClientIpDoc>, default: Source) -> ClientAddress {
     let trust = match doc.map(|doc| (&doc.trusted_proxies, doc.trusted_hops)) {
         Some((Some(proxies), _)) => Trust::Proxies(proxies.0.clone().into()),
         Some((None, Some(hops))) => Trust::Hops(usize::try_from(hops.0).unwrap_or(1)),
-        Some((None, None)) | None => Trust::Nobody,
+        Some((None, None)) | None => Trust::NoProxy,
     };
     ClientAddress { source, trust }
 }

@@ -85,7 +85,7 @@ fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
 
 /// True when the policy names a header as the source but trusts no proxy to write it.
 fn ignores_its_header(client: &ClientAddress) -> bool {
-    client.trust == Trust::Nobody
+    client.trust == Trust::NoProxy
         && !matches!(client.source, Source::Connection | Source::CfConnectingIp)
 }
 
@@ -190,7 +190,7 @@ fn quota_warnings(set: &SetSpec, at: &At<'_>) {
 }
 
 fn cost_warnings(rule: &RuleSpec, set: &SetSpec, at: &At<'_>) {
-    let Cost::Fixed(cost) = rule.cost else { return };
+    let Cost::Fixed(cost) = rule.terms.cost else { return };
     for quota in set.own.quotas.iter().filter(|quota| cost > quota.limiter.capacity()) {
         at.problem(format!(
             "{cost} is more than {} ever holds, which is {}, so it admits no request",
@@ -240,14 +240,14 @@ fn name_warnings(rules: &[RuleSpec], left: &Cell<usize>, rules_at: &At<'_>) {
 
 /// True when the rule's quotas are reported to clients.
 fn is_reported(rule: &RuleSpec) -> bool {
-    !matches!(rule.mode, Mode::Shadow) && !matches!(rule.action, Action::Respond(_))
+    !matches!(rule.terms.mode, Mode::Shadow) && !matches!(rule.terms.action, Action::Respond(_))
 }
 
 /// True when one of two rules applies to every request that the other applies to; false when
 /// unsure.
 fn overlap(one: &RuleSpec, other: &RuleSpec, left: &Cell<usize>) -> bool {
     let hides = |a: &RuleSpec, b: &RuleSpec| {
-        a.unless.is_none() && implies(b.when.as_ref(), a.when.as_ref(), left)
+        a.terms.unless.is_none() && implies(b.terms.when.as_ref(), a.terms.when.as_ref(), left)
     };
     hides(one, other) || hides(other, one)
 }

@@ -30,7 +30,7 @@ impl Outcome<'_> {
         if let Cause::Silent(reply) = cause {
             return reply.body.as_ref().map(|body| body.0.clone()).unwrap_or_default();
         }
-        match self.policy.response.body {
+        match self.policy.response.spec.body {
             BodyFormat::Empty => String::new(),
             BodyFormat::Text => format!("{}\n", self.detail()),
             BodyFormat::ProblemJson => self.problem(cause),
@@ -78,7 +78,7 @@ impl Outcome<'_> {
             Cause::Silent(reply) => Some(reply.body.as_ref()),
             _ => own_body(cause).map(Some),
         };
-        match (own, self.policy.response.body) {
+        match (own, self.policy.response.spec.body) {
             (Some(body), _) => body.filter(|body| !body.0.is_empty()).map(|_| "text/plain"),
             (None, BodyFormat::Text) => Some("text/plain"),
             (None, BodyFormat::ProblemJson) => Some(PROBLEM_JSON),

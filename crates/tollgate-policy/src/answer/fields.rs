@@ -100,7 +100,7 @@ impl<'a> FieldWriter<'a> {
             let nearest = self.nearest(reported())?;
             Some([nearest.limit, nearest.remaining, nearest.reset_seconds])
         };
-        match self.response.headers {
+        match self.response.spec.headers {
             HeaderGeneration::Off => {}
             HeaderGeneration::Draft11 => self.draft_11(reported, pk, text, sink),
             HeaderGeneration::Draft7 => {
@@ -155,7 +155,7 @@ impl<'a> FieldWriter<'a> {
         I: Iterator<Item = Reported<'a>>,
     {
         text.clear();
-        if self.response.policy {
+        if self.response.spec.policy {
             for reported in reported() {
                 begin_member(text);
                 push_quoted(&reported.quota.name, text);
@@ -191,7 +191,7 @@ impl<'a> FieldWriter<'a> {
         text: &mut Text,
         sink: Sink<'_>,
     ) {
-        if !self.response.policy {
+        if !self.response.spec.policy {
             return;
         }
         text.clear();
@@ -205,7 +205,7 @@ impl<'a> FieldWriter<'a> {
 
     /// `;pk=:...:`.
     fn push_partition_key(self, pk: impl FnOnce() -> u64, text: &mut Text) {
-        if !self.response.partition_key {
+        if !self.response.spec.partition_key {
             return;
         }
         let mut buffer = [0; 12];

@@ -116,7 +116,7 @@ impl<'a> Outcome<'a> {
             writer.refusal(kind, self.retry_after(), &mut text, sink);
         }
         let silent = matches!(cause, Some(Cause::Silent(_)));
-        if !silent && (self.policy.response.on_allow || cause.is_some()) {
+        if !silent && (self.policy.response.spec.on_allow || cause.is_some()) {
             writer.fields(
                 || self.reported(),
                 |i| {
@@ -141,7 +141,7 @@ impl<'a> Outcome<'a> {
     /// of the rules whose limits it exceeds.
     pub fn marks(&self, sink: &mut dyn FnMut(&'a str, &'a str)) {
         for applied in self.plan.applied.iter().filter(|applied| self.is_marked(applied)) {
-            if let Some(Action::Mark(mark)) = self.rule(applied).map(|rule| &rule.action) {
+            if let Some(Action::Mark(mark)) = self.rule(applied).map(|rule| &rule.terms.action) {
                 sink(&mark.header.0, &mark.value.0);
             }
         }
@@ -229,7 +229,7 @@ impl<'a> Outcome<'a> {
             return RuleResult::Failed;
         }
         if decided.is_none() || denies(applied, self.policy, &self.plan.decisions) {
-            return match self.rule(applied).map(|rule| &rule.action) {
+            return match self.rule(applied).map(|rule| &rule.terms.action) {
                 _ if !applied.enforced => RuleResult::Shadowed,
                 Some(Action::Mark(_)) => RuleResult::Marked,
                 _ if applied.blocked_until.is_some() => RuleResult::Blocked,
@@ -264,7 +264,7 @@ impl<'a> Outcome<'a> {
         for applied in binding() {
             match (self.result(applied), self.rule(applied)) {
                 (RuleResult::Denied | RuleResult::Blocked, Some(rule)) => {
-                    let cause = match &rule.action {
+                    let cause = match &rule.terms.action {
                         Action::Respond(reply) => Cause::Silent(reply),
                         Action::Deny(reply) if applied.partition.is_some() => {
                             Cause::Quota(reply.as_ref())
@@ -277,7 +277,7 @@ impl<'a> Outcome<'a> {
                     };
                     return Some((cause, applied.rule));
                 }
-                (RuleResult::Failed, Some(rule)) if rule.on_failure == OnFailure::Deny => {
+                (RuleResult::Failed, Some(rule)) if rule.terms.on_failure == OnFailure::Deny => {
                     failure = failure.or(Some((Cause::Failure, applied.rule)));
                 }
                 _ => {}
@@ -324,7 +324,7 @@ impl<'a> Outcome<'a> {
 
     /// The jitter added to waits: the same for one key at one time, on every surface.
     pub(crate) fn jitter(&self) -> Span {
-        let most = self.policy.response.jitter.as_nanos();
+        let most = self.policy.response.spec.jitter.as_nanos();
         let Some(partition) = self.plan.partition(0).filter(|_| most > 0) else {
             return Span::ZERO;
         };
@@ -342,8 +342,10 @@ impl<'a> Outcome<'a> {
     fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let outcome = *self;
         let is_reported = move |applied: &&AppliedRule| {
-            let silent =
-                matches!(outcome.rule(applied).map(|rule| &rule.action), Some(Action::Respond(_)));
+            let silent = matches!(
+                outcome.rule(applied).map(|rule| &rule.terms.action),
+                Some(Action::Respond(_))
+            );
             applied.enforced && !silent
         };
         let reported = self.plan.applied.iter().filter(is_reported);

@@ -142,7 +142,7 @@ impl<'a> Outcome<'a> {
         result: RuleResult,
     ) -> RuleResult {
         let waits = || {
-            let action = self.policy.rules.get(rule).map(|rule| &rule.action);
+            let action = self.policy.rules.get(rule).map(|rule| &rule.terms.action);
             enforced && matches!(action, Some(Action::Delay(_)))
         };
         match result {

@@ -46,12 +46,12 @@ impl RuleResult {
     /// The possible results of `rule` for a request over the limit of `set`, which is its own or a
     /// tier's; each once, in the order of [`RuleResult::ALL`].
     pub fn over_limit(rule: &Rule, set: &QuotaSet) -> impl Iterator<Item = Self> {
-        let (is_enforced, is_watched) = match rule.mode {
+        let (is_enforced, is_watched) = match rule.terms.mode {
             Mode::Enforce | Mode::EnforcePercent(Share { percent: 100.., .. }) => (true, false),
             Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }) => (false, true),
             Mode::EnforcePercent(_) => (true, true),
         };
-        let marks = matches!(rule.action, Action::Mark(_));
+        let marks = matches!(rule.terms.action, Action::Mark(_));
         let mut algorithms = set.quotas().iter().map(|quota| quota.limiter().algorithm());
         let waits =
             rule.is_waited_for() || algorithms.any(|algorithm| algorithm == Algorithm::LeakyQueue);

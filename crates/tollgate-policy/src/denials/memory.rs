@@ -235,7 +235,7 @@ impl Denials {
         let (mut recalled, is_some_stale) = self.look(policy, plan, belief);
         // A shard that is empty leases more units when it receives a request, so every request is
         // sent.
-        let shards = |group: &Group| group.shards.is_some();
+        let shards = |group: &Group| group.spec.shards.is_some();
         let has_shards =
             plan.partitions().any(|it| policy.groups.get(it.group()).is_some_and(shards));
         if recalled != Recalled::Refused && is_some_stale && !has_shards {

@@ -24,24 +24,27 @@ pub const FRESH: Span = Span::from_secs(1);
 pub(crate) fn is_final(policy: &Policy, set: &QuotaSet) -> bool {
     let Some(rule) = policy.rules.get(usize::from(set.rule)) else { return false };
     let is_queue = |quota: &CompiledQuota| quota.limiter.algorithm() == Algorithm::LeakyQueue;
-    let keeps = |rule: &Rule| rule.has_fixed_cost() && matches!(rule.charging, Charging::Request);
+    let keeps =
+        |rule: &Rule| rule.has_fixed_cost() && matches!(rule.terms.charging, Charging::Request);
     !policy.sets.iter().chain([set]).any(|set| set.quotas.iter().any(is_queue))
         && policy.rules.iter().all(|other| keeps(other) && cannot_undo(policy, other, rule))
 }
 
 /// True when its charges may be settled at a lower cost.
 pub(crate) fn can_be_settled(policy: &Policy, set: &QuotaSet) -> bool {
-    policy.rules.get(usize::from(set.rule)).is_none_or(|rule| rule.names_cost)
+    policy.rules.get(usize::from(set.rule)).is_none_or(|rule| rule.terms.names_cost)
 }
 
 /// True when `other` never denies a request after `rule` has charged it: both find the same key in
 /// every request, and decide there at once.
 fn cannot_undo(policy: &Policy, other: &Rule, rule: &Rule) -> bool {
-    let key = policy.groups.get(usize::from(rule.group)).map(|group| &group.key);
+    let key = policy.groups.get(usize::from(rule.terms.group)).map(|group| &group.spec.key);
     let reads_captures =
         key.is_none_or(|key| key.iter().any(|part| matches!(part, KeyPart::PathParam(_))));
     core::ptr::eq(other, rule)
-        || (other.group == rule.group && other.on_missing == rule.on_missing && !reads_captures)
+        || (other.terms.group == rule.terms.group
+            && other.terms.on_missing == rule.terms.on_missing
+            && !reads_captures)
 }
 
 /// Which counts of a request are trusted.

@@ -37,12 +37,12 @@ impl Policy {
     }
 
     fn key_of_rule(&self, rule: &Rule) -> &[KeyPart] {
-        self.groups.get(usize::from(rule.group)).map_or(&[], |group| &group.key)
+        self.groups.get(usize::from(rule.terms.group)).map_or(&[], |group| &group.spec.key)
     }
 
     /// True when the client can choose the count that limits it.
     fn is_written(&self, rule: &Rule) -> bool {
-        !matches!(rule.action, Action::Mark(_))
+        !matches!(rule.terms.action, Action::Mark(_))
             && self.key_of_rule(rule).iter().any(|part| part.about().origin == Origin::Client)
     }
 
@@ -50,7 +50,7 @@ impl Policy {
     fn has_certain_key(&self, rule: &Rule) -> bool {
         self.key_of_rule(rule).iter().all(|part| match part.about().origin {
             Origin::Connection => true,
-            Origin::Verified => rule.on_missing != OnMissing::Skip,
+            Origin::Verified => rule.terms.on_missing != OnMissing::Skip,
             Origin::Target | Origin::Client => false,
         })
     }
@@ -59,7 +59,7 @@ impl Policy {
 impl Rule {
     /// True when it denies or delays for every key.
     const fn is_certain(&self) -> bool {
-        matches!(self.mode, Mode::Enforce) && !matches!(self.action, Action::Mark(_))
+        matches!(self.terms.mode, Mode::Enforce) && !matches!(self.terms.action, Action::Mark(_))
     }
 
     /// True when `other` applies wherever this rule does; false when unsure.
@@ -73,11 +73,11 @@ impl Rule {
             rest.is_some() && those.are_implied_by(these)
         };
         // Requests that `other` leaves out must be left out by this rule, too.
-        let leaves_out = match (&other.unless, &self.unless) {
+        let leaves_out = match (&other.terms.unless, &self.terms.unless) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(others), Some(own)) => holds(Some(others), Some(own)),
         };
-        leaves_out && holds(self.when.as_ref(), other.when.as_ref())
+        leaves_out && holds(self.terms.when.as_ref(), other.terms.when.as_ref())
     }
 }

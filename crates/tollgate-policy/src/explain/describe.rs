@@ -73,7 +73,8 @@ impl Policy {
     #[must_use]
     pub fn describe(&self, i: usize) -> Option<RuleInWords> {
         let rule = self.rules.get(i)?;
-        let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
+        let key =
+            self.groups.get(usize::from(rule.terms.group)).map_or(&[][..], |group| &group.spec.key);
         Some(RuleInWords {
             applies: applies(rule),
             key: if key.is_empty() {
@@ -82,25 +83,26 @@ impl Policy {
                 joined(key.iter().map(ToString::to_string), " and ")
             },
             on_missing: (!key.iter().all(|part| part.about().is_always_there)).then_some(
-                match rule.on_missing {
+                match rule.terms.on_missing {
                     OnMissing::Skip => "the rule does not apply",
                     OnMissing::Deny => "refuse",
                     OnMissing::Shared => "all such requests share one count",
                 },
             ),
-            cost: cost(&rule.cost),
+            cost: cost(&rule.terms.cost),
             charge: match rule.is_reported() {
                 true => "when reported, whatever is decided".to_owned(),
-                false => charging(&rule.charging),
+                false => charging(&rule.terms.charging),
             },
-            mode: mode(rule.mode),
-            action: action(self, &rule.action),
-            on_failure: match rule.on_failure {
+            mode: mode(rule.terms.mode),
+            action: action(self, &rule.terms.action),
+            on_failure: match rule.terms.on_failure {
                 OnFailure::Allow => "let the request pass",
                 OnFailure::Deny => "refuse with 503",
             },
             scope: scope(rule),
             without_authority: rule
+                .terms
                 .fallback
                 .map(|nodes| format!("count on its own{}", part(nodes))),
             quota_set: rule.set.into(),
@@ -124,7 +126,7 @@ impl Policy {
     /// The meaning of an escaped slash in a path, in words; `None` for the default.
     #[must_use]
     pub fn escaped_slashes_in_words(&self) -> Option<&'static str> {
-        match self.settings.escaped_slashes {
+        match self.settings.spec.escaped_slashes {
             EscapedSlashes::Separator => None,
             EscapedSlashes::Literal => Some("%2F and %5C in a path are letters of their segment"),
         }
@@ -133,9 +135,9 @@ impl Policy {
     /// The source of the client's address, in words.
     #[must_use]
     pub fn client_in_words(&self) -> String {
-        let client = &self.settings.client;
+        let client = &self.settings.spec.client;
         let whose = |name: &str| match &client.trust {
-            Trust::Nobody => {
+            Trust::NoProxy => {
                 format!("the connection's other end; no proxy is trusted to write {name}")
             }
             Trust::Proxies(networks) => format!(
@@ -155,20 +157,20 @@ impl Policy {
                 name.0,
                 joined(networks.iter().map(ToString::to_string), " or ")
             ),
-            (Source::Header(name), Trust::Nobody) => whose(&name.0),
+            (Source::Header(name), Trust::NoProxy) => whose(&name.0),
             (Source::Header(name), Trust::Hops(_)) => format!("header {}, from any sender", name.0),
         };
-        let prefixes = self.settings.prefixes;
+        let prefixes = self.settings.spec.prefixes;
         format!("{from}; one client is an IPv4 /{} or an IPv6 /{}", prefixes.ipv4, prefixes.ipv6)
     }
 }
 
 fn applies(rule: &Rule) -> String {
-    let mut text = match &rule.when {
+    let mut text = match &rule.terms.when {
         Some(when) => requests_with(when),
         None => "every request".to_owned(),
     };
-    if let Some(unless) = &rule.unless {
+    if let Some(unless) = &rule.terms.unless {
         text.push_str(&format!(", but not with {}", unless));
     }
     text
@@ -208,15 +210,15 @@ fn cost(cost: &Cost) -> String {
 }
 
 fn scope(rule: &Rule) -> Option<String> {
-    Some(match rule.scope {
+    Some(match rule.terms.scope {
         Scope::Local => return None,
         Scope::Share(nodes) => format!("each node counts on its own{}", part(nodes)),
-        Scope::Fleet if rule.lease == Span::ZERO => {
+        Scope::Fleet if rule.terms.lease == Span::ZERO => {
             "one count for the fleet, asked for each request".to_owned()
         }
         Scope::Fleet => format!(
             "one count for the fleet; a node may hold units of it for at most {}",
-            span(rule.lease)
+            span(rule.terms.lease)
         ),
     })
 }

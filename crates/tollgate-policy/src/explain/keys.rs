@@ -36,7 +36,7 @@ impl Partition<'_> {
     #[must_use]
     pub fn key_in_words(&self, policy: &Policy) -> Vec<KeyPartInWords> {
         let group = policy.groups().get(self.group());
-        let key = group.map_or(&[][..], |group| &group.key);
+        let key = group.map_or(&[][..], |group| &group.spec.key);
         let in_words = |(part, value): (&KeyPart, Option<&[u8]>)| KeyPartInWords {
             part: part.to_string(),
             value: value.map(|bytes| value_of(part, bytes, policy)),
@@ -46,7 +46,7 @@ impl Partition<'_> {
 }
 
 fn value_of(part: &KeyPart, bytes: &[u8], policy: &Policy) -> KeyValue {
-    let prefixes = policy.settings.prefixes;
+    let prefixes = policy.settings.spec.prefixes;
     if *part == KeyPart::ClientIp {
         if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
             return KeyValue::Network(Ipv4Addr::from(v4).into(), prefixes.ipv4);

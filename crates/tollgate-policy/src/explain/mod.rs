@@ -110,17 +110,19 @@ impl Policy {
 
     fn applicability_of<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Applicability {
         let mut is_unclear = false;
-        for condition in rule.when.iter().flat_map(|when| &when.0) {
+        for condition in rule.terms.when.iter().flat_map(|when| &when.0) {
             match condition.holds(request, Reading::Any) {
                 Ok(true) => {}
                 Ok(false) => return Applicability::WhenFails(condition.to_string()),
                 Err(_) => is_unclear = true,
             }
         }
-        if let Some(unless) = rule.unless.as_ref().filter(|unless| unless.surely_hold(request)) {
+        if let Some(unless) =
+            rule.terms.unless.as_ref().filter(|unless| unless.surely_hold(request))
+        {
             return Applicability::UnlessHolds(unless.to_string());
         }
-        let Some(group) = self.groups.get(usize::from(rule.group)) else {
+        let Some(group) = self.groups.get(usize::from(rule.terms.group)) else {
             return Applicability::Applies;
         };
         // The rule denies a request that it cannot read, whatever else the request lacks.
@@ -130,8 +132,8 @@ impl Policy {
         }
         let is_missing =
             |part: &&KeyPart| write_part(part, rule, request, &mut Vec::new()) == Ok(false);
-        match group.key.iter().find(is_missing) {
-            Some(part) if rule.on_missing == OnMissing::Skip => {
+        match group.spec.key.iter().find(is_missing) {
+            Some(part) if rule.terms.on_missing == OnMissing::Skip => {
                 Applicability::KeyMissing(part.to_string())
             }
             _ => Applicability::Applies,

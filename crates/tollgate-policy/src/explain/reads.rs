@@ -81,8 +81,8 @@ impl Policy {
     /// connection's other end, and when no proxy is trusted to write such a header.
     #[must_use]
     pub fn client_header(&self) -> Option<&str> {
-        let client = &self.settings.client;
-        if client.trust == Trust::Nobody {
+        let client = &self.settings.spec.client;
+        if client.trust == Trust::NoProxy {
             return None;
         }
         match &client.source {
@@ -97,18 +97,19 @@ impl Policy {
     /// with zeros beyond the prefix. `None` when the client's address is unknown.
     #[must_use]
     pub fn client_network(&self, facts: &impl Facts) -> Option<IpAddr> {
-        let address = self.settings.client.find(facts)?;
-        Some(self.settings.prefixes.network(address))
+        let address = self.settings.spec.client.find(facts)?;
+        Some(self.settings.spec.prefixes.network(address))
     }
 
     fn of_rule<'p>(&'p self, i: usize, rule: &'p Rule, reads: &mut Vec<Read<'p>>) {
-        if let Some(when) = &rule.when {
+        if let Some(when) = &rule.terms.when {
             self.conditions(Reader::Condition(i, "when"), when, reads);
         }
-        if let Some(unless) = &rule.unless {
+        if let Some(unless) = &rule.terms.unless {
             self.conditions(Reader::Condition(i, "unless"), unless, reads);
         }
-        let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
+        let key =
+            self.groups.get(usize::from(rule.terms.group)).map_or(&[][..], |group| &group.spec.key);
         for part in key {
             reads.push(Read { by: Reader::Key(i), fact: self.resolved(part.about().reads) });
         }
@@ -122,14 +123,14 @@ impl Policy {
             self.conditions(Reader::Condition(i, "priority"), conditions, reads);
         }
         let by = Reader::Cost(i);
-        match &rule.cost {
+        match &rule.terms.cost {
             Cost::Fixed(_) | Cost::Reported => {}
             Cost::Header { name, .. } => reads.push(Read { by, fact: Fact::Header(&name.0) }),
             Cost::ContentLengthPer(_) => {
                 reads.push(Read { by, fact: Fact::Header("content-length") });
             }
         }
-        match &rule.charging {
+        match &rule.terms.charging {
             Charging::Request => {}
             Charging::Response(_) => {
                 reads.push(Read { by: Reader::Charge(i), fact: Fact::Status });
@@ -156,8 +157,8 @@ impl Policy {
     /// The header that contains the fact, where the policy names one.
     fn resolved<'p>(&'p self, fact: Fact<'p>) -> Fact<'p> {
         let header = match fact {
-            Fact::Country => self.settings.country_header.as_ref(),
-            Fact::Asn => self.settings.asn_header.as_ref(),
+            Fact::Country => self.settings.spec.country_header.as_ref(),
+            Fact::Asn => self.settings.spec.asn_header.as_ref(),
             Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Query(_) => None,
             Fact::Header(_) | Fact::Cookie(_) | Fact::Route | Fact::Claim(_) => None,
             Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,

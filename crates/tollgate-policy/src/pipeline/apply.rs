@@ -118,11 +118,12 @@ impl Policy {
         partitions: &mut Partitions,
     ) {
         let Some(rule) = self.rules.get(usize::from(index)) else { return };
-        let when = match &rule.when {
+        let when = match &rule.terms.when {
             Some(when) => when.hold(request, rule.indexed_by, Reading::Any),
             None => Ok(true),
         };
-        let is_let_off = || rule.unless.as_ref().is_some_and(|unless| unless.surely_hold(request));
+        let is_let_off =
+            || rule.terms.unless.as_ref().is_some_and(|unless| unless.surely_hold(request));
         if when == Ok(false) || is_let_off() {
             return;
         }
@@ -157,7 +158,7 @@ impl Policy {
             malformed,
             first_decision: 0,
             enforced,
-            binding: enforced && !matches!(rule.action, Action::Mark(_)),
+            binding: enforced && !matches!(rule.terms.action, Action::Mark(_)),
             due: if malformed.is_none() { rule.due() } else { Due::Now },
             rank: rule.rank_of(request),
             located: None,
@@ -181,14 +182,14 @@ impl Policy {
     ) -> Result<Option<Counted>, Malformed> {
         let start = keys.len();
         let Some(rule) = self.rules.get(usize::from(index)) else { return Ok(None) };
-        let Some(group) = self.groups.get(usize::from(rule.group)) else { return Ok(None) };
+        let Some(group) = self.groups.get(usize::from(rule.terms.group)) else { return Ok(None) };
         if rule.is_in_dispute(group, request.paths()) {
             return Err(Malformed::Path);
         }
         let complete = write_key(group, rule, request, keys)?;
-        if !complete && rule.on_missing != OnMissing::Deny {
+        if !complete && rule.terms.on_missing != OnMissing::Deny {
             keys.truncate(start);
-            if rule.on_missing == OnMissing::Skip {
+            if rule.terms.on_missing == OnMissing::Skip {
                 return Ok(None);
             }
             write_shared_key(group, keys);
@@ -199,8 +200,8 @@ impl Policy {
         Ok(Some(Counted {
             set,
             by_entry,
-            cost: rule.cost.of(request)?.saturating_mul(request.facts.hits().unwrap_or(1)),
-            has_key: complete || rule.on_missing == OnMissing::Shared,
+            cost: rule.terms.cost.of(request)?.saturating_mul(request.facts.hits().unwrap_or(1)),
+            has_key: complete || rule.terms.on_missing == OnMissing::Shared,
         }))
     }
 }
@@ -225,8 +226,8 @@ impl Counted {
 impl Rule {
     /// The time at which a request is charged.
     const fn due(&self) -> Due {
-        match &self.charging {
-            Charging::Request if matches!(self.cost, Cost::Reported) => Due::Reported,
+        match &self.terms.charging {
+            Charging::Request if matches!(self.terms.cost, Cost::Reported) => Due::Reported,
             Charging::Request => Due::Now,
             Charging::Response(charge) if charge.reserves() => Due::Held,
             Charging::Response(_) => Due::Later,
@@ -235,13 +236,13 @@ impl Rule {
 
     /// True when the rule is enforced for any key. An unreadable request might have any of them.
     const fn is_enforced_for_any(&self) -> bool {
-        !matches!(self.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }))
+        !matches!(self.terms.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }))
     }
 
     /// True when the rule is enforced for `key`: the same keys every time, and on every node if the
     /// rule has a salt.
     fn is_enforced_for(&self, key: &[u8], secret: Option<[u8; 16]>) -> bool {
-        match self.mode {
+        match self.terms.mode {
             Mode::Enforce => true,
             Mode::Shadow => false,
             Mode::EnforcePercent(share) => share.holds(self.name(), key, secret),
@@ -333,7 +334,7 @@ impl Tier {
         group: &Group,
         key: &[u8],
     ) -> Result<bool, Malformed> {
-        let reading = Reading::Main(request.settings.repeated, self.repeated);
+        let reading = Reading::Main(request.settings.spec.repeated, self.repeated);
         let is_for_key = self.key_values.is_empty() || self.names_part_of(group, key);
         let holds = |when: &Conditions| when.hold(request, IndexedBy::Nothing, reading);
         Ok(is_for_key && self.when.as_ref().map_or(Ok(true), holds)?)
@@ -342,7 +343,7 @@ impl Tier {
     /// True when a part of `key` has one of the values. The bytes of an address are not text:
     /// neither is compared with the other.
     fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {
-        group.key.iter().zip(parts(key)).any(|(part, value)| {
+        group.spec.key.iter().zip(parts(key)).any(|(part, value)| {
             let values =
                 if *part == KeyPart::ClientIp { &self.addresses } else { &self.key_values };
             value.is_some_and(|value| values.contains(value))
@@ -361,7 +362,7 @@ impl Cost {
             Self::Fixed(cost) => *cost,
             Self::Reported => 1, // per hit
             Self::Header { name, default, max, repeated } => {
-                let repeated = Repeated::of_one(*repeated, request.settings.repeated);
+                let repeated = Repeated::of_one(*repeated, request.settings.spec.repeated);
                 number(&name.0, repeated)?.unwrap_or(*default).clamp(1, *max)
             }
             Self::ContentLengthPer(bytes) => {

@@ -67,7 +67,8 @@ impl Plan {
     fn settle_where(&mut self, policy: &Policy, charges: impl Fn(&ResponseCharge) -> bool) -> bool {
         let Self { applied, decisions, .. } = self;
         applied.retain_mut(|applied| {
-            let charging = policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.charging);
+            let charging =
+                policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.terms.charging);
             let Some(Charging::Response(charge)) = charging else { return false };
             (applied.binding, applied.located) = (false, None);
             applied.due = match (applied.due, charges(charge)) {
@@ -111,7 +112,7 @@ impl Plan {
             let Some(i) = applied.partition else { return true };
             let has_failed = self.partitions.get(i).is_some_and(|p| p.status.has_failed());
             let rule = policy.rules.get(usize::from(applied.rule));
-            has_failed && rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
+            has_failed && rule.is_some_and(|rule| rule.terms.on_failure == OnFailure::Deny)
         })
     }
 }

@@ -89,7 +89,8 @@ impl Plan {
 
 /// How many clients share a count, as far as its key shows: the fewest first.
 fn breadth(policy: &Policy, partition: &Partition<'_>) -> (Breadth, Reverse<usize>) {
-    let key = policy.groups.get(partition.group()).map(|group| &*group.key).unwrap_or_default();
+    let key =
+        policy.groups.get(partition.group()).map(|group| &*group.spec.key).unwrap_or_default();
     let given = key.iter().zip(parts(partition.key())).filter(|(_, value)| value.is_some());
     let narrowest = given.map(|(part, _)| part.about().breadth).min();
     (narrowest.unwrap_or(Breadth::All), Reverse(key.len()))

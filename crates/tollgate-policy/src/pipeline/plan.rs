@@ -249,7 +249,7 @@ impl Plan {
     pub fn fails_closed(&self, policy: &Policy) -> bool {
         self.applied.iter().filter(|applied| applied.binding).any(|applied| {
             let rule = policy.rules.get(usize::from(applied.rule));
-            rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
+            rule.is_some_and(|rule| rule.terms.on_failure == OnFailure::Deny)
         })
     }
 

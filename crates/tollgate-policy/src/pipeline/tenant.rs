@@ -78,8 +78,8 @@ impl Policy {
         start: usize,
         partitions: &mut Partitions,
     ) -> usize {
-        let Some(tenant) = tenant.filter(|tenant| self.has_own(tenant, rule.group)) else {
-            return partitions.of_key(rule.group, start);
+        let Some(tenant) = tenant.filter(|tenant| self.has_own(tenant, rule.terms.group)) else {
+            return partitions.of_key(rule.terms.group, start);
         };
         let key = partitions.keys.get(start..).unwrap_or_default();
         let mut is_the_tenants = self.names(tenant, rule, key);
@@ -87,7 +87,7 @@ impl Policy {
             write_text(&tenant.id, &mut partitions.keys);
             is_the_tenants = true;
         }
-        let partition = partitions.of_key(rule.group, start);
+        let partition = partitions.of_key(rule.terms.group, start);
         if let Some((stored, _)) = partitions.get_mut(partition).filter(|_| is_the_tenants) {
             stored.tenant = Some(Arc::clone(tenant));
         }
@@ -99,15 +99,15 @@ impl Policy {
         tenant
             .sets
             .iter()
-            .any(|set| self.rules.get(set.rule()).is_some_and(|rule| rule.group == group))
+            .any(|set| self.rules.get(set.rule()).is_some_and(|rule| rule.terms.group == group))
     }
 
     /// True when a part of `key`, by which `rule` counts, identifies this tenant.
     fn names(&self, tenant: &Tenant, rule: &Rule, key: &[u8]) -> bool {
         let Some(wanted) = &self.tenant else { return false };
-        let group = self.groups.get(usize::from(rule.group));
+        let group = self.groups.get(usize::from(rule.terms.group));
         group.is_some_and(|group| {
-            let mut values = group.key.iter().zip(parts(key));
+            let mut values = group.spec.key.iter().zip(parts(key));
             values.any(|(part, value)| *part == wanted.part && value == Some(&*tenant.id))
         })
     }

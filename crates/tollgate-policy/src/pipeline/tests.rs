@@ -229,7 +229,7 @@ fn in_turn(conditions: &Conditions) -> Conditions {
 
 /// Whether `conditions` hold, for each way to read a request.
 fn held(conditions: &Conditions, request: &Request<'_, Given>) -> [Result<bool, Malformed>; 4] {
-    let default = request.settings.repeated;
+    let default = request.settings.spec.repeated;
     [
         Reading::Any,
         Reading::Every,
@@ -286,7 +286,8 @@ impl Compared {
         policy.find_candidates(request, &mut candidates);
         assert!(candidates.is_sorted_by(|one, next| one < next), "{candidates:?}");
         for (rule, i) in policy.rules.iter().zip(0_u16..) {
-            let when = rule.when.as_ref().unwrap_or_else(|| panic!("each rule has conditions"));
+            let when =
+                rule.terms.when.as_ref().unwrap_or_else(|| panic!("each rule has conditions"));
             let may_hold = when.hold(request, IndexedBy::Nothing, Reading::Any) != Ok(false);
             assert!(!may_hold || candidates.contains(&i), "rules[{i}]");
             self.left_out += usize::from(!candidates.contains(&i));
@@ -295,7 +296,7 @@ impl Compared {
 
     fn tiers(&mut self, request: &Request<'_, Given>, policy: &Policy, seeded: &mut Seeded) {
         for rule in &policy.rules {
-            let group = &policy.groups[usize::from(rule.group)];
+            let group = &policy.groups[usize::from(rule.terms.group)];
             let mut key = Vec::new();
             if write_key(group, rule, request, &mut key) != Ok(true) {
                 continue;
@@ -315,7 +316,8 @@ fn what_is_looked_up_is_what_asking_each_in_turn_finds() {
     let (mut seeded, mut compared) = (Seeded(26), Compared::default());
     for _ in 0..100 {
         let policy = seeded.policy();
-        let whens: Vec<_> = policy.rules.iter().filter_map(|rule| rule.when.as_ref()).collect();
+        let whens: Vec<_> =
+            policy.rules.iter().filter_map(|rule| rule.terms.when.as_ref()).collect();
         let each_in_turn: Vec<_> = whens.iter().map(|when| in_turn(when)).collect();
         for _ in 0..30 {
             let given = seeded.request();

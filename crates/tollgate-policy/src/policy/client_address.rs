@@ -22,7 +22,7 @@ impl ClientAddress {
     pub(crate) fn find(&self, facts: &impl Facts) -> Option<IpAddr> {
         let peer = facts.peer();
         let vouched = match &self.trust {
-            Trust::Nobody => false,
+            Trust::NoProxy => false,
             Trust::Proxies(trusted) => peer.is_none_or(|peer| trusted.contain(peer)),
             Trust::Hops(_) => true,
         };

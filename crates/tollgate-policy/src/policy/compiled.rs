@@ -81,14 +81,14 @@ impl Policy {
     /// header contains.
     #[must_use]
     pub fn takes_the_connection(&self) -> bool {
-        self.settings.client.source == Source::Connection
+        self.settings.spec.client.source == Source::Connection
     }
 
     /// True unless the policy counts the entries of a list of addresses (`trusted_hops`): the
     /// client's address then depends on the peer of the connection.
     #[must_use]
     pub const fn trusts_the_connection(&self) -> bool {
-        !matches!(self.settings.client.trust, Trust::Hops(_))
+        !matches!(self.settings.spec.client.trust, Trust::Hops(_))
     }
 
     /// True when the document defines a tenant key, so that requests have tenants.
@@ -153,14 +153,14 @@ impl Policy {
     /// needs a secret.
     #[must_use]
     pub const fn reports_partition_keys(&self) -> bool {
-        self.response.partition_key
+        self.response.spec.partition_key
     }
 
     /// True when the rate limit fields are lists with a member per quota, so that one response can
     /// contain the fields of several requests.
     #[must_use]
     pub const fn lists_quotas(&self) -> bool {
-        matches!(self.response.headers, HeaderGeneration::Draft11)
+        matches!(self.response.spec.headers, HeaderGeneration::Draft11)
     }
 
     /// True when a secret of the surface selects the keys that a rule is enforced for.
@@ -202,7 +202,7 @@ impl Policy {
             group.lay_out(&mut self.sets);
         }
         let of_path = |part: &KeyPart| matches!(part, KeyPart::Path | KeyPart::PathParam(_));
-        let of_rules = self.rules.iter().filter_map(|rule| rule.when.as_ref());
+        let of_rules = self.rules.iter().filter_map(|rule| rule.terms.when.as_ref());
         self.settings.reads_path = of_rules.filter_map(Conditions::paths).any(|it| !all(it))
             || self.other_conditions().any(|c| c.paths().is_some())
             || self.all_key_parts().any(of_path);
@@ -218,12 +218,12 @@ impl Policy {
         }
         self.exempt_by_value.complete();
         self.index.others.complete();
-        self.rules.iter_mut().for_each(|rule| rule.index_tiers(self.settings.repeated));
+        self.rules.iter_mut().for_each(|rule| rule.index_tiers(self.settings.spec.repeated));
     }
 
     /// All conditions that can be evaluated for a request.
     fn all_conditions(&self) -> impl Iterator<Item = &Conditions> {
-        let of_rules = self.rules.iter().filter_map(|rule| rule.when.as_ref());
+        let of_rules = self.rules.iter().filter_map(|rule| rule.terms.when.as_ref());
         of_rules.chain(self.other_conditions())
     }
 
@@ -231,14 +231,14 @@ impl Policy {
     fn other_conditions(&self) -> impl Iterator<Item = &Conditions> {
         let of_rules = self.rules.iter().flat_map(|rule| {
             let tiers = rule.tiers.iter().filter_map(|tier| tier.when.as_ref());
-            rule.unless.iter().chain(tiers).chain(rule.priorities())
+            rule.terms.unless.iter().chain(tiers).chain(rule.priorities())
         });
         self.exempt.iter().chain(of_rules)
     }
 
     /// All parts of keys, and the tenant key.
     fn all_key_parts(&self) -> impl Iterator<Item = &KeyPart> {
-        let of_groups = self.groups.iter().flat_map(|group| &group.key);
+        let of_groups = self.groups.iter().flat_map(|group| &group.spec.key);
         of_groups.chain(self.tenant.iter().map(|tenant| &tenant.part))
     }
 
@@ -254,7 +254,7 @@ impl Policy {
         };
         self.rules.iter().all(|rule| {
             let mut sets = rule.tiers.iter().map(|tier| tier.set).chain([rule.set]);
-            is_group(rule.group) && sets.all(|i| set(i).is_some())
+            is_group(rule.terms.group) && sets.all(|i| set(i).is_some())
         }) && self.groups.iter().all(|group| {
             group.sets.iter().all(|i| set(*i).is_some_and(|set| fits(set, group.value_len)))
         }) && self.sets.iter().all(|set| set.rule() < self.rules.len())

@@ -5,10 +5,10 @@
 
 use alloc::vec::Vec;
 
-use crate::policy::by_id::ById;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
+use crate::spec::policy::{Fixed, GroupSpec};
 use crate::spec::rule::FALLBACK;
 use crate::stable_hash::stable_hash;
 
@@ -24,12 +24,12 @@ impl Policy {
         let whole = self.sets.get(usize::from(of))?;
         let (rule, tier) = (whole.rule, whole.tier.clone());
         let compiled = self.rules.get(usize::from(rule))?;
-        let (name, group) = (compiled.name.as_bytes(), compiled.group);
+        let (name, group) = (compiled.terms.name.as_bytes(), compiled.terms.group);
         let tier_name = tier.as_deref().unwrap_or_default().as_bytes();
         let stable_id = stable_hash(&[name, tier_name, FALLBACK]);
         let set = QuotaSet {
             stable_id,
-            ..QuotaSet::new((rule, &compiled.name), tier, record_id, quotas)
+            ..QuotaSet::new((rule, &compiled.terms.name), tier, record_id, quotas)
         };
         let place = u16::try_from(self.sets.len()).ok()?;
         self.sets.push(set);
@@ -45,22 +45,13 @@ impl Policy {
         if let Some(group) = whole.fallback {
             return Some(group);
         }
-        let own = Group {
-            key: whole.key.clone(),
-            identity: stable_hash(&[&whole.identity.to_le_bytes(), FALLBACK]),
-            capacity: whole.capacity,
-            strict: whole.strict,
+        let identity = stable_hash(&[&whole.identity().to_le_bytes(), FALLBACK]);
+        let own = Group::new(GroupSpec {
+            identity: Fixed(identity),
             is_fleet: false,
             shards: None,
-            sets: Vec::new(),
-            is_sparse: false,
-            by_id: ById::default(),
-            by_name: ById::default(),
-            blank: Vec::new(),
-            value_len: 0,
-            quotas: 0,
-            fallback: None,
-        };
+            ..whole.spec.clone()
+        });
         let place = u16::try_from(self.groups.len()).ok()?;
         self.groups.push(own);
         self.groups.get_mut(usize::from(fleet))?.fallback = Some(place);

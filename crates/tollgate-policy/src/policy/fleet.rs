@@ -46,13 +46,13 @@ impl Policy {
     #[must_use]
     pub fn fleet_fingerprint(&self) -> u64 {
         let mut groups: Vec<&Group> = self.groups.iter().filter(|group| group.is_fleet()).collect();
-        sort_by(&mut groups, |one, other| one.identity.cmp(&other.identity));
+        sort_by(&mut groups, |one, other| one.identity().cmp(&other.identity()));
         let mut bytes = Vec::new();
         if self.has_tenants() {
             bytes.push(1);
         }
         for group in groups {
-            bytes.extend(group.identity.to_le_bytes());
+            bytes.extend(group.identity().to_le_bytes());
             let sets = group.sets.iter().filter_map(|set| self.sets.get(usize::from(*set)));
             let mut sets: Vec<_> = sets.collect();
             sort_by(&mut sets, |one, other| one.stable_id.cmp(&other.stable_id));

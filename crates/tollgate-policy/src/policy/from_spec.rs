@@ -8,7 +8,6 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::policy::by_id::ById;
 use crate::policy::by_value::ByValue;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
@@ -18,7 +17,7 @@ use crate::policy::records::RECORD_HEADER;
 use crate::policy::rule::{Rule, Tier};
 use crate::policy::settings::{Response, Settings};
 use crate::policy::tenant::TenantKey;
-use crate::spec::policy::{GroupSpec, PolicySpec, ResponseSpec, SettingsSpec};
+use crate::spec::policy::PolicySpec;
 use crate::spec::problem::Problems;
 use crate::spec::rule::{RecordSpec, RuleSpec, SetSpec, TierSpec, are_unique};
 use crate::spec::scope::Scope;
@@ -52,13 +51,14 @@ impl Policy {
         } = spec;
         let mut policy = Self {
             rules: Vec::new(),
-            groups: groups.into_iter().map(GroupSpec::group).collect(),
+            groups: groups.into_iter().map(Group::new).collect(),
             sets: Vec::new(),
             exempt,
             exempt_by_value: ByValue::default(),
             index: Index::new(),
-            settings: settings.settings(),
-            response: response.response(),
+            // `Policy::complete` finds what is read.
+            settings: Settings { spec: settings, reads_path: false, reads_host: false },
+            response: Response { spec: response, hash_key: None },
             waiting,
             jwt,
             tenant: tenant.map(|part| TenantKey { part }),
@@ -72,10 +72,10 @@ impl Policy {
         let (mut groups_used, mut fallbacks) = (0, Vec::new());
         for rule in rules {
             // Groups are numbered in the order in which rules first use them.
-            if usize::from(rule.group) > groups_used || !rule.fits(&policy) {
+            if usize::from(rule.terms.group) > groups_used || !rule.fits(&policy) {
                 return None;
             }
-            groups_used = groups_used.max(usize::from(rule.group).checked_add(1)?);
+            groups_used = groups_used.max(usize::from(rule.terms.group).checked_add(1)?);
             rule.add_to(&mut policy, &mut fallbacks)?;
         }
         if groups_used != policy.groups.len() {
@@ -95,7 +95,7 @@ impl Policy {
 
 /// True when every name of a rule, and every identity of a group or a record, is unique.
 fn has_each_once(policy: &Policy) -> bool {
-    let mut groups: Vec<u64> = policy.groups.iter().map(|group| group.identity).collect();
+    let mut groups: Vec<u64> = policy.groups.iter().map(|group| group.identity()).collect();
     let ids = |set: &QuotaSet| (1..=set.version).map(|v| u64::from(set.id_in(v))).collect();
     let mut records: Vec<u64> = policy.sets.iter().flat_map::<Vec<u64>, _>(ids).collect();
     let are_apart = |ids: &mut Vec<u64>| {
@@ -104,32 +104,7 @@ fn has_each_once(policy: &Policy) -> bool {
     };
     are_apart(&mut groups)
         && are_apart(&mut records)
-        && are_unique(policy.rules.iter().map(|rule| &*rule.name))
-}
-
-impl SettingsSpec {
-    fn settings(self) -> Settings {
-        let Self { client, prefixes, country_header, asn_header, repeated, token, escaped_slashes } =
-            self;
-        Settings {
-            client,
-            prefixes,
-            country_header,
-            asn_header,
-            repeated,
-            token,
-            escaped_slashes,
-            reads_path: false, // `Policy::complete` sets both
-            reads_host: false,
-        }
-    }
-}
-
-impl ResponseSpec {
-    fn response(self) -> Response {
-        let Self { headers, policy, on_allow, body, jitter, partition_key } = self;
-        Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: None }
-    }
+        && are_unique(policy.rules.iter().map(|rule| &*rule.terms.name))
 }
 
 impl PolicySpec {
@@ -139,7 +114,9 @@ impl PolicySpec {
         // Fallbacks of a group are stored in values of their own.
         let mut lengths = alloc::vec![[0_usize; 2]; self.groups.len()];
         for rule in &self.rules {
-            let Some([own, fallback]) = lengths.get_mut(usize::from(rule.group)) else { continue };
+            let Some([own, fallback]) = lengths.get_mut(usize::from(rule.terms.group)) else {
+                continue;
+            };
             for set in rule.tiers.iter().map(|tier| &tier.set).chain([&rule.set]) {
                 *own = own.saturating_add(set.own.len());
                 *fallback =
@@ -150,88 +127,35 @@ impl PolicySpec {
     }
 }
 
-impl GroupSpec {
-    fn group(self) -> Group {
-        let Self { key, identity, capacity, strict, is_fleet, shards } = self;
-        Group {
-            key,
-            identity: identity.0,
-            capacity,
-            strict,
-            is_fleet,
-            shards,
-            sets: Vec::new(),
-            is_sparse: false,
-            by_id: ById::default(),
-            by_name: ById::default(),
-            blank: Vec::new(),
-            value_len: 0,
-            quotas: 0,
-            fallback: None,
-        }
-    }
-}
-
 impl RuleSpec {
     /// True when the rule contains nothing that its group, or the surface, contradicts.
     fn fits(&self, policy: &Policy) -> bool {
-        let is_fleet = self.scope == Scope::Fleet;
-        let falls_back = is_fleet && self.fallback.is_some() && policy.surface.asks_authority();
+        let is_fleet = self.terms.scope == Scope::Fleet;
+        let falls_back =
+            is_fleet && self.terms.fallback.is_some() && policy.surface.asks_authority();
         let mut sets = self.tiers.iter().map(|tier| &tier.set).chain([&self.set]);
-        let group = policy.groups.get(usize::from(self.group));
-        group.is_some_and(|group| group.is_fleet == is_fleet && self.captures_for(&group.key))
-            && sets.all(|set| set.fallback.is_some() == falls_back)
+        let group = policy.groups.get(usize::from(self.terms.group));
+        group.is_some_and(|group| {
+            group.spec.is_fleet == is_fleet && self.captures_for(&group.spec.key)
+        }) && sets.all(|set| set.fallback.is_some() == falls_back)
     }
 
     /// Adds the rule and its quotas, and adds the sets that come after all rules to `fallbacks`;
     /// `None` when an index would be out of range.
     fn add_to(self, policy: &mut Policy, fallbacks: &mut Vec<Fallback>) -> Option<()> {
-        let Self {
-            name,
-            when,
-            unless,
-            on_missing,
-            on_failure,
-            scope,
-            lease,
-            fallback,
-            cost,
-            names_cost,
-            charging,
-            mode,
-            action,
-            group,
-            set,
-            tiers: tier_specs,
-        } = self;
+        let Self { terms, set, tiers: tier_specs } = self;
         let rule = u16::try_from(policy.rules.len()).ok()?;
-        let mut adding = Adding { rule: (rule, &name), group, policy, fallbacks };
+        let mut adding =
+            Adding { rule: (rule, &terms.name), group: terms.group, policy, fallbacks };
         let set = set.add(None, &mut adding)?;
         let mut tiers = Vec::new();
         for tier in tier_specs {
             tiers.push(tier.add(&mut adding)?);
         }
         Tier::sort(&mut tiers);
-        policy.rules.push(Rule {
-            indexed_by: policy.index.insert(when.as_ref(), rule),
-            name,
-            when,
-            unless,
-            on_missing,
-            on_failure,
-            scope,
-            lease,
-            fallback,
-            cost,
-            names_cost,
-            charging,
-            mode,
-            action,
-            group,
-            set,
-            tiers,
-            tiers_by_value: ByValue::default(),
-        });
+        let indexed_by = policy.index.insert(terms.when.as_ref(), rule);
+        let tiers_by_value = ByValue::default();
+        policy.rules.push(Rule { terms, indexed_by, set, tiers, tiers_by_value });
         Some(())
     }
 }
@@ -245,7 +169,7 @@ impl TierSpec {
             distinct.insert(value);
         }
         let key_values = distinct;
-        let addresses = Tier::addresses_of(&key_values, to.policy.settings.prefixes);
+        let addresses = Tier::addresses_of(&key_values, to.policy.settings.spec.prefixes);
         let set = set.add(Some(name), to)?;
         Some(Tier { priority, when, repeated, key_values, addresses, set })
     }

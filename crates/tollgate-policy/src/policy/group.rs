@@ -8,12 +8,12 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::spec::key::Key;
 use tollgate_core::Limiter;
 
 use crate::policy::by_id::ById;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
+use crate::spec::policy::GroupSpec;
 use crate::stable_hash::stable_hash;
 use tollgate_storage::{StoredSet, marked, write_parameters};
 
@@ -26,14 +26,7 @@ pub(crate) const PLACED_UP_TO: usize = 512;
 /// loaded, decided and committed at once.
 #[derive(Clone, Debug)]
 pub struct Group {
-    pub(crate) key: Key,
-    pub(crate) identity: u64,
-    pub(crate) capacity: u32,
-    pub(crate) strict: bool,
-    /// All nodes share one count, which an authority keeps.
-    pub(crate) is_fleet: bool,
-    /// The requests of one key are spread over this number of objects.
-    pub(crate) shards: Option<u32>,
+    pub(crate) spec: GroupSpec,
     pub(crate) sets: Vec<u16>,
     /// A value contains only the records that something was charged to.
     pub(crate) is_sparse: bool,
@@ -75,44 +68,59 @@ pub struct QuotaSet {
 }
 
 impl Group {
+    /// The group of this key, before its sets are added.
+    pub(crate) fn new(spec: GroupSpec) -> Self {
+        Self {
+            spec,
+            sets: Vec::new(),
+            is_sparse: false,
+            by_id: ById::default(),
+            by_name: ById::default(),
+            blank: Vec::new(),
+            value_len: 0,
+            quotas: 0,
+            fallback: None,
+        }
+    }
+
     /// The identity of the key definition: it changes only with the definition. A store names its
     /// table after it.
     #[must_use]
     pub const fn identity(&self) -> u64 {
-        self.identity
+        self.spec.identity.0
     }
 
     /// The number of keys stored in Envoy: the largest `capacity` of the group's rules.
     #[must_use]
     pub const fn capacity(&self) -> u32 {
-        self.capacity
+        self.spec.capacity
     }
 
     /// Worker: true when a count must be durable before the response is sent; one strict rule is
     /// enough.
     #[must_use]
     pub const fn is_strict(&self) -> bool {
-        self.strict
+        self.spec.strict
     }
 
     /// True when all nodes share one count, which an authority keeps
     /// ([`Scope::Fleet`](crate::Scope::Fleet)); such a group contains only rules of that scope.
     #[must_use]
     pub const fn is_fleet(&self) -> bool {
-        self.is_fleet
+        self.spec.is_fleet
     }
 
     /// Worker: the number of objects over which the requests of one key are spread, each of which
     /// leases units of the key; `None` when the key's own object counts all requests.
     #[must_use]
     pub const fn shards(&self) -> Option<u32> {
-        self.shards
+        self.spec.shards
     }
 
     /// True when the key has no parts: all requests share one count.
     #[must_use]
     pub fn counts_all(&self) -> bool {
-        self.key.is_empty()
+        self.spec.key.is_empty()
     }
 
     /// Bytes of one stored value, a multiple of 4; the maximum when it [is

@@ -42,15 +42,15 @@ impl Policy {
         let [rule] = &*self.rules else { return None };
         let has_conditions = !self.exempt.is_empty()
             || self.tenant.is_some()
-            || rule.when.is_some()
-            || rule.unless.is_some()
+            || rule.terms.when.is_some()
+            || rule.terms.unless.is_some()
             || !rule.tiers.is_empty();
-        let is_charged_at_once = matches!(rule.charging, Charging::Request);
-        let may_wait = matches!(rule.action, Action::Delay(_));
-        let group = self.groups.get(usize::from(rule.group))?;
+        let is_charged_at_once = matches!(rule.terms.charging, Charging::Request);
+        let may_wait = matches!(rule.terms.action, Action::Delay(_));
+        let group = self.groups.get(usize::from(rule.terms.group))?;
         let set = self.sets.get(usize::from(rule.set))?;
         let (Cost::Fixed(cost), [quota], [KeyPart::ClientIp]) =
-            (&rule.cost, &*set.quotas, &*group.key)
+            (&rule.terms.cost, &*set.quotas, &*group.spec.key)
         else {
             return None;
         };
@@ -62,7 +62,7 @@ impl Policy {
         Some(LoneQuota {
             rule: 0,
             quota_set: rule.set.into(),
-            group: rule.group.into(),
+            group: rule.terms.group.into(),
             cost: *cost,
             limiter: quota.limiter,
             state: start..start.checked_add(quota.limiter.state_len())?,

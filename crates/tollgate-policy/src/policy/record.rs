@@ -102,7 +102,7 @@ impl Group {
         let mut share = UsedShare::default();
         self.each_state(policy, known, value, |StateIn { rule, limiter, state }| {
             let rule = rule.and_then(|rule| policy.rules.get(usize::from(rule)));
-            let is_shadow = rule.is_some_and(|rule| matches!(rule.mode, Mode::Shadow));
+            let is_shadow = rule.is_some_and(|rule| matches!(rule.terms.mode, Mode::Shadow));
             share.take_in(is_shadow, limiter, state, now);
         });
         share
@@ -234,7 +234,10 @@ pub(crate) fn sets<'a>(
     let is_in_group = |set: &&QuotaSet| {
         let rule = policy.rules.get(set.rule());
         rule.is_some_and(|rule| {
-            policy.groups.get(rule.group()).is_some_and(|other| other.identity == group.identity)
+            policy
+                .groups
+                .get(rule.group())
+                .is_some_and(|other| other.spec.identity == group.spec.identity)
         })
     };
     of_group.chain(own.filter(is_in_group))

@@ -16,8 +16,7 @@ use crate::spec::charging::Charging;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
 use crate::spec::mode::{Mode, Share};
-use crate::spec::on_failure::OnFailure;
-use crate::spec::on_missing::OnMissing;
+use crate::spec::rule::RuleTerms;
 use crate::spec::scope::Scope;
 use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::repeated::Repeated;
@@ -26,26 +25,9 @@ use tollgate_http_syntax::sort::sort_by;
 /// One compiled rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    pub(crate) name: String,
-    pub(crate) when: Option<Conditions>,
-    pub(crate) unless: Option<Conditions>,
+    pub(crate) terms: RuleTerms,
     /// The condition that the look-up has checked.
     pub(crate) indexed_by: IndexedBy,
-    pub(crate) on_missing: OnMissing,
-    pub(crate) on_failure: OnFailure,
-    pub(crate) scope: Scope,
-    /// The longest time for which units are leased; zero when nothing is leased.
-    pub(crate) lease: Span,
-    /// A node that reaches no authority counts locally, with this share of the limits.
-    pub(crate) fallback: Option<u32>,
-    pub(crate) cost: Cost,
-    /// True when the document states the cost, so that the final cost can differ; else every
-    /// request costs one.
-    pub(crate) names_cost: bool,
-    pub(crate) charging: Charging,
-    pub(crate) mode: Mode,
-    pub(crate) action: Action,
-    pub(crate) group: u16,
     /// The rule's own quotas.
     pub(crate) set: u16,
     /// Highest priority first.
@@ -114,69 +96,69 @@ impl Rule {
     /// The rule's name, %x20-7E, at most 64 characters.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.terms.name
     }
 
     /// The rule's name as a part of a metric's name ([`metric_label`]). It is unique among the
     /// rules of a policy for Envoy.
     #[must_use]
     pub fn label(&self) -> String {
-        metric_label(&self.name)
+        metric_label(&self.terms.name)
     }
 
     /// The index of the rule's group in [`Policy::groups`](crate::Policy::groups): rules with the
     /// same key share one.
     #[must_use]
     pub fn group(&self) -> usize {
-        self.group.into()
+        self.terms.group.into()
     }
 
     /// Which requests share the count.
     #[must_use]
     pub const fn scope(&self) -> Scope {
-        self.scope
+        self.terms.scope
     }
 
     /// With [`Scope::Fleet`]: the longest time for which its units are leased, 100 ms to 10 s; zero
     /// when the authority is asked for every request.
     #[must_use]
     pub const fn lease(&self) -> Span {
-        self.lease
+        self.terms.lease
     }
 
     /// The divisor of the limits in the local count of a node that reaches no authority, 1 for
     /// whole limits; `None` when such a node does not count locally.
     #[must_use]
     pub const fn fallback(&self) -> Option<u32> {
-        self.fallback
+        self.terms.fallback
     }
 
     /// True when a secret of the surface selects the keys that the rule is enforced for, so that
     /// only the surface knows them.
     #[must_use]
     pub const fn chooses_keys(&self) -> bool {
-        matches!(self.mode, Mode::EnforcePercent(Share { percent: 1..=99, hash_key: None }))
+        matches!(self.terms.mode, Mode::EnforcePercent(Share { percent: 1..=99, hash_key: None }))
     }
 
     /// True when every request costs the same: a quota that denies one request denies the others
     /// too.
     #[must_use]
     pub const fn has_fixed_cost(&self) -> bool {
-        matches!(self.cost, Cost::Fixed(_))
+        matches!(self.terms.cost, Cost::Fixed(_))
     }
 
     /// True when descriptors report units that were already used (`"cost": "reported"`): their hits
     /// are recorded whatever the decision is.
     #[must_use]
     pub const fn is_reported(&self) -> bool {
-        matches!(self.cost, Cost::Reported)
+        matches!(self.terms.cost, Cost::Reported)
     }
 
     /// True when an allowed request whose response has `status` is finally charged. `None` is a
     /// request whose client disconnected before there was a response.
     #[must_use]
     pub fn is_charged_by(&self, status: Option<u16>) -> bool {
-        match &self.charging {
+        match &self.terms.charging {
             Charging::Request => true,
             Charging::Response(charge) => charge.charges(status),
         }
@@ -186,16 +168,21 @@ impl Rule {
     /// one that only marks or delays.
     #[must_use]
     pub const fn refuses(&self) -> bool {
-        let is_enforced =
-            !matches!(self.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }));
-        is_enforced && matches!(self.action, Action::Deny(_) | Action::Respond(_))
+        let is_enforced = !matches!(
+            self.terms.mode,
+            Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. })
+        );
+        is_enforced && matches!(self.terms.action, Action::Deny(_) | Action::Respond(_))
     }
 
     /// True when every request of its key counts in the same quotas of the rule, and those may deny
     /// it. For a request that the rule denies, no rule of that key is charged.
     #[must_use]
     pub const fn refuses_for_all(&self) -> bool {
-        self.when.is_none() && self.unless.is_none() && self.tiers.is_empty() && self.refuses()
+        self.terms.when.is_none()
+            && self.terms.unless.is_none()
+            && self.tiers.is_empty()
+            && self.refuses()
     }
 
     /// True when a request over the limit is delayed (`"action": {"delay": ...}`).
@@ -207,7 +194,7 @@ impl Rule {
     /// How long a request may wait for this rule; `None` when the rule delays no request.
     #[must_use]
     pub const fn longest_wait(&self) -> Option<Span> {
-        match self.action {
+        match self.terms.action {
             Action::Delay(Delay { max, .. }) => Some(max),
             Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => None,
         }
@@ -216,7 +203,7 @@ impl Rule {
     /// The priorities among requests that wait for one key: requests that match an earlier
     /// condition go first, requests that match none go last.
     pub(crate) fn priorities(&self) -> &[Conditions] {
-        match &self.action {
+        match &self.terms.action {
             Action::Delay(delay) => &delay.priority,
             Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => &[],
         }
@@ -226,13 +213,13 @@ impl Rule {
     /// charged.
     #[must_use]
     pub const fn charges_by_response(&self) -> bool {
-        matches!(self.charging, Charging::Response(_))
+        matches!(self.terms.charging, Charging::Response(_))
     }
 
     /// The status of a denial, when the rule names one; it is 429 when the rule does not.
     #[must_use]
     pub fn refusal_status(&self) -> Option<u16> {
-        let reply = match &self.action {
+        let reply = match &self.terms.action {
             Action::Deny(reply) => reply.as_ref(),
             Action::Respond(reply) => Some(reply),
             Action::Delay(_) | Action::Mark(_) => None,
@@ -243,6 +230,6 @@ impl Rule {
     /// True when a reserved place may be returned, so that a denial may end before its retry time.
     #[must_use]
     pub const fn gives_back(&self) -> bool {
-        matches!(&self.charging, Charging::Response(charge) if charge.reserves())
+        matches!(&self.terms.charging, Charging::Response(charge) if charge.reserves())
     }
 }

@@ -23,7 +23,7 @@ impl Policy {
             Spelling::Address => {
                 let mut id = Vec::new();
                 let address = text.parse().ok()?;
-                self.settings.prefixes.group(address, |bytes| id.extend_from_slice(bytes));
+                self.settings.spec.prefixes.group(address, |bytes| id.extend_from_slice(bytes));
                 id
             }
             Spelling::Upper => text.to_ascii_uppercase().into(),
@@ -51,7 +51,7 @@ impl Policy {
         match self.tenant.as_ref()?.part {
             KeyPart::ClientIp => {
                 let address = text.parse().ok()?;
-                Some(self.settings.prefixes.network(address).to_string())
+                Some(self.settings.spec.prefixes.network(address).to_string())
             }
             _ => String::from_utf8(id).ok(),
         }
@@ -74,7 +74,7 @@ impl Policy {
     /// The path `text` as a key contains it; `None` when a query begins in it.
     fn normal_path(&self, text: &str) -> Option<Vec<u8>> {
         let mut paths = Paths::default();
-        let len = paths.read(text.as_bytes(), self.settings.escaped_slashes);
+        let len = paths.read(text.as_bytes(), self.settings.spec.escaped_slashes);
         (len == text.len()).then(|| paths.main().into())
     }
 }

@@ -26,14 +26,14 @@ impl Rule {
         quotas: &[QuotaSpec],
         mut problem: impl FnMut(QuotaProblem),
     ) -> Vec<QuotaSpec> {
-        let parts = parts_of(quotas, self.scope.nodes(), &mut problem);
-        with_holds(parts, Some(&self.charging), problem)
+        let parts = parts_of(quotas, self.terms.scope.nodes(), &mut problem);
+        with_holds(parts, Some(&self.terms.charging), problem)
     }
 }
 
 impl Policy {
     fn rule_named(&self, name: &str) -> Option<u16> {
-        (0..).zip(&self.rules).find(|(_, rule)| rule.name == name).map(|(i, _)| i)
+        (0..).zip(&self.rules).find(|(_, rule)| rule.terms.name == name).map(|(i, _)| i)
     }
 
     /// The entry of the tenant `id` ([`Policy::tenant_id`], [`Plan::tenant`](crate::Plan::tenant))
@@ -73,19 +73,19 @@ impl Policy {
     /// `earlier` sets of the same group.
     fn own_set(&self, rule: u16, quotas: &[QuotaSpec], earlier: &[QuotaSet]) -> Option<QuotaSet> {
         let compiled = self.rules.get(usize::from(rule))?;
-        let group = self.groups.get(usize::from(compiled.group))?;
+        let group = self.groups.get(usize::from(compiled.terms.group))?;
         let mut is_good = true;
         let quotas = compiled.tenant_quotas(quotas, |_| is_good = false);
         if !is_good {
             return None;
         }
         let identities: String = quotas.iter().map(QuotaSpec::identity).collect();
-        let parts = [compiled.name.as_bytes(), b"", identities.as_bytes(), b"tenant"];
+        let parts = [compiled.terms.name.as_bytes(), b"", identities.as_bytes(), b"tenant"];
         let version = quotas.iter().map(|quota| quota.limiter.state_version()).max().unwrap_or(1);
-        let beside = || self.sets_of(group).chain(earlier);
+        let others = || self.sets_of(group).chain(earlier);
         let is_taken = |id: u32| {
             let is_of = |set: &QuotaSet, id: u32| (1..=set.version).any(|v| set.id_in(v) == id);
-            beside().any(|set| (1..=version).any(|version| is_of(set, marked(id, version))))
+            others().any(|set| (1..=version).any(|version| is_of(set, marked(id, version))))
         };
         let mut record_id =
             u32::try_from(stable_hash(&parts) & u64::from(u32::MAX)).unwrap_or(0).max(1);
@@ -93,7 +93,7 @@ impl Policy {
             record_id = record_id.checked_add(1).unwrap_or(1);
         }
         let in_group = |set: &&QuotaSet| {
-            self.rules.get(set.rule()).is_some_and(|rule| rule.group == compiled.group)
+            self.rules.get(set.rule()).is_some_and(|rule| rule.terms.group == compiled.terms.group)
         };
         let before: usize = earlier.iter().filter(in_group).map(QuotaSet::record_len).sum();
         let offset = group.value_len.checked_add(before)?.checked_add(RECORD_HEADER)?;
@@ -101,7 +101,7 @@ impl Policy {
         let quotas = CompiledQuota::placed(quotas);
         let len = quotas.last().and_then(CompiledQuota::end)?;
         // Three names: neither a rule's own quotas nor a tier, whatever its name, can have these.
-        let stable_id = stable_hash(&[compiled.name.as_bytes(), b"", b"tenant"]);
+        let stable_id = stable_hash(&[compiled.terms.name.as_bytes(), b"", b"tenant"]);
         Some(QuotaSet {
             rule,
             tier: None,

@@ -1,15 +1,14 @@
 //! From a policy back to its spec, so that it can be written.
 //!
-//! Invariant: all fields are named here, so that a new field must be part of the spec or derived
-//! from it.
+//! Invariant: what the document says is kept as the spec has it (`terms`, `spec`); all other fields
+//! are derived, and are named here, so that a new one must be either.
 
 use crate::policy::compiled::Policy;
-use crate::policy::group::{Group, QuotaSet};
+use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::{Rule, Tier};
-use crate::policy::settings::{Response, Settings};
 use crate::policy::tenant::TenantKey;
-use crate::spec::policy::{Fixed, GroupSpec, PolicySpec, ResponseSpec, SettingsSpec};
+use crate::spec::policy::{Fixed, PolicySpec};
 use crate::spec::quota::QuotaSpec;
 use crate::spec::rule::{RecordSpec, RuleSpec, SetSpec, TierSpec};
 use alloc::vec::Vec;
@@ -39,111 +38,32 @@ impl Policy {
             version: _,
         } = self;
         // The groups after these are the local ones of nodes, which follow from these.
-        let used = rules.iter().map(|rule| usize::from(rule.group).saturating_add(1)).max();
+        let used = rules.iter().map(|rule| usize::from(rule.terms.group).saturating_add(1)).max();
         let of_rules = groups.iter().take(used.unwrap_or(0));
         PolicySpec {
             fingerprint: Fixed(*fingerprint),
             public_fingerprint: Fixed(*public_fingerprint),
-            settings: SettingsSpec::of(settings),
-            response: ResponseSpec::of(response),
+            settings: settings.spec.clone(),
+            response: response.spec.clone(),
             waiting: *waiting,
             jwt: jwt.clone(),
             tenant: tenant.as_ref().map(|TenantKey { part }| part.clone()),
             exempt: exempt.clone(),
-            groups: of_rules.map(GroupSpec::of).collect(),
+            groups: of_rules.map(|group| group.spec.clone()).collect(),
             rules: rules.iter().map(|rule| RuleSpec::of(rule, sets)).collect(),
             warnings: warnings.0.clone(),
         }
     }
 }
 
-impl SettingsSpec {
-    fn of(settings: &Settings) -> Self {
-        let Settings {
-            client,
-            prefixes,
-            country_header,
-            asn_header,
-            repeated,
-            token,
-            escaped_slashes,
-            reads_path: _,
-            reads_host: _,
-        } = settings.clone();
-        Self { client, prefixes, country_header, asn_header, repeated, token, escaped_slashes }
-    }
-}
-
-impl ResponseSpec {
-    fn of(response: &Response) -> Self {
-        let Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: _ } =
-            *response;
-        Self { headers, policy, on_allow, body, jitter, partition_key }
-    }
-}
-
-impl GroupSpec {
-    fn of(group: &Group) -> Self {
-        let Group {
-            key,
-            identity,
-            capacity,
-            strict,
-            is_fleet,
-            shards,
-            sets: _,
-            is_sparse: _,
-            by_id: _,
-            by_name: _,
-            blank: _,
-            value_len: _,
-            quotas: _,
-            fallback: _, // follows from that of its sets
-        } = group.clone();
-        Self { key, identity: Fixed(identity), capacity, strict, is_fleet, shards }
-    }
-}
-
 impl RuleSpec {
     fn of(rule: &Rule, sets: &[QuotaSet]) -> Self {
-        let Rule {
-            name,
-            when,
-            unless,
-            indexed_by: _,
-            on_missing,
-            on_failure,
-            scope,
-            lease,
-            fallback,
-            cost,
-            names_cost,
-            charging,
-            mode,
-            action,
-            group,
-            set,
-            tiers,
-            tiers_by_value: _,
-        } = rule.clone();
-        let mut tiers = tiers;
+        let Rule { terms, indexed_by: _, set, tiers, tiers_by_value: _ } = rule;
+        let mut tiers: Vec<Tier> = tiers.clone();
         sort_by(&mut tiers, |one, other| one.set.cmp(&other.set));
         Self {
-            name,
-            when,
-            unless,
-            on_missing,
-            on_failure,
-            scope,
-            lease,
-            fallback,
-            cost,
-            names_cost,
-            charging,
-            mode,
-            action,
-            group,
-            set: SetSpec::of(set, sets),
+            terms: terms.clone(),
+            set: SetSpec::of(*set, sets),
             tiers: tiers.into_iter().map(|tier| TierSpec::of(tier, sets)).collect(),
         }
     }

@@ -25,7 +25,7 @@ impl Rule {
             return false;
         }
         let mut tiers = self.tiers.iter().filter_map(|tier| tier.when.as_ref());
-        let mut parts = group.key.iter();
+        let mut parts = group.spec.key.iter();
         paths.is_disputed() && tiers.any(|when| when.paths().is_some())
             || parts.any(|part| self.reads_in_dispute(part, paths))
     }
@@ -49,13 +49,13 @@ impl Rule {
     }
 
     fn matches(&self, path: &[u8]) -> bool {
-        let mut patterns = self.when.iter().filter_map(Conditions::paths).flatten();
+        let mut patterns = self.terms.when.iter().filter_map(Conditions::paths).flatten();
         patterns.any(|pattern| pattern.matches(path).is_some())
     }
 
     /// The captured value in every reading that matches.
     fn captures<'p>(&'p self, name: &str, paths: &'p Paths) -> impl Iterator<Item = Cow<'p, [u8]>> {
-        let patterns = self.when.iter().filter_map(Conditions::paths).flatten();
+        let patterns = self.terms.when.iter().filter_map(Conditions::paths).flatten();
         paths.all().filter_map(move |path| {
             let mut captures = patterns.clone().find_map(|pattern| pattern.matches(path))?;
             let (_, piece) = captures.find(|(captured, _)| *captured == name)?;

@@ -79,7 +79,7 @@ impl GivenKey {
     pub fn is_apart_of_tenants(&self, policy: &Policy) -> bool {
         let Some(wanted) = &policy.tenant else { return false };
         let group = policy.groups.get(self.group);
-        group.is_some_and(|group| !group.key.contains(&wanted.part))
+        group.is_some_and(|group| !group.spec.key.contains(&wanted.part))
     }
 }
 
@@ -103,23 +103,26 @@ impl Policy {
     /// # Ok::<(), tollgate_policy::Problems>(())
     /// ```
     pub fn key_of(&self, rule: &str, values: &[String]) -> Result<GivenKey, NoKey> {
-        let found = self.rules.iter().enumerate().find(|(_, known)| known.name == rule);
+        let found = self.rules.iter().enumerate().find(|(_, known)| known.terms.name == rule);
         let (index, rule) = found.ok_or(NoKey::NoRule)?;
-        let group = self.groups.get(usize::from(rule.group)).ok_or(NoKey::NoRule)?;
+        let group = self.groups.get(usize::from(rule.terms.group)).ok_or(NoKey::NoRule)?;
         let mut bytes = Vec::new();
-        if values.is_empty() && !group.key.is_empty() && rule.on_missing == OnMissing::Shared {
+        if values.is_empty()
+            && !group.spec.key.is_empty()
+            && rule.terms.on_missing == OnMissing::Shared
+        {
             write_shared_key(group, &mut bytes);
         } else {
             self.write_given_key(rule, group, values, &mut bytes).map_err(NoKey::Wrong)?;
         }
-        Ok(GivenKey { rule: index, group: rule.group.into(), bytes })
+        Ok(GivenKey { rule: index, group: rule.terms.group.into(), bytes })
     }
 
     /// The key of a rule, part by part, in words of the document: `client_ip`, `header x-key`.
     #[must_use]
     pub fn key_parts(&self, rule: usize) -> Vec<String> {
         let rule = self.rules.get(rule);
-        let group = rule.and_then(|rule| self.groups.get(usize::from(rule.group)));
+        let group = rule.and_then(|rule| self.groups.get(usize::from(rule.terms.group)));
         let words = |part: &KeyPart| {
             let about = part.about();
             if about.of.is_empty() {
@@ -128,7 +131,7 @@ impl Policy {
                 format!("{} {}", about.name, about.of)
             }
         };
-        group.map_or_else(Vec::new, |group| group.key.iter().map(words).collect())
+        group.map_or_else(Vec::new, |group| group.spec.key.iter().map(words).collect())
     }
 
     /// The quotas that a rule may count a client in: its own first, then its tiers'.
@@ -146,16 +149,16 @@ impl Policy {
         values: &[String],
         out: &mut Vec<u8>,
     ) -> Result<(), Problem> {
-        let (wanted, given) = (group.key.len(), values.len());
+        let (wanted, given) = (group.spec.key.len(), values.len());
         if wanted != given {
-            let parts: Vec<_> = group.key.iter().map(|part| part.about().name).collect();
+            let parts: Vec<_> = group.spec.key.iter().map(|part| part.about().name).collect();
             let parts = parts.join(", ");
             let s = if wanted == 1 { "" } else { "s" };
             let why = format!("has {wanted} part{s} ({parts}), and {given} values are given");
             return Err(Problem::new("key", why));
         }
         out.extend_from_slice(&group.identity().to_le_bytes());
-        for (i, (part, value)) in group.key.iter().zip(values).enumerate() {
+        for (i, (part, value)) in group.spec.key.iter().zip(values).enumerate() {
             let wrong = |why: &str| {
                 Problem::new(&format!("key[{i}]"), format!("{}: {why}", part.about().name))
             };
@@ -191,7 +194,7 @@ impl Policy {
         let About { reads, spelling, .. } = part.about();
         match reads {
             Fact::Path if spelling == Spelling::Segment => {
-                let segment = segment(value.as_bytes(), self.settings.escaped_slashes);
+                let segment = segment(value.as_bytes(), self.settings.spec.escaped_slashes);
                 write_given(out, |out| out.extend(&segment));
                 Ok(!segment.is_empty())
             }
@@ -212,13 +215,13 @@ impl Policy {
             Fact::Client => {
                 let address: IpAddr = value.parse().map_err(|_| "is no address")?;
                 write_given(out, |out| {
-                    self.settings.prefixes.group(address, |bytes| out.extend(bytes));
+                    self.settings.spec.prefixes.group(address, |bytes| out.extend(bytes));
                 });
                 Ok(true)
             }
             // The value from a header and that from the platform are read alike.
             Fact::Country | Fact::Asn => {
-                write_given_fact(value.as_bytes(), self.settings.repeated, out)
+                write_given_fact(value.as_bytes(), self.settings.spec.repeated, out)
                     .map_err(|_| UNREADABLE)?;
                 Ok(true)
             }

@@ -38,7 +38,7 @@ pub(crate) fn write_key<F: Facts>(
 ) -> Result<bool, Malformed> {
     out.extend_from_slice(&group.identity().to_le_bytes());
     let mut complete = true;
-    for part in &group.key {
+    for part in &group.spec.key {
         complete &= write_part(part, rule, request, out)?;
     }
     Ok(complete)
@@ -48,7 +48,7 @@ pub(crate) fn write_key<F: Facts>(
 /// that the client did send, or a client could leave one part out and vary another.
 pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
     out.extend_from_slice(&group.identity().to_le_bytes());
-    group.key.iter().for_each(|_| out.extend_from_slice(&MISSING.to_le_bytes()));
+    group.spec.key.iter().for_each(|_| out.extend_from_slice(&MISSING.to_le_bytes()));
 }
 
 /// Appends one part that is present, as `write` writes it.
@@ -120,7 +120,7 @@ pub(crate) fn write_value<F: Facts>(
     request: &Request<'_, F>,
     out: &mut Vec<u8>,
 ) -> Result<bool, Malformed> {
-    let default = request.settings.repeated;
+    let default = request.settings.spec.repeated;
     let mut put = |value: Option<&[u8]>| {
         out.extend_from_slice(value.unwrap_or_default());
         Ok(value.is_some())
@@ -201,7 +201,7 @@ fn write_fact(
 }
 
 fn write_address<F: Facts>(address: IpAddr, request: &Request<'_, F>, out: &mut Vec<u8>) {
-    request.settings.prefixes.group(address, |bytes| out.extend_from_slice(bytes));
+    request.settings.spec.prefixes.group(address, |bytes| out.extend_from_slice(bytes));
 }
 
 /// The parts of a key, in their order; `None` for a missing one.

@@ -55,7 +55,7 @@ impl<'a, F: Facts> Request<'a, F> {
         let mut path_len = 0;
         if settings.reads_path {
             let target = target.get_or_init(|| facts.target());
-            path_len = buffers.paths.read(target, settings.escaped_slashes);
+            path_len = buffers.paths.read(target, settings.spec.escaped_slashes);
         }
         if settings.reads_host {
             host = write_host(&facts.host(), &mut buffers.host);
@@ -90,18 +90,18 @@ impl<'a, F: Facts> Request<'a, F> {
     }
 
     pub(crate) fn client(&self) -> Option<IpAddr> {
-        *self.client.get_or_init(|| self.settings.client.find(self.facts))
+        *self.client.get_or_init(|| self.settings.spec.client.find(self.facts))
     }
 
     pub(crate) fn country(&self) -> Option<Cow<'_, [u8]>> {
-        match &self.settings.country_header {
+        match &self.settings.spec.country_header {
             Some(name) => self.facts.header(&name.0),
             None => self.facts.country(),
         }
     }
 
     pub(crate) fn asn(&self) -> Option<Cow<'_, [u8]>> {
-        match &self.settings.asn_header {
+        match &self.settings.spec.asn_header {
             Some(name) => self.facts.header(&name.0),
             None => self.facts.asn(),
         }
@@ -142,7 +142,7 @@ impl<'a, F: Facts> Request<'a, F> {
     /// # Errors
     /// The request has several tokens that differ, of which the surface verified one.
     pub(crate) fn claim(&self, name: &str) -> Result<Option<Cow<'_, [u8]>>, Malformed> {
-        if let Some((header, repeated)) = &self.settings.token
+        if let Some((header, repeated)) = &self.settings.spec.token
             && let Some(value) = self.facts.header(&header.0)
         {
             token(&header.0, &value, *repeated)?;

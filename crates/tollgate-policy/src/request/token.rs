@@ -13,7 +13,8 @@ impl Policy {
     /// several that differ; every such rule denies their request.
     #[must_use]
     pub fn token(&self, facts: &impl Facts) -> Option<Vec<u8>> {
-        let (header, repeated) = self.settings.token.as_ref().filter(|_| self.jwt().is_some())?;
+        let (header, repeated) =
+            self.settings.spec.token.as_ref().filter(|_| self.jwt().is_some())?;
         let value = facts.header(&header.0)?;
         let token = token(&header.0, &value, *repeated).ok().flatten();
         token.map(<[u8]>::to_vec)

@@ -35,7 +35,7 @@ pub struct ClientAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// None: the address is that of the connection.
-    Nobody,
+    NoProxy,
     /// The proxies in these networks; at least one.
     Proxies(Alternatives<Cidr>),
     /// This number of proxies, counted from the right of the list; 1 to 16.

@@ -58,7 +58,7 @@ pub use problem::{Problem, Problems};
 pub use quota::{QuotaProblem, QuotaSpec, parts_of, with_holds};
 pub use quote::{MAX_QUOTED, quoted_text};
 pub use response::{BodyFormat, HeaderGeneration};
-pub use rule::{FALLBACK, RecordSpec, RuleSpec, SetSpec, TierSpec};
+pub use rule::{FALLBACK, RecordSpec, RuleSpec, RuleTerms, SetSpec, TierSpec};
 pub use scalar::{Bounded, CookieName, HeaderName, MAX_NAME, MAX_WAIT, Method, Name, is_visible};
 pub use scope::{DEFAULT_LEASE, MAX_LEASE, MAX_NODES, Scope, is_lease};
 pub use surface::Surface;

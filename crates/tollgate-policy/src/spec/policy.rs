@@ -93,9 +93,9 @@ fields! {
 }
 
 fields!(ClientAddress { source: Source, trust: Trust });
-variants!(Trust { 0 => Nobody, 1 => Proxies(all: Alternatives<Cidr>), 2 => Hops(count: usize), } if |it| {
+variants!(Trust { 0 => NoProxy, 1 => Proxies(all: Alternatives<Cidr>), 2 => Hops(count: usize), } if |it| {
     match it {
-        Self::Nobody => true,
+        Self::NoProxy => true,
         Self::Proxies(all) => !all.is_empty(),
         Self::Hops(count) => (1..=16).contains(count),
     }

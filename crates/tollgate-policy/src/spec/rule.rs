@@ -25,9 +25,9 @@ use tollgate_http_syntax::sort::sort_by;
 pub const FALLBACK: &[u8] = b"fallback";
 
 fields! {
-    /// One rule.
+    /// What a rule says, apart from its quotas.
     #[derive(Clone, Debug)]
-    pub struct RuleSpec {
+    pub struct RuleTerms {
         /// Its name, unique in the policy.
         name: String,
         /// Conditions that must all hold.
@@ -57,17 +57,26 @@ fields! {
         action: Action,
         /// The index of its key in [`PolicySpec::groups`](super::PolicySpec).
         group: u16,
+    } if |it| {
+        Name::is_one(&it.name)
+            && (it.names_cost || it.cost == Cost::Fixed(1))
+            && (it.lease == Span::ZERO || it.scope == Scope::Fleet && is_lease(it.lease))
+            && it.fallback.is_none_or(|nodes| (1..=MAX_NODES).contains(&nodes))
+    }
+}
+
+fields! {
+    /// One rule.
+    #[derive(Clone, Debug)]
+    pub struct RuleSpec {
+        /// What it says, apart from its quotas.
+        terms: RuleTerms,
         /// Its own quotas.
         set: SetSpec,
         /// In the order of the document.
         tiers: Vec<TierSpec>,
     } if |it| {
-        Name::is_one(&it.name)
-            && (it.names_cost || it.cost == Cost::Fixed(1))
-            && it.tiers.len() <= MAX_TIERS
-            && (it.lease == Span::ZERO || it.scope == Scope::Fleet && is_lease(it.lease))
-            && it.fallback.is_none_or(|nodes| (1..=MAX_NODES).contains(&nodes))
-            && are_unique(it.tiers.iter().map(|tier| &*tier.name))
+        it.tiers.len() <= MAX_TIERS && are_unique(it.tiers.iter().map(|tier| &*tier.name))
     }
 }
 
@@ -137,13 +146,13 @@ impl RuleSpec {
 
     /// The number of segments in all paths by which it is looked up.
     pub(crate) fn path_segments(&self) -> usize {
-        let paths = self.when.as_ref().and_then(Conditions::paths).unwrap_or_default();
+        let paths = self.terms.when.as_ref().and_then(Conditions::paths).unwrap_or_default();
         paths.iter().fold(0, |sum, path| sum.saturating_add(path.segments.len()))
     }
 
     /// True when every path of the rule captures the parameters that its key uses.
     pub(crate) fn captures_for(&self, key: &[KeyPart]) -> bool {
-        let paths = self.when.as_ref().and_then(Conditions::paths);
+        let paths = self.terms.when.as_ref().and_then(Conditions::paths);
         let is_captured = |name: &str| {
             paths.is_some_and(|paths| paths.iter().all(|path| path.captures().any(|n| n == name)))
         };

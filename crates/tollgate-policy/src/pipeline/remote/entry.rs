@@ -49,7 +49,7 @@ impl Policy {
     /// The groups whose key is only the tenant, in an order that does not depend on the policy.
     fn tenant_groups(&self) -> Vec<&Group> {
         let Some(tenant) = &self.tenant else { return Vec::new() };
-        let is_alone = |group: &&Group| matches!(&*group.key, [part] if *part == tenant.part);
+        let is_alone = |group: &&Group| matches!(&*group.spec.key, [part] if *part == tenant.part);
         let mut groups: Vec<_> = self.groups.iter().filter(is_alone).collect();
         if groups.len() > 1 {
             sort_by(&mut groups, |one, other| one.identity().cmp(&other.identity()));

@@ -50,7 +50,7 @@ impl Policy {
         let mut out = Vec::new();
         if !is_look {
             let sets = key.rules.iter().zip(&counted).map(|(asked, (_, rule))| {
-                let life = asked.ask.life.min(rule.lease);
+                let life = asked.ask.life.min(rule.terms.lease);
                 let want = if life > Span::ZERO { asked.ask.want } else { 0 };
                 LeaseAsk { want, life, ..asked.ask.clone() }
             });

@@ -66,7 +66,7 @@ impl Partition<'_> {
         let is_settled = |applied: &&AppliedRule| {
             let rule = policy.rules.get(usize::from(applied.rule));
             let is_charged = applied.charged.is_some() && applied.due == Due::Now;
-            is_charged && rule.is_some_and(|rule| rule.names_cost)
+            is_charged && rule.is_some_and(|rule| rule.terms.names_cost)
         };
         let mut rules = self.rules().filter(is_settled).peekable();
         if self.has_failed() || rules.peek().is_none() {
