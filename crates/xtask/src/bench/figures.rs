@@ -38,6 +38,18 @@ impl Table {
     }
 }
 
+/// A table as [`Table::markdown`] writes it, for a document with a heading of its own.
+pub fn without_heading(text: &str) -> &str {
+    text.split_once("\n\n").map_or(text, |(_, table)| table)
+}
+
+/// The document with `text` in the place of what is between the two marks; `None` without them.
+pub fn between(document: &str, [begin, end]: [&str; 2], text: &str) -> Option<String> {
+    let (before, rest) = document.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}{text}{end}{after}"))
+}
+
 /// The middle sample, or the mean of the two in the middle; `NaN` of nothing.
 pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();

@@ -5,12 +5,12 @@
 
 use super::{
     callgrind,
-    figures::{Table, least},
+    figures::{Table, between, least, without_heading},
 };
 use crate::{
     problem::{OrProblem, Problem, Result},
     run,
-    tools::limiters,
+    tools::{limiters, python},
     workspace::Workspace,
 };
 use std::{
@@ -100,7 +100,7 @@ impl Programs {
         Ok(Self {
             rust: target.join("release/tollgate-peers"),
             node_modules: limiters::NODE_PACKAGES.modules(workspace),
-            python: limiters::PYTHON_PACKAGES.path(workspace),
+            python: python::LIMITS.path(workspace),
             folder,
         })
     }
@@ -164,7 +164,7 @@ impl Programs {
             let decided = self.decisions(*peer, requests)?;
             table.row([vec![peer.1.to_owned()], row(&decided, &exact, requests)].concat());
         }
-        Ok(body(&table))
+        Ok(without_heading(&table.markdown()).to_owned())
     }
 
     fn costs(&self) -> Result<String> {
@@ -203,7 +203,7 @@ impl Programs {
             ];
             table.row(cells);
         }
-        Ok(body(&table))
+        Ok(without_heading(&table.markdown()).to_owned())
     }
 }
 
@@ -285,21 +285,12 @@ fn bursts() -> Vec<Request> {
     requests.into_iter().map(|(millis, client)| (millis * 1_000_000, client)).collect()
 }
 
-/// A table without its heading.
-fn body(table: &Table) -> String {
-    let text = table.markdown();
-    text.split_once("\n\n").map_or_else(|| text.clone(), |(_, rows)| rows.to_owned())
-}
-
 /// The document with `text` between the marks of the block `name`.
 fn put(document: &str, name: &str, text: &str) -> Result<String> {
     let begin = format!("<!-- made: {name} -->\n");
-    let parts = document.split_once(&begin).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once("<!-- end -->")?;
-        Some(format!("{before}{begin}\n{}\n\n<!-- end -->{after}", text.trim()))
-    });
+    let made = between(document, [&begin, "<!-- end -->"], &format!("\n{}\n\n", text.trim()));
     let why = format!("{DOCUMENT} has no block {name:?}");
-    parts.ok_or_else(|| Problem::new("cannot write the tables", why, "restore the block"))
+    made.ok_or_else(|| Problem::new("cannot write the tables", why, "restore the block"))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod scenario;
 use crate::{
     bench::{
         cpu::{self, Seat, seated},
-        figures::{Table, figure, grouped},
+        figures::{self, Table, figure, grouped},
     },
     build::{self, Product},
     problem::{OrProblem, Problem, Result},
@@ -236,13 +236,9 @@ fn write(workspace: &Workspace, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// `text` with the part between the marks replaced.
+/// The document with the table in the place of the earlier one.
 fn between(old: &str, text: &str) -> Option<String> {
-    let (before, rest) = old.split_once(MARKS[0])?;
-    let (_, after) = rest.split_once(MARKS[1])?;
-    // The document has a heading of its own.
-    let table = text.split_once("\n\n").map_or(text, |(_, table)| table);
-    Some(format!("{before}{}{table}{}{after}", MARKS[0], MARKS[1]))
+    figures::between(old, MARKS, figures::without_heading(text))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "tollgate-language",
         &["tollgate-core", "tollgate-http-syntax", "tollgate-policy", "tollgate-storage"],
     ),
-    ("tollgate", &["tollgate-http-syntax", "tollgate-language", "tollgate-policy"]),
+    ("tollgate", &["tollgate-language", "tollgate-policy"]),
     ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
     (
         "tollgate-filter",

@@ -10,8 +10,6 @@ pub const NODE_PACKAGES: npm::Packages = npm::Packages {
     marker: "express-rate-limit/package.json",
 };
 
-pub const PYTHON_PACKAGES: python::Packages = python::LIMITS;
-
 pub static NODE: Tool = Tool {
     name: "limiters of Node",
     version: "locked",
@@ -28,6 +26,6 @@ pub static PYTHON: Tool = Tool {
     needed_for: "bench peers",
     by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
     lane: Lane::Download,
-    check: |workspace| PYTHON_PACKAGES.check(workspace),
-    install: |workspace, job| PYTHON_PACKAGES.install(workspace, job),
+    check: |workspace| python::LIMITS.check(workspace),
+    install: |workspace, job| python::LIMITS.install(workspace, job),
 };
