@@ -47,19 +47,6 @@ impl Url {
         Ok(Self { host, user, path, query })
     }
 
-    /// Appends a file's name to a path that ends in a slash.
-    pub(crate) fn complete(&mut self, name: &str) {
-        if self.path.ends_with('/') {
-            self.path.push_str(&escape(name));
-        }
-    }
-
-    /// Appends to the query.
-    pub(crate) fn add_query(&mut self, text: &str) {
-        let before = self.query.take().filter(|query| !query.is_empty());
-        self.query = Some(before.map_or(text.to_owned(), |query| format!("{query}&{text}")));
-    }
-
     /// The path and the query.
     pub(crate) fn target(&self) -> String {
         let query = self.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
@@ -112,21 +99,11 @@ pub(crate) fn no_ranges(url: &str) -> Result<(), String> {
     let host_end = after_scheme.find(['/', '?']).unwrap_or(after_scheme.len());
     let (host, rest) = after_scheme.split_at(host_end);
     if rest.contains(['{', '[']) || host.contains('{') {
-        return Err("curl makes several requests of [...] and {...}; give one URL and --repeat, or curl's -g".to_owned());
+        return Err(
+            "curl makes several requests of [...] and {...}; give one URL and --repeat".to_owned()
+        );
     }
     Ok(())
-}
-
-/// Escapes a text for a query; a space becomes `%20`.
-pub(crate) fn escape(text: &str) -> String {
-    let escape = |byte: u8| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
-    };
-    text.bytes().map(escape).collect()
 }
 
 #[cfg(test)]
