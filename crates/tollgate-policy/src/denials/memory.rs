@@ -166,7 +166,7 @@ impl Denials {
                 && !(self.leases && policy.has_fleet())
                 // A block can be ended by the operator that set it, and a tenant gets back its
                 // earlier quotas.
-                && (if self.is_operated { !policy.has_tenants() } else { applied.blocked_until.is_none() });
+                && (if self.is_operated { policy.tenants().is_none() } else { applied.blocked_until.is_none() });
             // The response may not include units that were given back while the request was under
             // way.
             let final_under =

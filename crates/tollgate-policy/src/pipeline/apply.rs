@@ -36,7 +36,7 @@ impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
     /// fails; without rules the plan is empty.
     ///
-    /// For a policy that [has tenants](Policy::has_tenants), then look up the entry of
+    /// For a policy that [has tenants](Policy::tenants), then look up the entry of
     /// [`Plan::tenant`], and if there is one, plan again with it.
     pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
         self.plan_with(facts, None, plan);

@@ -38,7 +38,7 @@ pub(crate) struct Places {
     /// The tenant's own.
     pub(crate) object: String,
     /// Identifies the keys under which tenants are counted alone
-    /// ([`Policy::tenancy`](tollgate_policy::Policy::tenancy)).
+    /// ([`Tenants::identity`](tollgate_policy::Tenants::identity)).
     pub(crate) tenancy: u64,
     /// The objects that count the tenant alone, which have the entry, too: their names,
     /// concatenated.
