@@ -15,7 +15,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, v
 use std::ffi::OsString;
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Task {
     Bench(bench::Options),
     Build(Vec<Product>),
     Doctor,
@@ -26,42 +26,42 @@ pub enum Asked {
     /// With the port to serve it on.
     Playground(Option<u16>),
     Release(Extent),
-    Test(steps::Wanted),
+    Test(steps::TestSelection),
     Tidy,
     Tools,
     Up(up::Options),
 }
 
 /// Reads the arguments; the error is a help page, too.
-pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::Error> {
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Task, clap::Error> {
     let matches = program().try_get_matches_from(words)?;
     let (name, of) = matches.subcommand().unwrap_or(("help", &matches));
     Ok(match name {
-        "bench" => Asked::Bench(bench::Options {
+        "bench" => Task::Bench(bench::Options {
             parts: parts(of),
             effort: effort(of),
             check: of.get_flag("check"),
             log: of.get_one("log").cloned(),
         }),
-        "build" => Asked::Build(products(of)),
-        "fuzz" => Asked::Fuzz(fuzz::Options {
+        "build" => Task::Build(products(of)),
+        "fuzz" => Task::Fuzz(fuzz::Options {
             targets: many(of, "target"),
             seconds: number(of, "seconds"),
             keep: of.get_flag("keep"),
         }),
-        "doctor" => Asked::Doctor,
-        "load" => Asked::Load(load::Options {
+        "doctor" => Task::Doctor,
+        "load" => Task::Load(load::Options {
             seconds: number(of, "seconds"),
             write: of.get_flag("write"),
         }),
-        "notice" => Asked::Notice,
-        "npm" => Asked::Npm,
-        "playground" => Asked::Playground(of.get_one("serve").copied()),
-        "release" => Asked::Release(extent(of)),
-        "test" => Asked::Test(wanted(of)),
-        "tidy" => Asked::Tidy,
-        "tools" => Asked::Tools,
-        _ => Asked::Up(up::Options {
+        "notice" => Task::Notice,
+        "npm" => Task::Npm,
+        "playground" => Task::Playground(of.get_one("serve").copied()),
+        "release" => Task::Release(extent(of)),
+        "test" => Task::Test(wanted(of)),
+        "tidy" => Task::Tidy,
+        "tools" => Task::Tools,
+        _ => Task::Up(up::Options {
             envoy_port: port(of, "envoy-port"),
             worker_port: port(of, "worker-port"),
             server_port: port(of, "server-port"),
@@ -79,7 +79,7 @@ fn program() -> Command {
         .after_help(
             "Tools are kept in .cache/ (or TOLLGATE_CACHE); after the first run no network is needed.\n\
              What tests compare with and a command wrote (snapshots, golden files, outputs in docs, the schema) is\n\
-             written anew by TOLLGATE_BLESS=1 before `cargo test`; read the difference before you commit it.",
+             rewritten by TOLLGATE_BLESS=1 before `cargo test`; read the difference before you commit it.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -112,10 +112,10 @@ fn program() -> Command {
                 .arg(flag("keep", "Add what reaches new code to the corpora")),
         )
         .subcommand(load_program())
-        .subcommand(Command::new("tidy").about("Check what docs/style.md says and a machine can see"))
+        .subcommand(Command::new("tidy").about("Check the rules of docs/style.md that a machine can check"))
         .subcommand(
             Command::new("notice")
-                .about("Write NOTICE anew, after another crate is bundled or another version of one"),
+                .about("Rewrite NOTICE, after a bundled crate or its version has changed"),
         )
         .subcommand(
             Command::new("npm")
@@ -125,10 +125,10 @@ fn program() -> Command {
         .subcommand(release_program())
         .subcommand(
             Command::new("doctor")
-                .about("Say which tools are there, which are missing, and why they are needed"),
+                .about("List the tools that are installed, those that are missing, and their purpose"),
         )
         .subcommand(
-            Command::new("tools").about("Install every tool now; others do it when they need one"),
+            Command::new("tools").about("Install every tool now; other commands install a tool when they need it"),
         )
 }
 
@@ -155,7 +155,7 @@ fn playground_program() -> Command {
 fn release_program() -> Command {
     Command::new("release")
         .about("Build all that is released into target/release-artifacts, with sums and lists of parts")
-        .arg(flag("dry-run", "Publish nothing; without it the command says what publishing takes"))
+        .arg(flag("dry-run", "Publish nothing; without it the command prints what publishing takes"))
 }
 
 fn test_program() -> Command {
@@ -258,11 +258,11 @@ fn products(matches: &ArgMatches) -> Vec<Product> {
     PRODUCTS.iter().filter(of).map(|(_, product)| *product).collect()
 }
 
-fn wanted(matches: &ArgMatches) -> steps::Wanted {
+fn wanted(matches: &ArgMatches) -> steps::TestSelection {
     match matches.get_one::<String>("step") {
-        Some(step) => steps::Wanted::Step(step.clone()),
-        None if matches.get_flag("list") => steps::Wanted::List,
-        None => steps::Wanted::Groups(many(matches, "group")),
+        Some(step) => steps::TestSelection::Step(step.clone()),
+        None if matches.get_flag("list") => steps::TestSelection::List,
+        None => steps::TestSelection::Groups(many(matches, "group")),
     }
 }
 
@@ -270,7 +270,7 @@ fn wanted(matches: &ArgMatches) -> steps::Wanted {
 mod tests {
     use super::*;
 
-    fn asked(text: &str) -> Result<Asked, clap::Error> {
+    fn asked(text: &str) -> Result<Task, clap::Error> {
         let words = ["cargo xtask"].into_iter().chain(text.split_whitespace());
         parse(words.map(OsString::from))
     }
@@ -286,13 +286,13 @@ mod tests {
         let effort = Effort { seconds: 2, rounds: 7 };
         assert_eq!(
             asked("bench").unwrap(),
-            Asked::Bench(bench::Options { parts: all, effort, check: false, log: None })
+            Task::Bench(bench::Options { parts: all, effort, check: false, log: None })
         );
-        let build = Asked::Build(vec![Product::Envoy, Product::Worker]);
+        let build = Task::Build(vec![Product::Envoy, Product::Worker]);
         assert_eq!(asked("build").unwrap(), build);
-        assert_eq!(asked("playground").unwrap(), Asked::Playground(None));
-        assert_eq!(asked("playground --serve 8080").unwrap(), Asked::Playground(Some(8080)));
-        assert_eq!(asked("test").unwrap(), Asked::Test(steps::Wanted::Groups(vec![])));
+        assert_eq!(asked("playground").unwrap(), Task::Playground(None));
+        assert_eq!(asked("playground --serve 8080").unwrap(), Task::Playground(Some(8080)));
+        assert_eq!(asked("test").unwrap(), Task::Test(steps::TestSelection::Groups(vec![])));
         let up = up::Options {
             envoy_port: 10000,
             worker_port: 8787,
@@ -301,9 +301,9 @@ mod tests {
             all: false,
             policy: None,
         };
-        assert_eq!(asked("up").unwrap(), Asked::Up(up));
+        assert_eq!(asked("up").unwrap(), Task::Up(up));
         let fuzz = fuzz::Options { targets: vec![], seconds: 60, keep: false };
-        assert_eq!(asked("fuzz").unwrap(), Asked::Fuzz(fuzz));
+        assert_eq!(asked("fuzz").unwrap(), Task::Fuzz(fuzz));
     }
 
     #[test]
@@ -311,17 +311,17 @@ mod tests {
         let parts = vec![Part::Worker, Part::Core];
         let effort = Effort { seconds: 1, rounds: 3 };
         let bench = bench::Options { parts, effort, check: false, log: None };
-        assert_eq!(asked("bench worker --seconds 1 core --rounds 3").unwrap(), Asked::Bench(bench));
+        assert_eq!(asked("bench worker --seconds 1 core --rounds 3").unwrap(), Task::Bench(bench));
         let effort = Effort { seconds: 2, rounds: 7 };
         let bench = bench::Options { parts: vec![Part::Core], effort, check: true, log: None };
-        assert_eq!(asked("bench core --check").unwrap(), Asked::Bench(bench));
+        assert_eq!(asked("bench core --check").unwrap(), Task::Bench(bench));
         let asked_for = asked("bench accuracy --log a.tsv --check").unwrap();
         let (parts, effort) = (vec![Part::Accuracy], Effort { seconds: 2, rounds: 7 });
         let bench = bench::Options { parts, effort, check: true, log: Some("a.tsv".into()) };
-        assert_eq!(asked_for, Asked::Bench(bench));
-        assert_eq!(asked("release").unwrap(), Asked::Release(Extent::Whole));
-        assert_eq!(asked("release --dry-run").unwrap(), Asked::Release(Extent::DryRun));
-        assert_eq!(asked("build worker").unwrap(), Asked::Build(vec![Product::Worker]));
+        assert_eq!(asked_for, Task::Bench(bench));
+        assert_eq!(asked("release").unwrap(), Task::Release(Extent::Whole));
+        assert_eq!(asked("release --dry-run").unwrap(), Task::Release(Extent::DryRun));
+        assert_eq!(asked("build worker").unwrap(), Task::Build(vec![Product::Worker]));
         let up = up::Options {
             envoy_port: 10000,
             worker_port: 9,
@@ -330,19 +330,19 @@ mod tests {
             all: false,
             policy: None,
         };
-        assert_eq!(asked("up --worker-port 9 --server-port 10").unwrap(), Asked::Up(up.clone()));
+        assert_eq!(asked("up --worker-port 9 --server-port 10").unwrap(), Task::Up(up.clone()));
         let tried = up::Options { all: true, policy: Some("p.yaml".into()), ..up };
         let words = "up --all --policy p.yaml --worker-port 9 --server-port 10";
-        assert_eq!(asked(words).unwrap(), Asked::Up(tried));
+        assert_eq!(asked(words).unwrap(), Task::Up(tried));
         let fuzz = fuzz::Options { targets: vec!["paths".into()], seconds: 5, keep: true };
-        assert_eq!(asked("fuzz paths --seconds 5 --keep").unwrap(), Asked::Fuzz(fuzz));
+        assert_eq!(asked("fuzz paths --seconds 5 --keep").unwrap(), Task::Fuzz(fuzz));
         let load = load::Options { seconds: 3, write: true };
-        assert_eq!(asked("load --seconds 3 --write").unwrap(), Asked::Load(load));
-        let groups = steps::Wanted::Groups(vec!["docs".into(), "wasm".into()]);
-        assert_eq!(asked("test docs wasm").unwrap(), Asked::Test(groups));
-        let step = steps::Wanted::Step("core is pure".into());
+        assert_eq!(asked("load --seconds 3 --write").unwrap(), Task::Load(load));
+        let groups = steps::TestSelection::Groups(vec!["docs".into(), "wasm".into()]);
+        assert_eq!(asked("test docs wasm").unwrap(), Task::Test(groups));
+        let step = steps::TestSelection::Step("core is pure".into());
         let words = ["x", "test", "--step", "core is pure"].map(OsString::from);
-        assert_eq!(parse(words).unwrap(), Asked::Test(step));
+        assert_eq!(parse(words).unwrap(), Task::Test(step));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use crate::{
     problem::{Problem, Result},
     run,
-    tools::{self, apt, place::State},
+    tools::{self, apt, place::ToolState},
     workspace::Workspace,
 };
 use std::process::Command;
@@ -39,8 +39,8 @@ pub fn doctor(workspace: &Workspace) -> Result<()> {
     }
     for tool in tools::ALL {
         let found = match (tool.check)(workspace) {
-            State::Present(found) => Some(found),
-            State::Missing | State::Wrong(_) => None,
+            ToolState::Present(found) => Some(found),
+            ToolState::Missing | ToolState::Wrong(_) => None,
         };
         let advice = match can_install(tool) {
             true => "cargo xtask installs it when it is needed".to_owned(),

@@ -105,7 +105,7 @@ fn laws_of(workspace: &Workspace, seed: u64) -> Result<()> {
     let mut command = Command::new("cargo");
     command.current_dir(&workspace.root).env(SEED, seed.to_string());
     let fix = format!(
-        "see it again with `{SEED}={seed} cargo {tests}`; mend it, give the case a row of its own, and commit both \
+        "see it again with `{SEED}={seed} cargo {tests}`; fix it, give the case a row of its own, and commit both \
          with the .regressions file that `git status` shows"
     );
     run::shown(command.args(tests.split(' ')), &fix)
@@ -139,7 +139,7 @@ fn inputs(workspace: &Workspace, runs: u32) -> Result<()> {
         command.arg(format!("-seed_inputs=@{}", list.display()));
         let (status, _, said) = run::captured(&mut command)?;
         if !status.success() {
-            let what = format!("fuzzing `{target}` found what must not be");
+            let what = format!("fuzzing `{target}` found a failure");
             return Err(Problem::new(what, excerpt(&said), again(&target)));
         }
         let done = said.lines().rev().find(|line| line.starts_with("Done "));

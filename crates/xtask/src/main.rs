@@ -22,12 +22,12 @@ mod servers;
 mod steps;
 mod tidy;
 mod tools;
-mod tried;
+mod trial_policy;
 mod up;
 mod versions;
 mod workspace;
 
-use arguments::Asked;
+use arguments::Task;
 use problem::Result;
 use std::process::ExitCode;
 use workspace::Workspace;
@@ -43,24 +43,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(asked: Asked) -> Result<()> {
+fn dispatch(asked: Task) -> Result<()> {
     let workspace = Workspace::find();
     match asked {
-        Asked::Bench(options) => bench::bench(&workspace, options),
-        Asked::Build(products) => {
+        Task::Bench(options) => bench::bench(&workspace, options),
+        Task::Build(products) => {
             products.into_iter().try_for_each(|product| build::build(&workspace, product))
         }
-        Asked::Doctor => doctor::doctor(&workspace),
-        Asked::Fuzz(options) => fuzz::fuzz(&workspace, options),
-        Asked::Load(options) => load::load(&workspace, &options),
-        Asked::Notice => notice::write(&workspace),
-        Asked::Npm => build::npm::build(&workspace),
-        Asked::Playground(port) => playground(&workspace, port),
-        Asked::Release(extent) => release::release(&workspace, extent),
-        Asked::Test(wanted) => steps::test(&workspace, &wanted),
-        Asked::Tidy => tidy::tidy(&workspace),
-        Asked::Tools => tools::ensure(&workspace, &tools::ALL),
-        Asked::Up(options) => up::up(&workspace, &options),
+        Task::Doctor => doctor::doctor(&workspace),
+        Task::Fuzz(options) => fuzz::fuzz(&workspace, options),
+        Task::Load(options) => load::load(&workspace, &options),
+        Task::Notice => notice::write(&workspace),
+        Task::Npm => build::npm::build(&workspace),
+        Task::Playground(port) => playground(&workspace, port),
+        Task::Release(extent) => release::release(&workspace, extent),
+        Task::Test(wanted) => steps::test(&workspace, &wanted),
+        Task::Tidy => tidy::tidy(&workspace),
+        Task::Tools => tools::ensure(&workspace, &tools::ALL),
+        Task::Up(options) => up::up(&workspace, &options),
     }
 }
 

@@ -42,7 +42,7 @@ const HEAD: &str = "\
 Tollgate
 Copyright 2026 The Tollgate authors
 
-Licensed under the Apache License, Version 2.0; its text stands in LICENSE.
+Licensed under the Apache License, Version 2.0; its text is in LICENSE.
 
 What is built from this repository bundles the works below. `cargo xtask notice` makes this list.
 
@@ -63,8 +63,12 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     if written == text(workspace)? {
         return Ok(());
     }
-    let why = "it does not say what Cargo.lock says is bundled";
-    Err(Problem::new("NOTICE is old", why, "run `cargo xtask notice`, and read the difference"))
+    let why = "it does not list the crates that Cargo.lock bundles";
+    Err(Problem::new(
+        "NOTICE is outdated",
+        why,
+        "run `cargo xtask notice`, and read the difference",
+    ))
 }
 
 fn text(workspace: &Workspace) -> Result<String> {
@@ -79,7 +83,7 @@ fn text(workspace: &Workspace) -> Result<String> {
         text.push_str(&format!("\n{title} ({package})\n\n{}", listed(&list)));
         for name in names {
             let Some(bundled) = known.get(&name) else {
-                let why = format!("cargo does not say where {} is", shown(&name));
+                let why = format!("cargo does not report the folder of {}", shown(&name));
                 return Err(Problem::new("cannot list licences", why, "run `cargo fetch`"));
             };
             let words = words(&name, bundled)?;
@@ -110,7 +114,7 @@ fn words(name: &Name, bundled: &Package) -> Result<(String, String)> {
     let licence = chosen(&bundled.licence).ok_or_else(|| {
         let why = format!("{} is under {:?}", shown(name), bundled.licence);
         let fix = "read that licence; when it may be bundled, add it to ALLOWED in crates/xtask/src/notice.rs";
-        Problem::new("a licence was not looked at yet", why, fix)
+        Problem::new("a licence has not been reviewed", why, fix)
     })?;
     let entries = fs::read_dir(&bundled.folder);
     let entries =

@@ -40,7 +40,7 @@ pub fn watched(
     let mut running = children::spawn(command.stdout(Stdio::piped()), Stop::Group)?;
     let mut kept = Vec::new();
     for line in running.output().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
-        let line = line.or_problem("cannot read what a command says", "run it by hand")?;
+        let line = line.or_problem("cannot read the output of a command", "run it by hand")?;
         println!("{line}");
         if wanted(&line) {
             kept.push(line);

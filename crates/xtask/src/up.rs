@@ -17,7 +17,7 @@ use crate::{
         must_be_free, tollgate, workerd,
     },
     tools,
-    tried::Tried,
+    trial_policy::TrialPolicy,
     workspace::Workspace,
 };
 use std::{
@@ -83,7 +83,7 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let pid = |server: &Server| format!("{} {}", server.name, server.running.pid());
     let pids: Vec<String> = servers.iter().map(pid).collect();
-    println!("\nEnvoy and workerd stand in front of the demo origin (pids: {}).", pids.join(", "));
+    println!("\nEnvoy and workerd are in front of the demo origin (pids: {}).", pids.join(", "));
     println!("Ctrl-C stops everything.");
     loop {
         servers.iter_mut().try_for_each(Server::check_alive)?;
@@ -92,9 +92,9 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// The policy in `file`, as the command line of this checkout reads it.
-fn tried(workspace: &Workspace, board: &Board, file: &Path) -> Result<Tried> {
+fn tried(workspace: &Workspace, board: &Board, file: &Path) -> Result<TrialPolicy> {
     compile(workspace, board, "command line", build::server::compile_cli)?;
-    Tried::read(workspace, file)
+    TrialPolicy::read(workspace, file)
 }
 
 /// Tools and products. Independent work runs in parallel: cargo compiles the products one after the
@@ -160,7 +160,11 @@ fn joined(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     })
 }
 
-fn start(workspace: &Workspace, options: &Options, tried: Option<&Tried>) -> Result<Vec<Server>> {
+fn start(
+    workspace: &Workspace,
+    options: &Options,
+    tried: Option<&TrialPolicy>,
+) -> Result<Vec<Server>> {
     let (origin_port, admin) = (free_port()?, free_port()?);
     let ports = Ports { ingress: options.envoy_port, admin, origin: origin_port };
     let origin = envoy::Options {

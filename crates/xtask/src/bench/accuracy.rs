@@ -10,7 +10,7 @@ use std::{path::Path, process::Command};
 /// if that is set.
 pub fn measure(workspace: &Workspace, log: Option<&Path>) -> Result<String> {
     let mut command = program(workspace, log)?;
-    run::shown(&mut command, "see what differs; a bound that does not hold is a bug of the core")?;
+    run::shown(&mut command, "read the difference; a bound that is exceeded is a bug of the core")?;
     Ok("### Accuracy\n\nWritten into docs/accuracy.md.\n".to_owned())
 }
 

@@ -32,7 +32,7 @@ fn memory_kib(pid: u32, which: &str) -> Result<u64> {
     let fix = "see whether the server still runs";
     let what = || format!("cannot read the memory of process {pid}");
     let text = fs::read_to_string(format!("/proc/{pid}/status")).or_problem(what(), fix)?;
-    let why = || format!("no {which} is told");
+    let why = || format!("no {which} was reported");
     memory_in(&text, which).ok_or_else(|| Problem::new(what(), why(), fix))
 }
 
@@ -65,14 +65,14 @@ pub fn load_average() -> String {
 
 /// The assignment of processors.
 #[derive(Debug, Clone, Copy)]
-pub enum Seat {
+pub enum ProcessorRole {
     Server,
     Client,
 }
 
 /// Runs `work` so that the processes it starts stay on one processor, another one for each seat.
 /// A machine with one processor, or one that forbids it, is used as it is.
-pub fn seated<T>(seat: Seat, work: impl FnOnce() -> T) -> T {
+pub fn seated<T>(seat: ProcessorRole, work: impl FnOnce() -> T) -> T {
     let before = sched_getaffinity(None);
     if let Some(place) = before.as_ref().ok().and_then(|all| place(all, seat)) {
         sched_setaffinity(None, &place).ok();
@@ -84,13 +84,13 @@ pub fn seated<T>(seat: Seat, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn place(all: &CpuSet, seat: Seat) -> Option<CpuSet> {
+fn place(all: &CpuSet, seat: ProcessorRole) -> Option<CpuSet> {
     let mut allowed = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
     let (first, second) = (allowed.next()?, allowed.next()?);
     let mut one = CpuSet::new();
     one.set(match seat {
-        Seat::Server => first,
-        Seat::Client => second,
+        ProcessorRole::Server => first,
+        ProcessorRole::Client => second,
     });
     Some(one)
 }
@@ -111,12 +111,16 @@ mod tests {
     fn the_seats_differ_and_are_given_back() {
         let mut all = CpuSet::new();
         all.set(2);
-        assert!(place(&all, Seat::Server).is_none());
+        assert!(place(&all, ProcessorRole::Server).is_none());
         all.set(5);
-        assert!(place(&all, Seat::Server).is_some_and(|one| one.is_set(2) && one.count() == 1));
-        assert!(place(&all, Seat::Client).is_some_and(|one| one.is_set(5) && one.count() == 1));
+        assert!(
+            place(&all, ProcessorRole::Server).is_some_and(|one| one.is_set(2) && one.count() == 1)
+        );
+        assert!(
+            place(&all, ProcessorRole::Client).is_some_and(|one| one.is_set(5) && one.count() == 1)
+        );
         let before = sched_getaffinity(None).unwrap().count();
-        seated(Seat::Client, || ());
+        seated(ProcessorRole::Client, || ());
         assert_eq!(sched_getaffinity(None).unwrap().count(), before);
     }
 

@@ -173,7 +173,7 @@ fn time_ns(program: &Path, name: &str) -> Result<f64> {
     let mut command = Command::new(program);
     let said = run::output(command.args([name, &TIMED.to_string(), WORKLOADS[MIXED]]), fix)?;
     let last = said.split_whitespace().last().and_then(|word| word.parse().ok());
-    last.ok_or_else(|| Problem::new("cannot read what the example says", said, fix))
+    last.ok_or_else(|| Problem::new("cannot read the output of the example", said, fix))
 }
 
 /// By workload.

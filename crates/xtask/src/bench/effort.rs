@@ -24,6 +24,6 @@ pub fn example(workspace: &Workspace, package: &str, name: &str) -> Result<PathB
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--release", "-p", package, "--example", name]);
-    run::shown(&mut cargo, "fix what the compiler says")?;
+    run::shown(&mut cargo, "fix the errors of the compiler")?;
     Ok(workspace.target.join("release/examples").join(name))
 }

@@ -21,12 +21,12 @@ struct Kind {
     /// The most instructions of a decision under one entry and under 1,000. The counts are exact
     /// for the pinned compiler; the rest is room for the next one.
     most: [f64; 2],
-    grows: Grows,
+    grows: GrowingPart,
 }
 
 /// How the cost of a decision grows with the entries.
 #[derive(Clone, Copy, PartialEq)]
-enum Grows {
+enum GrowingPart {
     /// Next to nothing: one of them is looked up.
     Hardly,
     /// By their number: all of them apply, or are stored.
@@ -38,77 +38,77 @@ const KINDS: [Kind; 12] = [
         name: "headers",
         label: "rules by a header",
         most: [1_500.0, 1_870.0],
-        grows: Grows::Hardly,
+        grows: GrowingPart::Hardly,
     },
     Kind {
         name: "networks",
         label: "rules by a network",
         most: [1_475.0, 1_660.0],
-        grows: Grows::Hardly,
+        grows: GrowingPart::Hardly,
     },
     Kind {
         name: "tiers",
         label: "tiers by a header",
         most: [1_510.0, 1_985.0],
-        grows: Grows::Hardly,
+        grows: GrowingPart::Hardly,
     },
     Kind {
         name: "tier-keys",
         label: "tiers by a key",
         most: [1_365.0, 1_705.0],
-        grows: Grows::Hardly,
+        grows: GrowingPart::Hardly,
     },
     Kind {
         name: "exempt",
         label: "exempt entries of which none holds",
         most: [1_450.0, 1_450.0],
-        grows: Grows::Hardly,
+        grows: GrowingPart::Hardly,
     },
     Kind {
         name: "values",
         label: "values of one header",
         most: [1_290.0, 1_925.0],
-        grows: Grows::Hardly,
+        grows: GrowingPart::Hardly,
     },
     Kind {
         name: "cidrs",
         label: "networks of one list",
         most: [1_260.0, 1_530.0],
-        grows: Grows::Hardly,
+        grows: GrowingPart::Hardly,
     },
     Kind {
         name: "used",
         label: "rules of one key, all stored, one applies",
         most: [1_540.0, 149_000.0],
-        grows: Grows::ByNumber,
+        grows: GrowingPart::ByNumber,
     },
     Kind {
         name: "new",
         label: "rules of one key, all apply, none stored",
         most: [1_075.0, 1_120_000.0],
-        grows: Grows::ByNumber,
+        grows: GrowingPart::ByNumber,
     },
     Kind {
         name: "together",
         label: "rules of one key, all stored, all apply",
         most: [1_210.0, 1_455_000.0],
-        grows: Grows::ByNumber,
+        grows: GrowingPart::ByNumber,
     },
     Kind {
         name: "unknown",
         label: "records of an unknown policy",
         most: [1_560.0, 170_000.0],
-        grows: Grows::ByNumber,
+        grows: GrowingPart::ByNumber,
     },
     Kind {
         name: "carried",
         label: "records of an earlier policy",
         most: [3_460.0, 1_950_000.0],
-        grows: Grows::ByNumber,
+        grows: GrowingPart::ByNumber,
     },
 ];
 
-impl Grows {
+impl GrowingPart {
     /// Decisions of the two runs whose instructions are compared, under one entry and under 1,000,
     /// and of the run that is timed. Printing the time takes some 2,000 instructions more or less,
     /// so that few decisions are exact only where each takes many.
@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn more_than_a_ceiling_fails() {
-        let kind = Kind { name: "", label: "tiers", most: [10.0, 20.0], grows: Grows::ByNumber };
+        let kind =
+            Kind { name: "", label: "tiers", most: [10.0, 20.0], grows: GrowingPart::ByNumber };
         assert!(!exceeds([10.0, 20.0], kind.most));
         assert!(exceeds([10.5, 20.0], kind.most));
         assert!(exceeds([10.0, 20.5], kind.most));
@@ -180,8 +181,8 @@ mod tests {
     fn the_ceiling_of_a_thousand_entries_follows_from_that_of_one() {
         for kind in &KINDS {
             let most = match kind.grows {
-                Grows::Hardly => 2.0,
-                Grows::ByNumber => 1_600.0, // they are looked up in a sorted list
+                GrowingPart::Hardly => 2.0,
+                GrowingPart::ByNumber => 1_600.0, // they are looked up in a sorted list
             };
             assert!(kind.most[1] <= kind.most[0] * most, "{}", kind.name);
         }

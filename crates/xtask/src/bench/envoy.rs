@@ -6,7 +6,7 @@
 //! connections.
 
 use super::{
-    cpu::{Seat, seated},
+    cpu::{ProcessorRole, seated},
     effort::Effort,
     load::{self, Expect, Subject},
     noop,
@@ -119,7 +119,7 @@ fn start(workspace: &Workspace, variant: Variant) -> Result<Subject> {
         ready: (port, "/"),
         concurrency: 1,
     };
-    let server = seated(Seat::Server, || envoy::start(workspace, options))?;
+    let server = seated(ProcessorRole::Server, || envoy::start(workspace, options))?;
     let requests = match variant.clients {
         Clients::One => Requests { path: "/", headers: vec!["x-key: client-1"], script: None },
         Clients::Real => {

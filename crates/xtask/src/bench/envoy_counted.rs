@@ -357,7 +357,7 @@ fn dump(envoy: &Running, folder: &Path) -> Result<f64> {
             return Ok(total);
         }
         if Instant::now() > deadline {
-            let why = "callgrind_control was asked, and there is no new file";
+            let why = "callgrind_control ran, and there is no new file";
             return Err(Problem::new("callgrind counted nothing", why, "see valgrind's log"));
         }
         thread::sleep(Duration::from_millis(50));

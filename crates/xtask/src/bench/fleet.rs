@@ -167,7 +167,7 @@ fn table(said: &str) -> Result<String> {
     });
     table.note(&format!(
         "CPU of what decides and of the engine, for each request; the last columns are answers in a second of one core. \
-         Of PING and the commands beside it the client is no server; latencies of a pipeline are those of all of it. \
+         Of PING and the other commands the client is no server; latencies of a pipeline are those of all of it. \
          Bytes of the engine's memory that a key takes: {}.",
         memory.join(", "),
     ));

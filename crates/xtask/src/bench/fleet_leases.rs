@@ -6,7 +6,7 @@
 //! worker each, one authority with counts in its memory. CPU ratios are taken within a round.
 
 use super::{
-    cpu::{self, Seat, seated},
+    cpu::{self, ProcessorRole, seated},
     effort::Effort,
     envoy as alone,
     figures::{Table, figure, median},
@@ -57,8 +57,9 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     fs::write(&policy, all_rules().to_string()).or_problem("cannot write a policy", fix)?;
     let settings = [("TOLLGATE_FLEET_SECRET", SECRET)];
     let port = free_port()?;
-    let authority =
-        seated(Seat::Client, || tollgate::start_with(workspace, port, &policy, &settings))?;
+    let authority = seated(ProcessorRole::Client, || {
+        tollgate::start_with(workspace, port, &policy, &settings)
+    })?;
     thread::sleep(QUIET);
     let proxies = WAYS.iter().map(|way| Proxy::start(workspace, way.file, authority.port));
     let proxies = proxies.collect::<Result<Vec<Proxy>>>()?;
@@ -71,7 +72,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let names: Vec<&str> = WAYS.iter().map(|way| way.label).collect();
     let title = "Envoy: one request under a rule of a fleet";
     let mut table = load::table(title, &names, &costs, &[("x local", 0)]);
-    table.note("One worker, `direct_response`, wrk with 16 connections, one key; the authority runs beside wrk.");
+    table.note("One worker, `direct_response`, wrk with 16 connections, one key; the authority runs next to wrk.");
     let mut leaving = Table::new(
         "What leaves the proxy",
         &["", "requests", "left the proxy", "authority, us/request", "admitted / limit"],
@@ -82,7 +83,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     drop(subjects);
     leaving.row(shared(workspace, &authority, effort)?);
     leaving.note(&format!(
-        "The last row is {RATE} a second with a burst of {BURST} for two Envoys, of which several times as much is asked; \
+        "The last row is {RATE} a second with a burst of {BURST} for two Envoys, which receive several times as many requests; \
          the limit is that of the time and one burst. The median of the rounds."
     ));
     Ok(format!("{}\n{}", table.markdown(), leaving.markdown()))
@@ -134,7 +135,7 @@ impl Proxy {
         }]);
         let config = config.to_string();
         let options = envoy::Options { name: file, config, ready: (port, "/"), concurrency: 1 };
-        let server = seated(Seat::Server, || envoy::start(workspace, options))?;
+        let server = seated(ProcessorRole::Server, || envoy::start(workspace, options))?;
         Ok(Self { server, admin })
     }
 

@@ -121,7 +121,7 @@ fn run(workspace: &Workspace, module: &Path, is_slim: bool) -> Result<(Vec<Sampl
 }
 
 fn stopped() -> Problem {
-    Problem::new("a client stopped", "it panicked", "read what it said above")
+    Problem::new("a client stopped", "it panicked", "read its output above")
 }
 
 /// Sends at its times, and returns how long each response took.
@@ -137,7 +137,7 @@ fn client(port: u16, first: Instant, end: Instant) -> Result<Vec<Sample>> {
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let request = b"GET /path-7/x HTTP/1.1\r\nhost: bench\r\nx-key: client-1\r\n\r\n";
         let answered = stream.get_mut().write_all(request).and_then(|()| answer(&mut stream));
-        answered.or_problem("a request has no answer", fix)?;
+        answered.or_problem("a request has no response", fix)?;
         samples.push((due, due.elapsed()));
         due += EVERY;
     }

@@ -103,7 +103,7 @@ fn programs(workspace: &Workspace) -> Result<(PathBuf, PathBuf)> {
     ] {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(&workspace.root).args(["build", "--profile", "release-test"]).args(what);
-        run::shown(&mut cargo, "fix what the compiler says")?;
+        run::shown(&mut cargo, "fix the errors of the compiler")?;
     }
     let built = workspace.target.join("release-test");
     Ok((built.join("examples/floor"), built.join("tollgate")))

@@ -7,7 +7,7 @@
 //! replicated elsewhere.
 
 use super::{
-    cpu::{Seat, seated},
+    cpu::{ProcessorRole, seated},
     effort::Effort,
     envoy,
     figures::{Table, figure, median, paired_difference, paired_ratio},
@@ -159,7 +159,7 @@ fn targets(names: &[&str], costs: &[Vec<f64>]) -> Table {
     let call = figure(paired_difference(&costs[STRICT], &costs[DENIED]), 0);
     table.note(&format!(
         "For the bill (`CPU_US_PER_REQUEST` and `CPU_US_PER_CALL` in `tollgate-report`): {request} us a \
-         request that is refused from memory, {call} us more one that calls an object which writes."
+         request that is denied from memory, {call} us more one that calls an object which writes."
     ));
     table
 }
@@ -213,7 +213,7 @@ fn start(ws: &Workspace, variant: Variant, origin: &Server, script: &Path) -> Re
     let Variant { folder: name, code, path, .. } = variant;
     let storage = Storage::Disk;
     let options = Options { name, port, vars, code, storage, has_assets: false, ready };
-    let server = seated(Seat::Server, || workerd::start(ws, options))?;
+    let server = seated(ProcessorRole::Server, || workerd::start(ws, options))?;
     let client = vec!["cf-connecting-ip: 192.0.2.1"];
     let (requests, mut expect) = match variant.used {
         Use::Proxy => (Requests { path, headers: client, script: None }, variant.expect),
@@ -236,12 +236,12 @@ fn see_decision(port: u16, path: &str, expect: Expect) -> Result<()> {
         Expect::Passed => r#""decision":"allow""#,
         Expect::Refused => r#""decision":"deny""#,
     };
-    let fix = "see whether POST /check still answers as the README says";
-    post(port, path).or_problem("the Worker does not answer", fix)?;
-    let answer = post(port, path).or_problem("the Worker does not answer", fix)?;
+    let fix = "see whether POST /check still responds as the README shows";
+    post(port, path).or_problem("the Worker does not respond", fix)?;
+    let answer = post(port, path).or_problem("the Worker does not respond", fix)?;
     match answer.contains(wanted) {
         true => Ok(()),
-        false => Err(Problem::new(format!("the answer lacks {wanted}"), answer, fix)),
+        false => Err(Problem::new(format!("the response lacks {wanted}"), answer, fix)),
     }
 }
 

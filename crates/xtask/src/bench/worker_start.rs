@@ -5,7 +5,7 @@
 //! machine, the time on the clock only on an idle one.
 
 use super::{
-    cpu::{self, Seat, seated},
+    cpu::{self, ProcessorRole, seated},
     figures::{Table, figure, grouped, median, paired_difference},
 };
 use crate::{
@@ -91,7 +91,7 @@ impl Starts {
         let (port, vars, storage) = (free_port()?, BTreeMap::new(), Storage::Memory);
         let options = Options { name, port, vars, code, storage, has_assets: false, ready };
         let begun = Instant::now();
-        let server = seated(Seat::Server, || workerd::start(workspace, options))?;
+        let server = seated(ProcessorRole::Server, || workerd::start(workspace, options))?;
         self.clock.push(begun.elapsed().as_secs_f64() * 1000.0);
         self.cpu.push(cpu::used_ns(server.running.pid())? as f64 / 1_000_000.0);
         Ok(())

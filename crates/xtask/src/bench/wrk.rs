@@ -3,7 +3,7 @@
 //! Invariant: only loopback is loaded, from 16 connections and for a bounded time. Latencies are
 //! not read.
 
-use super::cpu::{Seat, seated};
+use super::cpu::{ProcessorRole, seated};
 use crate::{
     problem::{Problem, Result},
     run,
@@ -41,8 +41,8 @@ pub fn load(port: u16, requests: &Requests, duration: Duration) -> Result<Served
     });
     command.arg(format!("http://127.0.0.1:{port}{}", requests.path));
     let fix = "see whether the server still runs";
-    let text = seated(Seat::Client, || run::output(&mut command, fix))?;
-    served(&text).ok_or_else(|| Problem::new("cannot read what wrk says", text, fix))
+    let text = seated(ProcessorRole::Client, || run::output(&mut command, fix))?;
+    served(&text).ok_or_else(|| Problem::new("cannot read the output of wrk", text, fix))
 }
 
 /// `None` when nothing was served.

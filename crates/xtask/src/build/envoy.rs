@@ -80,7 +80,7 @@ impl Module {
         cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-envoy"]);
         cargo.args(["--target", WASM_TARGET]).args(self.features);
         paths::hide(workspace, &mut cargo, INLINING)?;
-        run(&mut cargo, "fix what the compiler says")?;
+        run(&mut cargo, "fix the errors of the compiler")?;
         // Both have one name there, and share what they depend on.
         let linked = workspace.target.join(WASM_TARGET).join(PROFILE).join("tollgate_envoy.wasm");
         let kept = fs::copy(linked, self.compiled(workspace));
@@ -137,6 +137,6 @@ fn optimise(workspace: &Workspace, from: &Path, to: &Path) -> Result<()> {
     let partial = to.with_extension("partial");
     let mut command = Command::new(node::bin(workspace).join("wasm-opt"));
     command.args(WASM_OPT).arg(from).arg("-o").arg(&partial);
-    run::output(env::with_tools(workspace, &mut command), "see what wasm-opt says")?;
+    run::output(env::with_tools(workspace, &mut command), "read the output of wasm-opt")?;
     fs::rename(&partial, to).or_problem("cannot move the filter into place", FREE)
 }

@@ -23,7 +23,7 @@ pub fn keep_only(module: &[u8], names: &[&str]) -> Result<Vec<u8>, String> {
             }
             rewritten.section(&section);
         } else if let Some((id, range)) = payload.as_section() {
-            let data = section(module, range).ok_or("a section lies outside the module")?;
+            let data = section(module, range).ok_or("a section ends outside the module")?;
             rewritten.section(&RawSection { id, data });
         }
     }

@@ -48,7 +48,7 @@ pub fn named(module: &[u8], name: &str) -> Result<Vec<u8>, String> {
         if let (Some((id, range)), false) =
             (payload.as_section(), matches!(payload, Payload::CustomSection(_)))
         {
-            let data = section(module, range).ok_or("a section lies outside the module")?;
+            let data = section(module, range).ok_or("a section ends outside the module")?;
             rewritten.section(&RawSection { id, data });
         }
     }

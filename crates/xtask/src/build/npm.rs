@@ -48,7 +48,7 @@ pub fn pack(workspace: &Workspace) -> Result<()> {
         }
         let mut npm = Command::new("npm");
         npm.current_dir(&package).args(["pack", "--ignore-scripts", "--pack-destination", ".."]);
-        run::output(&mut npm, "see what npm says").map(drop)
+        run::output(&mut npm, "read the output of npm").map(drop)
     })
 }
 

@@ -99,7 +99,7 @@ pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
         cargo.current_dir(&workspace.root);
         cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-playground"]);
         cargo.args(["--target", WASM_TARGET, "--no-default-features", "--features", feature]);
-        run(&mut cargo, "fix what the compiler says")?;
+        run(&mut cargo, "fix the errors of the compiler")?;
         // The next one has the same name.
         let fix = "free disk space";
         fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", fix)?;
@@ -159,7 +159,8 @@ pub fn package(workspace: &Workspace) -> Result<()> {
 /// The line with the permissions of the page.
 pub fn content_security_policy(workspace: &Workspace) -> Result<String> {
     let text = fs::read_to_string(workspace.root.join(CONTENT_SECURITY_POLICY));
-    let text = text.or_problem("cannot read what the page may do", "restore it with git")?;
+    let text =
+        text.or_problem("cannot read the page's content security policy", "restore it with git")?;
     Ok(text.trim().to_owned())
 }
 
@@ -183,11 +184,11 @@ fn bind(workspace: &Workspace, feature: &str, name: &str) -> Result<()> {
     }
     remove_all(&folder)?;
     let mut bindgen = Command::new(cargo_tools::page_bindgen_bin(workspace).join("page-bindgen"));
-    run::output(bindgen.arg(&linked).arg(&folder), "see what wasm-bindgen says")?;
+    run::output(bindgen.arg(&linked).arg(&folder), "read the output of wasm-bindgen")?;
     let optimised = folder.join("optimised.wasm");
     let mut optimise = Command::new(node::bin(workspace).join("wasm-opt"));
     optimise.args(WASM_OPT).arg(&bound).arg("-o").arg(&optimised);
-    run::output(env::with_tools(workspace, &mut optimise), "see what wasm-opt says")?;
+    run::output(env::with_tools(workspace, &mut optimise), "read the output of wasm-opt")?;
     fs::rename(&optimised, &bound).or_problem("cannot replace the module", "free disk space")?;
     product::remember(&stamp, &module, &how)
 }
@@ -225,12 +226,13 @@ pub(super) fn bundle_of(
     esbuild.env("NODE_PATH", page::modules(ws));
     esbuild.arg(format!("--outdir={}", folder.display()));
     esbuild.arg(format!("--metafile={}", metadata.display()));
-    run::output(env::with_tools(ws, &mut esbuild), "see what esbuild says")?;
+    run::output(env::with_tools(ws, &mut esbuild), "read the output of esbuild")?;
     let fix = "run again";
-    let text = fs::read_to_string(&metadata).or_problem("cannot read what esbuild wrote", fix)?;
+    let text =
+        fs::read_to_string(&metadata).or_problem("cannot read the output of esbuild", fix)?;
     let bundle = serde_json::from_str(&text).map(Bundle);
-    fs::remove_file(&metadata).or_problem("cannot remove what esbuild wrote", fix)?;
-    bundle.or_problem("cannot read what esbuild wrote", fix)
+    fs::remove_file(&metadata).or_problem("cannot remove the output of esbuild", fix)?;
+    bundle.or_problem("cannot read the output of esbuild", fix)
 }
 
 impl Bundle {
@@ -243,7 +245,7 @@ impl Bundle {
         let mut outputs = self.outputs();
         let file = outputs.find(|(_, output)| output["entryPoint"] == *entry);
         file.map(|(path, _)| name_of(path)).ok_or_else(|| {
-            let why = format!("esbuild made nothing of {entry}");
+            let why = format!("esbuild wrote no output for {entry}");
             Problem::new("the page is incomplete", why, format!("see {SOURCES}"))
         })
     }
@@ -298,7 +300,7 @@ fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
     match text.matches(from).count() {
         1 => Ok(text.replace(from, to)),
         count => {
-            let why = format!("its {PAGE} holds {from} {count} times");
+            let why = format!("its {PAGE} contains {from} {count} times");
             Err(Problem::new("the page cannot name its files", why, "write it once"))
         }
     }

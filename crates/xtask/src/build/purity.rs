@@ -53,7 +53,7 @@ fn linked(workspace: &Workspace) -> Result<Vec<u8>> {
         "--target",
         WASM_TARGET,
     ]);
-    run::shown(cargo.args(["--profile", PROFILE]), "fix what the compiler says")?;
+    run::shown(cargo.args(["--profile", PROFILE]), "fix the errors of the compiler")?;
     let library = workspace.target.join(WASM_TARGET).join(PROFILE).join("libtollgate_core.rlib");
     let folder = workspace.out.join("purity");
     fs::create_dir_all(&folder).or_problem("cannot create target/tollgate", "free disk space")?;

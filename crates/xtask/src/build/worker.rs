@@ -116,7 +116,7 @@ fn compile_crate(workspace: &Workspace, made: &Crate, run: Runner) -> Result<()>
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--profile", PROFILE, "-p", made.package, "--target", WASM_TARGET]);
     paths::hide(workspace, &mut cargo, &[])?;
-    run(&mut cargo, "fix what the compiler says")
+    run(&mut cargo, "fix the errors of the compiler")
 }
 
 /// Makes the files to deploy from the compiled ones, unless they are there.
@@ -173,7 +173,7 @@ fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
     let glue = workspace.out.join("worker-bindgen");
     remove_all(&glue)?;
     let mut bindgen = Command::new(cargo_tools::bindgen_bin(workspace).join("worker-bindgen"));
-    run::output(bindgen.arg(linked).arg(&glue), "see what wasm-bindgen says")?;
+    run::output(bindgen.arg(linked).arg(&glue), "read the output of wasm-bindgen")?;
     let index = glue.join("index.js");
     let text = fs::read_to_string(&index).or_problem("cannot read the glue code", "build again")?;
     fs::write(&index, glue::mend(&text)).or_problem("cannot write the glue code", "free space")?;
@@ -182,12 +182,12 @@ fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
         let optimised = glue.join("optimised.wasm");
         let mut optimise = tool("wasm-opt");
         optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm")).arg("-o").arg(&optimised);
-        run::output(env::with_tools(workspace, &mut optimise), "see what wasm-opt says")?;
+        run::output(env::with_tools(workspace, &mut optimise), "read the output of wasm-opt")?;
         write_module(&optimised, partial)?;
         let mut bundle = tool("esbuild");
         bundle.current_dir(&glue).args(ESBUILD).arg("./index.js");
         bundle.arg(format!("--outfile={}", partial.join("index.js").display()));
-        run::output(env::with_tools(workspace, &mut bundle), "see what esbuild says").map(drop)
+        run::output(env::with_tools(workspace, &mut bundle), "read the output of esbuild").map(drop)
     })
 }
 

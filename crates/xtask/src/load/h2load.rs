@@ -4,7 +4,7 @@
 //! h2load is an independent load generator, whose clock and sockets are not ours.
 
 use crate::{
-    bench::cpu::{Seat, seated},
+    bench::cpu::{ProcessorRole, seated},
     problem::{OrProblem, Problem, Result},
     run,
     workspace::Workspace,
@@ -44,7 +44,7 @@ pub fn load(
     pace: Pace,
 ) -> Result<Vec<Answer>> {
     let [uris, log] = ["load-uris.txt", "load.log"].map(|name| file(workspace, name));
-    fs::write(&uris, paths.join("\n") + "\n").or_problem("cannot write what to ask", FIX)?;
+    fs::write(&uris, paths.join("\n") + "\n").or_problem("cannot write the requests", FIX)?;
     fs::remove_file(&log).ok();
     let mut command = Command::new("h2load");
     command.args(["--h1", "-t", "1", "-m", "1", "-c", &connections.to_string()]);
@@ -61,7 +61,7 @@ pub fn load(
     }
     command.arg("-i").arg(&uris).arg("--log-file").arg(&log);
     command.args(["-B", &format!("http://127.0.0.1:{port}")]);
-    seated(Seat::Client, || run::output(&mut command, FIX))?;
+    seated(ProcessorRole::Client, || run::output(&mut command, FIX))?;
     let text = fs::read_to_string(&log).or_problem("h2load wrote no log", FIX)?;
     answers(&text)
         .ok_or_else(|| Problem::new("cannot read the log of h2load", "unknown lines", FIX))

@@ -12,7 +12,7 @@ mod scenario;
 
 use crate::{
     bench::{
-        cpu::{self, Seat, seated},
+        cpu::{self, ProcessorRole, seated},
         figures::{self, Table, figure, grouped},
     },
     build::{self, Product},
@@ -124,7 +124,7 @@ fn run(workspace: &Workspace, product: &'static str, scenario: Scenario) -> Resu
     if outcome.served > most {
         let why = format!("{} requests were served, and its policy admits {most}", outcome.served);
         let fix = format!("read its log: {}", server.log.display());
-        return Err(Problem::new(format!("{product} does not hold its limit"), why, fix));
+        return Err(Problem::new(format!("{product} exceeds its limit"), why, fix));
     }
     let cpu_us = used_us / outcome.sent() as f64;
     let cpu_share = used_us / outcome.elapsed.as_micros() as f64 * 100.0;
@@ -150,7 +150,7 @@ fn start(
         has_assets: false,
         ready: "/.well-known/tollgate/health",
     };
-    let server = seated(Seat::Server, || workerd::start(workspace, options))?;
+    let server = seated(ProcessorRole::Server, || workerd::start(workspace, options))?;
     Ok((server, &["cf-connecting-ip: 192.0.2.1"], Some(origin)))
 }
 
@@ -180,7 +180,7 @@ fn table(runs: &[Loaded]) -> Result<String> {
     }
     table.note(&format!(
         "{} clients, each with {LIMIT} requests a second and as many at once (gcra); h2load over HTTP/1.1, on a processor of \
-         its own. Errors are requests without an answer, and answers other than 2xx and 429. Envoy responds itself; the \
+         its own. Errors are requests without a response, and responses other than 2xx and 429. Envoy responds itself; the \
          Worker is in front of an origin, and an admission is on disk before it is answered. {} x {}, load {} before.",
         scenario::CLIENTS,
         thread::available_parallelism().map_or(1, usize::from),

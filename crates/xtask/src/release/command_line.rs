@@ -63,7 +63,7 @@ pub fn wheel(workspace: &Workspace, program: &[u8]) -> Result<(String, Vec<u8>)>
     for text in [README, "LICENSE", "NOTICE"] {
         python.arg(workspace.root.join(text));
     }
-    run::output(&mut python, "see what Python says")?;
+    run::output(&mut python, "read the output of Python")?;
     Ok((name, read(&file)?))
 }
 

@@ -131,7 +131,7 @@ impl Engine {
         while !run::succeeds(self.docker().arg("info")) {
             own.check_alive()?;
             if Instant::now() > deadline {
-                return Err(own.complaint("it did not answer in time"));
+                return Err(own.complaint("it did not respond in time"));
             }
             thread::sleep(Duration::from_millis(100));
         }

@@ -101,7 +101,7 @@ fn replace_once(text: &str, replacements: &[(String, String)], file: &str) -> Re
     let mut text = text.to_owned();
     for (old, new) in replacements {
         if text.matches(old).count() != 1 {
-            let why = format!("it must hold {old:?} exactly once");
+            let why = format!("it must contain {old:?} exactly once");
             let fix = "change it or crates/xtask/src/servers/envoy.rs, so that both agree";
             return Err(Problem::new(format!("cannot adapt {file}"), why, fix));
         }

@@ -82,7 +82,7 @@ impl Request {
     }
 
     fn no_answer(&self) -> String {
-        format!("no answer from port {}", self.port)
+        format!("no response from port {}", self.port)
     }
 
     fn connect(&self) -> std::io::Result<TcpStream> {

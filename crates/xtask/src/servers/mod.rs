@@ -54,7 +54,7 @@ impl Server {
                 return Ok(self);
             }
             if Instant::now() > deadline {
-                return Err(self.complaint("it did not answer in time"));
+                return Err(self.complaint("it did not respond in time"));
             }
             thread::sleep(BETWEEN_TRIES);
         }
@@ -86,7 +86,7 @@ pub fn free_port() -> Result<u16> {
 pub fn must_be_free(port: u16, flag: &str) -> Result<()> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop).or_problem(
         format!("port {port} cannot be used"),
-        format!("stop what listens there, or choose another port with {flag}"),
+        format!("stop the program that listens there, or choose another port with {flag}"),
     )
 }
 

@@ -49,7 +49,7 @@ pub fn test(workspace: &Workspace) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--profile", "release-test", "-p", "tollgate-cli"]);
-    run::shown(&mut cargo, "fix what the compiler says")?;
+    run::shown(&mut cargo, "fix the errors of the compiler")?;
     let mut node = browser(workspace, "tests/browser/playground.mjs")?;
     for (name, prefix) in [("TOLLGATE_PLAYGROUND", "/"), ("TOLLGATE_PLAYGROUND_BELOW", BELOW)] {
         let port = free_port()?;

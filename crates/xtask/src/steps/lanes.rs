@@ -70,7 +70,7 @@ pub fn run(workspace: &Workspace, steps: &[&'static Step]) -> Result<()> {
 fn run_step(workspace: &Workspace, step: &'static Step, terminal: bool) -> Ended {
     let started = Instant::now();
     let title = format!("{}: {}", step.group, step.name);
-    let beside = if terminal { "" } else { ", beside the others" };
+    let beside = if terminal { "" } else { ", at the same time as others" };
     println!("\n=== {title}{beside}");
     let log = log_of(workspace, step);
     let status = process(step, (!terminal).then_some(&log));
@@ -79,8 +79,12 @@ fn run_step(workspace: &Workspace, step: &'static Step, terminal: bool) -> Ended
     let mut out = std::io::stdout().lock();
     if !terminal {
         let said = fs::read_to_string(&log).unwrap_or_default();
-        writeln!(out, "\n=== {title}, which ran beside the others, said:\n{}", said.trim_end())
-            .ok();
+        writeln!(
+            out,
+            "\n=== {title}, which ran at the same time as others, printed:\n{}",
+            said.trim_end()
+        )
+        .ok();
     }
     if let Err(problem) = status {
         writeln!(out, "{problem}").ok();
@@ -124,7 +128,7 @@ fn summary(ended: &[Ended], elapsed: Duration, second_tries: &str) -> Result<()>
     let used = processors.unwrap_or_default();
     println!("\n{} passed, {failed} failed, in {}{used}", ended.len() - failed, seconds(elapsed));
     for name in second_tries.lines() {
-        println!("passed only at the second try, to be mended: {name}");
+        println!("passed only at the second try, fix it: {name}");
     }
     if failed == 0 {
         return Ok(());

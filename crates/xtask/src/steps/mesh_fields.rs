@@ -197,8 +197,8 @@ impl Kind {
         };
         if !is_right {
             found.push(match known {
-                None => format!("spec.{path} is no field of {}", self.name),
-                Some(field) => format!("spec.{path}: {value} is no {field:?}"),
+                None => format!("spec.{path} is not a field of {}", self.name),
+                Some(field) => format!("spec.{path}: {value} is not a {field:?}"),
             });
         }
     }
@@ -239,9 +239,9 @@ mod tests {
             plugin(bad),
             [
                 "spec.pluginConfig is missing",
-                "spec.match[].port is no field of WasmPlugin",
-                r#"spec.phase: "FIRST" is no Of(["AUTHN", "AUTHZ", "STATS"])"#,
-                "spec.url: 7 is no Text",
+                "spec.match[].port is not a field of WasmPlugin",
+                r#"spec.phase: "FIRST" is not a Of(["AUTHN", "AUTHZ", "STATS"])"#,
+                "spec.url: 7 is not a Text",
             ]
         );
         assert_eq!(WASM_PLUGIN.mistakes(&json!({})).len(), 6);

@@ -70,7 +70,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
         if let Some((judge, said)) =
             said.iter().find_map(|(judge, said)| Some((judge, said.as_ref()?)))
         {
-            return Err(wrong(manifest, format!("{judge} refuses what is embedded:\n{said}")));
+            return Err(wrong(manifest, format!("{judge} rejects the embedded policy:\n{said}")));
         }
         let (right, other) = manifest.beside;
         let broken = read(workspace, &replaced(manifest, &text, right, other)?)?;
@@ -80,7 +80,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
         let broken = read(workspace, &replaced(manifest, &text, EMBEDDED.0, EMBEDDED.1)?)?;
         for (judge, said) in embedded(workspace, manifest, &broken)? {
             if !said.is_some_and(|said| said.contains("rules[0].quotas[0].window")) {
-                let why = format!("{judge} does not refuse a copy with {:?}", EMBEDDED.1);
+                let why = format!("{judge} does not reject a copy with {:?}", EMBEDDED.1);
                 return Err(wrong(manifest, why));
             }
         }
@@ -118,7 +118,7 @@ fn read(workspace: &Workspace, text: &str) -> Result<Value> {
     command.env("PYTHONPATH", python::KUBERNETES_VALIDATE.path(workspace));
     command.args(["-c", READ, text]);
     let json = run::output(&mut command, "write one object of YAML")?;
-    serde_json::from_str(&json).or_problem("cannot read what Python says", "see meshes.rs")
+    serde_json::from_str(&json).or_problem("cannot read the output of Python", "see meshes.rs")
 }
 
 /// Each judge's objection to the policy in an object.

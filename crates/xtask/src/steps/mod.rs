@@ -132,14 +132,14 @@ const FLEET: &[&Tool] = &[&tools::REDIS, &tools::WASM_TARGET, &tools::ENVOY];
 const COMPOSE: &[&Tool] =
     &[&tools::DOCKER, &tools::COMPOSE, &tools::ENVOY, &tools::STAND_IN, &tools::REDIS];
 
-pub fn test(workspace: &Workspace, wanted: &Wanted) -> Result<()> {
+pub fn test(workspace: &Workspace, wanted: &TestSelection) -> Result<()> {
     match wanted {
-        Wanted::List => {
+        TestSelection::List => {
             all().for_each(|step| println!("{:<8} {}", step.group, step.name));
             Ok(())
         }
-        Wanted::Groups(groups) => lanes::run(workspace, &choose(groups)?),
-        Wanted::Step(name) => {
+        TestSelection::Groups(groups) => lanes::run(workspace, &choose(groups)?),
+        TestSelection::Step(name) => {
             let step = all().find(|step| step.name == name);
             let why = || Problem::new("cannot test", format!("there is no step {name:?}"), SEE);
             let step = step.ok_or_else(why)?;
@@ -151,7 +151,7 @@ pub fn test(workspace: &Workspace, wanted: &Wanted) -> Result<()> {
 
 /// The arguments of `cargo xtask test`.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum TestSelection {
     List,
     /// None means all.
     Groups(Vec<String>),

@@ -28,7 +28,7 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     run::shown(&mut pack, FIX)?;
     let folder = workspace.out.join("packages");
     if folder.exists() {
-        fs::remove_dir_all(&folder).or_problem("cannot unpack anew", "remove it by hand")?;
+        fs::remove_dir_all(&folder).or_problem("cannot unpack again", "remove it by hand")?;
     }
     fs::create_dir_all(&folder).or_problem("cannot unpack", "make target/ writable")?;
     CRATES.iter().try_for_each(|package| unpack(workspace, &folder, package))?;

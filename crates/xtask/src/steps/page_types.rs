@@ -34,7 +34,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
         .or_problem("cannot write the configuration", FIX)?;
     let mut tsc = Command::new(node::node(workspace));
     tsc.arg(types::modules(workspace).join("typescript/bin/tsc")).arg("-p").arg(&folder);
-    run::shown(env::with_tools(workspace, &mut tsc), "mend what the compiler names")
+    run::shown(env::with_tools(workspace, &mut tsc), "fix the errors of the compiler")
 }
 
 fn config(root: &Path, packages: &Path) -> String {

@@ -6,19 +6,19 @@
 
 /// One command and its documented output.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct Example {
     pub line: String,
     pub shown: Vec<String>,
 }
 
-pub fn commands(document: &str) -> Vec<Shown> {
-    let mut commands: Vec<Shown> = Vec::new();
+pub fn commands(document: &str) -> Vec<Example> {
+    let mut commands: Vec<Example> = Vec::new();
     let mut inside = false;
     for line in document.lines() {
         if line.starts_with("```") {
             inside = !inside && line == "```console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
-            commands.push(Shown { line: command.to_owned(), shown: Vec::new() });
+            commands.push(Example { line: command.to_owned(), shown: Vec::new() });
         } else if let Some(last) = commands.last_mut().filter(|_| inside) {
             last.shown.push(line.to_owned());
         }
@@ -79,8 +79,8 @@ mod tests {
     fn only_console_blocks_hold_commands() {
         let document = "$ no\n```console\n$ echo a\na\n$ true\n```\n```sh\n$ no\n```\n";
         let found = commands(document);
-        assert_eq!(found[0], Shown { line: "echo a".into(), shown: lines("a") });
-        assert_eq!(found[1], Shown { line: "true".into(), shown: vec![] });
+        assert_eq!(found[0], Example { line: "echo a".into(), shown: lines("a") });
+        assert_eq!(found[1], Example { line: "true".into(), shown: vec![] });
         assert_eq!(found.len(), 2);
     }
 

@@ -79,7 +79,7 @@ fn check_modules(workspace: &Workspace, folder: &Path) -> Result<()> {
         let layer = archive::gzip(&archive::tar(&[entry])?)?;
         let image = read(folder.join(module.replace(".wasm", ".oci.tar")))?;
         let is_in = image.windows(layer.len()).step_by(512).any(|part| part == layer);
-        wanted(is_in, format!("the image does not hold the tested {module}"))?;
+        wanted(is_in, format!("the image does not contain the tested {module}"))?;
     }
     Ok(())
 }
@@ -95,11 +95,11 @@ fn check_command_line(workspace: &Workspace, folder: &Path) -> Result<()> {
     let mut npm = Command::new("npm");
     npm.args(["install", "--global", "--offline", "--no-audit", "--no-fund", "--prefix"]);
     npm.arg(there.join("npm")).arg(folder.join(command_line::npm_name()));
-    run::output(&mut npm, "see what npm says")?;
+    run::output(&mut npm, "read the output of npm")?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--prefix"]);
     pip.arg(there.join("pip")).arg("--break-system-packages").arg(folder.join(wheel));
-    run::output(&mut pip, "see what pip says")?;
+    run::output(&mut pip, "read the output of pip")?;
     for installed in ["npm", "pip"] {
         let program = program_in(&there.join(installed));
         let program = program.ok_or_else(|| {
@@ -198,10 +198,10 @@ fn judged(workspace: &Workspace, lists: &[PathBuf]) -> Result<()> {
     let text = first.or_problem("cannot read a list", FIX)?.unwrap_or_default();
     let broken = workspace.out.join("run/broken.cdx.json");
     for (right, wrong) in [("\"library\"", "\"books\""), ("SHA-256", "SHA-257")] {
-        wanted(text.contains(right), format!("no list says {right}"))?;
+        wanted(text.contains(right), format!("no list contains {right}"))?;
         fs::write(&broken, text.replacen(right, wrong, 1)).or_problem("cannot write", FIX)?;
         let (status, _, _) = judge(std::slice::from_ref(&broken))?;
-        wanted(!status.success(), format!("a list with {wrong} is taken for valid"))?;
+        wanted(!status.success(), format!("a list with {wrong} is accepted as valid"))?;
     }
     Ok(())
 }

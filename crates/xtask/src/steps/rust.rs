@@ -68,7 +68,7 @@ pub fn clippy_wasm(workspace: &Workspace) -> Result<()> {
 
 /// Each feature alone, and none: a feature's need of another is found here, where tests unite them.
 pub fn features(workspace: &Workspace) -> Result<()> {
-    let fix = "mend what this feature needs, or let it name the other one in Cargo.toml";
+    let fix = "add what this feature needs, or let it require the other feature in Cargo.toml";
     for package in metadata::packages(workspace)? {
         let alone = package.features.iter().map(String::as_str).chain([""]);
         for feature in alone.filter(|_| !package.features.is_empty()) {

@@ -36,7 +36,7 @@ pub fn run(ws: &Workspace, wanted: &[&str], command: impl Fn() -> Command) -> Re
     let (result, ended) = ended(&mut first)?;
     if let Some(lost) = wanted.iter().find(|name| !ended.iter().any(|(it, _)| it == *name)) {
         result?;
-        let fix = "name the test that took its place";
+        let fix = "name the test that replaces it";
         return Err(Problem::new("a test did not run", format!("there is no {lost}"), fix));
     }
     let names: Vec<String> =
@@ -44,7 +44,7 @@ pub fn run(ws: &Workspace, wanted: &[&str], command: impl Fn() -> Command) -> Re
     if result.is_ok() || names.is_empty() || names.len() > FEW {
         return result;
     }
-    println!("\n=== tried once more, alone: {}", names.join(", "));
+    println!("\n=== tried again, alone: {}", names.join(", "));
     let mut second = command();
     second.args(["--", "--exact", "--test-threads", "1"]).args(&names);
     let (again, ended) = self::ended(&mut second)?;

@@ -238,7 +238,7 @@ pub fn up(workspace: &Workspace) -> Result<()> {
     drop(running);
     let answers = |port| Request::new(port, "/").send().is_ok();
     if [envoy, worker, server, page].into_iter().any(answers) {
-        let why = "a server still answers after `up` was stopped";
+        let why = "a server still responds after `up` was stopped";
         return Err(Problem::new("a process was left behind", why, "see children.rs"));
     }
     Ok(())
@@ -249,8 +249,8 @@ fn compare_with_readme(workspace: &Workspace, printed: String) -> Result<()> {
     let text = fs::read_to_string(workspace.root.join("README.md"))
         .or_problem("cannot read README.md", "restore it with git")?;
     let shown = readme::commands(&text).into_iter().find(|shown| shown.line == "cargo xtask up");
-    let fix = "correct what README.md shows of `cargo xtask up`";
+    let fix = "correct the output of `cargo xtask up` in README.md";
     let shown = shown.ok_or_else(|| Problem::new("README.md is incomplete", "no `up`", fix))?;
     // A line that begins with `$ ` inside the output is indented, so it is not a separate command.
-    readme::compare(&shown.shown, &printed).or_problem("README.md shows something else", fix)
+    readme::compare(&shown.shown, &printed).or_problem("README.md shows another output", fix)
 }

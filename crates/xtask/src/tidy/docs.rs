@@ -68,7 +68,7 @@ pub fn references(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding>
         .filter(|(_, word)| word.ends_with(".md") && !is_known(word))
         .map(|(index, word)| {
             let message = format!(
-                "names {word}, which is not in the repository: say here, or in docs/, what it says"
+                "names {word}, which is not in the repository: write its content here or in docs/"
             );
             Finding::new(path, index + 1, message)
         })

@@ -258,8 +258,7 @@ fn upwards(krate: &Crate<'_>, arrows: &BTreeMap<Arrow<'_>, &Named>) -> Vec<Findi
         let message = match upper {
             Some((below, _)) if below >= above => continue,
             Some((_, other)) => format!(
-                "`{wing}` imports {names} from `{other}`, which lib.rs declares above it: wings \
-                 import only what stands below them"
+                "`{wing}` imports {names} from `{other}`, which lib.rs declares above it: wings import only modules below them"
             ),
             None => format!("`{wing}` imports {names} from {to}: a wing does not import the face"),
         };

@@ -161,7 +161,7 @@ pub fn reasons(path: &str, text: &str) -> Vec<Finding> {
         let has_reason = line.contains('#') || above.starts_with('#');
         if inside && is_entry && !is_ours && !has_reason {
             let name = line.split(['=', ' ', '.']).next().unwrap_or_default();
-            let message = format!("`{name}` has no reason: add a comment that says why we need it");
+            let message = format!("`{name}` has no reason: add a comment with the reason for it");
             findings.push(Finding::new(path, index + 1, message));
         }
         above = line;
@@ -218,7 +218,8 @@ fn stale(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, allowed) in map {
         let Some(package) = packages.iter().find(|package| package.name == *name) else {
-            let message = format!("EDGES has a row for {name}, which is no crate: remove the row");
+            let message =
+                format!("EDGES has a row for {name}, which is not a crate: remove the row");
             findings.push(Finding::new(HERE, 1, message));
             continue;
         };
@@ -271,7 +272,8 @@ pub fn forgotten_tests(files: &[(&str, &str)]) -> Vec<Finding> {
             let line = format!("mod {name};");
             let is_module = programs.iter().any(|(_, _, text)| text.lines().any(|it| it == line));
             if !is_module && !text.contains(&format!("name = \"{name}\"")) {
-                let message = format!("no program has these tests: add `{line}` to the one beside");
+                let message =
+                    format!("no program has these tests: add `{line}` to the one next to it");
                 findings.push(Finding::new(path, 1, message));
             }
         }
@@ -344,7 +346,7 @@ mod tests {
         assert!(found.len() == 1 && found[0].message.contains("a import tollgate-core"));
         packages.pop();
         let found = edges_of(&packages, MAP);
-        assert!(found.len() == 2 && found[1].message.contains("a row for b, which is no crate"));
+        assert!(found.len() == 2 && found[1].message.contains("a row for b, which is not a crate"));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         0 => Ok(()),
         count => {
             let why = format!("{count} place(s) break the style guide");
-            Err(Problem::new("not tidy", why, "see the list above; each line says what to do"))
+            Err(Problem::new("not tidy", why, "see the list above; each line names the fix"))
         }
     }
 }

@@ -60,7 +60,7 @@ pub fn in_document(path: &str, text: &str) -> Vec<Finding> {
                 && *version != said
                 && !version.starts_with(&format!("{said}."))
             {
-                let message = format!("says {name} {said}, pinned is {version}: write that");
+                let message = format!("has {name} {said}, but {version} is pinned: write that");
                 findings.push(Finding::new(path, index + 1, message));
             }
         }
@@ -74,7 +74,7 @@ pub fn in_files(files: &[(&str, &str)]) -> Vec<Finding> {
         let text = files.iter().find(|(name, _)| *name == path).map(|(_, text)| *text);
         if !text.is_some_and(|text| text.contains(&wanted)) {
             let message =
-                format!("must hold {wanted:?}: make it and crates/xtask/src/versions.rs equal");
+                format!("must contain {wanted:?}: make it and crates/xtask/src/versions.rs equal");
             findings.push(Finding::new(path, 1, message));
         }
     }
@@ -90,7 +90,7 @@ mod tests {
         assert!(in_document("a.md", "Envoy 1.40 and Envoy v1.40.0. Envoy runs").is_empty());
         let found = in_document("a.md", "fine\nneeds Envoy 1.39.\n");
         assert!(found.len() == 1 && found[0].line == 2);
-        assert_eq!(found[0].message, "says Envoy 1.39, pinned is 1.40.0: write that");
+        assert_eq!(found[0].message, "has Envoy 1.39, but 1.40.0 is pinned: write that");
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl<'ast> Visit<'ast> for Scan<'_> {
         let named = PANICS.iter().find(|lint| lints.contains(&format!("clippy :: {lint}")));
         if let Some(lint) = named.filter(|_| self.is_shipped && switches_off) {
             let message = format!(
-                "`{lint}` guards against what takes a whole worker down: make the case impossible, or answer it"
+                "`{lint}` guards against crashes of a whole worker: make the case impossible, or handle it"
             );
             self.found(attribute.span().start(), message);
         }

@@ -3,7 +3,7 @@
 //! Invariant: the package lists are refreshed at most once, and only when a package is missing.
 //! Nothing is upgraded or removed.
 
-use super::place::{State, atomically};
+use super::place::{ToolState, atomically};
 use crate::{
     problem::{OrProblem, Problem, Result},
     progress::Job,
@@ -29,11 +29,11 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-pub fn check_programs(names: &[&str]) -> State {
+pub fn check_programs(names: &[&str]) -> ToolState {
     let found: Vec<_> = names.iter().map(|name| find_program(name)).collect();
     match found.iter().all(Option::is_some) {
-        true => State::Present(found.into_iter().flatten().next().map_or(String::new(), shown)),
-        false => State::Missing,
+        true => ToolState::Present(found.into_iter().flatten().next().map_or(String::new(), shown)),
+        false => ToolState::Missing,
     }
 }
 
@@ -59,11 +59,11 @@ pub fn nginx(workspace: &Workspace) -> PathBuf {
     workspace.tool("nginx").join("usr/sbin/nginx")
 }
 
-pub fn check_nginx(workspace: &Workspace) -> State {
+pub fn check_nginx(workspace: &Workspace) -> ToolState {
     let nginx = nginx(workspace);
     match run::succeeds(Command::new(&nginx).arg("-v")) {
-        true => State::Present(shown(nginx)),
-        false => State::Missing,
+        true => ToolState::Present(shown(nginx)),
+        false => ToolState::Missing,
     }
 }
 
@@ -81,11 +81,11 @@ pub fn caddy(workspace: &Workspace) -> PathBuf {
     workspace.tool("caddy").join("usr/bin/caddy")
 }
 
-pub fn check_caddy(workspace: &Workspace) -> State {
+pub fn check_caddy(workspace: &Workspace) -> ToolState {
     let caddy = caddy(workspace);
     match run::succeeds(Command::new(&caddy).arg("version")) {
-        true => State::Present(shown(caddy)),
-        false => State::Missing,
+        true => ToolState::Present(shown(caddy)),
+        false => ToolState::Missing,
     }
 }
 
@@ -99,11 +99,11 @@ pub fn redis(workspace: &Workspace) -> PathBuf {
     workspace.tool("redis").join("usr/bin/redis-server")
 }
 
-pub fn check_redis(workspace: &Workspace) -> State {
+pub fn check_redis(workspace: &Workspace) -> ToolState {
     let redis = redis(workspace);
     match run::succeeds(Command::new(&redis).arg("--version")) {
-        true => State::Present(shown(redis)),
-        false => State::Missing,
+        true => ToolState::Present(shown(redis)),
+        false => ToolState::Missing,
     }
 }
 
@@ -135,12 +135,12 @@ pub fn promtool(workspace: &Workspace) -> PathBuf {
     workspace.tool("prometheus").join("usr/bin/promtool")
 }
 
-pub fn check_prometheus(workspace: &Workspace) -> State {
+pub fn check_prometheus(workspace: &Workspace) -> ToolState {
     let programs = [prometheus(workspace), promtool(workspace)];
     let runs = |program: &PathBuf| run::succeeds(Command::new(program).arg("--version"));
     match programs.iter().all(runs) {
-        true => State::Present(shown(prometheus(workspace))),
-        false => State::Missing,
+        true => ToolState::Present(shown(prometheus(workspace))),
+        false => ToolState::Missing,
     }
 }
 
@@ -154,11 +154,11 @@ pub fn registry(workspace: &Workspace) -> PathBuf {
     workspace.tool("docker-registry").join("usr/bin/docker-registry")
 }
 
-pub fn check_registry(workspace: &Workspace) -> State {
+pub fn check_registry(workspace: &Workspace) -> ToolState {
     let registry = registry(workspace);
     match run::succeeds(Command::new(&registry).arg("--version")) {
-        true => State::Present(shown(registry)),
-        false => State::Missing,
+        true => ToolState::Present(shown(registry)),
+        false => ToolState::Missing,
     }
 }
 
@@ -202,7 +202,7 @@ pub fn debian_mirror() -> Result<(String, String)> {
     let targets = run::output(&mut command, "check /etc/apt/sources.list.d")?;
     find_mirror(&targets, &release).map(|mirror| (mirror, release.clone())).ok_or_else(|| {
         let why = format!("no apt source offers the component main of {release:?}");
-        Problem::new("cannot tell where packages come from", why, "run this on Debian")
+        Problem::new("cannot find the source of packages", why, "run this on Debian")
     })
 }
 
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn programs_are_found_or_missing() {
-        assert!(matches!(check_programs(&["sh"]), State::Present(_)));
-        assert_eq!(check_programs(&["sh", "no-such-program-anywhere"]), State::Missing);
+        assert!(matches!(check_programs(&["sh"]), ToolState::Present(_)));
+        assert_eq!(check_programs(&["sh", "no-such-program-anywhere"]), ToolState::Missing);
     }
 }

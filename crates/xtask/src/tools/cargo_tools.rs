@@ -5,7 +5,7 @@
 //! its work. The toolchain itself is never updated: rust-toolchain.toml pins it. The nightly one
 //! has a rustup home of its own in the cache, so that nothing else uses it.
 
-use super::place::{State, atomically, remove_all};
+use super::place::{ToolState, atomically, remove_all};
 use crate::{
     problem::{OrProblem, Result},
     progress::Job,
@@ -20,13 +20,13 @@ use std::{
 
 const FIX: &str = "see whether cargo reaches its registry, then run again";
 
-pub fn check_target(workspace: &Workspace) -> State {
+pub fn check_target(workspace: &Workspace) -> ToolState {
     let mut rustc = Command::new("rustc");
     rustc.current_dir(&workspace.root).args(["--print", "target-libdir", "--target"]);
     let folder = run::output(rustc.arg(versions::WASM_TARGET), FIX).unwrap_or_default();
     match PathBuf::from(folder.trim()).is_dir() {
-        true => State::Present(versions::WASM_TARGET.to_owned()),
-        false => State::Missing,
+        true => ToolState::Present(versions::WASM_TARGET.to_owned()),
+        false => ToolState::Missing,
     }
 }
 
@@ -82,7 +82,7 @@ pub fn nightly(workspace: &Workspace) -> PathBuf {
     workspace.tool(&format!("rust-{}", versions::NIGHTLY))
 }
 
-pub fn check_nightly(workspace: &Workspace) -> State {
+pub fn check_nightly(workspace: &Workspace) -> ToolState {
     present(nightly(workspace).join("settings.toml"))
 }
 
@@ -96,7 +96,7 @@ pub fn install_nightly(workspace: &Workspace, job: &Job) -> Result<()> {
     })
 }
 
-pub fn check_cargo_fuzz(workspace: &Workspace) -> State {
+pub fn check_cargo_fuzz(workspace: &Workspace) -> ToolState {
     present(cargo_fuzz_bin(workspace).join("cargo-fuzz"))
 }
 
@@ -104,25 +104,25 @@ pub fn install_cargo_fuzz(workspace: &Workspace, job: &Job) -> Result<()> {
     install(workspace, job, "cargo-fuzz", versions::CARGO_FUZZ)
 }
 
-pub fn check_bindgen(workspace: &Workspace) -> State {
+pub fn check_bindgen(workspace: &Workspace) -> ToolState {
     present_from_sources(workspace, &bindgen(workspace), "worker-bindgen", BINDGEN_SOURCES)
 }
 
-pub fn check_page_bindgen(workspace: &Workspace) -> State {
+pub fn check_page_bindgen(workspace: &Workspace) -> ToolState {
     let folder = page_bindgen(workspace);
     present_from_sources(workspace, &folder, "page-bindgen", PAGE_BINDGEN_SOURCES)
 }
 
-pub fn check_test_runner(workspace: &Workspace) -> State {
+pub fn check_test_runner(workspace: &Workspace) -> ToolState {
     let folder = test_runner(workspace);
     present_from_sources(workspace, &folder, "wasm-bindgen-test-runner", BINDGEN_SOURCES)
 }
 
-fn present_from_sources(ws: &Workspace, folder: &Path, program: &str, files: &[&str]) -> State {
+fn present_from_sources(ws: &Workspace, folder: &Path, program: &str, files: &[&str]) -> ToolState {
     let made_from = fs::read(folder.join("sources")).ok();
     match (present(folder.join("bin").join(program)), made_from, sources(ws, files).ok()) {
-        (State::Present(_), made_from, now) if made_from != now => {
-            State::Wrong("made from other sources".to_owned())
+        (ToolState::Present(_), made_from, now) if made_from != now => {
+            ToolState::Wrong("built from other sources".to_owned())
         }
         (state, _, _) => state,
     }
@@ -137,8 +137,8 @@ fn sources(workspace: &Workspace, files: &[&str]) -> Result<Vec<u8>> {
     Ok(all)
 }
 
-fn present(file: PathBuf) -> State {
-    if file.is_file() { State::Present(file.display().to_string()) } else { State::Missing }
+fn present(file: PathBuf) -> ToolState {
+    if file.is_file() { ToolState::Present(file.display().to_string()) } else { ToolState::Missing }
 }
 
 pub fn install_bindgen(workspace: &Workspace, job: &Job) -> Result<()> {

@@ -5,7 +5,7 @@
 
 use super::{
     apt,
-    place::{State, atomically},
+    place::{ToolState, atomically},
 };
 use crate::{
     problem::{OrProblem, Problem, Result},
@@ -40,10 +40,12 @@ fn cached_plugin(workspace: &Workspace) -> PathBuf {
     config(workspace).join("cli-plugins/docker-compose")
 }
 
-pub fn check(workspace: &Workspace) -> State {
+pub fn check(workspace: &Workspace) -> ToolState {
     match run::captured(docker(workspace).args(["compose", "version", "--short"])) {
-        Ok((status, version, _)) if status.success() => State::Present(version.trim().to_owned()),
-        _ => State::Missing,
+        Ok((status, version, _)) if status.success() => {
+            ToolState::Present(version.trim().to_owned())
+        }
+        _ => ToolState::Missing,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{
     apt,
-    place::{State, atomically},
+    place::{ToolState, atomically},
 };
 use crate::{
     problem::{OrProblem, Problem, Result},
@@ -48,7 +48,7 @@ impl Release {
         workspace.tool(&format!("envoy-{}", self.version))
     }
 
-    pub fn check(self, workspace: &Workspace) -> State {
+    pub fn check(self, workspace: &Workspace) -> ToolState {
         present(self.binary(workspace))
     }
 
@@ -79,14 +79,14 @@ impl Release {
     }
 }
 
-pub fn check_older(workspace: &Workspace) -> State {
+pub fn check_older(workspace: &Workspace) -> ToolState {
     let states = older().map(|release| release.check(workspace));
-    let missing = states.iter().find(|state| !matches!(state, State::Present(_)));
-    missing.or(states.last()).cloned().unwrap_or(State::Missing)
+    let missing = states.iter().find(|state| !matches!(state, ToolState::Present(_)));
+    missing.or(states.last()).cloned().unwrap_or(ToolState::Missing)
 }
 
 pub fn install_older(workspace: &Workspace, job: &Job) -> Result<()> {
-    let is_missing = |it: &Release| !matches!(it.check(workspace), State::Present(_));
+    let is_missing = |it: &Release| !matches!(it.check(workspace), ToolState::Present(_));
     older().into_iter().filter(is_missing).try_for_each(|release| release.install(workspace, job))
 }
 
@@ -95,12 +95,12 @@ pub fn stand_in(workspace: &Workspace) -> PathBuf {
     workspace.tool(&format!("envoy-image-{ENVOY}")).join("rootfs.tar")
 }
 
-pub fn check_stand_in(workspace: &Workspace) -> State {
+pub fn check_stand_in(workspace: &Workspace) -> ToolState {
     present(stand_in(workspace))
 }
 
-fn present(file: PathBuf) -> State {
-    if file.is_file() { State::Present(file.display().to_string()) } else { State::Missing }
+fn present(file: PathBuf) -> ToolState {
+    if file.is_file() { ToolState::Present(file.display().to_string()) } else { ToolState::Missing }
 }
 
 /// A Debian of the machine's own release with Envoy in it, as one tar file.
@@ -162,7 +162,7 @@ fn find_binary(folder: &Path) -> Result<PathBuf> {
 }
 
 fn nothing(place: &str) -> Problem {
-    Problem::new("cannot install Envoy", format!("{place} holds no Envoy binary"), FIX)
+    Problem::new("cannot install Envoy", format!("{place} contains no Envoy binary"), FIX)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

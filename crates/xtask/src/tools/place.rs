@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 /// Whether a tool is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum ToolState {
     /// In the wanted version; the text says where or which.
     Present(String),
     Missing,

@@ -5,7 +5,7 @@
 
 use super::{
     apt,
-    place::{State, atomically},
+    place::{ToolState, atomically},
 };
 use crate::{
     problem::{OrProblem, Result},
@@ -53,15 +53,15 @@ impl Packages {
         workspace.root.join(LISTS).join(self.list)
     }
 
-    pub fn check(self, workspace: &Workspace) -> State {
+    pub fn check(self, workspace: &Workspace) -> ToolState {
         let folder = self.path(workspace);
         let read = |file: &Path| fs::read(file).ok();
         match (read(&folder.join(KEPT)), read(&self.list(workspace))) {
             (Some(have), Some(want)) if have == want => {
-                State::Present(folder.display().to_string())
+                ToolState::Present(folder.display().to_string())
             }
-            (Some(_), _) => State::Wrong("other versions".to_owned()),
-            _ => State::Missing,
+            (Some(_), _) => ToolState::Wrong("other versions".to_owned()),
+            _ => ToolState::Missing,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A row of the table of tools.
 
-use super::place::State;
+use super::place::ToolState;
 use crate::{problem::Result, progress::Job, workspace::Workspace};
 
 /// Tools of different lanes are installed at the same time, those of one lane in table order.
@@ -19,6 +19,6 @@ pub struct Tool {
     /// Advice for when xtask cannot install it.
     pub by_hand: &'static str,
     pub lane: Lane,
-    pub check: fn(&Workspace) -> State,
+    pub check: fn(&Workspace) -> ToolState,
     pub install: fn(&Workspace, &Job) -> Result<()>,
 }

@@ -18,13 +18,13 @@ const FIX: &str = "correct the policy";
 
 /// A policy that every surface takes.
 #[derive(Debug)]
-pub struct Tried {
+pub struct TrialPolicy {
     pub file: PathBuf,
     /// In the Worker's form.
     pub json: String,
 }
 
-impl Tried {
+impl TrialPolicy {
     /// The policy in `file`.
     pub fn read(workspace: &Workspace, file: &Path) -> Result<Self> {
         let file = std::path::absolute(file).or_problem("cannot find the policy", FIX)?;
