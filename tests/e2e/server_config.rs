@@ -68,7 +68,7 @@ fn every_mistake_is_said_at_once_with_its_place() {
         error: threads: is no text, number or list of texts\n\
         error: TOLLGATE_HASH_KEY_FILE: cannot be read: No such file or directory (os error 2)\n\
         error: policy: is missing; name the file with the policy\n\
-        error: --store: is neither \"memory\" nor an address: it begins with none of redis://, rediss://, redis+sentinel://, redis+cluster://\n\
+        error: --store: is neither \"memory\" nor an address: it does not begin with redis://, rediss://, redis+sentinel://, redis+cluster://\n\
         error: --tls-key: also needs tls_certificate\n\
         error: TOLLGATE_TRUSTED_CALLERS: \"10.0.0.0/8, everybody\" is no list of networks; use one such as \"10.0.0.0/8,::1/128\"\n\
         error: max_keys: \"0\" is not a whole number from 1 to 1000000000\n\

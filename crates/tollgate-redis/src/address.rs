@@ -73,11 +73,11 @@ impl fmt::Display for BadAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Scheme => {
-                "begins with none of redis://, rediss://, redis+sentinel://, redis+cluster://"
+                "does not begin with redis://, rediss://, redis+sentinel://, redis+cluster://"
             }
             Self::Host => "has no host; write redis://host:6379",
-            Self::Port => "has no port behind its colon; use 1 to 65535",
-            Self::Database => "has no number of a database behind its slash; a cluster has only 0",
+            Self::Port => "has no port after its colon; use 1 to 65535",
+            Self::Database => "has no number of a database after its slash; a cluster has only 0",
             Self::Name => "does not name the primary; write redis+sentinel://host:26379/name",
             Self::Encoding => "has a user or password that is not percent-encoded",
         })

@@ -7,12 +7,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::commit::{Call, Fault, Name, Reply, SCRIPT, What, Write};
+use crate::commit::{Call, Fault, Name, Operation, Reply, SCRIPT, Write};
 use tokio::time::timeout;
 
 use crate::node::{Node, Ready};
 use crate::replicas::Replicas;
-use crate::reply::{Heard, of_call, of_commit, of_error, of_read};
+use crate::reply::{CommandResult, of_call, of_commit, of_error, of_read};
 use crate::resp::{Value, command};
 use crate::topology::Topology;
 
@@ -46,10 +46,10 @@ impl Carrier {
         let Some(node) = self.topology.node(call.lane) else {
             return (Reply::Refused(Fault::Unreachable), None);
         };
-        let mut went = Went { replicas: self.replicas, ..Went::default() };
+        let mut went = CallProgress { replicas: self.replicas, ..CallProgress::default() };
         let exchange = self.exchange(&node, call, &mut went);
         let exchanged = timeout(self.timeout, exchange).await;
-        let Went { is_sent, connection, .. } = went;
+        let CallProgress { is_sent, connection, .. } = went;
         let reply = match exchanged {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) if is_sent => Reply::Unknown(fault),
@@ -66,7 +66,7 @@ impl Carrier {
             let node = self.topology.node(self.topology.lane_of(key)).ok_or(Fault::Unreachable)?;
             let value = node.ready().await?.connection.ask(arguments).await?;
             let Value::Error(line) = &value else { return Ok(value) };
-            let Heard::Moved(address) = of_error(line) else { return Ok(value) };
+            let CommandResult::Moved(address) = of_error(line) else { return Ok(value) };
             let lane = self.topology.lane_at(&address, &node.address);
             let lane = lane.ok_or(Fault::ClusterDown)?;
             self.topology.moved(key, lane);
@@ -76,31 +76,38 @@ impl Carrier {
         let value = timeout(self.timeout, asked).await.unwrap_or(Err(Fault::Late))?;
         let Value::Error(line) = &value else { return Ok(value) };
         match of_error(line) {
-            Heard::Reply(Reply::Refused(fault)) => Err(fault),
-            Heard::Reply(_) => Err(Fault::Error),
-            Heard::Moved(_) | Heard::Ask(_) => Err(Fault::ClusterDown),
+            CommandResult::Reply(Reply::Refused(fault)) => Err(fault),
+            CommandResult::Reply(_) => Err(Fault::Error),
+            CommandResult::Moved(_) | CommandResult::Ask(_) => Err(Fault::ClusterDown),
         }
     }
 
-    async fn exchange(&self, node: &Node, call: &Call, went: &mut Went) -> Result<Reply, Fault> {
+    async fn exchange(
+        &self,
+        node: &Node,
+        call: &Call,
+        went: &mut CallProgress,
+    ) -> Result<Reply, Fault> {
         let key = self.key(&call.name);
-        match once(node, call, &key, Redirected::No, went).await? {
-            Heard::Reply(reply) => Ok(reply),
-            Heard::Moved(address) => {
+        match once(node, call, &key, Redirection::No, went).await? {
+            CommandResult::Reply(reply) => Ok(reply),
+            CommandResult::Moved(address) => {
                 let lane = self.topology.lane_at(&address, &node.address);
                 let lane = lane.ok_or(Fault::ClusterDown)?;
                 self.topology.moved(&key, lane);
                 Ok(Reply::Elsewhere { lane })
             }
-            Heard::Ask(address) => {
+            CommandResult::Ask(address) => {
                 // It was not executed: the command to the other node is sent for the first time.
                 went.is_sent = false;
                 let lane = self.topology.lane_at(&address, &node.address);
                 let other = lane.and_then(|lane| self.topology.node(lane));
                 let other = other.ok_or(Fault::ClusterDown)?;
-                match once(&other, call, &key, Redirected::Asked, went).await? {
-                    Heard::Reply(reply) => Ok(reply),
-                    Heard::Moved(_) | Heard::Ask(_) => Ok(Reply::Refused(Fault::ClusterDown)),
+                match once(&other, call, &key, Redirection::Asked, went).await? {
+                    CommandResult::Reply(reply) => Ok(reply),
+                    CommandResult::Moved(_) | CommandResult::Ask(_) => {
+                        Ok(Reply::Refused(Fault::ClusterDown))
+                    }
                 }
             }
         }
@@ -109,7 +116,7 @@ impl Carrier {
 
 /// The progress of a call.
 #[derive(Default)]
-struct Went {
+struct CallProgress {
     is_sent: bool,
     /// The connection to the node of the call.
     connection: Option<u64>,
@@ -119,7 +126,7 @@ struct Went {
 
 /// Whether another node redirected this call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Redirected {
+enum Redirection {
     No,
     Asked,
 }
@@ -128,22 +135,22 @@ async fn once(
     node: &Node,
     call: &Call,
     key: &[u8],
-    redirected: Redirected,
-    went: &mut Went,
-) -> Result<Heard, Fault> {
+    redirected: Redirection,
+    went: &mut CallProgress,
+) -> Result<CommandResult, Fault> {
     let ready = node.ready().await?;
-    if redirected == Redirected::No {
+    if redirected == Redirection::No {
         let number = node.number_of(&ready);
         went.connection = Some(number);
-        if number != call.connection && matches!(call.what, What::Commit { .. }) {
+        if number != call.connection && matches!(call.what, Operation::Commit { .. }) {
             // It was decided on the state of another connection.
-            return Ok(Heard::Reply(Reply::Elsewhere { lane: call.lane }));
+            return Ok(CommandResult::Reply(Reply::Elsewhere { lane: call.lane }));
         }
     }
     let mut bytes = Vec::with_capacity(512);
     let before = match redirected {
-        Redirected::No => 0,
-        Redirected::Asked => {
+        Redirection::No => 0,
+        Redirection::Asked => {
             command(&[b"ASKING"], &mut bytes);
             1
         }
@@ -153,9 +160,9 @@ async fn once(
     if let Some(replicas) = went.replicas.filter(|_| writes(call)) {
         let number = node.number_of(&ready);
         let lent = node.lend(&ready).await?;
-        if redirected == Redirected::No && node.number_of(&ready) != number {
+        if redirected == Redirection::No && node.number_of(&ready) != number {
             // The node took over keys of another one meanwhile.
-            return Ok(Heard::Reply(Reply::Elsewhere { lane: call.lane }));
+            return Ok(CommandResult::Reply(Reply::Elsewhere { lane: call.lane }));
         }
         return lent.commit((bytes, before, commit), replicas, &mut went.is_sent).await;
     }
@@ -163,21 +170,21 @@ async fn once(
     went.is_sent = true;
     let value = reply.await.unwrap_or(Err(Fault::Cut))?;
     Ok(match call.what {
-        What::Commit { .. } => {
+        Operation::Commit { .. } => {
             let value = of_call(value, commit).inspect_err(|_| ready.connection.cut())?;
             of_commit(&value)
         }
-        What::Read => of_read(value),
+        Operation::Read => of_read(value),
     })
 }
 
 /// True for a call that may change the stored value.
 const fn writes(call: &Call) -> bool {
-    matches!(&call.what, What::Commit { write: Write::Put { .. } | Write::Delete, .. })
+    matches!(&call.what, Operation::Commit { write: Write::Put { .. } | Write::Delete, .. })
 }
 
 fn encode(ready: &Ready, (call, number): (&Call, u64), key: &[u8], out: &mut Vec<u8>) {
-    let What::Commit { expected, write, decided_at_ms, tolerance_ms, has_script } = &call.what
+    let Operation::Commit { expected, write, decided_at_ms, tolerance_ms, has_script } = &call.what
     else {
         return command(&[b"GET", key], out);
     };
@@ -242,7 +249,7 @@ mod tests {
         let address = Address::parse(&address).expect("an address");
         let topology = Topology::new(address, None, timeout);
         let carrier = Carrier { topology, prefix: String::new(), timeout, replicas: None };
-        let what = What::Commit {
+        let what = Operation::Commit {
             expected: None,
             write: Write::Keep,
             decided_at_ms: 0,

@@ -141,13 +141,13 @@ fn of_io(why: &io::Error) -> Fault {
 }
 
 /// Delivers the replies that have arrived.
-fn hear(unread: &mut Vec<u8>, pending: &mut VecDeque<Pending>) -> Result<(), resp::Nonsense> {
+fn hear(unread: &mut Vec<u8>, pending: &mut VecDeque<Pending>) -> Result<(), resp::MalformedReply> {
     let mut read = 0_usize;
     while let Some(rest) = unread.get(read..).filter(|rest| !rest.is_empty()) {
         let Some((value, len)) = resp::read(rest)? else { break };
         read = read.saturating_add(len);
         // A reply without a command.
-        let first = pending.front_mut().ok_or(resp::Nonsense)?;
+        let first = pending.front_mut().ok_or(resp::MalformedReply)?;
         if let Some(before) = first.before.checked_sub(1) {
             first.before = before;
         } else if let Some(first) = pending.pop_front() {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
-use crate::commit::{Ask, Call, Committer, Event, Failed, Fault, Name, Reply, Tally, What};
+use crate::commit::{Ask, Call, Committer, Event, Failed, Fault, Name, Operation, Reply, Tally};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tollgate_core::{Span, Timestamp};
@@ -21,7 +21,7 @@ use crate::resp::Value;
 use crate::tls::{BadFile, Tls};
 use crate::topology::Topology;
 use crate::warning::Warning;
-use crate::watch::{Looks, Lost};
+use crate::watch::{LostNode, NodeChecks};
 
 /// A connection is cut when its oldest command has waited for this many timeouts.
 const STALL: u32 = 4;
@@ -31,7 +31,7 @@ const MAX_REPLICATED: usize = 4;
 
 /// The caller that waits for a response.
 #[derive(Debug)]
-struct Who {
+struct Waiter {
     answer: oneshot::Sender<Result<Vec<u8>, Failed>>,
     tag: Option<Tag>,
 }
@@ -46,11 +46,11 @@ struct Inner {
     tls: Option<Arc<Tls>>,
     secret: Vec<u8>,
     started: Instant,
-    shards: Vec<Mutex<Committer<Who>>>,
+    shards: Vec<Mutex<Committer<Waiter>>>,
     /// By lane, the connection that all committers know.
     told: RwLock<Vec<u64>>,
     faults: [AtomicU64; Fault::ALL.len()],
-    looks: Looks,
+    looks: NodeChecks,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -82,7 +82,7 @@ impl Engine {
         let topology = Topology::new(address, tls.clone(), timeout.saturating_mul(STALL));
         let carrier = Carrier { topology, prefix, timeout, replicas };
         let faults = [const { AtomicU64::new(0) }; Fault::ALL.len()];
-        let (started, told, looks) = (Instant::now(), RwLock::default(), Looks::default());
+        let (started, told, looks) = (Instant::now(), RwLock::default(), NodeChecks::default());
         let inner = Inner { carrier, tls, secret, started, shards, told, faults, looks, observer };
         Ok(Self(Arc::new(inner)))
     }
@@ -117,7 +117,7 @@ impl Engine {
     /// As [`Self::ask`].
     pub async fn ask_as(&self, name: Name, ask: Ask, tag: Option<Tag>) -> Result<Vec<u8>, Failed> {
         let (sender, answer) = oneshot::channel();
-        let who = Who { answer: sender, tag };
+        let who = Waiter { answer: sender, tag };
         let inner = &self.0;
         let lane = inner.carrier.topology.lane_of(&inner.carrier.key(&name));
         let shard = inner.shard_of(&name);
@@ -168,7 +168,7 @@ impl Engine {
         // The previous check is still under way.
         let Ok(mut watch) = inner.looks.watch.try_lock() else { return 0 };
         let lost = inner.looks.note(watch.look_at_all(&inner.carrier, || inner.mono()).await);
-        for Lost { lane, connection, time, sent } in &lost {
+        for LostNode { lane, connection, time, sent } in &lost {
             inner.lost((*lane, *connection), *time, *sent);
         }
         u64::try_from(lost.len()).unwrap_or(u64::MAX)
@@ -228,7 +228,7 @@ impl Inner {
     }
 
     /// Runs a step with a committer, at the current time.
-    fn with(&self, shard: usize, step: impl FnOnce(&mut Committer<Who>, Span)) {
+    fn with(&self, shard: usize, step: impl FnOnce(&mut Committer<Waiter>, Span)) {
         if let Some(committer) = self.shards.get(shard) {
             let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
             // Read under the lock, because the time must not go back.
@@ -237,7 +237,7 @@ impl Inner {
     }
 
     /// Runs a step with each committer.
-    fn with_each(&self, mut step: impl FnMut(&mut Committer<Who>, Span)) {
+    fn with_each(&self, mut step: impl FnMut(&mut Committer<Waiter>, Span)) {
         (0..self.shards.len()).for_each(|shard| self.with(shard, &mut step));
     }
 
@@ -249,7 +249,7 @@ impl Inner {
             let (reply, connection) = self.carrier.carry(&call).await;
             self.note(&reply);
             let told = result(&reply);
-            let may_give_up = matches!(call.what, What::Commit { .. })
+            let may_give_up = matches!(call.what, Operation::Commit { .. })
                 && !matches!(reply, Reply::Refused(_) | Reply::Unknown(_) | Reply::Alone { .. });
             if let (Some(connection), Some(time)) = (connection, reply.time()) {
                 self.tell_all((call.lane, connection), time, sent);
@@ -274,7 +274,7 @@ impl Inner {
     }
 
     /// Reports a completed round trip to the observer, if there is one.
-    fn observe(&self, sent: Span, result: &'static str, events: &[Event<Who>]) {
+    fn observe(&self, sent: Span, result: &'static str, events: &[Event<Waiter>]) {
         let Some(observer) = &self.observer else { return };
         let answers = events.iter().filter_map(|event| match event {
             Event::Answer(who, _) => Some(who.tag),
@@ -362,7 +362,7 @@ impl Inner {
     }
 
     /// Counts a fault that no reply named: a commit that was rejected too often.
-    fn note_given_up(&self, events: &[Event<Who>]) {
+    fn note_given_up(&self, events: &[Event<Waiter>]) {
         let fault = events.iter().find_map(|event| match event {
             Event::Answer(_, Err(Failed::Engine(fault))) => Some(*fault),
             Event::Answer(..) | Event::Call(_) => None,
@@ -387,7 +387,7 @@ impl Inner {
 }
 
 /// Sends the responses; returns the remaining calls.
-fn answered(events: Vec<Event<Who>>) -> impl Iterator<Item = Call> {
+fn answered(events: Vec<Event<Waiter>>) -> impl Iterator<Item = Call> {
     events.into_iter().filter_map(|event| match event {
         Event::Call(call) => Some(call),
         Event::Answer(who, answer) => {

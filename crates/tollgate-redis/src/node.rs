@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
-use crate::replicas::{Lent, Pool};
+use crate::replicas::{LentConnection, Pool};
 use crate::resp::Value;
 use crate::tls::Tls;
 use crate::warning::field;
@@ -112,7 +112,7 @@ impl Node {
 
     /// A connection for one commit that replicas must have, to the same process as `ready`: the
     /// facts known by `ready` hold for no other process.
-    pub(crate) async fn lend<'r>(&self, ready: &'r Ready) -> Result<Lent<'r>, Fault> {
+    pub(crate) async fn lend<'r>(&self, ready: &'r Ready) -> Result<LentConnection<'r>, Fault> {
         let open = async {
             let known = ready.pool.run_id.get_or_try_init(|| run_id(&ready.connection)).await?;
             let connection = self.greeted().await?;

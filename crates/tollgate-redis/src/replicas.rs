@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tollgate_core::Span;
 
 use crate::connection::Connection;
-use crate::reply::{Heard, of_call, of_commit, of_error};
+use crate::reply::{CommandResult, of_call, of_commit, of_error};
 use crate::resp::{Value, command};
 
 /// The most connections per node. The committers together send no more commits than that at a time
@@ -40,13 +40,13 @@ impl Replicas {
     }
 
     /// The result of a commit, from its reply and the reply to its `WAIT`, which came `later`.
-    fn heard(self, commit: &Value, waited: Value, later: Duration) -> Heard {
-        let Heard::Reply(reply) = of_commit(commit) else { return of_commit(commit) };
+    fn heard(self, commit: &Value, waited: Value, later: Duration) -> CommandResult {
+        let CommandResult::Reply(reply) = of_commit(commit) else { return of_commit(commit) };
         // The clock was read when the script ran. The reading is assigned to the middle of both
         // round trips, so half of the second one is added to the time.
         let half = u64::try_from(later.as_nanos().div_euclid(2)).unwrap_or(u64::MAX);
         let half = Span::from_nanos(half);
-        Heard::Reply(match reply {
+        CommandResult::Reply(match reply {
             Reply::Done { time } => {
                 let time = time.saturating_add(half);
                 match self.fault(waited) {
@@ -67,7 +67,8 @@ impl Replicas {
     /// The fault in a reply to `WAIT`, if any.
     fn fault(self, waited: Value) -> Option<Fault> {
         if let Value::Error(line) = &waited {
-            let is_forbidden = of_error(line) == Heard::Reply(Reply::Refused(Fault::Forbidden));
+            let is_forbidden =
+                of_error(line) == CommandResult::Reply(Reply::Refused(Fault::Forbidden));
             return Some(if is_forbidden { Fault::Forbidden } else { Fault::Replicas });
         }
         let has_enough = waited.number().is_some_and(|count| count >= u64::from(self.count));
@@ -87,7 +88,7 @@ pub(crate) struct Pool {
 
 /// A connection that is lent to one commit.
 #[derive(Debug)]
-pub(crate) struct Lent<'p> {
+pub(crate) struct LentConnection<'p> {
     pool: &'p Pool,
     connection: Connection,
     _place: SemaphorePermit<'p>,
@@ -107,13 +108,13 @@ impl Pool {
     pub(crate) async fn lend(
         &self,
         open: impl Future<Output = Result<Connection, Fault>>,
-    ) -> Result<Lent<'_>, Fault> {
+    ) -> Result<LentConnection<'_>, Fault> {
         let place = self.places.acquire().await.map_err(|_| Fault::Unreachable)?;
         let connection = match self.take() {
             Some(connection) => connection,
             None => open.await?,
         };
-        Ok(Lent { pool: self, connection, _place: place })
+        Ok(LentConnection { pool: self, connection, _place: place })
     }
 
     fn take(&self) -> Option<Connection> {
@@ -123,7 +124,7 @@ impl Pool {
     }
 }
 
-impl Lent<'_> {
+impl LentConnection<'_> {
     /// Sends the commit of this number, before whose reply `before` others come, and the wait for
     /// replicas. `is_sent` becomes true when it may have been sent.
     pub(crate) async fn commit(
@@ -131,7 +132,7 @@ impl Lent<'_> {
         (bytes, before, number): (Vec<u8>, u8, u64),
         replicas: Replicas,
         is_sent: &mut bool,
-    ) -> Result<Heard, Fault> {
+    ) -> Result<CommandResult, Fault> {
         let commit = self.connection.send(bytes, before).ok_or(Fault::Unreachable)?;
         *is_sent = true;
         let waited = self.connection.send(replicas.wait(), 0);
@@ -162,11 +163,11 @@ mod tests {
     #[test]
     fn a_commit_counts_by_the_reply_to_its_wait() {
         let time = Timestamp::from_millis(1_780_000_000_010);
-        let alone = |fault| Heard::Reply(Reply::Alone { time, fault });
+        let alone = |fault| CommandResult::Reply(Reply::Alone { time, fault });
         let later = Duration::from_millis(20);
         for (waited, expected) in [
-            (Value::Int(2), Heard::Reply(Reply::Done { time })),
-            (Value::Int(3), Heard::Reply(Reply::Done { time })),
+            (Value::Int(2), CommandResult::Reply(Reply::Done { time })),
+            (Value::Int(3), CommandResult::Reply(Reply::Done { time })),
             (Value::Int(1), alone(Fault::Replicas)),
             (Value::Int(-1), alone(Fault::Replicas)),
             (Value::Bulk(None), alone(Fault::Replicas)),
@@ -178,10 +179,10 @@ mod tests {
         }
         // Nothing was written: the count of replicas does not matter.
         let heard = TWO.heard(&commit(1, &[b""]), Value::Int(0), later);
-        assert_eq!(heard, Heard::Reply(Reply::Mismatch { stands: None, time }));
+        assert_eq!(heard, CommandResult::Reply(Reply::Mismatch { stands: None, time }));
         let moved = Value::Error(b"MOVED 1 127.0.0.1:2".to_vec());
         let heard = TWO.heard(&moved, Value::Int(0), later);
-        assert_eq!(heard, Heard::Moved("127.0.0.1:2".to_owned()));
+        assert_eq!(heard, CommandResult::Moved("127.0.0.1:2".to_owned()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::resp::Value;
 
 /// The result of a sent command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum CommandResult {
     /// A reply.
     Reply(Reply),
     /// The slot is at another node, for good.
@@ -34,26 +34,26 @@ pub fn of_call(value: Value, number: u64) -> Result<Value, Fault> {
 
 /// The meaning of a reply to the script, [without its number](of_call).
 #[must_use]
-pub fn of_commit(value: &Value) -> Heard {
+pub fn of_commit(value: &Value) -> CommandResult {
     match value {
         Value::Error(line) => of_error(line),
         Value::Array(Some(parts)) => {
-            Heard::Reply(of_parts(parts).unwrap_or(Reply::Unknown(Fault::Nonsense)))
+            CommandResult::Reply(of_parts(parts).unwrap_or(Reply::Unknown(Fault::Nonsense)))
         }
         Value::Simple(_) | Value::Int(_) | Value::Bulk(_) | Value::Array(None) => {
-            Heard::Reply(Reply::Unknown(Fault::Nonsense))
+            CommandResult::Reply(Reply::Unknown(Fault::Nonsense))
         }
     }
 }
 
 /// The meaning of a reply to a read.
 #[must_use]
-pub fn of_read(value: Value) -> Heard {
+pub fn of_read(value: Value) -> CommandResult {
     match value {
         Value::Error(line) => of_error(&line),
-        Value::Bulk(stands) => Heard::Reply(Reply::Stands(stands.map(Arc::from))),
+        Value::Bulk(stands) => CommandResult::Reply(Reply::Stands(stands.map(Arc::from))),
         Value::Simple(_) | Value::Int(_) | Value::Array(_) => {
-            Heard::Reply(Reply::Unknown(Fault::Nonsense))
+            CommandResult::Reply(Reply::Unknown(Fault::Nonsense))
         }
     }
 }
@@ -79,16 +79,16 @@ fn of_parts(parts: &[Value]) -> Option<Reply> {
 
 /// The meaning of an error; its first word identifies it.
 #[must_use]
-pub fn of_error(line: &[u8]) -> Heard {
+pub fn of_error(line: &[u8]) -> CommandResult {
     let text = String::from_utf8_lossy(line);
     let mut words = text.split_ascii_whitespace();
     let fault = match words.next().unwrap_or_default() {
-        "NOSCRIPT" => return Heard::Reply(Reply::NoScript),
+        "NOSCRIPT" => return CommandResult::Reply(Reply::NoScript),
         kind @ ("MOVED" | "ASK") => {
             return match words.nth(1) {
-                Some(address) if kind == "MOVED" => Heard::Moved(address.to_owned()),
-                Some(address) => Heard::Ask(address.to_owned()),
-                None => Heard::Reply(Reply::Refused(Fault::ClusterDown)),
+                Some(address) if kind == "MOVED" => CommandResult::Moved(address.to_owned()),
+                Some(address) => CommandResult::Ask(address.to_owned()),
+                None => CommandResult::Reply(Reply::Refused(Fault::ClusterDown)),
             };
         }
         "OOM" => Fault::OutOfMemory,
@@ -101,7 +101,7 @@ pub fn of_error(line: &[u8]) -> Heard {
         _ if text.contains("WRONGTYPE") => Fault::Foreign,
         _ => Fault::Error,
     };
-    Heard::Reply(Reply::Refused(fault))
+    CommandResult::Reply(Reply::Refused(fault))
 }
 
 #[cfg(test)]
@@ -131,17 +131,17 @@ mod tests {
             (Value::Array(Some(Vec::new())), nonsense.clone()),
             (Value::Simple(b"OK".to_vec()), nonsense),
         ] {
-            assert_eq!(of_commit(&value), Heard::Reply(expected), "{value:?}");
+            assert_eq!(of_commit(&value), CommandResult::Reply(expected), "{value:?}");
         }
     }
 
     #[test]
     fn errors_are_named() {
-        let refused = |fault| Heard::Reply(Reply::Refused(fault));
+        let refused = |fault| CommandResult::Reply(Reply::Refused(fault));
         for (line, expected) in [
-            ("NOSCRIPT No matching script.", Heard::Reply(Reply::NoScript)),
-            ("MOVED 3999 127.0.0.1:6381", Heard::Moved("127.0.0.1:6381".to_owned())),
-            ("ASK 3999 127.0.0.1:6381", Heard::Ask("127.0.0.1:6381".to_owned())),
+            ("NOSCRIPT No matching script.", CommandResult::Reply(Reply::NoScript)),
+            ("MOVED 3999 127.0.0.1:6381", CommandResult::Moved("127.0.0.1:6381".to_owned())),
+            ("ASK 3999 127.0.0.1:6381", CommandResult::Ask("127.0.0.1:6381".to_owned())),
             ("MOVED", refused(Fault::ClusterDown)),
             (
                 "OOM command not allowed when used memory > 'maxmemory'.",

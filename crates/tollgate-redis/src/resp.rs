@@ -38,15 +38,15 @@ pub enum Value {
 
 /// Bytes that cannot begin a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nonsense;
+pub struct MalformedReply;
 
-impl fmt::Display for Nonsense {
+impl fmt::Display for MalformedReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("these bytes are no reply of the protocol")
+        f.write_str("these bytes are not a reply of the protocol")
     }
 }
 
-impl std::error::Error for Nonsense {}
+impl std::error::Error for MalformedReply {}
 
 impl Value {
     /// The bytes of a word or of a bulk.
@@ -110,13 +110,13 @@ fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// No further bytes could make it a reply, or it is too large.
-pub fn read(bytes: &[u8]) -> Result<Option<(Value, usize)>, Nonsense> {
+pub fn read(bytes: &[u8]) -> Result<Option<(Value, usize)>, MalformedReply> {
     let mut reader = Reader { rest: bytes, items: 0 };
     match reader.value(0) {
         Ok(value) => Ok(Some((value, bytes.len().saturating_sub(reader.rest.len())))),
-        Err(Stop::Short) if bytes.len() > MAX_REPLY => Err(Nonsense),
+        Err(Stop::Short) if bytes.len() > MAX_REPLY => Err(MalformedReply),
         Err(Stop::Short) => Ok(None),
-        Err(Stop::Nonsense) => Err(Nonsense),
+        Err(Stop::Nonsense) => Err(MalformedReply),
     }
 }
 
@@ -252,11 +252,11 @@ mod tests {
             b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n",
             &[b'+'; MAX_LINE + 1],
         ] {
-            assert_eq!(read(bytes), Err(Nonsense), "{}", bytes.escape_ascii());
+            assert_eq!(read(bytes), Err(MalformedReply), "{}", bytes.escape_ascii());
         }
         // As many arrays as the limit of parts, each of which announces as many.
         let promises = b"*65536\r\n".repeat(8);
         assert_eq!(read(&promises), Ok(None));
-        assert_eq!(read(&b"*1\r\n".repeat(70_000)), Err(Nonsense));
+        assert_eq!(read(&b"*1\r\n".repeat(70_000)), Err(MalformedReply));
     }
 }

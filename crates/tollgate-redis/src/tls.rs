@@ -64,7 +64,7 @@ impl Tls {
     pub fn open(files: TlsFiles) -> Result<Self, Vec<BadFile>> {
         let mut wrong = Vec::new();
         let name = files.server_name.clone().map(|name| {
-            let bad = || BadFile { what: "server_name", why: format!("{name:?} is no host") };
+            let bad = || BadFile { what: "server_name", why: format!("{name:?} is not a host") };
             ServerName::try_from(name.clone()).map_err(|_| bad())
         });
         let name = name.transpose().map_err(|bad| wrong.push(bad)).ok().flatten();
@@ -150,7 +150,7 @@ fn certificates(what: &'static str, file: &Path) -> Result<Vec<CertificateDer<'s
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|why| bad(what, file, &why))?;
     if found.is_empty() {
-        return Err(bad(what, file, &"there is no certificate in it"));
+        return Err(bad(what, file, &"it contains no certificate"));
     }
     Ok(found)
 }

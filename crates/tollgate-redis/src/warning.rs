@@ -35,11 +35,10 @@ impl fmt::Display for Warning {
         match self {
             Self::Evicts(policy) => write!(
                 f,
-                "the engine's maxmemory-policy is {policy}: when its memory is full it forgets who \
-                 is refused; set noeviction"
+                "the engine's maxmemory-policy is {policy}: when its memory is full, it deletes counts, and denied clients are allowed again; set noeviction"
             ),
             Self::Unknown => f.write_str(
-                "the engine does not say what it does when its memory is full; set \
+                "the engine does not report its maxmemory-policy; set \
                  maxmemory-policy noeviction",
             ),
         }

@@ -31,17 +31,17 @@ const UNANSWERED: u32 = 3;
 
 /// The checks of the nodes, one at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
-    pub(crate) watch: tokio::sync::Mutex<Watch>,
+pub(crate) struct NodeChecks {
+    pub(crate) watch: tokio::sync::Mutex<CheckHistory>,
     /// How often a node was found to have lost its data.
     emptied: AtomicU64,
     /// Consecutive checks in which some node did not reply.
     unanswered: AtomicU32,
 }
 
-impl Looks {
+impl NodeChecks {
     /// Records whether all nodes replied; returns the nodes that lost their data.
-    pub(crate) fn note(&self, looked: Looked) -> Vec<Lost> {
+    pub(crate) fn note(&self, looked: CheckResults) -> Vec<LostNode> {
         let before = self.unanswered.load(Ordering::Relaxed);
         let unanswered = if looked.is_partial { before.saturating_add(1) } else { 0 };
         self.unanswered.store(unanswered, Ordering::Relaxed);
@@ -63,15 +63,15 @@ impl Looks {
 
 /// The results of the last check of each node.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct CheckHistory {
     /// By lane: the connection, the key of the marker, and the marker.
-    seen: HashMap<usize, Seen>,
+    seen: HashMap<usize, NodeMarker>,
     /// Keys by slot, which are found by trial.
     keys: HashMap<u16, Option<Vec<u8>>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct NodeMarker {
     connection: u64,
     key: Vec<u8>,
     marker: Vec<u8>,
@@ -79,15 +79,15 @@ struct Seen {
 
 /// The results of one check of all nodes.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
-    pub(crate) lost: Vec<Lost>,
+pub(crate) struct CheckResults {
+    pub(crate) lost: Vec<LostNode>,
     /// Some node did not reply.
     pub(crate) is_partial: bool,
 }
 
 /// A node that lost its data, and its clock in the reply to the check `sent` at this time.
 #[derive(Debug)]
-pub(crate) struct Lost {
+pub(crate) struct LostNode {
     pub(crate) lane: usize,
     pub(crate) connection: u64,
     pub(crate) time: Timestamp,
@@ -96,22 +96,22 @@ pub(crate) struct Lost {
 
 /// The result of checking a node.
 #[derive(Debug)]
-struct Found {
+struct NodeReply {
     connection: u64,
     marker: Vec<u8>,
     time: Timestamp,
 }
 
-impl Watch {
+impl CheckHistory {
     /// Checks every node that has keys; returns those that lost their data. `mono` reads the clock
     /// of all committers. A node that does not reply is checked again the next time.
     pub(crate) async fn look_at_all(
         &mut self,
         carrier: &Carrier,
         mono: impl Fn() -> Span,
-    ) -> Looked {
+    ) -> CheckResults {
         let Carrier { topology, prefix, timeout, .. } = carrier;
-        let mut all = Looked::default();
+        let mut all = CheckResults::default();
         for (lane, slot) in topology.holders() {
             let Some(node) = topology.node(lane) else {
                 // Its address is not known yet.
@@ -129,9 +129,9 @@ impl Watch {
                 all.is_partial = true;
                 continue;
             };
-            let Found { connection, time, .. } = found;
+            let NodeReply { connection, time, .. } = found;
             if self.is_lost(lane, key, found) {
-                all.lost.push(Lost { lane, connection, time, sent });
+                all.lost.push(LostNode { lane, connection, time, sent });
             }
         }
         all
@@ -147,11 +147,11 @@ impl Watch {
 
     /// Takes the result; true when the node lost its data since the last check on the same
     /// connection.
-    fn is_lost(&mut self, lane: usize, key: Vec<u8>, found: Found) -> bool {
-        let Found { connection, marker, .. } = found;
-        let now = Seen { connection, key, marker };
+    fn is_lost(&mut self, lane: usize, key: Vec<u8>, found: NodeReply) -> bool {
+        let NodeReply { connection, marker, .. } = found;
+        let now = NodeMarker { connection, key, marker };
         let before = self.seen.get(&lane);
-        let is_same = |it: &Seen| it.connection == now.connection && it.key == now.key;
+        let is_same = |it: &NodeMarker| it.connection == now.connection && it.key == now.key;
         let is_lost = before.is_some_and(|it| is_same(it) && it.marker != now.marker);
         self.seen.insert(lane, now);
         is_lost
@@ -159,14 +159,14 @@ impl Watch {
 }
 
 /// Checks a node; `fresh` becomes the marker where there is none.
-async fn look(node: &Node, key: &[u8], fresh: &[u8]) -> Result<Found, Fault> {
+async fn look(node: &Node, key: &[u8], fresh: &[u8]) -> Result<NodeReply, Fault> {
     let ready = node.ready().await?;
     let connection = node.number_of(&ready);
     let reply = ready.connection.ask(&[b"EVAL", LOOK, b"1", key, fresh]).await?;
     let Some([marker, seconds, micros]) = reply.parts() else { return Err(Fault::Error) };
     let marker = marker.bytes().ok_or(Fault::Nonsense)?.to_vec();
     let time = time_of(seconds, micros).ok_or(Fault::Nonsense)?;
-    Ok(Found { connection, marker, time })
+    Ok(NodeReply { connection, marker, time })
 }
 
 fn time_of(seconds: &Value, micros: &Value) -> Option<Timestamp> {
@@ -178,13 +178,13 @@ fn time_of(seconds: &Value, micros: &Value) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    fn found(connection: u64, marker: &str) -> Found {
-        Found { connection, marker: marker.into(), time: Timestamp::ZERO }
+    fn found(connection: u64, marker: &str) -> NodeReply {
+        NodeReply { connection, marker: marker.into(), time: Timestamp::ZERO }
     }
 
     #[test]
     fn another_marker_by_the_same_connection_is_a_loss() {
-        let mut watch = Watch::default();
+        let mut watch = CheckHistory::default();
         let mut lost = |lane, key: &str, connection, marker| {
             watch.is_lost(lane, key.into(), found(connection, marker))
         };
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn one_late_answer_says_nothing_and_one_answer_ends_the_doubt() {
-        let looks = Looks::default();
+        let looks = NodeChecks::default();
         let mut look = |is_partial| {
-            looks.note(Looked { is_partial, ..Looked::default() });
+            looks.note(CheckResults { is_partial, ..CheckResults::default() });
             looks.are_answered()
         };
         assert_eq!([true, true, true, true].map(&mut look), [true, true, false, false]);
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_marker_is_found_for_every_slot() {
-        let mut watch = Watch::default();
+        let mut watch = CheckHistory::default();
         for slot in [0, 1, 8_191, 16_383] {
             let key = watch.key("tollgate:", Some(slot)).map(|key| slot_of(&key));
             assert_eq!(key, Some(slot));

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use tollgate_core::Span;
-use tollgate_redis::commit::{Ask, Committer, Event, Fault, Name, Reply, Settings, What};
-use tollgate_redis::reply::{Heard, of_commit, of_read};
+use tollgate_redis::commit::{Ask, Committer, Event, Fault, Name, Operation, Reply, Settings};
+use tollgate_redis::reply::{CommandResult, of_commit, of_read};
 use tollgate_redis::resp::{self, Value};
 
 /// Requests of a run: some for one key, some for another.
@@ -39,8 +39,8 @@ pub fn check(bytes: &[u8]) {
         let value = read(&mut rest);
         let reply = match (value, &call.what) {
             (None, _) => Reply::Unknown(Fault::Cut),
-            (Some(value), What::Commit { .. }) => meant(of_commit(&value)),
-            (Some(value), What::Read) => meant(of_read(value)),
+            (Some(value), Operation::Commit { .. }) => meant(of_commit(&value)),
+            (Some(value), Operation::Read) => meant(of_read(value)),
         };
         let acknowledges = matches!(reply, Reply::Done { .. });
         let before = events.len();
@@ -61,11 +61,11 @@ fn describe() -> Ask {
     Ask::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat())
 }
 
-fn meant(heard: Heard) -> Reply {
+fn meant(heard: CommandResult) -> Reply {
     match heard {
-        Heard::Reply(reply) => reply,
-        Heard::Moved(_) => Reply::Elsewhere { lane: 1 },
-        Heard::Ask(_) => Reply::Stands(Some(Arc::from(&b"x"[..]))),
+        CommandResult::Reply(reply) => reply,
+        CommandResult::Moved(_) => Reply::Elsewhere { lane: 1 },
+        CommandResult::Ask(_) => Reply::Stands(Some(Arc::from(&b"x"[..]))),
     }
 }
 

@@ -8,20 +8,20 @@ use tollgate_storage::{Clock, Counts};
 
 use crate::commit::ask::{Ask, Failed};
 use crate::commit::call::{Fault, Write};
-use crate::commit::remembered::Seen;
-use crate::commit::value::{self, Tag, Unreadable};
+use crate::commit::value::{self, Tag, UnreadableValue};
+use crate::commit::value_memory::KnownValue;
 
 /// The result of a batch.
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct BatchResult {
     /// In the order of the requests.
     pub(crate) replies: Vec<Result<Vec<u8>, Failed>>,
     pub(crate) write: Write,
     /// The value of the key after the write.
-    pub(crate) leaves: Option<Seen>,
+    pub(crate) leaves: Option<KnownValue>,
 }
 
-impl Decided {
+impl BatchResult {
     /// True when the engine must acknowledge a call before any of these replies may leave.
     pub(crate) fn needs_call(&self) -> bool {
         self.write != Write::Keep || self.replies.iter().any(Result::is_ok)
@@ -32,11 +32,11 @@ impl Decided {
 /// request whose response depends on an earlier commit is written again: a call that writes nothing
 /// does not show that replicas have that commit.
 pub(crate) fn decide<'a>(
-    stands: Option<&Seen>,
+    stands: Option<&KnownValue>,
     asks: impl Iterator<Item = &'a Ask>,
     clock: &Clock,
     (tag, is_replicated): (Tag, bool),
-) -> Decided {
+) -> BatchResult {
     let mut counts = match value::read(stands.map(|seen| &*seen.value)) {
         Ok(counts) => counts,
         Err(why) => return unreadable(why, asks.count(), (tag, clock.now)),
@@ -55,14 +55,14 @@ pub(crate) fn decide<'a>(
         let is_there = stands.is_some() || leaves.is_some();
         write = if is_there { changed } else { Write::Keep };
     }
-    Decided { replies, write, leaves }
+    BatchResult { replies, write, leaves }
 }
 
 /// The write that stores `counts`, and the stored value after it.
-fn written(counts: &Counts, tag: Tag, now: Timestamp) -> (Write, Option<Seen>) {
+fn written(counts: &Counts, tag: Tag, now: Timestamp) -> (Write, Option<KnownValue>) {
     let (write, until) = value::write(counts, tag, now);
     let leaves = match &write {
-        Write::Put { value, .. } => Some(Seen { value: value.clone(), until }),
+        Write::Put { value, .. } => Some(KnownValue { value: value.clone(), until }),
         Write::Keep | Write::Delete => None,
     };
     (write, leaves)
@@ -70,17 +70,17 @@ fn written(counts: &Counts, tag: Tag, now: Timestamp) -> (Write, Option<Seen>) {
 
 /// An unreadable value fails all requests that find it. A damaged value of this version is replaced
 /// by a new one.
-fn unreadable(why: Unreadable, asks: usize, (tag, now): (Tag, Timestamp)) -> Decided {
+fn unreadable(why: UnreadableValue, asks: usize, (tag, now): (Tag, Timestamp)) -> BatchResult {
     match why {
         // Not remembered either: the value is read again each time, until it is gone.
-        Unreadable::Foreign => {
+        UnreadableValue::Foreign => {
             let replies = vec![Err(Failed::Engine(Fault::Foreign)); asks];
-            Decided { replies, write: Write::Keep, leaves: None }
+            BatchResult { replies, write: Write::Keep, leaves: None }
         }
-        Unreadable::Damaged => {
+        UnreadableValue::Damaged => {
             let replies = vec![Err(Failed::Corrupt); asks];
             let (write, leaves) = written(&Counts::begun_anew(now), tag, now);
-            Decided { replies, write, leaves }
+            BatchResult { replies, write, leaves }
         }
     }
 }

@@ -30,12 +30,12 @@ pub struct Call {
     /// The key.
     pub name: Name,
     /// The operation.
-    pub what: What,
+    pub what: Operation,
 }
 
 /// An operation of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Operation {
     /// [`SCRIPT`].
     Commit {
         /// The bytes that must be stored now; `None`: no bytes may be stored.
@@ -104,7 +104,7 @@ pub enum Reply {
         /// The lane of that node.
         lane: usize,
     },
-    /// The reply to [`What::Read`]: the stored bytes.
+    /// The reply to [`Operation::Read`]: the stored bytes.
     Stands(Option<Arc<[u8]>>),
     /// The engine does not have the script; nothing is written.
     NoScript,

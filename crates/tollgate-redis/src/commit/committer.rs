@@ -23,15 +23,15 @@ use tollgate_storage::{CLOCK_ERROR, Clock};
 use crate::commit::ask::{Ask, Failed};
 use crate::commit::batch;
 use crate::commit::breaker::Gate;
-use crate::commit::call::{Call, CallId, Reply, What, Write};
-use crate::commit::key::{Answer, Asked, Flight, Key};
+use crate::commit::call::{Call, CallId, Operation, Reply, Write};
+use crate::commit::key::{Answer, Flight, Key, PendingAsk};
 use crate::commit::lane::Lane;
 use crate::commit::mutation::{self, Mutation};
 use crate::commit::name::Name;
-use crate::commit::remembered::Remembered;
 use crate::commit::settings::Settings;
 use crate::commit::tally::Tally;
 use crate::commit::value::{TAG_LEN, Tags};
+use crate::commit::value_memory::ValueMemory;
 
 /// An action for the driver.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Committer<T> {
     pub(crate) keys: HashMap<Name, Key<T>>,
     /// The keys whose calls are under way.
     calls: HashMap<CallId, Name>,
-    remembered: Remembered,
+    remembered: ValueMemory,
     pub(crate) lanes: Vec<Lane>,
     tags: Tags,
     last_call: CallId,
@@ -81,7 +81,7 @@ impl<T> Committer<T> {
             settings,
             keys: HashMap::new(),
             calls: HashMap::new(),
-            remembered: Remembered::new(settings.max_remembered),
+            remembered: ValueMemory::new(settings.max_remembered),
             lanes: Vec::new(),
             tags: Tags::new(seed),
             last_call: 0,
@@ -135,7 +135,7 @@ impl<T> Committer<T> {
         self.asks = self.asks.saturating_add(1);
         let remembered = &mut self.remembered;
         let key = self.keys.entry(name).or_insert_with(|| Key::new(lane, remembered.take(&name)));
-        key.waiting.push_back(Asked {
+        key.waiting.push_back(PendingAsk {
             ask,
             who,
             since: mono,
@@ -241,7 +241,7 @@ impl<T> Committer<T> {
             }
         }
         let has_script = lane.lacks_script;
-        let what = What::Commit {
+        let what = Operation::Commit {
             expected: key.stands.as_ref().map(|seen| seen.value.clone()),
             write: decided.write.clone(),
             decided_at_ms: now.as_nanos().div_euclid(NANOS_PER_MS),
@@ -273,7 +273,7 @@ impl<T> Committer<T> {
         &mut self,
         name: Name,
         mut flight: Flight<T>,
-        what: What,
+        what: Operation,
         out: &mut Vec<Event<T>>,
     ) {
         let Some(key) = self.keys.get_mut(&name) else { return };
@@ -285,9 +285,9 @@ impl<T> Committer<T> {
             flight.call = id;
         }
         #[cfg(test)]
-        if matches!(what, What::Commit { .. }) {
+        if matches!(what, Operation::Commit { .. }) {
             let asks = flight.batch.iter().zip(&flight.decided.replies);
-            let one = |(asked, reply): (&Asked<T>, &Answer)| {
+            let one = |(asked, reply): (&PendingAsk<T>, &Answer)| {
                 (asked.number, asked.ask.clone(), reply.clone())
             };
             let decided = asks.map(one).collect();
@@ -303,7 +303,7 @@ impl<T> Committer<T> {
     fn dismiss_overdue(&mut self, name: Name, mono: Span, out: &mut Vec<Event<T>>) {
         let longest = self.settings.max_wait;
         let Some(key) = self.keys.get_mut(&name) else { return };
-        let is_overdue = |asked: &Asked<T>| mono.saturating_sub(asked.since) > longest;
+        let is_overdue = |asked: &PendingAsk<T>| mono.saturating_sub(asked.since) > longest;
         if !key.waiting.iter().any(is_overdue) {
             return;
         }
@@ -331,12 +331,12 @@ impl<T> Committer<T> {
     /// Answers one request; tests also record the call that the answer depends on.
     pub(crate) fn answer(
         &mut self,
-        asked: Asked<T>,
+        asked: PendingAsk<T>,
         answer: Answer,
         rests_on: Option<CallId>,
         out: &mut Vec<Event<T>>,
     ) {
-        debug_assert!(self.asks > 0, "who asked is counted");
+        debug_assert!(self.asks > 0, "every request is counted");
         self.asks = self.asks.saturating_sub(1);
         match answer {
             Ok(_) => Tally::add(&mut self.tally.acknowledged),
@@ -417,7 +417,8 @@ mod tests {
         let other_time = Reply::OtherTime { stands: None, time };
         committer.reply(sent[0].id, other_time, ms(3), &mut out);
         let again = calls(&mut out);
-        let What::Commit { decided_at_ms, expected: None, write: Write::Keep, .. } = again[0].what
+        let Operation::Commit { decided_at_ms, expected: None, write: Write::Keep, .. } =
+            again[0].what
         else {
             panic!("{again:?}")
         };
@@ -451,7 +452,7 @@ mod tests {
             committer.ask((name, 0), (look(), who), ms(1), &mut out);
         }
         let sent = calls(&mut out);
-        assert_eq!(sent.len(), 7, "ten requests at the most");
+        assert_eq!(sent.len(), 7, "at most ten requests");
         let refused: Vec<u32> = out.drain(..).filter_map(who).collect();
         assert_eq!(refused, [11, 12, 13, 14]);
         // Without a reply from the engine, no request that waited too long is sent again.
@@ -471,11 +472,11 @@ mod tests {
         let sent = calls(&mut out);
         committer.reply(sent[0].id, Reply::Unknown(Fault::Late), ms(100), &mut out);
         let read = calls(&mut out);
-        assert_eq!((&read[0].what, out.len()), (&What::Read, 0), "it looks what became of it");
+        assert_eq!((&read[0].what, out.len()), (&Operation::Read, 0), "it reads the result");
         committer.reply(read[0].id, Reply::Unknown(Fault::Late), ms(200), &mut out);
         let failed = |who, why| Event::Answer(who, Err(why));
         let late = Failed::Engine(Fault::Late);
-        assert_eq!(out, [failed(0, late), failed(1, late)], "who waited is not kept waiting");
+        assert_eq!(out, [failed(0, late), failed(1, late)], "a waiting request gets a response");
         assert!(committer.is_open(0));
         out.clear();
         committer.ask((NAME, 0), (look(), 2), ms(299), &mut out);
@@ -505,7 +506,7 @@ mod tests {
                 open = Some(connections);
                 committer.connected(0, connections);
             }
-            let is_sent = call.what == What::Read || open == Some(call.connection);
+            let is_sent = call.what == Operation::Read || open == Some(call.connection);
             let reply = match is_sent {
                 true => Reply::Unknown(Fault::Cut),
                 false => Reply::Elsewhere { lane: 0 },
@@ -542,8 +543,8 @@ mod tests {
         let mut out = Vec::new();
         committer.ask((NAME, 0), (look(), 0), ms(1), &mut out);
         let has_script = |call: &Call| match call.what {
-            What::Commit { has_script, .. } => has_script,
-            What::Read => false,
+            Operation::Commit { has_script, .. } => has_script,
+            Operation::Read => false,
         };
         let first = calls(&mut out);
         committer.reply(first[0].id, Reply::NoScript, ms(2), &mut out);
@@ -582,10 +583,10 @@ mod tests {
                     }
                     Some(Event::Call(call)) => {
                         let near = match call.what {
-                            What::Commit { decided_at_ms, .. } => {
+                            Operation::Commit { decided_at_ms, .. } => {
                                 decided_at_ms.abs_diff(1_780_000_000_000 + mono) < 50
                             }
-                            What::Read => false,
+                            Operation::Read => false,
                         };
                         let time = time(mono);
                         let reply = match near {

@@ -10,17 +10,17 @@ use tollgate_core::Span;
 use tollgate_core::Timestamp;
 
 use crate::commit::ask::{Ask, Failed};
-use crate::commit::batch::Decided;
+use crate::commit::batch::BatchResult;
 use crate::commit::call::{CallId, Fault};
-use crate::commit::remembered::Seen;
 use crate::commit::value::Tag;
+use crate::commit::value_memory::KnownValue;
 
 /// The most requests decided at a time: a thousand decisions take about a millisecond.
 const MAX_BATCH: usize = 1_024;
 
 /// A request that has no response yet.
 #[derive(Debug)]
-pub(crate) struct Asked<T> {
+pub(crate) struct PendingAsk<T> {
     pub(crate) ask: Ask,
     pub(crate) who: T,
     /// When it arrived.
@@ -47,8 +47,8 @@ pub(crate) struct Flight<T> {
     /// The call that commits the batch; a read may follow it.
     pub(crate) call: CallId,
     pub(crate) sent: Span,
-    pub(crate) batch: Vec<Asked<T>>,
-    pub(crate) decided: Decided,
+    pub(crate) batch: Vec<PendingAsk<T>>,
+    pub(crate) decided: BatchResult,
     pub(crate) tag: Tag,
     /// The engine's time of the decision.
     #[cfg(test)]
@@ -63,9 +63,9 @@ pub(crate) struct Flight<T> {
 #[derive(Debug)]
 pub(crate) struct Key<T> {
     pub(crate) lane: usize,
-    pub(crate) waiting: VecDeque<Asked<T>>,
+    pub(crate) waiting: VecDeque<PendingAsk<T>>,
     /// The stored bytes, as far as they are known.
-    pub(crate) stands: Option<Seen>,
+    pub(crate) stands: Option<KnownValue>,
     pub(crate) flight: Option<Flight<T>>,
     /// The key is in the queue of its lane.
     pub(crate) is_ready: bool,
@@ -74,26 +74,26 @@ pub(crate) struct Key<T> {
 }
 
 impl<T> Key<T> {
-    pub(crate) fn new(lane: usize, stands: Option<Seen>) -> Self {
+    pub(crate) fn new(lane: usize, stands: Option<KnownValue>) -> Self {
         let waiting = VecDeque::new();
         Self { lane, waiting, stands, flight: None, is_ready: false, refusals: 0 }
     }
 
     /// Takes the first waiting requests, to be decided together.
-    pub(crate) fn take_batch(&mut self) -> Vec<Asked<T>> {
+    pub(crate) fn take_batch(&mut self) -> Vec<PendingAsk<T>> {
         let len = self.waiting.len().min(MAX_BATCH);
         self.waiting.drain(..len).collect()
     }
 
     /// Puts the requests of a batch that have no response before all others, in their order.
-    pub(crate) fn put_back(&mut self, batch: Vec<Asked<T>>) {
+    pub(crate) fn put_back(&mut self, batch: Vec<PendingAsk<T>>) {
         for asked in batch.into_iter().rev() {
             self.waiting.push_front(asked);
         }
     }
 
     /// All requests that wait or are in `flight`.
-    pub(crate) fn everybody(&mut self, flight: Option<Flight<T>>) -> Vec<Asked<T>> {
+    pub(crate) fn everybody(&mut self, flight: Option<Flight<T>>) -> Vec<PendingAsk<T>> {
         let mut all = flight.map_or_else(Vec::new, |flight| flight.batch);
         all.extend(self.waiting.drain(..));
         all

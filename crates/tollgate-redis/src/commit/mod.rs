@@ -22,7 +22,7 @@ mod committer;
 mod key;
 mod batch;
 mod lane;
-mod remembered;
+mod value_memory;
 mod value;
 mod call;
 mod ask;
@@ -48,7 +48,7 @@ mod mutation;
 mod model;
 
 pub use ask::{Ask, Failed};
-pub use call::{Call, CallId, Fault, Reply, SCRIPT, What, Write};
+pub use call::{Call, CallId, Fault, Operation, Reply, SCRIPT, Write};
 pub use committer::{Committer, Event};
 pub use name::Name;
 pub use settings::Settings;

@@ -7,14 +7,14 @@
 use tollgate_core::Span;
 
 use crate::commit::ask::Failed;
-use crate::commit::call::{Fault, Reply, What, Write};
+use crate::commit::call::{Fault, Operation, Reply, Write};
 use crate::commit::committer::{Committer, Event};
-use crate::commit::key::{Asked, Doubt, Flight};
+use crate::commit::key::{Doubt, Flight, PendingAsk};
 use crate::commit::mutation::{self, Mutation};
 use crate::commit::name::Name;
-use crate::commit::remembered::Seen;
 use crate::commit::tally::Tally;
 use crate::commit::value::{Tag, tag_of};
+use crate::commit::value_memory::KnownValue;
 
 /// The most consecutive calls of one key that may be rejected for their time or for the missing
 /// script. Each rejection halves the calls sent to the node or sets the clock, so more of them show
@@ -39,11 +39,11 @@ impl<T> Committer<T> {
                 if mutation::is(Mutation::WinsEveryRace) {
                     self.done(name, flight, out);
                 } else {
-                    self.lost(name, flight, stands.map(Seen::of_another), out);
+                    self.lost(name, flight, stands.map(KnownValue::of_another), out);
                 }
             }
             Reply::OtherTime { stands, .. } => {
-                let stands = Some(stands.map(Seen::of_another));
+                let stands = Some(stands.map(KnownValue::of_another));
                 self.refused((name, mono), flight, stands, Fault::Clock, out);
             }
             Reply::NoScript => {
@@ -62,7 +62,7 @@ impl<T> Committer<T> {
                 return self.unknown(name, flight, Fault::ClusterDown, mono, out);
             }
             Reply::Stands(stands) => {
-                self.looked(name, flight, stands.map(Seen::of_another), out);
+                self.looked(name, flight, stands.map(KnownValue::of_another), out);
             }
             Reply::Refused(fault) => self.not_done(name, flight, fault, out),
             Reply::Unknown(fault) => return self.unknown(name, flight, fault, mono, out),
@@ -110,7 +110,7 @@ impl<T> Committer<T> {
         &mut self,
         name: Name,
         flight: Flight<T>,
-        stands: Option<Seen>,
+        stands: Option<KnownValue>,
         out: &mut Vec<Event<T>>,
     ) {
         if tag_there(stands.as_ref()) == Some(flight.tag) {
@@ -125,7 +125,7 @@ impl<T> Committer<T> {
         &mut self,
         (name, mono): (Name, Span),
         flight: Flight<T>,
-        stands: Option<Option<Seen>>,
+        stands: Option<Option<KnownValue>>,
         fault: Fault,
         out: &mut Vec<Event<T>>,
     ) {
@@ -188,7 +188,7 @@ impl<T> Committer<T> {
         Tally::add(&mut self.tally.reads);
         flight.doubt = Some(fault);
         flight.sent = mono;
-        self.send(name, flight, What::Read, out);
+        self.send(name, flight, Operation::Read, out);
         false
     }
 
@@ -197,7 +197,7 @@ impl<T> Committer<T> {
         &mut self,
         name: Name,
         flight: Flight<T>,
-        stands: Option<Seen>,
+        stands: Option<KnownValue>,
         out: &mut Vec<Event<T>>,
     ) {
         let tag = tag_there(stands.as_ref());
@@ -234,8 +234,8 @@ impl<T> Committer<T> {
     fn again(
         &mut self,
         name: Name,
-        batch: Vec<Asked<T>>,
-        stands: Option<Seen>,
+        batch: Vec<PendingAsk<T>>,
+        stands: Option<KnownValue>,
         out: &mut Vec<Event<T>>,
     ) {
         let others = self.answer_doubts(batch, tag_there(stands.as_ref()), out);
@@ -248,10 +248,10 @@ impl<T> Committer<T> {
     /// Answers the requests whose earlier attempt left the stored `tag`; returns the others.
     fn answer_doubts(
         &mut self,
-        batch: Vec<Asked<T>>,
+        batch: Vec<PendingAsk<T>>,
         tag: Option<Tag>,
         out: &mut Vec<Event<T>>,
-    ) -> Vec<Asked<T>> {
+    ) -> Vec<PendingAsk<T>> {
         let mut others = Vec::with_capacity(batch.len());
         for mut asked in batch {
             match asked.doubt.take_if(|doubt| Some(doubt.tag) == tag) {
@@ -271,7 +271,7 @@ impl<T> Committer<T> {
 }
 
 /// The tag of the commit that left the stored bytes, if they contain one.
-fn tag_there(stands: Option<&Seen>) -> Option<Tag> {
+fn tag_there(stands: Option<&KnownValue>) -> Option<Tag> {
     stands.and_then(|seen| tag_of(&seen.value)).copied()
 }
 
@@ -317,11 +317,11 @@ mod tests {
         Ask::Check(request)
     }
 
-    type Asked = (Committer<u32>, Vec<Event<u32>>);
+    type CommitterAndEvents = (Committer<u32>, Vec<Event<u32>>);
 
     /// A committer whose clock is set; it gets `asks` requests `ask`, and returns the call that is
     /// sent then.
-    fn asked(asks: u32, ask: &Ask) -> (Asked, Call) {
+    fn asked(asks: u32, ask: &Ask) -> (CommitterAndEvents, Call) {
         let settings = Settings { is_replicated: true, ..Settings::default() };
         let mut committer = Committer::new(settings, [0; TAG_LEN]);
         let mut out = Vec::new();
@@ -344,7 +344,7 @@ mod tests {
 
     fn written(call: &Call) -> Option<Arc<[u8]>> {
         match &call.what {
-            What::Commit { write: Write::Put { value, .. }, .. } => Some(value.clone()),
+            Operation::Commit { write: Write::Put { value, .. }, .. } => Some(value.clone()),
             _ => None,
         }
     }
@@ -374,7 +374,7 @@ mod tests {
         out.clear();
         committer.ask((NAME, 0), (check(5), 7), ms(4), &mut out);
         let next = the_call(&mut out);
-        let What::Commit { expected, .. } = &next.what else { panic!("{next:?}") };
+        let Operation::Commit { expected, .. } = &next.what else { panic!("{next:?}") };
         assert_eq!(expected.as_deref(), Some(&*left), "decided on what was written");
     }
 

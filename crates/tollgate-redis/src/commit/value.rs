@@ -47,7 +47,7 @@ impl Tags {
 
 /// Why a value cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
+pub(crate) enum UnreadableValue {
     /// It has another version, perhaps of newer code. It stays.
     Foreign,
     /// It is damaged.
@@ -61,15 +61,15 @@ pub(crate) fn tag_of(value: &[u8]) -> Option<&Tag> {
 }
 
 /// The usage in `value`; empty without a value.
-pub(crate) fn read(value: Option<&[u8]>) -> Result<Counts, Unreadable> {
+pub(crate) fn read(value: Option<&[u8]>) -> Result<Counts, UnreadableValue> {
     let Some(value) = value else { return Ok(Counts::default()) };
     match value.split_first() {
-        Some((version, _)) if *version != VERSION => Err(Unreadable::Foreign),
+        Some((version, _)) if *version != VERSION => Err(UnreadableValue::Foreign),
         Some((_, rest)) => {
-            let row = rest.get(TAG_LEN..).ok_or(Unreadable::Damaged)?;
-            Counts::decode(row).ok_or(Unreadable::Damaged)
+            let row = rest.get(TAG_LEN..).ok_or(UnreadableValue::Damaged)?;
+            Counts::decode(row).ok_or(UnreadableValue::Damaged)
         }
-        None => Err(Unreadable::Damaged),
+        None => Err(UnreadableValue::Damaged),
     }
 }
 
@@ -106,9 +106,9 @@ mod tests {
         assert_eq!(tag_of(&value), Some(&tag));
         assert_eq!(tag_of(&value[..16]), None);
         assert_eq!(tag_of(&[]), None);
-        assert_eq!(read(Some(&value)), Err(Unreadable::Damaged), "no row");
-        assert_eq!(read(Some(&[2, 0])), Err(Unreadable::Foreign));
-        assert_eq!(read(Some(&[])), Err(Unreadable::Damaged));
+        assert_eq!(read(Some(&value)), Err(UnreadableValue::Damaged), "no row");
+        assert_eq!(read(Some(&[2, 0])), Err(UnreadableValue::Foreign));
+        assert_eq!(read(Some(&[])), Err(UnreadableValue::Damaged));
         assert_eq!(read(None), Ok(Counts::default()));
     }
 }

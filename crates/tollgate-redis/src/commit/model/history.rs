@@ -75,7 +75,7 @@ pub(super) fn check(world: &World) -> Sums {
     }
     let charges = replay(world, &sent);
     sums.charged_twice = charges.values().filter(|times| **times > 1).count() as u64;
-    assert!(charges.values().all(|times| *times <= 2), "at most once more");
+    assert!(charges.values().all(|times| *times <= 2), "at most one more time");
     answers(world, &sent, &mut sums);
     sums
 }

@@ -11,7 +11,7 @@ use tollgate_policy::{Plan, Policy, Surface};
 
 use super::random::Random;
 use crate::commit::ask::{Ask, Failed};
-use crate::commit::call::{Call, CallId, Fault, Reply, What, Write};
+use crate::commit::call::{Call, CallId, Fault, Operation, Reply, Write};
 use crate::commit::committer::{Committer, Event};
 use crate::commit::name::Name;
 use crate::commit::settings::Settings;
@@ -61,7 +61,7 @@ pub(super) struct Server {
     mono_began_ms: u64,
 }
 
-enum Happens {
+enum ModelEvent {
     Asked(usize),
     Arrives(usize, Call),
     Replied(usize, CallId, Reply),
@@ -87,7 +87,7 @@ pub(super) struct World {
     pub(super) tickets: Vec<Ticket>,
     now_ms: u64,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
-    happens: BTreeMap<u64, Happens>,
+    happens: BTreeMap<u64, ModelEvent>,
     request: Vec<u8>,
     keys: u64,
     left: usize,
@@ -133,17 +133,17 @@ impl World {
 
     fn prepare(&mut self, random: &mut Random) {
         for server in 0..self.servers.len() {
-            self.at(random.below(20), Happens::Asked(server));
+            self.at(random.below(20), ModelEvent::Asked(server));
         }
         for _ in 0..random.below(3) {
-            self.at(random.below(1_000), Happens::Flush);
+            self.at(random.below(1_000), ModelEvent::Flush);
         }
         if matches!(self.faults, Faults::Failover | Faults::HourApart) {
-            self.at(100 + random.below(800), Happens::Failover);
+            self.at(100 + random.below(800), ModelEvent::Failover);
         }
     }
 
-    fn at(&mut self, after_ms: u64, what: Happens) {
+    fn at(&mut self, after_ms: u64, what: ModelEvent) {
         let number = self.happens.last_key_value().map_or(0, |(last, _)| last + 1);
         self.queue.push(Reverse((self.now_ms + after_ms, number)));
         self.happens.insert(number, what);
@@ -154,20 +154,20 @@ impl World {
         while let Some(Reverse((at, number))) = self.queue.pop() {
             self.now_ms = at;
             match self.happens.remove(&number).expect("once") {
-                Happens::Asked(server) => self.asked(server, random),
-                Happens::Arrives(server, call) => {
+                ModelEvent::Asked(server) => self.asked(server, random),
+                ModelEvent::Arrives(server, call) => {
                     let id = call.id;
                     let reply = self.node.call(server, call, self.now_ms);
                     self.replied(server, id, reply, random);
                 }
-                Happens::Replied(server, id, reply) => {
+                ModelEvent::Replied(server, id, reply) => {
                     let mut events = Vec::new();
                     let mono = self.mono(server);
                     self.servers[server].committer.reply(id, reply, mono, &mut events);
                     self.events(server, events, random);
                 }
-                Happens::Flush => self.node.has_script = false,
-                Happens::Failover => self.failover(random),
+                ModelEvent::Flush => self.node.has_script = false,
+                ModelEvent::Failover => self.failover(random),
             }
         }
         assert!(self.servers.iter().all(|server| server.committer.under_way() == 0));
@@ -189,7 +189,7 @@ impl World {
         }
         self.left = self.left.saturating_sub(1);
         if self.left > 0 {
-            self.at(random.below(40), Happens::Asked(server));
+            self.at(random.below(40), ModelEvent::Asked(server));
         }
     }
 
@@ -225,15 +225,15 @@ impl World {
 
     fn carry(&mut self, server: usize, call: Call, random: &mut Random) {
         let is_bad = self.faults != Faults::None;
-        self.at(TIMEOUT_MS, Happens::Replied(server, call.id, Reply::Unknown(Fault::Late)));
+        self.at(TIMEOUT_MS, ModelEvent::Replied(server, call.id, Reply::Unknown(Fault::Late)));
         if is_bad && random.in_a_hundred(5) {
             return;
         }
         if self.faults == Faults::Repeats && random.in_a_hundred(5) {
-            self.at(random.below(120), Happens::Arrives(server, call.clone()));
+            self.at(random.below(120), ModelEvent::Arrives(server, call.clone()));
         }
         let delay = self.delay(random);
-        self.at(delay, Happens::Arrives(server, call));
+        self.at(delay, ModelEvent::Arrives(server, call));
     }
 
     fn replied(&mut self, server: usize, id: CallId, reply: Reply, random: &mut Random) {
@@ -242,10 +242,10 @@ impl World {
             return;
         }
         if is_bad && random.in_a_hundred(5) {
-            self.at(random.below(120), Happens::Replied(server, id, reply.clone()));
+            self.at(random.below(120), ModelEvent::Replied(server, id, reply.clone()));
         }
         let delay = self.delay(random);
-        self.at(delay, Happens::Replied(server, id, reply));
+        self.at(delay, ModelEvent::Replied(server, id, reply));
     }
 
     fn delay(&self, random: &mut Random) -> u64 {
@@ -279,7 +279,8 @@ impl Node {
         let time = Timestamp::from_millis(time_ms);
         let stored = self.stored.get(&call.name).filter(|(_, until)| *until > time_ms);
         let stands = stored.map(|(value, _)| value.clone());
-        let What::Commit { expected, write, decided_at_ms, tolerance_ms, has_script } = call.what
+        let Operation::Commit { expected, write, decided_at_ms, tolerance_ms, has_script } =
+            call.what
         else {
             return Reply::Stands(stands);
         };

@@ -18,14 +18,14 @@ const OVERHEAD: usize = 160;
 
 /// The value of a key.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct KnownValue {
     pub(crate) value: Arc<[u8]>,
     /// The engine forgets it then, unless it is written again; unknown where another server wrote
     /// it.
     pub(crate) until: Timestamp,
 }
 
-impl Seen {
+impl KnownValue {
     /// A value that another server wrote, or that this one wrote with an unknown result.
     pub(crate) const fn of_another(value: Arc<[u8]>) -> Self {
         Self { value, until: Timestamp::MAX }
@@ -34,20 +34,20 @@ impl Seen {
 
 /// The bytes of many keys.
 #[derive(Debug)]
-pub(crate) struct Remembered {
-    young: HashMap<Name, Seen>,
-    old: HashMap<Name, Seen>,
+pub(crate) struct ValueMemory {
+    young: HashMap<Name, KnownValue>,
+    old: HashMap<Name, KnownValue>,
     young_bytes: usize,
     max_bytes: usize,
 }
 
-impl Remembered {
+impl ValueMemory {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, max_bytes }
     }
 
     /// Takes the value of `name`, which is no longer remembered then.
-    pub(crate) fn take(&mut self, name: &Name) -> Option<Seen> {
+    pub(crate) fn take(&mut self, name: &Name) -> Option<KnownValue> {
         if let Some(seen) = self.young.remove(name) {
             self.young_bytes = self.young_bytes.saturating_sub(size(&seen));
             return Some(seen);
@@ -55,7 +55,7 @@ impl Remembered {
         self.old.remove(name)
     }
 
-    pub(crate) fn put(&mut self, name: Name, seen: Seen) {
+    pub(crate) fn put(&mut self, name: Name, seen: KnownValue) {
         let size = size(&seen);
         let half = self.max_bytes >> 1;
         if size > half {
@@ -70,7 +70,7 @@ impl Remembered {
     }
 }
 
-fn size(seen: &Seen) -> usize {
+fn size(seen: &KnownValue) -> usize {
     seen.value.len().saturating_add(OVERHEAD)
 }
 
@@ -84,19 +84,19 @@ fn size(seen: &Seen) -> usize {
 mod tests {
     use super::*;
 
-    fn seen(len: usize) -> Seen {
-        Seen { value: vec![7; len].into(), until: Timestamp::MAX }
+    fn seen(len: usize) -> KnownValue {
+        KnownValue { value: vec![7; len].into(), until: Timestamp::MAX }
     }
 
     #[test]
     fn it_is_bounded_and_keeps_who_comes_again() {
         let name = |i: u32| Name::new([i.to_le_bytes(); 8].concat().try_into().expect("32 bytes"));
-        let mut remembered = Remembered::new(100 * 260);
+        let mut remembered = ValueMemory::new(100 * 260);
         remembered.put(name(0), seen(100));
         for i in 1..10_000 {
             remembered.put(name(i), seen(100));
             if i % 40 == 0 {
-                let again = remembered.take(&name(0)).expect("asked for lately");
+                let again = remembered.take(&name(0)).expect("requested recently");
                 remembered.put(name(0), again);
             }
             assert!(remembered.young.len() + remembered.old.len() <= 100);
