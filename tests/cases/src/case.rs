@@ -61,7 +61,7 @@ impl Case {
 }
 
 /// The time since the previous request: often zero, mostly within a window, sometimes far ahead.
-fn step_ms(random: &mut Random, written: &policies::Written) -> i64 {
+fn step_ms(random: &mut Random, written: &policies::GeneratedPolicy) -> i64 {
     let window = written.window_ms;
     let ms = match random.below(100) {
         0..45 => 0,

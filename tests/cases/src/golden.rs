@@ -25,7 +25,7 @@ const FILE: &str = include_str!("../golden.txt");
 const SECTION: &str = "\n## ";
 
 /// The results of this run, to be compared.
-pub struct Answered {
+pub struct CaseResult {
     kind: &'static str,
     number: u32,
     digest: Digest,
@@ -38,20 +38,20 @@ enum Body {
 }
 
 /// Every case, on both surfaces: a document has the same meaning on either.
-pub fn policies() -> Vec<Answered> {
+pub fn policies() -> Vec<CaseResult> {
     (0..cases()).map(policy).collect()
 }
 
 /// Every trace of a limiter.
-pub fn limiters() -> Vec<Answered> {
+pub fn limiters() -> Vec<CaseResult> {
     let answered = |number| {
         let trace = limits::run(number);
-        Answered { kind: "limiter", number, digest: trace.digest, body: Body::Trace(trace) }
+        CaseResult { kind: "limiter", number, digest: trace.digest, body: Body::Trace(trace) }
     };
     (0..TRACES.min(cases())).map(answered).collect()
 }
 
-fn policy(number: u32) -> Answered {
+fn policy(number: u32) -> CaseResult {
     let case = Case::new(number);
     let of = |surface| {
         let (mut digest, mut answers) = (Digest::default(), vec![]);
@@ -66,10 +66,10 @@ fn policy(number: u32) -> Answered {
     let (digest, answers) = of(Surface::Envoy);
     let (worker, _) = of(Surface::Worker);
     assert_eq!(worker, digest, "case {number} means something else in the Worker");
-    Answered { kind: "policy", number, digest, body: Body::Case(answers) }
+    CaseResult { kind: "policy", number, digest, body: Body::Case(answers) }
 }
 
-impl Answered {
+impl CaseResult {
     fn name(&self) -> String {
         format!("{} {}", self.kind, self.number)
     }
@@ -93,14 +93,14 @@ impl Answered {
 
 fn first_answer(number: u32, before: &[String], now: &[String]) -> String {
     let Some(index) = (0..now.len()).find(|i| before.get(*i) != now.get(*i)) else {
-        return format!("policy {number}: every answer is the same, at another time");
+        return format!("policy {number}: every response is the same, at another time");
     };
     let case = Case::new(number);
     let none = String::new();
     let (before, now) = (before.get(index).unwrap_or(&none), now.get(index).unwrap_or(&none));
     format!(
         "policy {number}, request {index}: {}\nthe request: {:?}\nthe policy: {}\n\
-         --- the whole answer before\n{before}--- now\n{now}",
+         --- the whole response before\n{before}--- now\n{now}",
         first_field(before, now),
         case.events[index].request,
         case.policy,
@@ -120,15 +120,15 @@ fn first_field(before: &str, now: &str) -> String {
 }
 
 /// Fails with the first difference, field by field, and with the names of all sections that differ.
-pub fn compare(answered: &[Answered]) {
+pub fn compare(answered: &[CaseResult]) {
     let golden = sections(FILE);
-    let before = |one: &Answered| golden.get(one.name().as_str()).copied().unwrap_or_default();
-    let wrong: Vec<&Answered> =
+    let before = |one: &CaseResult| golden.get(one.name().as_str()).copied().unwrap_or_default();
+    let wrong: Vec<&CaseResult> =
         answered.iter().filter(|one| before(one).0 != one.digest.to_string()).collect();
     let Some(first) = wrong.first() else { return };
     let names: Vec<String> = wrong.iter().map(|one| one.name()).collect();
     panic!(
-        "{}\n\n{} of {} differ from golden.txt: {}\nAll answers of a case: `cargo run -p tollgate-cases --example show \
+        "{}\n\n{} of {} differ from golden.txt: {}\nAll responses of a case: `cargo run -p tollgate-cases --example show \
          {}`. If the change is meant: `{BLESS}`, and read the difference.",
         first.difference(before(first).1),
         wrong.len(),
@@ -151,9 +151,9 @@ fn sections(file: &str) -> BTreeMap<&str, (&str, &str)> {
 }
 
 /// The whole file.
-pub fn file(answered: &[Answered]) -> String {
-    let head = format!("# What the reference says to each case; written by {BLESS}\n");
-    let sections: String = answered.iter().map(Answered::section).collect();
+pub fn file(answered: &[CaseResult]) -> String {
+    let head = format!("# The reference's result of each case; written by {BLESS}\n");
+    let sections: String = answered.iter().map(CaseResult::section).collect();
     head + &sections
 }
 

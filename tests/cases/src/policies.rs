@@ -9,7 +9,7 @@ use tollgate_core::Algorithm;
 use crate::random::Random;
 
 /// A document and the facts that its trace needs.
-pub(crate) struct Written {
+pub(crate) struct GeneratedPolicy {
     pub(crate) document: Value,
     /// The window that most quotas have.
     pub(crate) window_ms: u64,
@@ -28,7 +28,7 @@ const WINDOWS: [(u64, &str); 7] = [
 ];
 
 /// A random document.
-pub(crate) fn policy(random: &mut Random) -> Written {
+pub(crate) fn policy(random: &mut Random) -> GeneratedPolicy {
     let base = usize::try_from(random.below(6)).expect("an index");
     let (rules, wavers) = if random.chance(20) {
         (vec![plain(random, base)], random.chance(50))
@@ -51,7 +51,7 @@ pub(crate) fn policy(random: &mut Random) -> Written {
     if random.chance(20) {
         document["escaped_slashes"] = json!(random.pick(&["literal", "literal", "separator"]));
     }
-    Written { document, window_ms: WINDOWS[base].0, wavers }
+    GeneratedPolicy { document, window_ms: WINDOWS[base].0, wavers }
 }
 
 const REPEATED: [&str; 4] = ["refuse", "first", "last", "join"];
