@@ -63,15 +63,15 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooLong => "longer than a line may be",
-            Self::Form => "not of the format's form",
+            Self::TooLong => "longer than a line can be",
+            Self::Form => "not in the form of the format",
             Self::Ambiguous => "can be read in more than one way",
-            Self::Json => "no JSON object",
+            Self::Json => "not a JSON object",
             Self::TooDeep => "JSON nested too deep",
             Self::OpenQuote => "a quote that is not closed",
-            Self::Time => "no time that is known",
+            Self::Time => "no time in a known format",
             Self::TimeOutOfRange => "a time before 1970 or after 2554",
-            Self::NoRequest => "no HTTP request",
+            Self::NoRequest => "not an HTTP request",
         })
     }
 }

@@ -26,7 +26,7 @@ pub(crate) enum TimeForm {
     /// Seconds since 1970 and their parts.
     Epoch,
     /// The form with this number in the format's own list.
-    Given(usize),
+    Custom(usize),
 }
 
 /// The use of a piece of a line.
@@ -55,7 +55,7 @@ const CLIENT: usize = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MethodUse {
     /// The format does not contain it.
-    Untold,
+    NotInFormat,
     /// A line without one is not a request, whichever fields are wanted.
     Checked,
     /// The caller wants it, too.
@@ -315,7 +315,7 @@ impl Draft {
             TimeForm::Common => time::common(text),
             TimeForm::Iso => time::iso(text),
             TimeForm::Epoch => time::epoch(text),
-            TimeForm::Given(number) => match self.times.get(number) {
+            TimeForm::Custom(number) => match self.times.get(number) {
                 Some(form) => form.read(text),
                 None => Err(Cause::Time),
             },
@@ -336,7 +336,7 @@ impl Draft {
     ) -> Result<Record<'a>, Cause> {
         self.join_target();
         let time = self.time.ok_or(Cause::Time)?;
-        if self.method != MethodUse::Untold
+        if self.method != MethodUse::NotInFormat
             && let Some(method) = fixed_place(&Field::Method).and_then(|at| self.places.get_mut(at))
         {
             if *method == Place::Absent {

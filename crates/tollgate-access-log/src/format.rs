@@ -92,7 +92,7 @@ impl Format {
             ("json", words) => Json::parse(words.unwrap_or_default()).map(Kind::Json),
             ("csv", words) => columns(ColumnKind::Commas, words),
             ("tsv", words) => columns(ColumnKind::Tabs, words),
-            _ => Err(format!("is no format; use {}", FORMAT_NAMES.join(", "))),
+            _ => Err(format!("is not a format; use {}", FORMAT_NAMES.join(", "))),
         };
         let kind = kind.map_err(|why| FormatError::new(&format!("{spec:?} {why}")))?;
         Ok(Self { spec: spec.to_owned(), kind })

@@ -100,18 +100,20 @@ impl Map {
     pub(crate) fn add(&mut self, text: &str) -> Result<(), String> {
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let Some((field, name)) = pair.split_once('=') else {
-                return Err(format!("{pair:?} is no pair; use FIELD=NAME, as in client=remote_ip"));
+                return Err(format!(
+                    "{pair:?} is not a pair; use FIELD=NAME, as in client=remote_ip"
+                ));
             };
             let (field, name) = (field.trim(), name.trim());
             let Some(source) = Source::parse(field) else {
                 return Err(format!(
-                    "{field:?} is no field; use time, client, peer, method, target, host, status, \
+                    "{field:?} is not a field; use time, client, peer, method, target, host, status, \
                      route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, \
                      request, path or query"
                 ));
             };
             if name.is_empty() {
-                return Err(format!("{pair:?} has no name behind the ="));
+                return Err(format!("{pair:?} has no name after the ="));
             }
             self.pairs.retain(|(_, before)| before != name);
             self.pairs.push((source, name.to_owned()));

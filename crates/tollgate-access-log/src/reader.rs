@@ -45,7 +45,7 @@ impl fmt::Display for Refused {
                 "the log is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8"
             }
             Self::OtherColumns => "the header line lacks a column that is needed",
-            Self::NoTime => "the format does not tell when a request came",
+            Self::NoTime => "the format has no time of the request",
         })
     }
 }
@@ -94,7 +94,7 @@ impl Reader {
             return Err(Refused::NoTime);
         }
         let method = match (format.tells(&Field::Method), wanted.has(&Field::Method)) {
-            (false, _) => MethodUse::Untold,
+            (false, _) => MethodUse::NotInFormat,
             (true, false) => MethodUse::Checked,
             (true, true) => MethodUse::Wanted,
         };

@@ -60,7 +60,7 @@ impl Strftime {
             && (has(Part::Day) || has(Part::PaddedDay));
         let has_time = has(Part::Hour) && has(Part::Minute) && has(Part::Second);
         if !(has(Part::Epoch) || has_day && has_time) {
-            return Err(format!("has the time {form:?}, which leaves the day or the second open"));
+            return Err(format!("has the time {form:?}, which lacks the day or the second"));
         }
         Ok(Self(parts))
     }

@@ -200,7 +200,7 @@ fn mistakes_are_told_in_words() {
     let rows: [(Result<(), FormatError>, &str); 12] = [
         (
             fit("apache", ""),
-            "\"apache\" is no format; use combined, common, vhost, nginx:FORMAT, nginx-json:FORMAT, nginx-none:FORMAT, envoy[:FORMAT], envoy-json[:OBJECT], json[:MAP], csv[:MAP], tsv[:MAP]",
+            "\"apache\" is not a format; use combined, common, vhost, nginx:FORMAT, nginx-json:FORMAT, nginx-none:FORMAT, envoy[:FORMAT], envoy-json[:OBJECT], json[:MAP], csv[:MAP], tsv[:MAP]",
         ),
         (
             fit("nginx:x", ""),
@@ -209,21 +209,24 @@ fn mistakes_are_told_in_words() {
         (fit("nginx:$a $", ""), "\"nginx:$a $\" has a \"$\" without the name of a variable"),
         (
             fit("nginx:$msec$status", ""),
-            "\"nginx:$msec$status\" has nothing between msec and status, so the end of each is unknown",
+            "\"nginx:$msec$status\" has no text between msec and status, so the end of each is unknown",
         ),
         (
             fit("envoy:50% of", ""),
-            "\"envoy:50% of\" has a \"%\" that begins no operator; a percent sign is \"%%\"",
+            "\"envoy:50% of\" has a \"%\" that does not begin an operator; a percent sign is \"%%\"",
         ),
         (
             fit("envoy:%START_TIME(%H)%", ""),
-            "\"envoy:%START_TIME(%H)%\" has the time \"%H\", which leaves the day or the second open",
+            "\"envoy:%START_TIME(%H)%\" has the time \"%H\", which lacks the day or the second",
         ),
-        (fit("envoy-json:[]", ""), "\"envoy-json:[]\" is no JSON object of format strings"),
-        (fit("csv:ip", ""), "\"csv:ip\" \"ip\" is no pair; use FIELD=NAME, as in client=remote_ip"),
+        (fit("envoy-json:[]", ""), "\"envoy-json:[]\" is not a JSON object of format strings"),
+        (
+            fit("csv:ip", ""),
+            "\"csv:ip\" \"ip\" is not a pair; use FIELD=NAME, as in client=remote_ip",
+        ),
         (
             fit("csv:who=ip", ""),
-            "\"csv:who=ip\" \"who\" is no field; use time, client, peer, method, target, host, status, route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, request, path or query",
+            "\"csv:who=ip\" \"who\" is not a field; use time, client, peer, method, target, host, status, route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, request, path or query",
         ),
         (
             fit("csv:client=ip", "time,addr\n"),

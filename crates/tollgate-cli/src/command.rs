@@ -12,13 +12,13 @@ use tollgate_policy::Surface;
 
 use crate::end::End;
 use crate::envoy::{Filter, FilterPlace, Filters};
-use crate::manager::Surroundings;
+use crate::manager::FilterContext;
 use crate::output::{self, Page};
 use crate::source;
 use crate::source::{Compiled, Finding, Source};
 
 /// A command's report on one policy.
-pub(crate) trait Said: Serialize {
+pub(crate) trait PolicyReport: Serialize {
     /// The problems of the policy; empty when it is good.
     fn problems(&self) -> &[Finding];
     /// The warnings: legal, but probably not intended; empty where the command does not report
@@ -29,25 +29,25 @@ pub(crate) trait Said: Serialize {
 }
 
 /// The input common to these commands.
-pub(crate) struct Question<'a> {
+pub(crate) struct CommandInput<'a> {
     pub(crate) path: &'a Path,
     /// As given on the command line.
     pub(crate) surfaces: Option<&'a [Surface]>,
     pub(crate) default: &'a [Surface],
     pub(crate) json: bool,
-    pub(crate) fails_by: FailsBy,
+    pub(crate) fails_by: FailureLevel,
 }
 
 /// The findings that make a command fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailsBy {
+pub(crate) enum FailureLevel {
     Problems,
     /// Also warnings: `--deny-warnings`.
     Warnings,
 }
 
-impl FailsBy {
-    fn judge(self, said: &impl Said) -> Result<(), End> {
+impl FailureLevel {
+    fn judge(self, said: &impl PolicyReport) -> Result<(), End> {
         let has_warnings = self == Self::Warnings && !said.warnings().is_empty();
         if said.problems().is_empty() && !has_warnings { Ok(()) } else { Err(End::Problems) }
     }
@@ -55,16 +55,16 @@ impl FailsBy {
 
 /// The report on an Envoy configuration. Documented in docs/policy/command-line.md.
 #[derive(Serialize)]
-struct Filtered<S> {
+struct EnvoyFileReport<S> {
     ok: bool,
     file: String,
-    filters: Vec<OfFilter<S>>,
+    filters: Vec<FilterReport<S>>,
     /// Problems that belong to no filter.
     problems: Vec<Finding>,
 }
 
 #[derive(Serialize)]
-struct OfFilter<S> {
+struct FilterReport<S> {
     #[serde(flatten)]
     place: FilterPlace,
     #[serde(flatten)]
@@ -72,9 +72,9 @@ struct OfFilter<S> {
 }
 
 /// Runs a command: `say` reports on each policy, and on its surroundings in an Envoy configuration.
-pub(crate) fn run<S: Said>(
-    question: &Question<'_>,
-    say: impl Fn(Compiled, Option<&Surroundings>) -> S,
+pub(crate) fn run<S: PolicyReport>(
+    question: &CommandInput<'_>,
+    say: impl Fn(Compiled, Option<&FilterContext>) -> S,
 ) -> Result<(), End> {
     let (file, source) = source::load(question.path)?;
     let wanted = question.surfaces.unwrap_or(question.default);
@@ -84,13 +84,13 @@ pub(crate) fn run<S: Said>(
         }
         Source::Fault(fault) => one(&say(Compiled::failed(fault, wanted), None), &file, question),
         Source::Envoy(_) if !wanted.contains(&Surface::Envoy) => Err(End::Misuse(format!(
-            "{file} is a configuration of Envoy, where only the surface envoy is"
+            "{file} is a configuration of Envoy, for which the only surface is envoy"
         ))),
         Source::Envoy(filters) => all(filters, file, question, say),
     }
 }
 
-fn one(said: &impl Said, file: &str, question: &Question<'_>) -> Result<(), End> {
+fn one(said: &impl PolicyReport, file: &str, question: &CommandInput<'_>) -> Result<(), End> {
     if question.json {
         output::json(said)?;
     } else if said.problems().is_empty() {
@@ -103,11 +103,11 @@ fn one(said: &impl Said, file: &str, question: &Question<'_>) -> Result<(), End>
     question.fails_by.judge(said)
 }
 
-fn all<S: Said>(
+fn all<S: PolicyReport>(
     found: Filters,
     file: String,
-    question: &Question<'_>,
-    say: impl Fn(Compiled, Option<&Surroundings>) -> S,
+    question: &CommandInput<'_>,
+    say: impl Fn(Compiled, Option<&FilterContext>) -> S,
 ) -> Result<(), End> {
     let none = found.none().map(|message| Finding {
         file: None,
@@ -122,11 +122,11 @@ fn all<S: Said>(
             Ok(document) => source::compile(&document, &[Surface::Envoy]),
             Err(fault) => Compiled::failed(fault, &[Surface::Envoy]),
         };
-        OfFilter { place, said: say(compiled, Some(&around)) }
+        FilterReport { place, said: say(compiled, Some(&around)) }
     });
     let filters: Vec<_> = filters.collect();
     let ok = problems.is_empty() && filters.iter().all(|filter| filter.said.problems().is_empty());
-    let report = Filtered { ok, file, filters, problems };
+    let report = EnvoyFileReport { ok, file, filters, problems };
     if question.json {
         output::json(&report)?;
     } else {
@@ -136,9 +136,9 @@ fn all<S: Said>(
     if ok { Ok(()) } else { Err(End::Problems) }
 }
 
-fn text<S: Said>(report: &Filtered<S>) -> Result<(), End> {
+fn text<S: PolicyReport>(report: &EnvoyFileReport<S>) -> Result<(), End> {
     let file = &report.file;
-    for (number, OfFilter { place, said }) in report.filters.iter().enumerate() {
+    for (number, FilterReport { place, said }) in report.filters.iter().enumerate() {
         if !said.problems().is_empty() {
             problem_lines(said.problems(), file, &format!("{}: ", place.words())).err();
             continue;

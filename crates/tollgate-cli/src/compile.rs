@@ -11,7 +11,7 @@ use clap::Args;
 use tollgate_policy::{Plugin, Surface};
 
 use crate::end::End;
-use crate::output_file::{Content, Force, MODULE, OutputFile, Replaces};
+use crate::output_file::{Content, Force, MODULE, OutputFile, OverwriteMode};
 use crate::source::{self, Source};
 use crate::values::surface_parser;
 use crate::{command, output};
@@ -60,7 +60,9 @@ pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
     let mut bytes = Vec::new();
     plugin.write_compiled(&mut bytes);
     if let Err(why) = Plugin::read_compiled(&bytes, args.surface) {
-        return Err(End::Misuse(format!("what was compiled {why}; that is a mistake of ours")));
+        return Err(End::Misuse(format!(
+            "the compiled policy {why}; this is a bug of Tollgate, please report it"
+        )));
     }
     if args.base64 {
         bytes = format!("{}\n", plugin.to_compiled_text()).into();
@@ -70,13 +72,13 @@ pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
             if path.extension().is_some_and(|extension| extension == "mjs") {
                 bytes = format!("{MODULE}{}\";\n", plugin.to_compiled_text()).into();
             }
-            let (inputs, replaces) = ([args.policy.as_path()], Replaces::by(args.force));
+            let (inputs, replaces) = ([args.policy.as_path()], OverwriteMode::by(args.force));
             OutputFile::new(path, inputs, Content::Compiled, replaces)?.write(&bytes)?;
             let surface = args.surface.name();
             output::raw(&format!("{}: {} bytes, for {surface}\n", path.display(), bytes.len()))
         }
         None if !args.base64 && std::io::stdout().is_terminal() => {
-            let message = "what is compiled is no text; name a file with -o, or ask for --base64";
+            let message = "the compiled policy is binary; name a file with -o, or ask for --base64";
             Err(End::Misuse(message.to_owned()))
         }
         None => output::bytes(&bytes),

@@ -139,7 +139,7 @@ fn from_struct(value: &Node, reading: Reading) -> Result<Document, Fault> {
         Kind::Object(_) => Ok(Document::from_tree(value.clone(), reading)),
         _ => fault(
             value.line,
-            "Envoy refuses a google.protobuf.Struct that is no object; a text with JSON is a \
+            "Envoy refuses a google.protobuf.Struct that is not an object; a text with JSON is a \
             google.protobuf.StringValue",
         ),
     }
@@ -149,14 +149,14 @@ fn from_text(value: &Node, reading: Reading) -> Result<Document, Fault> {
     let Kind::Scalar(scalar) = &value.kind else {
         return fault(
             value.line,
-            "Envoy refuses a google.protobuf.StringValue that is no text; a policy in YAML is a \
+            "Envoy refuses a google.protobuf.StringValue that is not text; a policy in YAML is a \
             google.protobuf.Struct",
         );
     };
     let Value::Text(text) = reading.value(scalar) else {
         return fault(
             value.line,
-            "Envoy refuses a google.protobuf.StringValue that is no text: quote it",
+            "Envoy refuses a google.protobuf.StringValue that is not text: quote it",
         );
     };
     if text.is_empty() {
@@ -184,7 +184,7 @@ fn from_text(value: &Node, reading: Reading) -> Result<Document, Fault> {
 /// The filter reads control characters other than white space as a serialised `Struct`.
 fn from_json(json: String, line: usize, tree: Option<Tree>) -> Result<Document, Fault> {
     if json.bytes().any(|byte| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) {
-        return fault(line, "not JSON: it holds control characters");
+        return fault(line, "not JSON: it contains control characters");
     }
     Ok(Document { json, tree, begins: Some(line) })
 }
@@ -201,7 +201,9 @@ fn from_bytes(value: &Node) -> Result<Document, Fault> {
     match decoded.map(String::from_utf8) {
         Ok(Ok(json)) => from_json(json, value.line, None),
         Ok(Err(_)) => fault(value.line, "the policy is not UTF-8"),
-        Err(_) => fault(value.line, "Envoy refuses a google.protobuf.BytesValue that is no base64"),
+        Err(_) => {
+            fault(value.line, "Envoy refuses a google.protobuf.BytesValue that is not base64")
+        }
     }
 }
 

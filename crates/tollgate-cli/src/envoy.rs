@@ -11,7 +11,7 @@ use serde::Serialize;
 use tollgate_yaml::{Document, Fault, Field, Node, Reading};
 
 use crate::configuration::{Configuration, Holds, Policies, message_type, policies};
-use crate::manager::{Manager, Surroundings};
+use crate::manager::{FilterContext, Manager};
 
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MANAGER: &str =
@@ -35,7 +35,7 @@ pub(crate) struct Filter {
     pub(crate) place: FilterPlace,
     /// Its policy, or why Envoy or the filter gets none.
     pub(crate) document: Result<Document, Fault>,
-    pub(crate) around: Surroundings,
+    pub(crate) around: FilterContext,
     pub(crate) configuration: Option<Configuration>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Filters {
 
 /// The surroundings of a value.
 #[derive(Clone, Copy, Default)]
-struct Around<'n> {
+struct ValueContext<'n> {
     listener: Option<&'n str>,
     /// The innermost object with a name: a filter, when the value is its configuration.
     named: Option<(usize, &'n str)>,
@@ -103,7 +103,7 @@ impl Filters {
     /// Finds all Tollgate filters of a configuration, in its order.
     pub(crate) fn find(root: &Node, reading: Reading) -> Self {
         let mut found = Self::default();
-        found.look(root, Around::default(), reading);
+        found.look(root, ValueContext::default(), reading);
         found
     }
 
@@ -121,7 +121,7 @@ impl Filters {
         Some(format!("no Tollgate filter found{others}"))
     }
 
-    fn look<'n>(&mut self, node: &'n Node, around: Around<'n>, reading: Reading) {
+    fn look<'n>(&mut self, node: &'n Node, around: ValueContext<'n>, reading: Reading) {
         if let Some(config) = wasm(node) {
             let name = around.named.map(|(_, name)| name);
             if is_tollgate(config, name, reading) {
@@ -137,7 +137,7 @@ impl Filters {
                     }
                     Err(fault) => (Err(fault), Holds::Unread, Vec::new(), None),
                 };
-                let around = Surroundings { manager, named, hash_key };
+                let around = FilterContext { manager, named, hash_key };
                 let mut fields = config.fields().iter().rev();
                 let field = fields.find(|field| field.name == "configuration");
                 let configuration =

@@ -43,7 +43,7 @@ pub(crate) fn run(
         return Err(refuse(format!(":{}: {place} {why}", at.line)));
     }
     if input::bytes_of(into, MAX_INPUT)? != text.as_bytes() {
-        return Err(refuse(" was changed meanwhile; try again".to_owned()));
+        return Err(refuse(" changed while this command ran; try again".to_owned()));
     }
     file.write(edited.as_bytes())?;
     output::raw(&format!("{file_name}:{}: {place} has the policy now\n", at.line))

@@ -14,7 +14,7 @@ use tollgate_yaml::{Field, Kind, Node, Reading, Value};
 
 /// The facts about a filter's policy that are outside its document.
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct FilterContext {
     /// The connection manager that the filter is in; `None` when the file does not contain it.
     pub(crate) manager: Option<Manager>,
     /// The policies of routes that name one.
@@ -41,7 +41,7 @@ pub(crate) fn needed_by(policy: &Policy) -> String {
         None => "UNESCAPE_AND_FORWARD",
     };
     let lines = [
-        "The connection manager around these http_filters needs (tollgate check envoy.yaml judges it):".to_owned(),
+        "The connection manager around these http_filters needs (tollgate check envoy.yaml checks it):".to_owned(),
         "  use_remote_address: true  # or a client chooses the address that it is counted by".to_owned(),
         "  xff_num_trusted_hops: 0  # the number of your proxies in front".to_owned(),
         "  normalize_path: true".to_owned(),

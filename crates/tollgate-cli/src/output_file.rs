@@ -40,14 +40,14 @@ pub(crate) struct Force {
 
 /// Which existing files may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replaces {
+pub(crate) enum OverwriteMode {
     /// Files that this command wrote before.
     Own,
     /// Every file that is not an input: `--force`.
     All,
 }
 
-impl Replaces {
+impl OverwriteMode {
     /// Maps the flag.
     pub(crate) const fn by(Force { force }: Force) -> Self {
         if force { Self::All } else { Self::Own }
@@ -61,7 +61,7 @@ pub(crate) struct OutputFile<'p> {
     /// The files that the command reads; `-` is the standard input.
     inputs: Vec<&'p Path>,
     content: Content,
-    replaces: Replaces,
+    replaces: OverwriteMode,
 }
 
 impl<'p> OutputFile<'p> {
@@ -73,7 +73,7 @@ impl<'p> OutputFile<'p> {
         path: &'p Path,
         inputs: impl IntoIterator<Item = &'p Path>,
         content: Content,
-        replaces: Replaces,
+        replaces: OverwriteMode,
     ) -> Result<Self, End> {
         let file = Self { path, inputs: inputs.into_iter().collect(), content, replaces };
         file.check()?;
@@ -89,7 +89,7 @@ impl<'p> OutputFile<'p> {
         path: &'p Path,
         inputs: impl IntoIterator<Item = &'p Path>,
     ) -> Result<Self, End> {
-        Self::new(path, inputs, Content::Configuration, Replaces::All)
+        Self::new(path, inputs, Content::Configuration, OverwriteMode::All)
     }
 
     /// Replaces the file as a whole; checks it again, since much time may have passed.
@@ -109,16 +109,18 @@ impl<'p> OutputFile<'p> {
             return refuse("is also read by this command; name another file");
         }
         match (fs::metadata(self.path), self.replaces) {
-            (_, Replaces::All) => Ok(()),
-            (Ok(metadata), Replaces::Own) if is_own(self.path, &metadata, self.content) => Ok(()),
-            (Ok(_), Replaces::Own) => {
+            (_, OverwriteMode::All) => Ok(()),
+            (Ok(metadata), OverwriteMode::Own) if is_own(self.path, &metadata, self.content) => {
+                Ok(())
+            }
+            (Ok(_), OverwriteMode::Own) => {
                 refuse("exists, and this command did not write it; --force replaces it")
             }
-            (Err(_), Replaces::Own) if fs::symlink_metadata(self.path).is_ok() => {
-                refuse("is a link that leads nowhere; --force replaces it")
+            (Err(_), OverwriteMode::Own) if fs::symlink_metadata(self.path).is_ok() => {
+                refuse("is a link to a file that does not exist; --force replaces it")
             }
             // It does not exist; any other error shows when it is written.
-            (Err(_), Replaces::Own) => Ok(()),
+            (Err(_), OverwriteMode::Own) => Ok(()),
         }
     }
 }

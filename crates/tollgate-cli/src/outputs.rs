@@ -11,7 +11,7 @@ use tollgate_report::{Part, Report};
 
 use crate::end::End;
 use crate::output::{self, Page};
-use crate::output_file::{Content, Force, OutputFile, Replaces};
+use crate::output_file::{Content, Force, OutputFile, OverwriteMode};
 
 /// The width of text that is not shown on a terminal.
 const WIDTH: usize = 100;
@@ -48,7 +48,7 @@ impl Outputs {
         match self.html.as_deref() {
             None => Ok(None),
             Some(path) if path.as_os_str() != "-" => {
-                let replaces = Replaces::by(self.force);
+                let replaces = OverwriteMode::by(self.force);
                 OutputFile::new(path, inputs, Content::Page, replaces).map(Some)
             }
             Some(_) if self.json || self.csv => {

@@ -81,8 +81,7 @@ pub(crate) fn run(args: &PkArgs) -> Result<(), End> {
     }
 }
 
-const NO_SECRET: &str = "without a secret nothing can be computed: name its file with --hash-key; a filter without \
-    hash_key makes a new one at each start, so give it one";
+const NO_SECRET: &str = "the hash needs the secret: name its file with --hash-key; a filter without hash_key makes a new secret at each start, so set hash_key";
 
 fn key(policy: &Policy, args: &PkArgs) -> Result<GivenKey, NoKey> {
     let key = policy.key_of(&args.rule, &args.key)?;

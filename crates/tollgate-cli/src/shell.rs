@@ -25,7 +25,7 @@ pub(crate) fn man(command: Option<&str>) -> Result<(), End> {
     let page = match command {
         None => whole,
         Some(name) => whole.find_subcommand(name).cloned().ok_or_else(|| {
-            End::Misuse(format!("there is no command {name}; tollgate --help lists them"))
+            End::Misuse(format!("{name} is not a command; tollgate --help lists them"))
         })?,
     };
     let mut text = Vec::new();

@@ -142,16 +142,14 @@ fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
     policy.explain().unbacked_rules().into_iter().map(finding).collect()
 }
 
-const UNBACKED: &str = "has a value that the client writes, and a client that makes up a new one for each request is \
-                        not limited; add a rule by \"client_ip\" for the same requests, or let only a proxy set it";
+const UNBACKED: &str = "has a value that the client chooses, and a client that sends another value with each request is not limited; add a rule by \"client_ip\" for the same requests, or let only a proxy set it";
 
 /// Rejects a policy that needs reported costs, for requests that are never reported on: simulated
 /// ones, and those of a log.
 pub(crate) fn refuse_reported(policy: &Policy, file: &str) -> Result<(), End> {
     match policy.rules().iter().find(|rule| rule.is_reported()) {
         Some(rule) => Err(End::Misuse(format!(
-            "{file}: rule \"{}\" has \"cost\": \"reported\", which only descriptors of a rate limit service say; \
-             leave it out here, or give it another cost",
+            "{file}: rule \"{}\" has \"cost\": \"reported\", which only the descriptors of a rate limit service contain; leave it out here, or use another cost",
             rule.name()
         ))),
         None => Ok(()),
@@ -179,8 +177,7 @@ pub(crate) fn compile_plugin(
             line: document.line("policy_from"),
             path: "policy_from".to_owned(),
             message:
-                "what a server gives is a document, which who takes a compiled policy need not \
-                      read; leave it out, or give the filter the document"
+                "the server sends a document, and a filter that takes a compiled policy may be unable to read it; leave it out, or give the filter the document"
                     .to_owned(),
         }]);
     }

@@ -93,7 +93,7 @@ impl Place {
 
 /// The result of checking entries under a policy.
 #[derive(Debug, Default)]
-pub(crate) struct Judged {
+pub(crate) struct EntryFindings {
     pub(crate) problems: Vec<Finding>,
     /// The parts that have no effect.
     pub(crate) warnings: Vec<Finding>,
@@ -111,7 +111,7 @@ impl Tenants {
                 Ok(page) => page,
                 Err(error) => {
                     let message = format!(
-                        "is no list of tenants, as GET tenants gives it: {}",
+                        "is not a list of tenants, as GET tenants gives it: {}",
                         wrong(&error)
                     );
                     tenants.problems.push(of_file(&file, error.line(), &message));
@@ -140,7 +140,7 @@ impl Tenants {
         // If one of two policies has no tenants, only the findings of the other matter.
         let judged = if with_tenants.is_empty() { policies.iter().collect() } else { with_tenants };
         for policy in judged {
-            let Judged { problems, warnings } = tenants.judge(policy);
+            let EntryFindings { problems, warnings } = tenants.judge(policy);
             if !problems.is_empty() {
                 return Err(command::refuse(&problems, ""));
             }
@@ -153,7 +153,7 @@ impl Tenants {
     pub(crate) fn judge_with(&self, mut compiled: Compiled) -> Compiled {
         // All surfaces compile the same rules from one document.
         if let Some((_, policy)) = compiled.policies.first() {
-            let Judged { problems, warnings } = self.judge(policy);
+            let EntryFindings { problems, warnings } = self.judge(policy);
             compiled.problems.extend(problems);
             compiled.warnings.extend(warnings);
         } else {
@@ -168,8 +168,9 @@ impl Tenants {
     }
 
     /// The mistakes of the entries under `policy`, and their parts without effect.
-    pub(crate) fn judge(&self, policy: &Policy) -> Judged {
-        let mut judged = Judged { problems: self.problems.clone(), ..Judged::default() };
+    pub(crate) fn judge(&self, policy: &Policy) -> EntryFindings {
+        let mut judged =
+            EntryFindings { problems: self.problems.clone(), ..EntryFindings::default() };
         let Some(tenants) = policy.tenants() else {
             judged.problems.extend(self.is_given.then(no_tenants));
             return judged;
@@ -182,7 +183,7 @@ impl Tenants {
                     ".id",
                     id,
                     &format!(
-                        "is the name of no tenant of a request; use at most {MAX_TENANT_ID} bytes"
+                        "cannot be the name of a request's tenant; use at most {MAX_TENANT_ID} bytes"
                     ),
                 )),
                 Some(name) => {
@@ -266,7 +267,7 @@ fn no_tenants() -> Finding {
         surface: None,
         line: None,
         path: "tenant".to_owned(),
-        message: "is missing: the policy does not say who a tenant is, so --tenants has no effect"
+        message: "is missing: the policy does not define the tenant of a request, so --tenants has no effect"
             .to_owned(),
     }
 }
@@ -297,7 +298,7 @@ fn wrong(error: &serde_json::Error) -> String {
 
 fn unfinished(file: &str, last: &str) -> Finding {
     let message = format!(
-        "there are more behind {}, or next_after would be null: give the page after it next, with another --tenants",
+        "more entries follow {}, since next_after is not null: give the next page with another --tenants",
         quoted(last)
     );
     Finding { path: "next_after".to_owned(), ..of_file(file, 0, &message) }

@@ -166,13 +166,13 @@ fn misuse_ends_with_2() {
         (&["explain", "good.json", "--curl", "curl 'x"], "--curl: a quote is not closed"),
         (&["explain", "good.json", "--", "wget", "x"], "begins with curl, not with \"wget\""),
         (&["explain", "good.json", "--path", "/", "--", "curl", "x"], "cannot be used with"),
-        (&["explain", "good.json", "--url", "ftp://x"], "--url: ftp is no scheme of HTTP"),
+        (&["explain", "good.json", "--url", "ftp://x"], "--url: ftp is not a scheme of HTTP"),
         (&["explain", "good.json", "--url", "x", "--host", "y"], "cannot be used with"),
         (&["embed", "envoy.yaml"], "is a configuration of Envoy already"),
         (&["compile", "envoy.yaml", "--surface", "envoy"], "is a configuration of Envoy"),
         (&["compile", "good.json"], "--surface"),
-        (&["explain", "envoy.yaml", "--surface", "worker"], "only the surface envoy is"),
-        (&["explain", "good.json", "--country", "DE"], "are no facts of Envoy"),
+        (&["explain", "envoy.yaml", "--surface", "worker"], "the only surface is envoy"),
+        (&["explain", "good.json", "--country", "DE"], "do not exist in Envoy"),
         (&["explain", "good.json", "--surface", "worker", "--route", "r"], "exists in Envoy only"),
     ];
     for (arguments, expected) in rows {
@@ -216,7 +216,7 @@ fn a_key_that_the_client_writes_is_warned_of_and_warnings_can_fail() {
     let document = |rules: &str| format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
     std::fs::write(folder.join("alone.json"), document(api)).unwrap();
     std::fs::write(folder.join("backed.json"), document(&format!("{api}, {each}"))).unwrap();
-    let warning = "warning: rules[0].key: has a value that the client writes";
+    let warning = "warning: rules[0].key: has a value that the client chooses";
     for (file, words, code, is_warned) in [
         ("alone.json", &[][..], 0, true),
         ("alone.json", &["--deny-warnings"], 1, true),

@@ -80,11 +80,7 @@ fn a_proxy_is_told_whom_it_asks_as_text_too() {
     fs::write(folder.join("plugin.json"), follows).unwrap();
     let ran = tollgate(&folder, &["compile", "plugin.json", "--surface", "envoy", "--base64"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
-    assert!(
-        ran.stderr.contains("policy_from: what a server gives is a document"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("policy_from: the server sends a document"), "{}", ran.stderr);
 }
 
 // Guards: "not JSON" about a valid policy.

@@ -23,16 +23,16 @@ struct Server {
 }
 
 /// One descriptor of a call.
-struct Asked<'c>(&'c Call, usize);
+struct DescriptorFacts<'c>(&'c Call, usize);
 
-impl Asked<'_> {
+impl DescriptorFacts<'_> {
     fn entry_of(&self, descriptor: usize, index: usize) -> Option<Entry<'_>> {
         let (key, value) = self.0.descriptors.get(descriptor)?.get(index)?;
         Some(Entry::new(key.as_bytes(), value.as_bytes()))
     }
 }
 
-impl Facts for Asked<'_> {
+impl Facts for DescriptorFacts<'_> {
     fn method(&self) -> std::borrow::Cow<'_, [u8]> {
         b"POST".into()
     }
@@ -70,10 +70,12 @@ impl Server {
 
     /// The descriptors of the call that are over their limit.
     fn over(&mut self, call: &Call) -> Vec<bool> {
-        (0..call.descriptors.len()).map(|i| self.is_over(&Asked(call, i), call.at)).collect()
+        (0..call.descriptors.len())
+            .map(|i| self.is_over(&DescriptorFacts(call, i), call.at))
+            .collect()
     }
 
-    fn is_over(&mut self, asked: &Asked<'_>, seconds: u64) -> bool {
+    fn is_over(&mut self, asked: &DescriptorFacts<'_>, seconds: u64) -> bool {
         let Self { policy, plan, store } = self;
         policy.plan(asked, plan);
         plan.each_partition(|partition| {
@@ -175,7 +177,7 @@ fn refused_hits_are_the_only_difference_of_many_hits() {
     let configuration =
         "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 10}}\n";
     let ran = converted(configuration);
-    assert!(ran.stderr.contains("differs: a hit that is refused does not count"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("differs: a denied hit does not count"), "{}", ran.stderr);
     let (mut there, mut here) = (Oracle::new(configuration), Server::new(&ran.stdout));
     let asked = [8, 5, 2].map(|hits| Call { hits, ..call("d | a=x", START) });
     let over = asked.map(|call| (there.over(&call)[0], here.over(&call)[0]));
@@ -207,7 +209,7 @@ fn limits_for_fixed_values_have_stored_values_of_their_own() {
 
 /// The properties of the random calls.
 #[derive(Debug, Default)]
-struct Seen {
+struct Coverage {
     alike: usize,
     /// Configurations for which the command reports a difference.
     differing: usize,
@@ -215,8 +217,8 @@ struct Seen {
     asked: usize,
 }
 
-fn decided_alike(seeds: std::ops::Range<u64>, counts_refused: bool, most_hits: u64) -> Seen {
-    let mut seen = Seen::default();
+fn decided_alike(seeds: std::ops::Range<u64>, counts_refused: bool, most_hits: u64) -> Coverage {
+    let mut seen = Coverage::default();
     for seed in seeds {
         let mut random = Random::new(seed);
         let configuration = random.configuration();
@@ -351,7 +353,7 @@ fn hostile_files_are_refused_in_bounded_memory() {
         ("laughs", laughs, "too many values"),
         ("many", many, "1001 limits"),
         ("quadratic", quadratic, "more than 1 MiB"),
-        ("side by side", side, "side by side"),
+        ("side by side", side, "too many patterns and values on one level"),
         ("replaced", replaced, "more than 1 MiB"),
         ("long", long, "kkk...\" has a star"),
         ("wrong", wrong, "is an object"),

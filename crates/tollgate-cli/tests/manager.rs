@@ -104,10 +104,7 @@ fn who_lets_clients_choose_their_address_is_refused() {
         "takes the other end of the connection (use_remote_address)"
     );
     let hops = words(json!({"use_remote_address": true, "xff_num_trusted_hops": 2}));
-    assert!(
-        hops.as_str().unwrap().starts_with("takes the entry number 2 from the right"),
-        "{hops}"
-    );
+    assert!(hops.as_str().unwrap().starts_with("takes entry 2 from the right"), "{hops}");
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn a_configuration_of_envoy_has_the_secret() {
     assert_eq!(good(&pk("both.json")).trim_end(), reported(plugin_hash_key(SECRET))[0]);
     let without = pk("without.json");
     assert_eq!(without.code, 2);
-    assert!(without.stderr.contains("a filter without hash_key makes a new one"), "{without:?}");
+    assert!(without.stderr.contains("a filter without hash_key makes a new secret"), "{without:?}");
     fs::remove_dir_all(folder).unwrap();
 }
 

@@ -80,7 +80,10 @@ fn a_log_that_breaks_off_is_reported_up_to_there_and_fails() {
     fs::write(folder.join("half.gz"), &packed[..packed.len() / 2]).unwrap();
     let ran = tollgate(&folder, &["replay", "ten.json", "half.gz", "--json"]);
     assert_eq!(ran.code, 1);
-    assert_eq!(ran.stderr, "problem: half.gz: ends too early; what came before is reported\n");
+    assert_eq!(
+        ran.stderr,
+        "problem: half.gz: ends too early; the report covers the lines before it\n"
+    );
     let found = json(&ran);
     let lines = found["log"]["lines"].as_u64().unwrap();
     assert!((1000..5000).contains(&lines), "{lines}");
@@ -161,8 +164,7 @@ fn a_replay_of_nothing_fails() {
             ["replay", "ten.json", log, "--since", since, "--fail-if", "denied-requests>0%"];
         let ran = tollgate(&folder, &arguments);
         let message = format!(
-            "problem: no request was replayed: {refused} were refused already, {outside} lie outside of \
-             --since and --until\n"
+            "problem: no request was replayed: {refused} were already denied in the log, {outside} are outside --since and --until\n"
         );
         assert_eq!((ran.code, ran.stderr), (1, message));
     }
@@ -223,10 +225,10 @@ fn a_log_that_cannot_be_read_at_all_fails() {
         let ran = tollgate(&folder, &[&["replay", "ten.json"], arguments].concat());
         (ran.code, ran.stderr)
     };
-    assert_eq!(run(&["none"]), (1, "problem: there is no line in what was read\n".to_owned()));
+    assert_eq!(run(&["none"]), (1, "problem: the input contains no lines\n".to_owned()));
     let (code, error) = run(&["prose"]);
     assert!(code == 1 && error.contains("name it with --format"), "{error}");
-    let hint = "problem: none of 2 lines could be read; is it another --format?\n";
+    let hint = "problem: none of 2 lines could be read; check --format\n";
     assert_eq!(run(&["prose", "--format", "common"]), (1, hint.to_owned()));
     let (code, error) = run(&["."]);
     assert!(code == 2 && error.contains("is a directory"), "{error}");

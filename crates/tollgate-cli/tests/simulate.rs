@@ -60,8 +60,7 @@ fn that_entries_of_tenants_are_not_looked_at_is_said() {
     fs::create_dir_all(&folder).unwrap();
     let mut policy = json!({ "version": 1, "rules": [
         { "name": "api", "key": ["client_ip"], "quotas": [{ "limit": 5, "window": "10s" }] }] });
-    let note = "entries of tenants are not looked at: they are in a store and not in the policy, so every request \
-                was decided by rules and tiers";
+    let note = "entries of tenants are not read: they are in a store and not in the policy, so every request was decided by rules and tiers";
     for has_tenants in [false, true] {
         if has_tenants {
             policy["tenant"] = json!("client_ip");
@@ -73,7 +72,7 @@ fn that_entries_of_tenants_are_not_looked_at_is_said() {
         assert_eq!(table(&arguments)["notes"], notes);
         let text = run(&arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(
-            text.contains("Note: entries of tenants are not looked at: they"),
+            text.contains("Note: entries of tenants are not read: they"),
             has_tenants,
             "{text}"
         );

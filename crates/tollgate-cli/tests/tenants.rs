@@ -44,7 +44,7 @@ fn run(folder: &Path, arguments: &[String]) -> Ran {
 /// Guards: a mistake that one command reports and another one ignores.
 #[test]
 fn every_command_says_the_same_of_wrong_entries() {
-    let none = "is no list of tenants, as GET tenants gives it: ";
+    let none = "is not a list of tenants, as GET tenants gives it: ";
     for (i, (files, said)) in [
         (vec![("a.json", "[]")], format!("a.json: {none}this is a list, not an object\n")),
         (vec![("a.json", "{\"tenants\": [\n{\"id\": \"192.0.2.1\", \"enty\": {}}]}")], "a.json:2: tenants[0]: unknown field `enty`, expected one of `id`, `entry`, `etag`, `without_effect`\n".to_owned()),
@@ -59,7 +59,7 @@ fn every_command_says_the_same_of_wrong_entries() {
         ),
         (
             vec![("a.json", r#"{"tenants": [{"id": "shop", "entry": {"quotas": {"api": [{"limit": 1, "window": "1m"}]}}}]}"#)],
-            "a.json:1: tenants[0].id: is the name of no tenant of a request; use at most 1024 bytes (tenant \"shop\")\n".to_owned(),
+            "a.json:1: tenants[0].id: cannot be the name of a request's tenant; use at most 1024 bytes (tenant \"shop\")\n".to_owned(),
         ),
         (
             // One entry in two spellings, on two pages.
@@ -71,11 +71,11 @@ fn every_command_says_the_same_of_wrong_entries() {
         ),
         (
             vec![("a.json", r#"{"tenants": [], "next_after": "m"}"#)],
-            "a.json: next_after: there are more behind \"m\", or next_after would be null: give the page after it next, with another --tenants\n".to_owned(),
+            "a.json: next_after: more entries follow \"m\", since next_after is not null: give the next page with another --tenants\n".to_owned(),
         ),
         (
             vec![("a.json", r#"{"tenants": [], "next_after": "m"}"#), ("b.json", r#"{"tenants": [{"id": "1.2.3.4", "entry": {"tier": "a"}}]}"#)],
-            "a.json: next_after: there are more behind \"m\", or next_after would be null: give the page after it next, with another --tenants\n".to_owned(),
+            "a.json: next_after: more entries follow \"m\", since next_after is not null: give the next page with another --tenants\n".to_owned(),
         ),
     ]
     .into_iter()
@@ -136,7 +136,7 @@ fn what_makes_no_sense_is_refused() {
             .map(|word| if *word == "policy.json" { "nobody.json" } else { word })
             .collect();
         let ran = run(&folder, &with(&of_nobody, &["a.json"]));
-        let said = "tenant: is missing: the policy does not say who a tenant is, so --tenants has no effect\n";
+        let said = "tenant: is missing: the policy does not define the tenant of a request, so --tenants has no effect\n";
         assert_eq!((ran.code, &*ran.stderr), (1, said), "{command:?}");
         // An empty list is valid, and a byte order mark before it is not a part of it.
         assert_eq!(run(&folder, &with(command, &["b.json"])).code, 0);
@@ -162,7 +162,7 @@ fn a_hundred_thousand_entries_are_read() {
     let folder = folder("many", &[("a.json", &entries)]);
     let ran = run(&folder, &with(COMMANDS[0], &["a.json"]));
     let said = format!(
-        "\nentries     {COUNT} given: 0 with a tier, {COUNT} with quotas of their own, 0 with an end\n"
+        "\nentries     {COUNT} given: 0 with a tier, {COUNT} with quotas of their own, 0 that expire\n"
     );
     assert!(ran.code == 0 && ran.stdout.contains(&said), "{ran:?}");
     let explained = ["explain", "policy.json", "--surface", "worker", "--ip", "10.0.3.7", "--json"];

@@ -28,7 +28,7 @@ struct Bin {
 
 /// The result of a request, for the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum RequestEvent {
     Offered,
     Admitted,
     Delayed,
@@ -37,7 +37,7 @@ pub(crate) enum Counted {
 
 /// The state of the watched key's quota at one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct State {
+pub(crate) struct QuotaState {
     pub(crate) remaining: u64,
     pub(crate) estimate: u64,
     /// `None` where it is unknown: for a request that waits in a line.
@@ -57,7 +57,7 @@ impl Bins {
         Self { length, bins: vec![Bin::default(); BINS] }
     }
 
-    /// The bin of a time since the beginning of the run.
+    /// The bin of a time since the start of the run.
     pub(crate) fn index(&self, since: Span) -> usize {
         let bins = u128::try_from(BINS).unwrap_or(1);
         let index = u128::from(since.as_nanos()).saturating_mul(bins);
@@ -73,14 +73,14 @@ impl Bins {
         Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    pub(crate) fn count(&mut self, since: Span, what: Counted) {
+    pub(crate) fn count(&mut self, since: Span, what: RequestEvent) {
         let index = self.index(since);
         let Some(bin) = self.bins.get_mut(index) else { return };
         let count = match what {
-            Counted::Offered => &mut bin.offered,
-            Counted::Admitted => &mut bin.admitted,
-            Counted::Delayed => &mut bin.delayed,
-            Counted::Denied => &mut bin.denied,
+            RequestEvent::Offered => &mut bin.offered,
+            RequestEvent::Admitted => &mut bin.admitted,
+            RequestEvent::Delayed => &mut bin.delayed,
+            RequestEvent::Denied => &mut bin.denied,
         };
         *count = count.saturating_add(1);
     }
@@ -92,7 +92,7 @@ impl Bins {
         }
     }
 
-    pub(crate) fn state(&mut self, since: Span, state: State) {
+    pub(crate) fn state(&mut self, since: Span, state: QuotaState) {
         let index = self.index(since);
         let Some(bin) = self.bins.get_mut(index) else { return };
         bin.estimate = bin.estimate.max(Some(state.estimate));
@@ -184,7 +184,7 @@ mod tests {
     fn no_request_is_lost_or_counted_twice_in_any_number_of_parts() {
         let mut bins = bins();
         for i in 0..7_200 {
-            bins.count(Span::from_millis(i * 10), Counted::Offered);
+            bins.count(Span::from_millis(i * 10), RequestEvent::Offered);
         }
         for buckets in [1, 2, 7, 317, 1_440, 7_199, 7_200] {
             let series = bins.series("offered", buckets).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn of_the_state_the_worst_is_told_and_nothing_where_nobody_asked() {
         let mut bins = bins();
-        let state = |remaining, estimate, wait: Option<u64>| State {
+        let state = |remaining, estimate, wait: Option<u64>| QuotaState {
             remaining,
             estimate,
             whole_after: Some(Span::from_millis(estimate)),

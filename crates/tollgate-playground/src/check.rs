@@ -14,7 +14,7 @@ use crate::units::Units;
 
 /// The result of `check`.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Checked {
+pub(crate) struct CheckResult {
     /// True when the policy can be enforced: there are no problems.
     pub(crate) ok: bool,
     /// The problems, in the order of the document.
@@ -81,21 +81,24 @@ struct QuotaInWords {
 const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
 
 /// Compiles `text` for the surface with this name.
-pub(crate) fn check(text: &str, surface: &str) -> Checked {
+pub(crate) fn check(text: &str, surface: &str) -> CheckResult {
     let mut places = Places::new(text);
     let Some(surface) = Surface::parse(surface) else {
         let names = Surface::ALL.map(Surface::name).join(", ");
         let problem = Problem::new("", format!("there is no such surface; use {names}"));
-        return Checked { problems: places.of(&Problems(vec![problem])), ..Checked::default() };
+        return CheckResult {
+            problems: places.of(&Problems(vec![problem])),
+            ..CheckResult::default()
+        };
     };
     match tollgate_language::compile(text, surface) {
         Err(mut problems) => {
             if !text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) {
                 problems.0.iter_mut().for_each(|problem| problem.message.push_str(NO_YAML));
             }
-            Checked { problems: places.of(&problems), ..Checked::default() }
+            CheckResult { problems: places.of(&problems), ..CheckResult::default() }
         }
-        Ok(policy) => Checked {
+        Ok(policy) => CheckResult {
             ok: true,
             problems: Vec::new(),
             warnings: places.of(policy.warnings()),

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::context::{Context, Wanted, context};
+use crate::context::{Context, ExpectedSyntax, context};
 use crate::outline::outline;
 use crate::schema::{self, alternatives};
 use crate::tokens::tokens;
@@ -53,12 +53,12 @@ pub(crate) fn complete(text: &str, offset: usize) -> Vec<Completion> {
     let mut offers = Offers::new(text, &context);
     let schemas = schema::at(&context.path);
     match &context.wanted {
-        Wanted::Name { taken, has_value } => {
+        ExpectedSyntax::Name { taken, has_value } => {
             for (name, field) in missing(&schemas, taken) {
                 offers.name(name, field, *has_value);
             }
         }
-        Wanted::Value { .. } => schemas.into_iter().for_each(|schema| offers.value(schema)),
+        ExpectedSyntax::Value { .. } => schemas.into_iter().for_each(|schema| offers.value(schema)),
     }
     offers.in_order()
 }

@@ -22,7 +22,7 @@ pub(crate) struct Context {
     /// The path from the document to the object whose field is written, or to the value that is
     /// written.
     pub(crate) path: Vec<Step>,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: ExpectedSyntax,
     /// The range to replace, in bytes: the token at the cursor, or nothing.
     pub(crate) replaced: Range<usize>,
     /// The part of that token before the cursor, without quotes.
@@ -32,7 +32,7 @@ pub(crate) struct Context {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ExpectedSyntax {
     /// A field's name; `taken` are the names already used.
     Name { taken: Vec<String>, has_value: bool },
     /// A value; for a value in an object, the names of its other fields.
@@ -58,18 +58,18 @@ pub(crate) fn context(
     let wanted = match (holder.map(|holder| &holder.value), previous) {
         (Some(Value::Object { fields, .. }), Some(Kind::OpenObject | Kind::Comma)) => {
             let taken = names(fields, begins);
-            Wanted::Name { taken, has_value: next == Some(Kind::Colon) }
+            ExpectedSyntax::Name { taken, has_value: next == Some(Kind::Colon) }
         }
         (Some(Value::Object { fields, .. }), Some(Kind::Colon)) => {
             let name = before.checked_sub(2).and_then(|i| tokens.get(i))?;
             path.push(Step::Field(said(text, *name)));
-            Wanted::Value { beside: names(fields, name.from) }
+            ExpectedSyntax::Value { beside: names(fields, name.from) }
         }
         (Some(Value::List { .. }), Some(Kind::OpenList | Kind::Comma)) => {
             path.push(Step::Item);
-            Wanted::Value { beside: Vec::new() }
+            ExpectedSyntax::Value { beside: Vec::new() }
         }
-        (None, None) => Wanted::Value { beside: Vec::new() },
+        (None, None) => ExpectedSyntax::Value { beside: Vec::new() },
         _ => return None,
     };
     let replaced = token.map_or(offset..offset, |token| token.from..end(text, token, offset));
@@ -159,7 +159,7 @@ mod tests {
             ("{\"rules\": [{\"when\": {\"pa|}, \"key\": []}]}", ".rules[].when", "pa"),
         ] {
             let context = at(marked).unwrap();
-            assert!(matches!(context.wanted, Wanted::Name { .. }), "{marked}");
+            assert!(matches!(context.wanted, ExpectedSyntax::Name { .. }), "{marked}");
             assert_eq!((path(&context).as_str(), context.written.as_str()), (way, written));
         }
     }
@@ -179,7 +179,7 @@ mod tests {
             ("{\"rules\": [{\"mode\": |, \"name\": \"a\"}]}", ".rules[].mode", ""),
         ] {
             let context = at(marked).unwrap();
-            assert!(matches!(context.wanted, Wanted::Value { .. }), "{marked}");
+            assert!(matches!(context.wanted, ExpectedSyntax::Value { .. }), "{marked}");
             assert_eq!((path(&context).as_str(), context.written.as_str()), (way, written));
         }
     }
@@ -195,13 +195,13 @@ mod tests {
     fn what_stands_around_is_known() {
         let context = at("{\"a\": 1, \"|b\": 2, \"c\": 3}").unwrap();
         let taken = vec!["a".to_owned(), "c".to_owned()];
-        assert_eq!(context.wanted, Wanted::Name { taken, has_value: true });
+        assert_eq!(context.wanted, ExpectedSyntax::Name { taken, has_value: true });
         assert!(!context.needs_comma);
         assert!(at("{\"a\": 1, | \"b\": 2}").unwrap().needs_comma);
         assert!(!at("{\"a\": 1, |}").unwrap().needs_comma);
         // The rest of the line is not part of a name that was not closed.
         assert_eq!(at("{\"a\": {\"x|}, \"b\": 2}").unwrap().replaced, 7..9);
         let context = at("{\"header\": \"x\", \"max\": |}").unwrap();
-        assert_eq!(context.wanted, Wanted::Value { beside: vec!["header".to_owned()] });
+        assert_eq!(context.wanted, ExpectedSyntax::Value { beside: vec!["header".to_owned()] });
     }
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use tollgate_core::Span;
 use tollgate_policy::{Policy, Surface};
-use tollgate_sim::{Fate, Requests, Run, START, Seen, Table, Traffic};
+use tollgate_sim::{Fate, ObservedDecision, Requests, Run, START, Table, Traffic};
 
-use crate::told::{Told, told};
+use crate::request_details::{RequestDetails, request_details};
 use crate::watch::Watch;
 
 /// Requests that are found by their times; for later ones the last of these is found. 32 MB.
@@ -38,12 +38,12 @@ pub(crate) struct LaneRun {
     watch: Watch,
     /// When requests came, in nanoseconds since the beginning.
     times: Vec<u64>,
-    again: Option<Again>,
+    again: Option<DetailRun>,
 }
 
 /// The same run from its beginning, up to a request to be shown.
 #[derive(Debug)]
-struct Again {
+struct DetailRun {
     run: Run,
     numbers: Numbers,
     /// Only for the request data that a policy may read.
@@ -60,7 +60,7 @@ struct Numbers {
 
 impl Numbers {
     /// The number of the request, and whether it is a new one.
-    fn of(&mut self, seen: &Seen<'_>) -> (u64, bool) {
+    fn of(&mut self, seen: &ObservedDecision<'_>) -> (u64, bool) {
         let name = (seen.request.source, seen.request.number);
         let known = self.waiting.get(&name).copied();
         let number = known.unwrap_or(self.next);
@@ -138,18 +138,18 @@ impl LaneRun {
     }
 
     /// All data of one request; `None` when there is none with this number.
-    pub(crate) fn told(&mut self, number: u64) -> Option<Told> {
+    pub(crate) fn request_details(&mut self, number: u64) -> Option<RequestDetails> {
         if number >= self.numbers.next {
             return None;
         }
-        let fresh = || Again {
+        let fresh = || DetailRun {
             run: Run::new(Arc::clone(&self.policy), &self.traffic, self.seed),
             numbers: Numbers::default(),
             requests: Requests::new(&self.traffic, self.seed),
         };
         // A request that was already passed is reached from the beginning.
         let mut again = self.again.take().filter(|again| again.numbers.next <= number);
-        let Again { run, numbers, requests } = again.get_or_insert_with(fresh);
+        let DetailRun { run, numbers, requests } = again.get_or_insert_with(fresh);
         let mut found = None;
         loop {
             let progress = run.step(1, &mut |seen| {
@@ -157,7 +157,7 @@ impl LaneRun {
                 if this == number
                     && let Some(facts) = requests.facts(*seen.request)
                 {
-                    found = told(number, seen, &facts).or(found.take());
+                    found = request_details(number, seen, &facts).or(found.take());
                 }
             });
             if found.is_some() || progress.is_done {
@@ -232,7 +232,7 @@ mod tests {
         let table = lane.table();
         let mut fates = BTreeMap::new();
         for number in 0..table.offered {
-            let told = serde_json::to_value(lane.told(number).unwrap()).unwrap();
+            let told = serde_json::to_value(lane.request_details(number).unwrap()).unwrap();
             assert_eq!(told["index"], number);
             let fate = told["fate"].as_str().unwrap().to_owned();
             assert_eq!(told["status"], if fate == "denied" { 429 } else { 200 }, "{told}");
@@ -243,9 +243,9 @@ mod tests {
         let counts =
             [("admitted", table.admitted), ("delayed", table.delayed), ("denied", table.denied)];
         assert_eq!(fates, counts.map(|(fate, count)| (fate.to_owned(), count)).into());
-        assert!(lane.told(table.offered).is_none());
+        assert!(lane.request_details(table.offered).is_none());
         // Backwards, from a run that has passed it.
-        let told = serde_json::to_string(&lane.told(0).unwrap()).unwrap();
+        let told = serde_json::to_string(&lane.request_details(0).unwrap()).unwrap();
         assert!(told.contains("rule \\\"none\\\" does not apply: it is for path /none"), "{told}");
     }
 
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!([0, 2, 3, 999, 1_000, 8_999, 9_000, 99_999].map(near), [0, 0, 0, 0, 2, 2, 3, 3]);
         let nobody = r#"{"length": "10s", "sources": [{"arrivals": {"instants": {"at": []}}}]}"#;
         let mut lane = done(POLICY, nobody);
-        assert_eq!((lane.near(Span::ZERO), lane.told(0).is_none()), (None, true));
+        assert_eq!((lane.near(Span::ZERO), lane.request_details(0).is_none()), (None, true));
     }
 
     /// Guards: a true count of another key, of denied requests, or of another window.

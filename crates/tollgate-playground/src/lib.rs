@@ -16,7 +16,7 @@ mod log;
 #[cfg(feature = "lanes")]
 mod lane;
 #[cfg(feature = "lanes")]
-mod told;
+mod request_details;
 #[cfg(feature = "lanes")]
 mod watch;
 #[cfg(feature = "lanes")]
@@ -124,9 +124,9 @@ impl Lane {
         self.0.near(nanos(at_ms)).and_then(|number| u32::try_from(number).ok())
     }
 
-    /// All data of the request with this number, as `told::Told`; null when there is none.
+    /// All data of the request with this number, as `RequestDetails`; null when there is none.
     pub fn at(&mut self, number: u32) -> String {
-        json(&self.0.told(number.into()))
+        json(&self.0.request_details(number.into()))
     }
 }
 

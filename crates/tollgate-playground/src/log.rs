@@ -13,7 +13,8 @@ use tollgate_access_log::{Bounds, Format, FormatError};
 use tollgate_policy::{Policy, Surface};
 use tollgate_replay::suggest::{Bounds as SuggestBounds, SecondPass, Share, Suggest};
 use tollgate_replay::{
-    Counted, Given, LogCounts, Observer, Options, Replay, Source, Summary, needs, wanted,
+    AssumedValues, CountedRequest, LogCounts, Observer, Options, Replay, Source, Summary, needs,
+    wanted,
 };
 
 /// Bytes in which the format is detected, as on the command line.
@@ -22,7 +23,7 @@ const HEAD: usize = 64 * 1024;
 /// The options; each is the flag of `tollgate replay` with that name.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Asked {
+struct ReplayOptions {
     format: String,
     map: Vec<String>,
     assume: Vec<String>,
@@ -39,7 +40,7 @@ struct Asked {
 #[derive(Debug)]
 pub(crate) struct LogRun {
     policy: Arc<Policy>,
-    given: Given,
+    given: AssumedValues,
     options: Options,
     format: Option<Format>,
     map: String,
@@ -68,7 +69,7 @@ struct Reading {
 }
 
 impl Observer for Pass {
-    fn counted(&mut self, request: Counted) {
+    fn counted(&mut self, request: CountedRequest) {
         match self {
             Self::Only => {}
             Self::First(suggest) => suggest.counted(request),
@@ -97,9 +98,9 @@ impl LogRun {
             tollgate_language::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
         // The share of keys is needed, not their identity.
         policy.set_hash_key([0; 16]);
-        let asked: Asked =
+        let asked: ReplayOptions =
             serde_json::from_str(asked).map_err(|error| format!("the options: {error}"))?;
-        let mut given = Given::default();
+        let mut given = AssumedValues::default();
         for text in &asked.assume {
             given.assume(text).map_err(|error| format!("assume {text}: {error}"))?;
         }
@@ -173,7 +174,7 @@ impl LogRun {
             self.begin()?;
         }
         let Some(Reading { mut source, mut replay }) = self.reading.take() else {
-            return Err("the log was not begun".to_owned());
+            return Err("no log was started".to_owned());
         };
         source.finish(&mut |record| replay.push(record)).map_err(|error| error.to_string())?;
         let mut counts = LogCounts::default();
@@ -212,9 +213,8 @@ impl LogRun {
             Some(format) => format.clone(),
             // An empty file has no lines that could be read wrongly.
             None if head.trim_ascii().is_empty() => Format::parse("combined").map_err(words)?,
-            None => Format::detect(head).ok_or_else(|| {
-                "the first lines are of no format that is known by its looks; name it".to_owned()
-            })?,
+            None => Format::detect(head)
+                .ok_or_else(|| "the first lines match no known format; choose it".to_owned())?,
         };
         let mapped = if self.map.is_empty() { Ok(format) } else { format.with_map(&self.map) };
         mapped.and_then(|format| format.fit(head)).map_err(words)
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_understood_or_refused() {
         assert_eq!(replayed("{}", "", 1).unwrap().log.lines, 0);
-        assert!(replayed("{}", "what is this\n", 1).unwrap_err().contains("no format"));
+        assert!(replayed("{}", "what is this\n", 1).unwrap_err().contains("no known format"));
         let forced = replayed(r#"{"format": "combined"}"#, "what is this\n", 1).unwrap();
         assert_eq!((forced.log.lines, forced.log.unparsable), (1, 1));
         for wrong in [r#"{"format": "moon"}"#, r#"{"other": 1}"#, r#"{"private_key": "1"}"#] {

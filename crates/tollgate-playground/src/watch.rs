@@ -12,16 +12,18 @@ use std::sync::Arc;
 use serde::Serialize;
 use tollgate_core::{Limiter, Span, Timestamp, Verdict};
 use tollgate_policy::{Plan, Policy};
-use tollgate_sim::{Fate, Request, Requests, RuleDecided, START, Seen, Traffic, WindowCount};
+use tollgate_sim::{
+    Fate, ObservedDecision, Request, Requests, RuleDecision, START, Traffic, WindowCount,
+};
 
-use crate::bins::{Bins, Counted, State};
+use crate::bins::{Bins, QuotaState, RequestEvent};
 
 /// The number of requests among which the client is chosen.
 const LOOKED_AT: usize = 20_000;
 
 /// The key whose state the series show.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedKey {
     rule: String,
     tier: Option<String>,
     /// The first quota of the rule.
@@ -47,7 +49,7 @@ pub(crate) struct Watched {
 pub(crate) struct Watch {
     policy: Arc<Policy>,
     pub(crate) bins: Bins,
-    pub(crate) watched: Option<Watched>,
+    pub(crate) watched: Option<WatchedKey>,
     /// The allowed units of the watched key.
     count: WindowCount,
     /// Requests that leave later.
@@ -71,9 +73,9 @@ impl Watch {
     }
 
     /// Records one decision; `is_new` for a request that comes, but not for one that waited.
-    pub(crate) fn see(&mut self, seen: &Seen<'_>, is_new: bool) {
+    pub(crate) fn see(&mut self, seen: &ObservedDecision<'_>, is_new: bool) {
         if is_new {
-            self.bins.count(seen.request.at.since(START), Counted::Offered);
+            self.bins.count(seen.request.at.since(START), RequestEvent::Offered);
         }
         let since = seen.at.since(START);
         let (counted, leaves_at) = ended(seen);
@@ -95,8 +97,8 @@ impl Watch {
             }
             (None, _) => None,
         };
-        let is_admitted = matches!(counted, Some(Counted::Admitted | Counted::Delayed));
-        let state = State {
+        let is_admitted = matches!(counted, Some(RequestEvent::Admitted | RequestEvent::Delayed));
+        let state = QuotaState {
             remaining: decision.remaining,
             estimate: burst.saturating_sub(decision.remaining),
             whole_after,
@@ -140,8 +142,8 @@ impl Watch {
     }
 }
 
-impl Watched {
-    fn is_counted_by(&self, said: &RuleDecided<'_>) -> bool {
+impl WatchedKey {
+    fn is_counted_by(&self, said: &RuleDecision<'_>) -> bool {
         said.rule == self.rule_index
             && said.quota_set == self.set_index
             && said.partition.is_some_and(|partition| partition.key() == self.key)
@@ -156,20 +158,20 @@ fn part(limiter: &Limiter, units: u64) -> Span {
 }
 
 /// The result of a request, and when it leaves; no result yet for one that waits in a line.
-pub(crate) fn ended(seen: &Seen<'_>) -> (Option<Counted>, Timestamp) {
+pub(crate) fn ended(seen: &ObservedDecision<'_>) -> (Option<RequestEvent>, Timestamp) {
     let more = match seen.decided.fate() {
         Fate::Waiting => return (None, seen.at),
-        Fate::Denied { .. } => return (Some(Counted::Denied), seen.at),
+        Fate::Denied { .. } => return (Some(RequestEvent::Denied), seen.at),
         Fate::Admitted => Span::ZERO,
         Fate::Delayed(wait) => wait.saturating_sub(seen.decided.waited()),
     };
     let leaves_at = seen.at.saturating_add(more);
     let is_late = leaves_at > seen.request.at;
-    (Some(if is_late { Counted::Delayed } else { Counted::Admitted }), leaves_at)
+    (Some(if is_late { RequestEvent::Delayed } else { RequestEvent::Admitted }), leaves_at)
 }
 
 /// The key to watch; `None` when no rule counts the traffic.
-fn choose(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Option<Watched> {
+fn choose(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Option<WatchedKey> {
     let mut requests = Requests::new(traffic, seed);
     let mut counts: BTreeMap<u64, (usize, Reverse<usize>, Request)> = BTreeMap::new();
     for number in 0..LOOKED_AT {
@@ -192,7 +194,7 @@ fn choose(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Option<Watched>
     });
     let (rule_index, set_index, set, quota, key) = counted?;
     let limiter = quota.limiter();
-    Some(Watched {
+    Some(WatchedKey {
         rule: policy.rules().get(rule_index)?.name().to_owned(),
         tier: set.tier().map(str::to_owned),
         quota: quota.name().to_owned(),

@@ -228,7 +228,7 @@ function keys({ top, error }) {
   ]);
   const note = error > 0 ? `, counts at most ${count(error)} too low` : '';
   return table(
-    `Keys that were limited most${note}`,
+    `The most limited keys${note}`,
     ['key', 'denied', 'delayed', 'rule', 'first', 'last'],
     rows,
     'log-keys',

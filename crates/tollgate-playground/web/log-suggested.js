@@ -47,7 +47,7 @@ const known = (n) => (n === null || n === undefined ? '–' : count(n));
 function greatest(suggestions) {
   return tableOf(
     suggestions,
-    'The most that clients used in any one window',
+    'The most units of a client in any one window',
     ['limit now', 'clients', 'half at most', '99 % at most', '99.9 % at most', 'greatest'],
     (one) => [
       [
@@ -94,7 +94,7 @@ function gap(suggestion) {
     ];
   }
   if (!suggestion.gap) {
-    const said = `no wide gap between the clients' counts; every limit is a choice of whom it touches.`;
+    const said = `no wide gap between the clients' counts; every limit is a choice of which clients it affects.`;
     return [h('p', {}, `${named(suggestion)}: ${said}`)];
   }
   const { from, to, clients, is_replayed, line } = suggestion.gap;

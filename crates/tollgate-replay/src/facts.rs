@@ -11,12 +11,12 @@ use tollgate_access_log::{Field, Record};
 use tollgate_http_syntax::query::decoded;
 use tollgate_policy::Facts;
 
-use crate::given::Given;
+use crate::assumed::AssumedValues;
 
 /// A log line, and the assumed values.
 pub(crate) struct Request<'r> {
     pub(crate) record: &'r Record<'r>,
-    pub(crate) given: &'r Given,
+    pub(crate) given: &'r AssumedValues,
     /// The peer address of the connection, for the policy.
     pub(crate) peer: Option<IpAddr>,
     /// The client header, where the client is known already: the policy sees no such header.

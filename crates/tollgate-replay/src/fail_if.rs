@@ -4,7 +4,7 @@
 //! is multiplied out and never rounded. Of zero there is no share above 0 %. A number of which only
 //! a lower bound is known fails wherever the true one may fail.
 
-use crate::summary::{Checked, Summary};
+use crate::summary::{ConditionResult, Summary};
 
 /// Digits after the point of a share.
 const MOST_DIGITS: usize = 9;
@@ -101,7 +101,7 @@ impl FailIf {
         let metric = METRICS.into_iter().find(|metric| metric.name == name.trim());
         let metric = metric.ok_or_else(|| {
             let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-            format!("\"{}\" is no metric; use {}", name.escape_debug(), names.join(", "))
+            format!("\"{}\" is not a metric; use {}", name.escape_debug(), names.join(", "))
         })?;
         let (comparison, bound) = match rest.split_at_checked(2) {
             Some((">=", bound)) => (Comparison::AtLeast, bound),
@@ -114,7 +114,7 @@ impl FailIf {
         };
         let bound = read_bound(bound.trim())?;
         if matches!(bound, Bound::Share { .. }) && WHOLES.contains(&metric.name) {
-            return Err(format!("{} is no share of anything; use a number", metric.name));
+            return Err(format!("{} is not a share of anything; use a number", metric.name));
         }
         Ok(Self { text: text.to_owned(), metric, comparison, bound })
     }
@@ -127,7 +127,7 @@ impl FailIf {
 
     /// Whether the condition is met.
     #[must_use]
-    pub fn check(&self, summary: &Summary) -> Checked {
+    pub fn check(&self, summary: &Summary) -> ConditionResult {
         let (found, of) = (self.metric.of)(summary).unwrap_or((0, 0));
         let (left, right) = match self.bound {
             Bound::Count(bound) => (u128::from(found), u128::from(bound)),
@@ -145,12 +145,12 @@ impl FailIf {
             Comparison::Below => left < right,
             Comparison::AtMost => left <= right,
         };
-        Checked { condition: self.text.clone(), fails, found, of }
+        ConditionResult { condition: self.text.clone(), fails, found, of }
     }
 }
 
 fn read_bound(text: &str) -> Result<Bound, String> {
-    let wrong = || format!("\"{}\" is no number; use 5 or 0.1%", text.escape_debug());
+    let wrong = || format!("\"{}\" is not a number; use 5 or 0.1%", text.escape_debug());
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     let Some(percent) = text.strip_suffix('%').map(str::trim_end) else {
         let number = Some(text).filter(|text| is_number(text)).and_then(|text| text.parse().ok());
@@ -172,7 +172,9 @@ fn read_bound(text: &str) -> Result<Bound, String> {
 #[allow(clippy::arithmetic_side_effects)]
 mod tests {
     use super::*;
-    use crate::summary::{Against, Changed, Clients, LogSummary, RuleSummary, Tally, TopKeys};
+    use crate::summary::{
+        ChangeCounts, Clients, LogSummary, PolicyComparison, RuleSummary, Tally, TopKeys,
+    };
 
     fn summary(denied: u64, clients: u64) -> Summary {
         Summary {
@@ -237,7 +239,8 @@ mod tests {
             one_of: 1,
             requests_without: 0,
         };
-        let changed = |n: u64| Changed { newly_limited: n, no_longer_limited: n + 1, both: n + 2 };
+        let changed =
+            |n: u64| ChangeCounts { newly_limited: n, no_longer_limited: n + 1, both: n + 2 };
         let found = Summary {
             log: LogSummary {
                 lines: 3000,
@@ -249,11 +252,11 @@ mod tests {
             requests: tally(0),
             clients,
             rules: vec![RuleSummary { limited_keys: 41, ..RuleSummary::default() }],
-            against: Some(Against {
+            against: Some(PolicyComparison {
                 requests: tally(100),
                 changed_requests: changed(31),
                 changed_clients: changed(35),
-                ..Against::default()
+                ..PolicyComparison::default()
             }),
             ..Summary::default()
         };
@@ -293,21 +296,21 @@ mod tests {
     fn what_is_no_bound_is_refused() {
         for (text, message) in [
             ("denied-clients", "use METRIC>NUMBER"),
-            ("denied>5", "\"denied\" is no metric; use requests, denied-requests,"),
-            ("denied-clients>", "\"\" is no number"),
-            ("denied-clients>=", "\"\" is no number"),
-            ("denied-clients>%", "\"%\" is no number"),
-            ("denied-clients>-1", "\"-1\" is no number"),
-            ("denied-clients>+1", "\"+1\" is no number"),
-            ("denied-clients>1.5", "\"1.5\" is no number"),
-            ("denied-clients>1e3", "\"1e3\" is no number"),
-            ("denied-clients>.1%", "\".1%\" is no number"),
-            ("denied-clients>0.0000000001%", "\"0.0000000001%\" is no number"),
-            ("limited-keys>5%", "limited-keys is no share of anything; use a number"),
-            ("requests<50%", "requests is no share"),
-            ("clients>=0%", "clients is no share"),
+            ("denied>5", "\"denied\" is not a metric; use requests, denied-requests,"),
+            ("denied-clients>", "\"\" is not a number"),
+            ("denied-clients>=", "\"\" is not a number"),
+            ("denied-clients>%", "\"%\" is not a number"),
+            ("denied-clients>-1", "\"-1\" is not a number"),
+            ("denied-clients>+1", "\"+1\" is not a number"),
+            ("denied-clients>1.5", "\"1.5\" is not a number"),
+            ("denied-clients>1e3", "\"1e3\" is not a number"),
+            ("denied-clients>.1%", "\".1%\" is not a number"),
+            ("denied-clients>0.0000000001%", "\"0.0000000001%\" is not a number"),
+            ("limited-keys>5%", "limited-keys is not a share of anything; use a number"),
+            ("requests<50%", "requests is not a share"),
+            ("clients>=0%", "clients is not a share"),
             ("denied-clients>100.1%", "\"100.1%\" is more than 100%"),
-            ("denied-clients>99999999999999999999", "\"99999999999999999999\" is no number"),
+            ("denied-clients>99999999999999999999", "\"99999999999999999999\" is not a number"),
         ] {
             let error = FailIf::parse(text).unwrap_err();
             assert!(error.starts_with(message), "{text}: {error}");

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tollgate_access_log::Field;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{LoneQuota, Policy, RuleResult};
-use tollgate_sim::{Decided, Fate, Node, RuleDecided, SetNumbers, Store, Tenants};
+use tollgate_sim::{Fate, Node, NodeDecision, RuleDecision, SetNumbers, Store, Tenants};
 
+use crate::assumed::AssumedValues;
 use crate::clients::Marks;
-use crate::given::Given;
 use crate::label::Label;
 use crate::options::Options;
 use crate::summary::Tally;
@@ -65,7 +65,7 @@ impl RuleCounts {
 }
 
 impl Lane {
-    pub(crate) fn new(policy: Arc<Policy>, given: &Given, options: &Options) -> Self {
+    pub(crate) fn new(policy: Arc<Policy>, given: &AssumedValues, options: &Options) -> Self {
         let header = policy.explain().client_header().filter(|_| given.knows_the_client());
         let columns = crate::needs::columns(&policy);
         let quotas = policy.quota_sets().iter().map(|set| vec![0; set.quotas().len()]).collect();
@@ -158,7 +158,7 @@ impl Lane {
 
 impl Ledger<'_> {
     /// Counts a request whose fate is known; `name` is its client's host name.
-    pub(crate) fn count(&mut self, decided: &Decided<'_>, name: Option<&[u8]>) -> Marks {
+    pub(crate) fn count(&mut self, decided: &NodeDecision<'_>, name: Option<&[u8]>) -> Marks {
         let mut marks = 0;
         let at = decided.arrival().at;
         for rule in decided.rules() {
@@ -181,7 +181,7 @@ impl Ledger<'_> {
     }
 
     /// Counts the fate of the request.
-    fn fate(&mut self, decided: &Decided<'_>, marks: Marks) -> Marks {
+    fn fate(&mut self, decided: &NodeDecision<'_>, marks: Marks) -> Marks {
         let tally = &mut *self.tally;
         let (count, more, wait) = match decided.fate() {
             Fate::Denied { .. } if marks & UNREADABLE != 0 => (&mut tally.unreadable, 0, None),
@@ -208,7 +208,7 @@ impl Ledger<'_> {
     }
 
     /// Counts a rule that did more than allow the request.
-    fn limited(&mut self, rule: &RuleDecided<'_>, at: Timestamp, name: Option<&[u8]>) -> Marks {
+    fn limited(&mut self, rule: &RuleDecision<'_>, at: Timestamp, name: Option<&[u8]>) -> Marks {
         let (kind, mark) = match rule.result {
             RuleResult::Denied | RuleResult::Blocked => (0, 0),
             RuleResult::Delayed => (1, 0),

@@ -17,7 +17,7 @@ mod observed;
 mod lane;
 mod facts;
 mod needs;
-mod given;
+mod assumed;
 mod label;
 mod names;
 mod clients;
@@ -30,16 +30,17 @@ mod options;
 mod summary;
 mod time;
 
+pub use assumed::{AssumedValues, field};
 pub use fail_if::FailIf;
-pub use given::{Given, field};
 pub use needs::{Need, needs, wanted};
-pub use observer::{Counted, Observer};
+pub use observer::{CountedRequest, Observer};
 pub use options::{Options, REFUSED};
 pub use replay::Replay;
 pub use source::Source;
 pub use summarise::{LogCounts, WITHOUT_ENTRIES};
 pub use summary::{
-    Against, Bin, Cause, Changed, Checked, Clients, Damage, Example, First, LimitedKey, LogSummary,
-    QuotaSummary, RuleSummary, Sample, Summary, Tally, Timeline, TopKeys, Waits,
+    Bin, Cause, ChangeCounts, Clients, ConditionResult, Damage, Example, FirstLimited, LimitedKey,
+    LogSummary, PolicyComparison, QuotaSummary, RuleSummary, Sample, Summary, Tally, Timeline,
+    TopKeys, Waits,
 };
 pub use time::Moment;

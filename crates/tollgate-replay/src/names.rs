@@ -128,7 +128,7 @@ mod tests {
         let stand_in = names.address(Client::Name(b"pppa006.compuserve.com"));
         assert!(Names::is_stand_in(stand_in));
         let imitated = names.address(Client::Address(stand_in));
-        assert_ne!(imitated, stand_in, "whoever writes this address is somebody else");
+        assert_ne!(imitated, stand_in, "this address belongs to another client");
         for own in ["192.0.2.1", "2001:db8::1", "fe80::1", "::ffff:192.0.2.1", "d000::", "f000::"] {
             let own: IpAddr = own.parse().unwrap();
             assert_eq!(names.address(Client::Address(own)), own);

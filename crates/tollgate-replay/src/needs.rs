@@ -9,7 +9,7 @@ use tollgate_access_log::Field;
 use tollgate_policy::spec::Fact;
 use tollgate_policy::{Policy, Read, Reader};
 
-use crate::given::{Given, GivenClient};
+use crate::assumed::{AssumedClient, AssumedValues};
 
 /// One fact that the policy reads and the log does not contain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,21 +26,21 @@ pub struct Need {
 }
 
 impl std::fmt::Display for Need {
-    /// `rule "api": its key reads header.x-api-key, which the log does not tell; use ...`.
+    /// `rule "api": its key reads header.x-api-key, which is not in the log; use ...`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { rule, part, field, hint } = self;
         match rule {
             Some(rule) => write!(f, "rule \"{rule}\": its {part}")?,
             None => f.write_str(part)?,
         }
-        write!(f, " reads {field}, which the log does not tell; {hint}")
+        write!(f, " reads {field}, which is not in the log; {hint}")
     }
 }
 
 /// Every fact that `policy` reads, that the log does not contain (`tells` returns whether it does)
 /// and that is not assumed: each once, in the order of the policy. Empty when a replay is possible.
 #[must_use]
-pub fn needs(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> Vec<Need> {
+pub fn needs(policy: &Policy, given: &AssumedValues, tells: impl Fn(&Field) -> bool) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
     for read in policy.explain().reads() {
         let sources = sources(policy, given, read.fact);
@@ -59,7 +59,11 @@ pub fn needs(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> 
 
 /// The log fields that a replay of `policy` needs, where the log contains them.
 #[must_use]
-pub fn wanted(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> Vec<Field> {
+pub fn wanted(
+    policy: &Policy,
+    given: &AssumedValues,
+    tells: impl Fn(&Field) -> bool,
+) -> Vec<Field> {
     // Every report uses the client and the status.
     let mut wanted = vec![Field::Client, Field::Peer, Field::Status];
     for read in policy.explain().reads() {
@@ -99,13 +103,13 @@ const fn is_never_logged(fact: Fact<'_>) -> bool {
 
 /// The ways to derive a fact, the best first: all fields of one way are needed. Empty when there is
 /// no way.
-fn sources(policy: &Policy, given: &Given, fact: Fact<'_>) -> Vec<Vec<Field>> {
+fn sources(policy: &Policy, given: &AssumedValues, fact: Fact<'_>) -> Vec<Vec<Field>> {
     let one = |field| vec![vec![field]];
     match fact {
         Fact::Client => match given.client {
-            GivenClient::Address(_) => Vec::new(),
-            GivenClient::TheLogs => one(Field::Client),
-            GivenClient::AsThePolicySays => match policy.explain().client_header() {
+            AssumedClient::Address(_) => Vec::new(),
+            AssumedClient::TheLogs => one(Field::Client),
+            AssumedClient::AsThePolicySays => match policy.explain().client_header() {
                 None => one(Field::Client),
                 Some(header) => one(Field::header(header)),
             },
@@ -150,7 +154,7 @@ fn hint(fact: Fact<'_>, field: &str) -> String {
     match fact {
         Fact::Client if field == "client" => format!("{map} or --assume client=ADDRESS"),
         Fact::Client => format!(
-            "{map}, or --assume client=log if the log's client is who sent the request, not a proxy"
+            "{map}, or --assume client=log if the log's client is the sender of the request, not a proxy"
         ),
         Fact::Host => format!("{map}, or --assume host=NAME if the log is of one host"),
         Fact::Cookie(_) => format!("{map} or --map header.cookie=COLUMN"),
@@ -160,7 +164,7 @@ fn hint(fact: Fact<'_>, field: &str) -> String {
         }
         Fact::Asn | Fact::Claim(_) | Fact::Status => format!("{map} or --assume {field}=VALUE"),
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => {
-            "no access log does, because only a rate limit service is asked with it".to_owned()
+            "no access log has it; only calls to a rate limit service carry it".to_owned()
         }
     }
 }

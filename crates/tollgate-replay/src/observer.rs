@@ -7,7 +7,7 @@ use tollgate_core::Timestamp;
 
 /// One request as one rule counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedRequest {
     /// The index of the rule in `Policy::rules`.
     pub rule: usize,
     /// The index of the quotas in `Policy::quota_sets`: the rule's own or a tier's.
@@ -25,7 +25,7 @@ pub struct Counted {
 /// An observer of a replay.
 pub trait Observer {
     /// A rule counts a request.
-    fn counted(&mut self, request: Counted);
+    fn counted(&mut self, request: CountedRequest);
 
     /// True when it needs a label for this key.
     fn wants_label(&self, quota_set: usize, key: u64) -> bool {
@@ -41,5 +41,5 @@ pub trait Observer {
 
 /// No observer.
 impl Observer for () {
-    fn counted(&mut self, _: Counted) {}
+    fn counted(&mut self, _: CountedRequest) {}
 }

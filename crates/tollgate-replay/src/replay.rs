@@ -16,17 +16,17 @@ use tollgate_core::Timestamp;
 use tollgate_policy::Policy;
 use tollgate_sim::Fate;
 
+use crate::assumed::{AssumedClient, AssumedValues};
 use crate::clients::{ClientTable, Marks};
 use crate::facts::Request;
-use crate::given::{Given, GivenClient};
 use crate::label::Label;
 use crate::lane::{DELAYED, DENIED, Lane, MARKED, Reading, SHADOWED, UNREADABLE};
 use crate::names::Names;
 use crate::observed::{label_keys, tell};
-use crate::observer::{Counted, Observer};
+use crate::observer::{CountedRequest, Observer};
 use crate::options::{Options, REFUSED};
 use crate::shortcuts::{Hint, Shortcuts};
-use crate::summary::{Changed, Example};
+use crate::summary::{ChangeCounts, Example};
 use crate::time::Moment;
 use crate::timeline::{Bins, Counts};
 
@@ -39,7 +39,7 @@ pub(crate) const LIMITED: Marks = DENIED | DELAYED | UNREADABLE;
 #[derive(Debug)]
 pub struct Replay<O = ()> {
     pub(crate) options: Options,
-    pub(crate) given: Given,
+    pub(crate) given: AssumedValues,
     /// The policy, and the one it is compared with.
     pub(crate) lanes: Vec<Lane>,
     pub(crate) names: Names,
@@ -51,14 +51,14 @@ pub struct Replay<O = ()> {
     pub(crate) without_client: u64,
     pub(crate) bins: Bins,
     /// Requests that wait in a queue, by their numbers.
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, PendingRequest>,
     asked: u64,
     pub(crate) first_at: Option<Timestamp>,
     pub(crate) now: Timestamp,
     pub(crate) already_refused: u64,
     pub(crate) outside: u64,
     pub(crate) late: u64,
-    pub(crate) changed: Changed,
+    pub(crate) changed: ChangeCounts,
     pub(crate) newly_limited: Vec<Example>,
     pub(crate) no_longer_limited: Vec<Example>,
     observer: O,
@@ -66,8 +66,8 @@ pub struct Replay<O = ()> {
 
 /// The record of a request whose fate is open.
 #[derive(Debug)]
-struct Open {
-    who: Who,
+struct PendingRequest {
+    who: RequestClient,
     name: Option<Box<[u8]>>,
     at: Timestamp,
     marks: Marks,
@@ -79,14 +79,14 @@ struct Open {
 
 /// The client of a request.
 #[derive(Clone, Copy, Debug)]
-struct Who {
+struct RequestClient {
     client: Option<(IpAddr, u64)>,
 }
 
 impl Replay {
     /// A replay of `policy` without an observer.
     #[must_use]
-    pub fn new(policy: Arc<Policy>, given: Given, options: Options) -> Self {
+    pub fn new(policy: Arc<Policy>, given: AssumedValues, options: Options) -> Self {
         Self::observed(policy, given, options, ())
     }
 }
@@ -94,7 +94,12 @@ impl Replay {
 impl<O: Observer> Replay<O> {
     /// A replay of `policy` with `observer`.
     #[must_use]
-    pub fn observed(policy: Arc<Policy>, given: Given, options: Options, observer: O) -> Self {
+    pub fn observed(
+        policy: Arc<Policy>,
+        given: AssumedValues,
+        options: Options,
+        observer: O,
+    ) -> Self {
         let lane = Lane::new(policy, &given, &options);
         let is_short = lane.is_by_the_logs_client() && given.takes_the_logs_client();
         Self {
@@ -112,7 +117,7 @@ impl<O: Observer> Replay<O> {
             already_refused: 0,
             outside: 0,
             late: 0,
-            changed: Changed::default(),
+            changed: ChangeCounts::default(),
             newly_limited: Vec::new(),
             no_longer_limited: Vec::new(),
             given,
@@ -187,7 +192,7 @@ impl<O: Observer> Replay<O> {
         self.now = Timestamp::MAX;
         self.resume();
         self.now = last;
-        debug_assert!(self.open.is_empty(), "everybody's turn comes");
+        debug_assert!(self.open.is_empty(), "every client is served in turn");
     }
 
     /// Takes the observer out, at the end.
@@ -206,13 +211,13 @@ impl<O: Observer> Replay<O> {
             Some(Client::Address(_)) | None => None,
         };
         let client = match self.given.client {
-            GivenClient::Address(address) => Some(address),
-            GivenClient::TheLogs | GivenClient::AsThePolicySays => {
+            AssumedClient::Address(address) => Some(address),
+            AssumedClient::TheLogs | AssumedClient::AsThePolicySays => {
                 record.client.map(|client| self.names.address(client))
             }
         };
         let (mut marks, mut waits) = (0, 0_u8);
-        let mut who = Who { client: None };
+        let mut who = RequestClient { client: None };
         for (i, lane) in self.lanes.iter_mut().enumerate() {
             let (node, Reading { hidden, columns, policy }, mut ledger) = lane.parts();
             // Behind a proxy the policy reads the client from a header, and trusts the peer.
@@ -245,7 +250,7 @@ impl<O: Observer> Replay<O> {
             self.conclude(who, name, now, marks, request);
         } else {
             let (request, name) = (request(), name.map(Box::from));
-            self.open.insert(number, Open { who, name, at: now, marks, waits, request });
+            self.open.insert(number, PendingRequest { who, name, at: now, marks, waits, request });
         }
     }
 
@@ -262,7 +267,7 @@ impl<O: Observer> Replay<O> {
         if let Some(lone) = lane.count_lone() {
             let (rule, quota_set, cost) = (lone.rule, lone.quota_set, lone.cost);
             let (key, at, is_over) = (known.key_hash(), *now, false);
-            self.observer.counted(Counted { rule, quota_set, key, at, cost, is_over });
+            self.observer.counted(CountedRequest { rule, quota_set, key, at, cost, is_over });
         }
         self.bins.add(*now, &Counts { total: 1, ..Counts::default() });
         true
@@ -287,7 +292,7 @@ impl<O: Observer> Replay<O> {
                 if open.waits == 0
                     && let Some(open) = self.open.remove(&number)
                 {
-                    let Open { who, name, at, marks, request, .. } = open;
+                    let PendingRequest { who, name, at, marks, request, .. } = open;
                     self.conclude(who, name.as_deref(), at, marks, request);
                 }
             }
@@ -297,7 +302,7 @@ impl<O: Observer> Replay<O> {
     /// Counts a request that is finished under every policy.
     fn conclude(
         &mut self,
-        who: Who,
+        who: RequestClient,
         name: Option<&[u8]>,
         at: Timestamp,
         marks: Marks,
@@ -322,7 +327,7 @@ impl<O: Observer> Replay<O> {
 
     fn compare(
         &mut self,
-        who: Who,
+        who: RequestClient,
         name: Option<&[u8]>,
         at: Timestamp,
         marks: Marks,

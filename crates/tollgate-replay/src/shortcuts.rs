@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 use tollgate_access_log::Client;
-use tollgate_sim::Known;
+use tollgate_sim::CountPlace;
 
 /// The most clients. Beyond it all are removed and looked up again. 32 bytes and a place each.
 const MOST: usize = 1 << 19;
@@ -25,7 +25,7 @@ pub(crate) struct Shortcuts {
 #[derive(Clone, Copy, Debug)]
 struct Shortcut {
     client: u64,
-    known: Known,
+    known: CountPlace,
 }
 
 /// The known facts about a request's client before the decision.
@@ -34,7 +34,7 @@ pub(crate) struct Hint {
     /// The hash by which it is found; `None` when there is no client, or no short way.
     pub(crate) client: Option<u64>,
     /// The place of its count.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<CountPlace>,
 }
 
 impl Shortcuts {
@@ -80,12 +80,12 @@ impl Shortcuts {
         self.table.len()
     }
 
-    pub(crate) fn find(&self, client: u64) -> Option<Known> {
+    pub(crate) fn find(&self, client: u64) -> Option<CountPlace> {
         let found = self.table.find(client, |shortcut| shortcut.client == client);
         found.map(|shortcut| shortcut.known)
     }
 
-    pub(crate) fn learn(&mut self, client: u64, known: Known) {
+    pub(crate) fn learn(&mut self, client: u64, known: CountPlace) {
         if let Some(found) = self.table.find_mut(client, |shortcut| shortcut.client == client) {
             found.known = known;
             return;

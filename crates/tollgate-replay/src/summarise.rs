@@ -15,8 +15,8 @@ use crate::lane::{DELAYED, DENIED, Lane, MARKED, SHADOWED, UNREADABLE};
 use crate::observer::Observer;
 use crate::replay::{BITS, Replay, limited};
 use crate::summary::{
-    Against, Bin, Cause, Changed, Clients, Damage, First, LimitedKey, LogSummary, QuotaSummary,
-    RuleSummary, Sample, Summary, Timeline, TopKeys,
+    Bin, Cause, ChangeCounts, Clients, Damage, FirstLimited, LimitedKey, LogSummary,
+    PolicyComparison, QuotaSummary, RuleSummary, Sample, Summary, Timeline, TopKeys,
 };
 use crate::time::Moment;
 
@@ -25,8 +25,7 @@ use crate::time::Moment;
 const MAX_OWN_ROWS: usize = 100;
 
 /// The note in a replay or a simulation of a policy with tenants.
-pub const WITHOUT_ENTRIES: &str = "entries of tenants are not looked at: they are in a store and not in the policy, so every \
-                                   request was decided by rules and tiers";
+pub const WITHOUT_ENTRIES: &str = "entries of tenants are not read: they are in a store and not in the policy, so every request was decided by rules and tiers";
 
 /// The counts of the readers of a log.
 #[derive(Clone, Debug, Default)]
@@ -153,14 +152,14 @@ impl<O: Observer> Replay<O> {
         Timeline { bin_seconds: self.bins.seconds(), bins: self.bins.iter().map(bin).collect() }
     }
 
-    fn compared(&self, lane: &Lane) -> Against {
+    fn compared(&self, lane: &Lane) -> PolicyComparison {
         let count = |is: fn((bool, bool)) -> bool| self.clients.count(|m| is(limited(m)));
-        Against {
+        PolicyComparison {
             requests: lane.tally,
             clients: self.clients_of(1),
             rules: rules(lane),
             changed_requests: self.changed,
-            changed_clients: Changed {
+            changed_clients: ChangeCounts {
                 newly_limited: count(|(here, there)| here && !there),
                 no_longer_limited: count(|(here, there)| !here && there),
                 both: count(|(here, there)| here && there),
@@ -182,8 +181,7 @@ impl<O: Observer> Replay<O> {
         for lane in &self.lanes {
             for rule in lane.policy.rules().iter().filter(|rule| rule.chooses_keys()) {
                 notes.push(format!(
-                    "a secret of the surface chooses the keys that rule \"{}\" is enforced for: here it is \
-                     enforced for others",
+                    "rule \"{}\" is enforced for a part of the keys, chosen by a secret of the surface: this replay chooses others",
                     rule.name()
                 ));
             }
@@ -206,13 +204,12 @@ impl<O: Observer> Replay<O> {
             && lanes.any(|lane| lane.policy.explain().reads().iter().any(is_network))
         {
             let note =
-                "clients of the log are host names, for which no condition by client_cidrs holds";
+                "clients of the log are host names, which no condition by client_cidrs matches";
             notes.push(note.to_owned());
         }
         if self.late > 0 {
             notes.push(format!(
-                "{} requests of one log came after later ones of another, and were decided at the time \
-                 of those",
+                "{} requests of one log were older than requests of another log that were already decided, and were decided at the time of those",
                 self.late
             ));
         }
@@ -235,7 +232,7 @@ fn rules(lane: &Lane) -> Vec<RuleSummary> {
             malformed: result(RuleResult::Malformed),
             limited_keys: lane.top.count_of(i),
             limited_keys_are_exact: lane.top.error() == 0,
-            first: first.map(|(at, key)| First { at: Moment(*at), key: key.clone() }),
+            first: first.map(|(at, key)| FirstLimited { at: Moment(*at), key: key.clone() }),
             quotas: quotas(lane, i),
         })
     };

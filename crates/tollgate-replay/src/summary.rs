@@ -29,11 +29,11 @@ pub struct Summary {
     /// How long delayed requests waited; `null` when none did.
     pub waits: Option<Waits>,
     /// The differences under the policy of `--against`.
-    pub against: Option<Against>,
+    pub against: Option<PolicyComparison>,
     /// The results of `--suggest`; `null` without it.
     pub suggestions: Option<Vec<Suggestion>>,
     /// The bounds of `--fail-if`.
-    pub fail_if: Vec<Checked>,
+    pub fail_if: Vec<ConditionResult>,
     /// The facts needed to judge the figures.
     pub notes: Vec<String>,
 }
@@ -164,7 +164,7 @@ pub struct RuleSummary {
     /// False when there were more than are counted separately: then this is a lower bound.
     pub limited_keys_are_exact: bool,
     /// The first request that it limited.
-    pub first: Option<First>,
+    pub first: Option<FirstLimited>,
     /// Its quotas, those of its tiers, and tenants' own ones that had no room, the most frequent
     /// first.
     pub quotas: Vec<QuotaSummary>,
@@ -172,7 +172,7 @@ pub struct RuleSummary {
 
 /// The first request that was limited.
 #[derive(Clone, Debug, Serialize)]
-pub struct First {
+pub struct FirstLimited {
     /// When it came.
     pub at: Moment,
     /// The key that the rule counts by.
@@ -277,7 +277,7 @@ pub struct Waits {
 
 /// The differences under another policy. A request is limited when it is denied or delayed.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Against {
+pub struct PolicyComparison {
     /// The fates of the requests there.
     pub requests: Tally,
     /// The fates of the clients there.
@@ -285,9 +285,9 @@ pub struct Against {
     /// The results of its rules.
     pub rules: Vec<RuleSummary>,
     /// Requests, by the policies that limit them.
-    pub changed_requests: Changed,
+    pub changed_requests: ChangeCounts,
     /// Clients with at least one such request.
-    pub changed_clients: Changed,
+    pub changed_clients: ChangeCounts,
     /// The first requests that only the policy limits.
     pub newly_limited: Vec<Example>,
     /// The first requests that only the other policy limits.
@@ -296,7 +296,7 @@ pub struct Against {
 
 /// How many requests or clients each of the two policies limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Changed {
+pub struct ChangeCounts {
     /// By the policy, not by the other one.
     pub newly_limited: u64,
     /// By the other one, not by the policy.
@@ -318,7 +318,7 @@ pub struct Example {
 
 /// A bound, and whether it is met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Checked {
+pub struct ConditionResult {
     /// The bound, as given.
     pub condition: String,
     /// True when it is met, and the replay fails.
@@ -329,7 +329,7 @@ pub struct Checked {
     pub of: u64,
 }
 
-impl fmt::Display for Checked {
+impl fmt::Display for ConditionResult {
     /// `denied-clients>0.1%: 3 of 2365`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} of {}", self.condition, self.found, self.of)

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use tollgate_policy::Surface;
 use tollgate_replay::{
-    Changed, Counted, Given, Moment, Observer, Options, Replay, Tally, WITHOUT_ENTRIES,
+    AssumedValues, ChangeCounts, CountedRequest, Moment, Observer, Options, Replay, Tally,
+    WITHOUT_ENTRIES,
 };
 
 use support::{at, each_client, line, policy, run, summary};
@@ -210,7 +211,7 @@ fn what_cannot_be_read_is_no_denial() {
 #[test]
 fn both_directions_of_a_comparison() {
     let (new, old) = (two_a_minute(), each_client(r#""limit": 1, "window": "1s""#, ""));
-    let replay = Replay::new(Arc::clone(&new), Given::default(), Options::default());
+    let replay = Replay::new(Arc::clone(&new), AssumedValues::default(), Options::default());
     let replay = replay.against(Arc::clone(&old));
     let mut requests = BUSY.to_vec();
     requests.extend([(80, "d"), (81, "d"), (82, "d"), (82, "d"), (200, "e"), (200, "e")]);
@@ -218,9 +219,9 @@ fn both_directions_of_a_comparison() {
     let against = found.against.unwrap();
     // The new one: a 2, d 2. The old one: a 3, b 1, d 1, e 1.
     assert_eq!((found.requests.denied, against.requests.denied), (4, 6));
-    let changed = Changed { newly_limited: 1, no_longer_limited: 3, both: 3 };
+    let changed = ChangeCounts { newly_limited: 1, no_longer_limited: 3, both: 3 };
     assert_eq!(against.changed_requests, changed);
-    let clients = Changed { newly_limited: 0, no_longer_limited: 2, both: 2 };
+    let clients = ChangeCounts { newly_limited: 0, no_longer_limited: 2, both: 2 };
     assert_eq!(against.changed_clients, clients);
     assert_eq!(against.newly_limited[0].client, "d");
     assert_eq!(against.newly_limited[0].request, "GET /");
@@ -229,17 +230,18 @@ fn both_directions_of_a_comparison() {
     assert_eq!(gone, ["a", "b", "e"]);
     assert_eq!((against.rules[0].denied, against.clients.denied), (6, 4));
     // In the reverse order.
-    let replay = Replay::new(old, Given::default(), Options::default()).against(Arc::clone(&new));
+    let replay =
+        Replay::new(old, AssumedValues::default(), Options::default()).against(Arc::clone(&new));
     let (back, ()) = run(replay, &new, "combined", log(&requests).as_bytes());
     let back = back.against.unwrap();
-    let changed = Changed { newly_limited: 3, no_longer_limited: 1, both: 3 };
+    let changed = ChangeCounts { newly_limited: 3, no_longer_limited: 1, both: 3 };
     assert_eq!((back.changed_requests, back.requests), (changed, found.requests));
     // A policy does not differ from itself.
-    let replay = Replay::new(Arc::clone(&new), Given::default(), Options::default());
+    let replay = Replay::new(Arc::clone(&new), AssumedValues::default(), Options::default());
     let (same, ()) =
         run(replay.against(Arc::clone(&new)), &new, "combined", log(&requests).as_bytes());
     let same = same.against.unwrap().changed_requests;
-    assert_eq!(same, Changed { both: 4, ..Changed::default() });
+    assert_eq!(same, ChangeCounts { both: 4, ..ChangeCounts::default() });
 }
 
 /// A client that waits under one policy only is compared when its fate is known.
@@ -250,29 +252,33 @@ fn a_comparison_waits_for_who_waits() {
     let refuses = each_client(r#""limit": 2, "window": "1m", "burst": 1"#, "");
     let text = log(&[(0, "a"), (0, "a"), (0, "a"), (0, "b")]);
     for (here, there) in [(&waits, &refuses), (&refuses, &waits)] {
-        let replay = Replay::new(Arc::clone(here), Given::default(), Options::default());
+        let replay = Replay::new(Arc::clone(here), AssumedValues::default(), Options::default());
         let (found, ()) = run(replay.against(Arc::clone(there)), here, "combined", text.as_bytes());
         let changed = found.against.unwrap().changed_requests;
-        assert_eq!(changed, Changed { both: 2, ..Changed::default() });
+        assert_eq!(changed, ChangeCounts { both: 2, ..ChangeCounts::default() });
         assert_eq!(found.timeline.bins[0].total, 4);
     }
 }
 
 #[test]
 fn an_observer_is_told_of_every_counted_request() {
-    struct Told(Vec<Counted>);
-    impl Observer for Told {
-        fn counted(&mut self, request: Counted) {
+    struct Recorder(Vec<CountedRequest>);
+    impl Observer for Recorder {
+        fn counted(&mut self, request: CountedRequest) {
             self.0.push(request);
         }
     }
     let charge = r#", "cost": 3, "charge": {"response_status": ["401"]}"#;
     let policy = each_client(r#""limit": 6, "window": "1m""#, charge);
-    let replay =
-        Replay::observed(Arc::clone(&policy), Given::default(), Options::default(), Told(vec![]));
+    let replay = Replay::observed(
+        Arc::clone(&policy),
+        AssumedValues::default(),
+        Options::default(),
+        Recorder(vec![]),
+    );
     let text: String =
         (0..4).map(|i| line(i, "a", "GET /", if i == 0 { 200 } else { 401 })).collect();
-    let (found, Told(told)) = run(replay, &policy, "combined", text.as_bytes());
+    let (found, Recorder(told)) = run(replay, &policy, "combined", text.as_bytes());
     assert_eq!(found.requests.denied, 1);
     let costs: Vec<(u64, bool)> = told.iter().map(|c| (c.cost, c.is_over)).collect();
     assert_eq!(costs, [(0, false), (3, false), (3, false), (3, true)]);
@@ -296,7 +302,7 @@ fn nothing_of_a_private_replay_tells_who_it_was() {
     let mut text: String =
         (0..9).map(|_| line(0, "planted.example", "GET /planted", 200)).collect();
     text.push_str("planted line\n");
-    let replay = Replay::new(Arc::clone(&policy), Given::default(), options());
+    let replay = Replay::new(Arc::clone(&policy), AssumedValues::default(), options());
     let other = each_client(r#""limit": 4, "window": "1m""#, "");
     let (found, ()) = run(replay.against(other), &policy, "combined", text.as_bytes());
     assert!(found.requests.denied > 0 && found.log.unparsable == 1);

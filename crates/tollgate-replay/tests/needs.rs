@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use tollgate_access_log::{Bounds, Field, Format};
 use tollgate_policy::{Policy, Surface};
-use tollgate_replay::{Given, LogCounts, Options, Replay, Source, Summary, field, needs, wanted};
+use tollgate_replay::{
+    AssumedValues, LogCounts, Options, Replay, Source, Summary, field, needs, wanted,
+};
 
 use support::policy;
 
@@ -24,21 +26,21 @@ fn document(text: &str) -> Arc<Policy> {
     Arc::new(compiled.unwrap_or_else(|problems| panic!("{problems}")))
 }
 
-fn given(assumptions: &[&str]) -> Given {
-    let mut given = Given::default();
+fn given(assumptions: &[&str]) -> AssumedValues {
+    let mut given = AssumedValues::default();
     assumptions.iter().for_each(|text| given.assume(text).unwrap());
     given
 }
 
 /// The needs of a policy under a format, as `part: field`.
-fn missing(policy: &Policy, format: &str, given: &Given) -> Vec<String> {
+fn missing(policy: &Policy, format: &str, given: &AssumedValues) -> Vec<String> {
     let format = Format::parse(format).unwrap();
     let found = needs(policy, given, |field| format.tells(field));
     found.iter().map(|need| format!("{}: {}", need.part, need.field)).collect()
 }
 
 /// The effect of a policy on a log of this format.
-fn replayed(policy: &Arc<Policy>, format: &str, given: &Given, log: &str) -> Summary {
+fn replayed(policy: &Arc<Policy>, format: &str, given: &AssumedValues, log: &str) -> Summary {
     let format = Format::parse(format).unwrap();
     let tells = |field: &Field| format.tells(field);
     assert!(needs(policy, given, tells).is_empty());
@@ -58,15 +60,14 @@ fn what_only_a_rate_limit_service_is_asked_with_is_in_no_log() {
         (r#""key": [], "unless": {"entries": [[{"a": "b"}]]}"#, "unless: entries"),
         (r#""key": [], "unless": {"beside": [[{"a": "b"}]]}"#, "unless: beside"),
     ] {
-        assert_eq!(missing(&rule(fields), "combined", &Given::default()), [need]);
+        assert_eq!(missing(&rule(fields), "combined", &AssumedValues::default()), [need]);
     }
     let format = Format::parse("combined").unwrap();
     let policy = rule(r#""key": [{"descriptor": "user"}]"#);
-    let said = needs(&policy, &Given::default(), |field| format.tells(field));
+    let said = needs(&policy, &AssumedValues::default(), |field| format.tells(field));
     assert_eq!(
         said[0].to_string(),
-        "rule \"r\": its key reads descriptor.user, which the log does not tell; no access log does, because only a \
-         rate limit service is asked with it"
+        "rule \"r\": its key reads descriptor.user, which is not in the log; no access log has it; only calls to a rate limit service carry it"
     );
 }
 
@@ -115,7 +116,7 @@ fn every_fact_is_a_need_until_it_is_given() {
     ] {
         let policy = rule(fields);
         let format = "nginx:[$time_local]";
-        assert_eq!(missing(&policy, format, &Given::default()), [need], "{fields}");
+        assert_eq!(missing(&policy, format, &AssumedValues::default()), [need], "{fields}");
         let given = given(&[assumption]);
         assert!(missing(&policy, format, &given).is_empty(), "{fields}");
         // Once assumed, the policy uses it: the second request within a minute is over the limit.
@@ -133,11 +134,11 @@ fn exemptions_and_every_rule_are_looked_at_and_each_need_named_once() {
          "quotas": [{"limit": 1, "window": "1m"}]},
         {"name": "b", "key": [{"header": "user-agent"}], "quotas": [{"limit": 1, "window": "1m"}]}]}"#,
     );
-    let found = missing(&policy, "combined", &Given::default());
+    let found = missing(&policy, "combined", &AssumedValues::default());
     assert_eq!(found, ["exempt[0]: header.x-internal", "when: host", "key: host"]);
     let format = Format::parse("combined").unwrap();
-    let said = needs(&policy, &Given::default(), |field| format.tells(field));
-    let message = "exempt[0] reads header.x-internal, which the log does not tell; use --map \
+    let said = needs(&policy, &AssumedValues::default(), |field| format.tells(field));
+    let message = "exempt[0] reads header.x-internal, which is not in the log; use --map \
                    header.x-internal=COLUMN or --assume header.x-internal=VALUE";
     assert_eq!(said[0].to_string(), message);
     assert!(said[1].to_string().starts_with("rule \"a\": its when reads host, "));
@@ -153,14 +154,14 @@ fn a_client_behind_proxies_is_read_from_the_log_or_said_to_be_known() {
     };
     let behind = policy(&text(r#"{"source": "x-forwarded-for", "trusted_hops": 1}"#));
     let need = ["key: header.x-forwarded-for"];
-    assert_eq!(missing(&behind, "combined", &Given::default()), need);
+    assert_eq!(missing(&behind, "combined", &AssumedValues::default()), need);
     assert!(missing(&behind, "combined", &given(&["client=log"])).is_empty());
-    let mut mapped = Given::default();
+    let mut mapped = AssumedValues::default();
     mapped.mapped(&Field::Client);
     assert!(missing(&behind, "combined", &mapped).is_empty());
     // No proxy is trusted to write the header, so the connection's address counts.
     let alone = policy(&text(r#"{"source": "x-forwarded-for"}"#));
-    assert!(missing(&alone, "combined", &Given::default()).is_empty());
+    assert!(missing(&alone, "combined", &AssumedValues::default()).is_empty());
     // With the header its last address counts, without it the client in the log.
     let format = "nginx:$remote_addr [$time_local] \"$http_x_forwarded_for\"";
     let line = |second: u64, peer: &str, list: &str| {
@@ -169,7 +170,7 @@ fn a_client_behind_proxies_is_read_from_the_log_or_said_to_be_known() {
     let log = line(1, "10.0.0.1", "198.51.100.1, 203.0.113.1")
         + &line(2, "10.0.0.1", "198.51.100.1, 203.0.113.2")
         + &line(3, "10.0.0.2", "198.51.100.2, 203.0.113.2");
-    let found = replayed(&behind, format, &Given::default(), &log);
+    let found = replayed(&behind, format, &AssumedValues::default(), &log);
     assert_eq!((found.requests.denied, found.clients.total), (1, 2));
     assert_eq!(found.keys.top[0].key, "203.0.113.2");
     let found = replayed(&behind, format, &given(&["client=log"]), &log);
@@ -195,9 +196,10 @@ fn a_parameter_or_cookie_may_have_a_column_of_its_own() {
             name => format.with_map(&format!("{name}={variable}")).unwrap(),
         };
         let tells = |field: &Field| format.tells(field);
-        let fields = wanted(policy, &Given::default(), tells);
+        let fields = wanted(policy, &AssumedValues::default(), tells);
         let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
-        let mut replay = Replay::new(Arc::clone(policy), Given::default(), Options::default());
+        let mut replay =
+            Replay::new(Arc::clone(policy), AssumedValues::default(), Options::default());
         source.feed(log.as_bytes(), &mut |record| replay.push(record)).unwrap();
         source.finish(&mut |record| replay.push(record)).unwrap();
         let found = replay.finish(&LogCounts::default()).0;
@@ -206,7 +208,7 @@ fn a_parameter_or_cookie_may_have_a_column_of_its_own() {
     }
     // A path without its query does not contain it.
     let format = "nginx:$remote_addr [$time_local] $uri";
-    assert_eq!(missing(&query, format, &Given::default()), ["key: query.q r"]);
+    assert_eq!(missing(&query, format, &AssumedValues::default()), ["key: query.q r"]);
 }
 
 /// A rule that read the log's own values in their place would limit no client.
@@ -239,7 +241,8 @@ fn what_is_assumed_or_mapped_goes_before_what_the_log_has() {
         (&cookie, "cookie.sid=", "", (0, 0)),
         (&cookie, "", "cookie.sid=own", (1, 3)),
     ] {
-        let given = if assumption.is_empty() { Given::default() } else { given(&[assumption]) };
+        let given =
+            if assumption.is_empty() { AssumedValues::default() } else { given(&[assumption]) };
         let format = Format::parse(spec).unwrap();
         let format = if map.is_empty() { format } else { format.with_map(map).unwrap() };
         let fields = wanted(policy, &given, |field| format.tells(field));
@@ -259,5 +262,5 @@ fn fields_have_the_names_of_the_policy_and_of_the_log() {
     assert_eq!(field("client_ip"), Ok(Field::Client));
     assert_eq!(field("path"), Ok(Field::Target));
     assert_eq!(field("header.X-Key"), Ok(Field::Header("x-key".to_owned())));
-    assert!(field("ip").unwrap_err().starts_with("\"ip\" is no field; use client,"));
+    assert!(field("ip").unwrap_err().starts_with("\"ip\" is not a field; use client,"));
 }

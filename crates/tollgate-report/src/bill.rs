@@ -33,11 +33,11 @@ const fn price(
 
 const REQUESTS: Price = price("requests to the Worker", "million", 300_000, "10 million");
 const CPU: Price = price("CPU time", "million ms", 20_000, "30 million ms");
-const CALLS: Price = price("calls of objects, alarms among them", "million", 150_000, "1 million");
+const CALLS: Price = price("calls of objects, with alarms", "million", 150_000, "1 million");
 const DURATION: Price =
     price("time that objects are active", "million GB-s", 12_500_000, "400,000 GB-s");
 const ROWS_WRITTEN: Price =
-    price("rows written, alarms set among them", "million", 1_000_000, "50 million");
+    price("rows written, with alarms set", "million", 1_000_000, "50 million");
 const ROWS_READ: Price = price("rows read", "million", 1_000, "25,000 million");
 const STORAGE: Price = price("storage of objects", "GB-month", 200_000, "5 GB-month");
 

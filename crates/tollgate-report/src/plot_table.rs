@@ -48,7 +48,7 @@ impl Plot {
         let dropped =
             self.series.iter().fold(0, |sum: u64, s| sum.saturating_add(s.points.dropped()));
         if dropped > 0 {
-            caption.push_str(&format!("; {} points are no numbers", words::count(dropped)));
+            caption.push_str(&format!("; {} points are not numbers", words::count(dropped)));
         }
         caption
     }

@@ -16,8 +16,8 @@ use hashbrown::HashTable;
 use tollgate_core::Timestamp;
 use tollgate_policy::{CompiledQuota, Policy, QuotaSet};
 
-use crate::decided::Decided;
 use crate::exact_log::{ExactLog, WindowCount};
+use crate::node_decision::NodeDecision;
 use crate::tenants::SetNumbers;
 
 /// The number of keys from which idle ones are removed, each time that the number has doubled.
@@ -29,9 +29,9 @@ pub(crate) struct Judge {
     keys: HashTable<Key>,
     /// How many keys there may be before idle ones are removed.
     room: usize,
-    later: BinaryHeap<Reverse<Told>>,
+    later: BinaryHeap<Reverse<LaterReport>>,
     told: u64,
-    asked: Vec<Asked>,
+    asked: Vec<SetCharge>,
     /// The numbers by which quota sets are known here.
     pub(crate) sets: SetNumbers,
     /// For each quota of each set: the greatest count in a window, and at one instant.
@@ -57,7 +57,7 @@ struct Pair {
 
 /// How one quota set counts a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Asked {
+struct SetCharge {
     set: usize,
     /// `None` when the request has no such key and is therefore denied.
     hash: Option<u64>,
@@ -68,11 +68,11 @@ struct Asked {
 
 /// A request that is reported later: by time, and by order of arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Told {
+struct LaterReport {
     at: Timestamp,
     order: u64,
     is_admitted: bool,
-    asked: Vec<Asked>,
+    asked: Vec<SetCharge>,
 }
 
 /// The result of one request.
@@ -106,7 +106,7 @@ impl Judge {
     /// time.
     pub(crate) fn tell(
         &mut self,
-        decided: &Decided<'_>,
+        decided: &NodeDecision<'_>,
         is_admitted: bool,
         at: Timestamp,
         now: Timestamp,
@@ -121,7 +121,7 @@ impl Judge {
             if set >= most.len() {
                 most.push(vec![(0, 0); said.set.quotas().len()]);
             }
-            Asked {
+            SetCharge {
                 set,
                 hash: said.key_hash,
                 cost: said.cost,
@@ -134,7 +134,7 @@ impl Judge {
         }));
         if at > now {
             self.told = self.told.saturating_add(1);
-            self.later.push(Reverse(Told { at, order: self.told, is_admitted, asked }));
+            self.later.push(Reverse(LaterReport { at, order: self.told, is_admitted, asked }));
             return None;
         }
         let exact = self.judge(decided.policy, &asked, is_admitted, at);
@@ -154,7 +154,7 @@ impl Judge {
     fn judge(
         &mut self,
         policy: &Policy,
-        asked: &[Asked],
+        asked: &[SetCharge],
         is_admitted: bool,
         at: Timestamp,
     ) -> Exact {
@@ -207,7 +207,7 @@ fn pairs<'k>(
     keys: &'k mut HashTable<Key>,
     sets: &SetNumbers,
     policy: &Policy,
-    asked: &Asked,
+    asked: &SetCharge,
 ) -> Option<impl Iterator<Item = &'k mut Pair>> {
     let (set, hash) = (asked.set, asked.hash?);
     let of_key = |key: &Key| key.hash; // it is a keyed hash already

@@ -28,11 +28,11 @@
 //! Invariant: no clock and no I/O; the same seed gives the same table, natively and as wasm.
 #![forbid(unsafe_code)]
 
-mod books;
+mod run_record;
 mod chance;
 mod clock;
-mod crew;
-mod decided;
+mod worker_pool;
+mod node_decision;
 mod exact_log;
 mod judge;
 mod lines;
@@ -45,16 +45,17 @@ mod tenants;
 mod traffic;
 mod waits;
 
-pub use books::Seen;
-pub use decided::{Arrival, Decided, Fate, RuleDecided};
 pub use exact_log::{ExactLog, WindowCount};
 pub use judge::Exact;
 pub use node::Node;
+pub use node_decision::{Arrival, Fate, NodeDecision, RuleDecision};
 pub use run::{Progress, Run};
-pub use store::{Known, Store};
+pub use run_record::ObservedDecision;
+pub use store::{CountPlace, Store};
 pub use table::{QuotaRow, RuleRow, SourceRow, Table};
 pub use tenants::{SetNumbers, Tenants};
 pub use traffic::{
-    MAX_PENDING, MAX_REQUESTS, Request, RequestFacts, Requests, START, Told, Traffic, TrafficError,
+    ClientResponse, MAX_PENDING, MAX_REQUESTS, Request, RequestFacts, Requests, START, Traffic,
+    TrafficError,
 };
 pub use waits::{WaitFigures, Waits};

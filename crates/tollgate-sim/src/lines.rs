@@ -10,8 +10,8 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Seat, Spot, Ticket, Turn};
 use tollgate_policy::{Answer, Plan};
 
-use crate::decided::{Arrival, Fate};
-use crate::node::{Line, Node, Unsettled, Waiter};
+use crate::node::{Line, Node, UnsettledResponse, Waiter};
+use crate::node_decision::{Arrival, Fate};
 use crate::store::Place;
 
 /// Plans that are kept for other requests that wait.
@@ -24,7 +24,7 @@ impl Node {
         let outcome = self.plan.outcome(&self.policy);
         match outcome.answer_after(waited) {
             Answer::Pass => {
-                self.unsettled = Some(Unsettled { status: arrival.status, at: now });
+                self.unsettled = Some(UnsettledResponse { status: arrival.status, at: now });
                 Fate::Admitted
             }
             Answer::Delay(wait) => self.hold(arrival, wait, now),

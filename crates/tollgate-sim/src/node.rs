@@ -16,8 +16,8 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Due, Full, Queue, Ticket, Turn};
 use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy};
 
-use crate::decided::{Arrival, Decided, Fate};
-use crate::store::{Known, Place, Store};
+use crate::node_decision::{Arrival, Fate, NodeDecision};
+use crate::store::{CountPlace, Place, Store};
 use crate::tenants::Tenants;
 
 /// A policy in force, in virtual time.
@@ -33,7 +33,7 @@ pub struct Node {
     pub(crate) queue: Queue<Line, Waiter>,
     pub(crate) spare: Vec<Plan>,
     /// The request of `plan` was sent on and its response is still to be settled.
-    pub(crate) unsettled: Option<Unsettled>,
+    pub(crate) unsettled: Option<UnsettledResponse>,
     /// How long the origin takes for a response.
     latency: Span,
     /// Requests that were sent on and whose responses have not come, the oldest first.
@@ -48,7 +48,7 @@ pub(crate) type Line = (u32, u128);
 
 /// The remaining work for the request that was decided last.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unsettled {
+pub(crate) struct UnsettledResponse {
     pub(crate) status: u16,
     pub(crate) at: Timestamp,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Unsettled {
 #[derive(Debug)]
 struct PendingResponse {
     plan: Plan,
-    response: Unsettled,
+    response: UnsettledResponse,
 }
 
 /// A request that waits.
@@ -136,7 +136,7 @@ impl Node {
     ///
     /// Waiting requests whose turn came before `now` go first: call [`Node::resume`] until it
     /// returns none, or their decisions are not reported.
-    pub fn decide(&mut self, facts: &impl Facts, now: Timestamp, status: u16) -> Decided<'_> {
+    pub fn decide(&mut self, facts: &impl Facts, now: Timestamp, status: u16) -> NodeDecision<'_> {
         while self.resume(now).is_some() {}
         self.settle(now);
         self.seated = None;
@@ -158,7 +158,7 @@ impl Node {
     /// Where the count is whose client's request was decided last, for [`Node::admit`]. `None`
     /// where more than the client decides about a request, or nothing was charged to it yet.
     #[must_use]
-    pub fn known(&self) -> Option<Known> {
+    pub fn known(&self) -> Option<CountPlace> {
         let is_alone = self.lone.is_some() && self.plan.len() == 1;
         self.places.first().filter(|_| is_alone).and_then(|place| Store::known(*place))
     }
@@ -167,7 +167,7 @@ impl Node {
     /// true when it is sent on, as [`Node::decide`] would decide. False, with nothing done, when it
     /// may not be, or when its count was removed: then call [`Node::decide`] instead.
     #[inline]
-    pub fn admit(&mut self, known: Known, now: Timestamp) -> bool {
+    pub fn admit(&mut self, known: CountPlace, now: Timestamp) -> bool {
         let Self { lone: Some(lone), store, asked, .. } = self else { return false };
         let value = store.value_mut(lone.group, known);
         let admits = value.is_some_and(|value| lone.admit(value, now));
@@ -178,7 +178,7 @@ impl Node {
     /// True when the count of this client is still in the same place.
     #[inline]
     #[must_use]
-    pub fn holds(&self, known: Known) -> bool {
+    pub fn holds(&self, known: CountPlace) -> bool {
         self.lone.as_ref().is_some_and(|lone| self.store.holds(lone.group, known))
     }
 
@@ -189,7 +189,7 @@ impl Node {
     }
 
     /// The next waiting request whose turn came until `until`: it was sent on, or denied.
-    pub fn resume(&mut self, until: Timestamp) -> Option<Decided<'_>> {
+    pub fn resume(&mut self, until: Timestamp) -> Option<NodeDecision<'_>> {
         loop {
             let now = self.queue.next_at().filter(|at| *at <= until)?;
             self.settle(now);
@@ -199,7 +199,8 @@ impl Node {
                 Due::Go(waiter) => {
                     // It was reported when it got its place.
                     self.sit_down(waiter.plan);
-                    self.unsettled = Some(Unsettled { status: waiter.arrival.status, at: now });
+                    self.unsettled =
+                        Some(UnsettledResponse { status: waiter.arrival.status, at: now });
                     None
                 }
                 Due::Over(waiter, wait) => {
@@ -222,7 +223,7 @@ impl Node {
                 self.respond(response);
             } else {
                 let at = response.at.saturating_add(self.latency);
-                let response = Unsettled { at, ..response };
+                let response = UnsettledResponse { at, ..response };
                 let plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
                 self.responses.push_back(PendingResponse { plan, response });
             }
@@ -233,7 +234,7 @@ impl Node {
         }
     }
 
-    fn respond(&mut self, Unsettled { status, at }: Unsettled) {
+    fn respond(&mut self, UnsettledResponse { status, at }: UnsettledResponse) {
         if self.plan.settle(&self.policy, Some(status)) {
             self.commit(at);
         }
@@ -261,9 +262,14 @@ impl Node {
         });
     }
 
-    pub(crate) fn decided(&mut self, arrival: Arrival, fate: Fate, at: Timestamp) -> Decided<'_> {
+    pub(crate) fn decided(
+        &mut self,
+        arrival: Arrival,
+        fate: Fate,
+        at: Timestamp,
+    ) -> NodeDecision<'_> {
         let Self { policy, plan, places, queue, seated, .. } = self;
         let waiting = seated.and_then(|ticket| queue.value_mut(ticket)).map(|waiter| &waiter.plan);
-        Decided { policy, plan: waiting.unwrap_or(plan), places, fate, arrival, at }
+        NodeDecision { policy, plan: waiting.unwrap_or(plan), places, fate, arrival, at }
     }
 }

@@ -13,8 +13,8 @@ use std::mem;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Facts, Failure, Plan};
 
-use crate::decided::{Arrival, Decided};
 use crate::node::Node;
+use crate::node_decision::{Arrival, NodeDecision};
 use crate::store::Place;
 
 /// How often a write is tried, as in the filter.
@@ -125,7 +125,7 @@ impl Node {
     }
 
     /// The decision on a request that is written.
-    pub(crate) fn end(&mut self, job: Job) -> Decided<'_> {
+    pub(crate) fn end(&mut self, job: Job) -> NodeDecision<'_> {
         self.settle(job.arrival.at);
         self.seated = None;
         let Job { plan, places, arrival, .. } = job;

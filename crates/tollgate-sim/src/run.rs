@@ -10,19 +10,19 @@ use std::sync::Arc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Policy;
 
-use crate::books::{Books, Seen, empty_table, quota_rows};
 use crate::chance::Chance;
 use crate::clock::Clock;
-use crate::crew::Crew;
 use crate::judge::Judge;
 use crate::node::Node;
 use crate::races::Step;
+use crate::run_record::{ObservedDecision, RunRecord, empty_table, quota_rows};
 use crate::store::Store;
 use crate::table::{QuotaRow, Table};
 use crate::tenants::Tenants;
 use crate::traffic::document::{Spread, StoreKind};
 use crate::traffic::{Request, Requests, START, Traffic};
 use crate::waits::Waits;
+use crate::worker_pool::WorkerPool;
 
 /// A run in progress.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub struct Run {
     servers: Vec<Server>,
     spread: Spread,
     chance: Chance,
-    books: Books,
-    held: Held,
+    books: RunRecord,
+    held: StoreSize,
 }
 
 /// The most rows of tenants' own quotas; a policy with a plan per customer has one row per
@@ -44,8 +44,8 @@ const MAX_OWN_ROWS: usize = 100;
 struct Server {
     node: Node,
     clock: Clock,
-    crew: Crew,
-    held: Held,
+    crew: WorkerPool,
+    held: StoreSize,
 }
 
 /// The next event, and its server. Of events at one time, waiting requests come first, then writes,
@@ -59,7 +59,7 @@ enum Event {
 
 /// The size and the evictions of one node's store.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct StoreSize {
     keys: u64,
     bytes: u64,
     evictions: u64,
@@ -71,7 +71,7 @@ struct Held {
 pub struct Progress {
     /// Requests so far.
     pub offered: u64,
-    /// The true time since the beginning.
+    /// The true time since the start.
     pub since_start: Span,
     /// No work is left.
     pub is_done: bool,
@@ -90,15 +90,15 @@ impl Run {
                 StoreKind::Envoy => Store::envoy(),
             };
             let node = Node::new(Arc::clone(&policy), store).with_latency(described.latency.0);
-            let crew = Crew::new(described.workers.0, described.work.0);
-            Server { node, clock, crew, held: Held::default() }
+            let crew = WorkerPool::new(described.workers.0, described.work.0);
+            Server { node, clock, crew, held: StoreSize::default() }
         };
         let count = usize::try_from(described.count.0).unwrap_or(1);
         Self {
             servers: (0..count).map(server).collect(),
             spread: described.spread,
             chance: Chance::new(seed, 0),
-            books: Books {
+            books: RunRecord {
                 at: START,
                 table: empty_table(&policy, traffic),
                 judge: Judge::new(&policy),
@@ -106,7 +106,7 @@ impl Run {
                 requests: Requests::new(traffic, seed),
                 waiting: BTreeMap::new(),
             },
-            held: Held::default(),
+            held: StoreSize::default(),
             policy,
         }
     }
@@ -128,7 +128,11 @@ impl Run {
     }
 
     /// Runs at most `budget` further decisions, and reports each to `observe`.
-    pub fn step(&mut self, budget: u64, observe: &mut impl FnMut(&Seen<'_>)) -> Progress {
+    pub fn step(
+        &mut self,
+        budget: u64,
+        observe: &mut impl FnMut(&ObservedDecision<'_>),
+    ) -> Progress {
         for _ in 0..budget {
             let Some((at, event)) = self.next_event() else { return self.progress(true) };
             self.books.at = at;
@@ -192,7 +196,7 @@ impl Run {
     }
 
     /// The turn of a waiting request comes.
-    fn resume(&mut self, index: usize, observe: &mut impl FnMut(&Seen<'_>)) {
+    fn resume(&mut self, index: usize, observe: &mut impl FnMut(&ObservedDecision<'_>)) {
         let Some(server) = self.servers.get_mut(index) else { return };
         let Some(until) = server.node.next_at() else { return };
         let Some(decided) = server.node.resume(until) else { return };
@@ -203,7 +207,7 @@ impl Run {
     }
 
     /// A request comes.
-    fn request(&mut self, observe: &mut impl FnMut(&Seen<'_>)) {
+    fn request(&mut self, observe: &mut impl FnMut(&ObservedDecision<'_>)) {
         let Some(request) = self.books.requests.next_request_until(self.books.at) else { return };
         let index = self.server_of(&request);
         self.books.table.offered = self.books.table.offered.saturating_add(1);
@@ -240,7 +244,7 @@ impl Run {
     }
 
     /// A worker writes what it has decided, and takes the next request.
-    fn write(&mut self, index: usize, observe: &mut impl FnMut(&Seen<'_>)) {
+    fn write(&mut self, index: usize, observe: &mut impl FnMut(&ObservedDecision<'_>)) {
         let Some(server) = self.servers.get_mut(index) else { return };
         let Some((request, mut job)) = server.crew.pop() else { return };
         if server.node.write(&mut job) == Step::Again {
@@ -275,7 +279,7 @@ impl Run {
     /// Records what the stores hold after one of them decided.
     fn measure(&mut self, index: usize) {
         let Some(server) = self.servers.get_mut(index) else { return };
-        let held = Held::by(server.node.stored());
+        let held = StoreSize::by(server.node.stored());
         let before = std::mem::replace(&mut server.held, held);
         self.held = self.held.without(before).and(held);
         self.books.table.keys = self.books.table.keys.max(self.held.keys);
@@ -316,7 +320,7 @@ fn keep_most_used(rows: &mut Vec<QuotaRow>) {
     });
 }
 
-impl Held {
+impl StoreSize {
     fn by(store: &Store) -> Self {
         Self {
             keys: u64::try_from(store.len()).unwrap_or(u64::MAX),

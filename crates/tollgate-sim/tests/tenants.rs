@@ -49,14 +49,14 @@ fn entries() -> Vec<(String, TenantEntry)> {
     ]
 }
 
-struct Asked {
+struct TenantRequest {
     path: &'static str,
     org: &'static str,
     is_gold: bool,
     client: u8,
 }
 
-impl Facts for Asked {
+impl Facts for TenantRequest {
     fn method(&self) -> Cow<'_, [u8]> {
         b"GET"[..].into()
     }
@@ -82,7 +82,7 @@ struct Surfaced {
 }
 
 impl Surfaced {
-    fn admits(&mut self, policy: &Policy, asked: &Asked, now: Timestamp) -> bool {
+    fn admits(&mut self, policy: &Policy, asked: &TenantRequest, now: Timestamp) -> bool {
         let mut plan = Plan::new();
         policy.plan(asked, &mut plan);
         if let Some(id) = plan.tenant().map(<[u8]>::to_vec)
@@ -122,7 +122,7 @@ fn a_node_decides_with_entries_as_a_surface_does() {
         let mut of = |most: u64| random.next_u64() % most;
         ms += [0, 0, 1, 200, 2_000][usize::try_from(of(5)).unwrap()];
         let orgs = ["", "tier", "own", "before", "ends", "unknown", "nobody"];
-        let asked = Asked {
+        let asked = TenantRequest {
             path: ["/org", "/client", "/both"][usize::try_from(of(3)).unwrap()],
             org: orgs[usize::try_from(of(7)).unwrap()],
             is_gold: of(4) == 0,

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Facts;
-use tollgate_sim::{Request, Requests, START, Told, Traffic};
+use tollgate_sim::{ClientResponse, Request, Requests, START, Traffic};
 
 fn traffic(sources: &str) -> Traffic {
     let document = format!(r#"{{"length": "10s", "sources": [{sources}]}}"#);
@@ -24,7 +24,7 @@ fn beyond_a_million_who_come_again_others_give_up() {
     let traffic = format!(r#"{{"length": "1h", "sources": [{half}, {half}]}}"#);
     let traffic = Traffic::parse(&traffic).unwrap();
     let mut requests = Requests::new(&traffic, 1);
-    let refused = Told { is_refused: true, ..Told::default() };
+    let refused = ClientResponse { is_refused: true, ..ClientResponse::default() };
     let (mut first, mut again) = (0, 0);
     while let Some(request) = requests.next_request() {
         first += u64::from(request.attempt == 0);
@@ -138,13 +138,13 @@ fn a_request_is_what_the_document_says() {
 }
 
 /// The requests of one client that is denied `refusals` times.
-fn comes_again(retry: &str, told: &Told, refusals: u64) -> Vec<u64> {
+fn comes_again(retry: &str, told: &ClientResponse, refusals: u64) -> Vec<u64> {
     let source = format!(r#"{{"arrivals": {{"instants": {{"at": ["0s"]}}}}, "retry": {retry}}}"#);
     let mut requests = Requests::new(&traffic(&source), 1);
     let mut at = Vec::new();
     while let Some(request) = requests.next_request() {
         at.push(request.at.since(START).as_nanos() / 1_000_000);
-        let told = Told { is_refused: request.attempt < refusals, ..*told };
+        let told = ClientResponse { is_refused: request.attempt < refusals, ..*told };
         requests.tell(&request, &told, request.at);
     }
     at
@@ -152,7 +152,8 @@ fn comes_again(retry: &str, told: &Told, refusals: u64) -> Vec<u64> {
 
 #[test]
 fn refused_clients_come_again_as_they_are_told_to() {
-    let told = Told { retry_after: Some(Span::from_secs(2)), ..Told::default() };
+    let told =
+        ClientResponse { retry_after: Some(Span::from_secs(2)), ..ClientResponse::default() };
     let asks = |retry, refusals| comes_again(retry, &told, refusals);
     assert_eq!(asks(r#"{"attempts": 9, "wait": "retry_after"}"#, 2), [0, 2_000, 4_000]);
     assert_eq!(asks(r#"{"attempts": 3, "wait": {"fixed": "100ms"}}"#, 99), [0, 100, 200, 300]);
@@ -160,7 +161,7 @@ fn refused_clients_come_again_as_they_are_told_to() {
     assert_eq!(asks(backoff, 99), [0, 1_000, 3_000, 7_000]); // 11 s is after the end
     let jitter = asks(r#"{"wait": {"fixed": "1s"}, "jitter": "2s"}"#, 1);
     assert!((1_000..3_000).contains(&jitter[1]) && jitter[1] != 1_000, "{jitter:?}");
-    let untold = comes_again(r#"{"wait": "retry_after"}"#, &Told::default(), 9);
+    let untold = comes_again(r#"{"wait": "retry_after"}"#, &ClientResponse::default(), 9);
     assert_eq!(untold, [0]);
 }
 
@@ -171,7 +172,8 @@ fn paced_clients_hold_back_for_as_long_as_one_request_takes() {
     let mut at = Vec::new();
     while let Some(request) = requests.next_request() {
         at.push(request.at.since(START).as_nanos() / 1_000_000);
-        let told = Told { pace: Some(Span::from_millis(250)), ..Told::default() };
+        let told =
+            ClientResponse { pace: Some(Span::from_millis(250)), ..ClientResponse::default() };
         requests.tell(&request, &told, request.at);
     }
     assert_eq!(at, [0, 250, 500, 750, 1_000, 1_250, 1_500, 1_750, 2_000, 2_250]);
@@ -187,7 +189,11 @@ fn what_comes_after_the_end_is_left_out() {
     );
     let last = std::iter::from_fn(|| {
         let request = requests.next_request()?;
-        requests.tell(&request, &Told { is_refused: true, ..Told::default() }, request.at);
+        requests.tell(
+            &request,
+            &ClientResponse { is_refused: true, ..ClientResponse::default() },
+            request.at,
+        );
         Some(request.at)
     });
     assert!(last.last().unwrap() < START.saturating_add(Span::from_secs(10)));
@@ -228,11 +234,11 @@ fn every_mistake_names_its_place_and_what_is_allowed() {
     );
     assert_eq!(
         source(r#"{"arrivals": {"steady": {"rate": "1/s"}}, "from": "20s"}"#),
-        "sources[0]: nothing is left of its time; `from` must be before `to` and `length`"
+        "sources[0]: has no duration; `from` must be before `to` and `length`"
     );
     assert_eq!(
         source(r#"{"arrivals": {"steady": {"rate": "1/s"}, "poisson": {"rate": "1/s"}}}"#),
-        "sources[0].arrivals: holds more than one kind; use one of them at line 1 column 69"
+        "sources[0].arrivals: contains more than one kind; use one of them at line 1 column 69"
     );
     let broken = source(r#"{"arrivals": }"#);
     assert!(broken.contains("expected value"), "{broken}");
@@ -261,7 +267,7 @@ fn every_mistake_names_its_place_and_what_is_allowed() {
     };
     assert_eq!(
         source(&each(100_001)),
-        "sources: at most 100000 clients can have arrivals of their own"
+        "sources: at most 100000 clients can have separate arrivals"
     );
     let paced =
         r#"{"arrivals": {"steady": {"rate": "1/s"}}, "clients": {"count": 500001}, "paced": true}"#;

@@ -58,7 +58,7 @@ impl Builder {
         let fault = |message: &str| Err(Fault { line, column, message: message.to_owned() });
         match event {
             Event::DocumentStart(_) if self.root.is_some() => {
-                fault("a second document begins here, of which nothing is read; give one")
+                fault("a second document begins here, which is not read; give one document")
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.weigh(NODE_WEIGHT.saturating_add(text.len()), line)?;
@@ -101,7 +101,7 @@ impl Builder {
         Err(Fault {
             line,
             column: 1,
-            message: "has too many values, with what its aliases stand for".to_owned(),
+            message: "has too many values, with those of its aliases".to_owned(),
         })
     }
 
@@ -153,7 +153,7 @@ impl Builder {
                     *name = Some(Name { text: scalar.into_name(), line, column, is_ignored });
                 }
                 (None, _) => {
-                    let message = "a list or an object is no name".to_owned();
+                    let message = "a list or an object cannot be a name".to_owned();
                     return Err(Fault { line, column, message });
                 }
                 (Some(name), _) if name.is_ignored => {}

@@ -156,8 +156,7 @@ fn mend(scalar: &Scalar, reading: Reading) -> Option<(String, Scalar)> {
         Value::Bool(truth) => format!("the boolean {truth}"),
         Value::Whole(_) | Value::Number(_) => "a number".to_owned(),
         Value::Large(_) => {
-            let hint = "Envoy makes a text of a number beyond 32 bits in YAML: \
-                        use JSON in a StringValue (tollgate embed)";
+            let hint = "Envoy turns a number beyond 32 bits in YAML into a text: use JSON in a StringValue (tollgate embed)";
             return Some((hint.to_owned(), scalar.clone()));
         }
         Value::Null if !text.is_empty() => "nothing".to_owned(),

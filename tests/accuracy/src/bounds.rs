@@ -28,7 +28,7 @@ const STARTS: u64 = 8;
 
 /// One bound, and the search result.
 #[derive(Debug)]
-pub struct Searched {
+pub struct BoundSearch {
     /// The limiter.
     pub subject: Subject,
     /// The units that are counted.
@@ -41,7 +41,7 @@ pub struct Searched {
     pub states: usize,
 }
 
-impl Searched {
+impl BoundSearch {
     /// True when the result equals the bound: reached, and not exceeded.
     #[must_use]
     pub const fn is_met(&self) -> bool {
@@ -60,7 +60,7 @@ pub enum Depth {
 
 /// Tries every trace on the grids, for limits 1 to [`HIGHEST_SMALL`].
 #[must_use]
-pub fn exhaustive(depth: Depth) -> Vec<Searched> {
+pub fn exhaustive(depth: Depth) -> Vec<BoundSearch> {
     let (bursts, parts): (&[u64], &[u16]) = match depth {
         Depth::Quick => (&[1, 2, 8], &[2, 5]),
         Depth::Deep => (&[1, 2, 3, 8], &[2, 3, 7, 60]),
@@ -75,7 +75,7 @@ pub fn exhaustive(depth: Depth) -> Vec<Searched> {
 
 /// Climbs at [`SIXTY`] per [`MINUTE`], and where no value is a whole number of nanoseconds.
 #[must_use]
-pub fn climbed(depth: Depth) -> Vec<Searched> {
+pub fn climbed(depth: Depth) -> Vec<BoundSearch> {
     let mut all = subjects(SIXTY, MINUTE, &[1, 10, 30, 120], &[2, 7, 60, 360]);
     all.extend(subjects(7, Span::from_secs(10), &[1, 2, 30], &[3, 7]));
     if depth == Depth::Quick {
@@ -87,7 +87,7 @@ pub fn climbed(depth: Depth) -> Vec<Searched> {
 
 /// Searches from several starts. A quick search takes more time with each start, and ends with the
 /// first one that reaches the bound.
-fn climbed_to(subject: &Subject, goal: Goal, depth: Depth) -> Searched {
+fn climbed_to(subject: &Subject, goal: Goal, depth: Depth) -> BoundSearch {
     let mut best = searched(subject, goal, Attack::of(&subject.limiter, goal, &[]), 0);
     for seed in 0..STARTS {
         let start_at = if seed % 2 == 0 { Timestamp::ZERO } else { LATER };
@@ -113,10 +113,10 @@ fn goals(subject: &Subject) -> impl Iterator<Item = Goal> + use<> {
     [Goal::Admissions].into_iter().chain(waits.then_some(Goal::Departures))
 }
 
-fn everything(subject: &Subject, goal: Goal, depth: Depth) -> Searched {
+fn everything(subject: &Subject, goal: Goal, depth: Depth) -> BoundSearch {
     let found = grids(&subject.limiter, depth);
     let found = found.iter().map(|grid| grid::search(&subject.limiter, goal, grid));
-    let found: Vec<grid::Searched> = found.collect();
+    let found: Vec<grid::SearchResult> = found.collect();
     let states = found.iter().map(|found| found.states).sum();
     // The first of the best traces, which is the easiest to read.
     let attacks = found.into_iter().map(|found| found.attack);
@@ -143,7 +143,7 @@ fn grids(limiter: &Limiter, depth: Depth) -> Vec<Grid> {
     grids
 }
 
-fn searched(subject: &Subject, goal: Goal, attack: Attack, states: usize) -> Searched {
+fn searched(subject: &Subject, goal: Goal, attack: Attack, states: usize) -> BoundSearch {
     let bound = goal.bound(&subject.limiter);
-    Searched { subject: subject.clone(), goal, bound, attack, states }
+    BoundSearch { subject: subject.clone(), goal, bound, attack, states }
 }

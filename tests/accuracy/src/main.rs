@@ -5,7 +5,7 @@
 
 use std::{env, fs, path::PathBuf, process::ExitCode};
 use tollgate_accuracy::{
-    bounds::{Depth, Searched, climbed, exhaustive},
+    bounds::{BoundSearch, Depth, climbed, exhaustive},
     document::{Block, bounds, nasa, picture::pictures, synthetic},
     log,
 };
@@ -66,7 +66,7 @@ fn check(path: &str, found: &str, made: &str) -> Result<(), String> {
     match first_difference(found, made) {
         None => Ok(()),
         Some(difference) => Err(format!(
-            "{path} is not what the code gives: {difference}\ncargo xtask bench accuracy writes it anew"
+            "{path} differs from the code's result: {difference}\ncargo xtask bench accuracy rewrites it"
         )),
     }
 }
@@ -96,10 +96,10 @@ fn blocks(options: &Options) -> Result<Vec<Block>, String> {
 }
 
 /// All results if every bound was reached and none exceeded; otherwise the first that fails.
-fn met(all: Vec<Searched>) -> Result<Vec<Searched>, String> {
+fn met(all: Vec<BoundSearch>) -> Result<Vec<BoundSearch>, String> {
     match all.iter().find(|one| !one.is_met()) {
         None => Ok(all),
-        Some(Searched { subject, goal, bound, attack, .. }) => Err(format!(
+        Some(BoundSearch { subject, goal, bound, attack, .. }) => Err(format!(
             "{} at limit {}, {goal:?}: the bound is {bound}, found were {} with {attack}",
             subject.name,
             subject.limiter.limit(),

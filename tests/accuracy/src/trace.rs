@@ -7,7 +7,7 @@ use tollgate_core::{Limiter, Span, Timestamp, Verdict};
 
 /// A number of requests for one unit each, one after the other at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Volley {
+pub struct RequestGroup {
     /// The instant.
     pub at: Timestamp,
     /// The number of requests.
@@ -17,28 +17,28 @@ pub struct Volley {
 /// The part of `volleys`, which are in the order of time, that `limiter` allows from a new key: the
 /// time of each decision, with the number of units allowed.
 #[must_use]
-pub fn admitted(limiter: &Limiter, volleys: &[Volley]) -> Vec<Volley> {
+pub fn admitted(limiter: &Limiter, volleys: &[RequestGroup]) -> Vec<RequestGroup> {
     let mut state = vec![0; limiter.state_len()];
     let mut admissions = Vec::new();
-    for Volley { at, units } in volleys {
+    for RequestGroup { at, units } in volleys {
         let passes = |_: &u64| limiter.check(&mut state, *at, 1).is_admitted();
         let units = (0..*units).take_while(passes).count();
-        admissions.push(Volley { at: *at, units: u64::try_from(units).expect("a count") });
+        admissions.push(RequestGroup { at: *at, units: u64::try_from(units).expect("a count") });
     }
     admissions
 }
 
 /// The departure times of the allowed part of `volleys`: later than the decision where it waits.
 #[must_use]
-pub fn departures(limiter: &Limiter, volleys: &[Volley]) -> Vec<Volley> {
+pub fn departures(limiter: &Limiter, volleys: &[RequestGroup]) -> Vec<RequestGroup> {
     let mut state = vec![0; limiter.state_len()];
     let mut departures = Vec::new();
-    for Volley { at, units } in volleys {
+    for RequestGroup { at, units } in volleys {
         for _ in 0..*units {
             match limiter.check(&mut state, *at, 1).verdict {
-                Verdict::Allow => departures.push(Volley { at: *at, units: 1 }),
+                Verdict::Allow => departures.push(RequestGroup { at: *at, units: 1 }),
                 Verdict::Delay(wait) => {
-                    departures.push(Volley { at: at.saturating_add(wait), units: 1 });
+                    departures.push(RequestGroup { at: at.saturating_add(wait), units: 1 });
                 }
                 Verdict::Deny => break,
             }
@@ -49,13 +49,13 @@ pub fn departures(limiter: &Limiter, volleys: &[Volley]) -> Vec<Volley> {
 
 /// The most units of `volleys`, which are in the order of time, in any half-open window.
 #[must_use]
-pub fn most_in_window(volleys: &[Volley], window: Span) -> u64 {
+pub fn most_in_window(volleys: &[RequestGroup], window: Span) -> u64 {
     busiest(volleys, window).1
 }
 
 /// The start of the busiest half-open window, the first one if there are several, and its units.
 #[must_use]
-pub fn busiest(volleys: &[Volley], window: Span) -> (Timestamp, u64) {
+pub fn busiest(volleys: &[RequestGroup], window: Span) -> (Timestamp, u64) {
     let (mut first, mut inside) = (0, 0);
     let mut best = (Timestamp::ZERO, 0);
     for volley in volleys {
@@ -76,10 +76,10 @@ mod tests {
     use super::*;
     use tollgate_core::{Algorithm, Quota};
 
-    fn volleys(pairs: &[(u64, u64)]) -> Vec<Volley> {
+    fn volleys(pairs: &[(u64, u64)]) -> Vec<RequestGroup> {
         pairs
             .iter()
-            .map(|(ms, units)| Volley { at: Timestamp::from_millis(*ms), units: *units })
+            .map(|(ms, units)| RequestGroup { at: Timestamp::from_millis(*ms), units: *units })
             .collect()
     }
 

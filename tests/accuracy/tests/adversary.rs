@@ -4,14 +4,14 @@
 //! and the table of bounds in docs/policy/quotas.md.
 
 use tollgate_accuracy::adversary::Goal;
-use tollgate_accuracy::bounds::{Depth, Searched, climbed, exhaustive};
+use tollgate_accuracy::bounds::{BoundSearch, Depth, climbed, exhaustive};
 use tollgate_core::Algorithm;
 
-fn assert_met(all: &[Searched]) {
+fn assert_met(all: &[BoundSearch]) {
     for algorithm in Algorithm::ALL {
         assert!(all.iter().any(|one| one.subject.limiter.algorithm().name() == algorithm.name()));
     }
-    for Searched { subject, goal, bound, .. } in all {
+    for BoundSearch { subject, goal, bound, .. } in all {
         if *goal == Goal::Admissions {
             assert_eq!(subject.limiter.max_in_window(), *bound, "{}", subject.name);
         }
@@ -20,9 +20,9 @@ fn assert_met(all: &[Searched]) {
     assert!(wrong.is_empty(), "found other than the bound:\n{}", wrong.join("\n"));
 }
 
-fn told(one: &Searched) -> String {
+fn told(one: &BoundSearch) -> String {
     let limit = one.subject.limiter.limit();
-    let Searched { subject, goal, bound, attack, .. } = one;
+    let BoundSearch { subject, goal, bound, attack, .. } = one;
     format!("{} at limit {limit}, {goal:?}: bound {bound}, found {attack:?}", subject.name)
 }
 

@@ -77,7 +77,7 @@ fn a_run_finds_what_the_core_asked_directly_gives() {
             let traffic = Traffic::parse(&model.document(5, 10)).unwrap();
             let mut run = Run::new(policy(&subject).unwrap(), &traffic, 1);
             let mut arrivals = Vec::new();
-            let mut observe = |seen: &tollgate_sim::Seen<'_>| {
+            let mut observe = |seen: &tollgate_sim::ObservedDecision<'_>| {
                 let client = u32::try_from(seen.request.client).unwrap();
                 arrivals.push(Arrival { at: seen.request.at, client });
             };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Surface;
 use tollgate_report::{Axis, Mark, Plot, Series, Shape};
-use tollgate_sim::{Fate, Run, START, Seen, Traffic};
+use tollgate_sim::{Fate, ObservedDecision, Run, START, Traffic};
 
 /// A client that is polite for two minutes, sends ten requests per second from three seconds before
 /// the fourth minute until the sixth, and is polite again.
@@ -84,7 +84,7 @@ fn picture(name: &'static str, title: &str, quota: &str) -> Picture {
     let mut went_on = Vec::new();
     let (mut refused, mut polite_refused) = (0_u64, 0);
     let mut run = Run::new(Arc::new(policy), &traffic, 1);
-    let observe = &mut |seen: &Seen<'_>| match seen.decided.fate() {
+    let observe = &mut |seen: &ObservedDecision<'_>| match seen.decided.fate() {
         Fate::Admitted => went_on.push(millis(seen.at)),
         Fate::Delayed(wait) => {
             let more = wait.saturating_sub(seen.decided.waited());

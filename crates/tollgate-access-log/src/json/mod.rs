@@ -66,7 +66,7 @@ impl Json {
         };
         let mut pairs = Vec::new();
         let read = strings(object.as_bytes(), &mut pairs);
-        read.map_err(|_| "is no JSON object of format strings".to_owned())?;
+        read.map_err(|_| "is not a JSON object of format strings".to_owned())?;
         for (path, format) in pairs {
             let inside = format.strip_prefix('%').and_then(|rest| rest.strip_suffix('%'));
             let source =

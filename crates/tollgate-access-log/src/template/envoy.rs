@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
             continue;
         }
         let (operator, after) = operator(inside).ok_or_else(|| {
-            "has a \"%\" that begins no operator; a percent sign is \"%%\"".to_owned()
+            "has a \"%\" that does not begin an operator; a percent sign is \"%%\"".to_owned()
         })?;
         let source = known(operator, &mut template.times)?;
         let (name, literal) = (operator.to_owned(), Vec::new());
@@ -73,7 +73,7 @@ pub(crate) fn known(operator: &str, times: &mut Vec<Strftime>) -> Result<Ranked,
         ("START_TIME", None | Some("")) => (Source::Time(TimeForm::Iso), 2),
         ("START_TIME", Some(form)) => {
             times.push(Strftime::parse(form)?);
-            (Source::Time(TimeForm::Given(times.len().wrapping_sub(1))), 2)
+            (Source::Time(TimeForm::Custom(times.len().wrapping_sub(1))), 2)
         }
         ("REQ", Some(header)) => (req(header), 2),
         ("RESPONSE_CODE", None) => (Source::Status, 1),

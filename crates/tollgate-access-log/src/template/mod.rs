@@ -59,7 +59,7 @@ pub(crate) fn push_variable(template: &mut Template, variable: Variable) -> Resu
         return Ok(());
     }
     let (before, name) = (&before.name, &variable.name);
-    Err(format!("has nothing between {before} and {name}, so the end of each is unknown"))
+    Err(format!("has no text between {before} and {name}, so the end of each is unknown"))
 }
 
 impl Template {

@@ -11,7 +11,7 @@ use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::spec::Fact;
 use tollgate_policy::{Policy, Reader, Rule};
 
-use crate::manager::{Manager, Surroundings};
+use crate::manager::{FilterContext, Manager};
 use crate::source::{Compiled, Finding};
 use tollgate_yaml::Node;
 
@@ -56,7 +56,7 @@ pub(super) struct Judgement {
 
 impl Judgement {
     /// Checks the compiled policies of one filter.
-    pub(super) fn of(compiled: &Compiled, around: &Surroundings) -> Self {
+    pub(super) fn of(compiled: &Compiled, around: &FilterContext) -> Self {
         let mut judgement = Self::default();
         let usual = compiled.policies.iter().map(|(_, policy)| policy);
         let of_routes = around.named.iter().map(|NamedPolicy { policy, .. }| policy);
@@ -120,7 +120,7 @@ impl Judgement {
             self.address = Some(match manager.number(HOPS) {
                 0 => "takes the other end of the connection (use_remote_address)".to_owned(),
                 hops => format!(
-                    "takes the entry number {hops} from the right of X-Forwarded-For as the client sent it, \
+                    "takes entry {hops} from the right of X-Forwarded-For as the client sent it, \
                      so as many proxies in front have to append to it ({HOPS})"
                 ),
             });
@@ -131,13 +131,13 @@ impl Judgement {
         }
         let why = match manager.number(HOPS) {
             0 => "the last entry".to_owned(),
-            hops => format!("the entry number {} from the right", hops.saturating_add(1)),
+            hops => format!("entry {} from the right", hops.saturating_add(1)),
         };
         self.problem(
             manager,
             &[USE_REMOTE_ADDRESS],
             &format!(
-                "is not true, so Envoy takes {why} of X-Forwarded-For for the client's address, and {reader}: \
+                "is not true, so Envoy takes {why} of X-Forwarded-For as the client's address, and {reader}: \
                  a client that sends that header chooses its address; {REMEDY}"
             ),
         );
@@ -159,7 +159,7 @@ impl Judgement {
                 }
                 Detection::AnyEntry => {
                     let text = format!(
-                        "takes an entry of X-Forwarded-For for the client's address, and {reader}: \
+                        "takes an entry of X-Forwarded-For as the client's address, and {reader}: \
                          a client that sends that header chooses its address; give the networks of \
                          your proxies in xff_trusted_cidrs"
                     );
@@ -187,8 +187,7 @@ impl Judgement {
                     manager,
                     &[name],
                     &format!(
-                        "is not true: rules by path see a path {what} in normal form, and routes and the origin as it \
-                         came, so they can differ about where it leads; set it to true"
+                        "is not true: rules by path see a path {what} in normal form, and routes and the origin see it as sent, so they can resolve it differently; set it to true"
                     ),
                 );
             }
@@ -200,8 +199,8 @@ impl Judgement {
             self.warning(
                 manager,
                 &[ESCAPED],
-                "leaves %2F and %5C as they are, where rules by path take them for slashes; set it to \
-                 UNESCAPE_AND_FORWARD, or say \"escaped_slashes\": \"literal\" in the policy",
+                "leaves %2F and %5C as they are, where rules by path read them as slashes; set it to \
+                 UNESCAPE_AND_FORWARD, or set \"escaped_slashes\": \"literal\" in the policy",
             );
         }
     }
@@ -214,7 +213,7 @@ impl Judgement {
                 manager,
                 &path,
                 &format!(
-                    "lets {other} pass, which an origin of the CGI kind (WSGI, PHP) takes for {name}, and no rule does; \
+                    "passes {other} on, which an origin of the CGI kind (WSGI, PHP) reads as {name}, and no rule does; \
                      set it to REJECT_REQUEST"
                 ),
             );
@@ -228,7 +227,7 @@ impl Judgement {
         let idle = manager.duration(&[IDLE]).unwrap_or(DEFAULT_IDLE);
         if idle.is_zero() {
             let text = format!(
-                "is 0: nothing ends a request that waited in a worker whose filter crashed, and {waits}; set it above that"
+                "is 0: no timeout ends a request that waited in a worker whose filter crashed, and {waits}; set it above that"
             );
             self.warning(manager, &[IDLE], &text);
         }
@@ -311,9 +310,9 @@ fn whose(policy: &Policy, reader: Reader<'_>) -> String {
     let rule = reader.rule().and_then(|rule| policy.rules().get(rule)).map(Rule::name);
     match (reader, rule) {
         (Reader::Key(_), Some(rule)) => format!("rule \"{rule}\" counts by it"),
-        (Reader::Exempt(item), _) => format!("exempt[{item}] asks for it"),
-        (_, Some(rule)) => format!("rule \"{rule}\" asks for it"),
-        (_, None) => "the policy asks for it".to_owned(),
+        (Reader::Exempt(item), _) => format!("exempt[{item}] reads it"),
+        (_, Some(rule)) => format!("rule \"{rule}\" reads it"),
+        (_, None) => "the policy reads it".to_owned(),
     }
 }
 

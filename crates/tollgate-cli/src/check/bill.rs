@@ -123,7 +123,7 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         let each = keys.strict.saturating_mul(MILLION).saturating_sub(sharded);
         let rows = each.saturating_add(written).saturating_add(asked);
         let calls = calls.saturating_add(asked);
-        cases.push(case("admitted, 1,000 a second for each key", calls, rows, 0, written));
+        cases.push(case("admitted, 1,000 per second for each key", calls, rows, 0, written));
     }
     // A shard with few requests sends each of them to the key's own object.
     let calls = calls.saturating_add(sharded);
@@ -139,10 +139,10 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         cases.push(case("admitted, all keys new", calls, first, rows, relaxed));
     }
     if policy.rules().iter().any(tollgate_policy::Rule::refuses) {
-        cases.push(case("refused from memory", 0, 0, 0, 0));
+        cases.push(case("denied from memory", 0, 0, 0, 0));
         // Denied by the key's own object: a request to one other shard.
         let calls = rows.saturating_add(sharded.saturating_mul(2));
-        cases.push(case("refused, not remembered", calls, 0, 0, 0));
+        cases.push(case("denied, not remembered", calls, 0, 0, 0));
     }
     Bill { prices_read_on: PRICES_READ_ON, cases }
 }
@@ -191,8 +191,8 @@ mod tests {
             [
                 ("admitted, keys in use", MILLION, MILLION, 0),
                 ("admitted, all keys new", MILLION, ROWS_OF_A_NEW_KEY * MILLION, MILLION),
-                ("refused from memory", 0, 0, 0),
-                ("refused, not remembered", MILLION, 0, 0),
+                ("denied from memory", 0, 0, 0),
+                ("denied, not remembered", MILLION, 0, 0),
             ]
         );
         let two = r#"{"version":1,"rules":[
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(
             counts(two)[..2],
             [
-                ("admitted, 1,000 a second for each key", 2 * MILLION, MILLION + 20_000, 0),
+                ("admitted, 1,000 per second for each key", 2 * MILLION, MILLION + 20_000, 0),
                 ("admitted, keys in use", 2 * MILLION, 2 * MILLION, 0),
             ]
         );

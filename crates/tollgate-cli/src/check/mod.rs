@@ -10,7 +10,7 @@ mod report;
 use around::Judgement;
 
 use crate::args::{CheckArgs, Surfaces};
-use crate::command::{self, FailsBy, Question, Said};
+use crate::command::{self, CommandInput, FailureLevel, PolicyReport};
 use crate::end::End;
 use crate::output::Page;
 use crate::source::Finding;
@@ -19,12 +19,12 @@ pub(crate) use report::{Report, report};
 
 /// Checks the named file and prints the report.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
-    let question = Question {
+    let question = CommandInput {
         path: &args.policy,
         surfaces: args.surface.map(|surfaces| surfaces.0),
         default: Surfaces::MODULES.0,
         json: args.json,
-        fails_by: if args.deny_warnings { FailsBy::Warnings } else { FailsBy::Problems },
+        fails_by: if args.deny_warnings { FailureLevel::Warnings } else { FailureLevel::Problems },
     };
     let tenants = Tenants::read(&args.tenants)?;
     command::run(&question, |compiled, around| {
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
     })
 }
 
-impl Said for Report {
+impl PolicyReport for Report {
     fn problems(&self) -> &[Finding] {
         &self.problems
     }

@@ -56,7 +56,7 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
 fn entries_text(entries: &EntriesReport) -> String {
     let EntriesReport { count, with_tier, with_own_quotas, expiring } = entries;
     format!(
-        "{count} given: {with_tier} with a tier, {with_own_quotas} with quotas of their own, {expiring} with an end"
+        "{count} given: {with_tier} with a tier, {with_own_quotas} with quotas of their own, {expiring} that expire"
     )
 }
 
@@ -105,7 +105,7 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
     if let Some(envoy) = &memory.envoy {
         let (key, table) = (words::bytes(envoy.bytes_per_key), words::bytes(envoy.table_bytes));
         let capacity = envoy.capacity;
-        let text = format!("{most}{key} a key, {table} for {capacity} keys in Envoy{shared}");
+        let text = format!("{most}{key} per key, {table} for {capacity} keys in Envoy{shared}");
         line(out, 2, "table", &text);
     }
     if let Some(worker) = &memory.worker {
@@ -113,7 +113,7 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
         let shards = worker.shards.map(|n| format!(" and {n} shards that lease from it"));
         let shards = shards.unwrap_or_default();
         let text =
-            format!("{value} a key in the Worker, one Durable Object each{shards}, {durability}");
+            format!("{value} per key in the Worker, one Durable Object each{shards}, {durability}");
         line(out, 2, "object", &text);
     }
     if memory.envoy.is_none() && memory.worker.is_none() {

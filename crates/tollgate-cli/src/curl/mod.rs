@@ -81,7 +81,7 @@ fn joined(line: &str) -> Result<String, String> {
             (_, Some(open)) if open == c => quote = None,
             ('$' | '`', None | Some('"')) if is_replaced(c, rest.as_str()) => {
                 return Err(format!(
-                    "{c}{} is for the shell to replace: give the command line after -- instead, \
+                    "{c}{} would be replaced by the shell: give the command line after -- instead, \
                      or put it in single quotes",
                     rest.as_str().chars().take(12).collect::<String>()
                 ));
@@ -311,7 +311,7 @@ mod tests {
             ("curl x.y -X 'GE T'", "-X: use letters, digits"),
             ("curl 'x.y/?[1-8]'", "several requests"),
             ("curl '{a,b}.y'", "several requests"),
-            ("curl ftp://x.y", "ftp is no scheme"),
+            ("curl ftp://x.y", "ftp is not a scheme"),
             ("curl 'x.y/a b'", "no spaces"),
             ("curl http:///a", "no host"),
         ];
@@ -322,7 +322,7 @@ mod tests {
         assert!(split("curl $'a'").unwrap_err().contains("after --"));
         for shell in ["`id`", "$(id)", "$HOME", "\"a: $1\"", "\"a: ${TOKEN}\"", "a\\\\$HOME"] {
             let said = split(&format!("curl x.y -H {shell}")).unwrap_err();
-            assert!(said.contains("for the shell to replace"), "{shell}: {said}");
+            assert!(said.contains("would be replaced by the shell"), "{shell}: {said}");
         }
         for plain in ["'$(id) `id`'", "\\$HOME", "\"\\$HOME \\`id\\`\"", "a$", "\"$ a\"", "$.a"] {
             assert!(split(&format!("$ curl x.y -H {plain}")).is_ok(), "{plain}");

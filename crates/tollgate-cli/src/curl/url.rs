@@ -24,7 +24,7 @@ impl Url {
         let port = match scheme.as_str() {
             "http" => 80,
             "https" => 443,
-            _ => return Err(format!("{scheme} is no scheme of HTTP")),
+            _ => return Err(format!("{scheme} is not a scheme of HTTP")),
         };
         if text.contains(|c: char| c.is_ascii_control() || c == ' ') {
             return Err("a URL has no spaces and no control characters".to_owned());
@@ -88,7 +88,7 @@ fn host_and_port(text: &str, own: u16) -> Result<String, String> {
     }
     let number = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse::<u16>().ok());
     let Some(number) = number.flatten() else {
-        return Err(format!("{port} is no port; use a number from 0 to 65535"));
+        return Err(format!("{port} is not a port; use a number from 0 to 65535"));
     };
     Ok(if number == own { host.to_owned() } else { format!("{host}:{number}") })
 }
@@ -133,7 +133,7 @@ mod tests {
             ("8x", "a.example:8x"),
             ("-1", "http://[::1]:-1"),
         ] {
-            let expected = format!("{port} is no port; use a number from 0 to 65535");
+            let expected = format!("{port} is not a port; use a number from 0 to 65535");
             assert_eq!(Url::parse(url), Err(expected), "{url}");
         }
         assert_eq!(Url::parse("http://:80/"), Err("the URL has no host".to_owned()));

@@ -16,12 +16,12 @@ use tollgate_sim::Tenants as ByTenant;
 
 use crate::args::ExplainArgs;
 use crate::check;
-use crate::command::{self, FailsBy, Question, Said};
+use crate::command::{self, CommandInput, FailureLevel, PolicyReport};
 use crate::end::End;
 use crate::output::Page;
 use crate::source::Finding;
 use crate::tenants::Tenants;
-use report::{Before, Report};
+use report::{EarlierDecisions, Report};
 use request::Request;
 
 /// The time of the first request: 2026-01-01T00:00:00Z. Every window that divides a day starts
@@ -31,12 +31,12 @@ const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 /// The result for one policy: its decision on the request, or its problems as `check` reports them.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Explained {
+enum ExplainReport {
     Good(Box<Report>),
     Bad(Box<check::Report>),
 }
 
-impl Said for Explained {
+impl PolicyReport for ExplainReport {
     fn problems(&self) -> &[Finding] {
         match self {
             Self::Good(_) => &[],
@@ -61,20 +61,20 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
     let request = Request::new(args, surface)?;
     let tenants = Tenants::read(&args.tenants)?;
     let given = args.surface.map(|surface| [surface]);
-    let question = Question {
+    let question = CommandInput {
         path: &args.policy,
         surfaces: given.as_ref().map(<[Surface; 1]>::as_slice),
         default: &[Surface::Envoy],
         json: args.json,
-        fails_by: FailsBy::Problems,
+        fails_by: FailureLevel::Problems,
     };
     command::run(&question, |compiled, _| {
         let compiled = tenants.judge_with(compiled);
         match compiled.policies.first() {
             Some((_, policy)) if compiled.problems.is_empty() => {
-                Explained::Good(Box::new(explain(args, policy, &tenants, &request)))
+                ExplainReport::Good(Box::new(explain(args, policy, &tenants, &request)))
             }
-            _ => Explained::Bad(Box::new(check::report(compiled, &Tenants::default()))),
+            _ => ExplainReport::Bad(Box::new(check::report(compiled, &Tenants::default()))),
         }
     })
 }
@@ -88,7 +88,7 @@ fn explain(
     let entries = ByTenant::under(policy, &tenants.entries);
     let (plan, store) = (Plan::new(), BTreeMap::new());
     let mut gate = Gate { policy, entries, plan, store, now: START };
-    let mut before = Before::default();
+    let mut before = EarlierDecisions::default();
     for _ in 1..args.repeat {
         gate.decide(request);
         before.count(gate.plan.outcome(policy).answer());

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it shows only data of the report.
 
-use super::report::{Before, EntryReport, Report, RuleReport, VerdictReport};
+use super::report::{EarlierDecisions, EntryReport, Report, RuleReport, VerdictReport};
 use crate::output::{self, Page};
 
 /// The whole text.
@@ -10,7 +10,7 @@ pub(super) fn write(report: &Report, out: &mut Page) {
     for assumed in &report.assumed {
         line(out, 0, "assumed", assumed);
     }
-    let client = report.client.map_or("unknown; --ip says it".to_owned(), |ip| ip.to_string());
+    let client = report.client.map_or("unknown; set it with --ip".to_owned(), |ip| ip.to_string());
     line(out, 0, "client", &client);
     if report.paths.len() > 1 {
         line(out, 0, "path", &format!("servers read {}", report.paths.join(" or ")));
@@ -45,16 +45,16 @@ fn entry(report: &Report) -> String {
             format!("its entry is at {file}:{line}")
         }
         Some(EntryReport { file, line, .. }) => {
-            format!("its entry at {file}:{line} has expired by the time of the request")
+            format!("its entry at {file}:{line} has expired at the time of the request")
         }
         None if report.has_entries => "without an entry".to_owned(),
-        None => "here without its entry, which is in a store".to_owned(),
+        None => "decided without its entry, which is in a store".to_owned(),
     }
 }
 
 /// `number 11; before it 10 passed`
-fn number(count: u32, before: &Before) -> String {
-    let Before { passed, delayed, waiting, refused } = before;
+fn number(count: u32, before: &EarlierDecisions) -> String {
+    let EarlierDecisions { passed, delayed, waiting, refused } = before;
     let counts = [
         (passed, "passed"),
         (delayed, "passed after a wait"),
@@ -77,7 +77,7 @@ fn rule_text(rule: &RuleReport, out: &mut Page) {
             out.push_str(&format!("rule \"{name}\" does not apply: {reason}\n"))
         }
         (None, None) => out.push_str(&format!(
-            "rule \"{name}\" is not asked: the request is refused before anything is counted\n"
+            "rule \"{name}\" is not evaluated: the request is denied before anything is counted\n"
         )),
     }
 }
@@ -98,8 +98,7 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
         line(out, 2, "cost", &format!("{}, charged {}", verdict.cost, verdict.charged));
     }
     if verdict.chosen_in_secret {
-        let said =
-            "a secret of the surface chooses the keys it is enforced for; here as if for this one";
+        let said = "a secret of the surface chooses the keys for which it is enforced; shown as if this key were one";
         line(out, 2, "mode", said);
     }
     if !verdict.enforced {
@@ -111,7 +110,7 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
         );
     }
     if let Some(priority) = verdict.priority {
-        let said = if priority == 1 { ", the first to go" } else { "" };
+        let said = if priority == 1 { ", allowed first" } else { "" };
         line(out, 2, "in line", &format!("priority {priority}{said}"));
     }
     for quota in &verdict.quotas {

@@ -35,9 +35,9 @@ pub(super) struct Report {
     #[serde(skip)]
     pub(super) has_entries: bool,
     pub(super) request: u32,
-    pub(super) before: Before,
+    pub(super) before: EarlierDecisions,
     pub(super) rules: Vec<RuleReport>,
-    pub(super) decision: Decided,
+    pub(super) decision: FinalDecision,
     /// Fields of Tollgate's response, or fields added to the origin's.
     pub(super) headers: Vec<(String, String)>,
     /// `None` when the origin responds.
@@ -58,7 +58,7 @@ pub(super) struct EntryReport {
 
 /// The decisions on the same requests before this one.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Before {
+pub(super) struct EarlierDecisions {
     pub(super) passed: u32,
     pub(super) delayed: u32,
     pub(super) waiting: u32,
@@ -116,7 +116,7 @@ pub(super) struct QuotaReport {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Decided {
+pub(super) struct FinalDecision {
     /// `pass`, `delay` (then pass), `retry` (wait, then decide again) or `refuse`.
     pub(super) answer: &'static str,
     /// The status of Tollgate's response; `None` when the origin responds.
@@ -126,7 +126,7 @@ pub(super) struct Decided {
     pub(super) words: String,
 }
 
-impl Before {
+impl EarlierDecisions {
     const fn total(&self) -> u32 {
         let Self { passed, delayed, waiting, refused } = self;
         passed.saturating_add(*delayed).saturating_add(*waiting).saturating_add(*refused)
@@ -146,7 +146,12 @@ impl Before {
 
 impl Report {
     /// Builds the report on a decided plan.
-    pub(super) fn new(policy: &Policy, request: &Request<'_>, plan: &Plan, before: Before) -> Self {
+    pub(super) fn new(
+        policy: &Policy,
+        request: &Request<'_>,
+        plan: &Plan,
+        before: EarlierDecisions,
+    ) -> Self {
         let outcome = plan.outcome(policy);
         let mut report = Self {
             ok: true,
@@ -204,7 +209,7 @@ impl Report {
         } else if grpc.is_some() {
             self.decision.status = Some(200); // trailers only
             let code = outcome.grpc().code;
-            let how = if code == 0 { "answer, do not pass on:" } else { "refuse with" };
+            let how = if code == 0 { "respond, do not pass on:" } else { "refuse with" };
             self.decision.words = format!("{how} gRPC status {code}");
             self.body = Some(String::new());
         } else {
@@ -282,7 +287,7 @@ fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport
     QuotaReport { name: name.to_owned(), verdict, limit, burst, remaining, wait_ms, words }
 }
 
-fn decided(answer: Answer) -> Decided {
+fn decided(answer: Answer) -> FinalDecision {
     let (answer, status, wait, words) = match answer {
         Answer::Pass => ("pass", None, None, "pass".to_owned()),
         Answer::Delay(wait) => {
@@ -292,10 +297,10 @@ fn decided(answer: Answer) -> Decided {
             ("retry", None, Some(wait), format!("wait {}, then decide again", words::wait(wait)))
         }
         Answer::Refuse { status } => {
-            let how = if status < 400 { "answer, do not pass on: " } else { "refuse with " };
+            let how = if status < 400 { "respond, do not pass on: " } else { "refuse with " };
             ("refuse", Some(status), None, format!("{how}{status}"))
         }
     };
     let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);
-    Decided { answer, status, wait_ms, words }
+    FinalDecision { answer, status, wait_ms, words }
 }

@@ -36,7 +36,7 @@ impl<'a> Request<'a> {
     pub(super) fn new(args: &'a ExplainArgs, surface: Surface) -> Result<Self, End> {
         match surface {
             Surface::Envoy if args.country.is_some() || args.asn.is_some() => misuse(
-                "--country and --asn are no facts of Envoy; give the header that the policy's \
+                "--country and --asn do not exist in Envoy; give the header that the policy's \
                  \"geo\" names",
             ),
             Surface::Worker if args.route.is_some() => {
@@ -48,8 +48,7 @@ impl<'a> Request<'a> {
                     || !args.beside.is_empty() =>
             {
                 misuse(
-                    "--domain, --descriptor and --beside are what a rate limit service is asked \
-                     with; give --surface server",
+                    "--domain, --descriptor and --beside describe a call to a rate limit service; use --surface server",
                 )
             }
             Surface::Server if args.route.is_some() || !args.claims.is_empty() => {

@@ -39,7 +39,7 @@ impl<'n> Fields<'n> {
                 let known = known.join(", ");
                 findings.problem(
                     place,
-                    format!("{} is no field of {what}, which has {known}", shown(name)),
+                    format!("{} is not a field of {what}, which has {known}", shown(name)),
                 );
             }
         }

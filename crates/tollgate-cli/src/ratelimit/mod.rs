@@ -21,22 +21,19 @@ use tollgate_yaml::Node;
 const ALWAYS: [(Kind, &str); 4] = [
     (
         Kind::Differs,
-        "a hit that is refused does not count; there it does, so a call with a \"hits_addend\" of more than 1 that \
-         is refused uses up what was left of the window",
+        "a denied hit does not count; in the service it does, so a denied call with a \"hits_addend\" of more than 1 uses up the rest of the window",
     ),
     (
         Kind::Differs,
-        "keys and values are compared each for itself; there they are put together with \"_\", so that a_b with c \
-         is a with b_c",
+        "keys and values are compared one by one; the service joins them with \"_\", so that a_b with c equals a with b_c",
     ),
     (
         Kind::Differs,
-        "when the counts cannot be read requests pass, as \"on_failure\" says; there the call fails, and Envoy's \
-         \"failure_mode_deny\" decides",
+        "when the counts cannot be read, requests are allowed, as \"on_failure\" sets it; in the service the call fails, and Envoy's \"failure_mode_deny\" decides",
     ),
     (
         Kind::NoEquivalent,
-        "a limit that a descriptor brings along in the call is no rule's, so it is not looked at",
+        "a limit that a descriptor carries in the call belongs to no rule, so it is ignored",
     ),
 ];
 

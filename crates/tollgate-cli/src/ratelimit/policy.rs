@@ -95,8 +95,7 @@ fn refused(file: &str, candidate: &Candidate) -> Finding {
         kind: Kind::Written,
         file: Some(file.to_owned()),
         place: Some(candidate.at),
-        message: "a limit of 0 is a key part that no such descriptor has, with \"on_missing\": \"deny\": all are \
-                  refused, nothing is counted and no Retry-After is said"
+        message: "a limit of 0 is a key part that no such descriptor has, with \"on_missing\": \"deny\": all are denied, nothing is counted and no Retry-After is sent"
             .to_owned(),
     }
 }

@@ -72,8 +72,7 @@ fn descriptor(node: &Node, findings: &mut Findings) -> Option<Descriptor> {
         findings.problem(
             fields.place("key").unwrap_or(at),
             format!(
-                "the key {} has a star, which there matches a part of the key and the value together; no \
-                 rule can say it: name the keys",
+                "the key {} has a star, which in the service matches across the key and the value; no rule can express that: name the keys",
                 shown(key)
             ),
         );
@@ -99,15 +98,15 @@ fn value(fields: &Fields<'_>, findings: &mut Findings) -> Value {
 /// Reports fields that have no equivalent, or no effect.
 fn unlike(fields: &Fields<'_>, has_limit: bool, findings: &mut Findings) {
     for (name, message) in [
-        ("detailed_metric", "metrics are by rule, never by a value of a descriptor"),
-        ("value_to_metric", "metrics are by rule, never by a value of a descriptor"),
+        ("detailed_metric", "metrics have a label for the rule, never for a value of a descriptor"),
+        ("value_to_metric", "metrics have a label for the rule, never for a value of a descriptor"),
     ] {
         if let (true, Some(place)) = (fields.truth(name, findings), fields.place(name)) {
             findings.note(Kind::NoEquivalent, place, format!("{name:?}: {message}"));
         }
     }
     if let Some(place) = fields.place("metadata") {
-        let message = "\"metadata\": answers carry no metadata of a limit";
+        let message = "\"metadata\": responses contain no metadata of a limit";
         findings.note(Kind::NoEquivalent, place, message);
     }
     let is_quota = fields.truth("quota_mode", findings);
@@ -116,8 +115,7 @@ fn unlike(fields: &Fields<'_>, has_limit: bool, findings: &mut Findings) {
         findings.note(
             Kind::Differs,
             place,
-            "\"quota_mode\": a call is refused when this limit is reached; there only when all limits of the call \
-             with \"quota_mode\" are",
+            "\"quota_mode\": a call is denied when this limit is reached; in the service only when all limits of the call with \"quota_mode\" are reached",
         );
     }
 }
@@ -146,7 +144,7 @@ fn limit(node: &Node, findings: &mut Findings) -> Option<Limit> {
         (false, None) => {
             let names = UNITS.map(|unit| unit.name).join(", ");
             let given = given
-                .map_or("has no unit".to_owned(), |text| format!("{} is no unit", shown(text)));
+                .map_or("has no unit".to_owned(), |text| format!("{} is not a unit", shown(text)));
             findings.problem(place, format!("{given}; use one of {names}"));
         }
         _ => {}

@@ -57,7 +57,7 @@ const MAX_COMPARED: usize = 1 << 26;
 
 /// All limits of a file, in its order.
 pub(super) fn candidates(config: &Config, findings: &mut Findings) -> Vec<Candidate> {
-    let mut found = Found { candidates: Vec::new(), len: 0, compared: 0, findings };
+    let mut found = CandidateSearch { candidates: Vec::new(), len: 0, compared: 0, findings };
     found.level(&config.descriptors, &mut Vec::new());
     if found.len > MAX_ENTRIES {
         let message = "the conditions of its limits take more than 1 MiB, the longest policy";
@@ -65,14 +65,14 @@ pub(super) fn candidates(config: &Config, findings: &mut Findings) -> Vec<Candid
         return Vec::new();
     }
     if found.compared > MAX_COMPARED {
-        let message = "has too many patterns and values side by side";
+        let message = "has too many patterns and values on one level";
         found.findings.problem(config.at, message);
         return Vec::new();
     }
     found.candidates
 }
 
-struct Found<'f> {
+struct CandidateSearch<'f> {
     candidates: Vec<Candidate>,
     /// Bytes of their entries.
     len: usize,
@@ -81,7 +81,7 @@ struct Found<'f> {
     findings: &'f mut Findings,
 }
 
-impl Found<'_> {
+impl CandidateSearch<'_> {
     fn level(&mut self, level: &[Descriptor], path: &mut Vec<Step>) {
         let size: usize = level.iter().map(|node| size_of(&node.value)).sum();
         for (i, node) in level.iter().enumerate() {
@@ -97,7 +97,7 @@ impl Found<'_> {
             let (before, after) = level.split_at(i);
             let others = || before.iter().chain(after.iter().skip(1)).filter(|o| o.key == node.key);
             let Some(not) = taken(node, before, others) else {
-                let message = "is never reached: a pattern on its level takes every value";
+                let message = "is never reached: a pattern on its level matches every value";
                 self.findings.note(Kind::Ignored, node.at, message);
                 continue;
             };
@@ -144,8 +144,7 @@ impl Found<'_> {
         if let Some(step) = path.iter().find(is_split) {
             let key = shown(&step.key);
             let message = format!(
-                "\"share_threshold\": {key} is in this descriptor twice and one of its values is counted \
-                 apart, so all of them are"
+                "\"share_threshold\": {key} is in this descriptor twice and one of its values is counted separately, so all of them are"
             );
             self.findings.note(Kind::Differs, node.at, message);
         }

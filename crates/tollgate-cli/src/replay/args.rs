@@ -9,7 +9,7 @@ use tollgate_access_log::{Field, Format};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Surface;
 use tollgate_replay::suggest::Share;
-use tollgate_replay::{FailIf, Given};
+use tollgate_replay::{AssumedValues, FailIf};
 
 use crate::end::End;
 use crate::outputs::Outputs;
@@ -93,8 +93,8 @@ impl ReplayArgs {
     }
 
     /// The values assumed in addition to the logs.
-    pub(crate) fn given(&self) -> Result<Given, End> {
-        let mut given = Given::default();
+    pub(crate) fn given(&self) -> Result<AssumedValues, End> {
+        let mut given = AssumedValues::default();
         for text in &self.assumptions {
             given.assume(text).map_err(|error| End::Misuse(format!("--assume {text}: {error}")))?;
         }
@@ -126,7 +126,7 @@ fn map(text: &str) -> Result<String, String> {
 
 /// Checks it alone; all assumptions are combined later.
 fn assumption(text: &str) -> Result<String, String> {
-    Given::default().assume(text)?;
+    AssumedValues::default().assume(text)?;
     Ok(text.to_owned())
 }
 

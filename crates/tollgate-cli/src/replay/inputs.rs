@@ -16,8 +16,8 @@ use tollgate_access_log::{FORMAT_NAMES, Field, Format, Limits, Reader, Refused, 
 
 use crate::end::End;
 use crate::replay::interrupt::Interrupt;
-use crate::replay::spool::{Spool, Why};
-use crate::replay::unpack::{Ending, Enough, PIECE, unpack};
+use crate::replay::spool::{NoCopyReason, Spool};
+use crate::replay::unpack::{LogEnd, PIECE, ReceiverClosed, unpack};
 
 /// Pieces that are unpacked ahead.
 const AHEAD: usize = 4;
@@ -53,9 +53,9 @@ pub(crate) enum Next {
 pub(crate) struct Pieces {
     /// The beginning, which was read to detect the format.
     first: Option<Vec<u8>>,
-    pieces: Receiver<Result<Vec<u8>, Ending>>,
+    pieces: Receiver<Result<Vec<u8>, LogEnd>>,
     used: SyncSender<Vec<u8>>,
-    ended: Option<Ending>,
+    ended: Option<LogEnd>,
 }
 
 impl Input {
@@ -87,7 +87,7 @@ impl Input {
                 let head = &mut input.head;
                 let take = &mut |piece: Vec<u8>| {
                     head.extend_from_slice(&piece);
-                    if head.len() < HEAD { Ok(piece) } else { Err(Enough) }
+                    if head.len() < HEAD { Ok(piece) } else { Err(ReceiverClosed) }
                 };
                 // A file that breaks off already is reported when it is read.
                 let _ = unpack(&mut BufReader::with_capacity(HEAD, file), take);
@@ -109,10 +109,11 @@ impl Input {
         if self.size.is_some() {
             return Ok(());
         }
-        let again = self.spool.as_ref().map_or(Err(Why::TooLong), |spool| spool.again().map(drop));
+        let again =
+            self.spool.as_ref().map_or(Err(NoCopyReason::TooLong), |spool| spool.again().map(drop));
         again.map_err(|why| match why {
-            Why::TooLong => format!("{} is longer than --spool", self.name),
-            Why::Failed(error) => format!("no copy of {} could be made: {error}", self.name),
+            NoCopyReason::TooLong => format!("{} is longer than --spool", self.name),
+            NoCopyReason::Failed(error) => format!("cannot copy {}: {error}", self.name),
         })
     }
 
@@ -122,10 +123,10 @@ impl Input {
             Some(once) => Ok(once),
             None if self.size.is_none() => {
                 let copy = self.spool.as_ref().and_then(|spool| spool.again().ok());
-                let gone = || End::Misuse(format!("the copy of {} is gone", self.name));
+                let gone = || End::Misuse(format!("the copy of {} was deleted", self.name));
                 Ok(Pieces::start(copy.ok_or_else(gone)?))
             }
-            None => Ok(Pieces::start(Counted { from: self.file()?, read: Arc::clone(read) })),
+            None => Ok(Pieces::start(CountingFile { from: self.file()?, read: Arc::clone(read) })),
         }
     }
 
@@ -133,14 +134,16 @@ impl Input {
     pub(crate) fn format(&self, wanted: Option<&Format>, map: &str) -> Result<Format, String> {
         let format = match wanted {
             Some(format) => format.clone(),
-            None => Format::detect(&self.head).ok_or_else(|| match Refused::by_head(&self.head) {
-                Some(refused) => format!("{}: {refused}", self.name),
-                None => format!(
-                    "the first lines of {} are of no format that is known by its looks; name it with --format: {}",
-                    self.name,
-                    FORMAT_NAMES.join(", ")
-                ),
-            })?,
+            None => {
+                Format::detect(&self.head).ok_or_else(|| match Refused::by_head(&self.head) {
+                    Some(refused) => format!("{}: {refused}", self.name),
+                    None => format!(
+                        "the first lines of {} match no known format; name it with --format: {}",
+                        self.name,
+                        FORMAT_NAMES.join(", ")
+                    ),
+                })?
+            }
         };
         let mapped = if map.is_empty() { Ok(format) } else { format.with_map(map) };
         mapped.and_then(|format| format.fit(&self.head)).map_err(|e| format!("{}: {e}", self.name))
@@ -191,11 +194,11 @@ impl Input {
                     pieces.give_back(piece);
                 }
                 Next::Whole => {
-                    pieces.ended = Some(Ending::Whole);
+                    pieces.ended = Some(LogEnd::Whole);
                     break;
                 }
                 Next::Broken(message) => {
-                    pieces.ended = Some(Ending::Broken(message));
+                    pieces.ended = Some(LogEnd::Broken(message));
                     break;
                 }
                 Next::Interrupted => break,
@@ -213,7 +216,7 @@ impl Pieces {
         std::thread::spawn(move || {
             let mut from = BufReader::with_capacity(PIECE, from);
             let ending = unpack(&mut from, &mut |piece| {
-                send.send(Ok(piece)).map_err(|_| Enough)?;
+                send.send(Ok(piece)).map_err(|_| ReceiverClosed)?;
                 Ok(spare.try_recv().unwrap_or_default())
             });
             // If the receiver is gone, the ending is not needed.
@@ -237,13 +240,13 @@ impl Pieces {
                     Ok(Ok(piece)) => return Next::Piece(piece),
                     Ok(Err(ending)) => ending,
                     Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => Ending::Left,
+                    Err(RecvTimeoutError::Disconnected) => LogEnd::Left,
                 },
             };
             return match ending {
-                Ending::Whole => Next::Whole,
-                Ending::Broken(message) => Next::Broken(message),
-                Ending::Left => Next::Broken("the thread that unpacks it ended".to_owned()),
+                LogEnd::Whole => Next::Whole,
+                LogEnd::Broken(message) => Next::Broken(message),
+                LogEnd::Left => Next::Broken("the thread that unpacks it ended".to_owned()),
             };
         }
     }
@@ -256,12 +259,12 @@ impl Pieces {
 }
 
 /// A file, and the number of bytes read from it.
-struct Counted {
+struct CountingFile {
     from: File,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingFile {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.from.read(buffer)?;
         self.read.fetch_add(u64::try_from(read).unwrap_or(0), Ordering::Relaxed);

@@ -33,12 +33,12 @@ struct Log<'i> {
     source: Source,
     /// Records that wait for those of other logs.
     queue: Queue,
-    state: State,
+    state: LogState,
     /// No earlier record is still to come.
     floor_ns: u64,
 }
 
-enum State {
+enum LogState {
     Closed,
     Open(Pieces),
     /// Everything was read, but the records in the queue were not yet passed on.
@@ -62,7 +62,7 @@ impl<'i> Merge<'i> {
             // A line after the beginning may be earlier, by up to a whole second.
             let floor_ns = input.first_ns(format).saturating_sub(bounds.out_of_order_ns);
             let floor_ns = floor_ns.saturating_sub(floor_ns % SECOND_NS);
-            logs.push(Log { input, source, queue, state: State::Closed, floor_ns });
+            logs.push(Log { input, source, queue, state: LogState::Closed, floor_ns });
         }
         Ok(Self { logs, counts: LogCounts::default(), lines: 0, interrupt, read })
     }
@@ -71,12 +71,12 @@ impl<'i> Merge<'i> {
     /// there are no more, or when no more are wanted.
     pub(crate) fn step(&mut self, on_record: &mut impl FnMut(&Record<'_>)) -> Result<bool, End> {
         let Some((at, until_ns)) = self.first() else { return Ok(false) };
-        let open = self.logs.iter().filter(|log| matches!(log.state, State::Open(_))).count();
+        let open = self.logs.iter().filter(|log| matches!(log.state, LogState::Open(_))).count();
         let Some(log) = self.logs.get_mut(at) else { return Ok(false) };
         if log.queue.next_ns().is_some() {
             log.queue.pop_until(until_ns, on_record);
         } else {
-            if open >= MOST_OPEN && matches!(log.state, State::Closed) {
+            if open >= MOST_OPEN && matches!(log.state, LogState::Closed) {
                 return Err(End::Misuse(format!(
                     "more than {MOST_OPEN} logs have requests of the same time; merge some of them first"
                 )));
@@ -87,7 +87,7 @@ impl<'i> Merge<'i> {
                 Next::Piece(_) | Next::Whole => {}
             }
         }
-        if matches!(log.state, State::Ended) && log.queue.next_ns().is_none() {
+        if matches!(log.state, LogState::Ended) && log.queue.next_ns().is_none() {
             self.close(at);
         }
         Ok(true)
@@ -104,9 +104,9 @@ impl<'i> Merge<'i> {
         mut self,
         on_record: &mut impl FnMut(&Record<'_>),
     ) -> Result<LogCounts, End> {
-        self.logs.retain(|log| !matches!(log.state, State::Closed));
+        self.logs.retain(|log| !matches!(log.state, LogState::Closed));
         for log in &mut self.logs {
-            if matches!(log.state, State::Open(_)) {
+            if matches!(log.state, LogState::Open(_)) {
                 log.end(0, on_record)?;
             }
         }
@@ -150,16 +150,16 @@ impl Log<'_> {
         read: &Arc<AtomicU64>,
         on_record: &mut impl FnMut(&Record<'_>),
     ) -> Result<Next, End> {
-        if matches!(self.state, State::Closed) {
-            self.state = State::Open(self.input.pieces(read)?);
+        if matches!(self.state, LogState::Closed) {
+            self.state = LogState::Open(self.input.pieces(read)?);
         }
-        let State::Open(pieces) = &mut self.state else { return Ok(Next::Whole) };
+        let LogState::Open(pieces) = &mut self.state else { return Ok(Next::Whole) };
         match pieces.next(interrupt) {
             Next::Piece(piece) => {
                 let Self { input, source, queue, floor_ns, .. } = self;
                 let fed = source.feed(&piece, &mut sorted(queue, floor_ns, until_ns, on_record));
                 fed.map_err(|refused| End::Misuse(format!("{}: {refused}", input.name)))?;
-                if let State::Open(pieces) = &self.state {
+                if let LogState::Open(pieces) = &self.state {
                     pieces.give_back(piece);
                 }
                 Ok(Next::Piece(Vec::new()))
@@ -173,7 +173,7 @@ impl Log<'_> {
     fn end(&mut self, until_ns: u64, on_record: &mut impl FnMut(&Record<'_>)) -> Result<(), End> {
         let Self { input, source, queue, floor_ns, .. } = self;
         let ended = source.finish(&mut sorted(queue, floor_ns, until_ns, on_record));
-        self.state = State::Ended;
+        self.state = LogState::Ended;
         ended.map_err(|refused| End::Misuse(format!("{}: {refused}", input.name)))
     }
 }

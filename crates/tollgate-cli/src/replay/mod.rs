@@ -22,7 +22,8 @@ use tollgate_policy::spec::Fact;
 use tollgate_policy::{Policy, Surface};
 use tollgate_replay::suggest::{Bounds as SuggestBounds, Share, Suggest};
 use tollgate_replay::{
-    Checked, Given, LogCounts, Need, Observer, Options, Replay, Summary, needs, wanted,
+    AssumedValues, ConditionResult, LogCounts, Need, Observer, Options, Replay, Summary, needs,
+    wanted,
 };
 
 use crate::command;
@@ -82,9 +83,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     let mut summary =
         if args.suggest { job.suggested(&mut inputs)? } else { job.pass(&mut inputs, ())?.0 };
     if interrupt.is_wanted() {
-        summary
-            .notes
-            .push("the replay was interrupted: this is what was read until then".to_owned());
+        let note = "the replay was interrupted: the report covers only the lines read before";
+        summary.notes.push(note.to_owned());
     }
     summary.fail_if = args.fail_if.iter().map(|condition| condition.check(&summary)).collect();
     let title = format!("Replay of {} through {file}", names(&inputs));
@@ -98,7 +98,7 @@ struct Job<'j> {
     policy: Arc<Policy>,
     other: Option<Arc<Policy>>,
     tenants: Tenants,
-    given: Given,
+    given: AssumedValues,
     formats: Vec<Format>,
     fields: Vec<Field>,
     bounds: Bounds,
@@ -188,7 +188,7 @@ fn check(args: &ReplayArgs) -> Result<(), End> {
     }
     if args.against.is_none() && args.fail_if.iter().any(|condition| condition.is_about_a_change())
     {
-        return Err(End::Misuse("a condition on what changes needs --against".to_owned()));
+        return Err(End::Misuse("a condition on changes needs --against".to_owned()));
     }
     Ok(())
 }
@@ -217,7 +217,7 @@ fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>)
         Source::Fault(fault) => Compiled::failed(fault, &[at]),
         Source::Envoy(_) if at != Surface::Envoy => {
             return Err(End::Misuse(format!(
-                "{file} is a configuration of Envoy, where only the surface envoy is"
+                "{file} is a configuration of Envoy, for which the only surface is envoy"
             )));
         }
         Source::Envoy(mut found) => {
@@ -280,7 +280,7 @@ fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
 fn fields(
     args: &ReplayArgs,
     policies: &[&Policy],
-    given: &Given,
+    given: &AssumedValues,
     formats: &[Format],
 ) -> Result<Vec<Field>, End> {
     let tells = |field: &Field| formats.iter().all(|format| format.tells(field));
@@ -341,28 +341,24 @@ fn judge(
     let log = &summary.log;
     let mut is_good = log.damaged.is_empty() && !is_interrupted;
     if log.lines == log.unparsable {
-        let hint = match args.format {
-            Some(_) => "is it another --format?",
-            None => "name their --format",
-        };
+        let is_named = args.format.is_some();
+        let hint = if is_named { "check --format" } else { "name the format with --format" };
         problem(&match log.lines {
-            0 => "there is no line in what was read".to_owned(),
+            0 => "the input contains no lines".to_owned(),
             lines => format!("none of {lines} lines could be read; {hint}"),
         });
         is_good = false;
     } else if summary.requests.total == 0 {
         let (refused, outside) = (log.already_refused, log.outside);
         problem(&format!(
-            "no request was replayed: {refused} were refused already, {outside} lie outside of --since and \
-             --until"
+            "no request was replayed: {refused} were already denied in the log, {outside} are outside --since and --until"
         ));
         is_good = false;
     }
     let left_out = log.late.saturating_add(log.ahead);
     if left_out > summary.requests.total {
         problem(&format!(
-            "{left_out} of {} lines were left out, since they stand behind later ones by more than \
-             --out-of-order; sort the log by time",
+            "{left_out} of {} lines were left out, since they are later than --out-of-order allows; sort the log by time",
             log.lines
         ));
         is_good = false;
@@ -374,10 +370,13 @@ fn judge(
         is_good = false;
     }
     for damage in &log.damaged {
-        problem(&format!("{}: {}; what came before is reported", damage.log, damage.message));
+        problem(&format!(
+            "{}: {}; the report covers the lines before it",
+            damage.log, damage.message
+        ));
     }
-    for Checked { condition, found, of, .. } in summary.fail_if.iter().filter(|c| c.fails) {
-        problem(&format!("fails by {condition}: {found} of {of}"));
+    for ConditionResult { condition, found, of, .. } in summary.fail_if.iter().filter(|c| c.fails) {
+        problem(&format!("--fail-if {condition}: {found} of {of}"));
         is_good = false;
     }
     if is_good { Ok(()) } else { Err(End::Problems) }

@@ -11,17 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A copy in the making, shared with the thread that reads.
 #[derive(Debug)]
-pub(crate) struct Spool(Arc<Mutex<State>>);
+pub(crate) struct Spool(Arc<Mutex<SpoolState>>);
 
 #[derive(Debug)]
-enum State {
+enum SpoolState {
     Kept { copy: Copy, left: u64 },
-    None(Why),
+    None(NoCopyReason),
 }
 
 /// Why there is no copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum NoCopyReason {
     /// It would be longer than allowed.
     TooLong,
     /// It could not be written.
@@ -39,9 +39,9 @@ impl Spool {
     /// A copy of at most `limit` bytes, among the system's temporary files.
     pub(crate) fn new(limit: u64) -> Self {
         let state = match Copy::create() {
-            _ if limit == 0 => State::None(Why::TooLong),
-            Ok(copy) => State::Kept { copy, left: limit },
-            Err(error) => State::None(Why::Failed(error.to_string())),
+            _ if limit == 0 => SpoolState::None(NoCopyReason::TooLong),
+            Ok(copy) => SpoolState::Kept { copy, left: limit },
+            Err(error) => SpoolState::None(NoCopyReason::Failed(error.to_string())),
         };
         Self(Arc::new(Mutex::new(state)))
     }
@@ -55,26 +55,28 @@ impl Spool {
     ///
     /// # Errors
     /// There is no copy.
-    pub(crate) fn again(&self) -> Result<File, Why> {
+    pub(crate) fn again(&self) -> Result<File, NoCopyReason> {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Kept { copy, .. } => copy.rewound().map_err(|e| Why::Failed(e.to_string())),
-            State::None(why) => Err(why.clone()),
+            SpoolState::Kept { copy, .. } => {
+                copy.rewound().map_err(|e| NoCopyReason::Failed(e.to_string()))
+            }
+            SpoolState::None(why) => Err(why.clone()),
         }
     }
 }
 
-impl State {
+impl SpoolState {
     fn keep(&mut self, bytes: &[u8]) {
         let Self::Kept { copy, left } = self else { return };
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         *self = match left.checked_sub(len) {
-            None => Self::None(Why::TooLong),
+            None => Self::None(NoCopyReason::TooLong),
             Some(rest) => match copy.file.write_all(bytes) {
                 Ok(()) => {
                     *left = rest;
                     return;
                 }
-                Err(error) => Self::None(Why::Failed(error.to_string())),
+                Err(error) => Self::None(NoCopyReason::Failed(error.to_string())),
             },
         };
     }
@@ -115,7 +117,7 @@ impl Drop for Copy {
 #[derive(Debug)]
 pub(crate) struct Tee<R> {
     from: R,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SpoolState>>,
 }
 
 impl<R: Read> Read for Tee<R> {
@@ -131,7 +133,7 @@ impl<R: Read> Read for Tee<R> {
 mod tests {
     use super::*;
 
-    fn copied(bytes: &[u8], limit: u64) -> Result<Vec<u8>, Why> {
+    fn copied(bytes: &[u8], limit: u64) -> Result<Vec<u8>, NoCopyReason> {
         let spool = Spool::new(limit);
         let mut through = Vec::new();
         spool.tee(bytes).read_to_end(&mut through).unwrap();
@@ -148,8 +150,8 @@ mod tests {
     fn up_to_its_bound_it_is_read_again_as_it_came() {
         let log = b"one line\n".repeat(20_000);
         assert_eq!(copied(&log, 180_000), Ok(log.clone()));
-        assert_eq!(copied(&log, 179_999), Err(Why::TooLong));
-        assert_eq!(copied(&log, 0), Err(Why::TooLong));
+        assert_eq!(copied(&log, 179_999), Err(NoCopyReason::TooLong));
+        assert_eq!(copied(&log, 0), Err(NoCopyReason::TooLong));
         assert_eq!(copied(b"", 1), Ok(vec![]));
     }
 }

@@ -19,11 +19,11 @@ const MOST_WINDOW: u64 = 128 << 20;
 
 /// The receiver of the pieces wants no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Enough;
+pub(crate) struct ReceiverClosed;
 
 /// How a log ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum LogEnd {
     /// At its regular end.
     Whole,
     /// It breaks off, for this reason.
@@ -35,21 +35,21 @@ pub(crate) enum Ending {
 /// Unpacks everything in `from`; each piece goes to `take`, which gives a buffer for the next one.
 pub(crate) fn unpack(
     from: &mut impl BufRead,
-    take: &mut impl FnMut(Vec<u8>) -> Result<Vec<u8>, Enough>,
-) -> Ending {
+    take: &mut impl FnMut(Vec<u8>) -> Result<Vec<u8>, ReceiverClosed>,
+) -> LogEnd {
     let ending = match beginning(from) {
         Ok(Packing::Plain) => pump(from, take),
         Ok(Packing::Gzip) => pump(&mut MultiGzDecoder::new(from), take),
         Ok(Packing::Zstd) => frames(from, take),
-        Ok(Packing::Other(name)) => {
-            Err(Stop::Broken(format!("is {name}, which is not unpacked here; pipe it in unpacked")))
-        }
+        Ok(Packing::Other(name)) => Err(Stop::Broken(format!(
+            "is {name}, which this command cannot decompress; decompress it first"
+        ))),
         Err(error) => Err(Stop::Broken(error.to_string())),
     };
     match ending {
-        Ok(()) => Ending::Whole,
-        Err(Stop::Enough) => Ending::Left,
-        Err(Stop::Broken(message)) => Ending::Broken(message),
+        Ok(()) => LogEnd::Whole,
+        Err(Stop::Enough) => LogEnd::Left,
+        Err(Stop::Broken(message)) => LogEnd::Broken(message),
     }
 }
 
@@ -93,14 +93,14 @@ fn packing(bytes: &[u8]) -> Packing {
 
 fn pump(
     from: &mut impl Read,
-    take: &mut impl FnMut(Vec<u8>) -> Result<Vec<u8>, Enough>,
+    take: &mut impl FnMut(Vec<u8>) -> Result<Vec<u8>, ReceiverClosed>,
 ) -> Result<(), Stop> {
     let mut piece = Vec::new();
     loop {
         let (filled, end) = fill(from, &mut piece);
         if filled > 0 {
             piece.truncate(filled);
-            piece = take(piece).map_err(|Enough| Stop::Enough)?;
+            piece = take(piece).map_err(|ReceiverClosed| Stop::Enough)?;
         }
         match end {
             None => {}
@@ -129,7 +129,7 @@ fn fill(from: &mut impl Read, piece: &mut Vec<u8>) -> (usize, Option<std::io::Re
 /// Every frame of a zstd file.
 fn frames(
     from: &mut impl BufRead,
-    take: &mut impl FnMut(Vec<u8>) -> Result<Vec<u8>, Enough>,
+    take: &mut impl FnMut(Vec<u8>) -> Result<Vec<u8>, ReceiverClosed>,
 ) -> Result<(), Stop> {
     let broken = |error: std::io::Error| Stop::Broken(message(&error));
     while !from.fill_buf().map_err(broken)?.is_empty() {
@@ -179,7 +179,7 @@ mod tests {
         ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
     }
 
-    fn unpacked(mut packed: &[u8]) -> (Vec<u8>, Ending) {
+    fn unpacked(mut packed: &[u8]) -> (Vec<u8>, LogEnd) {
         let mut whole = Vec::new();
         let ending = unpack(&mut packed, &mut |piece| {
             whole.extend_from_slice(&piece);
@@ -192,12 +192,12 @@ mod tests {
     fn the_first_bytes_say_what_it_is() {
         let text = b"one line\nanother\n".repeat(20_000);
         for packed in [text.clone(), gzip(&text), zstd(&text)] {
-            assert_eq!(unpacked(&packed), (text.clone(), Ending::Whole));
+            assert_eq!(unpacked(&packed), (text.clone(), LogEnd::Whole));
         }
-        assert_eq!(unpacked(b""), (vec![], Ending::Whole));
-        assert_eq!(unpacked(b"\x1f"), (b"\x1f".to_vec(), Ending::Whole));
+        assert_eq!(unpacked(b""), (vec![], LogEnd::Whole));
+        assert_eq!(unpacked(b"\x1f"), (b"\x1f".to_vec(), LogEnd::Whole));
         let (none, ending) = unpacked(b"BZh91AY&SY");
-        assert!(none.is_empty() && matches!(ending, Ending::Broken(m) if m.contains("bzip2")));
+        assert!(none.is_empty() && matches!(ending, LogEnd::Broken(m) if m.contains("bzip2")));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(unpacked(&[gzip(b"a"), gzip(b""), gzip(b"bc")].concat()).0, all);
         let skipped = b"\x50\x2a\x4d\x18\x03\x00\x00\x00xyz".to_vec();
         let frames = [skipped.clone(), zstd(b"a"), skipped, zstd(b"bc")].concat();
-        assert_eq!(unpacked(&frames), (all.to_vec(), Ending::Whole));
+        assert_eq!(unpacked(&frames), (all.to_vec(), LogEnd::Whole));
     }
 
     #[test]
@@ -216,21 +216,21 @@ mod tests {
             let half = packed.get(..packed.len() / 2).unwrap();
             let (whole, ending) = unpacked(half);
             assert!(text.starts_with(&whole) && !whole.is_empty(), "{}", whole.len());
-            assert!(matches!(ending, Ending::Broken(_)), "{ending:?}");
+            assert!(matches!(ending, LogEnd::Broken(_)), "{ending:?}");
         }
         let (whole, ending) = unpacked(&[gzip(b"a"), b"garbage".to_vec()].concat());
-        assert!(whole == b"a" && matches!(ending, Ending::Broken(_)), "{ending:?}");
+        assert!(whole == b"a" && matches!(ending, LogEnd::Broken(_)), "{ending:?}");
         let (whole, ending) = unpacked(b"\x50\x2a\x4d\x18\x09\x00\x00\x00xyz");
-        assert!(whole.is_empty() && ending == Ending::Broken("ends too early".to_owned()));
+        assert!(whole.is_empty() && ending == LogEnd::Broken("ends too early".to_owned()));
     }
 
     /// A header that requests a window of 256 MiB is rejected before any memory is reserved for it.
     #[test]
     fn a_frame_that_wants_too_much_memory_is_refused() {
         let (whole, ending) = unpacked(b"\x28\xb5\x2f\xfd\x00\x90\x01\x00\x00");
-        assert!(whole.is_empty() && matches!(ending, Ending::Broken(_)), "{ending:?}");
+        assert!(whole.is_empty() && matches!(ending, LogEnd::Broken(_)), "{ending:?}");
         let (whole, ending) = unpacked(b"\x28\xb5\x2f\xfd\x00\x48\x01\x00\x00");
-        assert_eq!((whole, ending), (vec![], Ending::Whole), "512 KiB");
+        assert_eq!((whole, ending), (vec![], LogEnd::Whole), "512 KiB");
     }
 
     /// A thousandth of its size when packed: never more than one piece is held.
@@ -243,9 +243,9 @@ mod tests {
             longest = longest.max(piece.capacity());
             Ok(piece)
         });
-        assert_eq!((total, ending), (50_000_000, Ending::Whole));
+        assert_eq!((total, ending), (50_000_000, LogEnd::Whole));
         assert!(longest <= PIECE, "{longest}");
-        let ending = unpack(&mut packed.as_slice(), &mut |_| Err(Enough));
-        assert_eq!(ending, Ending::Left);
+        let ending = unpack(&mut packed.as_slice(), &mut |_| Err(ReceiverClosed));
+        assert_eq!(ending, LogEnd::Left);
     }
 }

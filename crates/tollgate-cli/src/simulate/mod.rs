@@ -29,7 +29,7 @@ const AT_A_TIME: u64 = 10_000;
 /// The output of `--json`: the table, the facts needed to judge it, and with `--trace` the
 /// requests. Documented in docs/simulate.md.
 #[derive(Serialize)]
-struct Found<'f> {
+struct SimulationReport<'f> {
     #[serde(flatten)]
     table: &'f Table,
     notes: &'f [&'static str],
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
     drop(live);
     let table = run.table();
     let (notes, trace) = (setup.notes(), args.trace.map(|_| &watch.trace));
-    let found = Found { table: &table, notes: &notes, trace };
+    let found = SimulationReport { table: &table, notes: &notes, trace };
     args.outputs.write(page.as_ref(), &found, &report::report(args, &setup, &table, &watch))
 }
 

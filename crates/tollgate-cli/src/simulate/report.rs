@@ -13,8 +13,7 @@ use super::watch::{Bin, Step, Watch};
 use crate::simulate::args::SimulateArgs;
 use tollgate_policy::words;
 
-const QUOTAS: &str = "Quotas: the most that one key was admitted in any window, and at one instant; the bound is that of \
-                      one node whose clock is right";
+const QUOTAS: &str = "Quotas: the most admissions of one key in any window and at one instant; the bound is for one node with a correct clock";
 
 /// The whole report.
 pub(super) fn report(args: &SimulateArgs, setup: &Setup, table: &Table, watch: &Watch) -> Report {
@@ -26,7 +25,7 @@ pub(super) fn report(args: &SimulateArgs, setup: &Setup, table: &Table, watch: &
     if table.given_up > 0 {
         let times = Cell::Count(table.given_up).to_words();
         first.text(format!(
-            "{times} times a client gave up, because 1,000,000 others were to come again already."
+            "{times} retries were dropped, because 1,000,000 retries were already pending."
         ));
     }
     for note in setup.notes() {
@@ -103,10 +102,10 @@ fn figures(table: &Table) -> Figures {
             .figure("wait, p99", wait(table.waits.p99_us), "")
             .figure("wait, longest", wait(table.waits.max_us), "");
     }
-    figures = figures.figure("keys", Cell::Count(table.keys), "the most at one time").figure(
+    figures = figures.figure("keys", Cell::Count(table.keys), "at most, at one time").figure(
         "state",
         Cell::Bytes(table.state_bytes),
-        "the most at one time",
+        "at most, at one time",
     );
     if table.evictions > 0 {
         let note = format!("{} of them half used or more", table.evictions_half_used);
@@ -168,8 +167,9 @@ fn quotas(setup: &Setup, table: &Table) -> Listing {
 }
 
 fn rules(table: &Table) -> Listing {
-    let mut listing = Listing::new("rules", "Rules: what each said to the requests it applied to")
-        .column(Column::text("rule"));
+    let mut listing =
+        Listing::new("rules", "Rules: decisions on the requests that each applied to")
+            .column(Column::text("rule"));
     let columns = ["allowed", "denied", "delayed", "marked", "shadowed", "failed", "malformed"];
     for name in columns {
         listing = listing.column(Column::count(name));
@@ -261,7 +261,7 @@ fn plots(section: &mut Section, table: &Table, watch: &Watch) {
             Some((f64::from(index) * seconds(width_ns), count(value(bin)?)))
         })
     };
-    let axis = || Axis::duration("time since the beginning");
+    let axis = || Axis::duration("time since the start");
     let title = format!("Requests of {}", Cell::Duration(width_ns).to_words());
     let plot = Plot::new("timeline", title, axis(), Axis::count("requests"));
     let mut requests = plot.series(bars("admitted", points(|bin| Some(bin.admitted))));
@@ -276,7 +276,7 @@ fn plots(section: &mut Section, table: &Table, watch: &Watch) {
     section.plot(requests.stacked());
     // With several quotas the count is not always that of the quota with the most.
     if table.quotas.len() == 1 && table.limit > 0 {
-        let title = "The most that one key was admitted in the window before";
+        let title = "The most admissions of one key in the preceding window";
         // Before the first request there were no requests and no units.
         let most = [(0.0, 0.0)].into_iter().chain(points(|bin| bin.most));
         let most = Plot::new("window", title, axis(), Axis::count("requests in a window"))

@@ -118,8 +118,9 @@ fn policy_of_file(path: &Path, surface: Surface) -> Result<(Policy, String), End
                 )));
             }
             (Some(_), false) => {
-                let message =
-                    format!("{file} has several policies: put the one that is meant in a file");
+                let message = format!(
+                    "{file} has several policies: put the one to simulate in a file of its own"
+                );
                 return Err(End::Misuse(message));
             }
         },
@@ -137,7 +138,7 @@ fn policy_of_file(path: &Path, surface: Surface) -> Result<(Policy, String), End
 /// One rule with one count for all requests.
 fn policy_of_flags(args: &SimulateArgs) -> Result<Policy, End> {
     if args.limit.is_none() {
-        let message = "what is limited? give --limit and --window, or --policy";
+        let message = "no limit; give --limit and --window, or --policy";
         return Err(End::Misuse(message.to_owned()));
     }
     let mut quota = Map::new();

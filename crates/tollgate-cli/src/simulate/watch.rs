@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 use tollgate_core::Span;
-use tollgate_sim::{Fate, START, Seen};
+use tollgate_sim::{Fate, ObservedDecision, START};
 
 /// Bins of the time line.
 const MOST_BINS: usize = 600;
@@ -85,7 +85,7 @@ impl Watch {
     }
 
     /// Records a decision.
-    pub(super) fn see(&mut self, seen: &Seen<'_>) {
+    pub(super) fn see(&mut self, seen: &ObservedDecision<'_>) {
         let count = seen.exact.and_then(|exact| exact.count);
         let count = count.map(|count| u64::try_from(count).unwrap_or(u64::MAX));
         self.has_clients |= seen.request.client > 0;
@@ -164,7 +164,7 @@ fn sum(all: Bin, one: &Bin) -> Bin {
     }
 }
 
-fn step(seen: &Seen<'_>, count: Option<u64>) -> Step {
+fn step(seen: &ObservedDecision<'_>, count: Option<u64>) -> Step {
     let decided = seen.decided;
     let waited = decided.waited();
     let (decision, status, wait, retry_after) = match decided.fate() {

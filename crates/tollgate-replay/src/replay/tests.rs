@@ -8,10 +8,10 @@ use tollgate_policy::Surface;
 
 /// Records every reported request.
 #[derive(Default)]
-struct All(Vec<Counted>);
+struct All(Vec<CountedRequest>);
 
 impl Observer for All {
-    fn counted(&mut self, request: Counted) {
+    fn counted(&mut self, request: CountedRequest) {
         self.0.push(request);
     }
 }
@@ -39,9 +39,13 @@ fn log() -> String {
     log
 }
 
-fn replayed(policy: &Arc<Policy>, is_short: bool) -> (String, Vec<Counted>, usize) {
-    let mut replay =
-        Replay::observed(Arc::clone(policy), Given::default(), Options::default(), All::default());
+fn replayed(policy: &Arc<Policy>, is_short: bool) -> (String, Vec<CountedRequest>, usize) {
+    let mut replay = Replay::observed(
+        Arc::clone(policy),
+        AssumedValues::default(),
+        Options::default(),
+        All::default(),
+    );
     assert!(replay.shortcuts.is_some(), "a lone quota of the log's clients");
     if !is_short {
         replay.shortcuts = None;

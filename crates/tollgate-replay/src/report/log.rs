@@ -41,7 +41,7 @@ pub(super) fn timeline(section: &mut Section, timeline: &Timeline) {
         false => plot,
     };
     let plot = match is_any(|bin| bin.over) {
-        true => plot.series(series("over, not refused", |bin| bin.over)),
+        true => plot.series(series("over, not denied", |bin| bin.over)),
         false => plot,
     };
     section.plot(plot);
@@ -56,13 +56,13 @@ pub(super) fn log(section: &mut Section, log: &LogSummary, without_client: u64) 
     let rows = [
         ("lines", log.lines, ""),
         ("could not be read", log.unparsable, ""),
-        ("without a client", without_client, "who sent them is not known"),
-        ("refused already (429, 503)", log.already_refused, "not replayed"),
-        ("outside of --since and --until", log.outside, "not replayed"),
+        ("without a client", without_client, "their client is unknown"),
+        ("already denied (429, 503)", log.already_refused, "not replayed"),
+        ("outside --since and --until", log.outside, "not replayed"),
         ("out of order", log.out_of_order, "sorted"),
         ("too far out of order", log.late, bound.as_str()),
-        ("seconds given early", log.hurried_seconds, "too many lines to be held"),
-        ("crowded seconds", log.crowded_seconds, "too many lines to be spread at once"),
+        ("seconds given early", log.hurried_seconds, "too many lines to hold in memory"),
+        ("crowded seconds", log.crowded_seconds, "too many lines to spread over the second"),
         ("a day ahead of their neighbours", log.ahead, "left out"),
     ];
     let mut figures = Figures::new("log");

@@ -9,8 +9,8 @@ mod suggested;
 use tollgate_report::{Cell, Column, Figures, Kind, Report, Section, Table};
 
 use crate::summary::{
-    Against, Changed, Clients, Example, LimitedKey, QuotaSummary, RuleSummary, Summary, Tally,
-    TopKeys, Waits,
+    ChangeCounts, Clients, Example, LimitedKey, PolicyComparison, QuotaSummary, RuleSummary,
+    Summary, Tally, TopKeys, Waits,
 };
 use log::{log, seconds, timeline};
 use suggested::suggested;
@@ -70,7 +70,7 @@ impl Summary {
         }
     }
 
-    fn compared(&self, section: &mut Section, against: &Against) {
+    fn compared(&self, section: &mut Section, against: &PolicyComparison) {
         let mut table = Table::new("against", "What changes")
             .column(Column::text("what"))
             .column(Column::count("newly limited"))
@@ -79,7 +79,7 @@ impl Summary {
         for (what, changed) in
             [("requests", against.changed_requests), ("clients", against.changed_clients)]
         {
-            let Changed { newly_limited, no_longer_limited, both } = changed;
+            let ChangeCounts { newly_limited, no_longer_limited, both } = changed;
             table.push([
                 Cell::text(what),
                 Cell::Count(newly_limited),
@@ -88,15 +88,15 @@ impl Summary {
             ]);
         }
         section.table(table);
-        let mut table = Table::new("policies", "What becomes of requests and clients")
+        let mut table = Table::new("policies", "Requests and clients by policy")
             .column(Column::text("policy"))
             .column(Column::count("denied requests"))
             .column(Column::count("delayed requests"))
             .column(Column::count("denied clients"))
             .column(Column::count("delayed clients"));
         let both = [
-            ("this one", &self.requests, &self.clients),
-            ("the other one", &against.requests, &against.clients),
+            ("this policy", &self.requests, &self.clients),
+            ("the other policy", &against.requests, &against.clients),
         ];
         for (policy, requests, clients) in both {
             table.push([
@@ -156,8 +156,12 @@ fn wait_figures(waits: &Waits) -> Figures {
 }
 
 fn rules(section: &mut Section, rules: &[RuleSummary]) {
-    section.table(rule_table("rules", "What each rule said of the requests it applies to", rules));
-    let mut table = Table::new("quotas", "Which quota had no room")
+    section.table(rule_table(
+        "rules",
+        "Decisions of each rule on the requests it applies to",
+        rules,
+    ));
+    let mut table = Table::new("quotas", "Quotas that denied requests or delayed them")
         .column(Column::text("rule"))
         .column(Column::text("tier"))
         .column(Column::text("quota"))
@@ -253,7 +257,7 @@ fn keys(section: &mut Section, keys: &TopKeys) {
     let rows: Vec<[u64; 5]> = keys.top.iter().map(counts).collect();
     let names = ["denied", "delayed", "marked", "not enforced", "and at most this many more"];
     let shown = Shown::new(names, &rows);
-    let table = Table::new("keys", "Keys that were limited most")
+    let table = Table::new("keys", "The most limited keys")
         .column(Column::text("key"))
         .column(Column::text("rule"));
     let mut table = shown
@@ -269,7 +273,7 @@ fn keys(section: &mut Section, keys: &TopKeys) {
     section.table(table);
     if keys.error > 0 {
         section.text(format!(
-            "More than {} keys were limited. One that is not counted any more was limited at most {} times.",
+            "More than {} keys were limited. A key that is not in this table was limited at most {} times.",
             keys.counted_at_most, keys.error
         ));
     }

@@ -58,7 +58,7 @@ pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
 }
 
 fn counts_table() -> Table {
-    Table::new("greatest", "The most that clients used in any one window")
+    Table::new("greatest", "The most units of a client in any one window")
         .column(Column::text("rule"))
         .column(Column::text("quota"))
         .column(Column::count("limit now"))
@@ -128,7 +128,7 @@ fn gap_in_words(suggestion: &Suggestion) -> String {
     let name = named(suggestion);
     let Some(Gap { from, to, clients, is_replayed, .. }) = &suggestion.gap else {
         return format!(
-            "{name}: no wide gap between the clients' counts; every limit is a choice of whom it touches."
+            "{name}: no wide gap between the clients' counts; every limit is a choice of which clients it affects."
         );
     };
     let clients = match clients {
@@ -147,10 +147,10 @@ fn gap_in_words(suggestion: &Suggestion) -> String {
 fn limits_table() -> Table {
     Table::new("suggested", "Limits that affect at most this many clients")
         .column(Column::text("rule"))
-        .column(Column::text("touches at most"))
+        .column(Column::text("affects at most"))
         .column(Column::count("by counts"))
         .column(Column::count("limit"))
-        .column(Column::count("touched"))
+        .column(Column::count("affected"))
         .column(Column::share("of clients"))
 }
 
@@ -162,7 +162,7 @@ fn notes(suggestion: &Suggestion) -> Vec<String> {
     }
     if let Some(Sample { one_in, keys, max }) = suggestion.sample {
         said.push(format!(
-            "{name}: too many clients to count each; one of {one_in} was counted, {keys} in all, and the shares are theirs. The greatest of those is {max}; nobody used more than {}.",
+            "{name}: too many clients to count each; one of {one_in} was counted, {keys} in all, and the shares are of those. The greatest count among them is {max}; no client used more than {}.",
             suggestion.greatest.max
         ));
     }
@@ -173,7 +173,7 @@ fn notes(suggestion: &Suggestion) -> Vec<String> {
     }
     if suggestion.strangers > 0 {
         said.push(format!(
-            "{name}: the log changed while it was read: {} requests of the second reading are of clients that the first had not.",
+            "{name}: the log changed while it was read: {} requests of the second reading are of clients that the first reading did not contain.",
             suggestion.strangers
         ));
     }
@@ -184,11 +184,11 @@ fn notes(suggestion: &Suggestion) -> Vec<String> {
                 said.push(format!("{name}: no quota for {wished} %: {}.", limit.line));
             }
             Some(replayed) if !replayed.as_wished => said.push(format!(
-                "{name}: even at the highest limit that was tried more than {wished} % are touched."
+                "{name}: even the highest limit that was tried affects more than {wished} %."
             )),
             Some(_) => {}
             None => said.push(format!(
-                "{name}: the limit for {wished} % was not tried; it is what was counted."
+                "{name}: the limit for {wished} % was not tried; its share comes from the counts alone."
             )),
         }
     }

@@ -23,7 +23,7 @@ use std::collections::{HashMap, VecDeque};
 use hashbrown::HashTable;
 use tollgate_core::{Span, Timestamp};
 
-use super::given_up::GivenUp;
+use super::unsampled_keys::UnsampledKeys;
 
 /// The number of parts of a window for keys that have more requests in it than their log holds.
 pub const PARTS: u64 = 4096;
@@ -103,7 +103,7 @@ pub(super) struct Counts {
     requests: u64,
     /// How often half of all keys was removed.
     halvings: u32,
-    given_up: Option<GivenUp>,
+    given_up: Option<UnsampledKeys>,
 }
 
 impl Counts {
@@ -237,8 +237,10 @@ impl Counts {
     /// Removes half of all keys, and keeps only an upper bound of their maxima.
     fn halve(&mut self) {
         self.halvings = self.halvings.saturating_add(1);
-        let mut given_up =
-            self.given_up.take().unwrap_or_else(|| GivenUp::new(Span::from_nanos(self.window)));
+        let mut given_up = self
+            .given_up
+            .take()
+            .unwrap_or_else(|| UnsampledKeys::new(Span::from_nanos(self.window)));
         let old_keys = core::mem::take(&mut self.keys);
         let mut moved: Vec<Option<u32>> = Vec::with_capacity(old_keys.len());
         for key in &old_keys {
@@ -304,7 +306,7 @@ impl Counts {
 
     /// An upper bound for all removed keys; 0 when there are none.
     pub fn given_up_peak(&self) -> u64 {
-        self.given_up.as_ref().map_or(0, GivenUp::peak)
+        self.given_up.as_ref().map_or(0, UnsampledKeys::peak)
     }
 
     /// Frees the data needed only for counting, and keeps the keys and their maxima.

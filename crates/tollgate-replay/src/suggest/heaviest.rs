@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::counts::Key;
 use crate::label::hidden;
-use crate::observer::Counted;
+use crate::observer::CountedRequest;
 
 /// The most clients in the list.
 const MOST: usize = 10;
@@ -59,7 +59,7 @@ impl Heaviest {
     }
 
     /// One request of the second pass.
-    pub(super) fn push(&mut self, request: &Counted) {
+    pub(super) fn push(&mut self, request: &CountedRequest) {
         if let Some(client) = self.find(request.key) {
             client.requests = client.requests.saturating_add(1);
             client.limited = client.limited.saturating_add(request.is_over.into());

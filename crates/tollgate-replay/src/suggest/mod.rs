@@ -13,7 +13,7 @@
 
 mod counts;
 mod curve;
-mod given_up;
+mod unsampled_keys;
 mod heaviest;
 mod line;
 mod percentiles;
@@ -38,7 +38,7 @@ pub use suggestion::{
 };
 use trial::Trial;
 
-use crate::observer::{Counted, Observer};
+use crate::observer::{CountedRequest, Observer};
 
 /// One quota and its counts.
 #[derive(Debug)]
@@ -146,13 +146,13 @@ impl Settled {
 }
 
 impl Observer for Suggest {
-    fn counted(&mut self, request: Counted) {
+    fn counted(&mut self, request: CountedRequest) {
         self.push(request.quota_set, request.key, request.at, request.cost);
     }
 }
 
 impl Observer for SecondPass {
-    fn counted(&mut self, request: Counted) {
+    fn counted(&mut self, request: CountedRequest) {
         for settled in self.of(request.quota_set) {
             settled.heaviest.push(&request);
         }

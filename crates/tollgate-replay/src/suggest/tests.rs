@@ -8,7 +8,7 @@ use tollgate_core::{Algorithm, Quota, Span, Verdict};
 use tollgate_policy::Surface;
 
 /// A request: key, time in nanoseconds, cost.
-type Asked = (u64, u64, u64);
+type KeyUse = (u64, u64, u64);
 
 /// SplitMix64: a seeded sequence that is the same everywhere.
 struct Random(u64);
@@ -28,7 +28,7 @@ impl Random {
 }
 
 /// Bursts and pauses of a few keys, on a coarse grid so that times meet the window's edge.
-fn trace(seed: u64, keys: u64, len: usize, grid: u64) -> Vec<Asked> {
+fn trace(seed: u64, keys: u64, len: usize, grid: u64) -> Vec<KeyUse> {
     let mut random = Random(seed);
     let mut at = random.below(3) * grid;
     let mut asked = Vec::new();
@@ -56,10 +56,10 @@ fn hash(key: u64) -> u64 {
 }
 
 /// The greatest sum of any half-open window, from every window that ends with a request.
-fn oracle(asked: &[Asked], window: u64) -> BTreeMap<u64, u64> {
+fn oracle(asked: &[KeyUse], window: u64) -> BTreeMap<u64, u64> {
     let mut peaks = BTreeMap::new();
     for (last, (key, end, _)) in asked.iter().enumerate() {
-        let is_in_window = |asked: &&Asked| end - asked.1 < window;
+        let is_in_window = |asked: &&KeyUse| end - asked.1 < window;
         let in_window = asked[..=last].iter().rev().take_while(is_in_window);
         let sum = in_window.filter(|(other, ..)| other == key).map(|asked| asked.2).sum();
         let peak: &mut u64 = peaks.entry(*key).or_default();
@@ -68,7 +68,7 @@ fn oracle(asked: &[Asked], window: u64) -> BTreeMap<u64, u64> {
     peaks
 }
 
-fn counted(asked: &[Asked], window: u64, bounds: Bounds) -> Counts {
+fn counted(asked: &[KeyUse], window: u64, bounds: Bounds) -> Counts {
     let mut counts = Counts::new(Span::from_nanos(window), bounds);
     for (key, at, cost) in asked {
         counts.push(*key, Timestamp::from_nanos(*at), *cost);
@@ -215,7 +215,7 @@ fn policy(quotas: &str, key: &str) -> Policy {
     tollgate_language::compile(&text, Surface::Library).unwrap()
 }
 
-fn suggested(policy: &Policy, asked: &[Asked], bounds: Bounds) -> Vec<Suggestion> {
+fn suggested(policy: &Policy, asked: &[KeyUse], bounds: Bounds) -> Vec<Suggestion> {
     let mut first = Suggest::new(policy, bounds);
     for (key, at, cost) in asked {
         first.push(0, *key, Timestamp::from_nanos(*at), *cost);
@@ -229,7 +229,7 @@ fn suggested(policy: &Policy, asked: &[Asked], bounds: Bounds) -> Vec<Suggestion
 
 /// The number of keys that this limiter denies at least once when it decides them one by one, and
 /// the number of requests that it denies.
-fn denied(limiter: &Limiter, asked: &[Asked]) -> (u64, u64) {
+fn denied(limiter: &Limiter, asked: &[KeyUse]) -> (u64, u64) {
     let mut states: BTreeMap<u64, (Vec<u8>, u64)> = BTreeMap::new();
     for (key, at, cost) in asked {
         let empty = || (vec![0; limiter.state_len()], 0);
@@ -241,7 +241,7 @@ fn denied(limiter: &Limiter, asked: &[Asked]) -> (u64, u64) {
     (denied.clone().filter(|denied| *denied > 0).count() as u64, denied.sum())
 }
 
-fn denied_keys(limiter: &Limiter, asked: &[Asked]) -> u64 {
+fn denied_keys(limiter: &Limiter, asked: &[KeyUse]) -> u64 {
     denied(limiter, asked).0
 }
 
@@ -252,7 +252,7 @@ fn the_replayed_share_is_that_of_the_line() {
     let (mut raised, mut lowered, mut curved) = (0, 0, 0);
     for seed in 0..3 {
         let asked = trace(seed, 80 + seed % 2 * 400, 3000, 250_000_000);
-        let asked: Vec<Asked> =
+        let asked: Vec<KeyUse> =
             asked.into_iter().map(|(k, at, cost)| (k, at, cost.min(9))).collect();
         let peaks = oracle(&asked, 10_000_000_000);
         for algorithm in Algorithm::ALL {
@@ -331,7 +331,7 @@ fn the_log_touches_exactly_who_exceeds_the_limit() {
 #[test]
 fn several_quotas_are_suggested_one_by_one_and_named() {
     let quotas = r#"{"name":"s","limit":2,"window":"1s"},{"name":"m","limit":9,"window":"1m"}"#;
-    let asked: Vec<Asked> = (0..40).map(|i| (hash(i % 2), i * 400_000_000, 1)).collect();
+    let asked: Vec<KeyUse> = (0..40).map(|i| (hash(i % 2), i * 400_000_000, 1)).collect();
     let suggestions = suggested(&policy(quotas, r#""client_ip""#), &asked, Bounds::default());
     let of = |i: usize| (suggestions[i].quota.as_str(), suggestions[i].greatest.max);
     assert_eq!((suggestions.len(), of(0), of(1)), (2, ("s", 2), ("m", 20)));
@@ -343,7 +343,7 @@ fn several_quotas_are_suggested_one_by_one_and_named() {
 
 #[test]
 fn one_count_for_all_gets_its_peak_and_no_limit() {
-    let asked: Vec<Asked> = (0..40).map(|i| (hash(0), i * 400_000_000, 1)).collect();
+    let asked: Vec<KeyUse> = (0..40).map(|i| (hash(0), i * 400_000_000, 1)).collect();
     let quota = r#"{"limit":10,"window":"10s"}"#;
     let suggestion = &suggested(&policy(quota, ""), &asked, Bounds::default())[0];
     assert!(!suggestion.per_client && suggestion.limits.is_empty());
@@ -398,7 +398,7 @@ fn a_quota_is_valid_whatever_is_suggested() {
 }
 
 /// 288 clients that send at most 43 in a minute, and 8 abusers that send 632 or more.
-fn abused() -> Vec<Asked> {
+fn abused() -> Vec<KeyUse> {
     let mut asked = Vec::new();
     for client in 0..288 {
         let many = 1 + client % 43;

@@ -40,7 +40,7 @@ struct Candidate {
 
 /// One key that may be denied.
 #[derive(Debug)]
-struct Tried {
+struct TrialState {
     /// A bit for each candidate that denied it.
     denied: u128,
     states: Box<[u8]>,
@@ -51,7 +51,7 @@ struct Tried {
 pub(super) struct Trial {
     /// Sorted by their limits.
     candidates: Vec<Candidate>,
-    tried: HashMap<u32, Tried>,
+    tried: HashMap<u32, TrialState>,
     bytes: usize,
     most_bytes: usize,
     strangers: u64,
@@ -111,7 +111,7 @@ impl Trial {
         let Some(end) = candidates.last().map(|last| last.end) else { return };
         let tried = self.tried.entry(i).or_insert_with(|| {
             self.bytes = self.bytes.saturating_add(end).saturating_add(OF_A_KEY);
-            Tried { denied: 0, states: vec![0; end].into() }
+            TrialState { denied: 0, states: vec![0; end].into() }
         });
         tried.ask(candidates, at, cost);
         if self.is_left_out() {
@@ -157,7 +157,7 @@ impl Trial {
 /// Bytes per key in the map, without its states.
 const OF_A_KEY: usize = 64;
 
-impl Tried {
+impl TrialState {
     fn ask(&mut self, candidates: &mut [Candidate], at: Timestamp, cost: u64) {
         let (mut from, mut bit) = (0, 1_u128);
         for candidate in candidates {

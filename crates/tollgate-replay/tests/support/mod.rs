@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tollgate_access_log::{Bounds, Field, Format};
 use tollgate_core::Timestamp;
 use tollgate_policy::{Policy, Surface};
-use tollgate_replay::{Given, LogCounts, Observer, Options, Replay, Source, Summary, wanted};
+use tollgate_replay::{
+    AssumedValues, LogCounts, Observer, Options, Replay, Source, Summary, wanted,
+};
 
 /// A policy for Envoy.
 pub fn policy(document: &str) -> Arc<Policy> {
@@ -42,7 +44,7 @@ pub fn run<O: Observer>(
     log: &[u8],
 ) -> (Summary, O) {
     let format = Format::parse(format).unwrap();
-    let mut fields = wanted(policy, &Given::default(), |field| format.tells(field));
+    let mut fields = wanted(policy, &AssumedValues::default(), |field| format.tells(field));
     fields.extend([Field::Method, Field::Target]);
     let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
     for piece in log.chunks(1000) {
@@ -56,6 +58,6 @@ pub fn run<O: Observer>(
 
 /// The effect of a policy on a log of the combined format.
 pub fn summary(policy: &Arc<Policy>, options: Options, log: &str) -> Summary {
-    let replay = Replay::new(Arc::clone(policy), Given::default(), options);
+    let replay = Replay::new(Arc::clone(policy), AssumedValues::default(), options);
     run(replay, policy, "combined", log.as_bytes()).0
 }

@@ -23,9 +23,9 @@ const LOOKS: usize = 2;
 /// Every group's keys.
 #[derive(Debug)]
 pub(super) struct Exact {
-    shelves: Vec<Shelf>,
+    shelves: Vec<KeyGroup>,
     /// Values of other lengths. (An ordered map would be 2 KB more of the page.)
-    long: HashTable<Long>,
+    long: HashTable<TenantValue>,
     /// How many of them there may be before idle ones are removed.
     room: usize,
     /// How long a value is kept after it becomes idle.
@@ -36,7 +36,7 @@ pub(super) struct Exact {
 
 /// A value with a tenant's own quotas, and when it may be removed.
 #[derive(Debug)]
-struct Long {
+struct TenantValue {
     group: usize,
     key: u128,
     value: Vec<u8>,
@@ -45,7 +45,7 @@ struct Long {
 
 /// The keys of one group.
 #[derive(Debug, Default)]
-struct Shelf {
+struct KeyGroup {
     /// Bytes per place.
     width: usize,
     places: Vec<u8>,
@@ -72,7 +72,7 @@ impl Exact {
 
     pub(super) fn state_bytes(&self) -> usize {
         let bytes =
-            |shelf: &Shelf| shelf.by_key.len().saturating_mul(shelf.width.saturating_sub(OWNER));
+            |shelf: &KeyGroup| shelf.by_key.len().saturating_mul(shelf.width.saturating_sub(OWNER));
         let long = self.long.iter().map(|long| long.value.len());
         self.shelves.iter().map(bytes).chain(long).fold(0, usize::saturating_add)
     }
@@ -136,7 +136,7 @@ impl Exact {
         }
         self.take_long(group, key); // its entry is over
         if self.shelves.len() <= group {
-            self.shelves.resize_with(policy.groups().len(), Shelf::default);
+            self.shelves.resize_with(policy.groups().len(), KeyGroup::default);
         }
         let keeps = self.keeps;
         let shelf = self.shelves.get_mut(group)?;
@@ -165,7 +165,7 @@ impl Exact {
         let idle_at = partition.idle_at(policy);
         let (group, value) = (partition.group(), partition.value().to_vec());
         self.take_long(group, key);
-        let long = Long { group, key, value, idle_at };
+        let long = TenantValue { group, key, value, idle_at };
         self.long.insert_unique(low(key), long, |long| low(long.key));
     }
 
@@ -176,13 +176,13 @@ impl Exact {
     }
 }
 
-impl Long {
+impl TenantValue {
     const fn is_of(&self, group: usize, key: u128) -> bool {
         self.group == group && self.key == key
     }
 }
 
-impl Shelf {
+impl KeyGroup {
     fn range(&self, slot: u32) -> Option<core::ops::Range<usize>> {
         let start = usize::try_from(slot).ok()?.checked_mul(self.width)?;
         Some(start..start.checked_add(self.width)?)

@@ -43,13 +43,13 @@ pub(crate) struct Place {
 
 /// The place of a client's count when its last request was decided ([`Node::known`](crate::Node)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct CountPlace {
     high: u64,
     low: u64,
     slot: u32,
 }
 
-impl Known {
+impl CountPlace {
     /// The 64-bit keyed hash of the key, as decisions show it.
     #[must_use]
     pub const fn key_hash(self) -> u64 {
@@ -232,14 +232,14 @@ impl Store {
     }
 
     /// The place of a partition, if it is held and stays in place until it is removed.
-    pub(crate) fn known(place: Place) -> Option<Known> {
+    pub(crate) fn known(place: Place) -> Option<CountPlace> {
         let (high, low) = (low(place.key >> 64), low(place.key));
-        place.slot.map(|slot| Known { high, low, slot })
+        place.slot.map(|slot| CountPlace { high, low, slot })
     }
 
     /// True when a key is still held in the same place.
     #[inline]
-    pub(crate) fn holds(&self, group: usize, known: Known) -> bool {
+    pub(crate) fn holds(&self, group: usize, known: CountPlace) -> bool {
         match &self.kind {
             Kind::Exact(exact) => exact.holds(group, known.key(), known.slot),
             Kind::Bounded(_) => false,
@@ -248,7 +248,7 @@ impl Store {
 
     /// The value of a key that was held, if it is still there.
     #[inline]
-    pub(crate) fn value_mut(&mut self, group: usize, known: Known) -> Option<&mut [u8]> {
+    pub(crate) fn value_mut(&mut self, group: usize, known: CountPlace) -> Option<&mut [u8]> {
         match &mut self.kind {
             Kind::Exact(exact) => exact.value_mut(group, known.key(), known.slot),
             Kind::Bounded(_) => None, // the place of a key is not remembered

@@ -10,7 +10,7 @@ use super::document::{Retry, Wait};
 
 /// The parts of a response that a client acts on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ClientResponse {
     /// The request is denied.
     pub is_refused: bool,
     /// `Retry-After`.
@@ -20,7 +20,7 @@ pub struct Told {
     pub pace: Option<Span>,
 }
 
-impl Told {
+impl ClientResponse {
     /// Reads a field of the response; all but `Retry-After` and `RateLimit` are ignored.
     pub fn field(&mut self, name: &str, value: &str) {
         match name {
@@ -43,7 +43,12 @@ fn pace(item: &str) -> Option<Span> {
 
 impl Retry {
     /// When a client retries after its denial number `attempt`, counted from 0.
-    pub(super) fn after(&self, attempt: u64, told: &Told, chance: &mut Chance) -> Option<Span> {
+    pub(super) fn after(
+        &self,
+        attempt: u64,
+        told: &ClientResponse,
+        chance: &mut Chance,
+    ) -> Option<Span> {
         if attempt >= self.attempts.0 {
             return None;
         }
@@ -66,14 +71,17 @@ mod tests {
 
     #[test]
     fn the_tightest_quota_sets_the_pace() {
-        let mut told = Told::default();
+        let mut told = ClientResponse::default();
         told.field("ratelimit-policy", r#""each";q=10;w=60"#);
-        assert_eq!(told, Told::default());
+        assert_eq!(told, ClientResponse::default());
         told.field("ratelimit", r#""each";r=2;t=6, "hour";r=5;t=60"#);
         assert_eq!(told.pace, Some(Span::from_secs(12)));
         told.field("ratelimit", r#""each";r=0;t=54"#);
         told.field("retry-after", "7");
         let retry_after = Some(Span::from_secs(7));
-        assert_eq!(told, Told { is_refused: false, retry_after, pace: Some(Span::from_secs(54)) });
+        assert_eq!(
+            told,
+            ClientResponse { is_refused: false, retry_after, pace: Some(Span::from_secs(54)) }
+        );
     }
 }

@@ -78,7 +78,7 @@ fn in_words(json: &str, error: &serde_json::Error) -> String {
     let said = error.to_string();
     let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok();
     match said.strip_prefix("expected value") {
-        Some(place) if is_json() => format!("holds more than one kind; use one of them{place}"),
+        Some(place) if is_json() => format!("contains more than one kind; use one of them{place}"),
         _ => said
             .replace(
                 "unit variant, expected struct variant",
@@ -179,14 +179,14 @@ impl Traffic {
         for (i, source) in sources.iter().enumerate() {
             let end = source.to.unwrap_or(*length).0;
             if end <= source.from.0 {
-                let message =
-                    "nothing is left of its time; `from` must be before `to` and `length`";
+                let message = "has no duration; `from` must be before `to` and `length`";
                 return Err(TrafficError::new(format!("sources[{i}]"), message));
             }
             paced = paced.saturating_add(if source.paced { source.clients.count.0 } else { 0 });
             lanes = lanes.saturating_add(if source.each { source.clients.count.0 } else { 1 });
             if source.clients.fresh && (source.each || source.paced) {
-                let message = "clients that come once can be neither `each` nor `paced`";
+                let message =
+                    "clients that send one request each can be neither `each` nor `paced`";
                 return Err(TrafficError::new(format!("sources[{i}].clients.fresh"), message));
             }
         }
@@ -195,7 +195,7 @@ impl Traffic {
             return Err(TrafficError::new("sources", message));
         }
         if lanes > MAX_LANES {
-            let message = format!("at most {MAX_LANES} clients can have arrivals of their own");
+            let message = format!("at most {MAX_LANES} clients can have separate arrivals");
             return Err(TrafficError::new("sources", message));
         }
         Ok(())

@@ -12,7 +12,7 @@ mod arrivals;
 pub(crate) mod document;
 mod scalar;
 
-pub use clients::Told;
+pub use clients::ClientResponse;
 pub use described::{START, Traffic, TrafficError};
 pub use request::{Request, RequestFacts};
 pub use requests::{MAX_PENDING, MAX_REQUESTS, Requests};

@@ -12,7 +12,7 @@ use tollgate_core::{Span, Timestamp};
 use crate::chance::{Chance, Zipf};
 
 use super::arrivals::Pulse;
-use super::clients::Told;
+use super::clients::ClientResponse;
 use super::described::{START, Traffic};
 use super::document::Source;
 use super::request::{Request, RequestFacts};
@@ -33,8 +33,8 @@ pub struct Requests {
     /// One per sequence of times.
     lanes: Vec<Lane>,
     /// One per source.
-    states: Vec<State>,
-    agenda: BinaryHeap<Reverse<(u64, u64, Due)>>,
+    states: Vec<SourceState>,
+    agenda: BinaryHeap<Reverse<(u64, u64, NextEvent)>>,
     /// The number of clients that retry, or come later.
     pending: usize,
     entered: u64,
@@ -55,7 +55,7 @@ struct Lane {
 
 /// The state of a source's clients.
 #[derive(Debug)]
-struct State {
+struct SourceState {
     /// The number of its first one.
     first: u64,
     zipf: Option<Zipf>,
@@ -69,7 +69,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum NextEvent {
     /// The next request of a lane.
     Lane(usize),
     /// A client that was denied retries.
@@ -91,7 +91,7 @@ impl Requests {
         for (index, source) in traffic.all_sources().iter().enumerate() {
             let count = source.clients.count.0;
             let not_before = if source.paced { usize::try_from(count).unwrap_or(0) } else { 0 };
-            states.push(State {
+            states.push(SourceState {
                 first,
                 zipf: source.clients.zipf.map(|exponent| Zipf::new(count, exponent.value())),
                 chance: next_chance(),
@@ -172,15 +172,15 @@ impl Requests {
             self.next_at().filter(|at| *at <= until)?;
             let Reverse((at, _, due)) = self.agenda.pop()?;
             let request = match due {
-                Due::Lane(lane) => {
+                NextEvent::Lane(lane) => {
                     self.schedule(lane);
                     self.lane_asks(lane, at)
                 }
-                Due::Client { source, client, attempt } => {
+                NextEvent::Client { source, client, attempt } => {
                     self.pending = self.pending.saturating_sub(1);
                     self.client_asks(source, client, attempt, at)
                 }
-                Due::Held { source, client } => self.lets_go(source, client, at),
+                NextEvent::Held { source, client } => self.lets_go(source, client, at),
             };
             if request.is_some() {
                 self.made = self.made.saturating_add(1);
@@ -204,7 +204,7 @@ impl Requests {
     }
 
     /// Delivers the response of a request to its client at `at`.
-    pub fn tell(&mut self, request: &Request, told: &Told, at: Timestamp) {
+    pub fn tell(&mut self, request: &Request, told: &ClientResponse, at: Timestamp) {
         let Self { traffic, states, .. } = self;
         let source = traffic.source(request.source);
         let (Some(source), Some(state)) = (source, states.get_mut(request.source)) else { return };
@@ -219,7 +219,7 @@ impl Requests {
             return;
         };
         let attempt = request.attempt.saturating_add(1);
-        let due = Due::Client { source: request.source, client: request.client, attempt };
+        let due = NextEvent::Client { source: request.source, client: request.client, attempt };
         self.come_at(at.saturating_add(after).as_nanos(), due);
     }
 
@@ -228,7 +228,7 @@ impl Requests {
         let Some(source) = self.traffic.source(row.source) else { return };
         if let Some(at) = row.pulse.next(&source.arrivals, &mut row.chance) {
             let order = u64::try_from(lane).unwrap_or(u64::MAX);
-            self.agenda.push(Reverse((at, order, Due::Lane(lane))));
+            self.agenda.push(Reverse((at, order, NextEvent::Lane(lane))));
         }
     }
 
@@ -263,7 +263,7 @@ impl Requests {
         state.held.entry(client).or_default().push_back(attempt);
         self.pending = self.pending.saturating_add(1);
         if !is_behind {
-            self.enter(not_before, Due::Held { source: index, client });
+            self.enter(not_before, NextEvent::Held { source: index, client });
         }
         None
     }
@@ -272,7 +272,7 @@ impl Requests {
     fn lets_go(&mut self, index: usize, client: u64, at: u64) -> Option<Request> {
         let state = self.states.get_mut(index)?;
         let not_before = state.not_before_mut(client).map_or(0, |not_before| *not_before);
-        let due = Due::Held { source: index, client };
+        let due = NextEvent::Held { source: index, client };
         if not_before > at {
             self.enter(not_before, due);
             return None;
@@ -292,7 +292,7 @@ impl Requests {
     }
 
     /// Schedules a client at `at`, unless too many are pending or the traffic is over by then.
-    fn come_at(&mut self, at: u64, due: Due) {
+    fn come_at(&mut self, at: u64, due: NextEvent) {
         if at >= START.saturating_add(self.traffic.length()).as_nanos() {
             return;
         }
@@ -304,7 +304,7 @@ impl Requests {
         self.enter(at, due);
     }
 
-    fn enter(&mut self, at: u64, due: Due) {
+    fn enter(&mut self, at: u64, due: NextEvent) {
         if at >= START.saturating_add(self.traffic.length()).as_nanos() {
             return;
         }
@@ -314,7 +314,7 @@ impl Requests {
     }
 }
 
-impl State {
+impl SourceState {
     /// The next request of the source.
     const fn request(&mut self, source: usize, client: u64, attempt: u64, at: u64) -> Request {
         let number = self.made;

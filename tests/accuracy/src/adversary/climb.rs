@@ -8,7 +8,7 @@
 //! exceeds the documented bound is proved by `grid` on small limits, and is only not refuted here.
 
 use super::{Attack, Goal};
-use crate::trace::{Volley, departures, most_in_window};
+use crate::trace::{RequestGroup, departures, most_in_window};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollgate_core::{Limiter, Span, Timestamp};
@@ -55,7 +55,7 @@ struct Climber<'l> {
 
 impl Climber<'_> {
     /// The volleys of the best trace of one search.
-    fn climb(&mut self, changes: u64) -> Vec<Volley> {
+    fn climb(&mut self, changes: u64) -> Vec<RequestGroup> {
         let mut genes: Vec<Gene> = (0..self.length()).map(|_| self.gene()).collect();
         let mut volleys = self.play(&genes);
         let mut score = self.score(&volleys);
@@ -143,7 +143,7 @@ impl Climber<'_> {
     }
 
     /// The part of a trace that is allowed.
-    fn play(&self, genes: &[Gene]) -> Vec<Volley> {
+    fn play(&self, genes: &[Gene]) -> Vec<RequestGroup> {
         let mut state = vec![0; self.limiter.state_len()];
         let mut now = self.start_at;
         let mut volleys = Vec::with_capacity(genes.len());
@@ -158,12 +158,12 @@ impl Climber<'_> {
             now = now.saturating_add(wait);
             let units = gene.units.min(self.limiter.peek(&state, now, 0).remaining);
             self.limiter.check(&mut state, now, units);
-            volleys.push(Volley { at: now, units });
+            volleys.push(RequestGroup { at: now, units });
         }
         volleys
     }
 
-    fn score(&self, volleys: &[Volley]) -> u64 {
+    fn score(&self, volleys: &[RequestGroup]) -> u64 {
         let window = self.limiter.window();
         match self.goal {
             Goal::Admissions => most_in_window(volleys, window),

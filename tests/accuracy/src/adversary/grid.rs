@@ -9,7 +9,7 @@
 //! leave the same state as a cost of `n`, which is asserted at every step.
 
 use super::{Attack, Goal};
-use crate::trace::Volley;
+use crate::trace::RequestGroup;
 use std::{collections::HashMap, ops::Range};
 use tollgate_core::{Algorithm, Limiter, Span, Timestamp};
 
@@ -19,7 +19,7 @@ pub struct Grid(Vec<Timestamp>);
 
 /// The extent of a search, and its best result.
 #[derive(Debug)]
-pub struct Searched {
+pub struct SearchResult {
     /// The best trace.
     pub attack: Attack,
     /// The number of distinct states, at all instants together.
@@ -28,7 +28,7 @@ pub struct Searched {
 
 /// Tries every trace on `grid`.
 #[must_use]
-pub fn search(limiter: &Limiter, goal: Goal, grid: &Grid) -> Searched {
+pub fn search(limiter: &Limiter, goal: Goal, grid: &Grid) -> SearchResult {
     let Grid(instants) = grid;
     let mut search = Search { limiter, goal, instants, layers: Vec::new(), best: None };
     let mut layer = vec![Node { state: vec![0; limiter.state_len()], best: Vec::new() }];
@@ -39,7 +39,7 @@ pub fn search(limiter: &Limiter, goal: Goal, grid: &Grid) -> Searched {
     }
     search.layers.push(layer);
     let states = search.layers.iter().map(Vec::len).sum();
-    Searched { attack: Attack::of(limiter, goal, &search.witness()), states }
+    SearchResult { attack: Attack::of(limiter, goal, &search.witness()), states }
 }
 
 impl Grid {
@@ -121,7 +121,7 @@ struct Search<'l> {
 
 /// The future behaviour of a limiter: two states with the same behaviour are one.
 #[derive(PartialEq, Eq, Hash)]
-enum Meaning {
+enum Counting {
     Bytes(Vec<u8>),
     /// The remaining units now and at the later instants.
     Remaining(Vec<u64>),
@@ -198,14 +198,14 @@ impl Search<'_> {
     /// which is when its units leave. For buckets they are taken at each instant of this part,
     /// during which the oldest fades, and just before and at the start of each later part. This
     /// gives the units of every part that can still fade.
-    fn meaning(&self, index: usize, state: &[u8]) -> Meaning {
+    fn meaning(&self, index: usize, state: &[u8]) -> Counting {
         let (limiter, now) = (self.limiter, self.instants[index]);
         let remaining = |at: &Timestamp| limiter.peek(state, *at, 0).remaining;
         let is_used = |units: &u64| *units < limiter.limit();
         match limiter.algorithm() {
             Algorithm::SlidingLog => {
                 let later = &self.instants[index..];
-                Meaning::Remaining(later.iter().map(remaining).take_while(is_used).collect())
+                Counting::Remaining(later.iter().map(remaining).take_while(is_used).collect())
             }
             Algorithm::SlidingBuckets { buckets, .. } => {
                 let part = limiter.window().as_nanos().div_ceil(buckets.into());
@@ -216,7 +216,7 @@ impl Search<'_> {
                 let now_on = self.instants[index..].iter().copied();
                 let now_on = now_on.take_while(|at| at.as_nanos() / part < next);
                 let probes = now_on.chain(later);
-                Meaning::Remaining(probes.map(|at| remaining(&at)).take_while(is_used).collect())
+                Counting::Remaining(probes.map(|at| remaining(&at)).take_while(is_used).collect())
             }
             Algorithm::Gcra
             | Algorithm::TokenBucket
@@ -225,7 +225,7 @@ impl Search<'_> {
             | Algorithm::FixedWindow
             | Algorithm::SlidingWindow => {
                 let is_idle = limiter.idle_at(state) <= now;
-                Meaning::Bytes(if is_idle { Vec::new() } else { state.to_vec() })
+                Counting::Bytes(if is_idle { Vec::new() } else { state.to_vec() })
             }
         }
     }
@@ -241,7 +241,7 @@ impl Search<'_> {
     }
 
     /// The best way, from the first instant on.
-    fn witness(&self) -> Vec<Volley> {
+    fn witness(&self) -> Vec<RequestGroup> {
         let mut volleys = Vec::new();
         let Some(Way { mut layer, mut place, window, .. }) = self.best else { return volleys };
         while let Some(index) = layer.checked_sub(1) {
@@ -249,7 +249,7 @@ impl Search<'_> {
             // Before the window opens any way is as good.
             let k = window.saturating_sub(self.open(index).start).min(node.best.len() - 1);
             let Best { from, units, .. } = node.best[k];
-            volleys.push(Volley { at: self.instants[index], units });
+            volleys.push(RequestGroup { at: self.instants[index], units });
             (layer, place) = (index, from);
         }
         volleys.reverse();

@@ -14,7 +14,7 @@ mod goal;
 
 pub use goal::Goal;
 
-use crate::trace::{Volley, admitted, busiest, departures};
+use crate::trace::{RequestGroup, admitted, busiest, departures};
 use core::fmt;
 use tollgate_core::{Limiter, Timestamp};
 
@@ -22,7 +22,7 @@ use tollgate_core::{Limiter, Timestamp};
 #[derive(Clone, Debug)]
 pub struct Attack {
     /// The requests that are sent, all of which are allowed.
-    pub volleys: Vec<Volley>,
+    pub volleys: Vec<RequestGroup>,
     /// Where the busiest window starts.
     pub window_at: Timestamp,
     /// The units in it.
@@ -32,7 +32,7 @@ pub struct Attack {
 impl Attack {
     /// Counts the units of `volleys` that `limiter` allows.
     #[must_use]
-    pub fn of(limiter: &Limiter, goal: Goal, volleys: &[Volley]) -> Self {
+    pub fn of(limiter: &Limiter, goal: Goal, volleys: &[RequestGroup]) -> Self {
         let mut volleys = admitted(limiter, volleys);
         volleys.retain(|volley| volley.units > 0);
         let (window_at, most) = match goal {
@@ -61,7 +61,7 @@ impl Attack {
 /// `4 at 11.999999999 s, 1 at 12.000000001 s`
 impl fmt::Display for Attack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Volley { at, units }) in self.volleys.iter().enumerate() {
+        for (index, RequestGroup { at, units }) in self.volleys.iter().enumerate() {
             let gap = if index == 0 { "" } else { ", " };
             write!(f, "{gap}{units} at {} s", seconds(*at))?;
         }
@@ -86,7 +86,8 @@ mod tests {
         let quota = Quota::new(2, Span::from_secs(2)).unwrap();
         let limiter = Limiter::new(Algorithm::FixedWindow, quota).unwrap();
         let sent = [(0, 2), (1_500, 1), (2_000, 1), (2_500, 9), (9_000, 1)];
-        let volleys = sent.map(|(ms, units)| Volley { at: Timestamp::from_millis(ms), units });
+        let volleys =
+            sent.map(|(ms, units)| RequestGroup { at: Timestamp::from_millis(ms), units });
         let attack = Attack::of(&limiter, Goal::Admissions, &volleys);
         assert_eq!((attack.most, attack.volleys.len()), (2, 4));
         let simplest = attack.simplest(&limiter, Goal::Admissions);

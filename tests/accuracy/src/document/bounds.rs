@@ -2,7 +2,7 @@
 
 use super::{Block, rows::grouped};
 use crate::adversary::Goal;
-use crate::bounds::{HIGHEST_SMALL, SIXTY, SMALL_WINDOW, Searched};
+use crate::bounds::{BoundSearch, HIGHEST_SMALL, SIXTY, SMALL_WINDOW};
 use crate::subject::half;
 use tollgate_report::{Cell, Column, Table};
 
@@ -18,7 +18,7 @@ struct Small {
 
 /// The full search at the limits 1 to 4: the best trace, and its units in one window.
 #[must_use]
-pub fn exhaustive(all: &[Searched]) -> Block {
+pub fn exhaustive(all: &[BoundSearch]) -> Block {
     let mut table =
         Table::new("bounds", "").column(Column::text("algorithm")).column(Column::text("bound"));
     for limit in 1..=HIGHEST_SMALL {
@@ -38,14 +38,14 @@ pub fn exhaustive(all: &[Searched]) -> Block {
 
 /// The best that climbing finds at 60 per minute.
 #[must_use]
-pub fn climbed(all: &[Searched]) -> Block {
+pub fn climbed(all: &[BoundSearch]) -> Block {
     let mut table = Table::new("climbing", "")
         .column(Column::text("algorithm"))
         .column(Column::text("bound"))
         .column(Column::count("is"))
         .column(Column::count("found"));
     let sixty = all.iter().filter(|one| one.subject.limiter.limit() == SIXTY);
-    let row = |one: &Searched| {
+    let row = |one: &BoundSearch| {
         (one.goal.bound_in_words(&one.subject.limiter), one.bound, one.attack.most)
     };
     for (name, (words, bound, found)) in grouped(sixty.map(|one| (named(one), row(one)))) {
@@ -56,7 +56,7 @@ pub fn climbed(all: &[Searched]) -> Block {
 
 /// The extent of the searches when the whole document was made.
 #[must_use]
-pub fn deep(exhaustive: &[Searched], climbed: &[Searched]) -> Block {
+pub fn deep(exhaustive: &[BoundSearch], climbed: &[BoundSearch]) -> Block {
     let states: usize = exhaustive.iter().map(|one| one.states).sum();
     let text = format!(
         "When this page was last written, {} limiters of limit 1 to {HIGHEST_SMALL} were searched whole, on all of these \
@@ -70,21 +70,21 @@ pub fn deep(exhaustive: &[Searched], climbed: &[Searched]) -> Block {
 }
 
 /// The table has the default, half of the limit as burst, and strictness; the test has more.
-fn is_shown(one: &Searched) -> bool {
+fn is_shown(one: &BoundSearch) -> bool {
     let quota = one.subject.limiter.quota();
     quota.burst() == quota.limit() || quota.burst() == half(quota.limit())
 }
 
-fn named(one: &Searched) -> String {
+fn named(one: &BoundSearch) -> String {
     match one.goal {
         Goal::Admissions => one.subject.name.clone(),
         Goal::Departures => format!("{}, when they go on", one.subject.name),
     }
 }
 
-fn small(highest: &Searched, all: &[Searched]) -> Small {
+fn small(highest: &BoundSearch, all: &[BoundSearch]) -> Small {
     let found = (1..=HIGHEST_SMALL).map(|limit| {
-        let same = |one: &&Searched| {
+        let same = |one: &&BoundSearch| {
             let is_kind =
                 one.subject.limiter.window() == SMALL_WINDOW && named(one) == named(highest);
             is_kind && one.subject.limiter.limit() == limit

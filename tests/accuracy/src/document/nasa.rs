@@ -72,7 +72,7 @@ pub fn block(arrivals: &[Arrival]) -> Result<Block, String> {
         let (limit, seconds) = of.quota;
         text.push_str(&format!("### {limit} per {seconds} s\n\n"));
         let exact = of.measured.last().map_or(0, |(_, measured)| measured.exact_denied);
-        text.push_str(&format!("An exact log refuses {exact} of {} requests.\n\n", arrivals.len()));
+        text.push_str(&format!("An exact log denies {exact} of {} requests.\n\n", arrivals.len()));
         text.push_str(&of.table().to_markdown());
         text.push_str("\nCompared with independent measurements:\n\n");
         text.push_str(&of.compared(independent)?.to_markdown());

@@ -1,7 +1,7 @@
 //! A picture of the causes of the algorithms' errors: a flood that begins just before the end of a
 //! fixed window, and the units that each algorithm allows in the minute before every moment.
 
-use crate::trace::{Volley, admitted};
+use crate::trace::{RequestGroup, admitted};
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 use tollgate_report::{Axis, Mark, Plot, Series, Shape, Theme};
 use tollgate_sim::WindowCount;
@@ -59,11 +59,11 @@ fn points(algorithm: Algorithm) -> Vec<(f64, f64)> {
     let (from, to) = FLOOD;
     let step = 100;
     let flood = (from * 1_000 / step..to * 1_000 / step).map(|index| index * step);
-    let volley = |millis: u64| Volley { at: Timestamp::from_millis(millis), units: 1 };
+    let volley = |millis: u64| RequestGroup { at: Timestamp::from_millis(millis), units: 1 };
     let admitted = admitted(&limiter, &flood.map(volley).collect::<Vec<_>>());
     let mut count = WindowCount::new(WINDOW);
     let mut points = vec![(number(from - 5), 0.0)];
-    for Volley { at, units } in admitted {
+    for RequestGroup { at, units } in admitted {
         count.record(at, units);
         let now = u64::try_from(count.at(at)).expect("a small count");
         if points.last().is_none_or(|(_, last)| *last != number(now)) {

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Policy, QuotaSet, RuleResult};
 
-use crate::decided::{Decided, Fate};
 use crate::judge::{Exact, Judge};
+use crate::node_decision::{Fate, NodeDecision};
 use crate::table::{QuotaRow, RuleRow, SourceRow, Table};
-use crate::traffic::{Request, Requests, Told, Traffic};
+use crate::traffic::{ClientResponse, Request, Requests, Traffic};
 use crate::waits::Waits;
 
 /// One decision, as an observer sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'s> {
+pub struct ObservedDecision<'s> {
     /// The true time.
     pub at: Timestamp,
     /// The index of the node.
@@ -24,7 +24,7 @@ pub struct Seen<'s> {
     /// The request; it came at `request.at`.
     pub request: &'s Request,
     /// The decision.
-    pub decided: &'s Decided<'s>,
+    pub decided: &'s NodeDecision<'s>,
     /// The exact twin's decision; `None` while the request waits. A delayed request is reported to
     /// the twin when it is sent on.
     pub exact: Option<Exact>,
@@ -32,7 +32,7 @@ pub struct Seen<'s> {
 
 /// Records the fate of each request.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct RunRecord {
     /// The true time.
     pub(crate) at: Timestamp,
     pub(crate) table: Table,
@@ -43,15 +43,15 @@ pub(crate) struct Books {
     pub(crate) waiting: BTreeMap<(usize, u64), Request>,
 }
 
-impl Books {
+impl RunRecord {
     /// Records a node's decision on a request. If the request waits, its wait begins now.
     pub(crate) fn enter(
         &mut self,
         node: usize,
         request: &Request,
-        decided: &Decided<'_>,
+        decided: &NodeDecision<'_>,
         since: Timestamp,
-        observe: &mut impl FnMut(&Seen<'_>),
+        observe: &mut impl FnMut(&ObservedDecision<'_>),
     ) {
         let exact = match decided.fate() {
             Fate::Waiting => {
@@ -66,7 +66,7 @@ impl Books {
             }
             Fate::Denied { .. } => self.end(request, decided, None, since),
         };
-        observe(&Seen { at: self.at, node, request, decided, exact });
+        observe(&ObservedDecision { at: self.at, node, request, decided, exact });
     }
 
     /// Counts a request whose fate is known, and notifies its client and the exact twin: it is sent
@@ -74,7 +74,7 @@ impl Books {
     fn end(
         &mut self,
         request: &Request,
-        decided: &Decided<'_>,
+        decided: &NodeDecision<'_>,
         leaves_at: Option<Timestamp>,
         since: Timestamp,
     ) -> Option<Exact> {
@@ -94,7 +94,8 @@ impl Books {
         }
         let told_at = leaves_at.unwrap_or(self.at);
         if self.requests.listens(request) {
-            let mut told = Told { is_refused: leaves_at.is_none(), ..Told::default() };
+            let mut told =
+                ClientResponse { is_refused: leaves_at.is_none(), ..ClientResponse::default() };
             decided.outcome().headers(&mut |name, value| told.field(name, value));
             self.requests.tell(request, &told, told_at);
         }

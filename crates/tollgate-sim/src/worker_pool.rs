@@ -17,7 +17,7 @@ const MAX_LINE: usize = 100_000;
 
 /// The workers of one node.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     idle: u64,
     work: Span,
     begun: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Crew {
     line: VecDeque<Request>,
 }
 
-impl Crew {
+impl WorkerPool {
     pub(crate) const fn new(workers: u64, work: Span) -> Self {
         Self { idle: workers, work, begun: 0, busy: BTreeMap::new(), line: VecDeque::new() }
     }

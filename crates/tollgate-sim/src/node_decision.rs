@@ -10,7 +10,7 @@ use crate::store::Place;
 /// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is sent on now; after [`Decided::waited`] if it was in a queue.
+    /// It is sent on now; after [`NodeDecision::waited`] if it was in a queue.
     Admitted,
     /// It is sent on after this time: a `leaky-queue` has given it its place.
     Delayed(Span),
@@ -48,7 +48,7 @@ pub struct Arrival {
 
 /// The decision on one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Decided<'n> {
+pub struct NodeDecision<'n> {
     pub(crate) policy: &'n Policy,
     pub(crate) plan: &'n Plan,
     pub(crate) places: &'n [Place],
@@ -59,7 +59,7 @@ pub struct Decided<'n> {
 
 /// One rule's decision on the request.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleDecided<'n> {
+pub struct RuleDecision<'n> {
     /// Its index in [`Policy::rules`].
     pub rule: usize,
     /// The index of the quotas in [`Policy::quota_sets`]: the rule's own or a tier's. A tenant's
@@ -81,7 +81,7 @@ pub struct RuleDecided<'n> {
     decisions: &'n [Decision],
 }
 
-impl<'n> RuleDecided<'n> {
+impl<'n> RuleDecision<'n> {
     /// Every quota and its decision; empty when the request was not decided.
     pub fn quotas(&self) -> impl Iterator<Item = (&'n CompiledQuota, &'n Decision)> + use<'n> {
         self.set.quotas().iter().zip(self.decisions)
@@ -94,7 +94,7 @@ impl<'n> RuleDecided<'n> {
     }
 }
 
-impl<'n> Decided<'n> {
+impl<'n> NodeDecision<'n> {
     /// The policy that decided it.
     #[must_use]
     pub const fn policy(&self) -> &'n Policy {
@@ -126,11 +126,11 @@ impl<'n> Decided<'n> {
     }
 
     /// The decision of each rule that applied, in the order of the document.
-    pub fn rules(&self) -> impl Iterator<Item = RuleDecided<'n>> + use<'n> {
+    pub fn rules(&self) -> impl Iterator<Item = RuleDecision<'n>> + use<'n> {
         let (plan, places, outcome) = (self.plan, self.places, self.outcome());
         outcome.decisions_after(self.waited()).map(move |said| {
             let place = said.partition.and_then(|i| places.get(i));
-            RuleDecided {
+            RuleDecision {
                 rule: said.rule,
                 quota_set: said.quota_set,
                 result: said.result,

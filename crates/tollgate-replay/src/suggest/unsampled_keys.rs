@@ -28,13 +28,13 @@ struct Counter {
 }
 
 #[derive(Debug)]
-pub(super) struct GivenUp {
+pub(super) struct UnsampledKeys {
     slice: u64,
     counters: Vec<Counter>,
     peak: u64,
 }
 
-impl GivenUp {
+impl UnsampledKeys {
     /// Allocates 48 MiB.
     pub fn new(window: Span) -> Self {
         let empty = Counter { newest: 0, slices: [0; SLICES] };

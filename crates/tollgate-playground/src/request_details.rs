@@ -5,14 +5,14 @@
 use serde::Serialize;
 use tollgate_core::Span;
 use tollgate_policy::{Facts, words};
-use tollgate_sim::{Fate, RuleDecided, START, Seen};
+use tollgate_sim::{Fate, ObservedDecision, RuleDecision, START};
 
-use crate::bins::Counted;
+use crate::bins::RequestEvent;
 use crate::watch::ended;
 
 /// The data that the page shows of the request under the cursor.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct RequestDetails {
     /// How many requests came before it.
     pub(crate) index: u64,
     /// When it came, in milliseconds since the beginning, with a fraction.
@@ -37,19 +37,23 @@ pub(crate) struct Told {
 }
 
 /// The data of a request that has ended; `None` while it waits in a line.
-pub(crate) fn told(index: u64, seen: &Seen<'_>, facts: &impl Facts) -> Option<Told> {
+pub(crate) fn request_details(
+    index: u64,
+    seen: &ObservedDecision<'_>,
+    facts: &impl Facts,
+) -> Option<RequestDetails> {
     let (counted, leaves_at) = ended(seen);
     let (decided, outcome) = (seen.decided, seen.decided.outcome());
     let (fate, status) = match (counted?, decided.fate()) {
         (_, Fate::Denied { status, .. }) => ("denied", status),
-        (Counted::Delayed, _) => ("delayed", 200),
+        (RequestEvent::Delayed, _) => ("delayed", 200),
         _ => ("admitted", 200),
     };
     let mut fields = Vec::new();
     outcome.headers(&mut |name, value| fields.push((name.to_owned(), value.to_owned())));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let is_denied = fate == "denied";
-    Some(Told {
+    Some(RequestDetails {
         index,
         at_ms: millis(seen.request.at.since(START)),
         client: seen.request.address().to_string(),
@@ -65,16 +69,17 @@ pub(crate) fn told(index: u64, seen: &Seen<'_>, facts: &impl Facts) -> Option<To
     })
 }
 
-fn why(seen: &Seen<'_>, facts: &impl Facts) -> Vec<String> {
+fn why(seen: &ObservedDecision<'_>, facts: &impl Facts) -> Vec<String> {
     let policy = seen.decided.policy();
     let mut sentences = Vec::new();
-    let said: Vec<RuleDecided<'_>> = seen.decided.rules().collect();
+    let said: Vec<RuleDecision<'_>> = seen.decided.rules().collect();
     for (i, (rule, applies)) in
         policy.rules().iter().zip(policy.explain().applicability(facts)).enumerate()
     {
         let name = rule.name();
         let Some(said) = said.iter().find(|said| said.rule == i) else {
-            let reason = words::reason(&applies).unwrap_or_else(|| "it was not asked".to_owned());
+            let reason =
+                words::reason(&applies).unwrap_or_else(|| "it was not evaluated".to_owned());
             sentences.push(format!("rule \"{name}\" does not apply: {reason}"));
             continue;
         };

@@ -9,7 +9,7 @@ use tollgate_access_log::Field;
 
 /// The client of the requests, as far as it is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum GivenClient {
+pub(crate) enum AssumedClient {
     /// Determined by the policy from the facts.
     #[default]
     AsThePolicySays,
@@ -21,14 +21,14 @@ pub(crate) enum GivenClient {
 
 /// The values assumed in addition to the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
-    pub(crate) client: GivenClient,
+pub struct AssumedValues {
+    pub(crate) client: AssumedClient,
     pub(crate) status: Option<u16>,
     /// The others; `None` is a field that no request has.
     pub(crate) fields: Vec<(Field, Option<Vec<u8>>)>,
 }
 
-impl Given {
+impl AssumedValues {
     /// Parses one `--assume`: `field=value`. An empty value means that no request has the field.
     /// With `client=log` the log's client already is the client, whatever header the policy reads
     /// for it.
@@ -59,19 +59,19 @@ impl Given {
 
     /// Records a column that a `--map` names: a mapped client is the client.
     pub fn mapped(&mut self, field: &Field) {
-        if *field == Field::Client && self.client == GivenClient::AsThePolicySays {
-            self.client = GivenClient::TheLogs;
+        if *field == Field::Client && self.client == AssumedClient::AsThePolicySays {
+            self.client = AssumedClient::TheLogs;
         }
     }
 
     /// True when the client of the requests is given.
     pub(crate) fn knows_the_client(&self) -> bool {
-        self.client != GivenClient::AsThePolicySays
+        self.client != AssumedClient::AsThePolicySays
     }
 
     /// True when the client is the one in the log.
     pub(crate) fn takes_the_logs_client(&self) -> bool {
-        !matches!(self.client, GivenClient::Address(_))
+        !matches!(self.client, AssumedClient::Address(_))
     }
 
     /// The assumed value of a field; `Some(None)` when no request has it.
@@ -99,20 +99,20 @@ pub fn field(name: &str) -> Result<Field, String> {
     };
     Field::parse(name).ok_or_else(|| {
         format!(
-            "\"{}\" is no field; use client, method, target, host, status, route, country, asn, \
+            "\"{}\" is not a field; use client, method, target, host, status, route, country, asn, \
              header.NAME, cookie.NAME, query.NAME or claim.NAME",
             name.escape_default()
         )
     })
 }
 
-fn client(value: &str) -> Result<GivenClient, String> {
+fn client(value: &str) -> Result<AssumedClient, String> {
     if value == "log" {
-        return Ok(GivenClient::TheLogs);
+        return Ok(AssumedClient::TheLogs);
     }
     match value.parse() {
-        Ok(address) => Ok(GivenClient::Address(address)),
-        Err(_) => Err("use an address, or \"log\" for the client that the log tells".to_owned()),
+        Ok(address) => Ok(AssumedClient::Address(address)),
+        Err(_) => Err("use an address, or \"log\" for the client in the log".to_owned()),
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_is_assumed_is_kept() {
-        let mut given = Given::default();
+        let mut given = AssumedValues::default();
         for text in [
             "host=api.example.com",
             "header.X-Plan=gold",
@@ -169,20 +169,20 @@ mod tests {
         given.mapped(&Field::Host);
         assert!(!given.knows_the_client());
         given.mapped(&Field::Client);
-        assert_eq!(given.client, GivenClient::TheLogs);
+        assert_eq!(given.client, AssumedClient::TheLogs);
         given.assume("client_ip=192.0.2.1").unwrap();
         given.mapped(&Field::Client);
-        assert_eq!(given.client, GivenClient::Address([192, 0, 2, 1].into()));
+        assert_eq!(given.client, AssumedClient::Address([192, 0, 2, 1].into()));
         given.assume("client=log").unwrap();
-        assert_eq!(given.client, GivenClient::TheLogs);
+        assert_eq!(given.client, AssumedClient::TheLogs);
     }
 
     #[test]
     fn what_no_request_can_have_is_refused() {
         for (text, message) in [
             ("host", "use FIELD=VALUE"),
-            ("hst=a", "\"hst\" is no field"),
-            ("header.=a", "\"header.\" is no field"),
+            ("hst=a", "\"hst\" is not a field"),
+            ("header.=a", "\"header.\" is not a field"),
             ("time=5", "the time of each request is the log's"),
             ("user=me", "no policy reads user"),
             ("client=me", "use an address"),
@@ -194,7 +194,7 @@ mod tests {
             ("asn=AS1", "use a number for asn"),
             ("header.a=b\nc", "use one line of text for header.a"),
         ] {
-            let error = Given::default().assume(text).unwrap_err();
+            let error = AssumedValues::default().assume(text).unwrap_err();
             assert!(error.starts_with(message), "{text}: {error}");
         }
     }
