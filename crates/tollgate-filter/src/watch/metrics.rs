@@ -38,23 +38,13 @@ pub enum Asked {
 }
 
 impl Asked {
-    const NAMES: [&'static str; 5] = [
-        metric!(FleetAsked),
-        metric!(FleetGranted),
-        metric!(FleetRefused),
-        metric!(FleetFailed),
-        metric!(FleetOverloaded),
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Sent, metric!(FleetAsked)),
+        (Self::Granted, metric!(FleetGranted)),
+        (Self::Refused, metric!(FleetRefused)),
+        (Self::Failed, metric!(FleetFailed)),
+        (Self::Overloaded, metric!(FleetOverloaded)),
     ];
-
-    const fn index(self) -> usize {
-        match self {
-            Self::Sent => 0,
-            Self::Granted => 1,
-            Self::Refused => 2,
-            Self::Failed => 3,
-            Self::Overloaded => 4,
-        }
-    }
 }
 
 /// The decision on a request.
@@ -92,7 +82,7 @@ pub struct Metrics {
     unused: Option<Counter>,
     full: Option<Counter>,
     /// Of policies that count for a fleet.
-    asked: [Option<Counter>; Asked::NAMES.len()],
+    asked: [Option<Counter>; Asked::ALL.len()],
     gauges: Gauges,
 }
 
@@ -143,7 +133,7 @@ impl Metrics {
             left: define(metric!(WaitingLeft)),
             unused: define(metric!(PlacesUnused)),
             full: define(metric!(WaitingFull)),
-            asked: Asked::NAMES.map(|name| has_fleet.then(|| define(name))?),
+            asked: Asked::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
             gauges: Gauges::define(plugin, host, has_fleet),
         }
     }
@@ -228,8 +218,11 @@ impl Metrics {
 
     /// Counts the outcome of this many lease requests.
     pub fn count_asked<H: Proxy>(&self, asked: Asked, count: usize, tally: &Tally<H>) {
-        let counter = self.asked.get(asked.index()).copied().flatten();
-        tally.add(counter, i64::try_from(count).unwrap_or(i64::MAX));
+        let place = Asked::ALL.iter().position(|(known, _)| *known == asked);
+        tally.add(
+            place.and_then(|place| *self.asked.get(place)?),
+            i64::try_from(count).unwrap_or(i64::MAX),
+        );
     }
 
     /// The gauge of requests that wait for a response of the authority, if the policy counts for a
