@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::facts::Facts;
 use crate::pipeline::partitions::Partitions;
-use crate::pipeline::plan::{AppliedRule, AppliedSet, Plan};
+use crate::pipeline::plan::{AppliedRule, AppliedSet, Basis, CountedIn, Effect, Plan};
 use crate::pipeline::tenant::Choice;
 use crate::policy::by_value::in_order;
 use crate::policy::compiled::Policy;
@@ -139,34 +139,36 @@ impl Policy {
             Ok(_) => rule.is_enforced_for(key, self.response.hash_key),
             Err(_) => rule.is_enforced_for_any(),
         };
+        let effect = match rule.terms.action {
+            _ if !enforced => Effect::Shadow,
+            Action::Mark(_) => Effect::Mark,
+            Action::Deny(_) | Action::Delay(_) | Action::Respond(_) => Effect::Deny,
+        };
         let (counted, malformed) = match counted {
             Ok(counted) => (counted, None),
             Err(malformed) => (Counted::nothing(rule), Some(malformed)),
         };
-        let partition = if counted.has_key {
-            Some(self.partition_of(rule, &counted.set, tenant, start, partitions))
+        let counted_in = if counted.has_key {
+            let place = self.partition_of(rule, &counted.set, tenant, start, partitions);
+            CountedIn::Partition(place)
         } else {
             keys.truncate(start);
-            None
+            malformed.map_or(CountedIn::NoKey, CountedIn::Malformed)
         };
         applied.push(AppliedRule {
             rule: index,
             set: counted.set,
             by_entry: counted.by_entry,
             cost: counted.cost,
-            partition,
-            malformed,
+            counted_in,
             first_decision: 0,
-            enforced,
-            binding: enforced && !matches!(rule.terms.action, Action::Mark(_)),
+            effect,
             due: if malformed.is_none() { rule.due() } else { Due::Now },
             rank: rule.rank_of(request),
             located: None,
             charged: None,
             rejected_waiting: false,
-            blocked_until: None,
-            is_leased: false,
-            is_unasked: false,
+            basis: Basis::Count,
         });
     }
 

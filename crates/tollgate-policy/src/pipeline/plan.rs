@@ -80,17 +80,10 @@ pub(crate) struct AppliedRule {
     /// The priority of the tenant's entry that selected these quotas, if one did.
     pub(crate) by_entry: Option<u32>,
     pub(crate) cost: u64,
-    /// `None` when a key part is missing and the rule denies such requests, or when the request is
-    /// malformed.
-    pub(crate) partition: Option<usize>,
-    /// Why the rule cannot read the request: nothing is charged, and a binding rule denies it.
-    pub(crate) malformed: Option<Malformed>,
+    pub(crate) counted_in: CountedIn,
     /// The index of its first decision, one per quota.
     pub(crate) first_decision: usize,
-    /// The rule is enforced for this key; in shadow mode the result is counted but not enforced.
-    pub(crate) enforced: bool,
-    /// A denial of this rule denies the request: the rule is enforced, and does more than mark.
-    pub(crate) binding: bool,
+    pub(crate) effect: Effect,
     pub(crate) due: Due,
     /// Its priority among requests that wait for the same key: 0 goes first.
     pub(crate) rank: u8,
@@ -101,12 +94,43 @@ pub(crate) struct AppliedRule {
     pub(crate) charged: Option<Timestamp>,
     /// The request would have to wait for this rule and may not.
     pub(crate) rejected_waiting: bool,
+    pub(crate) basis: Basis,
+}
+
+/// Where a rule counts the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CountedIn {
+    /// In the partition with this index.
+    Partition(usize),
+    /// Nowhere: a key part is missing, and the rule denies such requests.
+    NoKey,
+    /// Nowhere: the rule cannot read the request. A binding rule denies it.
+    Malformed(Malformed),
+}
+
+/// The effect of the rule's denial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// None: the rule is in shadow mode for this key, and its result is only counted.
+    Shadow,
+    /// The request is marked.
+    Mark,
+    /// The request is denied: the rule is binding.
+    Deny,
+}
+
+/// What the rule's decisions are based on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Basis {
+    /// Its count.
+    Count,
+    /// A lease: the remaining units are those that this node holds.
+    Lease,
     /// An operator blocked its key until this time, by the clock of its store.
-    pub(crate) blocked_until: Option<Timestamp>,
-    /// Its decisions are based on a lease: the remaining units are those that this node holds.
-    pub(crate) is_leased: bool,
-    /// Its count was not requested: a remembered denial of another rule denies the request.
-    pub(crate) is_unasked: bool,
+    Block(Timestamp),
+    /// Nothing: its count was not requested, because a remembered denial of another rule denies the
+    /// request.
+    Unasked,
 }
 
 /// The quotas in which a rule counts a request.
@@ -131,7 +155,58 @@ pub(crate) struct OfRecord {
 impl AppliedRule {
     /// True when the request lacks a part of its key, and the rule denies such requests.
     const fn is_without_key(&self) -> bool {
-        self.partition.is_none() && self.malformed.is_none()
+        matches!(self.counted_in, CountedIn::NoKey)
+    }
+
+    /// The index of the partition that it counts in.
+    #[inline]
+    pub(crate) const fn partition(&self) -> Option<usize> {
+        match self.counted_in {
+            CountedIn::Partition(index) => Some(index),
+            CountedIn::NoKey | CountedIn::Malformed(_) => None,
+        }
+    }
+
+    /// Why it cannot read the request.
+    #[inline]
+    pub(crate) const fn malformed(&self) -> Option<Malformed> {
+        match self.counted_in {
+            CountedIn::Malformed(why) => Some(why),
+            CountedIn::Partition(_) | CountedIn::NoKey => None,
+        }
+    }
+
+    /// True unless it is in shadow mode for this key.
+    #[inline]
+    pub(crate) const fn is_enforced(&self) -> bool {
+        matches!(self.effect, Effect::Mark | Effect::Deny)
+    }
+
+    /// True when its denial denies the request.
+    #[inline]
+    pub(crate) const fn is_binding(&self) -> bool {
+        matches!(self.effect, Effect::Deny)
+    }
+
+    /// The time until which an operator blocked its key.
+    #[inline]
+    pub(crate) const fn blocked_until(&self) -> Option<Timestamp> {
+        match self.basis {
+            Basis::Block(until) => Some(until),
+            Basis::Count | Basis::Lease | Basis::Unasked => None,
+        }
+    }
+
+    /// True when its decisions are based on a lease.
+    #[inline]
+    pub(crate) const fn is_leased(&self) -> bool {
+        matches!(self.basis, Basis::Lease)
+    }
+
+    /// True when its count was not requested.
+    #[inline]
+    pub(crate) const fn is_unasked(&self) -> bool {
+        matches!(self.basis, Basis::Unasked)
     }
 
     /// True when it is charged as soon as it is allowed.
@@ -151,7 +226,7 @@ impl AppliedRule {
 
     /// True when partition `i` is where it counts.
     pub(crate) fn counts_in(&self, i: usize) -> bool {
-        self.partition == Some(i)
+        self.partition() == Some(i)
     }
 }
 
@@ -247,7 +322,7 @@ impl Plan {
     /// tenant's quotas are unknown.
     #[must_use]
     pub fn fails_closed(&self, policy: &Policy) -> bool {
-        self.applied.iter().filter(|applied| applied.binding).any(|applied| {
+        self.applied.iter().filter(|applied| applied.is_binding()).any(|applied| {
             let rule = policy.rules.get(usize::from(applied.rule));
             rule.is_some_and(|rule| rule.terms.on_failure == OnFailure::Deny)
         })
@@ -277,10 +352,10 @@ impl Plan {
     /// except those: the request is denied before anything is loaded, without a request to a store.
     pub(crate) fn keep_unreadable(&mut self) {
         for is_kept in [
-            |applied: &AppliedRule| applied.malformed.is_some(),
-            |applied: &AppliedRule| applied.partition.is_none(),
+            |applied: &AppliedRule| applied.malformed().is_some(),
+            |applied: &AppliedRule| applied.partition().is_none(),
         ] {
-            if self.applied.iter().any(|applied| applied.binding && is_kept(applied)) {
+            if self.applied.iter().any(|applied| applied.is_binding() && is_kept(applied)) {
                 if self.reports() {
                     break; // a denial by another rule still records the reported units
                 }
@@ -290,7 +365,7 @@ impl Plan {
             }
         }
         // An entry changes how a key is counted, and which conditions are read, not the key itself.
-        if self.applied.iter().any(|applied| applied.binding && applied.is_without_key()) {
+        if self.applied.iter().any(|applied| applied.is_binding() && applied.is_without_key()) {
             self.tenant.clear();
         }
     }
@@ -298,8 +373,9 @@ impl Plan {
     /// The tenant of the request is unknown, so no rule can select the quotas it counts in.
     pub(crate) fn make_malformed(&mut self, why: Malformed) {
         for applied in &mut self.applied {
-            applied.malformed.get_or_insert(why);
-            applied.partition = None;
+            if applied.malformed().is_none() {
+                applied.counted_in = CountedIn::Malformed(why);
+            }
             applied.due = Due::Now;
         }
         self.partitions.clear();

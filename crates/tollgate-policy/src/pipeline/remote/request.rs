@@ -99,7 +99,7 @@ impl Partition<'_> {
     ) {
         let Some(set) = policy.applied_set(applied) else { return };
         let longest = policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
-        let binding = if applied.binding { BINDING } else { 0 };
+        let binding = if applied.is_binding() { BINDING } else { 0 };
         let cost = if due & REPORTED == 0 { applied.decided_cost() } else { applied.cost };
         let rule = policy.stable_id_of(applied.rule);
         RuleHead { flags: binding | due, rule, cost, longest }.write(out);
