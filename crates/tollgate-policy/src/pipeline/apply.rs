@@ -20,7 +20,6 @@ use crate::policy::tenant::Tenant;
 use crate::request::key::{parts, write_key, write_shared_key};
 use crate::request::lazy::Request;
 use crate::request::matching::Reading;
-use crate::spec::action::Action;
 use crate::spec::charging::Charging;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
@@ -139,11 +138,6 @@ impl Policy {
             Ok(_) => rule.is_enforced_for(key, self.response.hash_key),
             Err(_) => rule.is_enforced_for_any(),
         };
-        let effect = match rule.terms.action {
-            _ if !enforced => Effect::Shadow,
-            Action::Mark(_) => Effect::Mark,
-            Action::Deny(_) | Action::Delay(_) | Action::Respond(_) => Effect::Deny,
-        };
         let (counted, malformed) = match counted {
             Ok(counted) => (counted, None),
             Err(malformed) => (Counted::nothing(rule), Some(malformed)),
@@ -162,7 +156,7 @@ impl Policy {
             cost: counted.cost,
             counted_in,
             first_decision: 0,
-            effect,
+            effect: Effect::new(enforced, &rule.terms.action),
             due: if malformed.is_none() { rule.due() } else { Due::Now },
             rank: rule.rank_of(request),
             located: None,

@@ -16,6 +16,7 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::tenant::Tenant;
 use crate::request::lazy::Buffers;
+use crate::spec::action::Action;
 use crate::spec::on_failure::OnFailure;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;
@@ -150,6 +151,16 @@ pub(crate) enum AppliedSet {
 pub(crate) struct OfRecord {
     pub(crate) own: AppliedSet,
     pub(crate) set: QuotaSet,
+}
+
+impl Effect {
+    pub(crate) const fn new(is_enforced: bool, action: &Action) -> Self {
+        match action {
+            _ if !is_enforced => Self::Shadow,
+            Action::Mark(_) => Self::Mark,
+            Action::Deny(_) | Action::Delay(_) | Action::Respond(_) => Self::Deny,
+        }
+    }
 }
 
 impl AppliedRule {
