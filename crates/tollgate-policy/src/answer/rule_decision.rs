@@ -9,8 +9,9 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::pk_text;
-use crate::pipeline::plan::{AppliedRule, Full};
+use crate::pipeline::plan::Full;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::spec::action::Action;

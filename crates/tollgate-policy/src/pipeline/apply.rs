@@ -8,8 +8,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::facts::Facts;
+use crate::pipeline::applied::{AppliedRule, AppliedSet, Basis, CountedIn, Effect};
 use crate::pipeline::partitions::Partitions;
-use crate::pipeline::plan::{AppliedRule, AppliedSet, Basis, CountedIn, Effect, Plan};
+use crate::pipeline::plan::Plan;
 use crate::pipeline::tenant::Choice;
 use crate::policy::by_value::in_order;
 use crate::policy::compiled::Policy;

@@ -10,9 +10,10 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Timestamp};
 
+use crate::pipeline::applied::{AppliedRule, Basis, Effect};
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{AppliedRule, Basis, Effect, Plan, denies};
+use crate::pipeline::plan::{Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;

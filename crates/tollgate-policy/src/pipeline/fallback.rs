@@ -4,8 +4,9 @@
 //! fleet. Deliberately absent: the time-out after which an authority counts as unreachable, and its
 //! detection.
 
+use crate::pipeline::applied::{AppliedSet, CountedIn};
 use crate::pipeline::partitions::Failure;
-use crate::pipeline::plan::{AppliedSet, CountedIn, Plan};
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 
 impl Plan {

@@ -10,8 +10,9 @@ use core::cmp::Reverse;
 
 use tollgate_core::Algorithm;
 
+use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::{AppliedRule, Basis, Plan};
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::parts;

@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::KeyHashes;
 use crate::pipeline::partition::PartitionMut;
-use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
+use crate::pipeline::plan::{Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::request::lazy::Buffers;
 use tollgate_storage::Due;

@@ -6,7 +6,8 @@
 use tollgate_core::{Algorithm, Span, Timestamp};
 
 use crate::answer::outcome::Outcome;
-use crate::pipeline::plan::{AppliedRule, Plan};
+use crate::pipeline::applied::AppliedRule;
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use tollgate_storage::Due;

@@ -6,9 +6,9 @@ use tollgate_core::{Decision, Verdict};
 use tollgate_storage::wire::{HELD, OTHER_ENTRY, WireError};
 use tollgate_storage::{HeldRule, Reply, is_used_up, read_held};
 
+use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::partitions::{Failure, Status};
-use crate::pipeline::plan::{AppliedRule, Basis};
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::record;

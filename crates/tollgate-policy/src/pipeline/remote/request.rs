@@ -5,8 +5,8 @@
 
 use alloc::vec::Vec;
 
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use tollgate_storage::wire::{BINDING, GIVEN_BACK, LATER, REPORTED, SETTLES, STRICT, TELL, USED};

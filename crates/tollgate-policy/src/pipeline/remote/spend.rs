@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
+use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{AppliedRule, Basis};
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
