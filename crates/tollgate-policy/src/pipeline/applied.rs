@@ -1,5 +1,5 @@
-//! A rule that applies to a request: where it counts, the effect of its denial, and the basis of its
-//! decisions.
+//! A rule that applies to a request: where it counts, the effect of its denial, and the basis of
+//! its decisions.
 
 use alloc::sync::Arc;
 use core::num::NonZeroU32;

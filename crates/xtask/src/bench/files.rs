@@ -64,7 +64,8 @@ fn program(workspace: &Workspace) -> Result<PathBuf> {
     })
 }
 
-/// The product's files among those that callgrind names: `fl=(12) path`, at its first line of any kind.
+/// The product's files among those that callgrind names, each at its first line of any kind:
+/// `fl=(12) path`.
 fn product_files(counts: &str) -> BTreeSet<String> {
     let file = |line: &str| {
         let (kind, rest) = line.split_once('=')?;
