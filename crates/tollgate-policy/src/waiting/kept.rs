@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
 use crate::pipeline::applied::AppliedRule;
-use crate::pipeline::key_hashes::KeyHashes;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::plan::{Full, Plan, denies};
 use crate::policy::compiled::Policy;
@@ -28,28 +27,6 @@ impl Plan {
         decisions.shrink_to_fit();
         *candidates = Vec::new();
         *buffers = Buffers::default();
-    }
-
-    /// Frees the buffers that a long request made grow, for a plan that is kept until the response.
-    /// A key longer than `longest` is replaced by its digest, here and in the store; the hash
-    /// reported to clients is unchanged. `digest` also receives the index of the key's group: for a
-    /// group of the fleet the digest is the [`key_hash`](tollgate_storage::key_hash), the same for
-    /// all nodes.
-    pub fn trim(
-        &mut self,
-        policy: &Policy,
-        longest: usize,
-        digest: impl Fn(usize, &[u8]) -> [u8; 16],
-    ) {
-        for buffer in self.buffers.all() {
-            if buffer.capacity() > longest {
-                *buffer = Vec::new();
-            }
-        }
-        let shorten = |group: u16, key: &[u8]| {
-            (KeyHashes::new(key, &policy.response), digest(group.into(), key))
-        };
-        self.partitions.shorten_keys(longest, shorten);
     }
 
     /// The line of spare times ([`Queue::spare`](super::Queue::spare)) from which a request that is
