@@ -19,8 +19,8 @@ use tollgate_core::Decision;
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
 use crate::facts::Facts;
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::{write_key, write_part};
@@ -169,11 +169,11 @@ impl<'a> Outcome<'a> {
         let verdicts = self.plan.applied.iter().map(|applied| RuleVerdict {
             rule: usize::from(applied.rule),
             quota_set: self.policy.index_of(&applied.set),
-            partition: applied.partition,
-            malformed: applied.malformed,
+            partition: applied.partition(),
+            malformed: applied.malformed(),
             cost: applied.cost,
             result: self.result(applied),
-            is_enforced: applied.enforced,
+            is_enforced: applied.is_enforced(),
             is_deferred: applied.due == Due::Later,
             priority: self.priority(applied),
             quotas: self.of_rule(applied).map(|r| (r.quota.name(), *r.decision)).collect(),
