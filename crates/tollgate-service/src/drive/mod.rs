@@ -7,5 +7,5 @@
 mod charging;
 mod asks;
 
-pub use asks::{AskId, Charge, Request};
-pub use charging::{Drive, Heard, Lost, Next, Order, Spent};
+pub use asks::{AskId, Charge, Heard, Lost, Next, Request};
+pub use charging::{Drive, Order, Spent};
