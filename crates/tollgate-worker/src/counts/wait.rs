@@ -14,10 +14,10 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Seat, Spot, Ticket, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
 
-use crate::counts::charging::decide_once;
+use crate::counts::charging::Calls;
 use crate::counts::lines::{LONGEST_SLEEP, Line};
 use crate::counts::object_name::object_name;
-use crate::counts::objects::{Asked, Objects};
+use crate::counts::objects::Objects;
 use crate::runtime::js;
 
 /// How often a waiter polls for its turn while the first is being decided.
@@ -62,12 +62,22 @@ impl Waiter<'_> {
         let (objects, policy) = (self.objects, self.policy);
         objects.lines.sweep(self.since);
         if let Some(turn) = self.behind_others() {
-            return match objects.look(policy, self.plan).await {
-                None => Some((Some(turn), self.join(turn)?)),
-                Some(asked) => Some((None, self.take_place(&asked).await?)),
+            let mut calls = objects.look(policy, self.plan).await;
+            if self.plan.newer().is_some() {
+                return None;
+            }
+            if self.plan.has_failed() {
+                calls.charge(self.plan).await;
+                return Some((None, self.take_place(calls).await?));
+            }
+            return match self.plan.outcome(policy).answer() {
+                Answer::Refuse { .. } => None,
+                Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => {
+                    Some((Some(turn), self.join(turn)?))
+                }
             };
         }
-        let asked = decide_once(objects, policy, self.plan, Span::ZERO).await;
+        let calls = objects.decide_once(policy, self.plan, Span::ZERO).await;
         if self.plan.newer().is_some() {
             return None;
         }
@@ -75,12 +85,12 @@ impl Waiter<'_> {
             let turn = self.plan.outcome(policy).turn()?;
             return Some((Some(turn), self.join(turn)?));
         }
-        Some((None, self.take_place(&asked).await?))
+        Some((None, self.take_place(calls).await?))
     }
 
     /// If the request was just given a place in a `leaky-queue`, waits for that place; gives it
     /// back when the request may not wait.
-    async fn take_place(&mut self, asked: &[Asked]) -> Option<Ticket> {
+    async fn take_place(&mut self, mut calls: Calls<'_>) -> Option<Ticket> {
         let answer = self.plan.outcome(self.policy).answer_after(self.waited);
         let Answer::Delay(wait) = answer else { return None };
         if !self.holds || self.plan.newer().is_some() {
@@ -90,7 +100,7 @@ impl Waiter<'_> {
             Ok(ticket) => Some(ticket),
             Err(full) => {
                 self.plan.reject_waiting(self.policy, full);
-                self.objects.refund_committed(self.policy, self.plan, asked).await;
+                calls.give_back(self.plan).await;
                 None
             }
         }
@@ -113,10 +123,10 @@ impl Waiter<'_> {
                     let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
                     objects.lines.expect(ticket, now.saturating_add(calls));
                     let waited = self.waited;
-                    let asked = decide_once(objects, policy, self.plan, waited).await;
+                    let calls = objects.decide_once(policy, self.plan, waited).await;
                     turn = self.decided_again(ticket, stood_in);
                     if turn.is_none() {
-                        let Some(place) = self.take_place(&asked).await else { return };
+                        let Some(place) = self.take_place(calls).await else { return };
                         ticket = place;
                     }
                 }
