@@ -198,7 +198,7 @@ fn a_hash_key_makes_pk_the_same_in_every_envoy() {
         tollgate_language::compile(&policy.to_string(), Surface::Envoy).expect("a policy");
     compiled.set_hash_key(plugin_hash_key(secret));
     let key = compiled.key_of("r", &["a".to_owned()]).expect("a key");
-    let expected = pk_text(compiled.pk_of(&key));
+    let expected = pk_text(key.pk(&compiled));
     assert_eq!([pk(&keyed), pk(&keyed)], [expected.clone(), expected]);
     assert_ne!(pk(&policy), pk(&policy), "without one it is random");
 }

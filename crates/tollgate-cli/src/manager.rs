@@ -36,7 +36,7 @@ pub(crate) struct Manager {
 pub(crate) fn needed_by(policy: &Policy) -> String {
     let wait = policy.rules().iter().filter_map(tollgate_policy::Rule::longest_wait).max();
     let idle = wait.map_or(60, |wait| wait.as_millis_ceil().div_ceil(1000).saturating_add(60));
-    let escaped = match policy.escaped_slashes_in_words() {
+    let escaped = match policy.explain().escaped_slashes() {
         Some(_) => "KEEP_UNCHANGED",
         None => "UNESCAPE_AND_FORWARD",
     };

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &PkArgs) -> Result<(), End> {
             continue; // another filter of the file may have one
         };
         policy.set_hash_key(secret);
-        lines.push((place, pk_text(policy.pk_of(&key))));
+        lines.push((place, pk_text(key.pk(&policy))));
     }
     match lines.as_slice() {
         [] if lacks_secret => Err(End::Misuse(NO_SECRET.to_owned())),

@@ -139,7 +139,7 @@ fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
             message: UNBACKED.to_owned(),
         }
     };
-    policy.unbacked_rules().into_iter().map(finding).collect()
+    policy.explain().unbacked_rules().into_iter().map(finding).collect()
 }
 
 const UNBACKED: &str = "has a value that the client writes, and a client that makes up a new one for each request is \

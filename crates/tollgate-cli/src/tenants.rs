@@ -135,7 +135,8 @@ impl Tenants {
     /// without effect is a warning.
     pub(crate) fn load(paths: &[PathBuf], policies: &[&Policy]) -> Result<Self, End> {
         let tenants = Self::read(paths)?;
-        let with_tenants: Vec<&&Policy> = policies.iter().filter(|it| it.has_tenants()).collect();
+        let with_tenants: Vec<&&Policy> =
+            policies.iter().filter(|it| it.tenants().is_some()).collect();
         // If one of two policies has no tenants, only the findings of the other matter.
         let judged = if with_tenants.is_empty() { policies.iter().collect() } else { with_tenants };
         for policy in judged {
@@ -169,14 +170,14 @@ impl Tenants {
     /// The mistakes of the entries under `policy`, and their parts without effect.
     pub(crate) fn judge(&self, policy: &Policy) -> Judged {
         let mut judged = Judged { problems: self.problems.clone(), ..Judged::default() };
-        if !policy.has_tenants() {
+        let Some(tenants) = policy.tenants() else {
             judged.problems.extend(self.is_given.then(no_tenants));
             return judged;
-        }
+        };
         let mut seen: BTreeMap<String, &Place> = BTreeMap::new();
         for ((id, entry), place) in self.entries.iter().zip(&self.places) {
             let is_named = !matches!(&**id, "" | "." | "..") && !id.contains(char::is_control);
-            match policy.tenant_name(id).filter(|_| is_named) {
+            match tenants.name(id).filter(|_| is_named) {
                 None => judged.problems.push(place.finding(
                     ".id",
                     id,
@@ -198,10 +199,12 @@ impl Tenants {
         judged
     }
 
-    /// The entry of the tenant `name` ([`Policy::name_of_tenant`]), and its position.
+    /// The entry of the tenant `name` ([`Tenants::name_of`]), and its position.
     pub(crate) fn find(&self, policy: &Policy, name: &str) -> Option<(&Place, &TenantEntry)> {
         let all = self.entries.iter().zip(&self.places);
-        let mut named = all.filter(|((id, _), _)| policy.tenant_name(id).as_deref() == Some(name));
+        let mut named = all.filter(|((id, _), _)| {
+            policy.tenants().and_then(|tenants| tenants.name(id)).as_deref() == Some(name)
+        });
         named.next().map(|((_, entry), place)| (place, entry))
     }
 

@@ -73,6 +73,11 @@ pub enum Planned {
 }
 
 impl<H: Proxy> ActivePolicy<H> {
+    /// True when rules count for a fleet.
+    pub const fn has_fleet(&self) -> bool {
+        self.node.is_some()
+    }
+
     /// Puts the policy of `config` in force. The log `says`, if any, gets the lines that an
     /// operator must know.
     ///

@@ -22,7 +22,7 @@ use crate::support::host_map::HostMap;
 
 /// A host whose clock is stopped until the test moves it.
 #[derive(Default)]
-struct World {
+pub(crate) struct World {
     policy: String,
     path: Cell<&'static str>,
     /// The last number of the client's address.
@@ -49,7 +49,7 @@ impl World {
 }
 
 #[derive(Clone)]
-struct Host(Rc<World>);
+pub(crate) struct Host(Rc<World>);
 
 impl RequestSource for Host {
     fn request_headers(&self) -> Option<Vec<u8>> {
@@ -215,7 +215,7 @@ fn filter(max: &str, waiting: &str) -> (Filter<Host>, Rc<World>) {
     with_policy(policy)
 }
 
-fn with_policy(policy: String) -> (Filter<Host>, Rc<World>) {
+pub(crate) fn with_policy(policy: String) -> (Filter<Host>, Rc<World>) {
     let world = Rc::new(World { policy, ..World::default() });
     world.now.set(Timestamp::from_millis(1_000));
     let filter = Filter::new(Host(Rc::clone(&world)));
@@ -224,7 +224,7 @@ fn with_policy(policy: String) -> (Filter<Host>, Rc<World>) {
     (filter, world)
 }
 
-fn come(filter: &Filter<Host>, world: &World, id: u32, path: &'static str) -> Flow {
+pub(crate) fn come(filter: &Filter<Host>, world: &World, id: u32, path: &'static str) -> Flow {
     world.path.set(path);
     filter.on_context_create(id, ROOT);
     filter.on_request_headers(id)

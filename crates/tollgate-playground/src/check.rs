@@ -99,8 +99,8 @@ pub(crate) fn check(text: &str, surface: &str) -> Checked {
             ok: true,
             problems: Vec::new(),
             warnings: places.of(policy.warnings()),
-            client_ip: policy.client_in_words(),
-            exempt: policy.exempt_in_words(),
+            client_ip: policy.explain().client(),
+            exempt: policy.explain().exempt(),
             rules: (0..policy.rules().len()).filter_map(|i| rule(&policy, i)).collect(),
         },
     }
@@ -152,7 +152,7 @@ fn broken_at(text: &str) -> Option<usize> {
 }
 
 fn rule(policy: &Policy, i: usize) -> Option<RuleInWords> {
-    let (rule, words) = (policy.rules().get(i)?, policy.describe(i)?);
+    let (rule, words) = (policy.rules().get(i)?, policy.explain().rule(i)?);
     let set = |set: usize| policy.quota_sets().get(set);
     let tiers = words.tiers.into_iter().map(|tier| TierInWords {
         name: set(tier.quota_set).and_then(QuotaSet::tier).unwrap_or_default().to_owned(),

@@ -69,14 +69,16 @@ fn why(seen: &Seen<'_>, facts: &impl Facts) -> Vec<String> {
     let policy = seen.decided.policy();
     let mut sentences = Vec::new();
     let said: Vec<RuleDecided<'_>> = seen.decided.rules().collect();
-    for (i, (rule, applies)) in policy.rules().iter().zip(policy.applicability(facts)).enumerate() {
+    for (i, (rule, applies)) in
+        policy.rules().iter().zip(policy.explain().applicability(facts)).enumerate()
+    {
         let name = rule.name();
         let Some(said) = said.iter().find(|said| said.rule == i) else {
             let reason = words::reason(&applies).unwrap_or_else(|| "it was not asked".to_owned());
             sentences.push(format!("rule \"{name}\" does not apply: {reason}"));
             continue;
         };
-        let key = policy.describe(i).map(|words| words.key).unwrap_or_default();
+        let key = policy.explain().rule(i).map(|words| words.key).unwrap_or_default();
         let tier = policy.quota_sets().get(said.quota_set).and_then(|set| set.tier());
         let tier = tier.map(|tier| format!(", tier \"{tier}\"")).unwrap_or_default();
         let binds = if said.is_binding { "" } else { ", which does not stop the request" };

@@ -99,7 +99,7 @@ pub use explain::reads::{Read, Reader};
 #[cfg(feature = "explain")]
 pub use explain::words;
 #[cfg(feature = "explain")]
-pub use explain::{Applicability, RuleVerdict};
+pub use explain::{Applicability, Explain, RuleVerdict};
 pub use facts::{Entry, Facts};
 pub use pipeline::key_hashes::pk_text;
 pub use pipeline::order::ChargingOrder;
@@ -121,6 +121,7 @@ pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER,
 };
 pub use policy::tenant::Tenant;
+pub use policy::tenant_name::Tenants;
 pub use request::given_key::{GivenKey, NoKey};
 pub use spec::problem::{Problem, Problems};
 pub use spec::scope::Scope;

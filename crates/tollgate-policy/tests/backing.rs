@@ -15,7 +15,7 @@ fn unbacked(token: &str, others: &[&str]) -> Vec<String> {
     let document = format!(r#"{{"version": 1, {jwt}, "rules": [{}]}}"#, rules.join(", "));
     let policy = tollgate_language::compile(&document, Surface::Worker)
         .unwrap_or_else(|e| panic!("{document}: {e}"));
-    let names = policy.unbacked_rules().into_iter();
+    let names = policy.explain().unbacked_rules().into_iter();
     names.filter_map(|index| Some(policy.rules().get(index)?.name().to_owned())).collect()
 }
 

@@ -96,7 +96,7 @@ impl Front {
 }
 
 fn key(front: &Front, name: &str) -> Vec<u8> {
-    front.policy.keys_of_tenant(name.as_bytes()).pop().unwrap()
+    front.policy.tenants().unwrap().keys_of(name.as_bytes()).pop().unwrap()
 }
 
 fn revision_of(front: &Front, name: &str) -> u64 {
@@ -159,10 +159,11 @@ fn an_entry_is_asked_for_together_only_where_the_key_is_the_tenant_alone() {
             r#"{{"version": 1, "tenant": {{"header": "x-org"}}, "rules": [
                {{"name": "each", {on_it} "key": {key}, "quotas": [{{"limit": 2, "window": "1m"}}]}}]}}"#
         ));
+        let tenants = policy.tenants().unwrap();
         let mut plan = Plan::new();
         policy.plan(&org("acme"), &mut plan);
         assert_eq!(plan.ask_under(&policy, 0), is_alone, "{key} {on_it}");
-        assert_eq!(policy.tenancy() != 0, policy.keys_of_tenant(b"acme").len() == 1, "{key}");
+        assert_eq!(tenants.identity() != 0, tenants.keys_of(b"acme").len() == 1, "{key}");
     }
     // A request without a tenant, and one that cannot be read, ask nothing of an entry.
     let policy = compile(ALONE);
@@ -176,7 +177,8 @@ fn an_entry_is_asked_for_together_only_where_the_key_is_the_tenant_alone() {
 #[test]
 fn a_tenancy_is_what_tenants_are_counted_alone_by() {
     let of = |tenant: &str, rules: &str| {
-        compile(&format!(r#"{{"version": 1, "tenant": {tenant}, "rules": [{rules}]}}"#)).tenancy()
+        let document = format!(r#"{{"version": 1, "tenant": {tenant}, "rules": [{rules}]}}"#);
+        compile(&document).tenants().unwrap().identity()
     };
     let rule = |name: &str, key: &str| {
         format!(

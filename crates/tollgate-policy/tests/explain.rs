@@ -53,7 +53,7 @@ fn a_rule_stands_as_it_is_planned() {
         plan.decide(&policy, Timestamp::from_millis(1));
         let verdicts = plan.outcome(&policy).verdicts();
         let planned: Vec<usize> = verdicts.iter().map(|verdict| verdict.rule).collect();
-        let applicability = policy.applicability(&request);
+        let applicability = policy.explain().applicability(&request);
         for (i, of_rule) in applicability.iter().enumerate() {
             let applies = *of_rule == Applicability::Applies;
             // A request that lacks the key of a rule that requires it is denied before another rule
@@ -80,7 +80,8 @@ fn a_rule_stands_as_it_is_planned() {
 #[test]
 fn the_first_condition_that_fails_is_named() {
     let policy = tollgate_language::compile(DOCUMENT, Surface::Envoy).unwrap();
-    let of_rule = |request: &Request, rule: usize| policy.applicability(request).remove(rule);
+    let of_rule =
+        |request: &Request, rule: usize| policy.explain().applicability(request).remove(rule);
     let fails = |words: &str| Applicability::WhenFails(words.to_string());
     let request = get("/c", "203.0.113.9");
     assert_eq!(of_rule(&request, 1), fails("path /a/{x}"));
@@ -115,8 +116,8 @@ fn descriptors_have_their_words() {
             "key": [{{"descriptor": "user"}}], "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
     );
     let policy = tollgate_language::compile(&document, Surface::Server).unwrap();
-    assert_eq!(policy.exempt_in_words(), [format!("requests with {words}")]);
-    let described = policy.describe(0).unwrap();
+    assert_eq!(policy.explain().exempt(), [format!("requests with {words}")]);
+    let described = policy.explain().rule(0).unwrap();
     assert_eq!(described.key, "descriptor entry user");
     assert_eq!(described.on_missing, Some("the rule does not apply"));
 }
@@ -146,8 +147,8 @@ fn every_condition_and_every_key_part_has_its_words() {
                 "key": [{key}], "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
         );
         let policy = tollgate_language::compile(&document, Surface::Library).unwrap();
-        assert_eq!(policy.describe(0).unwrap().key, words);
-        assert_eq!(policy.exempt_in_words(), [format!("requests with {each}")]);
+        assert_eq!(policy.explain().rule(0).unwrap().key, words);
+        assert_eq!(policy.explain().exempt(), [format!("requests with {each}")]);
     }
 }
 

@@ -68,7 +68,7 @@ fn reads(policy: &Policy) -> Vec<String> {
         Reader::Cost(rule) => format!("{rule} cost"),
         Reader::Charge(rule) => format!("{rule} charge"),
     };
-    policy.reads().iter().map(|read| format!("{}: {}", by(&read.by), read.fact)).collect()
+    policy.explain().reads().iter().map(|read| format!("{}: {}", by(&read.by), read.fact)).collect()
 }
 
 /// The parts that the schema permits, so that a new one without a row here is found.
@@ -161,7 +161,11 @@ fn where_the_document_names_a_header_the_header_is_read() {
         (r#"{"source": "x-forwarded-for"}"#, None),
         (r#"{"source": "connection"}"#, None),
     ] {
-        assert_eq!(compile(&document(client), Surface::Envoy).client_header(), header, "{client}");
+        assert_eq!(
+            compile(&document(client), Surface::Envoy).explain().client_header(),
+            header,
+            "{client}"
+        );
     }
 }
 
@@ -172,13 +176,13 @@ fn one_client_is_one_network() {
         "rules": [{"name": "r", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1m"}]}]}"#,
         Surface::Envoy,
     );
-    let network = |request: &Request| policy.client_network(request).unwrap().to_string();
+    let network = |request: &Request| policy.explain().client_network(request).unwrap().to_string();
     assert_eq!(network(&get("/", "192.0.2.77")), "192.0.2.0");
     assert_eq!(network(&get("/", "::ffff:192.0.2.77")), "192.0.2.0");
     assert_eq!(network(&get("/", "2001:db8:1:2:3:4:5:6")), "2001:db8:1:2::");
     let behind = get("/", "192.0.2.77").header("x-forwarded-for", "203.0.113.9");
     assert_eq!(network(&behind), "203.0.113.0");
-    assert_eq!(policy.client_network(&Request { peer: None, ..get("/", "::1") }), None);
+    assert_eq!(policy.explain().client_network(&Request { peer: None, ..get("/", "::1") }), None);
 }
 
 /// Records the facts that are read.
@@ -275,8 +279,12 @@ fn nothing_is_asked_that_was_not_said() {
     for policy in &policies {
         let noting = Noting { request: &request, asked: RefCell::default() };
         policy.plan(&noting, &mut Plan::new());
-        let said =
-            policy.reads().iter().flat_map(|read| asked_for(&read.fact.to_string())).collect();
+        let said = policy
+            .explain()
+            .reads()
+            .iter()
+            .flat_map(|read| asked_for(&read.fact.to_string()))
+            .collect();
         assert_eq!(*noting.asked.borrow(), said, "{:?}", reads(policy));
     }
 }

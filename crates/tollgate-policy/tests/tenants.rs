@@ -44,7 +44,7 @@ impl Operated {
     fn put(&mut self, id: &str, json: &str) {
         let read = tollgate_language::tenant_entry_for(&self.policy, json.as_bytes());
         let read = read.unwrap_or_else(|e| panic!("{json}: {e}"));
-        let id = self.policy.tenant_id(id).unwrap();
+        let id = self.policy.tenants().unwrap().id(id).unwrap();
         self.entries.insert(id.clone(), Arc::new(self.policy.tenant(&id, &read)));
     }
 
@@ -257,17 +257,17 @@ fn a_tenant_is_known_by_what_its_requests_say() {
         let policy = tollgate_language::compile(&document, Surface::Library)
             .unwrap_or_else(|e| panic!("{e}"));
         policy.plan(&request, &mut plan);
-        let expected = id.map(|id| policy.tenant_id(id).unwrap());
+        let expected = id.map(|id| policy.tenants().unwrap().id(id).unwrap());
         assert_eq!(plan.tenant(), expected.as_deref(), "{part}");
         // Where no rule applies no entry is read.
         policy.plan(&Request { target: "/".into(), ..request.clone() }, &mut plan);
         assert_eq!(plan.tenant(), None, "{part}");
     }
     let policy = compile(GOLD);
-    assert_eq!(policy.tenant_id(""), None);
-    assert!(policy.tenant_id(&"x".repeat(MAX_TENANT_ID)).is_some());
+    assert_eq!(policy.tenants().unwrap().id(""), None);
+    assert!(policy.tenants().unwrap().id(&"x".repeat(MAX_TENANT_ID)).is_some());
     let long = "x".repeat(MAX_TENANT_ID + 1);
-    assert_eq!(policy.tenant_id(&long), None);
+    assert_eq!(policy.tenants().unwrap().id(&long), None);
     policy.plan(&org(&long), &mut plan);
     assert_eq!(plan.tenant(), None);
 }
@@ -310,13 +310,13 @@ fn a_tenant_has_one_name() {
     ] {
         let document = format!(r#"{{"version": 1, "tenant": {part}, "rules": []}}"#);
         let policy = compile(&document);
-        let name = policy.tenant_name(spellings[2]).unwrap();
+        let name = policy.tenants().unwrap().name(spellings[2]).unwrap();
         assert_eq!(name, spellings[2]);
         for spelling in spellings {
-            assert_eq!(policy.tenant_name(spelling).as_ref(), Some(&name), "{part}");
-            let id = policy.tenant_id(spelling).unwrap();
-            assert_eq!(Some(&id), policy.tenant_id(&name).as_ref(), "{part}");
-            assert_eq!(policy.name_of_tenant(&id).as_ref(), Some(&name), "{part}");
+            assert_eq!(policy.tenants().unwrap().name(spelling).as_ref(), Some(&name), "{part}");
+            let id = policy.tenants().unwrap().id(spelling).unwrap();
+            assert_eq!(Some(&id), policy.tenants().unwrap().id(&name).as_ref(), "{part}");
+            assert_eq!(policy.tenants().unwrap().name_of(&id).as_ref(), Some(&name), "{part}");
         }
     }
 }

@@ -66,7 +66,7 @@ impl RuleCounts {
 
 impl Lane {
     pub(crate) fn new(policy: Arc<Policy>, given: &Given, options: &Options) -> Self {
-        let header = policy.client_header().filter(|_| given.knows_the_client());
+        let header = policy.explain().client_header().filter(|_| given.knows_the_client());
         let columns = crate::needs::columns(&policy);
         let quotas = policy.quota_sets().iter().map(|set| vec![0; set.quotas().len()]).collect();
         Self {
@@ -120,7 +120,7 @@ pub(crate) struct Ledger<'l> {
 impl Lane {
     /// True when one quota decides, only by the client in the log.
     pub(crate) fn is_by_the_logs_client(&self) -> bool {
-        let reads_header = self.hidden.is_none() && self.policy.client_header().is_some();
+        let reads_header = self.hidden.is_none() && self.policy.explain().client_header().is_some();
         self.node.lone().is_some() && !reads_header
     }
 

@@ -42,7 +42,7 @@ impl std::fmt::Display for Need {
 #[must_use]
 pub fn needs(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
-    for read in policy.reads() {
+    for read in policy.explain().reads() {
         let sources = sources(policy, given, read.fact);
         let is_there = |all: &Vec<Field>| all.iter().all(|f| given.has(f) || tells(f));
         let is_given = sources.is_empty() || sources.iter().any(is_there);
@@ -62,7 +62,7 @@ pub fn needs(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> 
 pub fn wanted(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> Vec<Field> {
     // Every report uses the client and the status.
     let mut wanted = vec![Field::Client, Field::Peer, Field::Status];
-    for read in policy.reads() {
+    for read in policy.explain().reads() {
         let sources = sources(policy, given, read.fact);
         let found = sources.into_iter().find(|all| all.iter().all(|f| given.has(f) || tells(f)));
         wanted.extend(found.into_iter().flatten());
@@ -85,7 +85,7 @@ pub(crate) fn columns(policy: &Policy) -> Vec<Field> {
         Fact::Route | Fact::Country | Fact::Asn | Fact::Claim(_) | Fact::Status => None,
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
     };
-    let mut columns: Vec<Field> = policy.reads().into_iter().filter_map(column).collect();
+    let mut columns: Vec<Field> = policy.explain().reads().into_iter().filter_map(column).collect();
     columns.sort_unstable();
     columns.dedup();
     columns
@@ -105,7 +105,7 @@ fn sources(policy: &Policy, given: &Given, fact: Fact<'_>) -> Vec<Vec<Field>> {
         Fact::Client => match given.client {
             GivenClient::Address(_) => Vec::new(),
             GivenClient::TheLogs => one(Field::Client),
-            GivenClient::AsThePolicySays => match policy.client_header() {
+            GivenClient::AsThePolicySays => match policy.explain().client_header() {
                 None => one(Field::Client),
                 Some(header) => one(Field::header(header)),
             },

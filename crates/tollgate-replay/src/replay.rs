@@ -216,11 +216,11 @@ impl<O: Observer> Replay<O> {
         for (i, lane) in self.lanes.iter_mut().enumerate() {
             let (node, Reading { hidden, columns, policy }, mut ledger) = lane.parts();
             // Behind a proxy the policy reads the client from a header, and trusts the peer.
-            let reads_header = hidden.is_none() && policy.client_header().is_some();
+            let reads_header = hidden.is_none() && policy.explain().client_header().is_some();
             let peer = record.peer.filter(|_| reads_header).or(client);
             let facts = Request { record, given: &self.given, peer, hidden, columns };
             if i == 0 {
-                let network = policy.client_network(&facts);
+                let network = policy.explain().client_network(&facts);
                 who.client = network.map(|client| (client, hash(&self.options.secret, client)));
             }
             let decided = node.decide(&facts, now, status);

@@ -188,7 +188,7 @@ impl<O: Observer> Replay<O> {
                 ));
             }
         }
-        if self.lanes.iter().any(|lane| lane.policy.has_tenants() && !lane.knows_tenants) {
+        if self.lanes.iter().any(|lane| lane.policy.tenants().is_some() && !lane.knows_tenants) {
             notes.push(WITHOUT_ENTRIES.to_owned());
         }
         notes.dedup();
@@ -202,7 +202,9 @@ impl<O: Observer> Replay<O> {
         let is_network =
             |read: &Read<'_>| read.fact == Fact::Client && !matches!(read.by, Reader::Key(_));
         let mut lanes = self.lanes.iter();
-        if self.names.is_any() && lanes.any(|lane| lane.policy.reads().iter().any(is_network)) {
+        if self.names.is_any()
+            && lanes.any(|lane| lane.policy.explain().reads().iter().any(is_network))
+        {
             let note =
                 "clients of the log are host names, for which no condition by client_cidrs holds";
             notes.push(note.to_owned());

@@ -126,7 +126,8 @@ pub fn state(policy: &Policy, key: &GivenKey, state: &KeyState) -> String {
 /// The used quota of `key`, in numbers and in words.
 fn used<'a>(policy: &'a Policy, key: &GivenKey, state: &KeyState) -> (Vec<Quota<'a>>, String) {
     let mut quotas = Vec::new();
-    for set in policy.quota_sets_of(key.rule) {
+    let rule = policy.rules().get(key.rule);
+    for set in rule.into_iter().flat_map(|rule| rule.quota_sets(policy)) {
         let Some(decisions) = state.decisions(&set.to_stored()) else { continue };
         quotas.extend(quotas_of(set, &decisions));
     }
@@ -167,10 +168,11 @@ impl<'a> Rule<'a> {
         let set = decided.set;
         let quotas = if set.tier().is_some() { "tier" } else { "own" };
         let shown = if decided.blocked_until.is_some() { &[] } else { decided.quotas };
+        let rule = policy.rules().get(decided.rule)?;
         Some(Self {
-            name: policy.rules().get(decided.rule)?.name(),
+            name: rule.name(),
             tier: set.tier(),
-            key: policy.key_parts(decided.rule),
+            key: rule.key_parts(policy),
             result: decided.result.label(),
             cost: decided.cost,
             is_enforced: decided.is_binding,

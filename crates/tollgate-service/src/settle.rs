@@ -22,6 +22,7 @@ use sha2::Sha256;
 use tollgate_core::{ALLOWED_SKEW, Timestamp};
 use tollgate_language::DescribedSettlement;
 use tollgate_policy::{Partition, Plan, Policy, Problem, Problems};
+use tollgate_storage::Bytes;
 use tollgate_storage::{SETTLE_WITHIN, Settlement};
 
 use crate::answer::Answer;
@@ -95,22 +96,13 @@ impl Sealer {
         let (said, seal) = bytes.split_last_chunk::<SEAL>()?;
         // In constant time.
         self.seal(said)?.verify_truncated_left(seal).ok()?;
-        let (format, rest) = said.split_first()?;
-        if *format != FORMAT {
-            return None;
-        }
-        let (number, rest) = rest.split_first_chunk()?;
-        let (charged_at, mut rest) = rest.split_first_chunk()?;
+        let mut rest = Bytes(said.strip_prefix(&[FORMAT])?);
+        let (number, charged_at) = (rest.u64()?, Timestamp::from_nanos(rest.u64()?));
         let mut counts = Vec::new();
-        while !rest.is_empty() {
-            let (name, after) = rest.split_first_chunk()?;
-            let (len, after) = after.split_first_chunk()?;
-            let (receipt, after) = after.split_at_checked(u16::from_le_bytes(*len).into())?;
-            counts.push((*name, receipt.to_vec()));
-            rest = after;
+        while !rest.0.is_empty() {
+            counts.push((rest.array()?, rest.block()?.to_vec()));
         }
-        let charged_at = Timestamp::from_nanos(u64::from_le_bytes(*charged_at));
-        Some(Receipts { number: u64::from_le_bytes(*number), charged_at, counts })
+        Some(Receipts { number, charged_at, counts })
     }
 
     fn seal(&self, said: &[u8]) -> Option<Hmac<Sha256>> {

@@ -22,11 +22,11 @@ pub struct Tenants {
 
 impl Tenants {
     /// `entries` with the names of their tenants, under `policy`. Entries that match no request are
-    /// left out ([`Policy::tenant_id`]); of two with one name the last one is used.
+    /// left out ([`Tenants::id`]); of two with one name the last one is used.
     #[must_use]
     pub fn under(policy: &Policy, entries: &[(String, TenantEntry)]) -> Self {
         let of = |(name, entry): &(String, TenantEntry)| {
-            let id = policy.tenant_id(name)?;
+            let id = policy.tenants()?.id(name)?;
             let tenant = Arc::new(policy.tenant(&id, entry));
             Some((id, tenant))
         };

@@ -28,7 +28,9 @@ pub mod wire;
 mod counted;
 mod due;
 mod stored_set;
+mod bytes;
 
+pub use bytes::{Bytes, push_block};
 pub use counted::{Counted, Counter};
 pub use counts::{Answered, Counts};
 pub use due::Due;

@@ -33,6 +33,8 @@ use core::fmt;
 
 use tollgate_core::{Decision, Span, Verdict};
 
+use crate::bytes::Bytes;
+
 /// The first bytes of a request of format 2.
 pub(crate) const MAGIC: [u8; 8] = *b"tollgt\x00\x02";
 
@@ -137,40 +139,39 @@ pub(crate) fn write_decision(decision: &Decision, out: &mut Vec<u8>) {
     out.extend(decision.reset_after.as_nanos().to_le_bytes());
 }
 
-/// Reads numbers from the front of bytes.
+/// Reads a message; bytes that end too early are malformed.
 pub(crate) struct Reader<'b>(pub &'b [u8]);
 
 impl<'b> Reader<'b> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(WireError::Malformed)?;
-        self.0 = rest;
-        Ok(*taken)
+    fn next<T>(&mut self, read: impl Fn(&mut Bytes<'b>) -> Option<T>) -> Result<T, WireError> {
+        let mut bytes = Bytes(self.0);
+        let next = read(&mut bytes).ok_or(WireError::Malformed)?;
+        self.0 = bytes.0;
+        Ok(next)
     }
 
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&'b [u8], WireError> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(WireError::Malformed)?;
-        self.0 = rest;
-        Ok(taken)
+        self.next(|bytes| bytes.take(len))
     }
 
     pub(crate) fn u8(&mut self) -> Result<u8, WireError> {
-        self.take().map(u8::from_le_bytes)
+        self.next(Bytes::u8)
     }
 
     pub(crate) fn u16(&mut self) -> Result<u16, WireError> {
-        self.take().map(u16::from_le_bytes)
+        self.next(Bytes::u16)
     }
 
     pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
-        self.take().map(u32::from_le_bytes)
+        self.next(Bytes::u32)
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
-        self.take().map(u64::from_le_bytes)
+        self.next(Bytes::u64)
     }
 
     pub(crate) fn u128(&mut self) -> Result<u128, WireError> {
-        self.take().map(u128::from_le_bytes)
+        self.next(Bytes::u128)
     }
 
     pub(crate) fn decision(&mut self) -> Result<Decision, WireError> {

@@ -176,7 +176,8 @@ fn client(which: usize, request: &Request<'_>) -> Option<IpAddr> {
         tollgate_language::compile(&document, Surface::Envoy).expect("a policy")
     };
     POLICIES.with(|policies| {
-        policies.get_or_init(|| SETTINGS.iter().map(compile).collect())[which].client(request)
+        let policies = policies.get_or_init(|| SETTINGS.iter().map(compile).collect());
+        policies[which].explain().client_address(request)
     })
 }
 

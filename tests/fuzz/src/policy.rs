@@ -143,7 +143,7 @@ pub fn decided(policy: &Policy, request: &impl Facts) {
 /// A rule is in the plan exactly when `explain` reports that it applies; of a request that is
 /// denied because a rule cannot read it, or has no key of it, only such rules are.
 fn agrees_with_applicability(policy: &Policy, request: &impl Facts, plan: &Plan) {
-    let each = policy.applicability(request).into_iter().enumerate();
+    let each = policy.explain().applicability(request).into_iter().enumerate();
     let applies = each.filter(|(_, applies_how)| *applies_how == Applicability::Applies);
     let said: Vec<usize> = applies.map(|(i, _)| i).collect();
     let planned: Vec<usize> = plan.outcome(policy).rules().map(|(i, _)| i).collect();

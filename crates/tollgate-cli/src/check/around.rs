@@ -88,7 +88,7 @@ impl Judgement {
         if let Some(reader) = address_reader(policy) {
             self.address(manager, &whose(policy, reader));
         }
-        let reads = policy.reads();
+        let reads = policy.explain().reads();
         if reads.iter().any(|read| read.fact == Fact::Path) {
             self.path(manager, policy);
         }
@@ -196,7 +196,7 @@ impl Judgement {
         let action = manager.word(&[ESCAPED], &ESCAPED_ACTIONS);
         let keeps = ["IMPLEMENTATION_SPECIFIC_DEFAULT", "KEEP_UNCHANGED"].contains(&action);
         // The text is only present where escaped slashes are kept as letters.
-        if keeps && policy.escaped_slashes_in_words().is_none() {
+        if keeps && policy.explain().escaped_slashes().is_none() {
             self.warning(
                 manager,
                 &[ESCAPED],
@@ -302,7 +302,7 @@ impl Detection {
 /// The first part of the policy that reads the address found by the manager; `None` when no part
 /// reads it, or when the policy itself counts entries of a list.
 fn address_reader(policy: &Policy) -> Option<Reader<'_>> {
-    let reads = policy.trusts_the_connection().then(|| policy.reads())?;
+    let reads = policy.trusts_the_connection().then(|| policy.explain().reads())?;
     reads.iter().find(|read| read.fact == Fact::Client).map(|read| read.by)
 }
 

@@ -131,8 +131,9 @@ pub(super) fn bill(policy: &Policy) -> Bill {
     if keys.all() > 0 {
         // The entry of a tenant costs no call when it is read together with a count of the tenant
         // alone.
-        let is_beside = policy.tenancy() != 0 && policy.never_waits();
-        let tenants = if policy.has_tenants() && !is_beside { MILLION } else { 0 };
+        let tenants = policy.tenants();
+        let is_beside = tenants.is_some_and(|it| it.identity() != 0) && policy.never_waits();
+        let tenants = if tenants.is_some() && !is_beside { MILLION } else { 0 };
         let first = rows.saturating_mul(ROWS_OF_A_NEW_KEY);
         let calls = calls.saturating_add(tenants);
         cases.push(case("admitted, all keys new", calls, first, rows, relaxed));

@@ -145,7 +145,7 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
     let policies: &[_] = if ok { &policies } else { &[] };
     let client = |(surface, policy): &(Surface, Policy)| ClientReport {
         surface: surface.name(),
-        source: policy.client_in_words(),
+        source: policy.explain().client(),
     };
     let first = policies.first().map(|(_, policy)| policy);
     Report {
@@ -155,10 +155,10 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
         warnings: if ok { warnings } else { Vec::new() },
         client_ip: policies.iter().map(client).collect(),
         manager: None,
-        escaped_slashes: first.and_then(Policy::escaped_slashes_in_words),
-        tenant: first.and_then(Policy::tenant_in_words),
+        escaped_slashes: first.and_then(|policy| policy.explain().escaped_slashes()),
+        tenant: first.and_then(|policy| policy.explain().tenant()),
         entries: first.filter(|_| tenants.are_given()).map(|_| EntriesReport::of(tenants)),
-        exempt: first.map(Policy::exempt_in_words).unwrap_or_default(),
+        exempt: first.map(|policy| policy.explain().exempt()).unwrap_or_default(),
         rules: first.map(|policy| rules(policy, &surfaces)).unwrap_or_default(),
         bill: first.filter(|_| surfaces == [Surface::Worker]).map(bill),
     }
@@ -171,7 +171,7 @@ fn rules(policy: &Policy, surfaces: &[Surface]) -> Vec<RuleReport> {
 }
 
 fn rule_report(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> Option<RuleReport> {
-    let words = policy.describe(i)?;
+    let words = policy.explain().rule(i)?;
     let tiers = words.tiers.into_iter().map(|tier| TierReport {
         name: policy
             .quota_sets()

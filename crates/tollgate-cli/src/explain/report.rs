@@ -152,9 +152,9 @@ impl Report {
             ok: true,
             surface: request.surface.name(),
             assumed: request.assumed.clone(),
-            client: policy.client(request),
-            paths: policy.readings(request),
-            tenant: plan.tenant().and_then(|id| policy.name_of_tenant(id)),
+            client: policy.explain().client_address(request),
+            paths: policy.explain().readings(request),
+            tenant: plan.tenant().and_then(|id| policy.tenants()?.name_of(id)),
             entry: None,
             has_entries: false,
             request: before.total().saturating_add(1),
@@ -220,7 +220,7 @@ fn rules(
     outcome: &Outcome<'_>,
 ) -> Vec<RuleReport> {
     let verdicts = outcome.verdicts();
-    let applicability = policy.applicability(request);
+    let applicability = policy.explain().applicability(request);
     let rules = policy.rules().iter().zip(applicability).enumerate();
     let report = |(i, (rule, applicability)): (usize, (&tollgate_policy::Rule, Applicability))| {
         let verdict = verdicts.iter().find(|verdict| verdict.rule == i);
@@ -240,7 +240,7 @@ fn verdict_report(
     outcome: &Outcome<'_>,
     verdict: &RuleVerdict<'_>,
 ) -> VerdictReport {
-    let words = policy.describe(verdict.rule);
+    let words = policy.explain().rule(verdict.rule);
     let said = outcome.decisions().find(|said| said.rule == verdict.rule);
     let set = said.map(|said| said.set);
     let by_entry = said.is_some_and(|said| said.by_entry.is_some());

@@ -57,8 +57,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
         .map(AsRef::as_ref)
         .collect();
     let fields = fields(args, &policies, &given, &formats)?;
-    let reads_client =
-        policies.iter().any(|policy| policy.reads().iter().any(|read| read.fact == Fact::Client));
+    let reads_client = policies
+        .iter()
+        .any(|policy| policy.explain().reads().iter().any(|read| read.fact == Fact::Client));
     if let (Some(since), Some(until)) = (args.since, args.until)
         && since >= until
     {

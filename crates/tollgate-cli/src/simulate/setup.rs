@@ -55,7 +55,7 @@ impl Setup {
 
     /// The facts needed to judge the figures.
     pub(super) fn notes(&self) -> Vec<&'static str> {
-        let is_without = self.policy.has_tenants() && self.tenants.is_none();
+        let is_without = self.policy.tenants().is_some() && self.tenants.is_none();
         is_without.then_some(WITHOUT_ENTRIES).into_iter().collect()
     }
 }

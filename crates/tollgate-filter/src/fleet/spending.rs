@@ -56,11 +56,6 @@ pub enum Leasing {
 }
 
 impl<H: Proxy> ActivePolicy<H> {
-    /// True when rules count for a fleet.
-    pub const fn has_fleet(&self) -> bool {
-        self.node.is_some()
-    }
-
     /// The authority's cluster.
     pub fn cluster(&self) -> &str {
         self.config.fleet.as_ref().map_or("", |fleet| &fleet.cluster)

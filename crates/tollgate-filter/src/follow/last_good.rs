@@ -10,6 +10,7 @@
 //! In the map, little-endian: version `u64`, length of the tag `u16`, the tag, the text.
 
 use tollgate_policy::plugin::PolicyFrom;
+use tollgate_storage::Bytes;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::host::shared_cell::{Change, SharedCell};
@@ -99,11 +100,10 @@ impl ServedPolicy {
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
-        let (version, rest) = bytes.split_first_chunk()?;
-        let (len, rest) = rest.split_first_chunk()?;
-        let (tag, text) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;
-        let text = core::str::from_utf8(text).ok()?.to_owned();
-        Some(Self { version: u64::from_le_bytes(*version), tag: tag.into(), text })
+        let mut rest = Bytes(bytes);
+        let (version, tag) = (rest.u64()?, rest.block()?.into());
+        let text = core::str::from_utf8(rest.0).ok()?.to_owned();
+        Some(Self { version, tag, text })
     }
 }
 

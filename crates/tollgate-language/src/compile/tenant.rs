@@ -90,7 +90,7 @@ fn entry(doc: &EntryDoc, root: &At<'_>) -> TenantEntry {
 }
 
 fn note_unknown(entry: &TenantEntry, policy: &Policy, root: &At<'_>) {
-    if !policy.has_tenants() {
+    if policy.tenants().is_none() {
         root.problem(
             "has no effect: the policy does not say who a tenant is; give it \"tenant\"".into(),
         );

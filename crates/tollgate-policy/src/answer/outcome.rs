@@ -11,8 +11,9 @@ use tollgate_core::{Algorithm, Span, Verdict};
 use crate::answer::fields::{FieldWriter, NearestQuota, Reported};
 use crate::answer::rule_result::RuleResult;
 use crate::answer::text::Text;
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
+use crate::pipeline::plan::{Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::spec::action::{Action, Reply};
@@ -173,7 +174,7 @@ impl<'a> Outcome<'a> {
             return None;
         }
         let mut longest = Span::ZERO;
-        for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
+        for applied in self.plan.applied.iter().filter(|applied| applied.is_binding()) {
             for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
                 longest = longest.max(reported.decision.retry_after?);
             }
@@ -193,7 +194,7 @@ impl<'a> Outcome<'a> {
         self.plan
             .applied
             .iter()
-            .filter(|applied| !applied.is_unasked)
+            .filter(|applied| !applied.is_unasked())
             .map(move |applied| (usize::from(applied.rule), outcome.result(applied)))
     }
 
@@ -202,7 +203,7 @@ impl<'a> Outcome<'a> {
     fn is_marked(&self, applied: &'a AppliedRule) -> bool {
         match self.result(applied) {
             RuleResult::Marked => true,
-            RuleResult::Malformed => applied.enforced,
+            RuleResult::Malformed => applied.is_enforced(),
             _ => false,
         }
     }
@@ -214,31 +215,31 @@ impl<'a> Outcome<'a> {
     }
 
     pub(crate) fn result(&self, applied: &'a AppliedRule) -> RuleResult {
-        if applied.malformed.is_some() {
+        if applied.malformed().is_some() {
             return RuleResult::Malformed;
         }
         if applied.rejected_waiting {
             return RuleResult::Denied;
         }
-        if applied.is_unasked {
+        if applied.is_unasked() {
             // The rule does not object, and the result is not reported.
             return RuleResult::Allowed;
         }
-        let decided = applied.partition.map(|partition| self.status(partition).is_decided());
+        let decided = applied.partition().map(|partition| self.status(partition).is_decided());
         if decided == Some(false) {
             return RuleResult::Failed;
         }
         if decided.is_none() || denies(applied, self.policy, &self.plan.decisions) {
             return match self.rule(applied).map(|rule| &rule.terms.action) {
-                _ if !applied.enforced => RuleResult::Shadowed,
+                _ if !applied.is_enforced() => RuleResult::Shadowed,
                 Some(Action::Mark(_)) => RuleResult::Marked,
-                _ if applied.blocked_until.is_some() => RuleResult::Blocked,
+                _ if applied.blocked_until().is_some() => RuleResult::Blocked,
                 _ => RuleResult::Denied,
             };
         }
         let waits = |r: &Reported<'_>| matches!(r.decision.verdict, Verdict::Delay(_));
         if self.of_rule(applied).any(|r| waits(&r)) {
-            if applied.enforced { RuleResult::Delayed } else { RuleResult::Shadowed }
+            if applied.is_enforced() { RuleResult::Delayed } else { RuleResult::Shadowed }
         } else {
             RuleResult::Allowed
         }
@@ -247,8 +248,8 @@ impl<'a> Outcome<'a> {
     /// The cause of the denial, if any: the request cannot be read, or else the first rule that
     /// denies; a quota's denial takes precedence over a failure's.
     fn find_cause(&self) -> Option<(Cause<'a>, u16)> {
-        let binding = || self.plan.applied.iter().filter(|applied| applied.binding);
-        let malformed = |it: &AppliedRule| Some((Cause::Malformed(it.malformed?), it.rule));
+        let binding = || self.plan.applied.iter().filter(|applied| applied.is_binding());
+        let malformed = |it: &AppliedRule| Some((Cause::Malformed(it.malformed()?), it.rule));
         if let Some(cause) = binding().find_map(malformed) {
             return Some(cause);
         }
@@ -266,10 +267,10 @@ impl<'a> Outcome<'a> {
                 (RuleResult::Denied | RuleResult::Blocked, Some(rule)) => {
                     let cause = match &rule.terms.action {
                         Action::Respond(reply) => Cause::Silent(reply),
-                        Action::Deny(reply) if applied.partition.is_some() => {
+                        Action::Deny(reply) if applied.partition().is_some() => {
                             Cause::Quota(reply.as_ref())
                         }
-                        Action::Delay(_) | Action::Mark(_) if applied.partition.is_some() => {
+                        Action::Delay(_) | Action::Mark(_) if applied.partition().is_some() => {
                             Cause::Quota(None)
                         }
                         Action::Deny(reply) => Cause::MissingKey(reply.as_ref()),
@@ -287,14 +288,17 @@ impl<'a> Outcome<'a> {
     }
 
     pub(crate) fn is_key_missing(&self) -> bool {
-        self.plan.applied.iter().any(|applied| applied.binding && applied.partition.is_none())
+        self.plan
+            .applied
+            .iter()
+            .any(|applied| applied.is_binding() && applied.partition().is_none())
     }
 
     /// The wait after which every rule that denies would allow the request, if each of them permits
     /// a total wait that long.
     fn worth_waiting(&self, waited: Span) -> Option<Span> {
         let mut longest = None;
-        for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
+        for applied in self.plan.applied.iter().filter(|applied| applied.is_binding()) {
             if !matches!(self.result(applied), RuleResult::Denied | RuleResult::Blocked) {
                 continue;
             }
@@ -312,7 +316,7 @@ impl<'a> Outcome<'a> {
     }
 
     fn delay(&self) -> Option<Span> {
-        let enforced = self.plan.applied.iter().filter(|applied| applied.enforced);
+        let enforced = self.plan.applied.iter().filter(|applied| applied.is_enforced());
         let waits = enforced.flat_map(|applied| self.of_rule(applied)).filter_map(|r| {
             match r.decision.verdict {
                 Verdict::Delay(wait) => Some(wait),
@@ -346,7 +350,7 @@ impl<'a> Outcome<'a> {
                 outcome.rule(applied).map(|rule| &rule.terms.action),
                 Some(Action::Respond(_))
             );
-            applied.enforced && !silent
+            applied.is_enforced() && !silent
         };
         let reported = self.plan.applied.iter().filter(is_reported);
         reported.flat_map(move |applied| outcome.of_rule(applied))
@@ -357,8 +361,8 @@ impl<'a> Outcome<'a> {
         self,
         applied: &'a AppliedRule,
     ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
-        let is_decided = |i: &usize| !applied.is_unasked && self.status(*i).is_decided();
-        let decided = applied.partition.filter(is_decided);
+        let is_decided = |i: &usize| !applied.is_unasked() && self.status(*i).is_decided();
+        let decided = applied.partition().filter(is_decided);
         let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();
         let quotas = self.policy.quotas(applied);
         decided.into_iter().flat_map(move |partition| {
@@ -367,7 +371,7 @@ impl<'a> Outcome<'a> {
                 decision,
                 partition,
                 rejected_waiting: applied.rejected_waiting,
-                is_leased: applied.is_leased,
+                is_leased: applied.is_leased(),
             })
         })
     }

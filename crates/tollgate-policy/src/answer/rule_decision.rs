@@ -9,8 +9,9 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::pk_text;
-use crate::pipeline::plan::{AppliedRule, Full};
+use crate::pipeline::plan::Full;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::spec::action::Action;
@@ -101,7 +102,7 @@ impl<'a> Outcome<'a> {
     /// The decision of each rule that applied, in the order of [`Outcome::rules`].
     pub fn decisions(&self) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
         let outcome = *self;
-        let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked);
+        let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked());
         asked.filter_map(move |applied| {
             Some(RuleDecision {
                 rule: applied.rule.into(),
@@ -109,11 +110,11 @@ impl<'a> Outcome<'a> {
                 set: outcome.policy.applied_set(applied)?,
                 result: outcome.result(applied),
                 cost: applied.cost,
-                is_binding: applied.binding,
-                partition: applied.partition,
+                is_binding: applied.is_binding(),
+                partition: applied.partition(),
                 by_entry: applied.by_entry,
-                blocked_until: applied.blocked_until,
-                is_leased: applied.is_leased,
+                blocked_until: applied.blocked_until(),
+                is_leased: applied.is_leased(),
                 at: outcome.at_of(applied),
                 quotas: outcome.quotas_of(applied),
             })
@@ -126,10 +127,10 @@ impl<'a> Outcome<'a> {
     /// [`Answer::Retry`]: crate::Answer::Retry
     pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
         let outcome = *self;
-        let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked);
+        let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked());
         asked.map(move |applied| {
             let (index, result) = (applied.rule.into(), outcome.result(applied));
-            (index, outcome.after(waited, (index, applied.enforced), result))
+            (index, outcome.after(waited, (index, applied.is_enforced()), result))
         })
     }
 
@@ -186,12 +187,12 @@ impl<'a> Outcome<'a> {
     }
 
     fn at_of(&self, applied: &AppliedRule) -> Timestamp {
-        let partition = applied.partition.and_then(|i| self.plan.partitions.get(i));
+        let partition = applied.partition().and_then(|i| self.plan.partitions.get(i));
         partition.filter(|it| it.status.is_decided()).map_or(Timestamp::ZERO, |it| it.at)
     }
 
     fn quotas_of(&self, applied: &AppliedRule) -> &'a [Decision] {
-        let partition = applied.partition.and_then(|i| self.plan.partitions.get(i));
+        let partition = applied.partition().and_then(|i| self.plan.partitions.get(i));
         if !partition.is_some_and(|stored| stored.status.is_decided()) {
             return &[];
         }

@@ -42,10 +42,11 @@ use base64ct::{Base64, Encoding};
 use siphasher::sip::SipHasher13;
 
 use crate::policy::compiled::Policy;
-use crate::spec::coded::{Bytes, Coded, shape, variants};
+use crate::spec::coded::{Coded, shape, variants};
 use crate::spec::policy::PolicySpec;
 use crate::spec::surface::Surface;
 use crate::stable_hash::stable_hash;
+use tollgate_storage::Bytes;
 
 /// The meaning of the bytes, beyond their shape. Raise it when bytes of the same shape result in
 /// other decisions: when the derived parts change, or the meaning of a field.
@@ -217,7 +218,7 @@ fn opened<'a>(
     surface: Surface,
 ) -> Result<Whole<'a>, NotCompiled> {
     let mut rest = Bytes(bytes.strip_prefix(magic).ok_or(NotCompiled::Other)?);
-    let version = rest.byte().ok_or(NotCompiled::Damaged)?;
+    let version = rest.u8().ok_or(NotCompiled::Damaged)?;
     let written = rest.array().ok_or(NotCompiled::Damaged)?;
     if version != VERSION || u64::from_le_bytes(written) != shape {
         return Err(NotCompiled::OtherVersion);

@@ -17,8 +17,9 @@ use tollgate_core::{Decision, Span, Timestamp};
 use crate::answer::outcome::Answer;
 use crate::denials::table::{Entry, Table};
 use crate::denials::trust::{Belief, Counts, FRESH, can_be_settled, is_final};
+use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partitions::{Failure, Status};
-use crate::pipeline::plan::{AppliedRule, Plan};
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
@@ -166,12 +167,12 @@ impl Denials {
                 && !(self.leases && policy.has_fleet())
                 // A block can be ended by the operator that set it, and a tenant gets back its
                 // earlier quotas.
-                && (if self.is_operated { !policy.has_tenants() } else { applied.blocked_until.is_none() });
+                && (if self.is_operated { policy.tenants().is_none() } else { applied.blocked_until().is_none() });
             // The response may not include units that were given back while the request was under
             // way.
             let final_under =
                 self.relieved.filter(|_| is_final && plan.asked_under == self.relieved);
-            let blocked_until = applied.blocked_until;
+            let blocked_until = applied.blocked_until();
             let blocked = blocked_until.map_or(Span::ZERO, |until| until.since(at));
             let wait = refused_for(set, states, at, applied.cost).max(blocked);
             let is_final = final_under.is_some();
@@ -285,7 +286,7 @@ impl Denials {
                 block(counted.decisions, until.since(at));
             }
             let denies = !counted.decisions.iter().all(Decision::is_admitted);
-            recalled = recalled.max(if denies && applied.binding {
+            recalled = recalled.max(if denies && applied.is_binding() {
                 Recalled::Refused
             } else {
                 Recalled::Admitted
@@ -317,7 +318,8 @@ impl Denials {
         let mut is_some_stale = false;
         let Plan { applied, partitions, decisions, .. } = plan;
         for applied in applied {
-            let Some((stored, keys)) = applied.partition.and_then(|i| partitions.get_mut(i)) else {
+            let Some((stored, keys)) = applied.partition().and_then(|i| partitions.get_mut(i))
+            else {
                 continue;
             };
             let is_asked_about = match of {
@@ -343,8 +345,11 @@ impl Denials {
                 each(&mut counted, (at, blocked_until), applied);
                 Some(blocked_until)
             });
-            applied.is_unasked = remembered.is_none();
-            applied.blocked_until = remembered.flatten();
+            applied.basis = match remembered {
+                None => Basis::Unasked,
+                Some(None) => Basis::Count,
+                Some(Some(until)) => Basis::Block(until),
+            };
         }
         is_some_stale
     }

@@ -76,7 +76,7 @@ impl Denials {
                     || denies_now(set, &entry.states, at, cost))
         };
         plan.partition(i).is_some_and(|partition| {
-            let mut binding = partition.rules().filter(|applied| applied.binding);
+            let mut binding = partition.rules().filter(|applied| applied.is_binding());
             binding.any(|applied| {
                 let Some(set) = policy.applied_set(applied) else { return false };
                 let hash = hash(self.seed, policy, set, partition.key());
@@ -119,12 +119,12 @@ impl Denials {
         plan: &Plan,
         mut each: impl FnMut(&mut Entry, usize),
     ) {
-        for applied in plan.applied.iter().filter(|applied| applied.binding) {
-            let partition = applied.partition.and_then(|i| plan.partition(i));
+        for applied in plan.applied.iter().filter(|applied| applied.is_binding()) {
+            let partition = applied.partition().and_then(|i| plan.partition(i));
             let Some((partition, set)) = partition.zip(policy.applied_set(applied)) else {
                 continue;
             };
-            if applied.is_unasked || !denies(applied, policy, &plan.decisions) {
+            if applied.is_unasked() || !denies(applied, policy, &plan.decisions) {
                 continue;
             }
             if let Some(entry) = self.table.find(hash(self.seed, policy, set, partition.key())) {

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use crate::policy::compiled::Policy;
+use crate::explain::Explain;
 use crate::policy::rule::Rule;
 use crate::spec::action::Action;
 use crate::spec::conditions::Conditions;
@@ -17,7 +17,7 @@ use crate::spec::on_missing::OnMissing;
 /// The most alternatives of conditions that are compared; beyond it no rule backs another.
 const MAX_COMPARED: usize = 50_000;
 
-impl Policy {
+impl<'p> Explain<'p> {
     /// The indexes of rules whose key has a part that the client writes (a header, a cookie, a
     /// query parameter), and that no other rule backs: one that limits at least the same requests
     /// by a key that a client cannot choose. A client with a new value for each request has a new
@@ -28,16 +28,16 @@ impl Policy {
         let mut backs = |one: &Rule, other: &Rule| {
             other.is_certain() && self.has_certain_key(other) && one.implies(other, &mut left)
         };
-        let written = self.rules.iter().enumerate().filter(|(_, rule)| self.is_written(rule));
+        let written = self.0.rules.iter().enumerate().filter(|(_, rule)| self.is_written(rule));
         let written: Vec<(usize, &Rule)> = written.collect();
         let unbacked = written
             .into_iter()
-            .filter(|(_, rule)| !self.rules.iter().any(|other| backs(rule, other)));
+            .filter(|(_, rule)| !self.0.rules.iter().any(|other| backs(rule, other)));
         unbacked.map(|(index, _)| index).collect()
     }
 
     fn key_of_rule(&self, rule: &Rule) -> &[KeyPart] {
-        self.groups.get(usize::from(rule.terms.group)).map_or(&[], |group| &group.spec.key)
+        self.0.groups.get(usize::from(rule.terms.group)).map_or(&[], |group| &group.spec.key)
     }
 
     /// True when the client can choose the count that limits it.

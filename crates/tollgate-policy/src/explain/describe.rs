@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
+use crate::explain::Explain;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::{Rule, Tier};
 use crate::spec::action::{Action, Delay, Reply};
@@ -68,13 +69,16 @@ pub struct TierInWords {
     pub quota_set: usize,
 }
 
-impl Policy {
+impl<'p> Explain<'p> {
     /// Rule `i` of [`Policy::rules`] in words.
     #[must_use]
-    pub fn describe(&self, i: usize) -> Option<RuleInWords> {
-        let rule = self.rules.get(i)?;
-        let key =
-            self.groups.get(usize::from(rule.terms.group)).map_or(&[][..], |group| &group.spec.key);
+    pub fn rule(&self, i: usize) -> Option<RuleInWords> {
+        let rule = self.0.rules.get(i)?;
+        let key = self
+            .0
+            .groups
+            .get(usize::from(rule.terms.group))
+            .map_or(&[][..], |group| &group.spec.key);
         Some(RuleInWords {
             applies: applies(rule),
             key: if key.is_empty() {
@@ -95,7 +99,7 @@ impl Policy {
                 false => charging(&rule.terms.charging),
             },
             mode: mode(rule.terms.mode),
-            action: action(self, &rule.terms.action),
+            action: action(self.0, &rule.terms.action),
             on_failure: match rule.terms.on_failure {
                 OnFailure::Allow => "let the request pass",
                 OnFailure::Deny => "refuse with 503",
@@ -112,21 +116,21 @@ impl Policy {
 
     /// The requests that no rule applies to, one phrase per item of `exempt`.
     #[must_use]
-    pub fn exempt_in_words(&self) -> Vec<String> {
-        self.exempt.iter().map(requests_with).collect()
+    pub fn exempt(&self) -> Vec<String> {
+        self.0.exempt.iter().map(requests_with).collect()
     }
 
     /// The key part that identifies a tenant, in words: `verified claim org`; `None` without
     /// tenants.
     #[must_use]
-    pub fn tenant_in_words(&self) -> Option<String> {
-        self.tenant.as_ref().map(|tenant| tenant.part.to_string())
+    pub fn tenant(&self) -> Option<String> {
+        self.0.tenant.as_ref().map(|tenant| tenant.part.to_string())
     }
 
     /// The meaning of an escaped slash in a path, in words; `None` for the default.
     #[must_use]
-    pub fn escaped_slashes_in_words(&self) -> Option<&'static str> {
-        match self.settings.spec.escaped_slashes {
+    pub fn escaped_slashes(&self) -> Option<&'static str> {
+        match self.0.settings.spec.escaped_slashes {
             EscapedSlashes::Separator => None,
             EscapedSlashes::Literal => Some("%2F and %5C in a path are letters of their segment"),
         }
@@ -134,8 +138,8 @@ impl Policy {
 
     /// The source of the client's address, in words.
     #[must_use]
-    pub fn client_in_words(&self) -> String {
-        let client = &self.settings.spec.client;
+    pub fn client(&self) -> String {
+        let client = &self.0.settings.spec.client;
         let whose = |name: &str| match &client.trust {
             Trust::NoProxy => {
                 format!("the connection's other end; no proxy is trusted to write {name}")
@@ -160,7 +164,7 @@ impl Policy {
             (Source::Header(name), Trust::NoProxy) => whose(&name.0),
             (Source::Header(name), Trust::Hops(_)) => format!("header {}, from any sender", name.0),
         };
-        let prefixes = self.settings.spec.prefixes;
+        let prefixes = self.0.settings.spec.prefixes;
         format!("{from}; one client is an IPv4 /{} or an IPv6 /{}", prefixes.ipv4, prefixes.ipv6)
     }
 }

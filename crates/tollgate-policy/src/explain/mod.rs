@@ -19,8 +19,8 @@ use tollgate_core::Decision;
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
 use crate::facts::Facts;
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::{write_key, write_part};
@@ -31,6 +31,18 @@ use crate::spec::on_missing::OnMissing;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;
+
+/// A policy for people, and for tools that must know what it reads: [`Policy::explain`].
+#[derive(Clone, Copy, Debug)]
+pub struct Explain<'p>(&'p Policy);
+
+impl Policy {
+    /// What it does, in words.
+    #[must_use]
+    pub const fn explain(&self) -> Explain<'_> {
+        Explain(self)
+    }
+}
 
 /// Whether one rule applies to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,28 +85,28 @@ pub struct RuleVerdict<'a> {
     pub quotas: Vec<(&'a str, Decision)>,
 }
 
-impl Policy {
+impl<'p> Explain<'p> {
     /// Whether each rule applies to a request, in the order of [`Policy::rules`]. Never fails.
     /// Agrees with [`Policy::plan`], with one exception: when a request is denied because a rule
     /// cannot read it or because it lacks the rule's key, the plan contains only such rules.
     #[must_use]
     pub fn applicability(&self, facts: &impl Facts) -> Vec<Applicability> {
         let mut buffers = Buffers::default();
-        let request = Request::new(facts, &self.settings, &mut buffers);
-        let exempt = self.exempt.iter().position(|exempt| exempt.surely_hold(&request));
+        let request = Request::new(facts, &self.0.settings, &mut buffers);
+        let exempt = self.0.exempt.iter().position(|exempt| exempt.surely_hold(&request));
         let of_rule = |rule| match exempt {
             Some(i) => Applicability::Exempt(i),
             None => self.applicability_of(rule, &request),
         };
-        self.rules.iter().map(of_rule).collect()
+        self.0.rules.iter().map(of_rule).collect()
     }
 
     /// The client's address as the policy finds it, before it is grouped by prefix; never an IPv4
     /// address mapped into IPv6.
     #[must_use]
-    pub fn client(&self, facts: &impl Facts) -> Option<IpAddr> {
+    pub fn client_address(&self, facts: &impl Facts) -> Option<IpAddr> {
         let mut buffers = Buffers::default();
-        Request::new(facts, &self.settings, &mut buffers).client().map(|ip| ip.to_canonical())
+        Request::new(facts, &self.0.settings, &mut buffers).client().map(|ip| ip.to_canonical())
     }
 
     /// All readings of the request's path by servers, in normal form; the reading used for keys is
@@ -103,8 +115,8 @@ impl Policy {
     #[must_use]
     pub fn readings(&self, facts: &impl Facts) -> Vec<String> {
         let mut buffers = Buffers::default();
-        let request = Request::new(facts, &self.settings, &mut buffers);
-        let readings = request.paths().all().filter(|_| self.settings.reads_path);
+        let request = Request::new(facts, &self.0.settings, &mut buffers);
+        let readings = request.paths().all().filter(|_| self.0.settings.reads_path);
         readings.map(|path| String::from_utf8_lossy(path).into_owned()).collect()
     }
 
@@ -122,7 +134,7 @@ impl Policy {
         {
             return Applicability::UnlessHolds(unless.to_string());
         }
-        let Some(group) = self.groups.get(usize::from(rule.terms.group)) else {
+        let Some(group) = self.0.groups.get(usize::from(rule.terms.group)) else {
             return Applicability::Applies;
         };
         // The rule denies a request that it cannot read, whatever else the request lacks.
@@ -157,11 +169,11 @@ impl<'a> Outcome<'a> {
         let verdicts = self.plan.applied.iter().map(|applied| RuleVerdict {
             rule: usize::from(applied.rule),
             quota_set: self.policy.index_of(&applied.set),
-            partition: applied.partition,
-            malformed: applied.malformed,
+            partition: applied.partition(),
+            malformed: applied.malformed(),
             cost: applied.cost,
             result: self.result(applied),
-            is_enforced: applied.enforced,
+            is_enforced: applied.is_enforced(),
             is_deferred: applied.due == Due::Later,
             priority: self.priority(applied),
             quotas: self.of_rule(applied).map(|r| (r.quota.name(), *r.decision)).collect(),

@@ -7,8 +7,8 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use crate::explain::Explain;
 use crate::facts::Facts;
-use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::spec::charging::Charging;
 use crate::spec::client_ip::Source;
@@ -58,20 +58,20 @@ impl Reader<'_> {
     }
 }
 
-impl Policy {
+impl<'p> Explain<'p> {
     /// Everything that the policy may read of a request, in the order of the document. The same
     /// fact may occur twice. Never fails.
     #[must_use]
-    pub fn reads(&self) -> Vec<Read<'_>> {
+    pub fn reads(&self) -> Vec<Read<'p>> {
         let mut reads = Vec::new();
-        if let Some(tenant) = &self.tenant {
+        if let Some(tenant) = &self.0.tenant {
             let fact = self.resolved(tenant.part.about().reads);
             reads.push(Read { by: Reader::Tenant, fact });
         }
-        for (i, conditions) in self.exempt.iter().enumerate() {
+        for (i, conditions) in self.0.exempt.iter().enumerate() {
             self.conditions(Reader::Exempt(i), conditions, &mut reads);
         }
-        for (i, rule) in self.rules.iter().enumerate() {
+        for (i, rule) in self.0.rules.iter().enumerate() {
             self.of_rule(i, rule, &mut reads);
         }
         reads
@@ -80,8 +80,8 @@ impl Policy {
     /// The header with the client's address, in lower case. `None` when the address is the
     /// connection's other end, and when no proxy is trusted to write such a header.
     #[must_use]
-    pub fn client_header(&self) -> Option<&str> {
-        let client = &self.settings.spec.client;
+    pub fn client_header(&self) -> Option<&'p str> {
+        let client = &self.0.settings.spec.client;
         if client.trust == Trust::NoProxy {
             return None;
         }
@@ -97,19 +97,22 @@ impl Policy {
     /// with zeros beyond the prefix. `None` when the client's address is unknown.
     #[must_use]
     pub fn client_network(&self, facts: &impl Facts) -> Option<IpAddr> {
-        let address = self.settings.spec.client.find(facts)?;
-        Some(self.settings.spec.prefixes.network(address))
+        let address = self.0.settings.spec.client.find(facts)?;
+        Some(self.0.settings.spec.prefixes.network(address))
     }
 
-    fn of_rule<'p>(&'p self, i: usize, rule: &'p Rule, reads: &mut Vec<Read<'p>>) {
+    fn of_rule(self, i: usize, rule: &'p Rule, reads: &mut Vec<Read<'p>>) {
         if let Some(when) = &rule.terms.when {
             self.conditions(Reader::Condition(i, "when"), when, reads);
         }
         if let Some(unless) = &rule.terms.unless {
             self.conditions(Reader::Condition(i, "unless"), unless, reads);
         }
-        let key =
-            self.groups.get(usize::from(rule.terms.group)).map_or(&[][..], |group| &group.spec.key);
+        let key = self
+            .0
+            .groups
+            .get(usize::from(rule.terms.group))
+            .map_or(&[][..], |group| &group.spec.key);
         for part in key {
             reads.push(Read { by: Reader::Key(i), fact: self.resolved(part.about().reads) });
         }
@@ -138,27 +141,22 @@ impl Policy {
         }
     }
 
-    fn tier_name(&self, set: u16) -> Option<&str> {
-        let name = self.sets.get(usize::from(set)).and_then(|set| set.tier.as_deref());
+    fn tier_name(self, set: u16) -> Option<&'p str> {
+        let name = self.0.sets.get(usize::from(set)).and_then(|set| set.tier.as_deref());
         debug_assert!(name.is_some(), "every tier has a name");
         name
     }
 
-    fn conditions<'p>(
-        &'p self,
-        by: Reader<'p>,
-        conditions: &'p Conditions,
-        reads: &mut Vec<Read<'p>>,
-    ) {
+    fn conditions(self, by: Reader<'p>, conditions: &'p Conditions, reads: &mut Vec<Read<'p>>) {
         let read = |fact| Read { by, fact: self.resolved(fact) };
         reads.extend(conditions.0.iter().map(|condition| read(condition.reads())));
     }
 
     /// The header that contains the fact, where the policy names one.
-    fn resolved<'p>(&'p self, fact: Fact<'p>) -> Fact<'p> {
+    fn resolved(self, fact: Fact<'p>) -> Fact<'p> {
         let header = match fact {
-            Fact::Country => self.settings.spec.country_header.as_ref(),
-            Fact::Asn => self.settings.spec.asn_header.as_ref(),
+            Fact::Country => self.0.settings.spec.country_header.as_ref(),
+            Fact::Asn => self.0.settings.spec.asn_header.as_ref(),
             Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Query(_) => None,
             Fact::Header(_) | Fact::Cookie(_) | Fact::Route | Fact::Claim(_) => None,
             Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,

@@ -8,8 +8,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::facts::Facts;
+use crate::pipeline::applied::{AppliedRule, AppliedSet, Basis, CountedIn, Effect};
 use crate::pipeline::partitions::Partitions;
-use crate::pipeline::plan::{AppliedRule, AppliedSet, Plan};
+use crate::pipeline::plan::Plan;
 use crate::pipeline::tenant::Choice;
 use crate::policy::by_value::in_order;
 use crate::policy::compiled::Policy;
@@ -20,7 +21,6 @@ use crate::policy::tenant::Tenant;
 use crate::request::key::{parts, write_key, write_shared_key};
 use crate::request::lazy::Request;
 use crate::request::matching::Reading;
-use crate::spec::action::Action;
 use crate::spec::charging::Charging;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
@@ -36,7 +36,7 @@ impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
     /// fails; without rules the plan is empty.
     ///
-    /// For a policy that [has tenants](Policy::has_tenants), then look up the entry of
+    /// For a policy that [has tenants](Policy::tenants), then look up the entry of
     /// [`Plan::tenant`], and if there is one, plan again with it.
     pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
         self.plan_with(facts, None, plan);
@@ -143,30 +143,27 @@ impl Policy {
             Ok(counted) => (counted, None),
             Err(malformed) => (Counted::nothing(rule), Some(malformed)),
         };
-        let partition = if counted.has_key {
-            Some(self.partition_of(rule, &counted.set, tenant, start, partitions))
+        let counted_in = if counted.has_key {
+            let place = self.partition_of(rule, &counted.set, tenant, start, partitions);
+            CountedIn::Partition(place)
         } else {
             keys.truncate(start);
-            None
+            malformed.map_or(CountedIn::NoKey, CountedIn::Malformed)
         };
         applied.push(AppliedRule {
             rule: index,
             set: counted.set,
             by_entry: counted.by_entry,
             cost: counted.cost,
-            partition,
-            malformed,
+            counted_in,
             first_decision: 0,
-            enforced,
-            binding: enforced && !matches!(rule.terms.action, Action::Mark(_)),
+            effect: Effect::new(enforced, &rule.terms.action),
             due: if malformed.is_none() { rule.due() } else { Due::Now },
             rank: rule.rank_of(request),
             located: None,
             charged: None,
             rejected_waiting: false,
-            blocked_until: None,
-            is_leased: false,
-            is_unasked: false,
+            basis: Basis::Count,
         });
     }
 

@@ -10,9 +10,10 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Timestamp};
 
+use crate::pipeline::applied::{AppliedRule, Basis, Effect};
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{AppliedRule, Plan, denies};
+use crate::pipeline::plan::{Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
@@ -70,7 +71,10 @@ impl Plan {
             let charging =
                 policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.terms.charging);
             let Some(Charging::Response(charge)) = charging else { return false };
-            (applied.binding, applied.located) = (false, None);
+            if applied.is_binding() {
+                applied.effect = Effect::Mark; // a response denies nothing
+            }
+            applied.located = None;
             applied.due = match (applied.due, charges(charge)) {
                 (Due::Later, true) if !denies(applied, policy, decisions) => Due::Now,
                 (Due::Held, false) if applied.charged.is_some() => Due::GivenBack,
@@ -87,8 +91,8 @@ impl Plan {
     /// Uses the decisions that were made without a store as those of the request; rules whose
     /// counts were not requested have none.
     pub(crate) fn take_for_decided(&mut self) {
-        let asked = self.applied.iter().filter(|applied| !applied.is_unasked);
-        let asked_at = asked.filter_map(|applied| self.partitions.get(applied.partition?));
+        let asked = self.applied.iter().filter(|applied| !applied.is_unasked());
+        let asked_at = asked.filter_map(|applied| self.partitions.get(applied.partition()?));
         let at = asked_at.map(|stored| stored.at).max().unwrap_or_default();
         self.each_partition(|partition| {
             partition.stored.at = at;
@@ -99,7 +103,7 @@ impl Plan {
     /// Discards these decisions: the request is in the state after planning.
     pub(crate) fn forget_decisions(&mut self, policy: &Policy) {
         for applied in &mut self.applied {
-            (applied.is_unasked, applied.blocked_until) = (false, None);
+            applied.basis = Basis::Count;
         }
         self.each_partition(|partition| partition.stored.status = Status::Pending);
         self.reserve_decisions(policy);
@@ -108,8 +112,8 @@ impl Plan {
     /// True when the request is denied whatever its quotas decide: it cannot be read, a key part is
     /// missing, or a partition failed whose rules deny on failure.
     pub(crate) fn is_refused_without_quota(&self, policy: &Policy) -> bool {
-        self.applied.iter().filter(|applied| applied.binding).any(|applied| {
-            let Some(i) = applied.partition else { return true };
+        self.applied.iter().filter(|applied| applied.is_binding()).any(|applied| {
+            let Some(i) = applied.partition() else { return true };
             let has_failed = self.partitions.get(i).is_some_and(|p| p.status.has_failed());
             let rule = policy.rules.get(usize::from(applied.rule));
             has_failed && rule.is_some_and(|rule| rule.terms.on_failure == OnFailure::Deny)
@@ -181,7 +185,7 @@ impl PartitionMut<'_> {
         applied.charged = charged.then_some(now);
         stored.at = now;
         stored.status = if charged { Status::Charged } else { Status::Uncharged };
-        Some(charged || !applied.binding)
+        Some(charged || !applied.is_binding())
     }
 
     /// Fills in the decisions without charging; true unless a binding rule denies.
@@ -200,7 +204,7 @@ impl PartitionMut<'_> {
             if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions) {
                 counted.look(now, applied.decided_cost(), longest);
             }
-            admitted &= !(applied.binding && denies(applied, policy, decisions));
+            admitted &= !(applied.is_binding() && denies(applied, policy, decisions));
         }
         admitted
     }

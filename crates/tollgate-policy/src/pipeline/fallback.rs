@@ -4,8 +4,9 @@
 //! fleet. Deliberately absent: the time-out after which an authority counts as unreachable, and its
 //! detection.
 
+use crate::pipeline::applied::{AppliedSet, CountedIn};
 use crate::pipeline::partitions::Failure;
-use crate::pipeline::plan::{AppliedSet, Plan};
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 
 impl Plan {
@@ -33,7 +34,7 @@ impl Plan {
         for applied in self.applied.iter_mut().filter(|applied| applied.counts_in(i)) {
             if let Some(set) = fallback_of(&applied.set) {
                 applied.set = AppliedSet::OfPolicy(set);
-                applied.partition = Some(place);
+                applied.counted_in = CountedIn::Partition(place);
                 applied.charged = None;
             }
         }

@@ -10,9 +10,7 @@ use core::hash::Hasher;
 use base64ct::{Base64, Encoding};
 use siphasher::sip::SipHasher13;
 
-use crate::policy::compiled::Policy;
 use crate::policy::settings::Response;
-use crate::request::given_key::GivenKey;
 use crate::stable_hash::stable_hash;
 
 /// The hashes of one key.
@@ -36,15 +34,6 @@ pub(crate) fn pk(key: &[u8], response: &Response) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&response.hash_key.unwrap_or_default());
     hasher.write(key);
     hasher.finish()
-}
-
-impl Policy {
-    /// The hash of the key in reports to clients and in logs; [`pk_text`] formats it. It is only as
-    /// secret as the policy's hash key ([`Policy::set_hash_key`]).
-    #[must_use]
-    pub fn pk_of(&self, key: &GivenKey) -> u64 {
-        pk(key.bytes(), &self.response)
-    }
 }
 
 /// The hash of a key as text: base64 with padding, the bytes of the field `pk`. There is one

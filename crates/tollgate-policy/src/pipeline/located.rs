@@ -9,9 +9,9 @@ use core::num::NonZeroU32;
 
 use tollgate_core::Timestamp;
 
+use crate::pipeline::applied::{AppliedRule, AppliedSet};
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Stored;
-use crate::pipeline::plan::{AppliedRule, AppliedSet};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, PLACED_UP_TO, QuotaSet};
 use crate::policy::record;

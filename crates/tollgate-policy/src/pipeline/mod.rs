@@ -12,6 +12,7 @@ pub(crate) mod apply;
 pub(crate) mod tenant;
 pub(crate) mod partition;
 pub(crate) mod plan;
+pub(crate) mod applied;
 pub(crate) mod partitions;
 pub(crate) mod key_hashes;
 

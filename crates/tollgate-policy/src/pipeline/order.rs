@@ -10,8 +10,9 @@ use core::cmp::Reverse;
 
 use tollgate_core::Algorithm;
 
+use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::{AppliedRule, Plan};
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::parts;
@@ -64,12 +65,12 @@ impl Plan {
     /// Leaves the count of partition `i` out of [the outcome](Plan::outcome) while its decision is
     /// not requested.
     pub fn set_aside(&mut self, i: usize) {
-        self.rules_in(i).for_each(|applied| applied.is_unasked = true);
+        self.rules_in(i).for_each(|applied| applied.basis = Basis::Unasked);
     }
 
     /// Includes the count of partition `i` again.
     pub fn take_up(&mut self, i: usize) {
-        self.rules_in(i).for_each(|applied| applied.is_unasked = false);
+        self.rules_in(i).for_each(|applied| applied.basis = Basis::Count);
     }
 
     /// True when a rule may delay the request, or gives it a place in a queue.

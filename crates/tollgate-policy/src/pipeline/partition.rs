@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Timestamp};
 
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::pk;
 use crate::pipeline::partitions::{Failure, Status, Stored};
-use crate::pipeline::plan::{AppliedRule, Plan};
+use crate::pipeline::plan::Plan;
 use crate::policy::carried;
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;

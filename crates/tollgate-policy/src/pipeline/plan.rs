@@ -4,17 +4,16 @@
 //! is reused from request to request, and allocates nothing once its buffers have grown. It is
 //! filled in `apply` and decided in `decide`.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
 
-use tollgate_core::{Decision, Span, Timestamp, Verdict};
+use tollgate_core::{Decision, Span, Verdict};
 
+use crate::pipeline::applied::{AppliedRule, AppliedSet, CountedIn};
+use crate::pipeline::key_hashes::KeyHashes;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
-use crate::policy::tenant::Tenant;
 use crate::request::lazy::Buffers;
 use crate::spec::on_failure::OnFailure;
 use tollgate_http_syntax::malformed::Malformed;
@@ -71,89 +70,6 @@ const _: fn() = || {
     is_shared::<Policy>();
     is_shared::<Plan>();
 };
-
-/// A rule that applies to the request.
-#[derive(Clone, Debug)]
-pub(crate) struct AppliedRule {
-    pub(crate) rule: u16,
-    pub(crate) set: AppliedSet,
-    /// The priority of the tenant's entry that selected these quotas, if one did.
-    pub(crate) by_entry: Option<u32>,
-    pub(crate) cost: u64,
-    /// `None` when a key part is missing and the rule denies such requests, or when the request is
-    /// malformed.
-    pub(crate) partition: Option<usize>,
-    /// Why the rule cannot read the request: nothing is charged, and a binding rule denies it.
-    pub(crate) malformed: Option<Malformed>,
-    /// The index of its first decision, one per quota.
-    pub(crate) first_decision: usize,
-    /// The rule is enforced for this key; in shadow mode the result is counted but not enforced.
-    pub(crate) enforced: bool,
-    /// A denial of this rule denies the request: the rule is enforced, and does more than mark.
-    pub(crate) binding: bool,
-    pub(crate) due: Due,
-    /// Its priority among requests that wait for the same key: 0 goes first.
-    pub(crate) rank: u8,
-    /// The offset of its states in a long value, once they were
-    /// [located](crate::pipeline::located).
-    pub(crate) located: Option<NonZeroU32>,
-    /// The time at which this request's cost was charged to the partition's value.
-    pub(crate) charged: Option<Timestamp>,
-    /// The request would have to wait for this rule and may not.
-    pub(crate) rejected_waiting: bool,
-    /// An operator blocked its key until this time, by the clock of its store.
-    pub(crate) blocked_until: Option<Timestamp>,
-    /// Its decisions are based on a lease: the remaining units are those that this node holds.
-    pub(crate) is_leased: bool,
-    /// Its count was not requested: a remembered denial of another rule denies the request.
-    pub(crate) is_unasked: bool,
-}
-
-/// The quotas in which a rule counts a request.
-#[derive(Clone, Debug)]
-pub(crate) enum AppliedSet {
-    /// The set of the policy with this index: the rule's own or a tier's.
-    OfPolicy(u16),
-    /// The set with this index of the request's tenant, which no policy contains.
-    OfTenant(Arc<Tenant>, u16),
-    /// The set that wrote its record, as a replacement for one of the above.
-    Recorded(Arc<OfRecord>),
-}
-
-/// Quotas that replace those of a rule's policy or tenant: those of a later policy whose record was
-/// found, or the same ones in a value that has such records.
-#[derive(Clone, Debug)]
-pub(crate) struct OfRecord {
-    pub(crate) own: AppliedSet,
-    pub(crate) set: QuotaSet,
-}
-
-impl AppliedRule {
-    /// True when the request lacks a part of its key, and the rule denies such requests.
-    const fn is_without_key(&self) -> bool {
-        self.partition.is_none() && self.malformed.is_none()
-    }
-
-    /// True when it is charged as soon as it is allowed.
-    pub(crate) const fn is_charged_now(&self) -> bool {
-        matches!(self.due, Due::Now | Due::Held)
-    }
-
-    /// True when units were used that must be recorded whatever the decision is.
-    pub(crate) fn reports(&self) -> bool {
-        self.due == Due::Reported && self.cost > 0
-    }
-
-    /// The cost that is decided on.
-    pub(crate) fn decided_cost(&self) -> u64 {
-        if self.due == Due::Reported { 1 } else { self.cost }
-    }
-
-    /// True when partition `i` is where it counts.
-    pub(crate) fn counts_in(&self, i: usize) -> bool {
-        self.partition == Some(i)
-    }
-}
 
 impl Policy {
     /// The set in which a rule planned by this policy counts, the policy's or a tenant's. `None`
@@ -247,7 +163,7 @@ impl Plan {
     /// tenant's quotas are unknown.
     #[must_use]
     pub fn fails_closed(&self, policy: &Policy) -> bool {
-        self.applied.iter().filter(|applied| applied.binding).any(|applied| {
+        self.applied.iter().filter(|applied| applied.is_binding()).any(|applied| {
             let rule = policy.rules.get(usize::from(applied.rule));
             rule.is_some_and(|rule| rule.terms.on_failure == OnFailure::Deny)
         })
@@ -264,6 +180,28 @@ impl Plan {
         }
     }
 
+    /// Frees the buffers that a long request made grow, for a plan that is kept until the response.
+    /// A key longer than `longest` is replaced by its digest, here and in the store; the hash
+    /// reported to clients is unchanged. `digest` also receives the index of the key's group: for a
+    /// group of the fleet the digest is the [`key_hash`](tollgate_storage::key_hash), the same for
+    /// all nodes.
+    pub fn trim(
+        &mut self,
+        policy: &Policy,
+        longest: usize,
+        digest: impl Fn(usize, &[u8]) -> [u8; 16],
+    ) {
+        for buffer in self.buffers.all() {
+            if buffer.capacity() > longest {
+                *buffer = Vec::new();
+            }
+        }
+        let shorten = |group: u16, key: &[u8]| {
+            (KeyHashes::new(key, &policy.response), digest(group.into(), key))
+        };
+        self.partitions.shorten_keys(longest, shorten);
+    }
+
     pub(crate) fn clear(&mut self) {
         self.applied.clear();
         self.tenant.clear();
@@ -277,10 +215,10 @@ impl Plan {
     /// except those: the request is denied before anything is loaded, without a request to a store.
     pub(crate) fn keep_unreadable(&mut self) {
         for is_kept in [
-            |applied: &AppliedRule| applied.malformed.is_some(),
-            |applied: &AppliedRule| applied.partition.is_none(),
+            |applied: &AppliedRule| applied.malformed().is_some(),
+            |applied: &AppliedRule| applied.partition().is_none(),
         ] {
-            if self.applied.iter().any(|applied| applied.binding && is_kept(applied)) {
+            if self.applied.iter().any(|applied| applied.is_binding() && is_kept(applied)) {
                 if self.reports() {
                     break; // a denial by another rule still records the reported units
                 }
@@ -290,7 +228,7 @@ impl Plan {
             }
         }
         // An entry changes how a key is counted, and which conditions are read, not the key itself.
-        if self.applied.iter().any(|applied| applied.binding && applied.is_without_key()) {
+        if self.applied.iter().any(|applied| applied.is_binding() && applied.is_without_key()) {
             self.tenant.clear();
         }
     }
@@ -298,8 +236,9 @@ impl Plan {
     /// The tenant of the request is unknown, so no rule can select the quotas it counts in.
     pub(crate) fn make_malformed(&mut self, why: Malformed) {
         for applied in &mut self.applied {
-            applied.malformed.get_or_insert(why);
-            applied.partition = None;
+            if applied.malformed().is_none() {
+                applied.counted_in = CountedIn::Malformed(why);
+            }
             applied.due = Due::Now;
         }
         self.partitions.clear();

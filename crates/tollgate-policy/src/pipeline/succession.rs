@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Timestamp, Verdict};
 
+use crate::pipeline::applied::{AppliedRule, AppliedSet, OfRecord};
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{AppliedRule, AppliedSet, NOT_YET, OfRecord};
+use crate::pipeline::plan::NOT_YET;
 use crate::policy::carried::{self, Carried, Moved};
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;

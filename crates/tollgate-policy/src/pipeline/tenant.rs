@@ -9,8 +9,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::facts::Facts;
+use crate::pipeline::applied::AppliedSet;
 use crate::pipeline::partitions::Partitions;
-use crate::pipeline::plan::AppliedSet;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::policy::tenant::{Tenant, TenantSet};

@@ -91,12 +91,6 @@ impl Policy {
         !matches!(self.settings.spec.client.trust, Trust::Hops(_))
     }
 
-    /// True when the document defines a tenant key, so that requests have tenants.
-    #[must_use]
-    pub const fn has_tenants(&self) -> bool {
-        self.tenant.is_some()
-    }
-
     /// The source of verified claims; `None` when neither a rule's key nor the tenant key uses a
     /// claim.
     #[must_use]

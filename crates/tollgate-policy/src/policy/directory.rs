@@ -23,7 +23,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::stable_hash::stable_hash;
-use tollgate_storage::StoredSet;
+use tollgate_storage::{Bytes, StoredSet, push_block};
 
 /// The version of these bytes.
 const VERSION: u8 = 1;
@@ -71,17 +71,11 @@ impl Directory {
     /// does not know is left out.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (VERSION, mut rest) = bytes.split_first().map(|(version, rest)| (*version, rest))?
-        else {
-            return None;
-        };
+        let mut rest = Bytes(bytes.strip_prefix(&[VERSION])?);
         let mut sets = Vec::new();
-        while !rest.is_empty() {
-            let (generation, after) = rest.split_first_chunk()?;
-            let (len, after) = after.split_first_chunk()?;
-            let (entry, others) = after.split_at_checked(u16::from_le_bytes(*len).into())?;
-            sets.extend(KnownSet::read(u64::from_le_bytes(*generation), entry));
-            rest = others;
+        while !rest.0.is_empty() {
+            let (generation, entry) = (rest.u64()?, rest.block()?);
+            sets.extend(KnownSet::read(generation, entry));
         }
         // No generation can follow the last one; only damaged bytes contain it.
         let has_next = sets.last().is_none_or(|known: &KnownSet| known.generation < u64::MAX);
@@ -96,10 +90,8 @@ impl Directory {
             let mut entry = Vec::new();
             known.write(&mut entry);
             // 16 quotas of at most 101 bytes each.
-            let len = u16::try_from(entry.len()).unwrap_or(u16::MAX);
             out.extend(known.generation.to_le_bytes());
-            out.extend(len.to_le_bytes());
-            out.extend(entry);
+            push_block(&entry, out);
         }
     }
 

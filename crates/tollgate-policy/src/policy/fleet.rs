@@ -48,7 +48,7 @@ impl Policy {
         let mut groups: Vec<&Group> = self.groups.iter().filter(|group| group.is_fleet()).collect();
         sort_by(&mut groups, |one, other| one.identity().cmp(&other.identity()));
         let mut bytes = Vec::new();
-        if self.has_tenants() {
+        if self.tenant.is_some() {
             bytes.push(1);
         }
         for group in groups {

@@ -1,4 +1,5 @@
-//! The names of tenants: the bytes that identify one in a request, and how people write them.
+//! The tenants of a policy, and their names: the bytes that identify one in a request, and how
+//! people write them.
 //!
 //! Invariant: a tenant has one spelling, under which its entry is kept and listed.
 
@@ -8,22 +9,44 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::policy::compiled::Policy;
+use crate::policy::tenant::TenantKey;
 use crate::spec::key::{KeyPart, Spelling};
 use crate::spec::tenant::MAX_TENANT_ID;
 use tollgate_http_syntax::authority::write_host;
 use tollgate_http_syntax::readings::Paths;
 
+/// The tenants that requests have under a policy: [`Policy::tenants`].
+#[derive(Clone, Copy, Debug)]
+pub struct Tenants<'p> {
+    pub(crate) policy: &'p Policy,
+    pub(crate) key: &'p TenantKey,
+}
+
 impl Policy {
-    /// The bytes that identify the tenant called `text`, as [`Plan::tenant`](crate::Plan::tenant)
-    /// returns them for a request. `None` for a tenant that no request can have, and when the
-    /// policy does not have tenants.
+    /// Its tenants; `None` when the document defines no tenant key.
     #[must_use]
-    pub fn tenant_id(&self, text: &str) -> Option<Vec<u8>> {
-        let id = match self.tenant.as_ref()?.part.about().spelling {
+    pub const fn tenants(&self) -> Option<Tenants<'_>> {
+        match &self.tenant {
+            Some(key) => Some(Tenants { policy: self, key }),
+            None => None,
+        }
+    }
+}
+
+impl Tenants<'_> {
+    /// The bytes that identify the tenant called `text`, as [`Plan::tenant`](crate::Plan::tenant)
+    /// returns them for a request. `None` for a tenant that no request can have.
+    #[must_use]
+    pub fn id(&self, text: &str) -> Option<Vec<u8>> {
+        let id = match self.key.part.about().spelling {
             Spelling::Address => {
                 let mut id = Vec::new();
                 let address = text.parse().ok()?;
-                self.settings.spec.prefixes.group(address, |bytes| id.extend_from_slice(bytes));
+                self.policy
+                    .settings
+                    .spec
+                    .prefixes
+                    .group(address, |bytes| id.extend_from_slice(bytes));
                 id
             }
             Spelling::Upper => text.to_ascii_uppercase().into(),
@@ -44,25 +67,25 @@ impl Policy {
 
     /// The one spelling of the tenant called `text`, under which its entry is kept and listed:
     /// `SHOP.example` is `shop.example`, and an address is the first one of its network. `None` as
-    /// for [`Policy::tenant_id`].
+    /// for [`Tenants::id`].
     #[must_use]
-    pub fn tenant_name(&self, text: &str) -> Option<String> {
-        let id = self.tenant_id(text)?;
-        match self.tenant.as_ref()?.part {
+    pub fn name(&self, text: &str) -> Option<String> {
+        let id = self.id(text)?;
+        match self.key.part {
             KeyPart::ClientIp => {
                 let address = text.parse().ok()?;
-                Some(self.settings.spec.prefixes.network(address).to_string())
+                Some(self.policy.settings.spec.prefixes.network(address).to_string())
             }
             _ => String::from_utf8(id).ok(),
         }
     }
 
-    /// The name ([`Policy::tenant_name`]) of the tenant of a request, from its
+    /// The name ([`Tenants::name`]) of the tenant of a request, from its
     /// [`Plan::tenant`](crate::Plan::tenant); `None` for a tenant that is not text: it cannot be
     /// named and so has no entry.
     #[must_use]
-    pub fn name_of_tenant(&self, id: &[u8]) -> Option<String> {
-        match self.tenant.as_ref()?.part {
+    pub fn name_of(&self, id: &[u8]) -> Option<String> {
+        match self.key.part {
             KeyPart::ClientIp => match id.len() {
                 4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(id).ok()?).to_string()),
                 _ => Some(Ipv6Addr::from(<[u8; 16]>::try_from(id).ok()?).to_string()),
@@ -74,7 +97,7 @@ impl Policy {
     /// The path `text` as a key contains it; `None` when a query begins in it.
     fn normal_path(&self, text: &str) -> Option<Vec<u8>> {
         let mut paths = Paths::default();
-        let len = paths.read(text.as_bytes(), self.settings.spec.escaped_slashes);
+        let len = paths.read(text.as_bytes(), self.policy.settings.spec.escaped_slashes);
         (len == text.len()).then(|| paths.main().into())
     }
 }

@@ -36,7 +36,7 @@ impl Policy {
         (0..).zip(&self.rules).find(|(_, rule)| rule.terms.name == name).map(|(i, _)| i)
     }
 
-    /// The entry of the tenant `id` ([`Policy::tenant_id`], [`Plan::tenant`](crate::Plan::tenant))
+    /// The entry of the tenant `id` ([`Tenants::id`], [`Plan::tenant`](crate::Plan::tenant))
     /// under this policy. Parts that the policy does not know have no effect.
     #[must_use]
     pub fn tenant(&self, id: &[u8], entry: &TenantEntry) -> Tenant {

@@ -3,7 +3,6 @@
 //! Invariant: the bytes are those of a request that has the values, made by the same functions, so
 //! every spelling of a client's values gives the same key. Values that clients do not send as text
 //! (an address, a country) are read as a person writes them. No value is repeated in an error.
-//! address, a country) is read as a person writes it. No value is repeated in an error.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -62,13 +61,13 @@ impl GivenKey {
     /// tenant.
     pub fn of_tenant(mut self, policy: &Policy, tenant: &str) -> Result<Self, NoKey> {
         let wrong = |why: &str| NoKey::Wrong(Problem::new("tenant", why.into()));
-        if policy.tenant.is_none() {
+        let Some(tenants) = policy.tenants() else {
             return Err(wrong("the policy does not say who a tenant is; leave it out"));
-        }
+        };
         if !self.is_apart_of_tenants(policy) {
             return Err(wrong("the key says whose it is; leave it out"));
         }
-        let id = policy.tenant_id(tenant).ok_or_else(|| wrong("no request is of it"))?;
+        let id = tenants.id(tenant).ok_or_else(|| wrong("no request is of it"))?;
         write_text(&id, &mut self.bytes);
         Ok(self)
     }
@@ -80,6 +79,30 @@ impl GivenKey {
         let Some(wanted) = &policy.tenant else { return false };
         let group = policy.groups.get(self.group);
         group.is_some_and(|group| !group.spec.key.contains(&wanted.part))
+    }
+}
+
+impl Rule {
+    /// Its key, part by part, in words of the document: `client_ip`, `header x-key`. Empty under
+    /// another policy than its own.
+    #[must_use]
+    pub fn key_parts(&self, policy: &Policy) -> Vec<String> {
+        let group = policy.groups.get(usize::from(self.terms.group));
+        let words = |part: &KeyPart| {
+            let about = part.about();
+            if about.of.is_empty() {
+                about.name.into()
+            } else {
+                format!("{} {}", about.name, about.of)
+            }
+        };
+        group.map_or_else(Vec::new, |group| group.spec.key.iter().map(words).collect())
+    }
+
+    /// The quotas that it may count a client in: its own first, then its tiers'.
+    pub fn quota_sets<'p>(&self, policy: &'p Policy) -> impl Iterator<Item = &'p QuotaSet> {
+        let sets = [self.set].into_iter().chain(self.tiers.iter().map(|tier| tier.set));
+        sets.filter_map(|set| policy.sets.get(usize::from(set)))
     }
 }
 
@@ -116,30 +139,6 @@ impl Policy {
             self.write_given_key(rule, group, values, &mut bytes).map_err(NoKey::Wrong)?;
         }
         Ok(GivenKey { rule: index, group: rule.terms.group.into(), bytes })
-    }
-
-    /// The key of a rule, part by part, in words of the document: `client_ip`, `header x-key`.
-    #[must_use]
-    pub fn key_parts(&self, rule: usize) -> Vec<String> {
-        let rule = self.rules.get(rule);
-        let group = rule.and_then(|rule| self.groups.get(usize::from(rule.terms.group)));
-        let words = |part: &KeyPart| {
-            let about = part.about();
-            if about.of.is_empty() {
-                about.name.into()
-            } else {
-                format!("{} {}", about.name, about.of)
-            }
-        };
-        group.map_or_else(Vec::new, |group| group.spec.key.iter().map(words).collect())
-    }
-
-    /// The quotas that a rule may count a client in: its own first, then its tiers'.
-    pub fn quota_sets_of(&self, rule: usize) -> impl Iterator<Item = &QuotaSet> {
-        let rule = self.rules.get(rule);
-        let tiers = rule.into_iter().flat_map(|rule| rule.tiers.iter().map(|tier| tier.set));
-        let sets = rule.map(|rule| rule.set).into_iter().chain(tiers);
-        sets.filter_map(|set| self.sets.get(usize::from(set)))
     }
 
     fn write_given_key(

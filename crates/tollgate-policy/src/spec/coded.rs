@@ -14,6 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::Span;
+use tollgate_storage::Bytes;
 
 use crate::spec::bounds::MAX_VALUES;
 
@@ -51,49 +52,28 @@ pub(crate) const fn shape(mut names: &[&str], mut parts: &[u64]) -> u64 {
     hash
 }
 
-/// Bytes that are read from the front.
-pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Bytes<'a> {
-    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    pub(crate) fn byte(&mut self) -> Option<u8> {
-        self.array().map(|[byte]| byte)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        let mut number = 0_u64;
-        for place in 0..10_u32 {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            let shift = place.saturating_mul(7);
-            let placed = bits.wrapping_shl(shift);
-            // The tenth byte has one of the 64 bits.
-            if placed.wrapping_shr(shift) != bits {
-                return None;
-            }
-            number |= placed;
-            if byte & 0x80 == 0 {
-                return (byte != 0 || place == 0).then_some(number);
-            }
+fn number(from: &mut Bytes<'_>) -> Option<u64> {
+    let mut number = 0_u64;
+    for place in 0..10_u32 {
+        let byte = from.u8()?;
+        let bits = u64::from(byte & 0x7f);
+        let shift = place.saturating_mul(7);
+        let placed = bits.wrapping_shl(shift);
+        // The tenth byte has one of the 64 bits.
+        if placed.wrapping_shr(shift) != bits {
+            return None;
         }
-        None
+        number |= placed;
+        if byte & 0x80 == 0 {
+            return (byte != 0 || place == 0).then_some(number);
+        }
     }
+    None
+}
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = usize::try_from(self.number()?).ok()?;
-        self.take(len)
-    }
+fn bytes<'a>(from: &mut Bytes<'a>) -> Option<&'a [u8]> {
+    let len = usize::try_from(number(from)?).ok()?;
+    from.take(len)
 }
 
 fn write_number(mut number: u64, to: &mut Vec<u8>) {
@@ -121,7 +101,7 @@ macro_rules! numbers {
             }
 
             fn read(from: &mut Bytes<'_>) -> Option<Self> {
-                Self::try_from(from.number()?).ok()
+                Self::try_from(number(from)?).ok()
             }
         }
     )*};
@@ -137,7 +117,7 @@ impl Coded for bool {
     }
 
     fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        match from.byte()? {
+        match from.u8()? {
             0 => Some(false),
             1 => Some(true),
             _ => None,
@@ -154,7 +134,7 @@ impl Coded for String {
     }
 
     fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        core::str::from_utf8(from.bytes()?).ok().map(Into::into)
+        core::str::from_utf8(bytes(from)?).ok().map(Into::into)
     }
 }
 
@@ -168,7 +148,7 @@ impl Coded for Vec<u8> {
     }
 
     fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        from.bytes().map(Into::into)
+        bytes(from).map(Into::into)
     }
 }
 
@@ -193,7 +173,7 @@ impl Coded for Span {
     }
 
     fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        from.number().map(Self::from_nanos)
+        number(from).map(Self::from_nanos)
     }
 }
 
@@ -285,7 +265,7 @@ macro_rules! fields {
                 $(<$of as $crate::spec::coded::Coded>::write($field, to);)*
             }
 
-            fn read(from: &mut $crate::spec::coded::Bytes<'_>) -> Option<Self> {
+            fn read(from: &mut tollgate_storage::Bytes<'_>) -> Option<Self> {
                 $(let $field = <$of as $crate::spec::coded::Coded>::read(from)?;)*
                 let read = Self { $($field),* };
                 $(let check: fn(&Self) -> bool = $check; if !check(&read) { return None; })?
@@ -320,8 +300,8 @@ macro_rules! variants {
                 }
             }
 
-            fn read(from: &mut $crate::spec::coded::Bytes<'_>) -> Option<Self> {
-                let read = match from.byte()? {
+            fn read(from: &mut tollgate_storage::Bytes<'_>) -> Option<Self> {
+                let read = match from.u8()? {
                     $($tag => Self::$variant
                         $(($(<$of_ty as $crate::spec::coded::Coded>::read(from)?),*))?
                         $({$($field: <$field_ty as $crate::spec::coded::Coded>::read(from)?),*})?,)*
@@ -347,7 +327,7 @@ macro_rules! wrapped {
                 <$of as $crate::spec::coded::Coded>::write(value, to);
             }
 
-            fn read(from: &mut $crate::spec::coded::Bytes<'_>) -> Option<Self> {
+            fn read(from: &mut tollgate_storage::Bytes<'_>) -> Option<Self> {
                 let read = <$of as $crate::spec::coded::Coded>::read(from)?;
                 $(let check: fn(&$of) -> bool = $check; if !check(&read) { return None; })?
                 Some(Self(read))

@@ -277,7 +277,8 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::spec::coded::{Bytes, Coded};
+    use crate::spec::coded::Coded;
+    use tollgate_storage::Bytes;
 
     // Guards: a key part that has a meaning and no way to write it.
     #[test]

@@ -12,7 +12,7 @@ use tollgate_core::Span;
 use crate::spec::bounds::{MAX_EXEMPT, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES};
 use crate::spec::bounds::{MAX_SETS, MAX_SHARDS};
 use crate::spec::client_ip::{ClientAddress, Source, Trust};
-use crate::spec::coded::{Bytes, Coded, fields, shape, variants};
+use crate::spec::coded::{Coded, fields, shape, variants};
 use crate::spec::conditions::Conditions;
 use crate::spec::jwt::{Jwk, Jwt};
 use crate::spec::key::KeyPart;
@@ -25,6 +25,7 @@ use tollgate_http_syntax::address::{Cidr, Prefixes};
 use tollgate_http_syntax::alternatives::Alternatives;
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
+use tollgate_storage::Bytes;
 
 fields! {
     /// A policy as data, with the defaults of the document filled in.

@@ -14,7 +14,7 @@ use tollgate_core::{Limiter, Span};
 use crate::spec::action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
 use crate::spec::charging::{Charging, OnAbort, ResponseCharge, StatusPattern, Statuses};
 use crate::spec::client_ip::Source;
-use crate::spec::coded::{Bytes, Coded, fields, shape, variants, wrapped};
+use crate::spec::coded::{Coded, fields, shape, variants, wrapped};
 use crate::spec::conditions::{Condition, Conditions};
 use crate::spec::cost::Cost;
 use crate::spec::descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
@@ -32,6 +32,7 @@ use tollgate_http_syntax::alternatives::{Alternative, Alternatives};
 use tollgate_http_syntax::path::{Pattern, Segment};
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
+use tollgate_storage::Bytes;
 use tollgate_storage::{read_limiter, write_limiter};
 
 wrapped! {
@@ -218,7 +219,7 @@ impl Coded for Cidr {
     }
 
     fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        let address = match from.byte()? {
+        let address = match from.u8()? {
             4 => IpAddr::V4(Ipv4Addr::from(from.array::<4>()?)),
             16 => IpAddr::V6(Ipv6Addr::from(from.array::<16>()?)),
             _ => return None,

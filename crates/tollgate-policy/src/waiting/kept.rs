@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
-use crate::pipeline::key_hashes::KeyHashes;
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::PartitionMut;
-use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
+use crate::pipeline::plan::{Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::request::lazy::Buffers;
 use tollgate_storage::Due;
@@ -29,28 +29,6 @@ impl Plan {
         *buffers = Buffers::default();
     }
 
-    /// Frees the buffers that a long request made grow, for a plan that is kept until the response.
-    /// A key longer than `longest` is replaced by its digest, here and in the store; the hash
-    /// reported to clients is unchanged. `digest` also receives the index of the key's group: for a
-    /// group of the fleet the digest is the [`key_hash`](tollgate_storage::key_hash), the same for
-    /// all nodes.
-    pub fn trim(
-        &mut self,
-        policy: &Policy,
-        longest: usize,
-        digest: impl Fn(usize, &[u8]) -> [u8; 16],
-    ) {
-        for buffer in self.buffers.all() {
-            if buffer.capacity() > longest {
-                *buffer = Vec::new();
-            }
-        }
-        let shorten = |group: u16, key: &[u8]| {
-            (KeyHashes::new(key, &policy.response), digest(group.into(), key))
-        };
-        self.partitions.shorten_keys(longest, shorten);
-    }
-
     /// The line of spare times ([`Queue::spare`](super::Queue::spare)) from which a request that is
     /// not decided yet may get one: only if one `leaky-queue` is the only quota for it.
     #[must_use]
@@ -58,14 +36,14 @@ impl Plan {
         let [applied] = self.applied.as_slice() else { return None };
         let [quota] = policy.quotas(applied) else { return None };
         let is_queue = quota.limiter.algorithm() == Algorithm::LeakyQueue;
-        if !is_queue || !applied.enforced || applied.due != Due::Now {
+        if !is_queue || !applied.is_enforced() || applied.due != Due::Now {
             return None;
         }
         let record = policy.line_of(applied)?;
         let rule = policy.rules.get(usize::from(applied.rule))?;
         let max = rule.longest_wait().unwrap_or(Span::MAX);
         let AppliedRule { cost, rank, .. } = *applied;
-        Some(Turn { partition: applied.partition?, record, cost, max, rank })
+        Some(Turn { partition: applied.partition()?, record, cost, max, rank })
     }
 
     /// Bytes that the plan uses, including itself.
@@ -88,7 +66,7 @@ impl Plan {
     pub fn reject_waiting(&mut self, policy: &Policy, full: Full) {
         let Self { applied, decisions, rejected_waiting, .. } = self;
         *rejected_waiting = Some(full);
-        for applied in applied.iter_mut().filter(|applied| applied.enforced) {
+        for applied in applied.iter_mut().filter(|applied| applied.is_enforced()) {
             let own = decisions.get(applied.first_decision..).unwrap_or_default();
             let mut own = own.iter().take(policy.quotas(applied).len());
             let waits = own.any(|decision| matches!(decision.verdict, Verdict::Delay(_)));
@@ -109,7 +87,7 @@ impl Plan {
                     let rule = policy.rules.get(usize::from(applied.rule))?;
                     let max = rule.longest_wait().unwrap_or(Span::MAX);
                     let AppliedRule { cost, rank, .. } = *applied;
-                    let partition = applied.partition?;
+                    let partition = applied.partition()?;
                     let place = Turn { partition, record, cost, max, rank };
                     if found.replace(place).is_some() {
                         return None;

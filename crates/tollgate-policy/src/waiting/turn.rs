@@ -6,7 +6,8 @@
 use tollgate_core::{Algorithm, Span, Timestamp};
 
 use crate::answer::outcome::Outcome;
-use crate::pipeline::plan::{AppliedRule, Plan};
+use crate::pipeline::applied::AppliedRule;
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use tollgate_storage::Due;
@@ -50,7 +51,7 @@ impl Plan {
     #[must_use]
     pub fn pace(&self, policy: &Policy, of: &Turn, at: Timestamp) -> Option<Pace> {
         let applied = self.applied.iter().find(|applied| {
-            applied.partition == Some(of.partition)
+            applied.partition() == Some(of.partition)
                 && turn(policy, applied).is_some_and(|turn| turn.record == of.record)
         })?;
         let quotas = self.outcome(policy).of_rule(applied);
@@ -91,10 +92,10 @@ fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     let max = rule.longest_wait()?;
     let hands_out_times =
         |quota: &CompiledQuota| matches!(quota.limiter.algorithm(), Algorithm::LeakyQueue);
-    if !applied.binding || policy.quotas(applied).iter().all(hands_out_times) {
+    if !applied.is_binding() || policy.quotas(applied).iter().all(hands_out_times) {
         return None;
     }
     let record = policy.line_of(applied)?;
     let AppliedRule { cost, rank, .. } = *applied;
-    Some(Turn { partition: applied.partition?, record, cost, max, rank })
+    Some(Turn { partition: applied.partition()?, record, cost, max, rank })
 }

@@ -20,7 +20,7 @@ use crate::gate::tenant_cache::{Entry, Found};
 pub(crate) async fn plan(gate: &Gate, policy: &Policy, facts: &impl Facts, plan: &mut Plan) {
     policy.plan(facts, plan);
     let Some(id) = plan.tenant().map(<[u8]>::to_vec) else { return };
-    let Some(name) = policy.name_of_tenant(&id) else { return };
+    let Some(name) = policy.tenants().and_then(|tenants| tenants.name_of(&id)) else { return };
     let now = gate.clock.now();
     let found = match gate.tenants.fresh(&id, now) {
         Some(found) => Some(found),

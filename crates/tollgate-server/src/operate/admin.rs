@@ -151,7 +151,7 @@ async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
         StoreCall::Tenants(TenantCall::Put { id, .. } | TenantCall::Delete { id, .. }) => {
             let reply = gate.store.rules(call).await;
             let policy = gate.following.active();
-            if let Some(key) = policy.policy.tenant_id(id) {
+            if let Some(key) = policy.policy.tenants().and_then(|tenants| tenants.id(id)) {
                 gate.tenants.forget(&key, gate.clock.now());
             }
             reply

@@ -86,7 +86,7 @@ pub fn warnings(policy: &Policy, has_secret: bool, spoken: Spoken) -> Problems {
 /// Rules by the length of a body, which a proxy that asks over HTTP need not send. Without it the
 /// request counts as one without a body, and if the proxy does not set the field, its client can.
 fn unsaid_lengths(policy: &Policy, setting: &str) -> Vec<Problem> {
-    let reads = policy.reads();
+    let reads = policy.explain().reads();
     let by_length = reads.iter().filter(|read| read.fact == Fact::Header("content-length"));
     let mut rules: Vec<usize> = by_length.filter_map(|read| read.by.rule()).collect();
     rules.dedup();

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use tollgate_policy::{Policy, Problems};
+use tollgate_policy::Problems;
 
 use crate::admin::json_body::{self, invalids};
 use crate::answer::Answer;
@@ -139,8 +139,8 @@ impl Ready {
             Compiled { text: &text, policy: Some(&policy) },
         );
         let warnings = discreet(policy.warnings().clone());
-        let had_tenants = before.as_ref().is_some_and(Policy::has_tenants);
-        let entries = match (policy.has_tenants(), had_tenants) {
+        let had_tenants = before.as_ref().is_some_and(|policy| policy.tenants().is_some());
+        let entries = match (policy.tenants().is_some(), had_tenants) {
             (true, _) => Some(ENTRIES),
             (false, true) => Some(NO_TENANTS),
             (false, false) => None,

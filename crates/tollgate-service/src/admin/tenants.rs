@@ -168,8 +168,8 @@ fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> Answer {
 fn id(service: &Service<'_>, text: &str) -> Result<String, Answer> {
     // A client's library would leave both out of a path.
     let is_named = !matches!(text, "" | "." | "..") && text.len() <= MAX_TENANT_ID;
-    let name = match service.policy.filter(|policy| policy.has_tenants()) {
-        Some(policy) => policy.tenant_name(text),
+    let name = match service.policy.and_then(|policy| policy.tenants()) {
+        Some(tenants) => tenants.name(text),
         None => Some(text.to_string()),
     };
     if let Some(name) = name.filter(|_| is_named && !text.contains(char::is_control)) {

@@ -8,6 +8,7 @@
 //! a version is 0.
 
 use tollgate_service::Source;
+use tollgate_storage::Bytes;
 
 const TAG: u8 = 1;
 
@@ -81,13 +82,12 @@ impl InForce {
 
 /// The four numbers after the tag, and the rest of the bytes.
 fn numbers(bytes: &[u8]) -> Option<([u64; 4], &[u8])> {
-    let mut rest = bytes.strip_prefix(&[TAG])?;
+    let mut rest = Bytes(bytes.strip_prefix(&[TAG])?);
     let mut numbers = [0; 4];
     for number in &mut numbers {
-        let (taken, after) = rest.split_first_chunk()?;
-        (*number, rest) = (u64::from_le_bytes(*taken), after);
+        *number = rest.u64()?;
     }
-    Some((numbers, rest))
+    Some((numbers, rest.0))
 }
 
 #[cfg(test)]

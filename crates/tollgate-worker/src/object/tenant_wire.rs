@@ -7,6 +7,7 @@
 //! `u64`; the reply is 1 or 0.
 
 use tollgate_service::{StoreCall, TenantCall};
+use tollgate_storage::Bytes;
 
 const GET: u8 = 0;
 const TAKE: u8 = 1;
@@ -38,7 +39,7 @@ pub(crate) struct Places {
     /// The tenant's own.
     pub(crate) object: String,
     /// Identifies the keys under which tenants are counted alone
-    /// ([`Policy::tenancy`](tollgate_policy::Policy::tenancy)).
+    /// ([`Tenants::identity`](tollgate_policy::Tenants::identity)).
     pub(crate) tenancy: u64,
     /// The objects that count the tenant alone, which have the entry, too: their names,
     /// concatenated.
@@ -60,13 +61,11 @@ impl Places {
 
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let text = |bytes: &[u8]| str::from_utf8(bytes).ok().map(str::to_owned);
-        let (object, rest) = bytes.split_first_chunk::<NAME_LEN>()?;
-        let (tenancy, rest) = rest.split_first_chunk()?;
-        let (count, rest) = rest.split_first()?;
-        let len = NAME_LEN.checked_mul(usize::from(*count))?;
-        let (counts, rest) = rest.split_at_checked(len)?;
-        let tenancy = u64::from_le_bytes(*tenancy);
-        Some((Self { object: text(object)?, tenancy, counts: text(counts)? }, rest))
+        let mut rest = Bytes(bytes);
+        let (object, tenancy) = (text(rest.take(NAME_LEN)?)?, rest.u64()?);
+        let len = NAME_LEN.checked_mul(rest.u8()?.into())?;
+        let counts = text(rest.take(len)?)?;
+        Some((Self { object, tenancy, counts }, rest.0))
     }
 }
 
@@ -139,9 +138,9 @@ impl Kept {
 
     /// Reads it; `None` for other bytes.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let (revision, rest) = bytes.split_first_chunk()?;
-        let revision = u64::from_le_bytes(*revision);
-        let entry = match rest.split_first()? {
+        let mut rest = Bytes(bytes);
+        let revision = rest.u64()?;
+        let entry = match rest.0.split_first()? {
             (0, []) => None,
             (1, entry) => Some(str::from_utf8(entry).ok()?.to_owned()),
             _ => return None,

@@ -66,7 +66,7 @@ pub(crate) async fn plan_to_decide<'a>(
     policy.plan(facts, plan);
     let tenants = visit.gate.tenants.as_ref()?;
     let id = plan.tenant()?.to_vec();
-    let name = policy.name_of_tenant(&id)?;
+    let name = policy.tenants()?.name_of(&id)?;
     let objects = &visit.gate.objects;
     let mut look = tenants.look(&id).await;
     if matches!(look, Look::Ask) {
@@ -93,7 +93,7 @@ pub(crate) async fn plan_to_decide<'a>(
 /// True when every entry is stored next to the counts of this policy. The list is asked that
 /// outside the requests, rarely; until the reply is known, false is assumed.
 fn is_beside(tenants: &Tenants, visit: &Visit<'_>, policy: &Policy) -> bool {
-    let tenancy = policy.tenancy();
+    let tenancy = policy.tenants().map_or(0, |tenants| tenants.identity());
     if tenancy == 0 {
         return false;
     }
@@ -131,7 +131,8 @@ pub(crate) async fn plan(
     policy.plan(facts, plan);
     let Some(tenants) = tenants else { return };
     let Some(id) = plan.tenant().map(<[u8]>::to_vec) else { return };
-    let Some(name) = policy.name_of_tenant(&id) else { return };
+    let name = policy.tenants().and_then(|tenants| tenants.name_of(&id));
+    let Some(name) = name else { return };
     let look = tenants.find(&id, &name, objects).await;
     plan_with(look, objects, policy, &id, facts, plan);
 }

@@ -149,9 +149,10 @@ impl Tenants {
 
     /// Where the entry of the tenant `name` must be stored.
     fn places(&self, name: &str, policy: Option<&Policy>) -> Places {
-        let of_policy = policy.and_then(|policy| Some((policy, policy.tenant_id(name)?)));
-        let (tenancy, keys) = of_policy.map_or_else(Default::default, |(policy, id)| {
-            (policy.tenancy(), policy.keys_of_tenant(&id))
+        let tenants = policy.and_then(Policy::tenants);
+        let of_policy = tenants.and_then(|tenants| Some((tenants, tenants.id(name)?)));
+        let (tenancy, keys) = of_policy.map_or_else(Default::default, |(tenants, id)| {
+            (tenants.identity(), tenants.keys_of(&id))
         });
         let of_key = |key: &Vec<u8>| {
             let name = policy.map(|policy| key_name(policy, self.fleet_secret, key));

@@ -14,6 +14,7 @@ mod entries;
 pub mod envoy;
 mod envoy_counted;
 pub mod figures;
+mod files;
 mod fleet;
 mod fleet_leases;
 mod load;
@@ -51,10 +52,11 @@ pub enum Part {
     Fleet,
     Start,
     Peers,
+    Files,
 }
 
 /// By the names that the command line has for them.
-pub const ALL: [(&str, Part); 10] = [
+pub const ALL: [(&str, Part); 11] = [
     ("core", Part::Core),
     ("policy", Part::Policy),
     ("sizes", Part::Sizes),
@@ -65,6 +67,7 @@ pub const ALL: [(&str, Part); 10] = [
     ("fleet", Part::Fleet),
     ("start", Part::Start),
     ("peers", Part::Peers),
+    ("files", Part::Files),
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -105,6 +108,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
             Part::Worker => worker::measure(workspace, options.effort)?,
             Part::Accuracy => accuracy::measure(workspace, options.log.as_deref())?,
             Part::Replay => replay::measure(workspace, options.effort)?,
+            Part::Files => files::measure(workspace)?,
             Part::Peers => peers::measure(workspace, options.log.as_deref())?,
             Part::Fleet => {
                 let servers = fleet::measure(workspace, options.effort)?;
@@ -178,7 +182,7 @@ fn check_parts(workspace: &Workspace, parts: &[Part]) -> Result<()> {
 
 fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
     let needs = |part: &Part| match part {
-        Part::Core | Part::Policy => vec![&tools::VALGRIND],
+        Part::Core | Part::Policy | Part::Files => vec![&tools::VALGRIND],
         Part::Sizes | Part::Accuracy | Part::Replay => vec![],
         Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
         Part::Start => vec![&tools::ENVOY],

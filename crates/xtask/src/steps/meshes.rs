@@ -115,7 +115,7 @@ fn read(workspace: &Workspace, text: &str) -> Result<Value> {
     const READ: &str = "import json, sys, yaml\n\
         json.dump(yaml.safe_load(sys.argv[1]), sys.stdout)";
     let mut command = Command::new("python3");
-    command.env("PYTHONPATH", python::KUBERNETES_VALIDATE.path(workspace));
+    command.env("PYTHONPATH", python::MANIFESTS.path(workspace));
     command.args(["-c", READ, text]);
     let json = run::output(&mut command, "write one object of YAML")?;
     serde_json::from_str(&json).or_problem("cannot read what Python says", "see meshes.rs")

@@ -87,7 +87,7 @@ const STEPS: &[Step] = &[
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
     built("release", "what is released, with its sums", RELEASED, release::check),
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
-    checked("server", "manifests and unit of fleet/", MANIFESTS, manifests::check),
+    checked("server", "manifests, unit and workflows", MANIFESTS, manifests::check),
     served("server", "end to end, tollgate-server", PROXIES, servers::e2e_server),
     served("fleet", "end to end, a shared engine", FLEET, servers::e2e_fleet),
     alone("up", "cargo xtask up", SERVERS, servers::up),
@@ -123,9 +123,8 @@ const RELEASED: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::CYCLONEDX];
 /// The filter itself is built by an earlier step.
 const OLDER: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
-const MESHES: &[&Tool] =
-    &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::KUBERNETES_VALIDATE];
-const MANIFESTS: &[&Tool] = &[&tools::KUBERNETES_VALIDATE];
+const MESHES: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::MANIFESTS];
+const MANIFESTS: &[&Tool] = &[&tools::MANIFESTS];
 /// The tests that use the server.
 const PROXIES: &[&Tool] = &[&tools::ENVOY, &tools::NGINX, &tools::CADDY];
 const FLEET: &[&Tool] = &[&tools::REDIS, &tools::WASM_TARGET, &tools::ENVOY];

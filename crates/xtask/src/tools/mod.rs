@@ -129,14 +129,14 @@ pub static SCHEMATHESIS: Tool = Tool {
     install: |workspace, job| python::SCHEMATHESIS.install(workspace, job),
 };
 
-pub static KUBERNETES_VALIDATE: Tool = Tool {
-    name: "kubernetes-validate",
+pub static MANIFESTS: Tool = Tool {
+    name: "checkers of manifests",
     version: "locked",
     needed_for: "test server",
     by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
     lane: Lane::Download,
-    check: |workspace| python::KUBERNETES_VALIDATE.check(workspace),
-    install: |workspace, job| python::KUBERNETES_VALIDATE.install(workspace, job),
+    check: |workspace| python::MANIFESTS.check(workspace),
+    install: |workspace, job| python::MANIFESTS.install(workspace, job),
 };
 
 pub static CYCLONEDX: Tool = Tool {
@@ -290,7 +290,7 @@ pub static ALL: [&Tool; 28] = [
     &PAGE,
     &types::TOOL,
     &SCHEMATHESIS,
-    &KUBERNETES_VALIDATE,
+    &MANIFESTS,
     &CYCLONEDX,
     &limiters::NODE,
     &limiters::PYTHON,

@@ -33,9 +33,8 @@ pub struct Packages {
 /// Makes requests of the OpenAPI document and compares the answers.
 pub const SCHEMATHESIS: Packages = Packages { folder: "schemathesis", list: "requirements.txt" };
 
-/// Has the schemas of all kinds of objects that Kubernetes knows.
-pub const KUBERNETES_VALIDATE: Packages =
-    Packages { folder: "kubernetes-validate", list: "kubernetes.txt" };
+/// The schemas of all kinds of objects that Kubernetes knows, and a reader of GitHub's workflows.
+pub const MANIFESTS: Packages = Packages { folder: "manifests", list: "manifests.txt" };
 
 /// A limiter to compare with.
 pub const LIMITS: Packages = Packages { folder: "limits", list: "limits.txt" };

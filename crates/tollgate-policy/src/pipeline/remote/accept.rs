@@ -6,9 +6,9 @@ use tollgate_core::{Decision, Verdict};
 use tollgate_storage::wire::{HELD, OTHER_ENTRY, WireError};
 use tollgate_storage::{HeldRule, Reply, is_used_up, read_held};
 
+use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::partitions::{Failure, Status};
-use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::record;
@@ -46,8 +46,8 @@ impl PartitionMut<'_> {
             if read.charged.is_some() {
                 status = Status::Charged;
             }
-            (applied.charged, applied.blocked_until) = (read.charged, read.blocked_until);
-            applied.is_leased = false;
+            applied.charged = read.charged;
+            applied.basis = read.blocked_until.map_or(Basis::Count, Basis::Block);
         }
         let at = reply.end()?;
         self.stored.at = at;
@@ -67,8 +67,7 @@ impl PartitionMut<'_> {
             let is_denied = word.what == HeldRule::Denied;
             let is_paid = matches!(word.what, HeldRule::Paid { .. });
             applied.charged = is_paid.then_some(at);
-            applied.blocked_until = None;
-            applied.is_leased = true;
+            applied.basis = Basis::Lease;
             if is_paid {
                 status = Status::Charged;
             }
@@ -107,6 +106,7 @@ impl<'p> Partition<'p> {
     /// True when this rule would deny the same request if it were repeated now.
     pub(crate) fn uses_up(&self, policy: &Policy, applied: &AppliedRule) -> bool {
         let mut decisions = self.decisions_of(policy, applied);
-        applied.binding && decisions.any(|decision| is_used_up(decision, applied.decided_cost()))
+        applied.is_binding()
+            && decisions.any(|decision| is_used_up(decision, applied.decided_cost()))
     }
 }

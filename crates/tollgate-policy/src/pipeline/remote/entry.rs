@@ -13,6 +13,7 @@ use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
+use crate::policy::tenant_name::Tenants;
 use crate::request::key::write_text;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::sort::sort_by;
@@ -21,36 +22,36 @@ use tollgate_http_syntax::sort::sort_by;
 /// several.
 const MAX_KEYS: usize = 8;
 
-impl Policy {
-    /// The keys under which the tenant `id` ([`Policy::tenant_id`]) is counted by rules whose key
+impl Tenants<'_> {
+    /// The keys under which the tenant `id` ([`Tenants::id`]) is counted by rules whose key
     /// is only the tenant; its entry may be stored next to these counts. Empty when no rule has
     /// such a key, or when more than eight groups of rules do. Hash the keys, never store or log
     /// them.
     #[must_use]
-    pub fn keys_of_tenant(&self, id: &[u8]) -> Vec<Vec<u8>> {
+    pub fn keys_of(&self, id: &[u8]) -> Vec<Vec<u8>> {
         let key = |group: &Group| {
             let mut key = group.identity().to_le_bytes().to_vec();
             write_text(id, &mut key);
             key
         };
-        self.tenant_groups().iter().map(|group| key(group)).collect()
+        self.groups().iter().map(|group| key(group)).collect()
     }
 
     /// The identity of the keys that consist of only the tenant: two policies with the same value
     /// store the entry of a tenant next to the same counts. 0 when there are no such keys.
     #[must_use]
-    pub fn tenancy(&self) -> u64 {
-        let groups = self.tenant_groups();
+    pub fn identity(&self) -> u64 {
+        let groups = self.groups();
         let identities: Vec<_> =
             groups.iter().map(|group| group.identity().to_le_bytes()).collect();
         if identities.is_empty() { 0 } else { stable_hash(&[identities.as_flattened()]).max(1) }
     }
 
     /// The groups whose key is only the tenant, in an order that does not depend on the policy.
-    fn tenant_groups(&self) -> Vec<&Group> {
-        let Some(tenant) = &self.tenant else { return Vec::new() };
-        let is_alone = |group: &&Group| matches!(&*group.spec.key, [part] if *part == tenant.part);
-        let mut groups: Vec<_> = self.groups.iter().filter(is_alone).collect();
+    fn groups(&self) -> Vec<&Group> {
+        let is_alone =
+            |group: &&Group| matches!(&*group.spec.key, [part] if *part == self.key.part);
+        let mut groups: Vec<_> = self.policy.groups.iter().filter(is_alone).collect();
         if groups.len() > 1 {
             sort_by(&mut groups, |one, other| one.identity().cmp(&other.identity()));
         }
@@ -67,7 +68,8 @@ impl Plan {
         if self.tenant.is_empty() || self.may_wait(policy) {
             return false;
         }
-        let keys = policy.keys_of_tenant(&self.tenant);
+        let keys = policy.tenants().map(|tenants| tenants.keys_of(&self.tenant));
+        let keys = keys.unwrap_or_default();
         let is_its = |partition: &Partition<'_>| keys.iter().any(|key| key == partition.key());
         let Some(index) = self.partitions().find(is_its).map(|partition| partition.index()) else {
             return false;

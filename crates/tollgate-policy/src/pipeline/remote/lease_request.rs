@@ -22,7 +22,7 @@ impl Partition<'_> {
             let Some(set) = policy.applied_set(applied) else { continue };
             let cost = if applied.due == Due::Now { applied.cost } else { 0 };
             let ask = LeaseAsk { set: set.stable_id(), ..LeaseAsk::default() };
-            rules.push(LeaseRule { is_binding: applied.binding, cost, ask });
+            rules.push(LeaseRule { is_binding: applied.is_binding(), cost, ask });
         }
         // A long key was already replaced by its hash.
         let trimmed = self.stored.trimmed.and_then(|_| self.key().try_into().ok());

@@ -17,8 +17,10 @@ impl GivenKey {
     pub fn request(&self, policy: &Policy, operation: KeyOperation, out: &mut Vec<u8>) {
         let group = policy.groups.get(self.group).map_or(0, Group::identity);
         let rule = policy.stable_id_of(u16::try_from(self.rule).unwrap_or(u16::MAX));
-        let sets = policy.quota_sets_of(self.rule).map(QuotaSet::stable_id);
-        let tenants = tenants_id(policy.rules.get(self.rule).map_or("", |rule| rule.name()));
+        let counted_by = policy.rules.get(self.rule);
+        let sets = counted_by.into_iter().flat_map(|rule| rule.quota_sets(policy));
+        let sets = sets.map(QuotaSet::stable_id);
+        let tenants = tenants_id(counted_by.map_or("", |rule| rule.name()));
         operation.request(group, rule, sets.chain([tenants]), out);
     }
 

@@ -5,8 +5,8 @@
 
 use alloc::vec::Vec;
 
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use tollgate_storage::wire::{BINDING, GIVEN_BACK, LATER, REPORTED, SETTLES, STRICT, TELL, USED};
@@ -99,7 +99,7 @@ impl Partition<'_> {
     ) {
         let Some(set) = policy.applied_set(applied) else { return };
         let longest = policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
-        let binding = if applied.binding { BINDING } else { 0 };
+        let binding = if applied.is_binding() { BINDING } else { 0 };
         let cost = if due & REPORTED == 0 { applied.decided_cost() } else { applied.cost };
         let rule = policy.stable_id_of(applied.rule);
         RuleHead { flags: binding | due, rule, cost, longest }.write(out);

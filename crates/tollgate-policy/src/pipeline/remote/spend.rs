@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
+use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::AppliedRule;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
@@ -103,7 +103,7 @@ impl PartitionMut<'_> {
                 Taken::Wait(until) => waits = waits.max(Some(until)),
                 Taken::Denied(_) => {
                     is_denied = true;
-                    is_refused |= applied.binding;
+                    is_refused |= applied.is_binding();
                 }
             }
         }
@@ -162,7 +162,7 @@ impl PartitionMut<'_> {
                 LeaseAsk { set, ..LeaseAsk::default() }
             };
             let cost = if is_direct { applied.cost } else { 0 };
-            rules.push(LeaseRule { is_binding: applied.binding, cost, ask });
+            rules.push(LeaseRule { is_binding: applied.is_binding(), cost, ask });
         }
         rules
     }
@@ -205,7 +205,7 @@ impl PartitionMut<'_> {
         self.stored.status = Status::Uncharged;
         let index = self.index;
         for applied in self.applied.iter_mut().filter(|applied| applied.counts_in(index)) {
-            applied.is_unasked = true;
+            applied.basis = Basis::Unasked;
         }
         self.decide_each(policy, |set, applied| {
             let holding = holdings.of(set.stable_id);
@@ -234,7 +234,10 @@ impl PartitionMut<'_> {
             let Some(known) = known(set, applied) else { continue };
             let slots = decisions.get_mut(applied.first_decision..).unwrap_or_default();
             let slots = slots.iter_mut().zip(&set.quotas);
-            let is_leased = matches!(known, Known::InHand(..));
+            let basis = match known {
+                Known::InHand(..) => Basis::Lease,
+                Known::Answered(_) => Basis::Count,
+            };
             match known {
                 Known::InHand(remaining, reset_after) => slots.for_each(|(slot, quota)| {
                     let (verdict, limit) = (Verdict::Allow, quota.limiter().limit());
@@ -244,7 +247,7 @@ impl PartitionMut<'_> {
                     slots.zip(answers).for_each(|((slot, _), answer)| *slot = answer);
                 }
             }
-            (applied.is_unasked, applied.is_leased) = (false, is_leased);
+            applied.basis = basis;
         }
     }
 }
