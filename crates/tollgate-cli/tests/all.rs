@@ -19,6 +19,7 @@ mod docs;
 mod embed;
 mod envoy_config;
 mod manager;
+mod metrics;
 mod output_files;
 mod pk;
 mod replay;

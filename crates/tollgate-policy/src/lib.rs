@@ -73,6 +73,7 @@ mod pipeline;
 mod request;
 mod binary;
 mod policy;
+pub mod metrics;
 pub mod spec;
 mod stable_hash;
 mod facts;

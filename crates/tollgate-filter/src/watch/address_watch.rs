@@ -56,7 +56,7 @@ enum Unverified {
 impl<H: Proxy> AddressWatch<H> {
     /// A watch that has seen nothing yet.
     pub fn new(host: H, config: &Config) -> Self {
-        let gauge = host.define_gauge("tollgate.unverified_addresses");
+        let gauge = host.define_gauge(metric!(UnverifiedAddresses));
         let policy = &config.policy;
         Self {
             host,

@@ -1,39 +1,13 @@
-//! The metrics and their names.
-//!
-//! Invariant: every counter is defined once, when the policy is configured; a request only adds, to
-//! the counters that `tally` hands over. Names, whose parts `stats_tags` of the bootstrap turn into
-//! labels:
+//! The metrics of a policy, and their names: a family of the table in the policy crate, and its
+//! labels, which `stats_tags` of the bootstrap read from the name:
 //! `tollgate.decisions.plugin=<plugin>.rule=<rule>.quota=<quota>.tier=<tier>.result=<result>`,
 //! where the quota is the one that denies or delays, and the tier is absent for the rule's own
-//! quotas; `tollgate.near_limit` with the same parts except the result;
-//! `tollgate.table_keys.plugin=<plugin>` and `tollgate.table_room`, gauges: keys that the tables
-//! contain, idle ones among them, and how many they may. Of all plugins together:
-//! `tollgate.requests.answer=<answer>`; `tollgate.failed_requests.on_failure=<allow or deny>`,
-//! which `on_failure` decided, and under `deny` those that were denied before any rule was checked
-//! (no memory, an unknown policy); `tollgate.remembered_denials`, denied without reading the
-//! tables; `tollgate.cas_retries`, commits that lost a race and were decided again;
-//! `tollgate.evictions`, live keys that left a full bucket to another, and
-//! `tollgate.evictions_half_used`, those of them that had used half of a quota or more (while it
-//! does not rise, a full table has forgotten no limited client); `tollgate.failures`, states that
-//! could not be read or written. Of requests that wait: the histogram `tollgate.wait_ms` of those
-//! that passed then; the gauges `tollgate.waiting` and `tollgate.waiting_bytes`;
-//! `tollgate.waiting_full`, denied because too many wait; `tollgate.waiting_left`, whose clients
-//! left; and `tollgate.places_unused`. The gauge `tollgate.memory_bytes` is the memory of the
-//! workers' virtual machines, as of the last change of the other metrics.
+//! quotas.
 //!
-//! Of a plugin that follows a server: the gauge `tollgate.policy_version.plugin=<plugin>`, the
-//! number of the policy in force, 0 for that of the configuration and for a plugin that follows no
-//! server. Of all together: `tollgate.policy_fetch_failures`, failed fetches of the server's
-//! policy, and `tollgate.policy_refused`, policies that were fetched and rejected, by each worker.
-//!
-//! The host frees no name, so their number is limited (`metric_names`): a rule beyond the limit is
-//! counted as `plugin=(other).rule=(other)`, which is not a label of a rule.
-//!
-//! Of policies that count for a fleet: `tollgate.fleet_asked`, lease requests to the authority;
-//! `tollgate.fleet_granted`, leases; `tollgate.fleet_refused`, client requests that it denied;
-//! `tollgate.fleet_failed`, lease requests without a usable response; `tollgate.fleet_overloaded`,
-//! client requests for which no lease request could be sent because too many are in flight; and the
-//! gauge `tollgate.fleet_paused`, client requests that wait for a response.
+//! Invariant: every counter is defined once, when the policy is configured; a request only adds, to
+//! the counters that `tally` hands over. The table's rows are read in constants, so that the module
+//! contains no help. The host frees no name, so their number is limited (`metric_names`): a rule
+//! beyond the limit is counted as `plugin=(other).rule=(other)`, which is not a label of a rule.
 
 use tollgate_core::Span;
 use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
@@ -64,23 +38,13 @@ pub enum Asked {
 }
 
 impl Asked {
-    const NAMES: [&'static str; 5] = [
-        "tollgate.fleet_asked",
-        "tollgate.fleet_granted",
-        "tollgate.fleet_refused",
-        "tollgate.fleet_failed",
-        "tollgate.fleet_overloaded",
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Sent, metric!(FleetAsked)),
+        (Self::Granted, metric!(FleetGranted)),
+        (Self::Refused, metric!(FleetRefused)),
+        (Self::Failed, metric!(FleetFailed)),
+        (Self::Overloaded, metric!(FleetOverloaded)),
     ];
-
-    const fn index(self) -> usize {
-        match self {
-            Self::Sent => 0,
-            Self::Granted => 1,
-            Self::Refused => 2,
-            Self::Failed => 3,
-            Self::Overloaded => 4,
-        }
-    }
 }
 
 /// The decision on a request.
@@ -118,7 +82,7 @@ pub struct Metrics {
     unused: Option<Counter>,
     full: Option<Counter>,
     /// Of policies that count for a fleet.
-    asked: [Option<Counter>; Asked::NAMES.len()],
+    asked: [Option<Counter>; Asked::ALL.len()],
     gauges: Gauges,
 }
 
@@ -158,18 +122,18 @@ impl Metrics {
         Self {
             rules,
             requests: Answered::ALL
-                .map(|(_, word)| define(&format!("tollgate.requests.answer={word}"))),
+                .map(|(_, word)| define(&labelled(metric!(Requests), "answer", word))),
             failed_requests: ["allow", "deny"]
-                .map(|word| define(&format!("tollgate.failed_requests.on_failure={word}"))),
-            remembered_denials: define("tollgate.remembered_denials"),
-            retries: define("tollgate.cas_retries"),
-            evictions: define("tollgate.evictions"),
-            evictions_half_used: define("tollgate.evictions_half_used"),
-            failures: define("tollgate.failures"),
-            left: define("tollgate.waiting_left"),
-            unused: define("tollgate.places_unused"),
-            full: define("tollgate.waiting_full"),
-            asked: Asked::NAMES.map(|name| has_fleet.then(|| define(name))?),
+                .map(|word| define(&labelled(metric!(FailedRequests), "on_failure", word))),
+            remembered_denials: define(metric!(EnvoyRememberedDenials)),
+            retries: define(metric!(CasRetries)),
+            evictions: define(metric!(EnvoyEvictions)),
+            evictions_half_used: define(metric!(EvictionsHalfUsed)),
+            failures: define(metric!(EnvoyFailures)),
+            left: define(metric!(WaitingLeft)),
+            unused: define(metric!(PlacesUnused)),
+            full: define(metric!(WaitingFull)),
+            asked: Asked::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
             gauges: Gauges::define(plugin, host, has_fleet),
         }
     }
@@ -254,8 +218,11 @@ impl Metrics {
 
     /// Counts the outcome of this many lease requests.
     pub fn count_asked<H: Proxy>(&self, asked: Asked, count: usize, tally: &Tally<H>) {
-        let counter = self.asked.get(asked.index()).copied().flatten();
-        tally.add(counter, i64::try_from(count).unwrap_or(i64::MAX));
+        let place = Asked::ALL.iter().position(|(known, _)| *known == asked);
+        tally.add(
+            place.and_then(|place| *self.asked.get(place)?),
+            i64::try_from(count).unwrap_or(i64::MAX),
+        );
     }
 
     /// The gauge of requests that wait for a response of the authority, if the policy counts for a
@@ -290,19 +257,23 @@ impl Metrics {
 
 impl Gauges {
     fn define(plugin: &str, host: &(impl Counters + SharedData), has_fleet: bool) -> Self {
-        let keys = format!("tollgate.table_keys.plugin={plugin}");
+        let keys = labelled(metric!(TableKeys), "plugin", plugin);
         let is_named = claim(host, &[(keys.clone(), 2)]) == [true];
         let gauge = |name: &str| is_named.then(|| host.define_gauge(name)).flatten();
         Self {
-            waiting: ["tollgate.waiting", "tollgate.waiting_bytes"]
-                .map(|name| host.define_gauge(name)),
-            memory: host.define_gauge("tollgate.memory_bytes"),
+            waiting: [metric!(Waiting), metric!(WaitingBytes)].map(|name| host.define_gauge(name)),
+            memory: host.define_gauge(metric!(MemoryBytes)),
             keys: gauge(&keys),
-            room: gauge(&format!("tollgate.table_room.plugin={plugin}")),
-            paused: has_fleet.then(|| host.define_gauge("tollgate.fleet_paused")).flatten(),
-            waits: host.define_histogram("tollgate.wait_ms"),
+            room: gauge(&labelled(metric!(TableRoom), "plugin", plugin)),
+            paused: has_fleet.then(|| host.define_gauge(metric!(FleetPaused))).flatten(),
+            waits: host.define_histogram(metric!(WaitMs)),
         }
     }
+}
+
+/// The name of a family with one label.
+fn labelled(name: &str, label: &str, value: &str) -> String {
+    format!("{name}.{label}={value}")
 }
 
 fn change(gauge: Option<u32>, by: i64, counters: &impl Counters) {
@@ -321,12 +292,12 @@ pub struct FollowMetrics {
 impl FollowMetrics {
     /// Defines them for the plugin of this label.
     pub fn define(plugin: &str, host: &(impl Counters + SharedData)) -> Self {
-        let version = format!("tollgate.policy_version.plugin={plugin}");
+        let version = labelled(metric!(EnvoyPolicyVersion), "plugin", plugin);
         let is_named = claim(host, &[(version.clone(), 1)]) == [true];
         Self {
             version: is_named.then(|| host.define_gauge(&version)).flatten(),
-            failures: host.define("tollgate.policy_fetch_failures"),
-            refused: host.define("tollgate.policy_refused"),
+            failures: host.define(metric!(PolicyFetchFailures)),
+            refused: host.define(metric!(PolicyRefused)),
         }
     }
 
@@ -352,13 +323,28 @@ impl FollowMetrics {
 mod tests {
     use super::*;
     use core::cell::{Cell, RefCell};
+    use std::collections::BTreeSet;
     use tollgate_policy::Surface;
+    use tollgate_policy::metrics::{Description, FAMILIES, Kind};
 
     use crate::host::shared_data::{Stored, Written};
     use crate::watch::metric_names::{MAX_NAMES, OWN_NAMES};
 
     #[derive(Default)]
-    struct Names(RefCell<Vec<String>>, RefCell<Option<Vec<u8>>>, Cell<u32>);
+    struct Names(
+        RefCell<Vec<String>>,
+        RefCell<Option<Vec<u8>>>,
+        Cell<u32>,
+        RefCell<Vec<(Kind, String)>>,
+    );
+
+    impl Names {
+        fn note(&self, kind: Kind, name: &str) -> Option<u32> {
+            self.0.borrow_mut().push(name.into());
+            self.3.borrow_mut().push((kind, name.into()));
+            None
+        }
+    }
 
     impl SharedData for Names {
         fn get(&self, _: &[u8]) -> Stored {
@@ -393,17 +379,44 @@ mod tests {
 
     impl Counters for Names {
         fn define(&self, name: &str) -> Option<u32> {
-            self.0.borrow_mut().push(name.into());
-            None
+            self.note(Kind::Counter, name)
         }
         fn define_gauge(&self, name: &str) -> Option<u32> {
-            self.define(name)
+            self.note(Kind::Gauge, name)
         }
         fn define_histogram(&self, name: &str) -> Option<u32> {
-            self.define(name)
+            self.note(Kind::Histogram, name)
         }
         fn add(&self, _: u32, _: i64) {}
         fn record(&self, _: u32, _: u64) {}
+    }
+
+    /// Each name is a family's and labels of it in the table's order; each family has a name.
+    #[test]
+    fn names_are_those_of_the_table() {
+        let document = r#"{"version": 1, "rules": [{"name": "r", "scope": "fleet", "key": [],
+            "quotas": [{"limit": 1, "window": "1s"}], "tiers": [{"name": "gold",
+            "when": {"headers": {"x": ["y"]}}, "quotas": [{"limit": 2, "window": "1s"}]}]}]}"#;
+        let policy = tollgate_language::compile(document, Surface::Envoy).unwrap();
+        let names = Names::default();
+        define(&policy, "edge", &names);
+        FollowMetrics::define("edge", &names);
+        let of_envoy = |row: &&Description| row.surfaces.contains(&Surface::Envoy);
+        // Those two are defined next to the code that counts them.
+        let mut found = BTreeSet::from([metric!(Uncounted), metric!(UnverifiedAddresses)]);
+        for (kind, name) in names.3.into_inner() {
+            let parts: Vec<_> = name.split('.').collect();
+            let family = parts[..2].join(".");
+            let mut rows = FAMILIES.iter().filter(of_envoy);
+            let row = rows.find(|row| row.envoy_name == family).unwrap();
+            let of_name = parts[2..].iter().map(|part| part.split_once('=').unwrap().0);
+            let mut labels = row.labels.iter();
+            assert!(of_name.into_iter().all(|label| labels.any(|known| *known == label)), "{name}");
+            assert_eq!(kind, row.kind, "{name}");
+            found.insert(row.envoy_name);
+        }
+        let all = FAMILIES.iter().filter(of_envoy).map(|row| row.envoy_name);
+        assert_eq!(found, all.collect());
     }
 
     #[test]

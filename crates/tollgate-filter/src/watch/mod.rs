@@ -3,6 +3,14 @@
 //! Invariant: no key is in any of them, and their number is bounded whatever clients send.
 //! Deliberately not here: anything that a decision depends on.
 
+/// The name of a metric's family. It is a constant, so that the module contains nothing else of the
+/// table.
+macro_rules! metric {
+    ($family:ident) => {
+        const { tollgate_policy::metrics::Family::$family.envoy_name() }
+    };
+}
+
 pub(crate) mod access_log;
 pub(crate) mod address_watch;
 pub(crate) mod labels;

@@ -13,6 +13,9 @@ use crate::watch::labels::{Labels, SetLabels};
 use crate::watch::metric_names::claim;
 use crate::watch::tally::{Counter, Tally};
 
+const DECISIONS: &str = metric!(EnvoyDecisions);
+const NEAR_LIMIT: &str = metric!(EnvoyNearLimit);
+
 /// The label of rules that have no names of their own.
 const OTHER: &str = "plugin=(other).rule=(other)";
 
@@ -62,7 +65,7 @@ impl RuleMetrics {
         let is_named = claim(host, &families);
         let mut other = Results::default();
         if is_named.contains(&false) {
-            other = of_results(RuleResult::ALL, &format!("tollgate.decisions.{OTHER}"), define);
+            other = of_results(RuleResult::ALL, &format!("{DECISIONS}.{OTHER}"), define);
         }
         let mut of_set = |(names, is_named): (&Names<'_>, bool)| {
             if is_named { names.define(define) } else { SetMetrics::default() }
@@ -148,20 +151,20 @@ impl<'a> Names<'a> {
 
     fn define(&self, define: Define<'_>) -> SetMetrics {
         let results = self.results.iter().copied();
-        let results = of_results(results, &self.name("decisions", ""), define);
+        let results = of_results(results, &self.name(DECISIONS, ""), define);
         let mut of_quota = |quota: &String| {
             let quota = format!(".quota={quota}");
-            let near = define(&self.name("near_limit", &quota));
+            let near = define(&self.name(NEAR_LIMIT, &quota));
             let results = self.of_quota.iter().copied();
-            let results = of_results(results, &self.name("decisions", &quota), define);
+            let results = of_results(results, &self.name(DECISIONS, &quota), define);
             QuotaMetrics { results, near }
         };
         let quotas = self.quotas.iter().map(&mut of_quota).collect();
         SetMetrics { results, quotas }
     }
 
-    fn name(&self, of: &str, quota: &str) -> String {
-        format!("tollgate.{of}.{}{quota}{}", self.rule, self.tier)
+    fn name(&self, family: &str, quota: &str) -> String {
+        format!("{family}.{}{quota}{}", self.rule, self.tier)
     }
 }
 

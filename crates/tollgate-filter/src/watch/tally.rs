@@ -19,7 +19,7 @@ use crate::watch::metric_names::MAX_NAMES;
 /// The longest delay of counters.
 const FLUSH_AFTER: Span = Span::from_millis(100);
 
-const UNCOUNTED: &str = "tollgate.uncounted";
+const UNCOUNTED: &str = metric!(Uncounted);
 
 /// A counter of one tally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,10 @@
 //! Invariant: every call is counted once, whichever side ends it; a call whose client left is not
 //! counted.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_grpc::status::Code;
-use tollgate_service::metrics::Format;
+use tollgate_service::metrics::{Family, Format};
 
 /// The method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,22 +54,15 @@ impl CallCounts {
 
     /// Appends the family; a code other than OK has a series from its first call on.
     pub fn write(&self, format: Format, text: &mut String) {
-        let name = "tollgate_grpc_calls";
-        let family = match format {
-            Format::OpenMetrics => name.to_owned(),
-            Format::Prometheus => format!("{name}_total"),
-        };
-        let help = "Calls of gRPC, and the code that they ended with";
-        let _ = write!(text, "# HELP {family} {help}\n# TYPE {family} counter\n");
-        for (called, row) in Called::ALL.iter().zip(&self.0) {
-            for (code, cell) in Code::ALL.iter().zip(row) {
-                let value = cell.load(Ordering::Relaxed);
-                if value > 0 || *code == Code::Ok {
-                    let (call, code) = (called.label(), code.name());
-                    let _ =
-                        writeln!(text, "{name}_total{{call=\"{call}\",code=\"{code}\"}} {value}");
-                }
-            }
-        }
+        let rows = Called::ALL.iter().zip(&self.0);
+        let samples = rows.flat_map(|(called, row)| {
+            let cells = Code::ALL.iter().zip(row);
+            cells.map(|(code, cell)| (*code, [called.label(), code.name()], cell))
+        });
+        let samples = samples
+            .map(|(code, labels, cell)| (code, labels, cell.load(Ordering::Relaxed)))
+            .filter(|(code, _, value)| *value > 0 || *code == Code::Ok)
+            .map(|(_, labels, value)| (labels, value));
+        format.push(Family::GrpcCalls, samples, text);
     }
 }

@@ -4,14 +4,13 @@
 //! threads seldom want the same one. Reading the sums first gathers the parts. Nothing is on disk:
 //! a server starts at 0, as every Prometheus counter may.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy};
 use tollgate_redis::{Engine, Fault, Tally};
-use tollgate_service::metrics::{Counters, Event, Format, PolicyInForce, Sums};
+use tollgate_service::metrics::{Counters, Event, Family, Format, PolicyInForce, Sums};
 
 use crate::gate::call_counts::CallCounts;
 use crate::store::table::Held;
@@ -136,116 +135,33 @@ pub struct EngineTold {
     pub faults: [(Fault, u64); Fault::ALL.len()],
 }
 
-/// A family of one row: its name, whether it only grows, its description, and the value.
-type Row<'a> = (&'a str, bool, &'a str, u64);
-
 impl Own {
     fn write(&self, format: Format, text: &mut String) {
         let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        let rows = [
-            ("tollgate_keys", false, "Keys that are held in memory", number(self.held.keys)),
-            ("tollgate_key_bytes", false, "Bytes of them", number(self.held.bytes)),
-            (
-                "tollgate_evictions_total",
-                true,
-                "Keys that were forgotten although they were not idle; raise max_keys",
-                self.held.evicted,
-            ),
-            ("tollgate_connections", false, "Connections that are open", self.connections),
-            (
-                "tollgate_connections_refused_total",
-                true,
-                "Connections closed because there were max_connections",
-                self.connections_refused,
-            ),
-            (
-                "tollgate_connections_refused_by_address_total",
-                true,
-                "Connections closed because their address had max_per_address",
-                self.connections_of_one,
-            ),
-            (
-                "tollgate_forward_auth_malformed_total",
-                true,
-                "Requests refused because a proxy did not say, or said twice, what they are",
-                self.misled,
-            ),
-            (
-                "tollgate_policy_file_refused_total",
-                true,
-                "Times that the policy file was read and could not be enforced",
-                self.files_refused,
-            ),
-            (
-                "tollgate_overloaded_total",
-                true,
-                "Requests refused with 503 because there were max_requests, or too many unfinished bodies",
-                self.overloaded,
-            ),
-            (
-                "tollgate_timeouts_total",
-                true,
-                "Requests whose body did not come in time",
-                self.timed_out,
-            ),
-        ];
-        let rows = rows.into_iter().chain(self.descriptors());
-        for row in rows.chain(self.tls()).chain(self.spans()) {
-            push(format, row, text);
+        let (spans_sent, spans_dropped) = self.spans;
+        for (family, value) in [
+            (Family::Keys, number(self.held.keys)),
+            (Family::KeyBytes, number(self.held.bytes)),
+            (Family::Evictions, self.held.evicted),
+            (Family::Connections, self.connections),
+            (Family::ConnectionsRefused, self.connections_refused),
+            (Family::ConnectionsRefusedByAddress, self.connections_of_one),
+            (Family::ForwardAuthMalformed, self.misled),
+            (Family::PolicyFileRefused, self.files_refused),
+            (Family::Overloaded, self.overloaded),
+            (Family::Timeouts, self.timed_out),
+            (Family::ReportsDenied, self.reports_denied),
+            (Family::DescriptorLimitsIgnored, self.limits_ignored),
+            (Family::ClientCertificatesRefused, self.certificates_refused),
+            (Family::TlsFailures, self.handshakes_failed),
+            (Family::SpansSent, spans_sent),
+            (Family::SpansDropped, spans_dropped),
+        ] {
+            format.push(family, [([], value)], text);
         }
         if let Some(engine) = &self.engine {
             engine.write(format, text);
         }
-    }
-
-    /// Features of rate limit requests that have no effect.
-    const fn descriptors(&self) -> [Row<'static>; 2] {
-        [
-            (
-                "tollgate_reports_denied_total",
-                true,
-                "Descriptors of several hits that a rule denied, so that none of them was charged",
-                self.reports_denied,
-            ),
-            (
-                "tollgate_descriptor_limits_ignored_total",
-                true,
-                "Descriptors that brought a limit of their own, which decides nothing",
-                self.limits_ignored,
-            ),
-        ]
-    }
-
-    /// The numbers of TLS.
-    const fn tls(&self) -> [Row<'static>; 2] {
-        [
-            (
-                "tollgate_client_certificates_refused_total",
-                true,
-                "Connections refused because the client had no certificate that is accepted",
-                self.certificates_refused,
-            ),
-            (
-                "tollgate_tls_failures_total",
-                true,
-                "Connections on which TLS was not agreed upon, or not in time",
-                self.handshakes_failed,
-            ),
-        ]
-    }
-
-    /// The numbers of traces.
-    const fn spans(&self) -> [Row<'static>; 2] {
-        let (sent, dropped) = self.spans;
-        [
-            ("tollgate_spans_sent_total", true, "Spans that the collector of traces took", sent),
-            (
-                "tollgate_spans_dropped_total",
-                true,
-                "Spans dropped because too many waited, or the collector did not take them",
-                dropped,
-            ),
-        ]
     }
 }
 
@@ -263,46 +179,44 @@ impl EngineTold {
     fn write(&self, format: Format, text: &mut String) {
         let Tally { calls, acknowledged, mismatches, other_times, unknown, .. } = self.tally;
         let Tally { overloaded, opened, .. } = self.tally;
-        let rows = [
-            ("calls", "Calls to the shared store", calls),
-            ("answers", "Requests that they answered; a hot key has many in a call", acknowledged),
-            (
-                "races",
-                "Calls that found what another server wrote, and were decided again",
-                mismatches,
-            ),
-            ("late", "Calls refused because clocks differed or they came late", other_times),
-            ("unknown", "Calls of which nobody knew whether they were done", unknown),
-            ("overloaded", "Requests refused with 503 because too many waited", overloaded),
-            ("emptied", "Times that a node of the store had lost what it had", self.emptied),
-            ("opened", "Times that the store was not asked for a while, being silent", opened),
-        ];
-        for (name, help, value) in rows {
-            push(format, (&format!("tollgate_store_{name}_total"), true, help, value), text);
+        for (family, value) in [
+            (Family::StoreCalls, calls),
+            (Family::StoreAnswers, acknowledged),
+            (Family::StoreRaces, mismatches),
+            (Family::StoreLate, other_times),
+            (Family::StoreUnknown, unknown),
+            (Family::StoreOverloaded, overloaded),
+            (Family::StoreEmptied, self.emptied),
+            (Family::StoreOpened, opened),
+        ] {
+            format.push(family, [([], value)], text);
         }
-        let name = "tollgate_store_faults";
-        let family = match format {
-            Format::OpenMetrics => name.to_owned(),
-            Format::Prometheus => format!("{name}_total"),
-        };
-        let help = "What the shared store did not do, and why";
-        let _ = write!(text, "# HELP {family} {help}\n# TYPE {family} counter\n");
-        for (fault, value) in self.faults {
-            let label = fault.label();
-            let _ = writeln!(text, "{name}_total{{fault=\"{label}\"}} {value}");
-        }
+        let faults = self.faults.iter().map(|(fault, value)| ([fault.label()], *value));
+        format.push(Family::StoreFaults, faults, text);
     }
 }
 
-/// Appends a family of one row: its name, whether it only grows, its description, and the value.
-fn push(format: Format, row: Row<'_>, text: &mut String) {
-    let (name, is_counter, help, value) = row;
-    let kind = if is_counter { "counter" } else { "gauge" };
-    let family = match format {
-        Format::OpenMetrics => name.trim_end_matches("_total"),
-        Format::Prometheus => name,
-    };
-    let lines = format_args!("# HELP {family} {help}\n# TYPE {family} {kind}\n{name} {value}\n");
-    // Writing to a text cannot fail.
-    let _ = text.write_fmt(lines);
+#[cfg(test)]
+mod tests {
+    use tollgate_policy::Surface;
+    use tollgate_policy::metrics::FAMILIES;
+
+    use super::*;
+
+    #[test]
+    fn the_text_has_every_family_of_the_server_once() {
+        let counting = Counting::new(false);
+        let tally = Tally::default();
+        let faults = Fault::ALL.map(|fault| (fault, 0));
+        let own = Own { engine: Some(EngineTold { tally, emptied: 0, faults }), ..Own::default() };
+        let text = counting.text(Format::Prometheus, 0, &own, &CallCounts::default());
+        let heads = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let mut heads: Vec<_> = heads.map(str::to_owned).collect();
+        heads.sort();
+        let rows = FAMILIES.iter().filter(|row| row.surfaces.contains(&Surface::Server));
+        let mut rows: Vec<_> =
+            rows.map(|row| format!("{} {}", row.name, row.kind.word())).collect();
+        rows.sort();
+        assert_eq!(heads, rows);
+    }
 }

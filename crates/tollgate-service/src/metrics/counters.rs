@@ -17,11 +17,11 @@ use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
 
 use super::delta::Delta;
 use super::event::Event;
-use super::family::Family;
 use super::policy::PolicyInForce;
 use super::series::{MAX_SERIES, Series, TENANT};
 use super::waits::{INFINITE, SUM, WAIT_BOUNDS_MS, wait_bucket};
 use crate::log::Kind;
+use tollgate_policy::metrics::Family;
 
 /// The counters of one isolate, or of a part of a server.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Counters {
     /// `None` when there are none. `policy` is the one in force.
     pub fn take(&self, isolate: u64, sequence: u64, policy: PolicyInForce) -> Option<Delta> {
         let mut counts = Vec::new();
-        for (event, cell) in Event::ALL.into_iter().zip(&self.events) {
+        for (event, cell) in Event::ALL.iter().zip(&self.events) {
             let (family, values) = event.series();
             push(Series::new(family, values), cell.take(), &mut counts);
         }

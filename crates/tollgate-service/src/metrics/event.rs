@@ -2,174 +2,81 @@
 //!
 //! Invariant: every event has a series of its own, which is there from the start, with 0.
 
-use super::family::Family;
+use tollgate_policy::metrics::Family;
 
-/// An event that is counted without a rule: its series is always there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A request was allowed.
-    Passed,
-    /// A request was allowed after a wait, or with the advice to wait.
-    Delayed,
-    /// A request was denied.
-    Refused,
-    /// No rule applied to a request.
-    Unlimited,
-    /// A request was denied because too many wait.
-    WaitingFull,
-    /// A request was denied without asking an object.
-    RememberedDenial,
-    /// An object was asked to decide and to charge.
-    Check,
-    /// An object was asked for the decision that it would make.
-    Look,
-    /// An object got the report of a response.
-    Settle,
-    /// An object was asked to refund a charge.
-    Refund,
-    /// A tenant's object was asked for its entry.
-    ReadTenant,
-    /// An object did not respond in time.
-    Late,
-    /// An object returned an error.
-    Failed,
-    /// An object's response was invalid.
-    Misread,
-    /// An object could not read its stored bytes.
-    Corrupt,
-    /// A request was allowed by `on_failure`.
-    LetThrough,
-    /// A request was denied by `on_failure`.
-    RefusedByFailure,
-    /// The origin gave no response.
-    Origin,
-    /// A request was planned again under a newer policy.
-    PolicyRetry,
-    /// A request for the policy in force failed.
-    PolicyCheckFailed,
-    /// A request was decided under a policy that may not be in force any more.
-    OutdatedPolicy,
-    /// A request was decided without its tenant's quotas, which were unknown.
-    UnknownTenant,
-    /// A request of the admin API had no token.
-    AdminTokenMissing,
-    /// It had a token that is not ours.
-    AdminTokenWrong,
-    /// It had a token without the permission.
-    AdminTokenForbidden,
-    /// A request of `/check` had no token.
-    CheckTokenMissing,
-    /// It had a wrong token.
-    CheckTokenWrong,
-    /// No line was logged of an event.
-    LogDropped,
-    /// Counts could not be brought to the sums.
-    FlushFailed,
-    /// A node's request for leases got a response.
-    LeaseQuestion,
-    /// A node had fleet rules other than those of the last two policies.
-    LeaseConflict,
-    /// A unit was leased to a node.
-    LeaseUnit,
-    /// A shard paid a request from its own units.
-    ShardHeld,
-    /// The key's own object, asked by a shard, allowed a request.
-    ShardAsked,
-    /// A second shard paid a request that the first one denied.
-    ShardSecond,
-    /// A second shard was asked and denied, too.
-    ShardRefused,
+macro_rules! events {
+    ($($event:ident $family:ident [$($value:literal),*] $doc:literal;)*) => {
+        /// An event that is counted without a rule: its series is always there.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Event {
+            $(#[doc = $doc] $event,)*
+        }
+
+        impl Event {
+            /// Every event, in the order of [`Event::index`].
+            pub const ALL: &[Self] = &[$(Self::$event),*];
+
+            /// The series that it is counted in.
+            #[must_use]
+            pub const fn series(self) -> (Family, &'static [&'static str]) {
+                match self {
+                    $(Self::$event => (Family::$family, &[$($value),*]),)*
+                }
+            }
+        }
+    };
+}
+
+// The values are those of the family's labels.
+events! {
+    Passed Requests ["passed"] "A request was allowed.";
+    Delayed Requests ["delayed"] "A request was allowed after a wait, or with the advice to wait.";
+    Refused Requests ["refused"] "A request was denied.";
+    Unlimited Requests ["unlimited"] "No rule applied to a request.";
+    WaitingFull WaitingFull [] "A request was denied because too many wait.";
+    RememberedDenial RememberedDenials [] "A request was denied without asking an object.";
+    Check ObjectCalls ["check"] "An object was asked to decide and to charge.";
+    Look ObjectCalls ["look"] "An object was asked for the decision that it would make.";
+    Settle ObjectCalls ["settle"] "An object got the report of a response.";
+    Refund ObjectCalls ["refund"] "An object was asked to refund a charge.";
+    ReadTenant ObjectCalls ["tenant"] "A tenant's object was asked for its entry.";
+    Late Failures ["late"] "An object did not respond in time.";
+    Failed Failures ["failed"] "An object returned an error.";
+    Misread Failures ["misread"] "An object's response was invalid.";
+    Corrupt Failures ["corrupt"] "An object could not read its stored bytes.";
+    LetThrough FailedRequests ["allow"] "A request was allowed by `on_failure`.";
+    RefusedByFailure FailedRequests ["deny"] "A request was denied by `on_failure`.";
+    Origin OriginFailures [] "The origin gave no response.";
+    PolicyRetry PolicyRetries [] "A request was planned again under a newer policy.";
+    PolicyCheckFailed PolicyCheckFailures [] "A request for the policy in force failed.";
+    OutdatedPolicy OutdatedRequests []
+        "A request was decided under a policy that may not be in force any more.";
+    UnknownTenant UnknownTenants []
+        "A request was decided without its tenant's quotas, which were unknown.";
+    AdminTokenMissing Unauthorized ["admin", "missing"] "A request of the admin API had no token.";
+    AdminTokenWrong Unauthorized ["admin", "wrong"] "It had a token that is not ours.";
+    AdminTokenForbidden Unauthorized ["admin", "forbidden"]
+        "It had a token without the permission.";
+    CheckTokenMissing Unauthorized ["check", "missing"] "A request of `/check` had no token.";
+    CheckTokenWrong Unauthorized ["check", "wrong"] "It had a wrong token.";
+    LogDropped LogDropped [] "No line was logged of an event.";
+    FlushFailed FlushFailures [] "Counts could not be brought to the sums.";
+    LeaseQuestion LeaseQuestions [] "A node's request for leases got a response.";
+    LeaseConflict LeaseConflicts []
+        "A node had fleet rules other than those of the last two policies.";
+    LeaseUnit LeaseUnits [] "A unit was leased to a node.";
+    ShardHeld ShardRequests ["held"] "A shard paid a request from its own units.";
+    ShardAsked ShardRequests ["asked"] "The key's own object, asked by a shard, allowed a request.";
+    ShardSecond ShardRequests ["second"] "A second shard paid a request that the first one denied.";
+    ShardRefused ShardRequests ["refused"] "A second shard was asked and denied, too.";
 }
 
 impl Event {
-    /// Every event, in the order of [`Event::index`].
-    pub const ALL: [Self; 36] = [
-        Self::Passed,
-        Self::Delayed,
-        Self::Refused,
-        Self::Unlimited,
-        Self::WaitingFull,
-        Self::RememberedDenial,
-        Self::Check,
-        Self::Look,
-        Self::Settle,
-        Self::Refund,
-        Self::ReadTenant,
-        Self::Late,
-        Self::Failed,
-        Self::Misread,
-        Self::Corrupt,
-        Self::LetThrough,
-        Self::RefusedByFailure,
-        Self::Origin,
-        Self::PolicyRetry,
-        Self::PolicyCheckFailed,
-        Self::OutdatedPolicy,
-        Self::UnknownTenant,
-        Self::AdminTokenMissing,
-        Self::AdminTokenWrong,
-        Self::AdminTokenForbidden,
-        Self::CheckTokenMissing,
-        Self::CheckTokenWrong,
-        Self::LogDropped,
-        Self::FlushFailed,
-        Self::LeaseQuestion,
-        Self::LeaseConflict,
-        Self::LeaseUnit,
-        Self::ShardHeld,
-        Self::ShardAsked,
-        Self::ShardSecond,
-        Self::ShardRefused,
-    ];
-
     /// Its place in [`Event::ALL`].
     #[must_use]
     #[expect(clippy::as_conversions, reason = "an enumeration without fields, from 0")]
     pub const fn index(self) -> usize {
         self as usize
-    }
-
-    /// The series that it is counted in.
-    #[must_use]
-    pub const fn series(self) -> (Family, &'static [&'static str]) {
-        match self {
-            Self::Passed => (Family::Requests, &["passed"]),
-            Self::Delayed => (Family::Requests, &["delayed"]),
-            Self::Refused => (Family::Requests, &["refused"]),
-            Self::Unlimited => (Family::Requests, &["unlimited"]),
-            Self::WaitingFull => (Family::WaitingFull, &[]),
-            Self::RememberedDenial => (Family::RememberedDenials, &[]),
-            Self::Check => (Family::ObjectCalls, &["check"]),
-            Self::Look => (Family::ObjectCalls, &["look"]),
-            Self::Settle => (Family::ObjectCalls, &["settle"]),
-            Self::Refund => (Family::ObjectCalls, &["refund"]),
-            Self::ReadTenant => (Family::ObjectCalls, &["tenant"]),
-            Self::Late => (Family::Failures, &["late"]),
-            Self::Failed => (Family::Failures, &["failed"]),
-            Self::Misread => (Family::Failures, &["misread"]),
-            Self::Corrupt => (Family::Failures, &["corrupt"]),
-            Self::LetThrough => (Family::FailedRequests, &["allow"]),
-            Self::RefusedByFailure => (Family::FailedRequests, &["deny"]),
-            Self::Origin => (Family::OriginFailures, &[]),
-            Self::PolicyRetry => (Family::PolicyRetries, &[]),
-            Self::PolicyCheckFailed => (Family::PolicyCheckFailures, &[]),
-            Self::OutdatedPolicy => (Family::OutdatedRequests, &[]),
-            Self::UnknownTenant => (Family::UnknownTenants, &[]),
-            Self::AdminTokenMissing => (Family::Unauthorized, &["admin", "missing"]),
-            Self::AdminTokenWrong => (Family::Unauthorized, &["admin", "wrong"]),
-            Self::AdminTokenForbidden => (Family::Unauthorized, &["admin", "forbidden"]),
-            Self::CheckTokenMissing => (Family::Unauthorized, &["check", "missing"]),
-            Self::CheckTokenWrong => (Family::Unauthorized, &["check", "wrong"]),
-            Self::LogDropped => (Family::LogDropped, &[]),
-            Self::FlushFailed => (Family::FlushFailures, &[]),
-            Self::LeaseQuestion => (Family::LeaseQuestions, &[]),
-            Self::LeaseConflict => (Family::LeaseConflicts, &[]),
-            Self::LeaseUnit => (Family::LeaseUnits, &[]),
-            Self::ShardHeld => (Family::ShardRequests, &["held"]),
-            Self::ShardAsked => (Family::ShardRequests, &["asked"]),
-            Self::ShardSecond => (Family::ShardRequests, &["second"]),
-            Self::ShardRefused => (Family::ShardRequests, &["refused"]),
-        }
     }
 }
 
@@ -181,9 +88,9 @@ mod tests {
 
     #[test]
     fn every_event_is_a_series_of_its_own() {
-        let all: BTreeSet<_> = Event::ALL.map(Event::series).into_iter().collect();
+        let all: BTreeSet<_> = Event::ALL.iter().map(|event| event.series()).collect();
         assert_eq!(all.len(), Event::ALL.len());
-        for (place, event) in Event::ALL.into_iter().enumerate() {
+        for (place, event) in Event::ALL.iter().enumerate() {
             let (family, values) = event.series();
             assert_eq!(event.index(), place);
             assert_eq!(values.len(), family.describe().labels.len(), "{event:?}");

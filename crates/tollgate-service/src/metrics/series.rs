@@ -7,7 +7,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::family::Family;
+use tollgate_policy::Surface;
+use tollgate_policy::metrics::{Description, FAMILIES, Family};
 
 /// The most series that are kept.
 pub const MAX_SERIES: usize = 10_000;
@@ -25,6 +26,11 @@ const END: u8 = 0;
 /// The longest value, in bytes.
 const MAX_VALUE: usize = 64;
 
+/// The families that every service with sums has; the others are those of one surface.
+pub fn is_summed(row: &Description) -> bool {
+    row.surfaces.contains(&Surface::Worker)
+}
+
 /// A family and the values of its labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Series(Vec<u8>);
@@ -36,7 +42,7 @@ impl Series {
     pub fn new(family: Family, values: &[&str]) -> Self {
         let row = family.describe();
         debug_assert_eq!(values.len(), row.labels.len(), "{}", row.name);
-        let mut bytes = vec![row.code];
+        let mut bytes = vec![family.number()];
         for i in 0..row.labels.len() {
             let value = values.get(i).copied().unwrap_or_default();
             let printable = |c: char| if matches!(c, ' '..='~') { c } else { '_' };
@@ -51,7 +57,7 @@ impl Series {
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (code, mut rest) = bytes.split_first()?;
-        for _ in Family::of_code(*code)?.describe().labels {
+        for _ in family_of(*code)?.describe().labels {
             let end = rest.iter().position(|byte| *byte == END)?;
             let (value, after) = rest.split_at_checked(end)?;
             if value.len() > MAX_VALUE || !value.iter().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -71,7 +77,7 @@ impl Series {
     /// Its family.
     #[must_use]
     pub fn family(&self) -> Option<Family> {
-        Family::of_code(*self.0.first()?)
+        family_of(*self.0.first()?)
     }
 
     /// The values of its labels.
@@ -95,6 +101,12 @@ impl Series {
             .collect();
         Self::new(family, &values)
     }
+}
+
+/// The family with this number, if it is in the sums.
+fn family_of(number: u8) -> Option<Family> {
+    let row = FAMILIES.get(usize::from(number).checked_sub(1)?)?;
+    is_summed(row).then_some(row.family)
 }
 
 #[cfg(test)]

@@ -12,11 +12,10 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+use tollgate_policy::metrics::{Description, FAMILIES, Family, Kind};
 
 use super::event::Event;
-use super::family::{FAMILIES, Family, Kind};
-use super::policy::PolicyInForce;
-use super::series::Series;
+use super::series::{Series, is_summed};
 use super::sums::Sums;
 use super::waits::{INFINITE, SUM, WAIT_BOUNDS_MS};
 
@@ -59,33 +58,12 @@ impl Sums {
     #[must_use]
     pub fn text(&self, format: Format, now_s: u64) -> String {
         let mut text = String::new();
-        for family in FAMILIES.iter().map(|row| row.family) {
-            head(family, format, &mut text);
-            match family {
-                Family::Waits => self.waits(&mut text),
-                Family::PolicyVersion => sample(family, &[], self.policy.version, &mut text),
-                Family::PolicyInfo => info(self.policy, &mut text),
-                Family::Isolates => sample(family, &[], self.isolates_at(now_s), &mut text),
-                Family::Series => sample(family, &[], len(self.series.len()), &mut text),
-                Family::Decisions | Family::NearLimit => self.rules(family, &mut text),
-                Family::Requests
-                | Family::WaitingFull
-                | Family::RememberedDenials
-                | Family::ObjectCalls
-                | Family::Failures
-                | Family::FailedRequests
-                | Family::OriginFailures
-                | Family::PolicyRetries
-                | Family::PolicyCheckFailures
-                | Family::OutdatedRequests
-                | Family::UnknownTenants
-                | Family::Unauthorized
-                | Family::LogDropped
-                | Family::FlushFailures
-                | Family::LeaseQuestions
-                | Family::LeaseConflicts
-                | Family::LeaseUnits
-                | Family::ShardRequests => self.events(family, &mut text),
+        for row in FAMILIES.iter().filter(|row| is_summed(row)) {
+            head(row, format, &mut text);
+            match row.kind {
+                Kind::Counter => self.counters(row, &mut text),
+                Kind::Gauge => self.gauge(row, now_s, &mut text),
+                Kind::Histogram => self.waits(row, &mut text),
             }
         }
         if format == Format::OpenMetrics {
@@ -98,42 +76,70 @@ impl Sums {
         self.series.get(&Series::new(family, values)).map_or(0, |cell| cell.value)
     }
 
-    fn events(&self, family: Family, text: &mut String) {
-        for (of, values) in Event::ALL.map(Event::series) {
-            if of == family {
-                sample(family, values, self.value(family, values), text);
+    /// A family of events has all its series; one of rules those that were counted.
+    fn counters(&self, row: &Description, text: &mut String) {
+        for (family, values) in Event::ALL.iter().map(|event| event.series()) {
+            if family == row.family {
+                sample(row, values, self.value(family, values), text);
+            }
+        }
+        if row.labels.contains(&"rule") {
+            let is_of = |series: &Series| series.family() == Some(row.family);
+            for (series, cell) in self.series.iter().filter(|(series, _)| is_of(series)) {
+                let values: Vec<&str> = series.values().collect();
+                sample(row, &values, cell.value, text);
             }
         }
     }
 
-    fn rules(&self, family: Family, text: &mut String) {
-        for (series, cell) in
-            self.series.iter().filter(|(series, _)| series.family() == Some(family))
-        {
-            let values: Vec<&str> = series.values().collect();
-            sample(family, &values, cell.value, text);
+    fn gauge(&self, row: &Description, now_s: u64, text: &mut String) {
+        let fingerprint = format!("{:016x}", self.policy.fingerprint);
+        let info = [fingerprint.as_str(), self.policy.source.word()];
+        let gauges: [(Family, &[&str], u64); 4] = [
+            (Family::PolicyVersion, &[], self.policy.version),
+            (Family::PolicyInfo, &info, 1),
+            (Family::Isolates, &[], self.isolates_at(now_s)),
+            (Family::Series, &[], len(self.series.len())),
+        ];
+        for (_, values, value) in gauges.into_iter().filter(|(family, ..)| *family == row.family) {
+            sample(row, values, value, text);
         }
     }
 
     /// Buckets are kept separately and written cumulatively, as Prometheus requires: each with all
     /// below it.
-    fn waits(&self, text: &mut String) {
-        let name = Family::Waits.describe().name;
+    fn waits(&self, row: &Description, text: &mut String) {
+        let (family, name) = (row.family, row.name);
         let mut below = 0_u64;
         let bounds = WAIT_BOUNDS_MS.into_iter().map(|(_, bound)| bound).chain([INFINITE]);
         for bound in bounds {
-            below = below.saturating_add(self.value(Family::Waits, &[bound]));
+            below = below.saturating_add(self.value(family, &[bound]));
             line(format_args!("{name}_bucket{{le=\"{bound}\"}} {below}"), text);
         }
-        let sum_ms = self.value(Family::Waits, &[SUM]);
+        let sum_ms = self.value(family, &[SUM]);
         let (seconds, rest) = (sum_ms / 1000, sum_ms % 1000);
         line(format_args!("{name}_sum {seconds}.{rest:03}"), text);
         line(format_args!("{name}_count {below}"), text);
     }
 }
 
-fn head(family: Family, format: Format, text: &mut String) {
-    let row = family.describe();
+impl Format {
+    /// Appends a family that is not in the sums: its head, and a sample for each series.
+    pub fn push<const N: usize>(
+        self,
+        family: Family,
+        samples: impl IntoIterator<Item = ([&'static str; N], u64)>,
+        text: &mut String,
+    ) {
+        let row = family.describe();
+        head(row, self, text);
+        for (values, value) in samples {
+            sample(row, &values, value, text);
+        }
+    }
+}
+
+fn head(row: &Description, format: Format, text: &mut String) {
     // In OpenMetrics a counter's family is named without the suffix of its samples.
     let name = match (format, row.kind) {
         (Format::OpenMetrics, Kind::Counter) => row.name.trim_end_matches("_total"),
@@ -147,13 +153,7 @@ fn head(family: Family, format: Format, text: &mut String) {
     }
 }
 
-fn info(policy: PolicyInForce, text: &mut String) {
-    let fingerprint = format!("{:016x}", policy.fingerprint);
-    sample(Family::PolicyInfo, &[&fingerprint, policy.source.word()], 1, text);
-}
-
-fn sample(family: Family, values: &[&str], value: u64, text: &mut String) {
-    let row = family.describe();
+fn sample(row: &Description, values: &[&str], value: u64, text: &mut String) {
     text.push_str(row.name);
     for (i, (label, value)) in row.labels.iter().zip(values).enumerate() {
         text.push(if i == 0 { '{' } else { ',' });
@@ -195,7 +195,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::metrics::Delta;
+    use crate::metrics::{Delta, PolicyInForce};
     use crate::store::policy::Source;
 
     fn sums() -> Sums {
@@ -240,6 +240,10 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(!text.contains("EOF") && text.ends_with('\n'));
+        for row in FAMILIES.iter().filter(|row| is_summed(row)) {
+            let has_sample = text.lines().any(|line| line.starts_with(row.name));
+            assert!(has_sample || row.family == Family::NearLimit, "{}", row.name);
+        }
     }
 
     #[test]
