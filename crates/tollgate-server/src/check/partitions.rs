@@ -72,7 +72,7 @@ impl Gate {
     /// Peeks in every partition, for a caller that only looks, or waits behind others. True during
     /// an overload.
     pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> bool {
-        let mut drive = Drive::look(policy, plan);
+        let mut drive = Drive::look(policy, plan, Order::AskAll);
         self.run(policy, plan, &mut drive, &Caller::default()).await;
         drive.is_overload()
     }

@@ -12,21 +12,15 @@ use std::time::Duration;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Poll, Seat, Turn};
+use tollgate_policy::waiting::{Full, Poll, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
 use tollgate_service::drive::Spent;
+use tollgate_service::drive::waiting::{self, Waiting};
 
 use crate::check::charges::Charges;
 use crate::check::partitions::Charged;
 use crate::gate::Gate;
 use crate::gate::lines::{Line, Place};
-
-/// A waiting request asks again at least this often.
-const LONGEST_SLEEP: Span = Span::from_secs(1);
-/// How often a waiting request checks for its turn while the first one is being decided.
-const SHORTEST_SLEEP: Span = Span::from_millis(5);
-/// The memory of a waiting request in addition to its plan: its connection's buffers.
-const REQUEST_BYTES: usize = 16 * 1024;
 
 /// How a request was decided.
 #[derive(Default)]
@@ -79,7 +73,9 @@ impl<'a> Waiter<'a> {
     /// Decides the request on arrival; returns its place in a line, if it waits.
     async fn arrive(&mut self) -> Option<(Turn, Place<'a>)> {
         let (gate, policy) = (self.gate, self.policy);
-        if let Some(turn) = self.behind_others() {
+        let waiting = self.waiting();
+        let ahead = waiting.behind_others(&gate.lines.queue(), policy, self.plan);
+        if let Some(turn) = ahead {
             self.done.is_overload = gate.look(policy, self.plan).await;
             if self.done.is_overload || self.plan.newer().is_some() {
                 return None;
@@ -123,7 +119,10 @@ impl<'a> Waiter<'a> {
             self.done.waited = now.since(self.since);
             let poll = gate.lines.queue().poll(ticket, now);
             match poll {
-                Poll::Wait(at) => sleep(now, at).await,
+                Poll::Wait(at) => {
+                    let sleep = waiting::sleep(now, at).as_nanos();
+                    tokio::time::sleep(Duration::from_nanos(sleep)).await;
+                }
                 Poll::Go => return,
                 Poll::Over(wait) => return self.plan.reject_waiting(policy, Full::Late(wait)),
                 Poll::Decide => {
@@ -142,28 +141,10 @@ impl<'a> Waiter<'a> {
     /// The place where the request continues to wait after it was decided again; `None` if it has
     /// its decision.
     fn decided_again(&mut self, place: &Place<'_>, stood_in: Turn) -> Option<Turn> {
-        let (policy, now) = (self.policy, self.gate.clock.now());
-        let wait = (self.since, self.patience);
-        let plan = &mut *self.plan;
+        let times = (self.done.waited, self.gate.clock.now());
         let mut queue = self.gate.lines.queue();
-        let answer = plan.outcome(policy).answer_after(self.done.waited);
-        let is_turned_down = matches!(answer, Answer::Retry(_));
-        let again = (is_turned_down && plan.newer().is_none())
-            .then(|| plan.outcome(policy).turn())
-            .flatten()
-            .and_then(|turn| Some((turn, plan.pace(policy, &turn, now)?)));
-        let Some((turn, pace)) = again else {
-            let _ = queue.done(place.ticket, now, plan.pace(policy, &stood_in, now));
-            return None;
-        };
-        match queue.again(place.ticket, now, seat(self.gate, plan, turn, wait), pace) {
-            Ok(()) => Some(turn),
-            Err(full) => {
-                let full = full.map_or(Full::Late(Span::ZERO), |(full, ())| full);
-                plan.reject_waiting(policy, full);
-                None
-            }
-        }
+        let ticket = place.ticket;
+        self.waiting().decided_again(&mut queue, self.policy, self.plan, (ticket, stood_in), times)
     }
 
     /// How long it has waited, and how long it may still wait.
@@ -171,54 +152,22 @@ impl<'a> Waiter<'a> {
         Spent { waited, left: self.patience.saturating_sub(waited) }
     }
 
-    /// The line of the requests that already wait for a key of this one.
-    fn behind_others(&self) -> Option<Turn> {
-        let queue = self.gate.lines.queue();
-        let plan = &*self.plan;
-        if queue.is_empty() || plan.reports() {
-            return None;
-        }
-        plan.turns(self.policy).find(|turn| queue.has_line(&line(self.gate, plan, *turn)))
+    fn waiting(&self) -> Waiting<impl Fn(&Plan, Turn) -> Line + use<'a>> {
+        let (gate, since, patience) = (self.gate, self.since, self.patience);
+        Waiting { since, patience, line: move |plan: &Plan, turn: Turn| line(gate, plan, turn) }
     }
 
-    /// Goes behind them, or is denied.
+    /// Goes behind others, or is denied.
     fn join(&mut self, turn: Turn) -> Option<Place<'a>> {
-        let (gate, policy, now) = (self.gate, self.policy, self.gate.clock.now());
-        let plan = &mut *self.plan;
-        plan.shrink();
-        let seat = seat(gate, plan, turn, (self.since, self.patience));
-        let pace = plan.pace(policy, &turn, now);
-        let joined = gate.lines.queue().join(now, seat, pace, ());
-        match joined {
-            Ok(ticket) => Some(gate.lines.hold(&gate.clock, ticket)),
-            Err((full, ())) => {
-                plan.reject_waiting(policy, full);
-                None
-            }
-        }
+        let (gate, now) = (self.gate, self.gate.clock.now());
+        let waiting = self.waiting();
+        let joined = waiting.join(&mut gate.lines.queue(), self.policy, self.plan, (turn, now), ());
+        joined.map(|ticket| gate.lines.hold(&gate.clock, ticket))
     }
-}
-
-async fn sleep(now: Timestamp, at: Timestamp) {
-    // The first in line sleeps until its time; a request that waits for the first's decision asks
-    // again.
-    let sleep = if at > now { at.since(now).min(LONGEST_SLEEP) } else { SHORTEST_SLEEP };
-    tokio::time::sleep(Duration::from_nanos(sleep.as_nanos())).await;
 }
 
 fn line(gate: &Gate, plan: &Plan, turn: Turn) -> Line {
     let mut hasher = SipHasher13::new_with_key(&gate.seed);
     hasher.write(turn.key(plan));
     (hasher.finish128().as_u128(), turn.record)
-}
-
-fn seat(gate: &Gate, plan: &Plan, turn: Turn, wait: (Timestamp, Span)) -> Seat<Line> {
-    let (since, patience) = wait;
-    Seat {
-        key: line(gate, plan, turn),
-        cost: turn.cost,
-        deadline: since.saturating_add(turn.max.min(patience)),
-        rank: turn.rank,
-        bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
-    }
 }

@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+use tollgate_policy::Failure;
+
 use crate::lease_course::Ask;
 use crate::metrics::Event;
 
@@ -13,6 +15,38 @@ use crate::metrics::Event;
 pub struct AskId {
     at: usize,
     used_as: Use,
+}
+
+/// The next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Send [this](crate::drive::Drive::request) now; several at the same time.
+    Send(AskId),
+    /// Replies are missing.
+    Wait,
+    /// The plan has its outcome.
+    Done,
+}
+
+/// Why a count has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The store reports an overload: the request is denied, whatever its rules decide.
+    Overloaded,
+    /// It failed.
+    Failed(Failure),
+}
+
+/// What became of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a reply that cannot be read is to be counted"]
+pub enum Heard {
+    /// It was used.
+    Used,
+    /// It cannot be read, and its count has failed.
+    Misread,
+    /// It was not asked for, or it came before.
+    Unasked,
 }
 
 /// What is sent to a count.
@@ -97,6 +131,24 @@ impl Asks {
         self.0.iter().any(|asked| asked.state == State::Sent)
     }
 
+    /// True when a reply to `id` is awaited.
+    pub(super) fn is_open(&self, AskId { at, used_as }: AskId) -> bool {
+        let asked = self.0.get(at).filter(|asked| asked.used_as == used_as);
+        asked.is_some_and(|asked| asked.state == State::Sent)
+    }
+
+    /// True when the count of `partition` was asked to charge, or has not replied yet.
+    pub(super) fn charge_or_await(&self, partition: usize) -> bool {
+        let mut its = self.0.iter().filter(|asked| asked.partition == partition);
+        its.any(|asked| asked.used_as == Use::Charge || asked.state == State::Sent)
+    }
+
+    /// From now on no reply is awaited.
+    pub(super) fn give_up(&mut self) {
+        let open = self.0.iter_mut().filter(|asked| asked.state == State::Sent);
+        open.for_each(|asked| asked.state = State::Closed);
+    }
+
     pub(super) fn request(&self, AskId { at, used_as }: AskId) -> Option<Request<'_>> {
         let asked = self.0.get(at).filter(|asked| asked.used_as == used_as)?;
         let ask = match used_as {
@@ -109,13 +161,11 @@ impl Asks {
 
     /// Its partition, and whether it is a refund, when a reply to `id` is awaited; from now on none
     /// is.
-    pub(super) fn close(&mut self, AskId { at, used_as }: AskId) -> Option<(usize, bool)> {
-        let asked = self.0.get_mut(at)?;
-        if asked.used_as != used_as || asked.state != State::Sent {
-            return None;
-        }
+    pub(super) fn close(&mut self, id: AskId) -> Option<(usize, bool)> {
+        let is_open = self.is_open(id);
+        let asked = self.0.get_mut(id.at).filter(|_| is_open)?;
         asked.state = State::Closed;
-        Some((asked.partition, used_as == Use::Refund))
+        Some((asked.partition, id.used_as == Use::Refund))
     }
 
     pub(super) fn was_charged(&mut self, id: AskId, reply: Vec<u8>) {

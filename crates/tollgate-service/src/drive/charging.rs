@@ -6,8 +6,16 @@
 //! is in the response, while the others are refunded. A count without a reply has failed, and is
 //! not asked again, except to record a report; a charge that it may still carry out stays, on the
 //! strict side. All requests of a round are sent at the same time, and the next round begins when
-//! each has its reply or none. Deliberately absent: names of counts, time-outs, waiting, and
-//! planning again.
+//! each has its reply or none. Deliberately absent: names of counts, clocks, waiting, and planning
+//! again.
+//!
+//! A cached denial may have to be confirmed: then the count that denied is asked before any is
+//! charged. If it still denies, nothing is charged. If it does not reply, and the denial was valid
+//! when the request came, the request is denied by it.
+//!
+//! The caller may report that half of the time has passed ([`Drive::go_on`]). If the request would
+//! pass without the counts that have not replied, the others are charged meanwhile: a count that
+//! all clients share must not miss requests because the count of one client is slow.
 
 use alloc::vec::Vec;
 
@@ -16,7 +24,7 @@ use tollgate_policy::waiting::Full;
 use tollgate_policy::{Answer, ChargingOrder, Failure, Partition, Plan, Policy};
 use tollgate_storage::WireError;
 
-use crate::drive::asks::{AskId, Asks, Charge, Request, Use};
+use crate::drive::asks::{AskId, Asks, Charge, Heard, Lost, Next, Request, Use};
 use crate::metrics::Event;
 
 /// How long a request has waited, and how long it may still wait, whatever its rules allow.
@@ -26,6 +34,13 @@ pub struct Spent {
     pub waited: Span,
     /// A place beyond this is denied.
     pub left: Span,
+}
+
+impl Default for Spent {
+    /// It has not waited, and may wait for as long as its rules allow.
+    fn default() -> Self {
+        Self { waited: Span::ZERO, left: Span::MAX }
+    }
 }
 
 /// How the counts of a request with several keys are charged.
@@ -38,105 +53,86 @@ pub enum Order {
     ChargeFirst,
 }
 
-/// The next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Send [this](Drive::request) now; several at the same time.
-    Send(AskId),
-    /// Replies are missing.
-    Wait,
-    /// The plan has its outcome.
-    Done,
-}
-
-/// Why a count has no reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// The store reports an overload: the request is denied, whatever its rules decide.
-    Overloaded,
-    /// It failed.
-    Failed(Failure),
-}
-
-/// What became of a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a reply that cannot be read is to be counted"]
-pub enum Heard {
-    /// It was used.
-    Used,
-    /// It cannot be read, and its count has failed.
-    Misread,
-    /// It was not asked for, or it came before.
-    Unasked,
+impl Order {
+    fn ends(self, policy: &Policy, plan: &Plan) -> Option<ChargingOrder> {
+        (self == Self::ChargeFirst).then(|| plan.charging_order(policy)).flatten()
+    }
 }
 
 /// The round that is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// All are asked, for a caller that only looks.
     Look,
     /// All are asked before any is charged.
     AskAll,
+    /// The count that denied last is asked; all others are left out.
+    AskSuspect(usize, ChargingOrder),
     /// One is charged, those in between are asked; the last is left out.
     ChargeOne(ChargingOrder),
+    /// All that were not late are charged; the late ones have not replied yet.
+    ChargeRest,
     /// All that were not charged yet are charged.
     ChargeAll,
     /// The effects of a response.
     Settle,
     /// Nothing follows.
+    #[default]
     Over,
 }
 
 /// See the module. The plan is the caller's, and is the same in every call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Drive {
     stage: Stage,
     spent: Spent,
     asks: Asks,
+    /// Replies to looks contain what [`Denials`](tollgate_policy::Denials) remember.
+    tells: bool,
+    /// Half of the time of this round has passed.
+    is_late: bool,
+    /// The cached denial of the suspect decides if its count does not reply.
+    stands_in: bool,
     is_overload: bool,
     is_left: bool,
 }
 
 impl Drive {
-    fn new(stage: Stage, spent: Spent) -> Self {
-        Self { stage, spent, asks: Asks::default(), is_overload: false, is_left: false }
+    fn begin(mut self, stage: Stage, policy: &Policy, plan: &mut Plan) -> Self {
+        self.enter(stage, policy, plan);
+        self
     }
 
     /// Decides the plan once, all or nothing.
     #[must_use]
     pub fn decide(policy: &Policy, plan: &mut Plan, order: Order, spent: Spent) -> Self {
-        let stage = match plan.charging_order(policy) {
+        let ends = order.ends(policy, plan).filter(|_| !plan.reports());
+        let stage = match (ends, plan.suspect()) {
             _ if plan.len() < 2 => Stage::ChargeAll,
-            Some(ends) if order == Order::ChargeFirst && !plan.reports() => Stage::ChargeOne(ends),
-            _ => Stage::AskAll,
+            (Some(ends), Some(suspect)) => Stage::AskSuspect(suspect, ends),
+            (Some(ends), None) => Stage::ChargeOne(ends),
+            (None, _) => Stage::AskAll,
         };
-        let mut drive = Self::new(stage, spent);
-        drive.begin(policy, plan);
-        drive
+        Self { spent, tells: ends.is_some(), ..Self::default() }.begin(stage, policy, plan)
     }
 
     /// Charges a plan whose counts were asked before.
     #[must_use]
     pub fn charge(policy: &Policy, plan: &mut Plan, spent: Spent) -> Self {
-        let mut drive = Self::new(Stage::ChargeAll, spent);
-        drive.begin(policy, plan);
-        drive
+        Self { spent, ..Self::default() }.begin(Stage::ChargeAll, policy, plan)
     }
 
     /// Asks every count for its decision; charges none.
     #[must_use]
-    pub fn look(policy: &Policy, plan: &mut Plan) -> Self {
-        let mut drive = Self::new(Stage::Look, Spent { waited: Span::ZERO, left: Span::MAX });
-        drive.begin(policy, plan);
-        drive
+    pub fn look(policy: &Policy, plan: &mut Plan, order: Order) -> Self {
+        let tells = order.ends(policy, plan).is_some();
+        Self { tells, ..Self::default() }.begin(Stage::Look, policy, plan)
     }
 
     /// Carries out the effects of a settled plan's response.
     #[must_use]
     pub fn settle(policy: &Policy, plan: &mut Plan) -> Self {
-        let mut drive = Self::new(Stage::Settle, Spent { waited: Span::ZERO, left: Span::MAX });
-        drive.begin(policy, plan);
-        drive
+        Self::default().begin(Stage::Settle, policy, plan)
     }
 
     /// The next step. Each request is returned once.
@@ -175,7 +171,8 @@ impl Drive {
             Ok(bytes) => match partition.accept(policy, bytes) {
                 Ok(()) => (Heard::Used, None),
                 Err(WireError::Newer(version)) => (Heard::Used, Some(Failure::Newer(version))),
-                Err(WireError::Malformed | WireError::OtherPolicy | WireError::OtherEntry) => {
+                Err(WireError::OtherEntry) => (Heard::Used, Some(Failure::OtherEntry)),
+                Err(WireError::Malformed | WireError::OtherPolicy) => {
                     (Heard::Misread, Some(Failure::Unreachable))
                 }
             },
@@ -197,9 +194,54 @@ impl Drive {
         heard
     }
 
-    /// The client left: what was charged is refunded, also what is being charged now, and nothing
-    /// else is charged. A caller with a report must not leave: the report is recorded whatever
-    /// happens.
+    /// True while [`Drive::go_on`] may have an effect.
+    #[must_use]
+    pub const fn may_go_on(&self) -> bool {
+        !self.is_late && matches!(self.stage, Stage::AskSuspect(..) | Stage::ChargeOne(_))
+    }
+
+    /// Half of the time has passed, and replies are missing: what can be done without them is done
+    /// meanwhile. The caller still waits for those that are [awaited](Drive::awaits).
+    pub fn go_on(&mut self, policy: &Policy, plan: &mut Plan) {
+        if !self.may_go_on() {
+            return;
+        }
+        self.is_late = true;
+        match self.stage {
+            Stage::AskSuspect(suspect, ends) if !self.stands_in => {
+                self.asks.give_up();
+                others(plan, suspect).for_each(|i| plan.take_up(i));
+                self.enter(Stage::ChargeOne(ends), policy, plan);
+            }
+            // An undecided count is treated as failed: it will have failed if it stays silent.
+            Stage::ChargeOne(ends) if !self.is_void(plan) && !self.is_refused(policy, plan) => {
+                plan.take_up(ends.last);
+                self.enter(Stage::ChargeRest, policy, plan);
+            }
+            _ => {}
+        }
+    }
+
+    /// False when a reply to this request would not be used.
+    #[must_use]
+    pub fn awaits(&self, id: AskId) -> bool {
+        self.asks.is_open(id)
+    }
+
+    /// The partition whose denial is being confirmed, before any count is charged.
+    #[must_use]
+    pub const fn suspect(&self) -> Option<usize> {
+        if let Stage::AskSuspect(suspect, _) = self.stage { Some(suspect) } else { None }
+    }
+
+    /// Whether the cached denial of [`Drive::suspect`] decides if its count does not reply.
+    pub const fn stand_in(&mut self, stands_in: bool) {
+        self.stands_in = stands_in;
+    }
+
+    /// The client left, or a cached denial decides: what was charged is refunded, also what is
+    /// being charged now, and nothing else is charged. A caller with a report must not leave: the
+    /// report is recorded whatever happens.
     pub fn leave(&mut self) {
         self.is_left = true;
         self.asks.cancel_unsent();
@@ -227,16 +269,21 @@ impl Drive {
 }
 
 impl Drive {
-    /// The requests of the first round.
-    fn begin(&mut self, policy: &Policy, plan: &mut Plan) {
-        match self.stage {
+    /// The requests of a round.
+    fn enter(&mut self, stage: Stage, policy: &Policy, plan: &mut Plan) {
+        (self.stage, self.is_late) = (stage, false);
+        match stage {
             Stage::Look | Stage::AskAll => self.look_at(policy, plan, |_| true),
+            Stage::AskSuspect(suspect, _) => {
+                others(plan, suspect).for_each(|i| plan.set_aside(i));
+                self.look_at(policy, plan, |i| i == suspect);
+            }
             Stage::ChargeOne(ends) => {
                 self.charge_those(policy, plan, |i| i == ends.first);
                 self.look_at(policy, plan, |i| i != ends.first && i != ends.last);
                 plan.set_aside(ends.last);
             }
-            Stage::ChargeAll => self.charge_those(policy, plan, |_| true),
+            Stage::ChargeRest | Stage::ChargeAll => self.charge_those(policy, plan, |_| true),
             Stage::Settle => self.settle_all(policy, plan),
             Stage::Over => {}
         }
@@ -249,32 +296,37 @@ impl Drive {
         if matches!(stage, Stage::Look | Stage::Settle | Stage::Over) {
             return;
         }
-        let is_void = self.is_left || self.is_overload || plan.is_outdated();
+        let is_void = self.is_void(plan);
         let is_refused = is_void || self.is_refused(policy, plan);
-        if let Stage::ChargeOne(ends) = stage {
-            plan.take_up(ends.last);
-        }
         match stage {
+            Stage::AskSuspect(suspect, ends) => {
+                others(plan, suspect).for_each(|i| plan.take_up(i));
+                let has_failed = plan.has_failed();
+                let is_silent = plan.partition(suspect).is_some_and(|it| it.is_silent());
+                let stands = if has_failed { is_silent && self.stands_in } else { is_refused };
+                if !stands && !is_void {
+                    self.enter(Stage::ChargeOne(ends), policy, plan);
+                } else if !has_failed && !is_void {
+                    self.look_at(policy, plan, |i| i != suspect);
+                }
+            }
             Stage::AskAll if is_refused => {
                 if plan.reports() && !plan.is_outdated() {
                     self.report(policy, plan);
                 }
             }
-            Stage::ChargeOne(ends) if is_refused => {
+            Stage::ChargeOne(ends) => {
+                plan.take_up(ends.last);
+                if !is_refused {
+                    return self.enter(Stage::ChargeAll, policy, plan);
+                }
                 if !is_void {
                     self.look_at(policy, plan, |i| i == ends.last);
                 }
                 self.asks.refund_charged();
             }
-            Stage::AskAll => {
-                self.charge_those(policy, plan, |_| true);
-                self.stage = Stage::ChargeAll;
-            }
-            Stage::ChargeOne(ends) => {
-                self.charge_those(policy, plan, |i| i != ends.first);
-                self.stage = Stage::ChargeAll;
-            }
-            Stage::ChargeAll if is_refused => self.asks.refund_charged(),
+            Stage::ChargeRest | Stage::ChargeAll if is_refused => self.asks.refund_charged(),
+            Stage::AskAll | Stage::ChargeRest => self.enter(Stage::ChargeAll, policy, plan),
             Stage::ChargeAll | Stage::Look | Stage::Settle | Stage::Over => {}
         }
     }
@@ -282,18 +334,25 @@ impl Drive {
     fn look_at(&mut self, policy: &Policy, plan: &Plan, is_asked: impl Fn(usize) -> bool) {
         for partition in plan.partitions().filter(|it| is_asked(it.index())) {
             let mut request = Vec::new();
-            partition.peek_request(policy, &mut request);
+            if self.tells {
+                partition.told_peek_request(policy, &mut request);
+            } else {
+                partition.peek_request(policy, &mut request);
+            }
             self.asks.add(partition.index(), (Use::Look, Event::Look), request);
         }
     }
 
-    /// A count that did not reply is not asked again, except to record a report.
+    /// Charges counts that were not charged yet. A count that did not reply is not asked again,
+    /// except to record a report.
     fn charge_those(&mut self, policy: &Policy, plan: &Plan, is_asked: impl Fn(usize) -> bool) {
         let is_there = |it: &Partition<'_>| !it.has_failed() || it.reports();
         for partition in plan.partitions().filter(|it| is_asked(it.index()) && is_there(it)) {
-            let mut request = Vec::new();
-            partition.request(policy, &mut request);
-            self.asks.add(partition.index(), (Use::Charge, Event::Check), request);
+            if !self.asks.charge_or_await(partition.index()) {
+                let mut request = Vec::new();
+                partition.request(policy, &mut request);
+                self.asks.add(partition.index(), (Use::Charge, Event::Check), request);
+            }
         }
     }
 
@@ -315,6 +374,11 @@ impl Drive {
         }
     }
 
+    /// True when nothing is to be decided any more.
+    fn is_void(&self, plan: &Plan) -> bool {
+        self.is_left || self.is_overload || plan.is_outdated()
+    }
+
     /// True when it is denied. A place beyond the time that the caller waits is denied, too, and is
     /// refunded like every charge of a denied request.
     fn is_refused(&self, policy: &Policy, plan: &mut Plan) -> bool {
@@ -328,4 +392,9 @@ impl Drive {
             Answer::Pass | Answer::Delay(_) => false,
         }
     }
+}
+
+/// All partitions but one.
+fn others(plan: &Plan, suspect: usize) -> impl Iterator<Item = usize> + use<> {
+    (0..plan.len()).filter(move |i| *i != suspect)
 }

@@ -1,4 +1,4 @@
-//! The machine that decides one request over any store.
+//! The machine that decides one request over any store, and the lines in which requests wait.
 //!
 //! Invariant: sans-I/O: no clock, no random number and no await. The caller sends what
 //! [`Drive::next`] returns, and passes replies in any order, late, twice or never; each is used at
@@ -6,6 +6,7 @@
 
 mod charging;
 mod asks;
+pub mod waiting;
 
-pub use asks::{AskId, Charge, Request};
-pub use charging::{Drive, Heard, Lost, Next, Order, Spent};
+pub use asks::{AskId, Charge, Heard, Lost, Next, Request};
+pub use charging::{Drive, Order, Spent};

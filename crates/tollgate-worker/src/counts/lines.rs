@@ -8,9 +8,8 @@ use std::cell::{Cell, RefCell};
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Limits, Poll, Queue, Ticket};
+use tollgate_service::drive::waiting::LONGEST_SLEEP;
 
-/// A waiter polls again at least this often, because those ahead of it may have left.
-pub(crate) const LONGEST_SLEEP: Span = Span::from_secs(1);
 /// A waiter that is this late to poll again is gone: a timer of a busy isolate may be late, too.
 const PATIENCE: Span = Span::from_secs(10);
 

@@ -11,20 +11,15 @@
 //! that does not poll again in time is removed, and its turn passes to the next one.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Poll, Seat, Spot, Ticket, Turn};
+use tollgate_policy::waiting::{Full, Poll, Spot, Ticket, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
+use tollgate_service::drive::waiting::{self, REQUEST_BYTES, Waiting};
 
-use crate::counts::charging::decide_once;
-use crate::counts::lines::{LONGEST_SLEEP, Line};
+use crate::counts::charging::Calls;
+use crate::counts::lines::Line;
 use crate::counts::object_name::object_name;
-use crate::counts::objects::{Asked, Objects};
+use crate::counts::objects::Objects;
 use crate::runtime::js;
-
-/// How often a waiter polls for its turn while the first is being decided.
-const SHORTEST_SLEEP: Span = Span::from_millis(5);
-/// The memory that the runtime holds for a waiting request, in addition to its plan: about the size
-/// of the headers of most requests.
-const REQUEST_BYTES: usize = 16 * 1024;
 
 /// Decides a request, letting it wait in this isolate as long as its rules allow. Returns how long
 /// it waited since it came.
@@ -56,18 +51,30 @@ struct Waiter<'a> {
     waited: Span,
 }
 
-impl Waiter<'_> {
+impl<'a> Waiter<'a> {
     /// The request comes: returns the line in which it waits, if it waits.
     async fn arrive(&mut self) -> Option<(Option<Turn>, Ticket)> {
         let (objects, policy) = (self.objects, self.policy);
         objects.lines.sweep(self.since);
-        if let Some(turn) = self.behind_others() {
-            return match objects.look(policy, self.plan).await {
-                None => Some((Some(turn), self.join(turn)?)),
-                Some(asked) => Some((None, self.take_place(&asked).await?)),
+        let waiting = self.waiting();
+        let ahead = waiting.behind_others(&objects.lines.queue.borrow(), policy, self.plan);
+        if let Some(turn) = ahead {
+            let mut calls = objects.look(policy, self.plan).await;
+            if self.plan.newer().is_some() {
+                return None;
+            }
+            if self.plan.has_failed() {
+                calls.charge(self.plan).await;
+                return Some((None, self.take_place(calls).await?));
+            }
+            return match self.plan.outcome(policy).answer() {
+                Answer::Refuse { .. } => None,
+                Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => {
+                    Some((Some(turn), self.join(turn)?))
+                }
             };
         }
-        let asked = decide_once(objects, policy, self.plan, Span::ZERO).await;
+        let calls = objects.decide_once(policy, self.plan, Span::ZERO).await;
         if self.plan.newer().is_some() {
             return None;
         }
@@ -75,12 +82,12 @@ impl Waiter<'_> {
             let turn = self.plan.outcome(policy).turn()?;
             return Some((Some(turn), self.join(turn)?));
         }
-        Some((None, self.take_place(&asked).await?))
+        Some((None, self.take_place(calls).await?))
     }
 
     /// If the request was just given a place in a `leaky-queue`, waits for that place; gives it
     /// back when the request may not wait.
-    async fn take_place(&mut self, asked: &[Asked]) -> Option<Ticket> {
+    async fn take_place(&mut self, mut calls: Calls<'_>) -> Option<Ticket> {
         let answer = self.plan.outcome(self.policy).answer_after(self.waited);
         let Answer::Delay(wait) = answer else { return None };
         if !self.holds || self.plan.newer().is_some() {
@@ -90,7 +97,7 @@ impl Waiter<'_> {
             Ok(ticket) => Some(ticket),
             Err(full) => {
                 self.plan.reject_waiting(self.policy, full);
-                self.objects.refund_committed(self.policy, self.plan, asked).await;
+                calls.give_back(self.plan).await;
                 None
             }
         }
@@ -113,10 +120,10 @@ impl Waiter<'_> {
                     let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
                     objects.lines.expect(ticket, now.saturating_add(calls));
                     let waited = self.waited;
-                    let asked = decide_once(objects, policy, self.plan, waited).await;
+                    let calls = objects.decide_once(policy, self.plan, waited).await;
                     turn = self.decided_again(ticket, stood_in);
                     if turn.is_none() {
-                        let Some(place) = self.take_place(&asked).await else { return };
+                        let Some(place) = self.take_place(calls).await else { return };
                         ticket = place;
                     }
                 }
@@ -126,56 +133,28 @@ impl Waiter<'_> {
 
     /// Where the request waits next after it was decided again; `None` if it has its response.
     fn decided_again(&mut self, ticket: Ticket, stood_in: Turn) -> Option<Turn> {
-        let (policy, now) = (self.policy, js::now());
-        let plan = &mut *self.plan;
+        let times = (self.waited, js::now());
         let mut queue = self.objects.lines.queue.borrow_mut();
-        let is_turned_down =
-            matches!(plan.outcome(policy).answer_after(self.waited), Answer::Retry(_));
-        let again = (is_turned_down && plan.newer().is_none())
-            .then(|| plan.outcome(policy).turn())
-            .flatten()
-            .and_then(|turn| Some((turn, plan.pace(policy, &turn, now)?)));
-        let Some((turn, pace)) = again else {
-            queue.done(ticket, now, plan.pace(policy, &stood_in, now));
-            return None;
-        };
-        let seat = seat(self.objects, plan, turn, self.since);
-        match queue.again(ticket, now, seat, pace) {
-            Ok(()) => Some(turn),
-            Err(full) => {
-                let full = full.map_or(Full::Late(Span::ZERO), |(full, _)| full);
-                plan.reject_waiting(policy, full);
-                None
-            }
-        }
+        self.waiting().decided_again(&mut queue, self.policy, self.plan, (ticket, stood_in), times)
+    }
+
+    fn waiting(&self) -> Waiting<impl Fn(&Plan, Turn) -> Line + use<'a>> {
+        let (objects, since) = (self.objects, self.since);
+        let line = move |plan: &Plan, turn: Turn| line(objects, plan, turn);
+        Waiting { since, patience: Span::MAX, line }
     }
 
     async fn sleep(&self, ticket: Ticket, now: Timestamp, at: Timestamp) {
-        // The first sleeps until its time; a waiter that needs the first's decision polls again.
-        let sleep = if at > now { at.since(now).min(LONGEST_SLEEP) } else { SHORTEST_SLEEP };
+        let sleep = waiting::sleep(now, at);
         self.objects.lines.expect(ticket, now.saturating_add(sleep));
         js::wait(sleep.as_millis_ceil()).await;
     }
 
-    /// The line of the requests that already wait for a key of this request.
-    fn behind_others(&self) -> Option<Turn> {
-        let queue = self.objects.lines.queue.borrow();
-        let plan = &*self.plan;
-        if queue.is_empty() {
-            return None;
-        }
-        plan.turns(self.policy).find(|turn| queue.has_line(&line(self.objects, plan, *turn)))
-    }
-
-    /// Goes behind them, or is denied.
+    /// Goes behind others, or is denied.
     fn join(&mut self, turn: Turn) -> Option<Ticket> {
-        let (policy, now) = (self.policy, js::now());
-        let plan = &mut *self.plan;
-        plan.shrink();
-        let seat = seat(self.objects, plan, turn, self.since);
-        let pace = plan.pace(policy, &turn, now);
-        let joined = self.objects.lines.queue.borrow_mut().join(now, seat, pace, now);
-        joined.map_err(|(full, _)| plan.reject_waiting(policy, full)).ok()
+        let now = js::now();
+        let mut queue = self.objects.lines.queue.borrow_mut();
+        self.waiting().join(&mut queue, self.policy, self.plan, (turn, now), now)
     }
 
     /// Waits for its place in a `leaky-queue`.
@@ -199,14 +178,4 @@ impl Waiter<'_> {
 
 fn line(objects: &Objects, plan: &Plan, turn: Turn) -> Line {
     (object_name(&objects.hash_key, turn.key(plan)), turn.record)
-}
-
-fn seat(objects: &Objects, plan: &Plan, turn: Turn, since: Timestamp) -> Seat<Line> {
-    Seat {
-        key: line(objects, plan, turn),
-        cost: turn.cost,
-        deadline: since.saturating_add(turn.max),
-        rank: turn.rank,
-        bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
-    }
 }

@@ -132,15 +132,7 @@ pub(crate) async fn settle(
     if !is_due {
         return false;
     }
-    let settle = |partition| objects.settle(policy, partition);
-    let calls: Vec<_> = plan.partitions().map(settle).collect();
-    let asked_at = js::now();
-    let mut charged = false;
-    for (i, call) in calls {
-        objects.accept(policy, plan, i, asked_at, call.reply().await);
-        charged |= plan.partition(i).is_some_and(|partition| partition.changed());
-    }
-    objects.denials.close(policy, plan);
+    let charged = objects.settle(policy, plan).await;
     objects.report();
     charged
 }
