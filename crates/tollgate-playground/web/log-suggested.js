@@ -142,7 +142,7 @@ function limits(suggestions) {
   return tableOf(
     suggestions,
     'Limits that affect at most this many clients',
-    ['touches at most', 'limit', 'touched', 'of clients', 'by counts', 'to be put into the policy'],
+    ['affects at most', 'limit', 'affected', 'of clients', 'by counts', 'to be put into the policy'],
     (one) =>
       one.limits.map((/** @type {any} */ { wished_percent, counted, limit, replayed, line }) => [
         `${wished_percent} %`,
