@@ -648,6 +648,27 @@ fn where_nodes_lease_a_refusal_is_a_second_old() {
     }
 }
 
+/// Units that shards of a key hold and do not spend are found within a second.
+#[test]
+fn where_a_key_has_shards_a_refusal_is_a_second_old() {
+    for (shards, is_final) in [("", true), (r#""shards": 2,"#, false)] {
+        let policy = policy(&format!(
+            r#"{{"name": "all", "key": [], {shards} "quotas": [
+                {{"limit": 2, "window": "1h", "algorithm": "fixed-window"}}]}}"#
+        ));
+        let (mut front, mut objects) = (Front::new(1, 0), Objects::default());
+        let start = 1_780_000_000_000;
+        for _ in 0..3 {
+            front.decide(&policy, &mut objects, &client(1), start);
+        }
+        let mut is_remembered =
+            |after| front.decide(&policy, &mut objects, &client(1), start + after).1;
+        let fresh = FRESH.as_millis_ceil();
+        assert!(is_remembered(1) && is_remembered(fresh - 1), "{shards}");
+        assert_eq!(is_remembered(fresh + 1), is_final, "{shards}");
+    }
+}
+
 /// Where an operator may give units back, a denial is used until its time only while the number of
 /// the last relief is known and is the one that was known before the store was asked.
 #[test]

@@ -28,6 +28,8 @@ pub(crate) fn is_final(policy: &Policy, set: &QuotaSet) -> bool {
         |rule: &Rule| rule.has_fixed_cost() && matches!(rule.terms.charging, Charging::Request);
     !policy.sets.iter().chain([set]).any(|set| set.quotas.iter().any(is_queue))
         && policy.rules.iter().all(|other| keeps(other) && cannot_undo(policy, other, rule))
+        // Units that a shard does not spend come back when its lease ends.
+        && policy.groups.iter().all(|group| group.shards().is_none())
 }
 
 /// True when its charges may be settled at a lower cost.
