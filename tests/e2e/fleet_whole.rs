@@ -129,7 +129,7 @@ impl Fleet {
         primaries[i].kill();
         self.log.mute(0);
         wait_until("the replica took over", READY_WITHIN, || {
-            replicas[i].command(&["INFO", "replication"]).contains("role:master").then_some(())
+            replicas[i].try_command(&["INFO", "replication"])?.contains("role:master").then_some(())
         });
         primaries[i].restart();
         assert_eq!(primaries[i].command(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "+OK");

@@ -200,7 +200,7 @@ impl Tenants {
         judged
     }
 
-    /// The entry of the tenant `name` ([`Tenants::name_of`]), and its position.
+    /// The entry of the tenant `name` ([`tollgate_policy::Tenants::name_of`]), and its position.
     pub(crate) fn find(&self, policy: &Policy, name: &str) -> Option<(&Place, &TenantEntry)> {
         let all = self.entries.iter().zip(&self.places);
         let mut named = all.filter(|((id, _), _)| {

@@ -22,7 +22,7 @@ pub struct Tenants {
 
 impl Tenants {
     /// `entries` with the names of their tenants, under `policy`. Entries that match no request are
-    /// left out ([`Tenants::id`]); of two with one name the last one is used.
+    /// left out ([`tollgate_policy::Tenants::id`]); of two with one name the last one is used.
     #[must_use]
     pub fn under(policy: &Policy, entries: &[(String, TenantEntry)]) -> Self {
         let of = |(name, entry): &(String, TenantEntry)| {

@@ -33,8 +33,8 @@ pub enum Reader<'p> {
     Exempt(usize),
     /// The tenant of the request, for every rule.
     Tenant,
-    /// The conditions in which the rule (its index in [`Policy::rules`]) applies, or does not:
-    /// `when` or `unless`.
+    /// The conditions in which the rule (its index in [`Policy::rules`](crate::Policy::rules))
+    /// applies, or does not: `when` or `unless`.
     Condition(usize, &'static str),
     /// The key of the rule.
     Key(usize),

@@ -36,8 +36,9 @@ impl Policy {
         (0..).zip(&self.rules).find(|(_, rule)| rule.terms.name == name).map(|(i, _)| i)
     }
 
-    /// The entry of the tenant `id` ([`Tenants::id`], [`Plan::tenant`](crate::Plan::tenant))
-    /// under this policy. Parts that the policy does not know have no effect.
+    /// The entry of the tenant `id` ([`Tenants::id`](crate::Tenants::id),
+    /// [`Plan::tenant`](crate::Plan::tenant)) under this policy. Parts that the policy does not
+    /// know have no effect.
     #[must_use]
     pub fn tenant(&self, id: &[u8], entry: &TenantEntry) -> Tenant {
         let mut sets: Vec<QuotaSet> = Vec::new();
