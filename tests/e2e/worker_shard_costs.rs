@@ -316,15 +316,16 @@ fn metrics_say_what_decided_the_requests_of_a_key_with_shards() {
     assert_eq!((held + asked + second, refused), (800, 0));
     assert!(held > 400, "{held}");
     assert_eq!(scrape("tollgate_near_limit_total{rule=\"site\",quota=\"year\",tier=\"\"}"), 0);
-    let admitted = 800 + race_of(&worker, 1_400, &json!({}));
+    let mut admitted = 800 + race_of(&worker, 1_400, &json!({}));
     // The isolate denies from its own memory for a while. Only a denial that it asks a shard for is
-    // one of the shard.
+    // one of the shard. Units that a shard still holds, or gave back, allow some of these requests.
     wait_until("refusals are counted", Duration::from_secs(60), || {
         thread::sleep(Duration::from_millis(500));
-        assert_eq!(race_of(&worker, 1, &json!({})), 0, "the limit is used up");
+        admitted += race_of(&worker, 1, &json!({}));
         let [held, asked, second, refused] = all();
         (held + asked + second >= admitted && refused > 0).then_some(())
     });
+    assert!(admitted <= limit, "{admitted}");
     let [held, asked, second, refused] = all();
     println!("held {held}, asked {asked}, second {second}, refused {refused}");
     assert_eq!(held + asked + second, admitted);
