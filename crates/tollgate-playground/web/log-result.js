@@ -22,7 +22,7 @@ export function logResult(summary, damage) {
       ? h(
           'p',
           { className: 'problem', 'data-testid': 'log-damage' },
-          `${damage}; this is what came before.`,
+          `${damage}; the lines before it are shown.`,
         )
       : null,
     lines === 0 ? h('p', { className: 'problem' }, 'The file contains no lines.') : null,

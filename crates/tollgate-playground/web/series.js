@@ -70,7 +70,7 @@ export const countStyle = () => ({
     { name: 'true_count', label: 'true count', colour: 'text', shape: 'step' },
     {
       name: 'estimate',
-      label: 'own count when asked',
+      label: 'count of the algorithm',
       colour: 'estimate',
       shape: 'step',
       dash: [5, 3],
@@ -126,7 +126,7 @@ export function sayCount(v, span, watched) {
 /** @param {Values} v @param {number} span @param {keyof typeof STATES} name */
 export function sayState(v, span, name) {
   const values = v[name].filter((n) => !Number.isNaN(n));
-  if (values.length === 0) return 'Nobody asked.';
+  if (values.length === 0) return 'No request was decided.';
   const value = STATES[name].unit === 'ms' ? duration : count;
   const least = values.reduce((a, b) => Math.min(a, b));
   const most = values.reduce((a, b) => Math.max(a, b));
