@@ -70,7 +70,8 @@ impl Plan {
 
     /// Includes the count of partition `i` again.
     pub fn take_up(&mut self, i: usize) {
-        self.rules_in(i).for_each(|applied| applied.basis = Basis::Count);
+        let unasked = self.rules_in(i).filter(|applied| applied.is_unasked());
+        unasked.for_each(|applied| applied.basis = Basis::Count);
     }
 
     /// True when a rule may delay the request, or gives it a place in a queue.
