@@ -167,17 +167,16 @@ impl KnownSet {
 
     fn read(generation: u64, mut entry: &[u8]) -> Option<Self> {
         let set = StoredSet::read(&mut entry)?;
-        let mut names = Vec::new();
+        let (mut rest, mut names) = (Bytes(entry), Vec::new());
         for quota in set.quotas() {
-            let (len, rest) = entry.split_first()?;
-            let (name, rest) = rest.split_at_checked(usize::from(*len))?;
+            let len = rest.u8()?;
+            let name = rest.take(len.into())?;
             if stable_hash(&[name]) != quota.name_hash() {
                 return None;
             }
             names.push(core::str::from_utf8(name).ok()?.into());
-            entry = rest;
         }
-        entry.is_empty().then_some(Self { generation, set, names })
+        rest.0.is_empty().then_some(Self { generation, set, names })
     }
 
     fn write(&self, out: &mut Vec<u8>) {

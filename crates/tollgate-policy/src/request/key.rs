@@ -20,6 +20,7 @@ use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::query::decoded;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::values::{elements, write_one};
+use tollgate_storage::Bytes;
 
 /// The length that marks a missing part.
 const MISSING: u32 = u32::MAX;
@@ -206,16 +207,9 @@ fn write_address<F: Facts>(address: IpAddr, request: &Request<'_, F>, out: &mut 
 
 /// The parts of a key, in their order; `None` for a missing one.
 pub(crate) fn parts(key: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
-    let mut rest = key.get(IDENTITY_LEN..).unwrap_or_default();
-    core::iter::from_fn(move || {
-        let (len, after) = rest.split_first_chunk::<4>()?;
-        let len = u32::from_le_bytes(*len);
-        if len == MISSING {
-            rest = after;
-            return Some(None);
-        }
-        let (part, after) = after.split_at_checked(usize::try_from(len).ok()?)?;
-        rest = after;
-        Some(Some(part))
+    let mut rest = Bytes(key.get(IDENTITY_LEN..).unwrap_or_default());
+    core::iter::from_fn(move || match rest.u32()? {
+        MISSING => Some(None),
+        len => Some(Some(rest.take(usize::try_from(len).ok()?)?)),
     })
 }

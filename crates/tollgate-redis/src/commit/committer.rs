@@ -323,7 +323,7 @@ impl<T> Committer<T> {
         out: &mut Vec<Event<T>>,
     ) {
         let Some(key) = self.keys.get_mut(&name) else { return };
-        for asked in key.everybody(flight) {
+        for asked in key.take_requests(flight) {
             self.answer(asked, Err(why), None, out);
         }
     }

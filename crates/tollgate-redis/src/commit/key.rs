@@ -93,7 +93,7 @@ impl<T> Key<T> {
     }
 
     /// All requests that wait or are in `flight`.
-    pub(crate) fn everybody(&mut self, flight: Option<Flight<T>>) -> Vec<PendingAsk<T>> {
+    pub(crate) fn take_requests(&mut self, flight: Option<Flight<T>>) -> Vec<PendingAsk<T>> {
         let mut all = flight.map_or_else(Vec::new, |flight| flight.batch);
         all.extend(self.waiting.drain(..));
         all

@@ -6,9 +6,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::bytes::{Reader, VERSION, push_block};
+use tollgate_storage::{Bytes, push_block};
+
 use super::policy::PolicyInForce;
 use super::series::{MAX_SERIES, Series};
+
+/// The version of the deltas of isolates and of the stored pages.
+pub(super) const VERSION: u8 = 1;
 
 /// The counts of an isolate since its last delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +46,7 @@ impl Delta {
     /// bytes are not a delta, or too large for one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
+        let mut reader = Bytes(bytes);
         if reader.u8()? != VERSION {
             return None;
         }

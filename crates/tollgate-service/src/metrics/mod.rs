@@ -4,7 +4,6 @@
 //! go. A counter never goes down. Deliberately absent: the source of counts and the storage of
 //! sums. A counting service sends a [`Delta`], and the owner of [`Sums`] stores its pages.
 
-mod bytes;
 mod counters;
 mod delta;
 mod event;

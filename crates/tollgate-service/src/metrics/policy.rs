@@ -5,7 +5,8 @@
 
 use alloc::vec::Vec;
 
-use super::bytes::Reader;
+use tollgate_storage::Bytes;
+
 use crate::store::policy::Source;
 
 /// The policy that an isolate decides under.
@@ -26,7 +27,7 @@ impl PolicyInForce {
         to.push(u8::from(self.source == Source::Written));
     }
 
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+    pub(super) fn decode(reader: &mut Bytes<'_>) -> Option<Self> {
         let (version, fingerprint) = (reader.u64()?, reader.u64()?);
         let source = match reader.u8()? {
             0 => Source::Deployed,

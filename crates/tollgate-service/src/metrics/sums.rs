@@ -12,8 +12,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::bytes::{Reader, VERSION, push_block};
-use super::delta::Delta;
+use tollgate_storage::{Bytes, push_block};
+
+use super::delta::{Delta, VERSION};
 use super::policy::PolicyInForce;
 use super::series::{MAX_SERIES, Series};
 
@@ -124,7 +125,7 @@ impl Sums {
     /// Every page is loaded before anything is added.
     #[must_use]
     pub fn load(&mut self, number: u16, bytes: &[u8]) -> Option<()> {
-        let mut reader = Reader(bytes);
+        let mut reader = Bytes(bytes);
         if reader.u8()? != VERSION {
             return None;
         }
