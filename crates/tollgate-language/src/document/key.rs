@@ -43,7 +43,7 @@ fn of_text(text: &str, at: &At<'_>) -> Option<KeyPart> {
             "ip" | "client" | "remote_addr" | "x-forwarded-for" => {
                 format!("unknown key part {}; did you mean \"client_ip\"?", quoted_text(text))
             }
-            "header" | "cookie" | "query" | "path_param" | "jwt_claim" | "descriptor" => {
+            _ if KeyPart::NAMED.contains(&text) => {
                 format!("\"{text}\" needs a name; write {{\"{text}\": name}}")
             }
             _ if nearest(text, &names).is_none() && looks_like_a_header(text) => format!(
@@ -111,18 +111,23 @@ impl FromNode for KeyPart {
 
 #[cfg(all(test, feature = "schema"))]
 mod tests {
+    use alloc::vec::Vec;
     use core::cell::RefCell;
 
     use super::*;
     use crate::json::place::Noted;
 
-    // Guards: a field of the document that results in another part, and a part with a name whose
-    // message does not say how to write it.
+    // Guards: a part that no field of the document results in, a field that results in another
+    // part, and a part with a name whose message does not say how to write it.
     #[test]
     fn every_part_with_a_name_is_read_by_its_field() {
         let schema = KeyPartDoc::schema();
         let fields = schema["properties"].as_object().unwrap().keys();
-        for field in fields.filter(|field| *field != "repeated") {
+        let fields: Vec<&String> = fields.filter(|field| *field != "repeated").collect();
+        let mut named = KeyPart::NAMED.to_vec();
+        named.sort_unstable();
+        assert_eq!(fields, named);
+        for field in fields {
             let noted = RefCell::new(Noted::default());
             let at = At::root(&noted);
             let node = Node::Object(alloc::vec![(field.clone(), Node::Text("x".into()))]);
