@@ -216,7 +216,7 @@ fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
         .env("RUSTUP_HOME", cargo_tools::nightly(workspace))
         .env("CARGO_TARGET_DIR", workspace.target.join("fuzz"))
         .args(["run", versions::NIGHTLY])
-        .arg(cargo_tools::cargo_fuzz_bin(workspace).join("cargo-fuzz"))
+        .arg(cargo_tools::cargo_fuzz(workspace))
         // The tested code has no unsafe code, and runs twice as fast without the address sanitizer.
         .args([verb, "--fuzz-dir", FOLDER, "--sanitizer", "none"]);
     // Variables that cargo set for this program's toolchain must not reach the other one.

@@ -9,7 +9,7 @@
 use crate::{
     linked::{self, NATIVE_TARGET, Name, Package, shown},
     problem::{OrProblem, Problem, Result},
-    tools::{self, page},
+    tools::{self, npm},
     versions::WASM_TARGET,
     workspace::Workspace,
 };
@@ -171,7 +171,7 @@ fn scripts(workspace: &Workspace) -> Result<BTreeMap<Name, Package>> {
     let text = fs::read_to_string(workspace.root.join(PAGE_LOCK));
     let text = text.or_problem(format!("cannot read {PAGE_LOCK}"), "restore it with git")?;
     let lock: Value = serde_json::from_str(&text).or_problem("cannot read a lock file", "npm")?;
-    let modules = page::modules(workspace);
+    let modules = npm::PAGE.modules(workspace);
     Ok(bundled(&lock, &modules))
 }
 

@@ -105,7 +105,7 @@ fn edge_table(said: &str) -> Result<String> {
 fn engine(workspace: &Workspace, port: u16) -> Result<Running> {
     let folder = workspace.out.join("bench");
     fs::create_dir_all(&folder).or_problem("cannot create the engine's folder", "free space")?;
-    let mut engine = Command::new(apt::redis(workspace));
+    let mut engine = Command::new(apt::REDIS.program(workspace));
     engine.current_dir(&folder).args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
     engine.args(["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]);
     log_to(&mut engine, &workspace.out.join("run/redis.log"))?;

@@ -32,7 +32,7 @@ use crate::{
     build::{self, Product, worker::locked_version},
     problem::{OrProblem, Problem, Result},
     run,
-    tools::{self, Tool, node},
+    tools::{self, Tool, npm},
     versions,
     workspace::Workspace,
 };
@@ -186,7 +186,7 @@ fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
         Part::Sizes | Part::Accuracy | Part::Replay => vec![],
         Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
         Part::Start => vec![&tools::ENVOY],
-        Part::Peers => vec![&tools::VALGRIND, &tools::limiters::NODE, &tools::limiters::PYTHON],
+        Part::Peers => vec![&tools::VALGRIND, &tools::NODE_LIMITERS, &tools::PYTHON_LIMITERS],
         Part::Fleet => vec![&tools::REDIS, &tools::ENVOY, &tools::WRK],
         Part::Worker => vec![&tools::ENVOY, &tools::NODE, &tools::WRK],
     };
@@ -205,8 +205,7 @@ fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
     let rustc = run::output(rustc.current_dir(&workspace.root).arg("--version"), "install Rust")?;
     let lock = fs::read_to_string(workspace.root.join("Cargo.lock"))
         .or_problem("cannot read Cargo.lock", "commit it")?;
-    let workerd =
-        run::output(Command::new(node::workerd(workspace)).arg("--version"), "install it");
+    let workerd = run::output(Command::new(npm::workerd(workspace)).arg("--version"), "install it");
     let Effort { seconds, rounds } = effort;
     Ok(format!(
         "Commit {}; {} x {}, load {}; {}, governor {}, Envoy {}, {}. {rounds} rounds in rotating order, \

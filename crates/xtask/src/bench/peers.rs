@@ -10,7 +10,7 @@ use super::{
 use crate::{
     problem::{OrProblem, Problem, Result},
     run,
-    tools::{limiters, python},
+    tools::{npm, python},
     workspace::Workspace,
 };
 use std::{
@@ -99,7 +99,7 @@ impl Programs {
         run::shown(cargo.env("CARGO_TARGET_DIR", &target), "see what does not compile")?;
         Ok(Self {
             rust: target.join("release/tollgate-peers"),
-            node_modules: limiters::NODE_PACKAGES.modules(workspace),
+            node_modules: npm::PEERS.modules(workspace),
             python: python::LIMITS.path(workspace),
             folder,
         })

@@ -8,7 +8,7 @@ use crate::{
     env,
     problem::{OrProblem, Result},
     run::{self, Runner},
-    tools::{self, node},
+    tools::{self, npm},
     versions::{BINARYEN, WASM_TARGET},
     workspace::Workspace,
 };
@@ -135,7 +135,7 @@ fn strip(workspace: &Workspace, linked: &Path) -> Result<Vec<u8>> {
 
 fn optimise(workspace: &Workspace, from: &Path, to: &Path) -> Result<()> {
     let partial = to.with_extension("partial");
-    let mut command = Command::new(node::bin(workspace).join("wasm-opt"));
+    let mut command = Command::new(npm::bin(workspace).join("wasm-opt"));
     command.args(WASM_OPT).arg(from).arg("-o").arg(&partial);
     run::output(env::with_tools(workspace, &mut command), "read the output of wasm-opt")?;
     fs::rename(&partial, to).or_problem("cannot move the filter into place", FREE)

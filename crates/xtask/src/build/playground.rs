@@ -24,7 +24,7 @@ use crate::{
     problem::{OrProblem, Problem, Result},
     run::{self, Runner},
     tools::{
-        self, cargo_tools, node, page,
+        self, cargo_tools, npm,
         place::{atomically, remove_all},
     },
     versions::{BINARYEN, WASM_BINDGEN, WASM_TARGET},
@@ -183,10 +183,10 @@ fn bind(workspace: &Workspace, feature: &str, name: &str) -> Result<()> {
         return Ok(());
     }
     remove_all(&folder)?;
-    let mut bindgen = Command::new(cargo_tools::page_bindgen_bin(workspace).join("page-bindgen"));
+    let mut bindgen = Command::new(cargo_tools::PAGE_BINDGEN.path(workspace));
     run::output(bindgen.arg(&linked).arg(&folder), "read the output of wasm-bindgen")?;
     let optimised = folder.join("optimised.wasm");
-    let mut optimise = Command::new(node::bin(workspace).join("wasm-opt"));
+    let mut optimise = Command::new(npm::bin(workspace).join("wasm-opt"));
     optimise.args(WASM_OPT).arg(&bound).arg("-o").arg(&optimised);
     run::output(env::with_tools(workspace, &mut optimise), "read the output of wasm-opt")?;
     fs::rename(&optimised, &bound).or_problem("cannot replace the module", "free disk space")?;
@@ -221,9 +221,9 @@ pub(super) fn bundle_of(
     extra: &[String],
 ) -> Result<Bundle> {
     let metadata = folder.with_extension("bundle.json");
-    let mut esbuild = Command::new(node::bin(ws).join("esbuild"));
+    let mut esbuild = Command::new(npm::bin(ws).join("esbuild"));
     esbuild.current_dir(ws.root.join(sources)).args(ESBUILD).args(extra).args(entries);
-    esbuild.env("NODE_PATH", page::modules(ws));
+    esbuild.env("NODE_PATH", npm::PAGE.modules(ws));
     esbuild.arg(format!("--outdir={}", folder.display()));
     esbuild.arg(format!("--metafile={}", metadata.display()));
     run::output(env::with_tools(ws, &mut esbuild), "read the output of esbuild")?;

@@ -12,7 +12,7 @@ use crate::{
     problem::{OrProblem, Problem, Result},
     run::{self, Runner},
     tools::{
-        self, cargo_tools, node,
+        self, cargo_tools, npm,
         place::{atomically, remove_all},
     },
     versions::{BINARYEN, WASM_BINDGEN, WASM_TARGET},
@@ -172,13 +172,13 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
 fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
     let glue = workspace.out.join("worker-bindgen");
     remove_all(&glue)?;
-    let mut bindgen = Command::new(cargo_tools::bindgen_bin(workspace).join("worker-bindgen"));
+    let mut bindgen = Command::new(cargo_tools::WORKER_BINDGEN.path(workspace));
     run::output(bindgen.arg(linked).arg(&glue), "read the output of wasm-bindgen")?;
     let index = glue.join("index.js");
     let text = fs::read_to_string(&index).or_problem("cannot read the glue code", "build again")?;
     fs::write(&index, glue::mend(&text)).or_problem("cannot write the glue code", "free space")?;
     atomically(folder, |partial| {
-        let tool = |name: &str| Command::new(node::bin(workspace).join(name));
+        let tool = |name: &str| Command::new(npm::bin(workspace).join(name));
         let optimised = glue.join("optimised.wasm");
         let mut optimise = tool("wasm-opt");
         optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm")).arg("-o").arg(&optimised);

@@ -85,7 +85,7 @@ impl Engine {
         }
         let folder = |name: &str| self.workspace.out.join("images").join(name);
         if !self.has(VALKEY_IMAGE) {
-            let redis = apt::redis(&self.workspace);
+            let redis = apt::REDIS.program(&self.workspace);
             let client = redis.with_file_name("redis-cli");
             let programs = [(redis, "/usr/bin/valkey-server"), (client, "/usr/bin/valkey-cli")];
             let root = stand_in::rootfs(&folder("valkey"), &programs)?;

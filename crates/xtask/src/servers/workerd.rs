@@ -9,7 +9,7 @@ use crate::{
     build::worker::{COMPILED, MAIN, MODULES, POLICY, TWIN_MODULES, compiled},
     children::{self, Stop},
     problem::{OrProblem, Problem, Result},
-    tools::{node, place::remove_all},
+    tools::{npm, place::remove_all},
     workspace::Workspace,
 };
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
@@ -96,7 +96,7 @@ pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
     let text = config(&manifest, &options, &storage.display().to_string(), &files)?;
     fs::write(&capnp, text).or_problem("cannot write the configuration of workerd", fix)?;
     let log = folder.join("workerd.log");
-    let mut command = Command::new(node::workerd(workspace));
+    let mut command = Command::new(npm::workerd(workspace));
     command.arg("serve").arg(&capnp);
     log_to(&mut command, &log)?;
     let running = children::spawn(&mut command, Stop::Leader(STOP_TIMEOUT))?;

@@ -11,7 +11,7 @@ use crate::{
     problem::{Problem, Result},
     run,
     servers::{files, free_port, workerd},
-    tools::{apt, node, page},
+    tools::{apt, npm},
     workspace::Workspace,
 };
 use std::{collections::BTreeMap, process::Command};
@@ -35,7 +35,7 @@ const HEALTH: &str = "/.well-known/tollgate/health";
 /// The parts that need no browser: links, drawings, numbers, the reading of files.
 pub fn scripts(workspace: &Workspace) -> Result<()> {
     SCRIPTS.iter().try_for_each(|scripts| {
-        let mut node = Command::new(node::node(workspace));
+        let mut node = Command::new(npm::node(workspace));
         node.current_dir(workspace.root.join(scripts)).arg("--test");
         run::shown(env::with_tools(workspace, &mut node), "read the failed test")
     })
@@ -89,9 +89,9 @@ fn browser(workspace: &Workspace, script: &str) -> Result<Command> {
     let chromium = apt::find_program("chromium").ok_or_else(|| {
         Problem::new("cannot test the page", "there is no chromium", "apt-get install chromium")
     })?;
-    let mut node = Command::new(node::node(workspace));
+    let mut node = Command::new(npm::node(workspace));
     node.current_dir(&workspace.root).arg(script);
-    node.env("TOLLGATE_PAGE_MODULES", page::modules(workspace));
+    node.env("TOLLGATE_PAGE_MODULES", npm::PAGE.modules(workspace));
     node.env("TOLLGATE_CHROMIUM", chromium);
     node.env("TOLLGATE_PICTURES", workspace.out.join("pictures"));
     Ok(node)

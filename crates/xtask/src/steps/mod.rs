@@ -98,7 +98,7 @@ const STEPS: &[Step] = &[
 const TARGET: &[&Tool] = &[&tools::WASM_TARGET];
 const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NODE];
 const ON_NODE: &[&Tool] = &[&tools::NODE];
-const TYPED: &[&Tool] = &[&tools::NODE, &tools::PAGE, &tools::types::TOOL];
+const TYPED: &[&Tool] = &[&tools::NODE, &tools::PAGE, &tools::TYPES];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
 /// The packages whose licences are read.
 const BUNDLED: &[&Tool] = &[&tools::PAGE];
@@ -116,7 +116,7 @@ const END_TO_END: &[&Tool] = &[
     &tools::NGINX,
     &tools::PROMETHEUS,
     &tools::REGISTRY,
-    &tools::types::TOOL,
+    &tools::TYPES,
     &tools::SCHEMATHESIS,
 ];
 const RELEASED: &[&Tool] =

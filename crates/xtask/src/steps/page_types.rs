@@ -8,7 +8,7 @@ use crate::{
     env,
     problem::{OrProblem, Result},
     run,
-    tools::{node, page, types},
+    tools::npm,
     workspace::Workspace,
 };
 use std::{fs, path::Path, process::Command};
@@ -29,11 +29,11 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     let folder = workspace.out.join("page-types");
     fs::create_dir_all(&folder).or_problem("cannot write the configuration", FIX)?;
     fs::write(folder.join("built.d.ts"), BUILT).or_problem("cannot write the types", FIX)?;
-    let config = config(&workspace.root, &page::modules(workspace));
+    let config = config(&workspace.root, &npm::PAGE.modules(workspace));
     fs::write(folder.join("tsconfig.json"), config)
         .or_problem("cannot write the configuration", FIX)?;
-    let mut tsc = Command::new(node::node(workspace));
-    tsc.arg(types::modules(workspace).join("typescript/bin/tsc")).arg("-p").arg(&folder);
+    let mut tsc = Command::new(npm::node(workspace));
+    tsc.arg(npm::TYPES.modules(workspace).join("typescript/bin/tsc")).arg("-p").arg(&folder);
     run::shown(env::with_tools(workspace, &mut tsc), "fix the errors of the compiler")
 }
 

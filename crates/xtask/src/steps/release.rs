@@ -14,7 +14,7 @@ use crate::{
         sums,
     },
     run,
-    tools::{node, place::remove_all, python},
+    tools::{npm, place::remove_all, python},
     workspace::Workspace,
 };
 use serde_json::Value;
@@ -215,7 +215,7 @@ fn deployable(workspace: &Workspace, folder: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(folder.join(archive)).arg("-C").arg(&unpacked);
     run::output(&mut tar, "install tar")?;
-    let mut wrangler = Command::new(node::bin(workspace).join("wrangler"));
+    let mut wrangler = Command::new(npm::bin(workspace).join("wrangler"));
     wrangler.current_dir(&unpacked).args(["deploy", "--dry-run", "--outdir", "dry"]);
     let said = run::output(env::with_tools(workspace, &mut wrangler), "see wrangler.toml")?;
     wanted(said.contains("--dry-run: exiting now"), said)

@@ -19,7 +19,7 @@ use crate::{
     },
     tools::{
         envoy::{CURRENT, Release},
-        node,
+        npm,
     },
     workspace::Workspace,
 };
@@ -64,7 +64,7 @@ pub fn npm_package(workspace: &Workspace) -> Result<()> {
 }
 
 pub fn dry_run(workspace: &Workspace) -> Result<()> {
-    let mut command = Command::new(node::bin(workspace).join("wrangler"));
+    let mut command = Command::new(npm::bin(workspace).join("wrangler"));
     command.current_dir(&workspace.root).args(["deploy", "--dry-run", "--outdir"]);
     command.arg(workspace.out.join("dry-run"));
     run::shown(env::with_tools(workspace, &mut command), "correct wrangler.toml or the Worker")

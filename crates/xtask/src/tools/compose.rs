@@ -3,12 +3,9 @@
 //! Invariant: the plugin is unpacked into the cache and found through DOCKER_CONFIG; the machine's
 //! apt sources and installed packages stay unchanged. Starting the engine is `servers::docker`.
 
-use super::{
-    apt,
-    place::{ToolState, atomically},
-};
+use super::{apt, place::atomically};
 use crate::{
-    problem::{OrProblem, Problem, Result},
+    problem::{OrProblem, Result},
     progress::Job,
     run,
     versions::COMPOSE_SUITE,
@@ -40,13 +37,10 @@ fn cached_plugin(workspace: &Workspace) -> PathBuf {
     config(workspace).join("cli-plugins/docker-compose")
 }
 
-pub fn check(workspace: &Workspace) -> ToolState {
-    match run::captured(docker(workspace).args(["compose", "version", "--short"])) {
-        Ok((status, version, _)) if status.success() => {
-            ToolState::Present(version.trim().to_owned())
-        }
-        _ => ToolState::Missing,
-    }
+pub fn check(workspace: &Workspace) -> Option<String> {
+    let mut version = docker(workspace);
+    let version = run::output(version.args(["compose", "version", "--short"]), FIX).ok()?;
+    Some(version.trim().to_owned())
 }
 
 pub fn install_docker(_: &Workspace, job: &Job) -> Result<()> {
@@ -73,8 +67,8 @@ pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
         let mut download = private_apt(&scratch);
         download.current_dir(&scratch).args(["download", "docker-compose"]);
         run::logged(&mut download, job, FIX)?;
-        let mut unpack = Command::new("dpkg");
-        unpack.arg("-x").arg(find_deb(&scratch)?).arg(scratch.join("root"));
+        let mut unpack = Command::new("sh");
+        unpack.current_dir(&scratch).args(["-c", "dpkg -x docker-compose_*.deb root"]);
         run::logged(&mut unpack, job, FIX)?;
         let plugins = scratch.join("root").join(PLUGINS);
         fs::rename(plugins, folder.join("cli-plugins")).or_problem("no compose plugin", FIX)?;
@@ -99,12 +93,4 @@ fn private_apt(scratch: &Path) -> Command {
     }
     command.arg("-q");
     command
-}
-
-fn find_deb(folder: &Path) -> Result<PathBuf> {
-    let entries = fs::read_dir(folder).or_problem("cannot read the downloads", FIX)?;
-    let mut paths = entries.flatten().map(|entry| entry.path());
-    paths
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or_else(|| Problem::new("cannot install docker compose", "apt fetched nothing", FIX))
 }

@@ -6,14 +6,15 @@
 use crate::problem::{OrProblem, Result};
 use std::{fs, path::Path};
 
-/// Whether a tool is installed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolState {
-    /// In the wanted version; the text says where or which.
-    Present(String),
-    Missing,
-    /// Another version than the wanted one is installed.
-    Wrong(String),
+/// The path as text, when there is such a file or folder.
+pub fn present(path: &Path) -> Option<String> {
+    path.exists().then(|| path.display().to_string())
+}
+
+/// The folder as text, when its file `kept` equals `wanted`, from which the folder was made.
+pub fn made_from(folder: &Path, kept: &str, wanted: &Path) -> Option<String> {
+    let is_same = fs::read(folder.join(kept)).ok()? == fs::read(wanted).ok()?;
+    is_same.then(|| folder.display().to_string())
 }
 
 /// Fills a fresh folder next to `target` and renames it to `target` when that succeeded.

@@ -5,7 +5,7 @@
 
 use super::{
     apt,
-    place::{ToolState, atomically},
+    place::{atomically, made_from},
 };
 use crate::{
     problem::{OrProblem, Result},
@@ -13,11 +13,7 @@ use crate::{
     run,
     workspace::Workspace,
 };
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::PathBuf, process::Command};
 
 const LISTS: &str = "crates/xtask/python";
 const KEPT: &str = "requirements.txt";
@@ -52,34 +48,28 @@ impl Packages {
         workspace.root.join(LISTS).join(self.list)
     }
 
-    pub fn check(self, workspace: &Workspace) -> ToolState {
-        let folder = self.path(workspace);
-        let read = |file: &Path| fs::read(file).ok();
-        match (read(&folder.join(KEPT)), read(&self.list(workspace))) {
-            (Some(have), Some(want)) if have == want => {
-                ToolState::Present(folder.display().to_string())
-            }
-            (Some(_), _) => ToolState::Wrong("other versions".to_owned()),
-            _ => ToolState::Missing,
-        }
+    pub fn check(self, workspace: &Workspace) -> Option<String> {
+        made_from(&self.path(workspace), KEPT, &self.list(workspace))
     }
 
     pub fn install(self, workspace: &Workspace, job: &Job) -> Result<()> {
-        let pip = || {
-            let mut python = Command::new("python3");
-            python.args(["-m", "pip"]);
-            python
-        };
-        if !run::succeeds(pip().arg("--version")) {
-            apt::install(&["python3-pip"], job)?;
-        }
         let list = self.list(workspace);
+        let mut install = pip(job)?;
         atomically(&self.path(workspace), |folder| {
-            let mut install = pip();
             install.args(["install", "--no-deps", "--only-binary", ":all:", "--target"]);
             install.arg(folder).arg("-r").arg(&list);
             run::logged(&mut install, job, FIX)?;
             fs::copy(&list, folder.join(KEPT)).map(drop).or_problem("cannot keep a list", FIX)
         })
     }
+}
+
+/// pip, which is installed where it is missing.
+pub fn pip(job: &Job) -> Result<Command> {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip"]);
+    if !run::succeeds(Command::new("python3").args(["-m", "pip", "--version"])) {
+        apt::install(&["python3-pip"], job)?;
+    }
+    Ok(pip)
 }
