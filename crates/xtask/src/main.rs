@@ -9,6 +9,7 @@ mod build;
 mod children;
 mod doctor;
 mod env;
+mod files;
 mod fuzz;
 mod linked;
 mod load;
@@ -68,7 +69,7 @@ fn playground(workspace: &Workspace, port: Option<u16>) -> Result<()> {
     build::playground::build(workspace)?;
     build::admin_page::build(workspace)?;
     let Some(port) = port else { return Ok(()) };
-    servers::files::serve(workspace, port, "/")?;
+    servers::static_files::serve(workspace, port, "/")?;
     println!("\nThe playground: http://127.0.0.1:{port}/ (Ctrl-C ends it)");
     loop {
         std::thread::park();

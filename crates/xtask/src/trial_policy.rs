@@ -4,12 +4,12 @@
 //! mistakes with their place; a policy that one of the surfaces rejects is tried on none.
 
 use crate::{
+    files,
     problem::{OrProblem, Result},
     run,
     workspace::Workspace,
 };
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -40,12 +40,10 @@ impl TrialPolicy {
     /// The configuration of Envoy with this policy in the place of its own.
     pub fn in_envoy(&self, workspace: &Workspace, config: &str) -> Result<String> {
         let to = workspace.out.join("up/envoy.yaml");
-        let fix = "free disk space";
-        fs::create_dir_all(to.parent().unwrap_or(&to)).or_problem("cannot make a folder", fix)?;
-        fs::write(&to, config).or_problem("cannot write a configuration", fix)?;
+        files::write(&to, config)?;
         let mut embed = tollgate(workspace, "embed", &self.file);
         run::output(embed.arg("--into").arg(&to), FIX)?;
-        fs::read_to_string(&to).or_problem("cannot read the configuration", fix)
+        files::text(&to)
     }
 }
 

@@ -12,9 +12,9 @@ use crate::{
     servers::{
         Server,
         envoy::{self, Ports},
-        files, free_port,
+        free_port,
         http::Request,
-        must_be_free, tollgate, workerd,
+        must_be_free, static_files, tollgate, workerd,
     },
     tools,
     trial_policy::TrialPolicy,
@@ -74,7 +74,7 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
             .job(job, ["starting", "started"], names, |_| start(workspace, options, tried.as_ref()))
     })?;
     if options.all {
-        files::serve(workspace, options.playground_port, "/")?;
+        static_files::serve(workspace, options.playground_port, "/")?;
     }
     println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
     match &options.policy {

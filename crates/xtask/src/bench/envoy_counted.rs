@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     children::{self, Running, Stop},
+    files,
     problem::{OrProblem, Problem, Result},
     run,
     servers::{free_port, log_to},
@@ -228,8 +229,7 @@ fn table(rows: &[Row], counts: &[f64]) -> Table {
 /// Instructions of one request of each row.
 fn count(workspace: &Workspace, rows: &[Row]) -> Result<Vec<f64>> {
     let folder = workspace.out.join("run/callgrind");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).or_problem("cannot create a folder", "free disk space")?;
+    files::make_empty(&folder)?;
     let ports = rows.iter().map(|_| free_port()).collect::<Result<Vec<u16>>>()?;
     let envoy = start(workspace, &folder, &config(rows, &ports))?;
     let mut counts = Vec::new();
@@ -256,8 +256,7 @@ fn config(rows: &[Row], ports: &[u16]) -> Value {
 
 fn start(workspace: &Workspace, folder: &Path, config: &Value) -> Result<Running> {
     let file = folder.join("envoy.json");
-    let fix = "free disk space";
-    fs::write(&file, config.to_string()).or_problem("cannot write a configuration", fix)?;
+    files::write(&file, config.to_string())?;
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind");
     command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));

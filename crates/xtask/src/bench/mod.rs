@@ -14,7 +14,7 @@ mod entries;
 pub mod envoy;
 mod envoy_counted;
 pub mod figures;
-mod files;
+mod request_files;
 mod fleet;
 mod fleet_leases;
 mod load;
@@ -30,7 +30,8 @@ mod wrk;
 
 use crate::{
     build::{self, Product, worker::locked_version},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     tools::{self, Tool, npm},
     versions,
@@ -38,7 +39,7 @@ use crate::{
 };
 pub use effort::Effort;
 use figures::{Table, grouped};
-use std::{fs, path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -108,7 +109,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
             Part::Worker => worker::measure(workspace, options.effort)?,
             Part::Accuracy => accuracy::measure(workspace, options.log.as_deref())?,
             Part::Replay => replay::measure(workspace, options.effort)?,
-            Part::Files => files::measure(workspace)?,
+            Part::Files => request_files::measure(workspace)?,
             Part::Peers => peers::measure(workspace, options.log.as_deref())?,
             Part::Fleet => {
                 let servers = fleet::measure(workspace, options.effort)?;
@@ -123,8 +124,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
         document = format!("{document}\n{text}");
     }
     let file = workspace.out.join("bench.md");
-    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
-    fs::write(&file, document).or_problem("cannot write the tables", "free disk space")?;
+    files::write(&file, document)?;
     println!("\nwritten to {}", file.display());
     Ok(())
 }
@@ -203,8 +203,7 @@ fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
     )?;
     let mut rustc = Command::new("rustc");
     let rustc = run::output(rustc.current_dir(&workspace.root).arg("--version"), "install Rust")?;
-    let lock = fs::read_to_string(workspace.root.join("Cargo.lock"))
-        .or_problem("cannot read Cargo.lock", "commit it")?;
+    let lock = files::text(workspace.root.join("Cargo.lock"))?;
     let workerd = run::output(Command::new(npm::workerd(workspace)).arg("--version"), "install it");
     let Effort { seconds, rounds } = effort;
     Ok(format!(

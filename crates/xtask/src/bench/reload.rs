@@ -10,6 +10,7 @@ use super::{
     figures::{Table, figure},
 };
 use crate::{
+    files,
     problem::{OrProblem, Problem, Result},
     servers::{
         envoy::{self, Options},
@@ -19,7 +20,6 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
-    fs,
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, TcpStream},
     path::Path,
@@ -82,7 +82,6 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
 /// All requests, and when a policy was put into place.
 fn run(workspace: &Workspace, module: &Path, is_slim: bool) -> Result<(Vec<Sample>, Vec<Instant>)> {
     let folder = workspace.out.join("run/reload");
-    fs::create_dir_all(&folder).or_problem("cannot create a folder", "free disk space")?;
     let file = folder.join("ecds.json");
     put(&file, module, is_slim, 0)?;
     let port = free_port()?;
@@ -185,8 +184,8 @@ fn put(file: &Path, module: &Path, is_slim: bool, number: u32) -> Result<()> {
         "name": "tollgate", "typed_config": filter["typed_config"],
     }]});
     let partial = file.with_extension("partial");
-    let written = fs::write(&partial, response.to_string());
-    written.and_then(|()| fs::rename(&partial, file)).or_problem("cannot write", "free disk space")
+    files::write(&partial, response.to_string())?;
+    files::rename(&partial, file)
 }
 
 #[cfg(test)]

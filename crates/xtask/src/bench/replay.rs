@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     children::{self, Stop},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     workspace::Workspace,
 };
@@ -57,9 +58,8 @@ struct Ran {
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let (floor, tollgate) = programs(workspace)?;
     let folder = workspace.out.join("bench");
-    fs::create_dir_all(&folder).or_problem("cannot create the folder of logs", "free space")?;
     let policy = folder.join("policy.json");
-    fs::write(&policy, POLICY).or_problem("cannot write the policy", "free disk space")?;
+    files::write(&policy, POLICY)?;
     let logs = Logs { floor: &floor, folder: &folder };
     let alone = logs.made("combined", "one.log", ["20000", "1"])?;
     let subjects = subjects(&logs)?;
@@ -101,8 +101,8 @@ fn programs(workspace: &Workspace) -> Result<(PathBuf, PathBuf)> {
         ["-p", "tollgate-access-log", "--example", "floor"],
         ["-p", "tollgate-cli", "--bin", "tollgate"],
     ] {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(&workspace.root).args(["build", "--profile", "release-test"]).args(what);
+        let mut cargo = workspace.cargo();
+        cargo.args(["build", "--profile", "release-test"]).args(what);
         run::shown(&mut cargo, "fix the errors of the compiler")?;
     }
     let built = workspace.target.join("release-test");
@@ -125,7 +125,7 @@ fn subjects(logs: &Logs<'_>) -> Result<Vec<Subject>> {
     if let Some(day) = std::env::var_os("TOLLGATE_NASA_LOG") {
         let days = DAYS.to_string();
         let log = logs.made("days", "days.tsv", [day.as_os_str(), days.as_ref()])?;
-        let text = fs::read(&log).or_problem("cannot read the days", "free memory")?;
+        let text = files::bytes(&log)?;
         let lines = text.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1);
         subjects.push(Subject { lines, clients: None, ..plain("a real day x 20, TSV", log) });
     }

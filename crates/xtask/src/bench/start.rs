@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     build::product,
+    files,
     problem::{OrProblem, Result},
     servers::{
         envoy::{self, Options},
@@ -22,7 +23,7 @@ use crate::{
     workspace::Workspace,
 };
 use serde_json::{Value, json};
-use std::{fs, path::PathBuf, time::Instant};
+use std::{path::PathBuf, time::Instant};
 use tollgate_policy::Surface;
 
 /// One module, with its configuration.
@@ -60,9 +61,7 @@ fn rows(workspace: &Workspace) -> Result<Vec<Row>> {
     let compiled = compiled.or_problem("cannot compile a policy", "correct it")?;
     let compiled = json!({"compiled": compiled.to_compiled_text()});
     let empty = workspace.out.join("run/noop.wasm");
-    let fix = "free disk space";
-    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot create a folder", fix)?;
-    fs::write(&empty, noop::module()).or_problem("cannot write the no-op filter", fix)?;
+    files::write(&empty, noop::module())?;
     let row =
         |label, module, configuration| Row { label, module, configuration, starts: Vec::new() };
     Ok(vec![

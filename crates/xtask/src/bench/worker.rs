@@ -16,7 +16,7 @@ use super::{
     wrk::Requests,
 };
 use crate::{
-    build,
+    build, files,
     problem::{OrProblem, Problem, Result},
     servers::{
         Server, free_port,
@@ -27,7 +27,6 @@ use crate::{
 use serde_json::json;
 use std::{
     collections::BTreeMap,
-    fs,
     io::{Read, Write},
     net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
@@ -261,13 +260,11 @@ fn post(port: u16, path: &str) -> std::io::Result<String> {
 
 /// The requests of wrk to the service.
 fn write_script(workspace: &Workspace) -> Result<PathBuf> {
-    let fix = "free disk space";
     let file = workspace.out.join("run/bench-check.lua");
-    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot create a folder", fix)?;
     let script = format!(
         "wrk.method = 'POST'\nwrk.headers['content-type'] = 'application/json'\nwrk.body = '{CHECK}'\n"
     );
-    fs::write(&file, script).or_problem("cannot write a script", fix)?;
+    files::write(&file, script)?;
     Ok(file)
 }
 

@@ -7,7 +7,8 @@
 use super::{STOP_TIMEOUT, Server, log_to, stand_in};
 use crate::{
     children::{self, Stop},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     tools::{apt, compose, envoy},
     versions::{ENVOY_IMAGE, SERVER_IMAGE, VALKEY_IMAGE},
@@ -104,7 +105,7 @@ impl Engine {
     /// What fleet/Containerfile says about the image, as an import takes it.
     fn server_image(&self) -> Result<Vec<String>> {
         let file = self.workspace.root.join("fleet/Containerfile");
-        let text = std::fs::read_to_string(file).or_problem("no fleet/Containerfile", "git")?;
+        let text = files::text(file)?;
         let text = text.replace("\\\n", " ");
         let last = text.rsplit("\nFROM ").next().unwrap_or_default();
         let kept = ["USER ", "ENV ", "EXPOSE ", "ENTRYPOINT "];

@@ -6,11 +6,11 @@
 //! tests themselves are `tests/browser/playground.mjs` and `tests/browser/admin.mjs`.
 
 use crate::{
-    build::{admin_page, playground, worker},
+    build::{admin_page, playground, server, worker},
     env,
     problem::{Problem, Result},
     run,
-    servers::{files, free_port, workerd},
+    servers::{free_port, static_files, workerd},
     tools::{apt, npm},
     workspace::Workspace,
 };
@@ -46,17 +46,14 @@ pub fn build(workspace: &Workspace) -> Result<()> {
 }
 
 pub fn test(workspace: &Workspace) -> Result<()> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root);
-    cargo.args(["build", "--profile", "release-test", "-p", "tollgate-cli"]);
-    run::shown(&mut cargo, "fix the errors of the compiler")?;
+    server::build_cli(workspace)?;
     let mut node = browser(workspace, "tests/browser/playground.mjs")?;
     for (name, prefix) in [("TOLLGATE_PLAYGROUND", "/"), ("TOLLGATE_PLAYGROUND_BELOW", BELOW)] {
         let port = free_port()?;
-        files::serve(workspace, port, prefix)?;
+        static_files::serve(workspace, port, prefix)?;
         node.env(name, format!("http://127.0.0.1:{port}{prefix}"));
     }
-    node.env("TOLLGATE_CLI", workspace.target.join("release-test/tollgate"));
+    node.env("TOLLGATE_CLI", workspace.cli());
     run::shown(env::with_tools(workspace, &mut node), "read the failed test")
 }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     children::{self, Stop},
+    files,
     problem::{OrProblem, Result},
     progress::seconds,
     tools::{self, Tool},
@@ -101,7 +102,7 @@ fn process(step: &Step, log: Option<&PathBuf>) -> Result<bool> {
     if let Some(log) = log {
         let fix = "free disk space";
         let folder = log.parent().unwrap_or(log);
-        fs::create_dir_all(folder).or_problem("cannot create the folder of logs", fix)?;
+        files::make_folder(folder)?;
         let file = File::create(log).or_problem("cannot write a log", fix)?;
         let second = file.try_clone().or_problem("cannot share a log", fix)?;
         command.stdout(file).stderr(second);

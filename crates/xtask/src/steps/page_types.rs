@@ -4,14 +4,8 @@
 //! Invariant: every module of both pages is checked, strictly, against the packages that they are
 //! bundled with. Of files that only the build makes, only their existence is known.
 
-use crate::{
-    env,
-    problem::{OrProblem, Result},
-    run,
-    tools::npm,
-    workspace::Workspace,
-};
-use std::{fs, path::Path, process::Command};
+use crate::{env, files, problem::Result, run, tools::npm, workspace::Workspace};
+use std::{path::Path, process::Command};
 
 /// The locations of modules.
 const PAGES: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
@@ -23,15 +17,11 @@ declare module "tollgate-logs";
 declare const WORKER_URL: string;
 "#;
 
-const FIX: &str = "free disk space";
-
 pub fn check(workspace: &Workspace) -> Result<()> {
     let folder = workspace.out.join("page-types");
-    fs::create_dir_all(&folder).or_problem("cannot write the configuration", FIX)?;
-    fs::write(folder.join("built.d.ts"), BUILT).or_problem("cannot write the types", FIX)?;
+    files::write(folder.join("built.d.ts"), BUILT)?;
     let config = config(&workspace.root, &npm::PAGE.modules(workspace));
-    fs::write(folder.join("tsconfig.json"), config)
-        .or_problem("cannot write the configuration", FIX)?;
+    files::write(folder.join("tsconfig.json"), config)?;
     let mut tsc = Command::new(npm::node(workspace));
     tsc.arg(npm::TYPES.modules(workspace).join("typescript/bin/tsc")).arg("-p").arg(&folder);
     run::shown(env::with_tools(workspace, &mut tsc), "fix the errors of the compiler")

