@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 fn dispatch(asked: Task) -> Result<()> {
     let workspace = Workspace::find();
     match asked {
-        Task::Bench(options) => bench::bench(&workspace, options),
+        Task::Bench(options) => bench::bench(&workspace, &options),
         Task::Build(products) => {
             products.into_iter().try_for_each(|product| build::build(&workspace, product))
         }

@@ -77,9 +77,7 @@ struct Variant {
 }
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
-    let noop = workspace.out.join("run/noop.wasm");
-    files::write(&noop, noop::module())?;
-    let variants = variants(&noop, &workspace.envoy_wasm());
+    let variants = variants(&noop::write(workspace)?, &workspace.envoy_wasm());
     let names: Vec<&str> = variants.iter().map(|variant| variant.label).collect();
     let subjects = variants.into_iter().map(|variant| start(workspace, variant));
     let subjects = subjects.collect::<Result<Vec<Subject>>>()?;

@@ -15,13 +15,12 @@ use crate::{
     servers::{
         envoy::{self, Options},
         free_port,
+        http::Connection,
     },
     workspace::Workspace,
 };
 use serde_json::{Value, json};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{Ipv4Addr, TcpStream},
     path::Path,
     sync::Mutex,
     thread,
@@ -36,6 +35,7 @@ const CHANGES: u32 = 10;
 const BETWEEN_CHANGES: Duration = Duration::from_secs(1);
 /// How long after a file was moved into place a request counts as one during the reload.
 const DURING: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_secs(10);
 const RULES: u32 = 100;
 
 /// One request: when it was due, and how long its response took.
@@ -126,40 +126,21 @@ fn stopped() -> Problem {
 /// Sends at its times, and returns how long each response took.
 fn client(port: u16, first: Instant, end: Instant) -> Result<Vec<Sample>> {
     let fix = "read Envoy's log in target/tollgate/run";
-    let stream =
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).or_problem("no connection", fix)?;
-    stream.set_nodelay(true).or_problem("no connection", fix)?;
-    let mut stream = BufReader::new(stream);
+    let mut connection = Connection::open(port, PATIENCE).or_problem("no connection", fix)?;
     let mut samples = Vec::new();
     let mut due = first;
     while due < end {
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let request = b"GET /path-7/x HTTP/1.1\r\nhost: bench\r\nx-key: client-1\r\n\r\n";
-        let answered = stream.get_mut().write_all(request).and_then(|()| answer(&mut stream));
-        answered.or_problem("a request has no response", fix)?;
+        let request = "GET /path-7/x HTTP/1.1\r\nhost: bench\r\nx-key: client-1\r\n\r\n";
+        let status = connection.send(request).and_then(|()| connection.answer());
+        match status.or_problem("a request has no response", fix)? {
+            200 => {}
+            other => return Err(Problem::new("a request is denied", other.to_string(), fix)),
+        }
         samples.push((due, due.elapsed()));
         due += EVERY;
     }
     Ok(samples)
-}
-
-/// Reads a response that must be a good one.
-fn answer(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
-    let (mut line, mut length, mut is_first) = (String::new(), 0, true);
-    loop {
-        line.clear();
-        stream.read_line(&mut line)?;
-        if is_first && !line.starts_with("HTTP/1.1 200") {
-            return Err(std::io::Error::other(format!("it is answered {line:?}")));
-        }
-        is_first = false;
-        if let Some(rest) = line.strip_prefix("content-length: ") {
-            length = rest.trim().parse().unwrap_or(0);
-        }
-        if line == "\r\n" {
-            return stream.by_ref().take(length).read_to_end(&mut Vec::new()).map(drop);
-        }
-    }
 }
 
 /// Moves the filter with policy `number` into place.

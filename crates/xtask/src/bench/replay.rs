@@ -7,6 +7,7 @@
 //! is measured when `TOLLGATE_NASA_LOG` names it.
 
 use super::{
+    cpu,
     effort::Effort,
     figures::{Table, figure, grouped, median, most, paired_ratio},
 };
@@ -19,7 +20,6 @@ use crate::{
 };
 use std::{
     ffi::OsStr,
-    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -162,7 +162,9 @@ fn ran<'a>(program: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> Result
     let mut running = children::spawn(&mut command, Stop::Group)?;
     let mut peak_bytes = 0.0_f64;
     let status = loop {
-        peak_bytes = peak_bytes.max(peak_of(running.pid()).unwrap_or(0.0));
+        // It may have just ended.
+        let peak_kib = cpu::peak_memory_kib(running.pid()).unwrap_or(0);
+        peak_bytes = peak_bytes.max(peak_kib as f64 * 1024.0);
         match running.poll()? {
             Some(status) => break status,
             None => thread::sleep(Duration::from_millis(1)),
@@ -174,17 +176,6 @@ fn ran<'a>(program: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> Result
     }
     let why = format!("{} ended with {status}", program.display());
     Err(Problem::new("cannot measure", why, "run it by hand on target/tollgate/bench"))
-}
-
-/// The most memory that a process had so far; nothing when it has just ended.
-fn peak_of(pid: u32) -> Option<f64> {
-    peak_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-fn peak_in(status: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024.0)
 }
 
 fn cells(subject: &Subject, floors: &[Ran], replays: &[Ran], at_rest: f64) -> Vec<String> {
@@ -225,12 +216,5 @@ mod tests {
         let cells = cells(&subject, &floors, &replays, 2_000_000.0);
         let expected = "a|1,000,000|split|1,000,000|250,000|0.25|0.3|11 MiB|100 bytes";
         assert_eq!(cells.join("|"), expected);
-    }
-
-    #[test]
-    fn the_peak_is_what_the_kernel_writes() {
-        let status = "Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   2048 kB\nVmRSS:\t 1 kB\n";
-        assert_eq!(peak_in(status).map(|bytes| bytes as u64), Some(2_097_152));
-        assert!(peak_of(std::process::id()).is_some_and(|bytes| bytes > 1e5));
     }
 }

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     build::product,
-    files,
     problem::{OrProblem, Result},
     servers::{
         envoy::{self, Options},
@@ -60,13 +59,11 @@ fn rows(workspace: &Workspace) -> Result<Vec<Row>> {
     let compiled = tollgate_language::compile_plugin(&document.to_string(), Surface::Envoy);
     let compiled = compiled.or_problem("cannot compile a policy", "correct it")?;
     let compiled = json!({"compiled": compiled.to_compiled_text()});
-    let empty = workspace.out.join("run/noop.wasm");
-    files::write(&empty, noop::module())?;
     let row =
         |label, module, configuration| Row { label, module, configuration, starts: Vec::new() };
     Ok(vec![
         row("no filter", None, Value::Null),
-        row("an empty module", Some(empty), json!({})),
+        row("an empty module", Some(noop::write(workspace)?), json!({})),
         row("the slim module", Some(workspace.envoy_slim_wasm()), compiled),
         row("the default module", Some(workspace.envoy_wasm()), document),
     ])

@@ -17,9 +17,10 @@ use super::{
 };
 use crate::{
     build, files,
-    problem::{OrProblem, Problem, Result},
+    problem::{Problem, Result},
     servers::{
         Server, free_port,
+        http::Request,
         workerd::{self, Code, Options, Storage},
     },
     workspace::Workspace,
@@ -27,10 +28,7 @@ use crate::{
 use serde_json::json;
 use std::{
     collections::BTreeMap,
-    io::{Read, Write},
-    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 /// Rows that others are compared with.
@@ -236,26 +234,13 @@ fn see_decision(port: u16, path: &str, expect: Expect) -> Result<()> {
         Expect::Refused => r#""decision":"deny""#,
     };
     let fix = "see whether POST /check still responds as the README shows";
-    post(port, path).or_problem("the Worker does not respond", fix)?;
-    let answer = post(port, path).or_problem("the Worker does not respond", fix)?;
+    let request = Request::new(port, path).header("Content-Type", "application/json").post(CHECK);
+    request.text()?;
+    let answer = request.text()?;
     match answer.contains(wanted) {
         true => Ok(()),
         false => Err(Problem::new(format!("the response lacks {wanted}"), answer, fix)),
     }
-}
-
-fn post(port: u16, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let length = CHECK.len();
-    write!(
-        stream,
-        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\nConnection: close\r\n\r\n{CHECK}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }
 
 /// The requests of wrk to the service.
