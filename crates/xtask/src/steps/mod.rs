@@ -49,7 +49,7 @@ fn all() -> impl Iterator<Item = &'static Step> {
     STEPS.iter().chain(QUICK).chain(DEEP)
 }
 
-/// In the order in which a mistake is found cheapest.
+/// In the order in which a mistake is found cheapest; of patient steps the longest first.
 const STEPS: &[Step] = &[
     checked("tidy", "rustfmt", &[], rust::format),
     checked("tidy", "tidy", &[], crate::tidy::tidy),
@@ -73,20 +73,20 @@ const STEPS: &[Step] = &[
     checked("browser", "the page's own scripts", ON_NODE, browser::scripts),
     checked("browser", "the types of the pages", TYPED, page_types::check),
     built("browser", "build the playground", tools::FOR_PLAYGROUND, browser::build),
-    patient("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     built("browser", "build the admin page and the Worker", ADMIN_PAGE, browser::build_admin),
-    patient("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     built("envoy", "manifests of meshes in envoy/", MESHES, meshes::check),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
-    patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
-    patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
     built("release", "what is released, with its sums", RELEASED, release::check),
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
+    patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
+    patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
+    patient("browser", "the playground in Chromium", PLAYGROUND, browser::test),
+    patient("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     checked("server", "manifests, unit and workflows", MANIFESTS, manifests::check),
     served("server", "end to end, tollgate-server", PROXIES, servers::e2e_server),
     served("fleet", "end to end, a shared engine", FLEET, servers::e2e_fleet),

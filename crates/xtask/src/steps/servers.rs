@@ -35,7 +35,9 @@ const E2E: &str = "tollgate-e2e";
 /// Builds included.
 const UP_PATIENCE: Duration = Duration::from_secs(600);
 
+/// With the clock that tests preload into it.
 pub fn build_envoy(workspace: &Workspace) -> Result<()> {
+    build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
     build::envoy_size::check(workspace)
 }
@@ -71,7 +73,6 @@ pub fn dry_run(workspace: &Workspace) -> Result<()> {
 }
 
 pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
-    build_clock(workspace)?;
     // The tests of the clients are included: alone they would build everything below them again.
     e2e(workspace, &["--lib"], |name| name.contains("envoy"))
 }
