@@ -23,7 +23,6 @@ mod servers;
 mod steps;
 mod tidy;
 mod tools;
-mod trial_policy;
 mod up;
 mod versions;
 mod workspace;

@@ -19,9 +19,9 @@ use std::{path::Path, process::Command};
 
 /// An example of the policy crate, the name of the entries in it and in the table, the most
 /// instructions of a decision under one of them and under 1,000, and how the cost grows. The counts
-/// are exact for the pinned compiler; the rest is room for the next one. About a hundred of them are
-/// for quotas that are not in a policy, a tenant's or those of a later policy's record: a plan owns
-/// and releases them. Eleven are for whether a rule lets some waiting requests go first.
+/// are exact for the pinned compiler; the rest is room for the next one. About a hundred of them
+/// are for quotas that are not in a policy, a tenant's or those of a later policy's record: a plan
+/// owns and releases them. Eleven are for whether a rule lets some waiting requests go first.
 struct Kind(&'static str, &'static str, &'static str, [f64; 2], Growth);
 
 /// How the cost of a decision grows with the entries.

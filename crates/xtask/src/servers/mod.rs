@@ -9,7 +9,6 @@ pub mod static_files;
 pub mod http;
 #[path = "../../../../tests/src/ports.rs"]
 mod ports;
-mod stand_in;
 pub mod tollgate;
 pub mod workerd;
 

@@ -6,20 +6,20 @@
 //! tests themselves are `tests/browser/playground.mjs` and `tests/browser/admin.mjs`.
 
 use crate::{
-    build::{admin_page, playground, server, worker},
-    env,
+    build::{admin_page, server, worker},
+    env, files,
     problem::{Problem, Result},
     run,
     servers::{free_port, static_files, workerd},
     tools::{apt, npm},
     workspace::Workspace,
 };
-use std::{collections::BTreeMap, process::Command};
+use std::{collections::BTreeMap, path::Path, process::Command};
 
 /// Where it is served the second time: no file of the page may know its path.
 const BELOW: &str = "/some/where/";
 
-/// Pages with scripts that need no browser to be tested.
+/// The locations of the pages' modules, some of which need no browser to be tested.
 const SCRIPTS: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
 
 /// The settings for the test of the admin page; secrets of this run only.
@@ -41,8 +41,42 @@ pub fn scripts(workspace: &Workspace) -> Result<()> {
     })
 }
 
-pub fn build(workspace: &Workspace) -> Result<()> {
-    playground::build(workspace)
+/// Files that the build adds: wasm, the glue to it, and the name of a file.
+const BUILT: &str = r#"declare module "*.wasm";
+declare module "tollgate";
+declare module "tollgate-logs";
+declare const WORKER_URL: string;
+"#;
+
+/// The scripts of the pages, checked by the compiler of TypeScript: the types are in their comments
+/// (JSDoc). Every module of both pages, strictly, against the packages that they are bundled with;
+/// of files that only the build makes, only their existence is known.
+pub fn types(workspace: &Workspace) -> Result<()> {
+    let folder = workspace.out.join("page-types");
+    files::write(folder.join("built.d.ts"), BUILT)?;
+    let config = config(&workspace.root, &npm::PAGE.modules(workspace));
+    files::write(folder.join("tsconfig.json"), config)?;
+    let mut tsc = Command::new(npm::node(workspace));
+    tsc.arg(npm::TYPES.modules(workspace).join("typescript/bin/tsc")).arg("-p").arg(&folder);
+    run::shown(env::with_tools(workspace, &mut tsc), "fix the errors of the compiler")
+}
+
+fn config(root: &Path, packages: &Path) -> String {
+    let text = |text: &str| format!("{text:?}");
+    let modules: Vec<String> =
+        SCRIPTS.iter().map(|page| text(&format!("{}/*.js", root.join(page).display()))).collect();
+    let packages = text(&format!("{}/*", packages.display()));
+    format!(
+        r#"{{
+  "compilerOptions": {{
+    "target": "es2024", "module": "esnext", "moduleResolution": "bundler",
+    "lib": ["es2024", "dom", "dom.iterable"], "types": [], "paths": {{"*": [{packages}]}},
+    "strict": true, "noEmit": true, "allowJs": true, "checkJs": true
+  }},
+  "include": ["built.d.ts", {}]
+}}"#,
+        modules.join(", ")
+    )
 }
 
 pub fn test(workspace: &Workspace) -> Result<()> {

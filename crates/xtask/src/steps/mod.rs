@@ -11,7 +11,6 @@ mod mesh_fields;
 mod meshes;
 mod older_envoys;
 mod packages;
-mod page_types;
 mod readme;
 mod release;
 mod rust;
@@ -20,7 +19,7 @@ mod servers;
 mod step;
 
 use crate::{
-    bench, fuzz, load,
+    bench, build, fuzz, load,
     problem::{Problem, Result},
     tools::{self, Tool},
     workspace::Workspace,
@@ -71,8 +70,8 @@ const STEPS: &[Step] = &[
     checked("browser", "core as wasm in Chromium", BROWSER, rust::wasm_browser),
     checked("browser", "100,000 decisions, Chromium", BROWSER, rust::cases_browser),
     checked("browser", "the page's own scripts", ON_NODE, browser::scripts),
-    checked("browser", "the types of the pages", TYPED, page_types::check),
-    built("browser", "build the playground", tools::FOR_PLAYGROUND, browser::build),
+    checked("browser", "the types of the pages", TYPED, browser::types),
+    built("browser", "build the playground", tools::FOR_PLAYGROUND, build::playground::build),
     built("browser", "build the admin page and the Worker", ADMIN_PAGE, browser::build_admin),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),

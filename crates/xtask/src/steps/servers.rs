@@ -39,12 +39,12 @@ const UP_PATIENCE: Duration = Duration::from_secs(600);
 pub fn build_envoy(workspace: &Workspace) -> Result<()> {
     build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
-    build::envoy_size::check(workspace)
+    build::ceilings::check_filter(workspace)
 }
 
 pub fn build_worker(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Worker)?;
-    build::worker_size::check(workspace)
+    build::ceilings::check_worker(workspace)
 }
 
 /// Envoy itself reads the shipped configuration and really configures the filter with its policy.
