@@ -39,11 +39,11 @@ pub fn pack(workspace: &Workspace) -> Result<()> {
         copy_all(&workspace.root.join(SOURCES), &package)?;
         let is_code = |module: &&str| ![POLICY, COMPILED].contains(module);
         for module in MODULES.into_iter().filter(is_code).chain([NAMES]) {
-            files::copy(&workspace.worker_dir().join(module), &package.join(module))?;
+            files::copy(workspace.worker_dir().join(module), package.join(module))?;
         }
         files::write(package.join(COMPILED), worker::compiled(""))?;
         for text in ["LICENSE", "NOTICE"] {
-            files::copy(&workspace.root.join(text), &package.join(text))?;
+            files::copy(workspace.root.join(text), package.join(text))?;
         }
         let mut npm = Command::new("npm");
         npm.current_dir(&package).args(["pack", "--ignore-scripts", "--pack-destination", ".."]);

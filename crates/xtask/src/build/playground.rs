@@ -139,7 +139,7 @@ pub fn package(workspace: &Workspace) -> Result<()> {
     }
     println!("  up to {at_once} of {FIRST_LOAD} bytes, gzipped, are fetched before the user acts");
     files::atomically(&workspace.out.join(ASSETS_FOLDER), |folder| {
-        files::sorted(&workspace.playground_dir())?.iter().try_for_each(|file| {
+        files::sorted(workspace.playground_dir())?.iter().try_for_each(|file| {
             let to = folder.join(file.file_name().unwrap_or_default());
             files::copy(file, to)
         })
@@ -153,7 +153,7 @@ pub fn content_security_policy(workspace: &Workspace) -> Result<String> {
 }
 
 pub fn print_sizes(workspace: &Workspace) -> Result<()> {
-    for file in files::sorted(&workspace.playground_dir())? {
+    for file in files::sorted(workspace.playground_dir())? {
         product::print_sizes(workspace, &file)?;
     }
     Ok(())

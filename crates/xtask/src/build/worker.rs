@@ -144,7 +144,7 @@ fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
         let policy = files::text(folder.join(POLICY))?;
         files::write(folder.join(COMPILED), compiled(&policy))?;
     }
-    let copied = |module| files::copy(&folder.join(module), &made.collected.join(module));
+    let copied = |module| files::copy(folder.join(module), made.collected.join(module));
     made.modules.iter().try_for_each(copied)
 }
 

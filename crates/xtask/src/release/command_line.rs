@@ -39,7 +39,7 @@ pub fn npm(workspace: &Workspace, program: &[u8]) -> Result<Vec<u8>> {
     entries.push(entry("tollgate", program.to_vec()));
     for text in [README, "LICENSE", "NOTICE"] {
         let name = text.rsplit('/').next().unwrap_or(text);
-        entries.push(entry(name, files::bytes(&workspace.root.join(text))?));
+        entries.push(entry(name, files::bytes(workspace.root.join(text))?));
     }
     gzip(&tar(&entries)?)
 }

@@ -153,11 +153,11 @@ fn rootfs(folder: &Path, programs: &[(PathBuf, &str)]) -> Result<PathBuf> {
     let shells = shells.map(|(from, to)| (PathBuf::from(from), to));
     let mut libraries = BTreeSet::new();
     for (from, to) in programs.iter().chain(&shells) {
-        files::copy(from, &inside(&root, Path::new(to)))?;
+        files::copy(from, inside(&root, Path::new(to)))?;
         libraries.extend(linked(from)?);
     }
     for library in &libraries {
-        files::copy(library, &inside(&root, library))?;
+        files::copy(library, inside(&root, library))?;
     }
     ["tmp", "data", "etc"].into_iter().try_for_each(|name| files::make_folder(root.join(name)))?;
     let tar = folder.join("rootfs.tar");
