@@ -5,7 +5,7 @@
 //! `cargo xtask up` four seconds slower.
 
 use crate::{
-    bench::{self, Effort, Part},
+    bench::{self, Effort},
     build::Product,
     fuzz, load,
     release::Extent,
@@ -38,7 +38,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Task, clap::Er
     let (name, of) = matches.subcommand().unwrap_or(("help", &matches));
     Ok(match name {
         "bench" => Task::Bench(bench::Options {
-            parts: parts(of),
+            parts: many(of, "part"),
             effort: effort(of),
             check: of.get_flag("check"),
             log: of.get_one("log").cloned(),
@@ -180,7 +180,7 @@ fn bench_program() -> Command {
         .arg(
             Arg::new("part")
                 .num_args(0..)
-                .value_parser(PossibleValuesParser::new(bench::ALL.map(name_of))),
+                .value_parser(PossibleValuesParser::new(bench::ALL.map(|part| part.name))),
         )
         .arg(bounded("seconds", "2", 30, "Of load on one server in one round"))
         .arg(bounded("rounds", "7", 50, "How often everything is measured, in turns"))
@@ -240,14 +240,6 @@ fn effort(matches: &ArgMatches) -> Effort {
     Effort { seconds: number(matches, "seconds"), rounds: number(matches, "rounds") }
 }
 
-/// The named ones in their order, or all.
-fn parts(matches: &ArgMatches) -> Vec<Part> {
-    let part = |name: String| bench::ALL.iter().find(|(other, _)| *other == name);
-    let named: Vec<Part> =
-        many(matches, "part").into_iter().filter_map(part).map(|(_, part)| *part).collect();
-    if named.is_empty() { bench::ALL.map(|(_, part)| part).to_vec() } else { named }
-}
-
 fn extent(matches: &ArgMatches) -> Extent {
     if matches.get_flag("dry-run") { Extent::DryRun } else { Extent::Whole }
 }
@@ -282,11 +274,10 @@ mod tests {
 
     #[test]
     fn no_word_means_everything() {
-        let all = bench::ALL.map(|(_, part)| part).to_vec();
         let effort = Effort { seconds: 2, rounds: 7 };
         assert_eq!(
             asked("bench").unwrap(),
-            Task::Bench(bench::Options { parts: all, effort, check: false, log: None })
+            Task::Bench(bench::Options { parts: vec![], effort, check: false, log: None })
         );
         let build = Task::Build(vec![Product::Envoy, Product::Worker]);
         assert_eq!(asked("build").unwrap(), build);
@@ -308,15 +299,15 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_chosen() {
-        let parts = vec![Part::Worker, Part::Core];
+        let parts = vec!["worker".into(), "core".into()];
         let effort = Effort { seconds: 1, rounds: 3 };
         let bench = bench::Options { parts, effort, check: false, log: None };
         assert_eq!(asked("bench worker --seconds 1 core --rounds 3").unwrap(), Task::Bench(bench));
         let effort = Effort { seconds: 2, rounds: 7 };
-        let bench = bench::Options { parts: vec![Part::Core], effort, check: true, log: None };
+        let bench = bench::Options { parts: vec!["core".into()], effort, check: true, log: None };
         assert_eq!(asked("bench core --check").unwrap(), Task::Bench(bench));
         let asked_for = asked("bench accuracy --log a.tsv --check").unwrap();
-        let (parts, effort) = (vec![Part::Accuracy], Effort { seconds: 2, rounds: 7 });
+        let (parts, effort) = (vec!["accuracy".into()], Effort { seconds: 2, rounds: 7 });
         let bench = bench::Options { parts, effort, check: true, log: Some("a.tsv".into()) };
         assert_eq!(asked_for, Task::Bench(bench));
         assert_eq!(asked("release").unwrap(), Task::Release(Extent::Whole));

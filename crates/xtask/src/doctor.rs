@@ -6,7 +6,7 @@
 use crate::{
     problem::{Problem, Result},
     run,
-    tools::{self, apt, place::ToolState},
+    tools::{self, apt},
     workspace::Workspace,
 };
 use std::process::Command;
@@ -19,39 +19,26 @@ const GIVEN: [(&str, &str, &str, &str); 4] = [
     ("python3", "3", "Envoy", "install Python 3"),
 ];
 
-struct Row {
-    tool: String,
-    wanted: String,
-    found: String,
-    needed_for: String,
-    advice: String,
-}
-
 pub fn doctor(workspace: &Workspace) -> Result<()> {
-    let mut rows = Vec::new();
+    let mut rows = vec![["tool", "wanted", "found", "needed for", "to do"].map(str::to_owned)];
     let mut hopeless = Vec::new();
     for (program, wanted, needed_for, advice) in GIVEN {
         let found = version_of(program);
         if found.is_none() {
             hopeless.push(format!("{program}: {advice}"));
         }
-        rows.push(row(program, wanted, found, needed_for, advice));
+        rows.push(row([program, wanted, needed_for, advice], found));
     }
     for tool in tools::ALL {
-        let found = match (tool.check)(workspace) {
-            ToolState::Present(found) => Some(found),
-            ToolState::Missing | ToolState::Wrong(_) => None,
-        };
-        let advice = match can_install(tool) {
+        let (found, by_hand) = (tool.check(workspace), tool.by_hand());
+        let advice = match can_install(&by_hand) {
             true => "cargo xtask installs it when it is needed".to_owned(),
-            false => {
-                if found.is_none() {
-                    hopeless.push(format!("{}: {}", tool.name, tool.by_hand));
-                }
-                format!("as root: {}", tool.by_hand)
-            }
+            false => format!("as root: {by_hand}"),
         };
-        rows.push(row(tool.name, tool.version, found, tool.needed_for, &advice));
+        if found.is_none() && !can_install(&by_hand) {
+            hopeless.push(format!("{}: {by_hand}", tool.name));
+        }
+        rows.push(row([tool.name, tool.version(), tool.needed_for, &advice], found));
     }
     print_table(&rows);
     if hopeless.is_empty() {
@@ -61,20 +48,15 @@ pub fn doctor(workspace: &Workspace) -> Result<()> {
     Err(Problem::new("this machine is not ready", "xtask cannot install everything itself", fix))
 }
 
-fn row(tool: &str, wanted: &str, found: Option<String>, needed_for: &str, advice: &str) -> Row {
+fn row([tool, wanted, needed_for, advice]: [&str; 4], found: Option<String>) -> [String; 5] {
     let advice = if found.is_some() { "nothing" } else { advice };
-    Row {
-        tool: tool.to_owned(),
-        wanted: wanted.to_owned(),
-        found: found.unwrap_or_else(|| "MISSING".to_owned()),
-        needed_for: needed_for.to_owned(),
-        advice: advice.to_owned(),
-    }
+    let found = found.as_deref().unwrap_or("MISSING");
+    [tool, wanted, found, needed_for, advice].map(str::to_owned)
 }
 
 /// Packages of the distribution need root and apt-get; the rest goes into the cache.
-fn can_install(tool: &tools::Tool) -> bool {
-    let through_apt = tool.by_hand.starts_with("apt-get");
+fn can_install(by_hand: &str) -> bool {
+    let through_apt = by_hand.starts_with("apt-get");
     let apt_works = apt::find_program("apt-get").is_some();
     !through_apt || (apt_works && rustix::process::geteuid().is_root())
 }
@@ -85,19 +67,12 @@ fn version_of(program: &str) -> Option<String> {
     status.success().then_some(line)
 }
 
-fn print_table(rows: &[Row]) {
-    let cells = |row: &Row| {
-        [&row.tool, &row.wanted, &row.found, &row.needed_for, &row.advice].map(String::clone)
-    };
-    let heading = ["tool", "wanted", "found", "needed for", "to do"].map(str::to_owned);
-    let table: Vec<[String; 5]> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
-    let mut width = [0; 5];
-    for row in &table {
-        (0..5).for_each(|column| width[column] = width[column].max(row[column].chars().count()));
-    }
-    for row in &table {
+fn print_table(rows: &[[String; 5]]) {
+    let width = [0, 1, 2, 3, 4]
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    for row in rows {
         let padded: Vec<String> =
-            (0..5).map(|column| format!("{:<w$}", row[column], w = width[column])).collect();
+            row.iter().zip(width).map(|(cell, width)| format!("{cell:<width$}")).collect();
         println!("{}", padded.join("  ").trim_end());
     }
 }

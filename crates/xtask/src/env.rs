@@ -27,7 +27,7 @@
 //! test`".
 
 use crate::{
-    tools::{apt, cargo_tools, envoy::Release, node, python, types},
+    tools::{apt, cargo_tools, envoy::Release, npm, python},
     workspace::Workspace,
 };
 use std::{env, ffi::OsString, path::PathBuf, process::Command};
@@ -38,25 +38,26 @@ pub fn for_tests<'a>(
     envoy: Release,
     command: &'a mut Command,
 ) -> &'a mut Command {
+    let prometheus = apt::PROMETHEUS.program(workspace);
     command
         .env("TOLLGATE_ENVOY_BIN", envoy.binary(workspace))
-        .env("TOLLGATE_WORKERD_BIN", node::workerd(workspace))
-        .env("TOLLGATE_NODE_BIN", node::node(workspace))
-        .env("TOLLGATE_NODE_MODULES", node::modules(workspace))
-        .env("TOLLGATE_NGINX_BIN", apt::nginx(workspace))
-        .env("TOLLGATE_CADDY_BIN", apt::caddy(workspace))
-        .env("TOLLGATE_REDIS_BIN", apt::redis(workspace))
-        .env("TOLLGATE_PROMETHEUS_BIN", apt::prometheus(workspace))
-        .env("TOLLGATE_PROMTOOL_BIN", apt::promtool(workspace))
+        .env("TOLLGATE_WORKERD_BIN", npm::workerd(workspace))
+        .env("TOLLGATE_NODE_BIN", npm::node(workspace))
+        .env("TOLLGATE_NODE_MODULES", npm::NODE.modules(workspace))
+        .env("TOLLGATE_NGINX_BIN", apt::NGINX.program(workspace))
+        .env("TOLLGATE_CADDY_BIN", apt::CADDY.program(workspace))
+        .env("TOLLGATE_REDIS_BIN", apt::REDIS.program(workspace))
+        .env("TOLLGATE_PROMETHEUS_BIN", &prometheus)
+        .env("TOLLGATE_PROMTOOL_BIN", prometheus.with_file_name("promtool"))
         .env("TOLLGATE_ENVOY_WASM", workspace.envoy_wasm())
         .env("TOLLGATE_IMAGES", workspace.images_dir())
-        .env("TOLLGATE_REGISTRY_BIN", apt::registry(workspace))
+        .env("TOLLGATE_REGISTRY_BIN", apt::REGISTRY.program(workspace))
         .env("TOLLGATE_CLOCK", workspace.clock_library())
         .env("TOLLGATE_SERVER_BIN", workspace.server())
         .env("TOLLGATE_WORKER_DIR", workspace.worker_dir())
         .env("TOLLGATE_NPM_PACKAGE", workspace.npm_package())
         .env("TOLLGATE_SCHEMATHESIS", python::SCHEMATHESIS.path(workspace))
-        .env("TOLLGATE_TYPES_MODULES", types::modules(workspace))
+        .env("TOLLGATE_TYPES_MODULES", npm::TYPES.modules(workspace))
         .env("TOLLGATE_ENVOY_CONFIG", workspace.root.join("envoy/envoy.yaml"));
     if let Ok(data) = workspace.root.join("../shared/data").canonicalize() {
         command.env("TOLLGATE_DATA", data);
@@ -76,7 +77,7 @@ pub fn with_tools<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mu
 }
 
 fn path(workspace: &Workspace) -> OsString {
-    let ours = [node::bin(workspace), cargo_tools::test_runner_bin(workspace)];
+    let ours = [npm::bin(workspace), cargo_tools::TEST_RUNNER.bin(workspace)];
     let inherited = env::var_os("PATH").unwrap_or_default();
     let all: Vec<PathBuf> = ours.into_iter().chain(env::split_paths(&inherited)).collect();
     env::join_paths(all).unwrap_or(inherited)

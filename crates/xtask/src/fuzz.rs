@@ -6,7 +6,8 @@
 //! a separate compiler, so that the other builds stay unchanged.
 
 use crate::{
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     tools::{self, Tool, cargo_tools},
     versions,
@@ -102,8 +103,8 @@ pub fn laws_deeply(workspace: &Workspace) -> Result<()> {
 fn laws_of(workspace: &Workspace, seed: u64) -> Result<()> {
     let tests = "test --profile release-test -p tollgate-core -p tollgate-http-syntax \
                  -p tollgate-storage -p tollgate-policy -p tollgate-sim";
-    let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).env(SEED, seed.to_string());
+    let mut command = workspace.cargo();
+    command.env(SEED, seed.to_string());
     let fix = format!(
         "see it again with `{SEED}={seed} cargo {tests}`; fix it, give the case a row of its own, and commit both \
          with the .regressions file that `git status` shows"
@@ -133,8 +134,7 @@ fn inputs(workspace: &Workspace, runs: u32) -> Result<()> {
         let _ = fs::remove_dir_all(workspace.out.join("fuzz").join(&scratch));
         let mut command = fuzzer(workspace, &target, &scratch, &[])?;
         let list = workspace.out.join("fuzz").join(format!("{scratch}.list"));
-        fs::write(&list, in_order(&corpus(workspace, &target))?)
-            .or_problem("cannot write a list of inputs", "free disk space")?;
+        files::write(&list, in_order(&corpus(workspace, &target))?)?;
         command.args(BRIEF).arg(format!("-runs={runs}"));
         command.arg(format!("-seed_inputs=@{}", list.display()));
         let (status, _, said) = run::captured(&mut command)?;
@@ -150,16 +150,9 @@ fn inputs(workspace: &Workspace, runs: u32) -> Result<()> {
 
 /// The targets, so that none is forgotten: the files of `tests/fuzz/targets`.
 fn targets(workspace: &Workspace) -> Result<Vec<String>> {
-    let folder = workspace.root.join(FOLDER).join("targets");
-    let files = fs::read_dir(&folder)
-        .or_problem(format!("cannot read {}", folder.display()), "restore it with git")?;
-    let names = files.filter_map(|file| {
-        let path = file.ok()?.path();
-        Some(path.file_stem()?.to_str()?.to_owned())
-    });
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    Ok(names)
+    let name = |path: &PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
+    let targets = files::sorted(workspace.root.join(FOLDER).join("targets"))?;
+    Ok(targets.iter().filter_map(name).collect())
 }
 
 fn build(workspace: &Workspace) -> Result<()> {
@@ -174,7 +167,7 @@ fn fuzzer(
     others: &[PathBuf],
 ) -> Result<Command> {
     let scratch = workspace.out.join("fuzz").join(scratch);
-    fs::create_dir_all(&scratch).or_problem("cannot create a scratch folder", "free disk space")?;
+    files::make_folder(&scratch)?;
     let mut command = cargo_fuzz(workspace, "run");
     command.arg(target).arg(scratch).args(others).arg("--").args(LIMITS);
     let words = workspace.root.join(FOLDER).join(format!("{target}.dict"));
@@ -191,11 +184,8 @@ fn corpus(workspace: &Workspace, target: &str) -> PathBuf {
 /// The files of a folder as a list for the fuzzer, by their names: a file system lists them in an
 /// order of its own, and the fuzzer keeps to it.
 fn in_order(folder: &Path) -> Result<String> {
-    let files = fs::read_dir(folder)
-        .or_problem(format!("cannot read {}", folder.display()), "restore it with git")?;
-    let mut names: Vec<String> =
-        files.filter_map(|file| Some(file.ok()?.path().to_str()?.to_owned())).collect();
-    names.sort();
+    let names: Vec<_> =
+        files::sorted(folder)?.iter().map(|path| path.display().to_string()).collect();
     Ok(names.join(","))
 }
 
@@ -216,7 +206,7 @@ fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
         .env("RUSTUP_HOME", cargo_tools::nightly(workspace))
         .env("CARGO_TARGET_DIR", workspace.target.join("fuzz"))
         .args(["run", versions::NIGHTLY])
-        .arg(cargo_tools::cargo_fuzz_bin(workspace).join("cargo-fuzz"))
+        .arg(cargo_tools::cargo_fuzz(workspace))
         // The tested code has no unsafe code, and runs twice as fast without the address sanitizer.
         .args([verb, "--fuzz-dir", FOLDER, "--sanitizer", "none"]);
     // Variables that cargo set for this program's toolchain must not reach the other one.

@@ -12,7 +12,6 @@ use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    process::Command,
 };
 
 /// The target of programs that are built here; explicit, so that lists do not depend on the machine
@@ -43,8 +42,8 @@ pub fn shown((name, version): &Name) -> String {
 
 /// The packages that are linked into `package`, itself among them.
 pub fn tree(workspace: &Workspace, package: &str, target: &str) -> Result<BTreeMap<Name, Node>> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root).args(["tree", "--locked", "--prefix", "depth"]);
+    let mut cargo = workspace.cargo();
+    cargo.args(["tree", "--locked", "--prefix", "depth"]);
     cargo.args(["--edges", "normal,no-proc-macro", "--format", " {p}"]);
     cargo.args(["--package", package, "--target", target]);
     Ok(read(&run::output(&mut cargo, "make `cargo tree` work")?))
@@ -74,8 +73,8 @@ fn read(text: &str) -> BTreeMap<Name, Node> {
 /// All packages that may be linked for `target`.
 pub fn packages(workspace: &Workspace, target: &str) -> Result<BTreeMap<Name, Package>> {
     const FIX: &str = "make `cargo metadata` work";
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root).args(["metadata", "--format-version", "1", "--locked"]);
+    let mut cargo = workspace.cargo();
+    cargo.args(["metadata", "--format-version", "1", "--locked"]);
     cargo.args(["--filter-platform", target]);
     let text = run::output(&mut cargo, FIX)?;
     let document: Value = serde_json::from_str(&text).or_problem("cannot read metadata", FIX)?;

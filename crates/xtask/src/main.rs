@@ -9,6 +9,7 @@ mod build;
 mod children;
 mod doctor;
 mod env;
+mod files;
 mod fuzz;
 mod linked;
 mod load;
@@ -22,7 +23,6 @@ mod servers;
 mod steps;
 mod tidy;
 mod tools;
-mod trial_policy;
 mod up;
 mod versions;
 mod workspace;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 fn dispatch(asked: Task) -> Result<()> {
     let workspace = Workspace::find();
     match asked {
-        Task::Bench(options) => bench::bench(&workspace, options),
+        Task::Bench(options) => bench::bench(&workspace, &options),
         Task::Build(products) => {
             products.into_iter().try_for_each(|product| build::build(&workspace, product))
         }
@@ -68,7 +68,7 @@ fn playground(workspace: &Workspace, port: Option<u16>) -> Result<()> {
     build::playground::build(workspace)?;
     build::admin_page::build(workspace)?;
     let Some(port) = port else { return Ok(()) };
-    servers::files::serve(workspace, port, "/")?;
+    servers::static_files::serve(workspace, port, "/")?;
     println!("\nThe playground: http://127.0.0.1:{port}/ (Ctrl-C ends it)");
     loop {
         std::thread::park();

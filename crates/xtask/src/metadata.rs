@@ -8,7 +8,6 @@ use crate::{
     workspace::Workspace,
 };
 use serde_json::Value;
-use std::process::Command;
 
 const FIX: &str = "make `cargo metadata` work";
 
@@ -27,8 +26,8 @@ pub struct Package {
 }
 
 pub fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root).args(["metadata", "--format-version", "1", "--no-deps"]);
+    let mut cargo = workspace.cargo();
+    cargo.args(["metadata", "--format-version", "1", "--no-deps"]);
     let text = run::output(&mut cargo, FIX)?;
     let document: Value = serde_json::from_str(&text).or_problem("cannot read metadata", FIX)?;
     let root = format!("{}/", workspace.root.display());

@@ -7,9 +7,10 @@
 //! package is named.
 
 use crate::{
+    files,
     linked::{self, NATIVE_TARGET, Name, Package, shown},
     problem::{OrProblem, Problem, Result},
-    tools::{self, page},
+    tools::{self, npm},
     versions::WASM_TARGET,
     workspace::Workspace,
 };
@@ -17,7 +18,7 @@ use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 const FILE: &str = "NOTICE";
@@ -54,7 +55,7 @@ writes, under Apache-2.0 or MIT.
 /// Writes the file again.
 pub fn write(workspace: &Workspace) -> Result<()> {
     let text = text(workspace)?;
-    fs::write(workspace.root.join(FILE), text).or_problem("cannot write NOTICE", "free disk space")
+    files::write(workspace.root.join(FILE), text)
 }
 
 /// Fails when the file differs from the one that would be written.
@@ -116,12 +117,8 @@ fn words(name: &Name, bundled: &Package) -> Result<(String, String)> {
         let fix = "read that licence; when it may be bundled, add it to ALLOWED in crates/xtask/src/notice.rs";
         Problem::new("a licence has not been reviewed", why, fix)
     })?;
-    let entries = fs::read_dir(&bundled.folder);
-    let entries =
-        entries.or_problem(format!("cannot read {}", shown(name)), "run `cargo fetch`")?;
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    let mut files = files::sorted(&bundled.folder)?;
     files.retain(|file| is_wanted(&licence, file));
-    files.sort();
     // A file that names its licence precedes one that does not.
     let own = format!("LICENSE-{licence}");
     if let Some(own) = files.iter().find(|file| file.ends_with(&own)).cloned() {
@@ -168,10 +165,9 @@ fn chosen(expression: &str) -> Option<String> {
 /// The npm packages that are bundled into the page, by its lock file.
 fn scripts(workspace: &Workspace) -> Result<BTreeMap<Name, Package>> {
     tools::ensure(workspace, &[&tools::PAGE])?;
-    let text = fs::read_to_string(workspace.root.join(PAGE_LOCK));
-    let text = text.or_problem(format!("cannot read {PAGE_LOCK}"), "restore it with git")?;
+    let text = files::text(workspace.root.join(PAGE_LOCK))?;
     let lock: Value = serde_json::from_str(&text).or_problem("cannot read a lock file", "npm")?;
-    let modules = page::modules(workspace);
+    let modules = npm::PAGE.modules(workspace);
     Ok(bundled(&lock, &modules))
 }
 

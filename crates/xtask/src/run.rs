@@ -5,11 +5,12 @@
 
 use crate::{
     children::{self, Stop},
+    files,
     problem::{OrProblem, Problem, Result},
     progress::Job,
 };
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{BufRead, BufReader, Read},
     path::Path,
     process::{Command, ExitStatus, Stdio},
@@ -100,7 +101,7 @@ pub fn logged(command: &mut Command, job: &Job, fix: &str) -> Result<()> {
 fn open_log(path: &Path) -> Result<File> {
     let fix = "free disk space or set TOLLGATE_CACHE to a folder that can be written";
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).or_problem("cannot create the log folder", fix)?;
+        files::make_folder(parent)?;
     }
     File::options()
         .create(true)

@@ -5,25 +5,25 @@
 //! address that nothing else uses. Nothing is left running afterwards.
 
 use crate::{
-    build,
-    problem::{Problem, Result},
+    build, files,
+    problem::{OrProblem, Problem, Result},
     progress::{Board, Job, seconds},
     run::{self, Runner},
     servers::{
         Server,
         envoy::{self, Ports},
-        files, free_port,
+        free_port,
         http::Request,
-        must_be_free, tollgate, workerd,
+        must_be_free, static_files, tollgate, workerd,
     },
     tools,
-    trial_policy::TrialPolicy,
     workspace::Workspace,
 };
 use std::{
     collections::BTreeMap,
     net::Ipv4Addr,
     path::{Path, PathBuf},
+    process::Command,
     thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
@@ -74,7 +74,7 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
             .job(job, ["starting", "started"], names, |_| start(workspace, options, tried.as_ref()))
     })?;
     if options.all {
-        files::serve(workspace, options.playground_port, "/")?;
+        static_files::serve(workspace, options.playground_port, "/")?;
     }
     println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
     match &options.policy {
@@ -206,6 +206,46 @@ fn start(
         }?);
     }
     Ok(servers)
+}
+
+const CORRECT: &str = "correct the policy";
+
+/// A custom policy. The command line compiles each surface's form of it, from YAML or JSON, and
+/// reports mistakes with their place; a policy that one of the surfaces rejects is tried on none.
+#[derive(Debug)]
+struct TrialPolicy {
+    file: PathBuf,
+    /// In the Worker's form.
+    json: String,
+}
+
+impl TrialPolicy {
+    /// The policy in `file`.
+    fn read(workspace: &Workspace, file: &Path) -> Result<Self> {
+        let file = std::path::absolute(file).or_problem("cannot find the policy", CORRECT)?;
+        for surface in ["envoy", "server"] {
+            let mut check = tollgate(workspace, "check", &file);
+            run::output(check.args(["--surface", surface]), CORRECT)?;
+        }
+        let mut compile = tollgate(workspace, "compile", &file);
+        let json = run::output(compile.args(["--surface", "worker", "--json"]), CORRECT)?;
+        Ok(Self { file, json })
+    }
+
+    /// The configuration of Envoy with this policy in the place of its own.
+    fn in_envoy(&self, workspace: &Workspace, config: &str) -> Result<String> {
+        let to = workspace.out.join("up/envoy.yaml");
+        files::write(&to, config)?;
+        let mut embed = tollgate(workspace, "embed", &self.file);
+        run::output(embed.arg("--into").arg(&to), CORRECT)?;
+        files::text(&to)
+    }
+}
+
+fn tollgate(workspace: &Workspace, name: &str, policy: &Path) -> Command {
+    let mut command = Command::new(workspace.cli());
+    command.arg(name).arg(policy);
+    command
 }
 
 /// The running servers, each with its responses to a fresh client.

@@ -10,7 +10,6 @@ pub const WASM_BINDGEN: &str = "0.2.130";
 /// Fuzz targets need flags that only nightly compilers take. Later ones do as well; one is pinned.
 pub const NIGHTLY: &str = "nightly-2026-05-20";
 pub const CARGO_FUZZ: &str = "0.13.2";
-pub const NODE: &str = "22.23.3";
 /// The newest version whose lock file is valid for every platform; later ones break `npm ci`.
 pub const WRANGLER: &str = "4.156.0";
 pub const BINARYEN: &str = "132.0.0";

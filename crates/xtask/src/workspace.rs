@@ -6,6 +6,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// The folders of one checkout.
@@ -36,6 +37,13 @@ impl Workspace {
             out: root.join("target/tollgate"),
             root,
         }
+    }
+
+    /// Cargo in the root of the workspace.
+    pub fn cargo(&self) -> Command {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(&self.root);
+        cargo
     }
 
     pub fn tool(&self, folder: &str) -> PathBuf {

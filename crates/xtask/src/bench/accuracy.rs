@@ -24,8 +24,8 @@ pub fn check(workspace: &Workspace, log: Option<&Path>) -> Result<()> {
 /// Optimised, and quick to build: nothing here is timed. It is built with the command line, whose
 /// features include this program's, so that what both contain is compiled once.
 fn program(workspace: &Workspace, log: Option<&Path>) -> Result<Command> {
-    let mut build = Command::new("cargo");
-    build.current_dir(&workspace.root).args(["build", "--quiet", "--profile", "release-test"]);
+    let mut build = workspace.cargo();
+    build.args(["build", "--quiet", "--profile", "release-test"]);
     build.args(["-p", "tollgate-cli", "-p", "tollgate-accuracy"]);
     run::shown(&mut build, "correct tests/accuracy")?;
     let mut command = Command::new(workspace.server().with_file_name("tollgate-accuracy"));

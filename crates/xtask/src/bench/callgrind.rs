@@ -22,6 +22,19 @@ pub fn each(
     Ok((count(more)? as f64 - count(fewer)? as f64) / (more - fewer) as f64)
 }
 
+/// Fails when a ceiling is exceeded: a line for each.
+pub fn within(what: &str, exceeded: &[String]) -> Result<()> {
+    if cfg!(not(target_arch = "x86_64")) {
+        let why = "the ceilings are instructions of x86-64";
+        return Err(Problem::new("cannot compare", why, "run this on an x86-64 machine"));
+    }
+    let fix = "see what is hot by callgrind_annotate; a ceiling is raised only for a reason";
+    match exceeded {
+        [] => Ok(()),
+        _ => Err(Problem::new(what, exceeded.join("\n"), fix)),
+    }
+}
+
 fn all(program: &Path, arguments: &[String]) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);

@@ -3,7 +3,7 @@
 //! Invariant: an example is built as the products are built.
 
 use crate::{problem::Result, run, workspace::Workspace};
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 /// How long to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,7 @@ impl Effort {
 
 /// Builds the example `name` of `package` as it is measured, and returns its path.
 pub fn example(workspace: &Workspace, package: &str, name: &str) -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root);
+    let mut cargo = workspace.cargo();
     cargo.args(["build", "--release", "-p", package, "--example", name]);
     run::shown(&mut cargo, "fix the errors of the compiler")?;
     Ok(workspace.target.join("release/examples").join(name))

@@ -13,12 +13,13 @@ use super::{
     wrk::Requests,
 };
 use crate::{
+    files,
     problem::{OrProblem, Result},
     servers::{Server, envoy, free_port},
     workspace::Workspace,
 };
 use serde_json::{Value, json};
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// Rows that others are compared with.
 const NONE: usize = 0;
@@ -76,11 +77,7 @@ struct Variant {
 }
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
-    let noop = workspace.out.join("run/noop.wasm");
-    let fix = "free disk space";
-    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot create a folder", fix)?;
-    fs::write(&noop, noop::module()).or_problem("cannot write the no-op filter", fix)?;
-    let variants = variants(&noop, &workspace.envoy_wasm());
+    let variants = variants(&noop::write(workspace)?, &workspace.envoy_wasm());
     let names: Vec<&str> = variants.iter().map(|variant| variant.label).collect();
     let subjects = variants.into_iter().map(|variant| start(workspace, variant));
     let subjects = subjects.collect::<Result<Vec<Subject>>>()?;
@@ -128,7 +125,7 @@ fn start(workspace: &Workspace, variant: Variant) -> Result<Subject> {
         }
         Clients::Many => {
             let script = workspace.out.join("run/bench-many.lua");
-            fs::write(&script, many_clients()).or_problem("cannot write a script", "free space")?;
+            files::write(&script, many_clients())?;
             Requests { path: "/", headers: Vec::new(), script: Some(script) }
         }
     };

@@ -6,22 +6,22 @@
 //! more work after each. Its work at its start and between the rows is not counted.
 
 use super::{
+    callgrind,
     envoy::{PLENTY, bootstrap, native_per_client, policy, wasm},
     figures::{Table, figure},
 };
 use crate::{
     children::{self, Running, Stop},
+    files,
     problem::{OrProblem, Problem, Result},
     run,
-    servers::{free_port, log_to},
+    servers::{free_port, http::Connection, log_to},
     tools::envoy::CURRENT,
     workspace::Workspace,
 };
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{Ipv4Addr, TcpStream},
     path::Path,
     process::Command,
     thread,
@@ -201,11 +201,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
             (ratio > most).then(|| format!("{}: {ratio:.3} of {most:.2}", row.label))
         })
         .collect();
-    if exceeded.is_empty() {
-        return Ok(());
-    }
-    let fix = "see what is hot in the filter; a ceiling is raised only for a reason";
-    Err(Problem::new("a request costs more than its ceiling", exceeded.join("\n"), fix))
+    callgrind::within("a request costs more than its ceiling", &exceeded)
 }
 
 fn table(rows: &[Row], counts: &[f64]) -> Table {
@@ -228,8 +224,7 @@ fn table(rows: &[Row], counts: &[f64]) -> Table {
 /// Instructions of one request of each row.
 fn count(workspace: &Workspace, rows: &[Row]) -> Result<Vec<f64>> {
     let folder = workspace.out.join("run/callgrind");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).or_problem("cannot create a folder", "free disk space")?;
+    files::make_empty(&folder)?;
     let ports = rows.iter().map(|_| free_port()).collect::<Result<Vec<u16>>>()?;
     let envoy = start(workspace, &folder, &config(rows, &ports))?;
     let mut counts = Vec::new();
@@ -256,8 +251,7 @@ fn config(rows: &[Row], ports: &[u16]) -> Value {
 
 fn start(workspace: &Workspace, folder: &Path, config: &Value) -> Result<Running> {
     let file = folder.join("envoy.json");
-    let fix = "free disk space";
-    fs::write(&file, config.to_string()).or_problem("cannot write a configuration", fix)?;
+    files::write(&file, config.to_string())?;
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind");
     command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));
@@ -268,37 +262,24 @@ fn start(workspace: &Workspace, folder: &Path, config: &Value) -> Result<Running
     children::spawn(&mut command, Stop::Group)
 }
 
-/// A keep-alive connection.
-struct Client {
-    stream: BufReader<TcpStream>,
-}
-
-fn connected(port: u16) -> Result<Client> {
+fn connected(port: u16) -> Result<Connection> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-            Ok(stream) => {
-                let fix = "see whether the machine has sockets left";
-                let wait = stream.set_read_timeout(Some(PATIENCE));
-                wait.and_then(|()| stream.set_nodelay(true)).or_problem("no socket", fix)?;
-                return Ok(Client { stream: BufReader::new(stream) });
-            }
+        match Connection::open(port, PATIENCE) {
             Err(error) if Instant::now() > deadline => {
-                let why = format!("{error}; see target/tollgate/run/callgrind/envoy.log");
-                return Err(Problem::new(
-                    "Envoy does not start under callgrind",
-                    why,
-                    "as it says",
-                ));
+                let what = "Envoy does not start under callgrind";
+                let fix = "see target/tollgate/run/callgrind/envoy.log";
+                return Err(Problem::new(what, error.to_string(), fix));
             }
             Err(_) => thread::sleep(Duration::from_millis(200)),
+            Ok(connection) => return Ok(connection),
         }
     }
 }
 
 /// Sends this many requests on each connection and reads each whole response, which must be the
 /// row's.
-fn ask(clients: &mut [Client], row: &Row, turns: usize) -> Result<()> {
+fn ask(clients: &mut [Connection], row: &Row, turns: usize) -> Result<()> {
     let more = (0..MORE).filter(|_| row.has_more_fields);
     let more = more.map(|i| format!("x-forwarded-part-{i}: some-value-of-{i}"));
     let lines: Vec<String> = USUAL.iter().map(|line| (*line).to_owned()).chain(more).collect();
@@ -307,42 +288,18 @@ fn ask(clients: &mut [Client], row: &Row, turns: usize) -> Result<()> {
         format!("GET / HTTP/1.1\r\nhost: shop.example\r\nx-key: client-1\r\n{lines}\r\n\r\n");
     for _ in 0..turns {
         for client in &mut *clients {
-            let sent = client.stream.get_mut().write_all(request.as_bytes());
-            sent.or_problem(row.label, "read Envoy's log")?;
+            client.send(&request).or_problem(row.label, "read Envoy's log")?;
         }
         for client in &mut *clients {
             let status = client.answer().or_problem(row.label, "read Envoy's log")?;
-            let wanted = if row.is_denied { "429" } else { "200" };
             // A limiter that starts full denies from the second request on.
-            if status != wanted && !(row.is_denied && status == "200") {
+            if status != 200 && !(row.is_denied && status == 429) {
                 let why = format!("it answered {status}");
                 return Err(Problem::new(row.label, why, "see how its filter is configured"));
             }
         }
     }
     Ok(())
-}
-
-impl Client {
-    fn answer(&mut self) -> std::io::Result<String> {
-        let (mut status, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            if self.stream.read_line(&mut line)? == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-            let line = line.trim_end();
-            if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
-                status = rest.get(..3).unwrap_or_default().to_owned();
-            } else if let Some(rest) = line.strip_prefix("content-length: ") {
-                length = rest.parse().unwrap_or(0);
-            } else if line.is_empty() {
-                break;
-            }
-        }
-        self.stream.by_ref().take(length).read_to_end(&mut Vec::new())?;
-        Ok(status)
-    }
 }
 
 /// Instructions since the last dump.

@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{
     children::{self, Running, Stop},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     servers::{free_port, log_to},
     tools::apt,
     workspace::Workspace,
 };
 use std::{
-    fs,
     net::TcpStream,
     process::Command,
     thread,
@@ -104,8 +104,8 @@ fn edge_table(said: &str) -> Result<String> {
 /// A Redis that persists nothing and evicts nothing.
 fn engine(workspace: &Workspace, port: u16) -> Result<Running> {
     let folder = workspace.out.join("bench");
-    fs::create_dir_all(&folder).or_problem("cannot create the engine's folder", "free space")?;
-    let mut engine = Command::new(apt::redis(workspace));
+    files::make_folder(&folder)?;
+    let mut engine = Command::new(apt::REDIS.program(workspace));
     engine.current_dir(&folder).args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
     engine.args(["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]);
     log_to(&mut engine, &workspace.out.join("run/redis.log"))?;

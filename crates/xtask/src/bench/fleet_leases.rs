@@ -14,14 +14,14 @@ use super::{
     wrk::{self, Requests, Served},
 };
 use crate::{
-    build,
-    problem::{OrProblem, Problem, Result},
+    build, files,
+    problem::{Problem, Result},
     servers::{Server, envoy, free_port, http, tollgate},
     workspace::Workspace,
 };
 use serde_json::{Value, json};
 use std::{
-    fs, thread,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -51,10 +51,8 @@ const SHARED: &str = "x-shared";
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     build::server::build(workspace)?;
-    let fix = "free disk space";
-    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot create a folder", fix)?;
     let policy = workspace.out.join("run/bench-fleet.json");
-    fs::write(&policy, all_rules().to_string()).or_problem("cannot write a policy", fix)?;
+    files::write(&policy, all_rules().to_string())?;
     let settings = [("TOLLGATE_FLEET_SECRET", SECRET)];
     let port = free_port()?;
     let authority = seated(ProcessorRole::Client, || {

@@ -10,17 +10,16 @@ mod callgrind;
 pub mod cpu;
 mod decisions;
 mod effort;
-mod entries;
 pub mod envoy;
 mod envoy_counted;
 pub mod figures;
-mod files;
+mod request_files;
 mod fleet;
 mod fleet_leases;
 mod load;
-mod lookup;
 mod noop;
 mod peers;
+mod policy;
 mod reload;
 mod replay;
 mod start;
@@ -30,49 +29,118 @@ mod wrk;
 
 use crate::{
     build::{self, Product, worker::locked_version},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
-    tools::{self, Tool, node},
+    tools::{self, Tool, npm},
     versions,
     workspace::Workspace,
 };
 pub use effort::Effort;
 use figures::{Table, grouped};
-use std::{fs, path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    Core,
-    Policy,
-    Sizes,
-    Envoy,
-    Worker,
-    Accuracy,
-    Replay,
-    Fleet,
-    Start,
-    Peers,
-    Files,
+/// A part of the measurements, by the name that the command line has for it.
+pub struct Part {
+    pub name: &'static str,
+    needs: &'static [&'static Tool],
+    /// The products that are measured.
+    products: &'static [Product],
+    measure: fn(&Workspace, &Options) -> Result<String>,
+    /// Fails where a counted figure exceeds its ceiling, or where a document differs.
+    check: Option<fn(&Workspace, &Options) -> Result<()>>,
 }
 
-/// By the names that the command line has for them.
-pub const ALL: [(&str, Part); 11] = [
-    ("core", Part::Core),
-    ("policy", Part::Policy),
-    ("sizes", Part::Sizes),
-    ("envoy", Part::Envoy),
-    ("worker", Part::Worker),
-    ("accuracy", Part::Accuracy),
-    ("replay", Part::Replay),
-    ("fleet", Part::Fleet),
-    ("start", Part::Start),
-    ("peers", Part::Peers),
-    ("files", Part::Files),
+const COUNTED: Part = Part {
+    name: "core",
+    needs: &[&tools::VALGRIND],
+    products: &[],
+    measure: |workspace, options| decisions::measure(workspace, options.effort),
+    check: Some(|workspace, _| decisions::check(workspace)),
+};
+
+pub const ALL: [Part; 11] = [
+    COUNTED,
+    Part {
+        name: "policy",
+        measure: |workspace, options| policy::measure(workspace, options.effort),
+        check: Some(|workspace, _| policy::check(workspace)),
+        ..COUNTED
+    },
+    Part {
+        name: "sizes",
+        needs: &[],
+        products: &[Product::Envoy, Product::Worker],
+        measure: |workspace, _| sizes(workspace),
+        check: None,
+    },
+    Part {
+        name: "envoy",
+        needs: &[&tools::ENVOY, &tools::WRK, &tools::VALGRIND],
+        products: &[Product::Envoy],
+        measure: |workspace, options| envoy::measure(workspace, options.effort),
+        check: Some(|workspace, _| envoy_counted::check(workspace)),
+    },
+    Part {
+        name: "worker",
+        needs: &[&tools::ENVOY, &tools::NODE, &tools::WRK],
+        products: &[Product::Worker],
+        measure: |workspace, options| worker::measure(workspace, options.effort),
+        check: None,
+    },
+    Part {
+        name: "accuracy",
+        needs: &[],
+        products: &[],
+        measure: |workspace, options| accuracy::measure(workspace, options.log.as_deref()),
+        check: Some(|workspace, options| accuracy::check(workspace, options.log.as_deref())),
+    },
+    Part {
+        name: "replay",
+        needs: &[],
+        products: &[],
+        measure: |workspace, options| replay::measure(workspace, options.effort),
+        check: None,
+    },
+    Part {
+        name: "fleet",
+        needs: &[&tools::REDIS, &tools::ENVOY, &tools::WRK],
+        products: &[Product::Envoy],
+        measure: |workspace, options| {
+            let servers = fleet::measure(workspace, options.effort)?;
+            Ok(format!("{servers}\n{}", fleet_leases::measure(workspace, options.effort)?))
+        },
+        check: None,
+    },
+    Part {
+        name: "start",
+        needs: &[&tools::ENVOY],
+        products: &[Product::Envoy],
+        measure: |workspace, options| {
+            let starts = start::measure(workspace, options.effort)?;
+            Ok(format!("{starts}\n{}", reload::measure(workspace)?))
+        },
+        check: None,
+    },
+    Part {
+        name: "peers",
+        needs: &[&tools::VALGRIND, &tools::NODE_LIMITERS, &tools::PYTHON_LIMITERS],
+        products: &[],
+        measure: |workspace, options| peers::measure(workspace, options.log.as_deref()),
+        check: None,
+    },
+    Part {
+        name: "files",
+        measure: |workspace, _| request_files::measure(workspace),
+        check: None,
+        ..COUNTED
+    },
 ];
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
-    pub parts: Vec<Part>,
+    /// Names of parts in their order; none means all.
+    pub parts: Vec<String>,
     pub effort: Effort,
     /// Check the counted figures against their ceilings, and compare the written ones; measure
     /// nothing else.
@@ -81,116 +149,51 @@ pub struct Options {
     pub log: Option<PathBuf>,
 }
 
-pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
+pub fn bench(workspace: &Workspace, options: &Options) -> Result<()> {
+    let named = |name: &String| ALL.into_iter().find(|part| part.name == name);
+    let parts: Vec<Part> = match options.parts[..] {
+        [] => ALL.into(),
+        _ => options.parts.iter().filter_map(named).collect(),
+    };
+    if options.check && parts.iter().any(|part| part.check.is_none()) {
+        let why = "only core, policy and envoy have ceilings, and accuracy a document";
+        return Err(Problem::new("cannot check", why, "cargo xtask bench core policy --check"));
+    }
+    let needs: Vec<&Tool> = parts.iter().flat_map(|part| part.needs).copied().collect();
+    tools::ensure(workspace, &needs)?;
+    for product in [Product::Envoy, Product::Worker] {
+        if parts.iter().any(|part| part.products.contains(&product)) {
+            build::build(workspace, product)?;
+        }
+    }
     if options.check {
-        return check_asked(workspace, &options);
-    }
-    let wanted = tools_for(&options.parts);
-    tools::ensure(workspace, &wanted)?;
-    let wants = |parts: &[Part]| options.parts.iter().any(|part| parts.contains(part));
-    if wants(&[Part::Sizes, Part::Envoy, Part::Fleet, Part::Start]) {
-        build::build(workspace, Product::Envoy)?;
-    }
-    if wants(&[Part::Sizes, Part::Worker]) {
-        build::build(workspace, Product::Worker)?;
+        let mut checks = parts.iter().filter_map(|part| part.check);
+        return checks.try_for_each(|check| check(workspace, options));
     }
     let mut document = heading(workspace, options.effort)?;
     println!("\n{document}");
-    for part in options.parts {
-        let text = match part {
-            Part::Core => decisions::measure(workspace, options.effort)?,
-            Part::Policy => {
-                let rules = lookup::measure(workspace, options.effort)?;
-                format!("{rules}\n{}", entries::measure(workspace, options.effort)?)
-            }
-            Part::Sizes => sizes(workspace)?,
-            Part::Envoy => envoy::measure(workspace, options.effort)?,
-            Part::Worker => worker::measure(workspace, options.effort)?,
-            Part::Accuracy => accuracy::measure(workspace, options.log.as_deref())?,
-            Part::Replay => replay::measure(workspace, options.effort)?,
-            Part::Files => files::measure(workspace)?,
-            Part::Peers => peers::measure(workspace, options.log.as_deref())?,
-            Part::Fleet => {
-                let servers = fleet::measure(workspace, options.effort)?;
-                format!("{servers}\n{}", fleet_leases::measure(workspace, options.effort)?)
-            }
-            Part::Start => {
-                let starts = start::measure(workspace, options.effort)?;
-                format!("{starts}\n{}", reload::measure(workspace)?)
-            }
-        };
+    for part in parts {
+        let text = (part.measure)(workspace, options)?;
         println!("\n{text}");
         document = format!("{document}\n{text}");
     }
     let file = workspace.out.join("bench.md");
-    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
-    fs::write(&file, document).or_problem("cannot write the tables", "free disk space")?;
+    files::write(&file, document)?;
     println!("\nwritten to {}", file.display());
     Ok(())
 }
 
 pub const NEEDED_TO_CHECK: &[&Tool] = &[&tools::VALGRIND];
 
-/// Checks the instruction counts against their ceilings.
+/// Checks the instruction counts of decisions against their ceilings.
 pub fn check(workspace: &Workspace) -> Result<()> {
-    check_parts(workspace, &[Part::Core, Part::Policy])
-}
-
-fn check_asked(workspace: &Workspace, options: &Options) -> Result<()> {
-    let can =
-        |part: &Part| matches!(part, Part::Core | Part::Policy | Part::Accuracy | Part::Envoy);
-    if !options.parts.iter().all(can) {
-        let why = "only core, policy and envoy have ceilings, and accuracy a document";
-        return Err(Problem::new("cannot check", why, "cargo xtask bench core policy --check"));
-    }
-    if options.parts.contains(&Part::Accuracy) {
-        accuracy::check(workspace, options.log.as_deref())?;
-    }
-    if options.parts.iter().any(|part| *part != Part::Accuracy) {
-        tools::ensure(workspace, NEEDED_TO_CHECK)?;
-        if options.parts.contains(&Part::Envoy) {
-            tools::ensure(workspace, &[&tools::ENVOY])?;
-            build::build(workspace, Product::Envoy)?;
-        }
-        check_parts(workspace, &options.parts)?;
-    }
-    Ok(())
+    decisions::check(workspace)?;
+    policy::check(workspace)
 }
 
 /// The committed tables of accuracy are the code's results.
 pub fn check_accuracy(workspace: &Workspace) -> Result<()> {
     accuracy::check(workspace, None)
-}
-
-fn check_parts(workspace: &Workspace, parts: &[Part]) -> Result<()> {
-    if cfg!(not(target_arch = "x86_64")) {
-        let why = "the ceilings are instructions of x86-64";
-        return Err(Problem::new("cannot compare", why, "run this on an x86-64 machine"));
-    }
-    if parts.contains(&Part::Core) {
-        decisions::check(workspace)?;
-    }
-    if parts.contains(&Part::Policy) {
-        lookup::check(workspace)?;
-        entries::check(workspace)?;
-    }
-    if parts.contains(&Part::Envoy) {
-        envoy_counted::check(workspace)?;
-    }
-    Ok(())
-}
-
-fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
-    let needs = |part: &Part| match part {
-        Part::Core | Part::Policy | Part::Files => vec![&tools::VALGRIND],
-        Part::Sizes | Part::Accuracy | Part::Replay => vec![],
-        Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
-        Part::Start => vec![&tools::ENVOY],
-        Part::Peers => vec![&tools::VALGRIND, &tools::limiters::NODE, &tools::limiters::PYTHON],
-        Part::Fleet => vec![&tools::REDIS, &tools::ENVOY, &tools::WRK],
-        Part::Worker => vec![&tools::ENVOY, &tools::NODE, &tools::WRK],
-    };
-    parts.iter().flat_map(needs).collect()
 }
 
 /// The measured figures, the machine, and how to read them.
@@ -203,10 +206,8 @@ fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
     )?;
     let mut rustc = Command::new("rustc");
     let rustc = run::output(rustc.current_dir(&workspace.root).arg("--version"), "install Rust")?;
-    let lock = fs::read_to_string(workspace.root.join("Cargo.lock"))
-        .or_problem("cannot read Cargo.lock", "commit it")?;
-    let workerd =
-        run::output(Command::new(node::workerd(workspace)).arg("--version"), "install it");
+    let lock = files::text(workspace.root.join("Cargo.lock"))?;
+    let workerd = run::output(Command::new(npm::workerd(workspace)).arg("--version"), "install it");
     let Effort { seconds, rounds } = effort;
     Ok(format!(
         "Commit {}; {} x {}, load {}; {}, governor {}, Envoy {}, {}. {rounds} rounds in rotating order, \

@@ -3,6 +3,8 @@
 //! Invariant: the cost of a request with it is Envoy's cost for entering wasm once; no filter can
 //! be cheaper. It exports the functions that Envoy needs to load it and one callback.
 
+use crate::{files, problem::Result, workspace::Workspace};
+use std::path::PathBuf;
 use wasm_encoder::{
     CodeSection, ExportKind, ExportSection, Function, FunctionSection, MemorySection, MemoryType,
     Module, TypeSection, ValType,
@@ -13,7 +15,14 @@ const ANYWHERE: i32 = 1024;
 /// `Action::Continue` of proxy-wasm 0.2.1.
 const CONTINUE: i32 = 0;
 
-pub fn module() -> Vec<u8> {
+/// Writes it; its place.
+pub fn write(workspace: &Workspace) -> Result<PathBuf> {
+    let file = workspace.out.join("run/noop.wasm");
+    files::write(&file, module())?;
+    Ok(file)
+}
+
+fn module() -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([], []);
     types.ty().function([ValType::I32], [ValType::I32]);

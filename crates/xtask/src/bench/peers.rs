@@ -8,14 +8,14 @@ use super::{
     figures::{Table, between, least, without_heading},
 };
 use crate::{
+    files,
     problem::{OrProblem, Problem, Result},
     run,
-    tools::{limiters, python},
+    tools::{npm, python},
     workspace::Workspace,
 };
 use std::{
     collections::HashMap,
-    fs,
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -66,12 +66,10 @@ type Request = (u64, String);
 pub fn measure(workspace: &Workspace, log: Option<&Path>) -> Result<String> {
     let programs = Programs::build(workspace)?;
     let path = workspace.root.join(DOCUMENT);
-    let mut document =
-        fs::read_to_string(&path).or_problem("cannot read the document", "restore it")?;
+    let mut document = files::text(&path)?;
     match log.map(PathBuf::from).or_else(|| std::env::var_os("TOLLGATE_NASA_LOG").map(Into::into)) {
         Some(log) => {
-            let text = fs::read(&log)
-                .or_problem(format!("cannot read {}", log.display()), "name it by --log")?;
+            let text = files::bytes(&log)?;
             let day = day(&String::from_utf8_lossy(&text))?;
             document = put(&document, "day", &programs.accuracy(&day)?)?;
         }
@@ -79,7 +77,7 @@ pub fn measure(workspace: &Workspace, log: Option<&Path>) -> Result<String> {
     }
     document = put(&document, "bursts", &programs.accuracy(&bursts())?)?;
     document = put(&document, "cost", &programs.costs()?)?;
-    fs::write(&path, document).or_problem("cannot write the document", "free space")?;
+    files::write(&path, document)?;
     Ok(format!("### Other limiters\n\nWritten into {DOCUMENT}.\n"))
 }
 
@@ -99,7 +97,7 @@ impl Programs {
         run::shown(cargo.env("CARGO_TARGET_DIR", &target), "see what does not compile")?;
         Ok(Self {
             rust: target.join("release/tollgate-peers"),
-            node_modules: limiters::NODE_PACKAGES.modules(workspace),
+            node_modules: npm::PEERS.modules(workspace),
             python: python::LIMITS.path(workspace),
             folder,
         })

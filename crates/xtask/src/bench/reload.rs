@@ -10,18 +10,17 @@ use super::{
     figures::{Table, figure},
 };
 use crate::{
+    files,
     problem::{OrProblem, Problem, Result},
     servers::{
         envoy::{self, Options},
         free_port,
+        http::Connection,
     },
     workspace::Workspace,
 };
 use serde_json::{Value, json};
 use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{Ipv4Addr, TcpStream},
     path::Path,
     sync::Mutex,
     thread,
@@ -36,6 +35,7 @@ const CHANGES: u32 = 10;
 const BETWEEN_CHANGES: Duration = Duration::from_secs(1);
 /// How long after a file was moved into place a request counts as one during the reload.
 const DURING: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_secs(10);
 const RULES: u32 = 100;
 
 /// One request: when it was due, and how long its response took.
@@ -82,7 +82,6 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
 /// All requests, and when a policy was put into place.
 fn run(workspace: &Workspace, module: &Path, is_slim: bool) -> Result<(Vec<Sample>, Vec<Instant>)> {
     let folder = workspace.out.join("run/reload");
-    fs::create_dir_all(&folder).or_problem("cannot create a folder", "free disk space")?;
     let file = folder.join("ecds.json");
     put(&file, module, is_slim, 0)?;
     let port = free_port()?;
@@ -127,40 +126,21 @@ fn stopped() -> Problem {
 /// Sends at its times, and returns how long each response took.
 fn client(port: u16, first: Instant, end: Instant) -> Result<Vec<Sample>> {
     let fix = "read Envoy's log in target/tollgate/run";
-    let stream =
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).or_problem("no connection", fix)?;
-    stream.set_nodelay(true).or_problem("no connection", fix)?;
-    let mut stream = BufReader::new(stream);
+    let mut connection = Connection::open(port, PATIENCE).or_problem("no connection", fix)?;
     let mut samples = Vec::new();
     let mut due = first;
     while due < end {
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let request = b"GET /path-7/x HTTP/1.1\r\nhost: bench\r\nx-key: client-1\r\n\r\n";
-        let answered = stream.get_mut().write_all(request).and_then(|()| answer(&mut stream));
-        answered.or_problem("a request has no response", fix)?;
+        let request = "GET /path-7/x HTTP/1.1\r\nhost: bench\r\nx-key: client-1\r\n\r\n";
+        let status = connection.send(request).and_then(|()| connection.answer());
+        match status.or_problem("a request has no response", fix)? {
+            200 => {}
+            other => return Err(Problem::new("a request is denied", other.to_string(), fix)),
+        }
         samples.push((due, due.elapsed()));
         due += EVERY;
     }
     Ok(samples)
-}
-
-/// Reads a response that must be a good one.
-fn answer(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
-    let (mut line, mut length, mut is_first) = (String::new(), 0, true);
-    loop {
-        line.clear();
-        stream.read_line(&mut line)?;
-        if is_first && !line.starts_with("HTTP/1.1 200") {
-            return Err(std::io::Error::other(format!("it is answered {line:?}")));
-        }
-        is_first = false;
-        if let Some(rest) = line.strip_prefix("content-length: ") {
-            length = rest.trim().parse().unwrap_or(0);
-        }
-        if line == "\r\n" {
-            return stream.by_ref().take(length).read_to_end(&mut Vec::new()).map(drop);
-        }
-    }
 }
 
 /// Moves the filter with policy `number` into place.
@@ -185,8 +165,8 @@ fn put(file: &Path, module: &Path, is_slim: bool, number: u32) -> Result<()> {
         "name": "tollgate", "typed_config": filter["typed_config"],
     }]});
     let partial = file.with_extension("partial");
-    let written = fs::write(&partial, response.to_string());
-    written.and_then(|()| fs::rename(&partial, file)).or_problem("cannot write", "free disk space")
+    files::write(&partial, response.to_string())?;
+    files::rename(&partial, file)
 }
 
 #[cfg(test)]

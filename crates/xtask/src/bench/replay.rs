@@ -7,18 +7,19 @@
 //! is measured when `TOLLGATE_NASA_LOG` names it.
 
 use super::{
+    cpu,
     effort::Effort,
     figures::{Table, figure, grouped, median, most, paired_ratio},
 };
 use crate::{
     children::{self, Stop},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     workspace::Workspace,
 };
 use std::{
     ffi::OsStr,
-    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -57,9 +58,8 @@ struct Ran {
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let (floor, tollgate) = programs(workspace)?;
     let folder = workspace.out.join("bench");
-    fs::create_dir_all(&folder).or_problem("cannot create the folder of logs", "free space")?;
     let policy = folder.join("policy.json");
-    fs::write(&policy, POLICY).or_problem("cannot write the policy", "free disk space")?;
+    files::write(&policy, POLICY)?;
     let logs = Logs { floor: &floor, folder: &folder };
     let alone = logs.made("combined", "one.log", ["20000", "1"])?;
     let subjects = subjects(&logs)?;
@@ -101,8 +101,8 @@ fn programs(workspace: &Workspace) -> Result<(PathBuf, PathBuf)> {
         ["-p", "tollgate-access-log", "--example", "floor"],
         ["-p", "tollgate-cli", "--bin", "tollgate"],
     ] {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(&workspace.root).args(["build", "--profile", "release-test"]).args(what);
+        let mut cargo = workspace.cargo();
+        cargo.args(["build", "--profile", "release-test"]).args(what);
         run::shown(&mut cargo, "fix the errors of the compiler")?;
     }
     let built = workspace.target.join("release-test");
@@ -125,7 +125,7 @@ fn subjects(logs: &Logs<'_>) -> Result<Vec<Subject>> {
     if let Some(day) = std::env::var_os("TOLLGATE_NASA_LOG") {
         let days = DAYS.to_string();
         let log = logs.made("days", "days.tsv", [day.as_os_str(), days.as_ref()])?;
-        let text = fs::read(&log).or_problem("cannot read the days", "free memory")?;
+        let text = files::bytes(&log)?;
         let lines = text.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1);
         subjects.push(Subject { lines, clients: None, ..plain("a real day x 20, TSV", log) });
     }
@@ -162,7 +162,9 @@ fn ran<'a>(program: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> Result
     let mut running = children::spawn(&mut command, Stop::Group)?;
     let mut peak_bytes = 0.0_f64;
     let status = loop {
-        peak_bytes = peak_bytes.max(peak_of(running.pid()).unwrap_or(0.0));
+        // It may have just ended.
+        let peak_kib = cpu::peak_memory_kib(running.pid()).unwrap_or(0);
+        peak_bytes = peak_bytes.max(peak_kib as f64 * 1024.0);
         match running.poll()? {
             Some(status) => break status,
             None => thread::sleep(Duration::from_millis(1)),
@@ -174,17 +176,6 @@ fn ran<'a>(program: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> Result
     }
     let why = format!("{} ended with {status}", program.display());
     Err(Problem::new("cannot measure", why, "run it by hand on target/tollgate/bench"))
-}
-
-/// The most memory that a process had so far; nothing when it has just ended.
-fn peak_of(pid: u32) -> Option<f64> {
-    peak_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-fn peak_in(status: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024.0)
 }
 
 fn cells(subject: &Subject, floors: &[Ran], replays: &[Ran], at_rest: f64) -> Vec<String> {
@@ -225,12 +216,5 @@ mod tests {
         let cells = cells(&subject, &floors, &replays, 2_000_000.0);
         let expected = "a|1,000,000|split|1,000,000|250,000|0.25|0.3|11 MiB|100 bytes";
         assert_eq!(cells.join("|"), expected);
-    }
-
-    #[test]
-    fn the_peak_is_what_the_kernel_writes() {
-        let status = "Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   2048 kB\nVmRSS:\t 1 kB\n";
-        assert_eq!(peak_in(status).map(|bytes| bytes as u64), Some(2_097_152));
-        assert!(peak_of(std::process::id()).is_some_and(|bytes| bytes > 1e5));
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     workspace::Workspace,
 };
 use serde_json::{Value, json};
-use std::{fs, path::PathBuf, time::Instant};
+use std::{path::PathBuf, time::Instant};
 use tollgate_policy::Surface;
 
 /// One module, with its configuration.
@@ -59,15 +59,11 @@ fn rows(workspace: &Workspace) -> Result<Vec<Row>> {
     let compiled = tollgate_language::compile_plugin(&document.to_string(), Surface::Envoy);
     let compiled = compiled.or_problem("cannot compile a policy", "correct it")?;
     let compiled = json!({"compiled": compiled.to_compiled_text()});
-    let empty = workspace.out.join("run/noop.wasm");
-    let fix = "free disk space";
-    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot create a folder", fix)?;
-    fs::write(&empty, noop::module()).or_problem("cannot write the no-op filter", fix)?;
     let row =
         |label, module, configuration| Row { label, module, configuration, starts: Vec::new() };
     Ok(vec![
         row("no filter", None, Value::Null),
-        row("an empty module", Some(empty), json!({})),
+        row("an empty module", Some(noop::write(workspace)?), json!({})),
         row("the slim module", Some(workspace.envoy_slim_wasm()), compiled),
         row("the default module", Some(workspace.envoy_wasm()), document),
     ])

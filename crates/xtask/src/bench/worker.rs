@@ -16,10 +16,11 @@ use super::{
     wrk::Requests,
 };
 use crate::{
-    build,
-    problem::{OrProblem, Problem, Result},
+    build, files,
+    problem::{Problem, Result},
     servers::{
         Server, free_port,
+        http::Request,
         workerd::{self, Code, Options, Storage},
     },
     workspace::Workspace,
@@ -27,11 +28,7 @@ use crate::{
 use serde_json::json;
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{Read, Write},
-    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 /// Rows that others are compared with.
@@ -237,37 +234,22 @@ fn see_decision(port: u16, path: &str, expect: Expect) -> Result<()> {
         Expect::Refused => r#""decision":"deny""#,
     };
     let fix = "see whether POST /check still responds as the README shows";
-    post(port, path).or_problem("the Worker does not respond", fix)?;
-    let answer = post(port, path).or_problem("the Worker does not respond", fix)?;
+    let request = Request::new(port, path).header("Content-Type", "application/json").post(CHECK);
+    request.text()?;
+    let answer = request.text()?;
     match answer.contains(wanted) {
         true => Ok(()),
         false => Err(Problem::new(format!("the response lacks {wanted}"), answer, fix)),
     }
 }
 
-fn post(port: u16, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let length = CHECK.len();
-    write!(
-        stream,
-        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\nConnection: close\r\n\r\n{CHECK}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
-}
-
 /// The requests of wrk to the service.
 fn write_script(workspace: &Workspace) -> Result<PathBuf> {
-    let fix = "free disk space";
     let file = workspace.out.join("run/bench-check.lua");
-    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot create a folder", fix)?;
     let script = format!(
         "wrk.method = 'POST'\nwrk.headers['content-type'] = 'application/json'\nwrk.body = '{CHECK}'\n"
     );
-    fs::write(&file, script).or_problem("cannot write a script", fix)?;
+    files::write(&file, script)?;
     Ok(file)
 }
 

@@ -9,7 +9,7 @@ use super::{
     figures::{Table, figure, grouped, median, paired_difference},
 };
 use crate::{
-    build::worker_size,
+    build::ceilings,
     problem::Result,
     servers::{
         free_port,
@@ -68,7 +68,7 @@ pub fn measure(workspace: &Workspace) -> Result<String> {
         "ms",
         MOST_MS,
     );
-    let uploaded = worker_size::uploaded(workspace)?;
+    let uploaded = ceilings::uploaded(workspace)?;
     let kib = |bytes: usize| bytes as f64 / 1024.0;
     row("all modules, gzipped", kib(uploaded), "KiB", kib(MOST_BYTES));
     table.note(&format!(

@@ -5,20 +5,17 @@
 
 use super::{exports, paths, product};
 use crate::{
-    env,
+    env, files,
     problem::{OrProblem, Result},
     run::{self, Runner},
-    tools::{self, node},
+    tools::{self, npm},
     versions::{BINARYEN, WASM_TARGET},
     workspace::Workspace,
 };
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
-
-const FREE: &str = "free disk space";
 
 /// The callbacks that Envoy may call, one name per line; stored next to the callbacks, in the
 /// sources of the filter.
@@ -69,22 +66,19 @@ pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
 /// Compiles the module that reads documents, too.
 pub fn compile_filter(workspace: &Workspace, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
-    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", FREE)?;
     FILTER.compile(workspace, run)
 }
 
 impl Module {
     fn compile(&self, workspace: &Workspace, run: Runner) -> Result<()> {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(&workspace.root);
+        let mut cargo = workspace.cargo();
         cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-envoy"]);
         cargo.args(["--target", WASM_TARGET]).args(self.features);
         paths::hide(workspace, &mut cargo, INLINING)?;
         run(&mut cargo, "fix the errors of the compiler")?;
         // Both have one name there, and share what they depend on.
         let linked = workspace.target.join(WASM_TARGET).join(PROFILE).join("tollgate_envoy.wasm");
-        let kept = fs::copy(linked, self.compiled(workspace));
-        kept.or_problem("cannot keep the compiled filter", FREE).map(drop)
+        files::copy(linked, self.compiled(workspace))
     }
 
     /// The output of the compiler.
@@ -112,7 +106,7 @@ fn package_one(workspace: &Workspace, module: &Module) -> Result<()> {
     let stamp = made.with_extension("stamp");
     let how = format!("{BINARYEN} {}", WASM_OPT.join(" "));
     if !product::is_made(&stamp, &module, &how, std::slice::from_ref(&made)) {
-        fs::write(&stripped, &module).or_problem("cannot write the filter", FREE)?;
+        files::write(&stripped, &module)?;
         optimise(workspace, &stripped, &made)?;
         product::remember(&stamp, &module, &how)?;
     }
@@ -125,18 +119,17 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
 
 /// The linked module without the exports that Envoy does not call.
 fn strip(workspace: &Workspace, linked: &Path) -> Result<Vec<u8>> {
-    let list = fs::read_to_string(workspace.root.join(EXPORTS))
-        .or_problem(format!("cannot read {EXPORTS}"), "restore it with git")?;
+    let list = files::text(workspace.root.join(EXPORTS))?;
     let names: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let module = fs::read(linked).or_problem("cannot read the linked filter", "build again")?;
+    let module = files::bytes(linked)?;
     exports::keep_only(&module, &names)
         .or_problem("the filter does not export what it must", format!("change {EXPORTS}"))
 }
 
 fn optimise(workspace: &Workspace, from: &Path, to: &Path) -> Result<()> {
     let partial = to.with_extension("partial");
-    let mut command = Command::new(node::bin(workspace).join("wasm-opt"));
+    let mut command = Command::new(npm::bin(workspace).join("wasm-opt"));
     command.args(WASM_OPT).arg(from).arg("-o").arg(&partial);
     run::output(env::with_tools(workspace, &mut command), "read the output of wasm-opt")?;
-    fs::rename(&partial, to).or_problem("cannot move the filter into place", FREE)
+    files::rename(&partial, to)
 }

@@ -12,29 +12,22 @@ use super::{
     envoy::MODULES,
     sha256,
 };
-use crate::{
-    problem::{OrProblem, Result},
-    tools::place::atomically,
-    workspace::Workspace,
-};
+use crate::{files, problem::Result, workspace::Workspace};
 use serde_json::{Value, json};
-use std::{fs, path::Path};
+use std::path::Path;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 /// One version for all packages of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const FIX: &str = "free disk space";
 
 /// Writes a layout for each module of the filter.
 pub fn build(workspace: &Workspace) -> Result<()> {
     MODULES.iter().try_for_each(|module| {
-        let bytes = fs::read(workspace.out.join(module));
-        let bytes = bytes.or_problem("cannot read the filter", "build it")?;
+        let bytes = files::bytes(workspace.out.join(module))?;
         let name = module.trim_end_matches(".wasm");
-        fs::create_dir_all(workspace.images_dir()).or_problem("cannot make a folder", FIX)?;
-        atomically(&workspace.images_dir().join(name), |folder| write(folder, name, &bytes))
+        files::atomically(&workspace.images_dir().join(name), |folder| write(folder, name, &bytes))
     })
 }
 
@@ -67,17 +60,16 @@ fn write(folder: &Path, name: &str, module: &[u8]) -> Result<()> {
         "manifests": [described],
     });
     let layout = json!({"imageLayoutVersion": "1.0.0"});
-    [("index.json", index), ("oci-layout", layout)].into_iter().try_for_each(|(file, value)| {
-        fs::write(folder.join(file), value.to_string()).or_problem("cannot write an image", FIX)
-    })
+    [("index.json", index), ("oci-layout", layout)]
+        .into_iter()
+        .try_for_each(|(file, value)| files::write(folder.join(file), value.to_string()))
 }
 
 /// Writes a blob; its descriptor.
 fn blob(folder: &Path, media_type: &str, bytes: &[u8]) -> Result<Value> {
     let blobs = folder.join("blobs/sha256");
     let digest = sha256::hex(bytes);
-    fs::create_dir_all(&blobs).or_problem("cannot write an image", FIX)?;
-    fs::write(blobs.join(&digest), bytes).or_problem("cannot write an image", FIX)?;
+    files::write(blobs.join(&digest), bytes)?;
     let digest = format!("sha256:{digest}");
     Ok(json!({"mediaType": media_type, "digest": digest, "size": bytes.len()}))
 }
@@ -85,6 +77,7 @@ fn blob(folder: &Path, media_type: &str, bytes: &[u8]) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn blob_of(folder: &Path, descriptor: &Value) -> Vec<u8> {
         let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();

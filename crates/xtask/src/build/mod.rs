@@ -5,8 +5,8 @@
 
 pub mod admin_page;
 pub mod archive;
+pub mod ceilings;
 pub mod envoy;
-pub mod envoy_size;
 pub mod exports;
 mod glue;
 pub mod image;
@@ -19,7 +19,6 @@ pub mod purity;
 pub mod server;
 pub mod sha256;
 pub mod worker;
-pub mod worker_size;
 
 use crate::{problem::Result, run, workspace::Workspace};
 

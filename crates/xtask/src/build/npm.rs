@@ -7,9 +7,9 @@
 
 use super::worker::{self, COMPILED, MODULES, NAMES, POLICY};
 use crate::{
+    files,
     problem::{OrProblem, Problem, Result},
     run,
-    tools::place::atomically,
     workspace::Workspace,
 };
 use std::{fs, path::Path, process::Command};
@@ -34,17 +34,16 @@ pub fn build(workspace: &Workspace) -> Result<()> {
 /// Packs the built files.
 pub fn pack(workspace: &Workspace) -> Result<()> {
     check(workspace)?;
-    atomically(&workspace.out.join("npm"), |folder| {
+    files::atomically(&workspace.out.join("npm"), |folder| {
         let package = folder.join("package");
         copy_all(&workspace.root.join(SOURCES), &package)?;
         let is_code = |module: &&str| ![POLICY, COMPILED].contains(module);
         for module in MODULES.into_iter().filter(is_code).chain([NAMES]) {
-            copy(&workspace.worker_dir().join(module), &package.join(module))?;
+            files::copy(workspace.worker_dir().join(module), package.join(module))?;
         }
-        fs::write(package.join(COMPILED), worker::compiled(""))
-            .or_problem("cannot write a module", FIX)?;
+        files::write(package.join(COMPILED), worker::compiled(""))?;
         for text in ["LICENSE", "NOTICE"] {
-            copy(&workspace.root.join(text), &package.join(text))?;
+            files::copy(workspace.root.join(text), package.join(text))?;
         }
         let mut npm = Command::new("npm");
         npm.current_dir(&package).args(["pack", "--ignore-scripts", "--pack-destination", ".."]);
@@ -54,9 +53,7 @@ pub fn pack(workspace: &Workspace) -> Result<()> {
 
 /// The version, and the lines of the template that must be those of the shipped wrangler.toml.
 fn check(workspace: &Workspace) -> Result<()> {
-    let read = |file: &str| {
-        fs::read_to_string(workspace.root.join(file)).or_problem(format!("no {file}"), FIX)
-    };
+    let read = |file: &str| files::text(workspace.root.join(file));
     let package = read(&format!("{SOURCES}/package.json"))?;
     if !package.contains(&format!("\"version\": \"{VERSION}\"")) {
         let why = format!("its version is not the workspace's, {VERSION}");
@@ -80,20 +77,8 @@ fn bound(toml: &str) -> Vec<&str> {
 }
 
 fn copy_all(from: &Path, to: &Path) -> Result<()> {
-    let entries = fs::read_dir(from).or_problem(format!("cannot read {}", from.display()), FIX)?;
-    for entry in entries {
-        let entry = entry.or_problem(format!("cannot read {}", from.display()), FIX)?;
-        let target = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy_all(&entry.path(), &target)?,
-            false => copy(&entry.path(), &target)?,
-        }
-    }
-    Ok(())
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let what = || format!("cannot copy {}", from.display());
-    fs::create_dir_all(to.parent().unwrap_or(to)).or_problem(what(), FIX)?;
-    fs::copy(from, to).map(drop).or_problem(what(), FIX)
+    files::sorted(from)?.iter().try_for_each(|path| {
+        let target = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() { copy_all(path, &target) } else { files::copy(path, &target) }
+    })
 }

@@ -20,13 +20,10 @@
 
 use super::{product, worker};
 use crate::{
-    env,
+    env, files,
     problem::{OrProblem, Problem, Result},
     run::{self, Runner},
-    tools::{
-        self, cargo_tools, node, page,
-        place::{atomically, remove_all},
-    },
+    tools::{self, cargo_tools, npm},
     versions::{BINARYEN, WASM_BINDGEN, WASM_TARGET},
     workspace::Workspace,
 };
@@ -95,18 +92,13 @@ pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
     worker::same_wasm_bindgen(workspace)?;
     MODULES.iter().try_for_each(|(feature, _)| {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(&workspace.root);
+        let mut cargo = workspace.cargo();
         cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-playground"]);
         cargo.args(["--target", WASM_TARGET, "--no-default-features", "--features", feature]);
         run(&mut cargo, "fix the errors of the compiler")?;
         // The next one has the same name.
-        let fix = "free disk space";
-        fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", fix)?;
         let linked = workspace.target.join(WASM_TARGET).join(PROFILE);
-        fs::copy(linked.join("tollgate_playground.wasm"), linked_of(workspace, feature))
-            .map(drop)
-            .or_problem("cannot copy the linked module", fix)
+        files::copy(linked.join("tollgate_playground.wasm"), linked_of(workspace, feature))
     })
 }
 
@@ -122,7 +114,7 @@ pub fn package(workspace: &Workspace) -> Result<()> {
         bind(workspace, feature, name)?;
     }
     let mut at_once = 0;
-    atomically(&workspace.playground_dir(), |folder| {
+    files::atomically(&workspace.playground_dir(), |folder| {
         let worker = bundle(workspace, folder, &["worker.js"], &[])?;
         let define = format!("--define:WORKER_URL=\"./{}\"", worker.output("worker.js")?);
         let main = bundle(workspace, folder, &["main.js", "style.css"], &[&define])?;
@@ -135,9 +127,7 @@ pub fn package(workspace: &Workspace) -> Result<()> {
         for file in &fetched {
             at_once += product::sizes(&folder.join(file))?.1;
         }
-        fs::copy(workspace.root.join("NOTICE"), folder.join("NOTICE.txt"))
-            .map(drop)
-            .or_problem("cannot copy NOTICE", "restore it with git")
+        files::copy(workspace.root.join("NOTICE"), folder.join("NOTICE.txt"))
     })?;
     // The zlib of servers makes a hundredth more of a module than the library that counts here.
     at_once = at_once.saturating_add(at_once.div_ceil(100));
@@ -148,24 +138,22 @@ pub fn package(workspace: &Workspace) -> Result<()> {
         return Err(Problem::new("the playground is too large", why, fix));
     }
     println!("  up to {at_once} of {FIRST_LOAD} bytes, gzipped, are fetched before the user acts");
-    atomically(&workspace.out.join(ASSETS_FOLDER), |folder| {
-        files(&workspace.playground_dir())?.iter().try_for_each(|file| {
+    files::atomically(&workspace.out.join(ASSETS_FOLDER), |folder| {
+        files::sorted(workspace.playground_dir())?.iter().try_for_each(|file| {
             let to = folder.join(file.file_name().unwrap_or_default());
-            fs::copy(file, to).map(drop).or_problem("cannot copy the page", "free disk space")
+            files::copy(file, to)
         })
     })
 }
 
 /// The line with the permissions of the page.
 pub fn content_security_policy(workspace: &Workspace) -> Result<String> {
-    let text = fs::read_to_string(workspace.root.join(CONTENT_SECURITY_POLICY));
-    let text =
-        text.or_problem("cannot read the page's content security policy", "restore it with git")?;
+    let text = files::text(workspace.root.join(CONTENT_SECURITY_POLICY))?;
     Ok(text.trim().to_owned())
 }
 
 pub fn print_sizes(workspace: &Workspace) -> Result<()> {
-    for file in files(&workspace.playground_dir())? {
+    for file in files::sorted(workspace.playground_dir())? {
         product::print_sizes(workspace, &file)?;
     }
     Ok(())
@@ -174,7 +162,7 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
 /// A module and its JavaScript, made again only when the module changed.
 fn bind(workspace: &Workspace, feature: &str, name: &str) -> Result<()> {
     let linked = linked_of(workspace, feature);
-    let module = fs::read(&linked).or_problem("cannot read the linked module", "build again")?;
+    let module = files::bytes(&linked)?;
     let folder = bound_in(workspace, name);
     let stamp = workspace.out.join(format!("{name}-page.stamp"));
     let how = format!("{WASM_BINDGEN} {BINARYEN} {}", WASM_OPT.join(" "));
@@ -182,14 +170,14 @@ fn bind(workspace: &Workspace, feature: &str, name: &str) -> Result<()> {
     if product::is_made(&stamp, &module, &how, &[bound.clone(), folder.join("tollgate.js")]) {
         return Ok(());
     }
-    remove_all(&folder)?;
-    let mut bindgen = Command::new(cargo_tools::page_bindgen_bin(workspace).join("page-bindgen"));
+    files::remove_all(&folder)?;
+    let mut bindgen = Command::new(cargo_tools::PAGE_BINDGEN.path(workspace));
     run::output(bindgen.arg(&linked).arg(&folder), "read the output of wasm-bindgen")?;
     let optimised = folder.join("optimised.wasm");
-    let mut optimise = Command::new(node::bin(workspace).join("wasm-opt"));
+    let mut optimise = Command::new(npm::bin(workspace).join("wasm-opt"));
     optimise.args(WASM_OPT).arg(&bound).arg("-o").arg(&optimised);
     run::output(env::with_tools(workspace, &mut optimise), "read the output of wasm-opt")?;
-    fs::rename(&optimised, &bound).or_problem("cannot replace the module", "free disk space")?;
+    files::rename(&optimised, &bound)?;
     product::remember(&stamp, &module, &how)
 }
 
@@ -221,17 +209,16 @@ pub(super) fn bundle_of(
     extra: &[String],
 ) -> Result<Bundle> {
     let metadata = folder.with_extension("bundle.json");
-    let mut esbuild = Command::new(node::bin(ws).join("esbuild"));
+    let mut esbuild = Command::new(npm::bin(ws).join("esbuild"));
     esbuild.current_dir(ws.root.join(sources)).args(ESBUILD).args(extra).args(entries);
-    esbuild.env("NODE_PATH", page::modules(ws));
+    esbuild.env("NODE_PATH", npm::PAGE.modules(ws));
     esbuild.arg(format!("--outdir={}", folder.display()));
     esbuild.arg(format!("--metafile={}", metadata.display()));
     run::output(env::with_tools(ws, &mut esbuild), "read the output of esbuild")?;
     let fix = "run again";
-    let text =
-        fs::read_to_string(&metadata).or_problem("cannot read the output of esbuild", fix)?;
+    let text = files::text(&metadata)?;
     let bundle = serde_json::from_str(&text).map(Bundle);
-    fs::remove_file(&metadata).or_problem("cannot remove the output of esbuild", fix)?;
+    fs::remove_file(&metadata).ok();
     bundle.or_problem("cannot read the output of esbuild", fix)
 }
 
@@ -279,7 +266,7 @@ fn name_of(path: &str) -> String {
 /// The text of a page with the names of its files.
 pub(super) fn page_of(workspace: &Workspace, sources: &str, main: &Bundle) -> Result<String> {
     let path = workspace.root.join(sources).join(PAGE);
-    let text = fs::read_to_string(path).or_problem("cannot read the page", "restore it")?;
+    let text = files::text(path)?;
     let text = renamed(&text, "src=\"main.js\"", &format!("src=\"{}\"", main.output("main.js")?))?;
     let style = format!("href=\"{}\"", main.output("style.css")?);
     renamed(&text, "href=\"style.css\"", &style)
@@ -293,7 +280,7 @@ fn put_page(workspace: &Workspace, main: &Bundle, folder: &Path) -> Result<()> {
     let meta =
         format!("{charset}<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">");
     let text = renamed(&text, charset, &meta)?;
-    fs::write(folder.join(PAGE), text).or_problem("cannot write the page", "free disk space")
+    files::write(folder.join(PAGE), text)
 }
 
 fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
@@ -304,15 +291,6 @@ fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
             Err(Problem::new("the page cannot name its files", why, "write it once"))
         }
     }
-}
-
-/// In the order of their names.
-pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder);
-    let entries = entries.or_problem("cannot read the page", "cargo xtask playground")?;
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    Ok(files)
 }
 
 #[cfg(test)]

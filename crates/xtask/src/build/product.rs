@@ -3,24 +3,17 @@
 //! Invariant: a product is made from the same bytes in the same way, or it is made again. Nothing
 //! here makes one.
 
-use crate::{
-    problem::{OrProblem, Result},
-    workspace::Workspace,
-};
-use flate2::{Compression, write::GzEncoder};
+use super::archive;
+use crate::{files, problem::Result, workspace::Workspace};
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
 };
 
 /// Raw and gzipped length of a file in bytes.
 pub fn sizes(file: &Path) -> Result<(usize, usize)> {
-    let bytes = fs::read(file).or_problem(format!("cannot read {}", file.display()), "build it")?;
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    let zipped = encoder.write_all(&bytes).and_then(|()| encoder.finish());
-    let zipped = zipped.or_problem("cannot compress", "run again")?;
-    Ok((bytes.len(), zipped.len()))
+    let bytes = files::bytes(file)?;
+    Ok((bytes.len(), archive::gzip(&bytes)?.len()))
 }
 
 /// Whether `products` were already made from `source` in the way `how` describes.
@@ -33,7 +26,7 @@ pub fn is_made(stamp: &Path, source: &[u8], how: &str, products: &[PathBuf]) -> 
 
 /// Stores the state that [`is_made`] compares; call it after the last product is in place.
 pub fn remember(stamp: &Path, source: &[u8], how: &str) -> Result<()> {
-    fs::write(stamp, stamp_of(source, how)).or_problem("cannot write a stamp", "free disk space")
+    files::write(stamp, stamp_of(source, how))
 }
 
 fn stamp_of(source: &[u8], how: &str) -> Vec<u8> {

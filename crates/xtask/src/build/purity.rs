@@ -5,13 +5,13 @@
 
 use super::exports;
 use crate::{
-    metadata,
-    problem::{OrProblem, Problem, Result},
+    files, metadata,
+    problem::{Problem, Result},
     run, tools,
     versions::WASM_TARGET,
     workspace::Workspace,
 };
-use std::{fs, process::Command};
+use std::process::Command;
 
 /// Not `release`: with link-time optimisation a library contains no machine code to examine.
 const PROFILE: &str = "release-test";
@@ -45,20 +45,13 @@ fn no_dependencies(workspace: &Workspace) -> Result<()> {
 }
 
 fn linked(workspace: &Workspace) -> Result<Vec<u8>> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root).args([
-        "build",
-        "-p",
-        "tollgate-core",
-        "--target",
-        WASM_TARGET,
-    ]);
+    let mut cargo = workspace.cargo();
+    cargo.args(["build", "-p", "tollgate-core", "--target", WASM_TARGET]);
     run::shown(cargo.args(["--profile", PROFILE]), "fix the errors of the compiler")?;
     let library = workspace.target.join(WASM_TARGET).join(PROFILE).join("libtollgate_core.rlib");
     let folder = workspace.out.join("purity");
-    fs::create_dir_all(&folder).or_problem("cannot create target/tollgate", "free disk space")?;
     let (source, module) = (folder.join("host.rs"), folder.join("core.wasm"));
-    fs::write(&source, HOST).or_problem("cannot write the purity host", "free disk space")?;
+    files::write(&source, HOST)?;
     let mut rustc = Command::new("rustc");
     rustc.current_dir(&workspace.root).args(["--edition", "2024", "--crate-type", "cdylib"]);
     rustc.args(["--target", WASM_TARGET, "-C", "panic=abort", "-C", "link-arg=--export-all"]);
@@ -66,5 +59,5 @@ fn linked(workspace: &Workspace) -> Result<Vec<u8>> {
     rustc.arg(format!("link-arg={}", library.display()));
     rustc.args(["-C", "link-arg=--no-whole-archive", "-C", "link-arg=--allow-undefined", "-o"]);
     run::output(rustc.arg(&module).arg(&source), FIX)?;
-    fs::read(&module).or_problem("cannot read the linked core", "build again")
+    files::bytes(&module)
 }

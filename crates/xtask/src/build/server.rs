@@ -5,7 +5,6 @@ use crate::{
     run::{self, Runner},
     workspace::Workspace,
 };
-use std::process::Command;
 
 /// The server as end-to-end tests and benches run it: optimised, and quick to build.
 pub fn build(workspace: &Workspace) -> Result<()> {
@@ -20,14 +19,14 @@ pub fn build_cli(workspace: &Workspace) -> Result<()> {
 
 /// The same for `up`, next to other jobs.
 pub fn compile_cli(workspace: &Workspace, run: Runner) -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).args(["build", "-p", "tollgate-cli"]);
+    let mut command = workspace.cargo();
+    command.args(["build", "-p", "tollgate-cli"]);
     run(command.args(["--profile", "release-test"]), "correct crates/tollgate-cli")
 }
 
 /// The same for `up`, next to other jobs.
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).args(["build", "-p", "tollgate-server"]);
+    let mut command = workspace.cargo();
+    command.args(["build", "-p", "tollgate-server"]);
     run(command.args(["--profile", "release-test"]), "correct crates/tollgate-server")
 }

@@ -8,18 +8,14 @@
 
 use super::{glue, names, paths, product};
 use crate::{
-    env,
-    problem::{OrProblem, Problem, Result},
+    env, files,
+    problem::{Problem, Result},
     run::{self, Runner},
-    tools::{
-        self, cargo_tools, node,
-        place::{atomically, remove_all},
-    },
+    tools::{self, cargo_tools, npm},
     versions::{BINARYEN, WASM_BINDGEN, WASM_TARGET},
     workspace::Workspace,
 };
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -112,8 +108,7 @@ pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
 fn compile_crate(workspace: &Workspace, made: &Crate, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
     same_wasm_bindgen(workspace)?;
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root);
+    let mut cargo = workspace.cargo();
     cargo.args(["build", "--profile", PROFILE, "-p", made.package, "--target", WASM_TARGET]);
     paths::hide(workspace, &mut cargo, &[])?;
     run(&mut cargo, "fix the errors of the compiler")
@@ -133,9 +128,9 @@ pub fn make_twin(workspace: &Workspace) -> Result<()> {
 
 fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
     tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;
-    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
+    files::make_folder(&workspace.out)?;
     let linked = workspace.target.join(WASM_TARGET).join(PROFILE).join(made.linked);
-    let module = fs::read(&linked).or_problem("cannot read the linked Worker", "build again")?;
+    let module = files::bytes(&linked)?;
     let folder = workspace.root.join(made.folder);
     let stamp = workspace.out.join(format!("{}.stamp", made.package));
     let how = format!("{WASM_BINDGEN} {BINARYEN} {}", [WASM_OPT, ESBUILD].concat().join(" "));
@@ -146,12 +141,10 @@ fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
         product::remember(&stamp, &module, &how)?;
     }
     if made.modules.contains(&COMPILED) {
-        let fix = "restore it with git";
-        let policy = fs::read_to_string(folder.join(POLICY)).or_problem("no policy.json", fix)?;
-        fs::write(folder.join(COMPILED), compiled(&policy))
-            .or_problem("cannot write the compiled policy", "free disk space")?;
+        let policy = files::text(folder.join(POLICY))?;
+        files::write(folder.join(COMPILED), compiled(&policy))?;
     }
-    let copied = |module| copy(&folder.join(module), &made.collected.join(module));
+    let copied = |module| files::copy(folder.join(module), made.collected.join(module));
     made.modules.iter().try_for_each(copied)
 }
 
@@ -171,14 +164,14 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
 /// Fills `folder` with the imports of `entry.mjs`; it is replaced when all of them are made.
 fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
     let glue = workspace.out.join("worker-bindgen");
-    remove_all(&glue)?;
-    let mut bindgen = Command::new(cargo_tools::bindgen_bin(workspace).join("worker-bindgen"));
+    files::remove_all(&glue)?;
+    let mut bindgen = Command::new(cargo_tools::WORKER_BINDGEN.path(workspace));
     run::output(bindgen.arg(linked).arg(&glue), "read the output of wasm-bindgen")?;
     let index = glue.join("index.js");
-    let text = fs::read_to_string(&index).or_problem("cannot read the glue code", "build again")?;
-    fs::write(&index, glue::mend(&text)).or_problem("cannot write the glue code", "free space")?;
-    atomically(folder, |partial| {
-        let tool = |name: &str| Command::new(node::bin(workspace).join(name));
+    let text = files::text(&index)?;
+    files::write(&index, glue::mend(&text))?;
+    files::atomically(folder, |partial| {
+        let tool = |name: &str| Command::new(npm::bin(workspace).join(name));
         let optimised = glue.join("optimised.wasm");
         let mut optimise = tool("wasm-opt");
         optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm")).arg("-o").arg(&optimised);
@@ -195,28 +188,20 @@ fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
 fn write_module(from: &Path, folder: &Path) -> Result<()> {
     let what = "cannot write the module";
     let wrong = |why: String| Problem::new(what, why, "see crates/xtask/src/build/names.rs");
-    let module = fs::read(from).or_problem(what, "build again")?;
+    let module = files::bytes(from)?;
     let functions = names::functions(&module).map_err(wrong)?;
     let name = format!("tollgate-worker-{}", names::build_of(&module));
     let files = [
         ("index_bg.wasm", names::named(&module, &name).map_err(wrong)?),
         ("names.txt", names::lines(&name, &functions).into_bytes()),
     ];
-    let write = |(file, bytes): (&str, Vec<u8>)| fs::write(folder.join(file), bytes);
-    files.into_iter().try_for_each(write).or_problem(what, "free disk space")
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let what = || format!("cannot copy {}", from.display());
-    let fix = "restore it with git; what is in build/ is made by `cargo xtask build worker`";
-    fs::create_dir_all(to.parent().unwrap_or(to)).or_problem(what(), fix)?;
-    fs::copy(from, to).map(drop).or_problem(what(), fix)
+    files.into_iter().try_for_each(|(file, bytes)| files::write(folder.join(file), bytes))
 }
 
 /// The command line tool and the library must be of one version, or the glue code does not fit.
 pub fn same_wasm_bindgen(workspace: &Workspace) -> Result<()> {
     let lock = workspace.root.join("Cargo.lock");
-    let text = fs::read_to_string(lock).or_problem("cannot read Cargo.lock", "commit it")?;
+    let text = files::text(lock)?;
     let library = locked_version(&text, "wasm-bindgen").unwrap_or("none");
     if library == WASM_BINDGEN {
         return Ok(());

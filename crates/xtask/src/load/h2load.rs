@@ -5,7 +5,8 @@
 
 use crate::{
     bench::cpu::{ProcessorRole, seated},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     workspace::Workspace,
 };
@@ -44,7 +45,7 @@ pub fn load(
     pace: Pace,
 ) -> Result<Vec<Answer>> {
     let [uris, log] = ["load-uris.txt", "load.log"].map(|name| file(workspace, name));
-    fs::write(&uris, paths.join("\n") + "\n").or_problem("cannot write the requests", FIX)?;
+    files::write(&uris, paths.join("\n") + "\n")?;
     fs::remove_file(&log).ok();
     let mut command = Command::new("h2load");
     command.args(["--h1", "-t", "1", "-m", "1", "-c", &connections.to_string()]);
@@ -62,7 +63,7 @@ pub fn load(
     command.arg("-i").arg(&uris).arg("--log-file").arg(&log);
     command.args(["-B", &format!("http://127.0.0.1:{port}")]);
     seated(ProcessorRole::Client, || run::output(&mut command, FIX))?;
-    let text = fs::read_to_string(&log).or_problem("h2load wrote no log", FIX)?;
+    let text = files::text(&log)?;
     answers(&text)
         .ok_or_else(|| Problem::new("cannot read the log of h2load", "unknown lines", FIX))
 }

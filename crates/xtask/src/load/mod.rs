@@ -16,14 +16,15 @@ use crate::{
         figures::{self, Table, figure, grouped},
     },
     build::{self, Product},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     servers::{Server, free_port, workerd},
     tools::{self, Tool},
     workspace::Workspace,
 };
 use outcome::Outcome;
 use scenario::{BETWEEN_BURSTS, LIMIT, Scenario};
-use std::{collections::BTreeMap, fs, thread, time::Instant};
+use std::{collections::BTreeMap, thread, time::Instant};
 use tollgate_report::{Axis, Plot, Series, Shape, Theme};
 
 pub const NEEDS: &[&Tool] =
@@ -65,15 +66,14 @@ pub fn load(workspace: &Workspace, options: &Options) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
     build::build(workspace, Product::Worker)?;
     let folder = workspace.out.join("load");
-    fs::create_dir_all(&folder).or_problem("cannot create target/tollgate/load", "free space")?;
     let runs = runs(workspace, options.seconds)?;
     let text = table(&runs)?;
     println!("\n{text}");
-    fs::write(folder.join("load.md"), &text).or_problem("cannot write the table", "free space")?;
+    files::write(folder.join("load.md"), &text)?;
     for (name, plot) in plots(&runs) {
         for (theme, suffix) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
             let file = folder.join(format!("load-{name}-{suffix}.svg"));
-            fs::write(&file, plot.to_svg(theme)).or_problem("cannot write a plot", "free space")?;
+            files::write(&file, plot.to_svg(theme))?;
         }
     }
     println!("written to {}", folder.display());
@@ -221,16 +221,16 @@ fn plots(runs: &[Loaded]) -> impl Iterator<Item = (String, Plot)> {
 fn write(workspace: &Workspace, text: &str) -> Result<()> {
     let fix = "restore it with git";
     let document = workspace.root.join(DOCUMENT);
-    let old = fs::read_to_string(&document).or_problem("cannot read the document", fix)?;
+    let old = files::text(&document)?;
     let new = between(&old, text).ok_or_else(|| {
         Problem::new("cannot write into the document", format!("{DOCUMENT} lacks {MARKS:?}"), fix)
     })?;
-    fs::write(&document, new).or_problem("cannot write the document", fix)?;
+    files::write(&document, new)?;
     for (there, here) in SHOWN {
         for theme in ["light", "dark"] {
             let from = workspace.out.join("load").join(format!("{here}-{theme}.svg"));
             let to = workspace.root.join("docs").join(format!("{there}-{theme}.svg"));
-            fs::copy(from, to).or_problem("cannot copy a plot", fix)?;
+            files::copy(from, to)?;
         }
     }
     Ok(())

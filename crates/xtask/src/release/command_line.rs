@@ -7,12 +7,13 @@
 use super::names::VERSION;
 use crate::{
     build::archive::{Entry, gzip, tar},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     workspace::Workspace,
 };
 use serde_json::json;
-use std::{fs, path::Path, process::Command};
+use std::process::Command;
 
 /// The package's name in both registries.
 const PACKAGE: &str = "tollgate-cli";
@@ -38,7 +39,7 @@ pub fn npm(workspace: &Workspace, program: &[u8]) -> Result<Vec<u8>> {
     entries.push(entry("tollgate", program.to_vec()));
     for text in [README, "LICENSE", "NOTICE"] {
         let name = text.rsplit('/').next().unwrap_or(text);
-        entries.push(entry(name, read(&workspace.root.join(text))?));
+        entries.push(entry(name, files::bytes(workspace.root.join(text))?));
     }
     gzip(&tar(&entries)?)
 }
@@ -55,16 +56,15 @@ pub fn wheel(workspace: &Workspace, program: &[u8]) -> Result<(String, Vec<u8>)>
     let tag = format!("py3-none-manylinux_2_{minor}_x86_64");
     let name = format!("{}-{VERSION}-{tag}.whl", PACKAGE.replace('-', "_"));
     let folder = workspace.out.join("wheel");
-    fs::create_dir_all(&folder).or_problem("cannot create target/tollgate", "free disk space")?;
     let (binary, file) = (folder.join("tollgate"), folder.join(&name));
-    fs::write(&binary, program).or_problem("cannot write the program", "free disk space")?;
+    files::write(&binary, program)?;
     let mut python = Command::new("python3");
     python.args(["-c", PACK]).arg(&file).args([PACKAGE, VERSION, &tag]).arg(&binary);
     for text in [README, "LICENSE", "NOTICE"] {
         python.arg(workspace.root.join(text));
     }
     run::output(&mut python, "read the output of Python")?;
-    Ok((name, read(&file)?))
+    Ok((name, files::bytes(&file)?))
 }
 
 /// The minor version of the newest glibc 2 whose symbols `program` needs.
@@ -76,10 +76,6 @@ fn glibc(program: &[u8]) -> Option<u32> {
     };
     let found = program.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
     found.filter_map(|(at, _)| version(&program[at + MARK.len()..])).max()
-}
-
-fn read(file: &Path) -> Result<Vec<u8>> {
-    fs::read(file).or_problem(format!("cannot read {}", file.display()), FIX)
 }
 
 /// Writes a wheel (Binary distribution format 1.0) whose only content is a program.

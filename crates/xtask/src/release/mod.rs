@@ -13,13 +13,13 @@ pub mod sums;
 
 use crate::{
     build::{self, Product, npm, server},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
-    tools::place::atomically,
     workspace::Workspace,
 };
 use names::{CRATES, SUMS};
-use std::{fs, path::Path, process::Command};
+use std::path::Path;
 
 /// How much is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,23 +56,23 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     npm::pack(workspace)?;
     server::build(workspace)?;
     server::build_cli(workspace)?;
-    let mut pack = Command::new("cargo");
-    pack.current_dir(&workspace.root);
-    pack.args(["package", "--quiet", "--offline", "--allow-dirty", "--no-verify"]);
     // A folder of its own: the step that checks packages packs at the same time.
-    pack.arg("--target-dir").arg(workspace.out.join("crates"));
+    pack(workspace, &workspace.out.join("crates"))
+}
+
+/// Packs the crates below `target`, without building them.
+pub fn pack(workspace: &Workspace, target: &Path) -> Result<()> {
+    let mut pack = workspace.cargo();
+    pack.args(["package", "--quiet", "--offline", "--allow-dirty", "--no-verify"]);
+    pack.arg("--target-dir").arg(target);
     pack.args(CRATES.iter().flat_map(|package| ["-p", package]));
     run::shown(&mut pack, "see `include` in the Cargo.toml of the package")
 }
 
 /// Fills `folder` with the built files.
 pub fn assemble(workspace: &Workspace, folder: &Path) -> Result<()> {
-    const FIX: &str = "free disk space";
-    atomically(folder, |partial| {
-        let write = |name: &str, bytes: &[u8]| {
-            let what = || format!("cannot write {name}");
-            fs::write(partial.join(name), bytes).or_problem(what(), FIX)
-        };
+    files::atomically(folder, |partial| {
+        let write = |name: &str, bytes: &[u8]| files::write(partial.join(name), bytes);
         for part in parts::all(workspace)? {
             for file in &part.files {
                 write(&file.name, &file.bytes)?;

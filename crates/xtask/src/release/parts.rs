@@ -1,7 +1,6 @@
 //! The parts of a release: each with its files, and the packages that are linked into them.
 //!
-//! Invariant: this list is the only one. A missing file is an error that names the command that
-//! builds it.
+//! Invariant: this list is the only one. A missing file is an error.
 
 use super::{
     command_line,
@@ -12,16 +11,13 @@ use crate::{
         archive::{Entry, gzip, tar},
         envoy, worker,
     },
+    files,
     linked::NATIVE_TARGET,
     problem::{OrProblem, Result},
     versions::WASM_TARGET,
     workspace::Workspace,
 };
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 /// Programs and their packages.
 const PROGRAMS: [(&str, &str); 2] =
@@ -29,7 +25,6 @@ const PROGRAMS: [(&str, &str); 2] =
 /// The folders with container files and what they mount.
 const CONTAINERS: [&str; 2] = ["envoy", "fleet"];
 const TEXTS: [&str; 2] = ["LICENSE", "NOTICE"];
-const FIX: &str = "run `cargo xtask release --dry-run`, which builds everything first";
 
 pub struct Part {
     /// The name of its list of parts.
@@ -114,8 +109,7 @@ fn filter(workspace: &Workspace, module: &str) -> Result<Part> {
 /// The files that `wrangler deploy` uploads, with the file that lists them; and the npm package.
 fn worker_modules(workspace: &Workspace) -> Result<Part> {
     let mut modules = entries(&workspace.worker_dir(), "")?;
-    let text = fs::read_to_string(workspace.root.join("wrangler.toml"));
-    let text = text.or_problem("cannot read wrangler.toml", "restore it with git")?;
+    let text = files::text(workspace.root.join("wrangler.toml"))?;
     modules.push(Entry { name: "wrangler.toml".to_owned(), bytes: built(&text).into_bytes() });
     for text in TEXTS {
         modules.push(entry(text.to_owned(), &workspace.root.join(text))?);
@@ -158,11 +152,8 @@ fn containers(workspace: &Workspace) -> Result<Part> {
 
 /// Every file below `folder`, in the order of names.
 fn entries(folder: &Path, prefix: &str) -> Result<Vec<Entry>> {
-    let read = fs::read_dir(folder).or_problem(format!("cannot read {}", folder.display()), FIX)?;
-    let mut paths: Vec<PathBuf> = read.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
     let mut all = vec![];
-    for path in paths {
+    for path in files::sorted(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match path.is_dir() {
             true => all.extend(entries(&path, &format!("{prefix}{name}/"))?),
@@ -173,15 +164,11 @@ fn entries(folder: &Path, prefix: &str) -> Result<Vec<Entry>> {
 }
 
 fn entry(name: String, file: &Path) -> Result<Entry> {
-    Ok(Entry { name, bytes: read(file)? })
+    Ok(Entry { name, bytes: files::bytes(file)? })
 }
 
 fn data(name: String, file: &Path) -> Result<File> {
-    Ok(File { name, bytes: read(file)?, kind: Kind::Data })
-}
-
-fn read(file: &Path) -> Result<Vec<u8>> {
-    fs::read(file).or_problem(format!("cannot read {}", file.display()), FIX)
+    Ok(File { name, bytes: files::bytes(file)?, kind: Kind::Data })
 }
 
 /// A program may be run.

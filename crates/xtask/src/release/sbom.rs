@@ -9,13 +9,14 @@ use super::{
 };
 use crate::{
     build::sha256,
+    files,
     linked::{self, Name, Node, Package},
     problem::{OrProblem, Result},
     run,
     workspace::Workspace,
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, fs, process::Command};
+use std::{collections::BTreeMap, process::Command};
 
 pub fn document(workspace: &Workspace, of: &Linked, files: &[File]) -> Result<String> {
     let tree = linked::tree(workspace, of.package, of.target)?;
@@ -127,8 +128,7 @@ fn committed_at(workspace: &Workspace) -> Option<String> {
 
 fn sums_of_packages(workspace: &Workspace) -> Result<BTreeMap<Name, String>> {
     const FIX: &str = "restore Cargo.lock with git";
-    let text = fs::read_to_string(workspace.root.join("Cargo.lock"));
-    let text = text.or_problem("cannot read Cargo.lock", FIX)?;
+    let text = files::text(workspace.root.join("Cargo.lock"))?;
     let lock: toml::Table = text.parse().or_problem("cannot read Cargo.lock", FIX)?;
     let packages = lock.get("package").and_then(|list| list.as_array()).into_iter().flatten();
     Ok(packages

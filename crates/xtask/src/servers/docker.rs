@@ -1,20 +1,21 @@
 //! A Docker engine for the compose test: the running one, or our own with its data in the cache.
 //!
 //! Invariant: our own engine is stopped when this is dropped. An engine that already runs is used
-//! and left alone. A stand-in is imported only where the
-//! official image is absent.
+//! and left alone. A stand-in is imported only where the official image is absent.
 
-use super::{STOP_TIMEOUT, Server, log_to, stand_in};
+use super::{STOP_TIMEOUT, Server, log_to};
 use crate::{
     children::{self, Stop},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     tools::{apt, compose, envoy},
     versions::{ENVOY_IMAGE, SERVER_IMAGE, VALKEY_IMAGE},
     workspace::Workspace,
 };
 use std::{
-    path::Path,
+    collections::BTreeSet,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -85,17 +86,17 @@ impl Engine {
         }
         let folder = |name: &str| self.workspace.out.join("images").join(name);
         if !self.has(VALKEY_IMAGE) {
-            let redis = apt::redis(&self.workspace);
+            let redis = apt::REDIS.program(&self.workspace);
             let client = redis.with_file_name("redis-cli");
             let programs = [(redis, "/usr/bin/valkey-server"), (client, "/usr/bin/valkey-cli")];
-            let root = stand_in::rootfs(&folder("valkey"), &programs)?;
+            let root = rootfs(&folder("valkey"), &programs)?;
             self.import(VALKEY_IMAGE, &root, &["EXPOSE 6379", "WORKDIR /data"])?;
         }
         // The program that this machine has just compiled; fleet/Containerfile would compile it
         // again.
         let server = self.workspace.server();
         let programs = [(server, "/usr/local/bin/tollgate-server")];
-        let root = stand_in::rootfs(&folder("server"), &programs)?;
+        let root = rootfs(&folder("server"), &programs)?;
         let changes = self.server_image()?;
         let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
         self.import(SERVER_IMAGE, &root, &changes)
@@ -104,7 +105,7 @@ impl Engine {
     /// What fleet/Containerfile says about the image, as an import takes it.
     fn server_image(&self) -> Result<Vec<String>> {
         let file = self.workspace.root.join("fleet/Containerfile");
-        let text = std::fs::read_to_string(file).or_problem("no fleet/Containerfile", "git")?;
+        let text = files::text(file)?;
         let text = text.replace("\\\n", " ");
         let last = text.rsplit("\nFROM ").next().unwrap_or_default();
         let kept = ["USER ", "ENV ", "EXPOSE ", "ENTRYPOINT "];
@@ -137,4 +138,49 @@ impl Engine {
         }
         Ok(own)
     }
+}
+
+const PACK: &str = "free disk space, or see whether ldd and tar are there";
+
+/// An image that stands in for one which only a registry has, as a tar file in `folder`: each
+/// program of this machine at its place, with a shell and `grep` for the health checks. Only the
+/// libraries that `ldd` names are included, so it is small and is made again for each test.
+/// Deliberately absent: the work of an official entry point.
+fn rootfs(folder: &Path, programs: &[(PathBuf, &str)]) -> Result<PathBuf> {
+    let root = folder.join("root");
+    files::remove_all(folder)?;
+    let shells = [("/bin/bash", "/bin/bash"), ("/bin/grep", "/bin/grep")];
+    let shells = shells.map(|(from, to)| (PathBuf::from(from), to));
+    let mut libraries = BTreeSet::new();
+    for (from, to) in programs.iter().chain(&shells) {
+        files::copy(from, inside(&root, Path::new(to)))?;
+        libraries.extend(linked(from)?);
+    }
+    for library in &libraries {
+        files::copy(library, inside(&root, library))?;
+    }
+    ["tmp", "data", "etc"].into_iter().try_for_each(|name| files::make_folder(root.join(name)))?;
+    let tar = folder.join("rootfs.tar");
+    let mut pack = Command::new("tar");
+    pack.arg("--create").arg("--file").arg(&tar).arg("--directory").arg(&root).arg(".");
+    run::output(&mut pack, PACK)?;
+    Ok(tar)
+}
+
+/// The libraries of a program, and what loads them.
+fn linked(program: &Path) -> Result<Vec<PathBuf>> {
+    let said = run::output(Command::new("ldd").arg(program), PACK)?;
+    let paths: Vec<_> = said
+        .lines()
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))
+        .map(PathBuf::from)
+        .collect();
+    if paths.is_empty() {
+        return Err(Problem::new(format!("{} has no libraries", program.display()), said, PACK));
+    }
+    Ok(paths)
+}
+
+fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }

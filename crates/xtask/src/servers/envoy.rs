@@ -6,13 +6,13 @@
 use super::{STOP_TIMEOUT, Server, log_to};
 use crate::{
     children::{self, Stop},
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     tools::envoy::{CURRENT, Release},
     workspace::Workspace,
 };
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -62,9 +62,8 @@ pub fn validate(workspace: &Workspace, envoy: Release, name: &str, config: &str)
 
 fn write_config(workspace: &Workspace, name: &str, text: &str) -> Result<PathBuf> {
     let folder = workspace.out.join("run");
-    fs::create_dir_all(&folder).or_problem("cannot create a folder", "free disk space")?;
     let path = folder.join(format!("{name}.yaml"));
-    fs::write(&path, text).or_problem("cannot write a configuration", "free disk space")?;
+    files::write(&path, text)?;
     Ok(path)
 }
 
@@ -89,8 +88,7 @@ pub fn origin_config(workspace: &Workspace, port: u16) -> Result<String> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    let fix = "restore it with git";
-    fs::read_to_string(path).or_problem(format!("cannot read {}", path.display()), fix)
+    files::text(path)
 }
 
 fn address(host: &str, port: u16) -> String {

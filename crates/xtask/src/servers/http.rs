@@ -6,7 +6,7 @@
 use crate::problem::{OrProblem, Problem, Result};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddrV4, TcpStream},
     time::Duration,
 };
@@ -85,13 +85,46 @@ impl Request {
         format!("no response from port {}", self.port)
     }
 
-    fn connect(&self) -> std::io::Result<TcpStream> {
+    fn connect(&self) -> io::Result<TcpStream> {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         bind(&socket, &SocketAddrV4::new(self.from, 0))?;
         connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port))?;
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(stream)
+    }
+}
+
+/// A keep-alive connection.
+pub struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    pub fn open(port: u16, patience: Duration) -> io::Result<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    pub fn send(&mut self, request: &str) -> io::Result<()> {
+        self.0.get_mut().write_all(request.as_bytes())
+    }
+
+    /// Reads a whole response; its status.
+    pub fn answer(&mut self) -> io::Result<u16> {
+        let (mut status, mut length, mut line) = (None, 0, String::new());
+        while line != "\r\n" {
+            line.clear();
+            if self.0.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            status = status.or_else(|| status_of(&line));
+            if let Some(rest) = line.strip_prefix("content-length: ") {
+                length = rest.trim().parse().unwrap_or(0);
+            }
+        }
+        self.0.by_ref().take(length).read_to_end(&mut Vec::new())?;
+        status.ok_or_else(|| io::Error::other("it does not speak HTTP"))
     }
 }
 

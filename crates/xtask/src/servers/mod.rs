@@ -5,16 +5,16 @@
 
 pub mod docker;
 pub mod envoy;
-pub mod files;
+pub mod static_files;
 pub mod http;
 #[path = "../../../../tests/src/ports.rs"]
 mod ports;
-mod stand_in;
 pub mod tollgate;
 pub mod workerd;
 
 use crate::{
     children::Running,
+    files,
     problem::{OrProblem, Problem, Result},
 };
 use std::{
@@ -93,7 +93,7 @@ pub fn must_be_free(port: u16, flag: &str) -> Result<()> {
 /// Sends both outputs of `command` into a fresh file.
 pub fn log_to(command: &mut Command, log: &Path) -> Result<()> {
     let fix = "free disk space";
-    fs::create_dir_all(log.parent().unwrap_or(log)).or_problem("cannot create a folder", fix)?;
+    files::make_folder(log.parent().unwrap_or(log))?;
     let file = File::create(log).or_problem("cannot create a log file", fix)?;
     let second = file.try_clone().or_problem("cannot share a log file", fix)?;
     command.stdout(file).stderr(second);

@@ -8,11 +8,12 @@ use super::{STOP_TIMEOUT, Server, log_to};
 use crate::{
     build::worker::{COMPILED, MAIN, MODULES, POLICY, TWIN_MODULES, compiled},
     children::{self, Stop},
+    files,
     problem::{OrProblem, Problem, Result},
-    tools::{node, place::remove_all},
+    tools::npm,
     workspace::Workspace,
 };
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, path::Path, process::Command};
 use toml::{Table, Value};
 
 /// What runs.
@@ -81,22 +82,20 @@ pub struct Options {
 /// Starts with empty storage.
 pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
     let folder = workspace.out.join("run").join(options.name);
-    remove_all(&folder)?;
-    let fix = "free disk space";
+    files::remove_all(&folder)?;
     let storage = folder.join("storage");
-    fs::create_dir_all(&storage).or_problem("cannot create the Worker's storage", fix)?;
+    files::make_folder(&storage)?;
     put_modules(workspace, &options.code, &folder)?;
     if options.has_assets {
-        fs::write(folder.join(ASSETS), ASSETS_SCRIPT).or_problem("cannot write a script", fix)?;
+        files::write(folder.join(ASSETS), ASSETS_SCRIPT)?;
     }
     let capnp = folder.join("worker.capnp");
-    let manifest = fs::read_to_string(workspace.root.join("wrangler.toml"))
-        .or_problem("cannot read wrangler.toml", "restore it with git")?;
+    let manifest = files::text(workspace.root.join("wrangler.toml"))?;
     let files = workspace.out.join("assets").display().to_string();
     let text = config(&manifest, &options, &storage.display().to_string(), &files)?;
-    fs::write(&capnp, text).or_problem("cannot write the configuration of workerd", fix)?;
+    files::write(&capnp, text)?;
     let log = folder.join("workerd.log");
-    let mut command = Command::new(node::workerd(workspace));
+    let mut command = Command::new(npm::workerd(workspace));
     command.arg("serve").arg(&capnp);
     log_to(&mut command, &log)?;
     let running = children::spawn(&mut command, Stop::Leader(STOP_TIMEOUT))?;
@@ -105,24 +104,21 @@ pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
 }
 
 fn put_modules(workspace: &Workspace, code: &Code, folder: &Path) -> Result<()> {
-    let fix = "free disk space";
     if let Code::Script(script) = code {
-        return fs::write(folder.join(MAIN), script).or_problem("cannot write the script", fix);
+        return files::write(folder.join(MAIN), script);
     }
     let (modules, made) = match code {
         Code::Twin => (&TWIN_MODULES[..], workspace.twin_dir()),
         _ => (&MODULES[..], workspace.worker_dir()),
     };
     for module in modules {
-        let to = folder.join(module);
-        fs::create_dir_all(to.parent().unwrap_or(&to)).or_problem("cannot create a folder", fix)?;
-        let from = made.join(module);
-        fs::copy(&from, &to).or_problem("the Worker is not built", "cargo xtask build worker")?;
+        files::copy(made.join(module), folder.join(module))?;
     }
     match code {
-        Code::WithPolicy(policy) => fs::write(folder.join(COMPILED), compiled(policy))
-            .and_then(|()| fs::write(folder.join(POLICY), policy))
-            .or_problem("cannot write the policy", fix),
+        Code::WithPolicy(policy) => {
+            files::write(folder.join(COMPILED), compiled(policy))?;
+            files::write(folder.join(POLICY), policy)
+        }
         Code::Shipped | Code::Script(_) | Code::Twin => Ok(()),
     }
 }

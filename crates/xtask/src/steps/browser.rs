@@ -6,20 +6,20 @@
 //! tests themselves are `tests/browser/playground.mjs` and `tests/browser/admin.mjs`.
 
 use crate::{
-    build::{admin_page, playground, worker},
-    env,
+    build::{admin_page, server, worker},
+    env, files,
     problem::{Problem, Result},
     run,
-    servers::{files, free_port, workerd},
-    tools::{apt, node, page},
+    servers::{free_port, static_files, workerd},
+    tools::{apt, npm},
     workspace::Workspace,
 };
-use std::{collections::BTreeMap, process::Command};
+use std::{collections::BTreeMap, path::Path, process::Command};
 
 /// Where it is served the second time: no file of the page may know its path.
 const BELOW: &str = "/some/where/";
 
-/// Pages with scripts that need no browser to be tested.
+/// The locations of the pages' modules, some of which need no browser to be tested.
 const SCRIPTS: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
 
 /// The settings for the test of the admin page; secrets of this run only.
@@ -35,28 +35,59 @@ const HEALTH: &str = "/.well-known/tollgate/health";
 /// The parts that need no browser: links, drawings, numbers, the reading of files.
 pub fn scripts(workspace: &Workspace) -> Result<()> {
     SCRIPTS.iter().try_for_each(|scripts| {
-        let mut node = Command::new(node::node(workspace));
+        let mut node = Command::new(npm::node(workspace));
         node.current_dir(workspace.root.join(scripts)).arg("--test");
         run::shown(env::with_tools(workspace, &mut node), "read the failed test")
     })
 }
 
-pub fn build(workspace: &Workspace) -> Result<()> {
-    playground::build(workspace)
+/// Files that the build adds: wasm, the glue to it, and the name of a file.
+const BUILT: &str = r#"declare module "*.wasm";
+declare module "tollgate";
+declare module "tollgate-logs";
+declare const WORKER_URL: string;
+"#;
+
+/// The scripts of the pages, checked by the compiler of TypeScript: the types are in their comments
+/// (JSDoc). Every module of both pages, strictly, against the packages that they are bundled with;
+/// of files that only the build makes, only their existence is known.
+pub fn types(workspace: &Workspace) -> Result<()> {
+    let folder = workspace.out.join("page-types");
+    files::write(folder.join("built.d.ts"), BUILT)?;
+    let config = config(&workspace.root, &npm::PAGE.modules(workspace));
+    files::write(folder.join("tsconfig.json"), config)?;
+    let mut tsc = Command::new(npm::node(workspace));
+    tsc.arg(npm::TYPES.modules(workspace).join("typescript/bin/tsc")).arg("-p").arg(&folder);
+    run::shown(env::with_tools(workspace, &mut tsc), "fix the errors of the compiler")
+}
+
+fn config(root: &Path, packages: &Path) -> String {
+    let text = |text: &str| format!("{text:?}");
+    let modules: Vec<String> =
+        SCRIPTS.iter().map(|page| text(&format!("{}/*.js", root.join(page).display()))).collect();
+    let packages = text(&format!("{}/*", packages.display()));
+    format!(
+        r#"{{
+  "compilerOptions": {{
+    "target": "es2024", "module": "esnext", "moduleResolution": "bundler",
+    "lib": ["es2024", "dom", "dom.iterable"], "types": [], "paths": {{"*": [{packages}]}},
+    "strict": true, "noEmit": true, "allowJs": true, "checkJs": true
+  }},
+  "include": ["built.d.ts", {}]
+}}"#,
+        modules.join(", ")
+    )
 }
 
 pub fn test(workspace: &Workspace) -> Result<()> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root);
-    cargo.args(["build", "--profile", "release-test", "-p", "tollgate-cli"]);
-    run::shown(&mut cargo, "fix the errors of the compiler")?;
+    server::build_cli(workspace)?;
     let mut node = browser(workspace, "tests/browser/playground.mjs")?;
     for (name, prefix) in [("TOLLGATE_PLAYGROUND", "/"), ("TOLLGATE_PLAYGROUND_BELOW", BELOW)] {
         let port = free_port()?;
-        files::serve(workspace, port, prefix)?;
+        static_files::serve(workspace, port, prefix)?;
         node.env(name, format!("http://127.0.0.1:{port}{prefix}"));
     }
-    node.env("TOLLGATE_CLI", workspace.target.join("release-test/tollgate"));
+    node.env("TOLLGATE_CLI", workspace.cli());
     run::shown(env::with_tools(workspace, &mut node), "read the failed test")
 }
 
@@ -89,9 +120,9 @@ fn browser(workspace: &Workspace, script: &str) -> Result<Command> {
     let chromium = apt::find_program("chromium").ok_or_else(|| {
         Problem::new("cannot test the page", "there is no chromium", "apt-get install chromium")
     })?;
-    let mut node = Command::new(node::node(workspace));
+    let mut node = Command::new(npm::node(workspace));
     node.current_dir(&workspace.root).arg(script);
-    node.env("TOLLGATE_PAGE_MODULES", page::modules(workspace));
+    node.env("TOLLGATE_PAGE_MODULES", npm::PAGE.modules(workspace));
     node.env("TOLLGATE_CHROMIUM", chromium);
     node.env("TOLLGATE_PICTURES", workspace.out.join("pictures"));
     Ok(node)

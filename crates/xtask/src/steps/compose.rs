@@ -6,12 +6,13 @@
 use super::readme;
 use crate::{
     build::{self, Product},
+    files,
     problem::{OrProblem, Problem, Result},
     run,
     servers::{docker::Engine, must_be_free},
     workspace::Workspace,
 };
-use std::{fs, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
 /// The folders, and the ports that the compose file in each publishes.
 const FILES: [(&str, &[u16]); 2] = [("envoy", &[10_000]), ("fleet", &[10_001, 10_002])];
@@ -49,8 +50,7 @@ fn try_out(engine: &Engine, folder: &Path) -> Result<()> {
 
 fn run_readme(engine: &Engine, folder: &Path) -> Result<()> {
     let readme = folder.join("README.md");
-    let text = fs::read_to_string(&readme)
-        .or_problem(format!("cannot read {}", readme.display()), "restore it with git")?;
+    let text = files::text(&readme)?;
     let commands = readme::commands(&text);
     if commands.is_empty() {
         let fix = "show commands in ```console blocks, each after `$ `";

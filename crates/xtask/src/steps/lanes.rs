@@ -1,15 +1,16 @@
 //! Parallel steps: each is a separate process, in one of the lanes, of which two run at a time.
 //!
 //! Invariant: a failed step never hides a later one, and the last line counts both. The output of a
-//! step is never mixed with another one's: of two lanes the first writes to the terminal, the
-//! second into logs that are shown whole when their step has ended.
+//! step is never mixed with another one's: one step at a time has the terminal, the other writes
+//! into a log that is shown whole when it has ended.
 
 use super::{
     second_try,
-    step::{SIDE_BY_SIDE, Step},
+    step::{Lane, Step},
 };
 use crate::{
     children::{self, Stop},
+    files,
     problem::{OrProblem, Result},
     progress::seconds,
     tools::{self, Tool},
@@ -20,7 +21,7 @@ use std::{
     io::Write,
     path::PathBuf,
     process::Command,
-    sync::Mutex,
+    sync::{Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -44,40 +45,59 @@ pub fn run(workspace: &Workspace, steps: &[&'static Step]) -> Result<()> {
     tools::ensure(workspace, &wanted).err().iter().for_each(|problem| eprintln!("\n{problem}"));
     second_try::forget(workspace);
     let started = Instant::now();
-    let of = |lane| steps.iter().copied().filter(move |step| step.lane == lane);
-    let ended = Mutex::new(Vec::new());
-    let run_all = &|lane, terminal: bool| {
-        for step in of(lane) {
-            let one = run_step(workspace, step, terminal);
-            ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(one);
-        }
-    };
-    for (first, second) in SIDE_BY_SIDE {
-        let second = second.filter(|lane| of(*lane).next().is_some());
-        let is_pair = of(first).next().is_some();
-        thread::scope(|scope| {
-            if let Some(second) = second {
-                scope.spawn(move || run_all(second, !is_pair));
-            }
-            run_all(first, true);
-        });
-    }
-    let mut ended = ended.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut ended = in_lanes(steps, &|step| run_step(workspace, step));
     ended.sort_by_key(|one| steps.iter().position(|step| std::ptr::eq(*step, one.step)));
     summary(&ended, started.elapsed(), &second_try::told(workspace))
 }
 
-fn run_step(workspace: &Workspace, step: &'static Step, terminal: bool) -> Ended {
+/// Runs each step once, as [`Lane`] describes it; the results in the order of their ends.
+fn in_lanes<T: Send>(steps: &[&'static Step], run: &(dyn Fn(&'static Step) -> T + Sync)) -> Vec<T> {
+    let ended = Mutex::new(Vec::new());
+    let of = |lane| Mutex::new(steps.iter().copied().filter(move |step| step.lane == lane));
+    let patient = of(Lane::Patient); // two threads take steps from it
+    let run_all = |queue: &Mutex<dyn Iterator<Item = &'static Step> + Send + '_>| {
+        let next = || lock(queue).next();
+        while let Some(step) = next() {
+            let one = run(step);
+            lock(&ended).push(one);
+        }
+    };
+    let (are_built, built) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let (run_all, patient) = (&run_all, &patient);
+        scope.spawn(move || {
+            run_all(&of(Lane::Release));
+            drop(are_built);
+            run_all(patient);
+        });
+        run_all(&of(Lane::Debug));
+        built.recv().ok(); // an error, when the other end is dropped
+        run_all(&of(Lane::Served));
+        run_all(patient);
+    });
+    run_all(&of(Lane::Alone));
+    ended.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by the step that writes to the terminal.
+static TERMINAL: Mutex<()> = Mutex::new(());
+
+fn run_step(workspace: &Workspace, step: &'static Step) -> Ended {
+    let terminal = TERMINAL.try_lock().ok();
     let started = Instant::now();
     let title = format!("{}: {}", step.group, step.name);
-    let beside = if terminal { "" } else { ", at the same time as others" };
+    let beside = if terminal.is_some() { "" } else { ", at the same time as others" };
     println!("\n=== {title}{beside}");
     let log = log_of(workspace, step);
-    let status = process(step, (!terminal).then_some(&log));
+    let status = process(step, terminal.is_none().then_some(&log));
     let passed = status.as_ref().is_ok_and(|passed| *passed);
     let time = started.elapsed();
     let mut out = std::io::stdout().lock();
-    if !terminal {
+    if terminal.is_none() {
         let said = fs::read_to_string(&log).unwrap_or_default();
         writeln!(
             out,
@@ -101,7 +121,7 @@ fn process(step: &Step, log: Option<&PathBuf>) -> Result<bool> {
     if let Some(log) = log {
         let fix = "free disk space";
         let folder = log.parent().unwrap_or(log);
-        fs::create_dir_all(folder).or_problem("cannot create the folder of logs", fix)?;
+        files::make_folder(folder)?;
         let file = File::create(log).or_problem("cannot write a log", fix)?;
         let second = file.try_clone().or_problem("cannot share a log", fix)?;
         command.stdout(file).stderr(second);
@@ -138,4 +158,24 @@ fn summary(ended: &[Ended], elapsed: Duration, second_tries: &str) -> Result<()>
 
 fn verdict(passed: bool) -> &'static str {
     if passed { "passed" } else { "FAILED" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::STEPS, *};
+
+    #[test]
+    fn each_step_runs_once_and_none_before_what_it_needs() {
+        let steps: Vec<&'static Step> = STEPS.iter().collect();
+        let ended = in_lanes(&steps, &|step| step);
+        assert_eq!(ended.len(), steps.len());
+        let place = |step: &Step| ended.iter().position(|other| other.name == step.name).unwrap();
+        let of = |lane| steps.iter().filter(move |step| step.lane == lane);
+        let last = |lane| of(lane).map(|step| place(step)).max().unwrap();
+        let first = |lane| of(lane).map(|step| place(step)).min().unwrap();
+        assert!(last(Lane::Release) < first(Lane::Served).min(first(Lane::Patient)));
+        assert!(last(Lane::Debug) < first(Lane::Served));
+        let alone = of(Lane::Alone).count();
+        assert_eq!(first(Lane::Alone), steps.len() - alone);
+    }
 }

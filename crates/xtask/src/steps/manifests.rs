@@ -6,13 +6,14 @@
 //! system.
 
 use crate::{
+    files,
     problem::{OrProblem, Problem, Result},
     run,
     tools::{apt, python},
     workspace::Workspace,
 };
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -89,23 +90,19 @@ fn replaced(name: &str, text: &str, from: &str, to: &str) -> Result<String> {
 }
 
 fn read(workspace: &Workspace, name: &str) -> Result<String> {
-    let text = fs::read_to_string(workspace.root.join(name));
-    text.or_problem(format!("cannot read {name}"), "restore it with git")
+    files::text(workspace.root.join(name))
 }
 
 /// A copy under its own name, which shows systemd the type of unit.
 fn written(workspace: &Workspace, name: &str, text: &str) -> Result<PathBuf> {
     let file = workspace.out.join("run/manifests").join(name);
-    let fix = "free disk space";
-    fs::create_dir_all(file.parent().unwrap_or(&file)).or_problem("cannot make a folder", fix)?;
-    fs::write(&file, text).or_problem("cannot write a copy", fix)?;
+    files::write(&file, text)?;
     Ok(file)
 }
 
 /// Every object by the schema of its kind; a member that it does not have is a mistake.
 fn validated(workspace: &Workspace, file: &Path) -> Result<Option<String>> {
-    let mut command = Command::new("python3");
-    command.env("PYTHONPATH", python::MANIFESTS.path(workspace));
+    let mut command = python::MANIFESTS.python(workspace);
     command.args(["-m", "kubernetes_validate", "--strict", "-k", KUBERNETES]).arg(file);
     let (status, said, complaints) = run::captured(&mut command)?;
     Ok((!status.success()).then(|| said + &complaints))

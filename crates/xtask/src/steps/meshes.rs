@@ -9,6 +9,7 @@
 use super::mesh_fields::{self, Kind};
 use crate::{
     build::{self, Product, server},
+    files,
     problem::{OrProblem, Problem, Result},
     run,
     servers::envoy,
@@ -17,7 +18,6 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -62,8 +62,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     server::build_cli(workspace)?;
     for manifest in &MANIFESTS {
         let path = workspace.root.join("envoy").join(manifest.file);
-        let text = fs::read_to_string(&path)
-            .or_problem(format!("cannot read {}", path.display()), "restore it with git")?;
+        let text = files::text(&path)?;
         let object = read(workspace, &text)?;
         beside(manifest, &object)?;
         let said = embedded(workspace, manifest, &object)?;
@@ -114,10 +113,8 @@ fn beside(manifest: &Manifest, object: &Value) -> Result<()> {
 fn read(workspace: &Workspace, text: &str) -> Result<Value> {
     const READ: &str = "import json, sys, yaml\n\
         json.dump(yaml.safe_load(sys.argv[1]), sys.stdout)";
-    let mut command = Command::new("python3");
-    command.env("PYTHONPATH", python::MANIFESTS.path(workspace));
-    command.args(["-c", READ, text]);
-    let json = run::output(&mut command, "write one object of YAML")?;
+    let mut python = python::MANIFESTS.python(workspace);
+    let json = run::output(python.args(["-c", READ, text]), "write one object of YAML")?;
     serde_json::from_str(&json).or_problem("cannot read the output of Python", "see meshes.rs")
 }
 
@@ -136,7 +133,7 @@ fn embedded(
 
 fn written(workspace: &Workspace, config: &str) -> Result<PathBuf> {
     let file = workspace.out.join("run/mesh.json");
-    fs::write(&file, config).or_problem("cannot write a configuration", "free disk space")?;
+    files::write(&file, config)?;
     Ok(file)
 }
 

@@ -11,7 +11,6 @@ mod mesh_fields;
 mod meshes;
 mod older_envoys;
 mod packages;
-mod page_types;
 mod readme;
 mod release;
 mod rust;
@@ -20,7 +19,7 @@ mod servers;
 mod step;
 
 use crate::{
-    bench, fuzz, load,
+    bench, build, fuzz, load,
     problem::{Problem, Result},
     tools::{self, Tool},
     workspace::Workspace,
@@ -49,7 +48,7 @@ fn all() -> impl Iterator<Item = &'static Step> {
     STEPS.iter().chain(QUICK).chain(DEEP)
 }
 
-/// In the order in which a mistake is found cheapest.
+/// In the order in which a mistake is found cheapest; of patient steps the longest first.
 const STEPS: &[Step] = &[
     checked("tidy", "rustfmt", &[], rust::format),
     checked("tidy", "tidy", &[], crate::tidy::tidy),
@@ -71,22 +70,22 @@ const STEPS: &[Step] = &[
     checked("browser", "core as wasm in Chromium", BROWSER, rust::wasm_browser),
     checked("browser", "100,000 decisions, Chromium", BROWSER, rust::cases_browser),
     checked("browser", "the page's own scripts", ON_NODE, browser::scripts),
-    checked("browser", "the types of the pages", TYPED, page_types::check),
-    built("browser", "build the playground", tools::FOR_PLAYGROUND, browser::build),
-    patient("browser", "the playground in Chromium", PLAYGROUND, browser::test),
+    checked("browser", "the types of the pages", TYPED, browser::types),
+    built("browser", "build the playground", tools::FOR_PLAYGROUND, build::playground::build),
     built("browser", "build the admin page and the Worker", ADMIN_PAGE, browser::build_admin),
-    patient("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     built("envoy", "manifests of meshes in envoy/", MESHES, meshes::check),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
-    patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
-    patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
     built("release", "what is released, with its sums", RELEASED, release::check),
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
+    patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
+    patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
+    patient("browser", "the playground in Chromium", PLAYGROUND, browser::test),
+    patient("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     checked("server", "manifests, unit and workflows", MANIFESTS, manifests::check),
     served("server", "end to end, tollgate-server", PROXIES, servers::e2e_server),
     served("fleet", "end to end, a shared engine", FLEET, servers::e2e_fleet),
@@ -98,7 +97,7 @@ const STEPS: &[Step] = &[
 const TARGET: &[&Tool] = &[&tools::WASM_TARGET];
 const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NODE];
 const ON_NODE: &[&Tool] = &[&tools::NODE];
-const TYPED: &[&Tool] = &[&tools::NODE, &tools::PAGE, &tools::types::TOOL];
+const TYPED: &[&Tool] = &[&tools::NODE, &tools::PAGE, &tools::TYPES];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
 /// The packages whose licences are read.
 const BUNDLED: &[&Tool] = &[&tools::PAGE];
@@ -116,7 +115,7 @@ const END_TO_END: &[&Tool] = &[
     &tools::NGINX,
     &tools::PROMETHEUS,
     &tools::REGISTRY,
-    &tools::types::TOOL,
+    &tools::TYPES,
     &tools::SCHEMATHESIS,
 ];
 const RELEASED: &[&Tool] =

@@ -6,31 +6,23 @@
 //! network is needed.
 
 use crate::{
+    files,
     problem::{OrProblem, Result},
-    release::names::{CRATES, VERSION},
+    release::{
+        self,
+        names::{CRATES, VERSION},
+    },
     run,
     workspace::Workspace,
 };
-use std::{
-    fs::{self, OpenOptions},
-    io::Write,
-    path::Path,
-    process::Command,
-};
+use std::{fs::OpenOptions, io::Write, path::Path, process::Command};
 
 const FIX: &str = "see `include` in the Cargo.toml of the package";
 
 pub fn build(workspace: &Workspace) -> Result<()> {
-    let mut pack = Command::new("cargo");
-    pack.current_dir(&workspace.root);
-    pack.args(["package", "--quiet", "--offline", "--allow-dirty", "--no-verify"]);
-    pack.args(CRATES.iter().flat_map(|package| ["-p", package]));
-    run::shown(&mut pack, FIX)?;
+    release::pack(workspace, &workspace.target)?;
     let folder = workspace.out.join("packages");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).or_problem("cannot unpack again", "remove it by hand")?;
-    }
-    fs::create_dir_all(&folder).or_problem("cannot unpack", "make target/ writable")?;
+    files::make_empty(&folder)?;
     CRATES.iter().try_for_each(|package| unpack(workspace, &folder, package))?;
     CRATES.iter().try_for_each(|package| check(workspace, &folder, package))
 }

@@ -6,7 +6,7 @@
 
 use crate::{
     build::{archive, envoy::MODULES},
-    env,
+    env, files,
     problem::{OrProblem, Problem, Result},
     release::{
         self, command_line, inside,
@@ -14,13 +14,12 @@ use crate::{
         sums,
     },
     run,
-    tools::{node, place::remove_all, python},
+    tools::{npm, python},
     workspace::Workspace,
 };
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -32,12 +31,11 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     let folder = workspace.release_dir();
     release::assemble(workspace, &folder)?;
     let again = workspace.out.join("run/release-again");
-    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot make a folder", FIX)?;
     release::assemble(workspace, &again)?;
     let same = sums::read(&folder)? == sums::read(&again)?;
     wanted(same, "two runs on the same files give other bytes")?;
     check_sums(&again)?;
-    remove_all(&again)?;
+    files::remove_all(&again)?;
     check_modules(workspace, &folder)?;
     check_parts(workspace, &folder)?;
     check_command_line(workspace, &folder)?;
@@ -63,15 +61,15 @@ fn check_sums(folder: &Path) -> Result<()> {
     let there: Vec<String> = sums::names(folder)?.into_iter().filter(|name| name != SUMS).collect();
     wanted(listed == there, format!("listed: {listed:?}; there: {there:?}"))?;
     let changed = folder.join(MODULES[0]);
-    let mut bytes = fs::read(&changed).or_problem("no module", FIX)?;
+    let mut bytes = files::bytes(&changed)?;
     bytes.push(0);
-    fs::write(&changed, bytes).or_problem("cannot change a copy", FIX)?;
+    files::write(&changed, bytes)?;
     wanted(!are_true(), "`sha256sum -c` does not find that a module was changed")
 }
 
 /// The modules are those that end-to-end tests run, also inside of the images.
 fn check_modules(workspace: &Workspace, folder: &Path) -> Result<()> {
-    let read = |file: PathBuf| fs::read(&file).or_problem(format!("no {}", file.display()), FIX);
+    let read = |file: PathBuf| files::bytes(&file);
     for module in MODULES {
         let tested = read(workspace.out.join(module))?;
         wanted(read(folder.join(module))? == tested, format!("{module} is not the tested one"))?;
@@ -87,8 +85,7 @@ fn check_modules(workspace: &Workspace, folder: &Path) -> Result<()> {
 /// npm and pip install the command line, and what they install compiles a policy.
 fn check_command_line(workspace: &Workspace, folder: &Path) -> Result<()> {
     let there = workspace.out.join("run/command-line");
-    remove_all(&there)?;
-    fs::create_dir_all(&there).or_problem("cannot make a folder", FIX)?;
+    files::make_empty(&there)?;
     let names = sums::names(folder)?;
     let wheel = names.iter().find(|name| name.ends_with(".whl"));
     let wheel = wheel.ok_or_else(|| Problem::new("the release is not right", "no wheel", FIX))?;
@@ -134,7 +131,7 @@ fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
     let locked = locked(workspace)?;
     let mut seen = 0;
     for list in lists {
-        let text = fs::read(folder.join(list)).or_problem("cannot read a list", FIX)?;
+        let text = files::bytes(folder.join(list))?;
         let list: Value = serde_json::from_slice(&text).or_problem("cannot read a list", FIX)?;
         let named = |value: &Value| value["name"].as_str().unwrap_or_default().replace('-', "_");
         let parts = list["components"].as_array().into_iter().flatten().map(named);
@@ -152,7 +149,7 @@ fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
                 Some(stem) => workspace.out.join(format!("{stem}.linked.wasm")),
                 None => folder.join(name),
             };
-            let bytes = fs::read(file).or_problem("cannot read a file", FIX)?;
+            let bytes = files::bytes(file)?;
             let inside = inside::crates(&bytes);
             let inside: BTreeSet<&String> =
                 inside.iter().filter(|name| locked.contains(*name)).collect();
@@ -169,8 +166,7 @@ fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
 
 /// Names of packages in Cargo.lock, as the compiler writes them.
 fn locked(workspace: &Workspace) -> Result<BTreeSet<String>> {
-    let text = fs::read_to_string(workspace.root.join("Cargo.lock"));
-    let text = text.or_problem("cannot read Cargo.lock", "restore it with git")?;
+    let text = files::text(workspace.root.join("Cargo.lock"))?;
     let names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
     Ok(names.map(|name| name.replace('-', "_")).collect())
 }
@@ -188,18 +184,15 @@ for name in sys.argv[1:]:
 /// By the official schema.
 fn judged(workspace: &Workspace, lists: &[PathBuf]) -> Result<()> {
     let judge = |lists: &[PathBuf]| {
-        let mut python = Command::new("python3");
-        python.env("PYTHONPATH", python::CYCLONEDX.path(workspace));
-        run::captured(python.args(["-c", JUDGE]).args(lists))
+        run::captured(python::CYCLONEDX.python(workspace).args(["-c", JUDGE]).args(lists))
     };
     let (status, said, complaints) = judge(lists)?;
     wanted(status.success(), said + &complaints)?;
-    let first = lists.first().map(fs::read_to_string).transpose();
-    let text = first.or_problem("cannot read a list", FIX)?.unwrap_or_default();
+    let text = lists.first().map(files::text).transpose()?.unwrap_or_default();
     let broken = workspace.out.join("run/broken.cdx.json");
     for (right, wrong) in [("\"library\"", "\"books\""), ("SHA-256", "SHA-257")] {
         wanted(text.contains(right), format!("no list contains {right}"))?;
-        fs::write(&broken, text.replacen(right, wrong, 1)).or_problem("cannot write", FIX)?;
+        files::write(&broken, text.replacen(right, wrong, 1))?;
         let (status, _, _) = judge(std::slice::from_ref(&broken))?;
         wanted(!status.success(), format!("a list with {wrong} is accepted as valid"))?;
     }
@@ -209,13 +202,12 @@ fn judged(workspace: &Workspace, lists: &[PathBuf]) -> Result<()> {
 /// The content of the Worker's archive can be deployed as it is unpacked.
 fn deployable(workspace: &Workspace, folder: &Path) -> Result<()> {
     let unpacked = workspace.out.join("run/release-worker");
-    remove_all(&unpacked)?;
-    fs::create_dir_all(&unpacked).or_problem("cannot make a folder", FIX)?;
+    files::make_empty(&unpacked)?;
     let archive = format!("tollgate-worker-modules-{}.tar.gz", VERSION);
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(folder.join(archive)).arg("-C").arg(&unpacked);
     run::output(&mut tar, "install tar")?;
-    let mut wrangler = Command::new(node::bin(workspace).join("wrangler"));
+    let mut wrangler = Command::new(npm::bin(workspace).join("wrangler"));
     wrangler.current_dir(&unpacked).args(["deploy", "--dry-run", "--outdir", "dry"]);
     let said = run::output(env::with_tools(workspace, &mut wrangler), "see wrangler.toml")?;
     wanted(said.contains("--dry-run: exiting now"), said)

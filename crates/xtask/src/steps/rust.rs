@@ -7,7 +7,6 @@ use crate::{
     env, metadata, problem::Result, release::names::CRATES, run, versions::WASM_TARGET,
     workspace::Workspace,
 };
-use std::process::Command;
 
 /// The end-to-end tests need running servers and are steps of their own.
 const E2E: &str = "tollgate-e2e";
@@ -101,8 +100,8 @@ pub fn docs(workspace: &Workspace) -> Result<()> {
     let published = CRATES.iter().flat_map(|package| ["-p", package]);
     let published: Vec<&str> = published.chain(["--all-features"]).collect();
     for which in [&["--workspace", "--document-private-items"][..], &published] {
-        let mut command = Command::new("cargo");
-        command.current_dir(&workspace.root).env("RUSTDOCFLAGS", "-D warnings");
+        let mut command = workspace.cargo();
+        command.env("RUSTDOCFLAGS", "-D warnings");
         command.args(["doc", "--no-deps"]).args(which);
         run::shown(&mut command, "correct the doc comment")?;
     }
@@ -139,7 +138,7 @@ fn wasm(workspace: &Workspace, package: &str, test: &str) -> Result<()> {
 }
 
 fn cargo(workspace: &Workspace, arguments: &[&str], fix: &str) -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).args(arguments);
+    let mut command = workspace.cargo();
+    command.args(arguments);
     run::shown(env::with_tools(workspace, &mut command), fix)
 }

@@ -8,7 +8,7 @@ use super::{readme, second_try};
 use crate::{
     build::{self, Product},
     children::{self, Stop},
-    env, metadata,
+    env, files, metadata,
     problem::{OrProblem, Problem, Result},
     run,
     servers::{
@@ -19,7 +19,7 @@ use crate::{
     },
     tools::{
         envoy::{CURRENT, Release},
-        node,
+        npm,
     },
     workspace::Workspace,
 };
@@ -35,14 +35,16 @@ const E2E: &str = "tollgate-e2e";
 /// Builds included.
 const UP_PATIENCE: Duration = Duration::from_secs(600);
 
+/// With the clock that tests preload into it.
 pub fn build_envoy(workspace: &Workspace) -> Result<()> {
+    build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
-    build::envoy_size::check(workspace)
+    build::ceilings::check_filter(workspace)
 }
 
 pub fn build_worker(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Worker)?;
-    build::worker_size::check(workspace)
+    build::ceilings::check_worker(workspace)
 }
 
 /// Envoy itself reads the shipped configuration and really configures the filter with its policy.
@@ -64,14 +66,13 @@ pub fn npm_package(workspace: &Workspace) -> Result<()> {
 }
 
 pub fn dry_run(workspace: &Workspace) -> Result<()> {
-    let mut command = Command::new(node::bin(workspace).join("wrangler"));
+    let mut command = Command::new(npm::bin(workspace).join("wrangler"));
     command.current_dir(&workspace.root).args(["deploy", "--dry-run", "--outdir"]);
     command.arg(workspace.out.join("dry-run"));
     run::shown(env::with_tools(workspace, &mut command), "correct wrangler.toml or the Worker")
 }
 
 pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
-    build_clock(workspace)?;
     // The tests of the clients are included: alone they would build everything below them again.
     e2e(workspace, &["--lib"], |name| name.contains("envoy"))
 }
@@ -102,8 +103,8 @@ pub fn e2e_server(workspace: &Workspace) -> Result<()> {
 }
 
 fn build_clock(workspace: &Workspace) -> Result<()> {
-    let mut clock = Command::new("cargo");
-    clock.current_dir(&workspace.root).args(["build", "-p", "tollgate-clock"]);
+    let mut clock = workspace.cargo();
+    clock.args(["build", "-p", "tollgate-clock"]);
     run::shown(clock.args(["--profile", "release-test"]), "correct tests/clock")
 }
 
@@ -189,8 +190,8 @@ pub fn e2e_envoy_slim(workspace: &Workspace) -> Result<()> {
 /// The end-to-end tests of these targets, with this Envoy.
 pub(super) fn tests_of<T: AsRef<OsStr>>(ws: &Workspace, envoy: Release, targets: &[T]) -> Command {
     // Optimised, because these tests are also clients that race each other.
-    let mut command = Command::new("cargo");
-    command.current_dir(&ws.root).args(["test", "-p", E2E, "--profile", "release-test"]);
+    let mut command = ws.cargo();
+    command.args(["test", "-p", E2E, "--profile", "release-test"]);
     targets.iter().for_each(|target| {
         command.arg("--test").arg(target);
     });
@@ -205,8 +206,8 @@ pub fn up(workspace: &Workspace) -> Result<()> {
     let (envoy, worker) = (free_port()?, free_port()?);
     let (server, page) = (free_port()?, free_port()?);
     // Through cargo: another cargo command may have replaced this program's file meanwhile.
-    let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).args(["xtask", "up", "--all"]);
+    let mut command = workspace.cargo();
+    command.args(["xtask", "up", "--all"]);
     command.args(["--envoy-port", &envoy.to_string(), "--worker-port", &worker.to_string()]);
     command.args(["--server-port", &server.to_string(), "--playground-port", &page.to_string()]);
     let log = workspace.out.join("run/up.log");
@@ -246,8 +247,7 @@ pub fn up(workspace: &Workspace) -> Result<()> {
 
 /// The README's output of `up` must be the one that it printed.
 fn compare_with_readme(workspace: &Workspace, printed: String) -> Result<()> {
-    let text = fs::read_to_string(workspace.root.join("README.md"))
-        .or_problem("cannot read README.md", "restore it with git")?;
+    let text = files::text(workspace.root.join("README.md"))?;
     let shown = readme::commands(&text).into_iter().find(|shown| shown.line == "cargo xtask up");
     let fix = "correct the output of `cargo xtask up` in README.md";
     let shown = shown.ok_or_else(|| Problem::new("README.md is incomplete", "no `up`", fix))?;

@@ -16,26 +16,23 @@ pub struct Step {
     pub lane: Lane,
 }
 
-/// Where a step runs. Cargo locks its folder for each profile and target, so steps of one lane
-/// would only wait for each other.
+/// Where a step runs. Two threads run lanes: the first one `Debug`, then `Served`; the second one
+/// `Release`, then `Patient`, with which the first one helps at last. Cargo locks its folder for
+/// each profile and target, so two steps of a lane of builds would only wait for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Everything that cargo builds without optimisation.
     Debug,
     /// Products, tests of products as shipped, and the outputs of other compilers.
     Release,
-    /// Real servers, with tests that are their clients.
+    /// Real servers, with tests that are their clients, when all builds are done.
     Served,
-    /// The same, of tests that wait for events and measure few times and rates.
+    /// The same, of tests that wait for events and measure few times and rates: in parallel with
+    /// debug builds, with served steps and with each other.
     Patient,
     /// Nothing runs in parallel with it: it is measured, or uses ports that others have.
     Alone,
 }
-
-/// Which lanes run in parallel, one pair after the other. The output of the second one is shown
-/// when a step of it has ended.
-pub const SIDE_BY_SIDE: [(Lane, Option<Lane>); 3] =
-    [(Lane::Debug, Some(Lane::Release)), (Lane::Served, Some(Lane::Patient)), (Lane::Alone, None)];
 
 /// A step of cargo's debug folder.
 pub const fn checked(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
@@ -47,12 +44,12 @@ pub const fn built(group: &'static str, name: &'static str, needs: Needs, run: R
     Step { group, name, needs, run, lane: Lane::Release }
 }
 
-/// A step with real servers, after all large builds.
+/// A step with real servers, after all builds.
 pub const fn served(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
     Step { group, name, needs, run, lane: Lane::Served }
 }
 
-/// A step with real servers that may be slow, in parallel with the ones above.
+/// A step with real servers that may be slow, in parallel with anything but steps that run alone.
 pub const fn patient(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
     Step { group, name, needs, run, lane: Lane::Patient }
 }

@@ -6,146 +6,48 @@
 use super::finding::Finding;
 use crate::metadata::Package;
 
-/// Crate, and which crates of this workspace it imports when shipped: no more and no less.
-const EDGES: &[(&str, &[&str])] = &[
-    ("tollgate-core", &[]),
-    ("tollgate-http-syntax", &[]),
-    ("tollgate-storage", &["tollgate-core"]),
-    ("tollgate-policy", &["tollgate-core", "tollgate-http-syntax", "tollgate-storage"]),
-    (
-        "tollgate-language",
-        &["tollgate-core", "tollgate-http-syntax", "tollgate-policy", "tollgate-storage"],
-    ),
-    ("tollgate", &["tollgate-language", "tollgate-policy"]),
-    ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
-    (
-        "tollgate-filter",
-        &[
-            "tollgate-core",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-storage",
-            "tollgate-table",
-        ],
-    ),
-    ("tollgate-envoy", &["tollgate-core", "tollgate-filter"]),
-    (
-        "tollgate-service",
-        &[
-            "tollgate-core",
-            "tollgate-http-syntax",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-storage",
-        ],
-    ),
-    ("tollgate-yaml", &["tollgate-language", "tollgate-policy"]),
-    ("tollgate-grpc", &[]),
-    (
-        "tollgate-redis",
-        &["tollgate-core", "tollgate-http-syntax", "tollgate-policy", "tollgate-storage"],
-    ),
-    (
-        "tollgate-worker",
-        &[
-            "tollgate-core",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-service",
-            "tollgate-storage",
-        ],
-    ),
-    (
-        "tollgate-server",
-        &[
-            "tollgate-core",
-            "tollgate-grpc",
-            "tollgate-http-syntax",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-redis",
-            "tollgate-service",
-            "tollgate-storage",
-            "tollgate-yaml",
-        ],
-    ),
-    ("tollgate-sim", &["tollgate-core", "tollgate-policy", "tollgate-storage", "tollgate-table"]),
-    ("tollgate-access-log", &[]),
-    ("tollgate-report", &[]),
-    (
-        "tollgate-replay",
-        &[
-            "tollgate-access-log",
-            "tollgate-core",
-            "tollgate-http-syntax",
-            "tollgate-policy",
-            "tollgate-report",
-            "tollgate-sim",
-        ],
-    ),
-    (
-        "tollgate-cli",
-        &[
-            "tollgate-access-log",
-            "tollgate-core",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-replay",
-            "tollgate-report",
-            "tollgate-sim",
-            "tollgate-yaml",
-        ],
-    ),
-    (
-        "tollgate-playground",
-        &[
-            "tollgate-access-log",
-            "tollgate-core",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-replay",
-            "tollgate-sim",
-        ],
-    ),
-    ("example-axum", &["tollgate"]),
-    ("tollgate-clock", &[]),
-    ("tollgate-twin", &[]),
-    (
-        "tollgate-pictures",
-        &[
-            "tollgate-core",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-report",
-            "tollgate-sim",
-        ],
-    ),
-    (
-        "tollgate-accuracy",
-        &[
-            "tollgate-access-log",
-            "tollgate-core",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-report",
-            "tollgate-sim",
-        ],
-    ),
-    ("tollgate-cases", &["tollgate-core", "tollgate-language", "tollgate-policy"]),
-    (
-        "tollgate-e2e",
-        &[
-            "tollgate-cases",
-            "tollgate-core",
-            "tollgate-language",
-            "tollgate-policy",
-            "tollgate-redis",
-            "tollgate-report",
-            "tollgate-storage",
-        ],
-    ),
-    ("xtask", &["tollgate-language", "tollgate-policy", "tollgate-report"]),
+/// Crate, and the crates of this workspace that it imports when shipped, no more and no less:
+/// their names without `tollgate-`.
+const EDGES: &[(&str, &str)] = &[
+    ("tollgate-core", ""),
+    ("tollgate-http-syntax", ""),
+    ("tollgate-storage", "core"),
+    ("tollgate-policy", "core http-syntax storage"),
+    ("tollgate-language", "core http-syntax policy storage"),
+    ("tollgate", "language policy"),
+    ("tollgate-table", "core policy"),
+    ("tollgate-filter", "core language policy storage table"),
+    ("tollgate-envoy", "core filter"),
+    ("tollgate-service", "core http-syntax language policy storage"),
+    ("tollgate-yaml", "language policy"),
+    ("tollgate-grpc", ""),
+    ("tollgate-redis", "core http-syntax policy storage"),
+    ("tollgate-worker", "core language policy service storage"),
+    ("tollgate-server", "core grpc http-syntax language policy redis service storage yaml"),
+    ("tollgate-sim", "core policy storage table"),
+    ("tollgate-access-log", ""),
+    ("tollgate-report", ""),
+    ("tollgate-replay", "access-log core http-syntax policy report sim"),
+    ("tollgate-cli", "access-log core language policy replay report sim yaml"),
+    ("tollgate-playground", "access-log core language policy replay sim"),
+    ("example-axum", "tollgate"),
+    ("tollgate-clock", ""),
+    ("tollgate-twin", ""),
+    ("tollgate-pictures", "core language policy report sim"),
+    ("tollgate-accuracy", "access-log core language policy report sim"),
+    ("tollgate-cases", "core language policy"),
+    ("tollgate-e2e", "cases core language policy redis report storage"),
+    ("xtask", "language policy report"),
 ];
+
+/// The crates of a row of the map.
+fn imports(row: &str) -> Vec<String> {
+    let name = |name: &str| match name {
+        "tollgate" => name.to_owned(),
+        name => format!("tollgate-{name}"),
+    };
+    row.split_whitespace().map(name).collect()
+}
 
 /// Every dependency says why it is there: behind it, or on the line above.
 pub fn reasons(path: &str, text: &str) -> Vec<Finding> {
@@ -184,7 +86,7 @@ pub fn edges(packages: &[Package]) -> Vec<Finding> {
     edges_of(packages, EDGES)
 }
 
-fn edges_of(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
+fn edges_of(packages: &[Package], map: &[(&str, &str)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let ours = |name: &str| packages.iter().any(|package| package.name == name);
     for package in packages {
@@ -201,7 +103,7 @@ fn edges_of(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
             findings.push(Finding::new(&path, 1, message));
         }
         let wrong = package.dependencies.iter().filter(|name| ours(name));
-        for name in wrong.filter(|name| !allowed.contains(&name.as_str())) {
+        for name in wrong.filter(|name| !imports(allowed).contains(name)) {
             let message = format!(
                 "{} must not import {name}: move what both need down into a crate they may import",
                 package.name
@@ -214,7 +116,7 @@ fn edges_of(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
 }
 
 /// Permissions of the map that no manifest uses: their use would go unnoticed.
-fn stale(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
+fn stale(packages: &[Package], map: &[(&str, &str)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, allowed) in map {
         let Some(package) = packages.iter().find(|package| package.name == *name) else {
@@ -223,8 +125,7 @@ fn stale(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
             findings.push(Finding::new(HERE, 1, message));
             continue;
         };
-        let unused = |other: &&&str| !package.dependencies.iter().any(|name| name == **other);
-        for other in allowed.iter().filter(unused) {
+        for other in imports(allowed).iter().filter(|name| !package.dependencies.contains(name)) {
             let message = format!("EDGES lets {name} import {other}, which it does not: remove it");
             findings.push(Finding::new(HERE, 1, message));
         }
@@ -299,8 +200,8 @@ mod tests {
         assert_eq!(inherits_lints(path, "[package]\n").unwrap().file, path);
     }
 
-    const MAP: &[(&str, &[&str])] =
-        &[("tollgate-core", &[]), ("a", &["tollgate-core"]), ("b", &["tollgate-core"])];
+    const MAP: &[(&str, &str)] =
+        &[("tollgate-core", ""), ("tollgate-a", "core"), ("tollgate-b", "core")];
 
     #[test]
     fn a_dependency_needs_a_reason() {
@@ -316,19 +217,19 @@ mod tests {
     fn surfaces_never_import_each_other() {
         let packages = [
             package("tollgate-core", &[]),
-            package("a", &["tollgate-core", "serde"]),
-            package("b", &["tollgate-core", "a"]),
+            package("tollgate-a", &["tollgate-core", "serde"]),
+            package("tollgate-b", &["tollgate-core", "tollgate-a"]),
         ];
         let found = edges_of(&packages, MAP);
         assert_eq!(found.len(), 1);
-        assert!(found[0].message.starts_with("b must not import a"));
-        assert_eq!(found[0].file, "crates/b/Cargo.toml");
+        assert!(found[0].message.starts_with("tollgate-b must not import tollgate-a"));
+        assert_eq!(found[0].file, "crates/tollgate-b/Cargo.toml");
     }
 
     #[test]
     fn the_core_imports_nothing_and_new_crates_must_be_entered() {
         let packages = [package("tollgate-core", &["libm"]), package("new", &[])];
-        let found = edges_of(&packages, &[("tollgate-core", &[])]);
+        let found = edges_of(&packages, &[("tollgate-core", "")]);
         assert!(found[0].message.contains("remove [\"libm\"]"));
         assert!(found[1].message.contains("add it to EDGES"));
     }
@@ -337,16 +238,19 @@ mod tests {
     fn an_allowed_import_that_nobody_uses_is_stale() {
         let mut packages = vec![
             package("tollgate-core", &[]),
-            package("a", &["tollgate-core"]),
-            package("b", &["tollgate-core"]),
+            package("tollgate-a", &["tollgate-core"]),
+            package("tollgate-b", &["tollgate-core"]),
         ];
         assert!(edges_of(&packages, MAP).is_empty());
         packages[1].dependencies.clear();
         let found = edges_of(&packages, MAP);
-        assert!(found.len() == 1 && found[0].message.contains("a import tollgate-core"));
+        assert!(found.len() == 1 && found[0].message.contains("tollgate-a import tollgate-core"));
         packages.pop();
         let found = edges_of(&packages, MAP);
-        assert!(found.len() == 2 && found[1].message.contains("a row for b, which is not a crate"));
+        assert!(
+            found.len() == 2
+                && found[1].message.contains("a row for tollgate-b, which is not a crate")
+        );
     }
 
     #[test]

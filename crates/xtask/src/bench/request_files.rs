@@ -5,13 +5,13 @@
 
 use super::figures::Table;
 use crate::{
-    problem::{OrProblem, Problem, Result},
+    files,
+    problem::{Problem, Result},
     run,
     workspace::Workspace,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -33,7 +33,7 @@ pub fn measure(workspace: &Workspace) -> Result<String> {
         let why = format!("{} said:\n{said}{wrong}", run::line_of(&command));
         return Err(Problem::new("the request was not counted", why, "see above"));
     }
-    let text = fs::read_to_string(&counts).or_problem("cannot read the counts", "see above")?;
+    let text = files::text(&counts)?;
     let files = product_files(&text);
     let mut by_crate: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for file in &files {
@@ -50,8 +50,8 @@ pub fn measure(workspace: &Workspace) -> Result<String> {
 
 /// The filter's tests, built with the lines of its source.
 fn program(workspace: &Workspace) -> Result<PathBuf> {
-    let mut build = Command::new("cargo");
-    build.current_dir(&workspace.root).env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+    let mut build = workspace.cargo();
+    build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
     build.args(["test", "--quiet", "--no-run", "--message-format=json", "-p", "tollgate-filter"]);
     build.args(["--test", "all", "--target-dir"]).arg(workspace.root.join("target/files"));
     let said = run::output(&mut build, "correct tollgate-filter")?;

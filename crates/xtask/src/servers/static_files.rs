@@ -7,12 +7,12 @@
 
 use crate::{
     build::playground,
+    files,
     problem::{OrProblem, Result},
     workspace::Workspace,
 };
 use std::{
     collections::BTreeMap,
-    fs,
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::Path,
@@ -67,12 +67,10 @@ fn listen(site: Site, port: u16) -> Result<()> {
 }
 
 fn read(folder: &Path) -> Result<BTreeMap<String, Content>> {
-    let fix = "cargo xtask playground";
-    let entries = fs::read_dir(folder).or_problem("cannot read the page", fix)?;
     let mut files = BTreeMap::new();
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let bytes = fs::read(entry.path()).or_problem("cannot read the page", fix)?;
+    for path in files::sorted(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = files::bytes(path)?;
         let kind = kind_of(&name);
         let is_named_by_content = !matches!(kind, "text/html; charset=utf-8" | TEXT);
         files.insert(name, Content { bytes, kind, is_named_by_content });

@@ -1,0 +1,185 @@
+//! The policy layer: a decision under one rule, or other entry, and under a thousand.
+//!
+//! Invariant: both run the same example with the same request except for its number; the cost of
+//! compiling cancels in the instructions, and is not timed. Each kind has a ceiling of instructions
+//! for both, so that nothing grows by the square of the number of entries, and entries of which one
+//! applies cost at most twice as much as one.
+
+use super::{
+    callgrind,
+    effort::{Effort, example},
+    figures::{Table, figure, least},
+};
+use crate::{
+    problem::{Problem, Result},
+    run,
+    workspace::Workspace,
+};
+use std::{path::Path, process::Command};
+
+/// An example of the policy crate, the name of the entries in it and in the table, the most
+/// instructions of a decision under one of them and under 1,000, and how the cost grows. The counts
+/// are exact for the pinned compiler; the rest is room for the next one. About a hundred of them
+/// are for quotas that are not in a policy, a tenant's or those of a later policy's record: a plan
+/// owns and releases them. Eleven are for whether a rule lets some waiting requests go first.
+struct Kind(&'static str, &'static str, &'static str, [f64; 2], Growth);
+
+/// How the cost of a decision grows with the entries.
+#[derive(Clone, Copy, PartialEq)]
+enum Growth {
+    /// Next to nothing: one of them is looked up.
+    Hardly,
+    /// By their number: all of them apply, or are stored.
+    ByNumber,
+}
+
+use Growth::{ByNumber, Hardly};
+
+const RULES: &str = "lookup";
+const ENTRIES: &str = "entries";
+const KINDS: [Kind; 15] = [
+    Kind(RULES, "paths", "rules by an exact path", [1_300.0, 1_315.0], Hardly),
+    Kind(RULES, "prefixes", "rules by a path prefix", [1_445.0, 1_485.0], Hardly),
+    Kind(RULES, "hosts", "rules by a host", [1_575.0, 1_575.0], Hardly),
+    Kind(ENTRIES, "headers", "rules by a header", [1_500.0, 1_870.0], Hardly),
+    Kind(ENTRIES, "networks", "rules by a network", [1_475.0, 1_660.0], Hardly),
+    Kind(ENTRIES, "tiers", "tiers by a header", [1_510.0, 1_985.0], Hardly),
+    Kind(ENTRIES, "tier-keys", "tiers by a key", [1_365.0, 1_705.0], Hardly),
+    Kind(ENTRIES, "exempt", "exempt entries of which none holds", [1_450.0, 1_450.0], Hardly),
+    Kind(ENTRIES, "values", "values of one header", [1_290.0, 1_925.0], Hardly),
+    Kind(ENTRIES, "cidrs", "networks of one list", [1_260.0, 1_530.0], Hardly),
+    Kind(ENTRIES, "used", "rules of one key, all stored, one applies", [1_540.0, 149e3], ByNumber),
+    Kind(ENTRIES, "new", "rules of one key, all apply, none stored", [1_075.0, 1.12e6], ByNumber),
+    Kind(
+        ENTRIES,
+        "together",
+        "rules of one key, all stored and apply",
+        [1_210.0, 1.455e6],
+        ByNumber,
+    ),
+    Kind(ENTRIES, "unknown", "records of an unknown policy", [1_560.0, 170e3], ByNumber),
+    Kind(ENTRIES, "carried", "records of an earlier policy", [3_460.0, 1.95e6], ByNumber),
+];
+
+/// How many entries there are.
+const COUNTS: [&str; 2] = ["1", "1000"];
+/// Decisions of the two runs whose instructions are compared.
+const COUNTED: (u64, u64) = (1_000, 5_000);
+
+impl Growth {
+    /// Decisions of the two runs that are compared under 1,000 entries, and of the timed run: long
+    /// compared with starting a clock, short compared with a time slice of a busy machine. Printing
+    /// the time takes some 2,000 instructions more or less, so that few decisions are exact only
+    /// where each takes many.
+    const fn decisions(self) -> ((u64, u64), u64) {
+        match self {
+            Hardly => (COUNTED, 100_000),
+            ByNumber => ((10, 40), 1_000),
+        }
+    }
+}
+
+pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
+    let programs = [RULES, ENTRIES].map(|name| example(workspace, "tollgate-policy", name));
+    let [lookup, entries] = programs;
+    let (lookup, entries) = (lookup?, entries?);
+    let heading = ["entries", "ns: 1", "1,000", "ratio", "instructions: 1", "1,000", "ratio"];
+    let mut table = Table::new("Policy: one decision under many entries", &heading);
+    for kind in &KINDS {
+        eprintln!("  policy: {}", kind.2);
+        let program = if kind.0 == RULES { &lookup } else { &entries };
+        table.row(cells(kind.2, kind.times_ns(program, effort)?, kind.instructions(program)?));
+    }
+    table.note("Plan, load and decide one request, under one gcra quota where no other is named; best of all rounds for ns. `cargo xtask bench policy --check` holds the instructions below their ceilings.");
+    Ok(table.markdown())
+}
+
+/// Counts the instructions of a decision, and fails where there are more than the ceilings.
+pub fn check(workspace: &Workspace) -> Result<()> {
+    let mut exceeded = Vec::new();
+    for name in [RULES, ENTRIES] {
+        let program = example(workspace, "tollgate-policy", name)?;
+        for kind in KINDS.iter().filter(|kind| kind.0 == name) {
+            let counts = kind.instructions(&program)?;
+            println!("  {}", kind.report(counts));
+            exceeded.extend(kind.exceeds(counts).then(|| kind.report(counts)));
+        }
+    }
+    callgrind::within("planning and deciding costs more than its ceiling", &exceeded)
+}
+
+impl Kind {
+    fn exceeds(&self, counts: [f64; 2]) -> bool {
+        counts.iter().zip(self.3).any(|(count, most)| *count > most)
+    }
+
+    /// `tiers: 1327 of 1400, under 1,000 1532 of 1700`
+    fn report(&self, [one, many]: [f64; 2]) -> String {
+        let Self(_, _, label, most, _) = self;
+        format!("{label}: {one:.0} of {:.0}, under 1,000 {many:.0} of {:.0}", most[0], most[1])
+    }
+
+    /// Of one decision, under one entry and under 1,000.
+    fn instructions(&self, program: &Path) -> Result<[f64; 2]> {
+        let count = |entries: &str, counted| {
+            callgrind::each(program, counted, |count| vec![self.1.into(), entries.into(), count])
+        };
+        Ok([count(COUNTS[0], COUNTED)?, count(COUNTS[1], self.4.decisions().0)?])
+    }
+
+    /// Of one decision, the best of all rounds, under one entry and under 1,000.
+    fn times_ns(&self, program: &Path, effort: Effort) -> Result<[f64; 2]> {
+        let fix = "see the example of crates/tollgate-policy";
+        let timed = self.4.decisions().1.to_string();
+        let time = |entries: &str| -> Result<f64> {
+            let said = run::output(Command::new(program).args([self.1, entries, &timed]), fix)?;
+            let read = said.trim().parse();
+            read.map_err(|_| Problem::new("cannot read the example's time", said, fix))
+        };
+        let mut times = COUNTS.map(|_| Vec::new());
+        for _ in 0..effort.rounds {
+            for (entries, times) in COUNTS.iter().zip(&mut times) {
+                times.push(time(entries)?);
+            }
+        }
+        Ok([least(&times[0]), least(&times[1])])
+    }
+}
+
+fn cells(label: &str, times: [f64; 2], counts: [f64; 2]) -> Vec<String> {
+    let figures = |[one, many]: [f64; 2]| [figure(one, 0), figure(many, 0), figure(many / one, 2)];
+    [label.to_owned()].into_iter().chain(figures(times)).chain(figures(counts)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_a_ceiling_fails() {
+        let kind = Kind("", "", "tiers", [10.0, 20.0], ByNumber);
+        assert!(!kind.exceeds([10.0, 20.0]));
+        assert!(kind.exceeds([10.5, 20.0]));
+        assert!(kind.exceeds([10.0, 20.5]));
+        assert_eq!(kind.report([9.0, 21.0]), "tiers: 9 of 10, under 1,000 21 of 20");
+    }
+
+    // Guards: a ceiling that is raised until it limits nothing.
+    #[test]
+    fn the_ceiling_of_a_thousand_entries_follows_from_that_of_one() {
+        for Kind(example, name, _, [one, many], growth) in KINDS {
+            let most = match (example, growth) {
+                (RULES, _) => 1.05,
+                (_, Hardly) => 2.0,
+                (_, ByNumber) => 1_600.0, // they are looked up in a sorted list
+            };
+            assert!(many <= one * most, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_of_many_entries_to_one() {
+        let cells = cells("hosts", [100.0, 125.0], [1000.0, 1100.0]);
+        assert_eq!(cells.join(" "), "hosts 100 125 1.25 1000 1100 1.10");
+    }
+}
