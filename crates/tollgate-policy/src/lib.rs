@@ -103,6 +103,7 @@ pub use explain::words;
 pub use explain::{Applicability, Explain, RuleVerdict};
 pub use facts::{Entry, Facts};
 pub use pipeline::key_hashes::pk_text;
+pub use pipeline::memory::PlanMemory;
 pub use pipeline::order::ChargingOrder;
 pub use pipeline::partition::{Partition, PartitionMut};
 pub use pipeline::partitions::Failure;

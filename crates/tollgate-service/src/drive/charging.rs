@@ -386,7 +386,7 @@ impl Drive {
             Answer::Refuse { .. } | Answer::Retry(_) => true,
             Answer::Delay(delay) if delay > self.spent.left => {
                 let late = delay.saturating_sub(self.spent.left);
-                plan.reject_waiting(policy, Full::Late(late));
+                plan.waiting_mut(policy).reject(Full::Late(late));
                 true
             }
             Answer::Pass | Answer::Delay(_) => false,
