@@ -160,11 +160,11 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Rules of the fleet decide after those of this node.
     fn set_fleet_aside(&self, plan: &mut Plan) {
-        for i in 0..plan.len() {
-            if plan.partition(i).is_some_and(|it| it.is_fleet(&self.config.policy)) {
-                plan.set_aside(i);
+        plan.each_partition(|partition| {
+            if partition.view().is_fleet(&self.config.policy) {
+                partition.set_aside();
             }
-        }
+        });
     }
 
     /// The part of a key that is kept when the key is too long.

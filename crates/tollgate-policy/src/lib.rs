@@ -108,6 +108,7 @@ pub use pipeline::order::ChargingOrder;
 pub use pipeline::partition::{Partition, PartitionMut};
 pub use pipeline::partitions::Failure;
 pub use pipeline::plan::Plan;
+pub use pipeline::remote::entry::EntryReply;
 pub use pipeline::remote::spend::{Node, Paid, Spending};
 pub use policy::compiled::Policy;
 pub use policy::directory::{Directory, Registered};
