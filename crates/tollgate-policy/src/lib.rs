@@ -87,8 +87,8 @@ pub use answer::outcome::{Answer, Outcome};
 pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
+pub use binary::NotCompiled;
 pub use binary::plugin::{self, Plugin};
-pub use binary::{MAX_COMPILED, NotCompiled};
 pub use decimal::decimal;
 pub use denials::{Denials, FRESH};
 #[cfg(feature = "explain")]

@@ -301,7 +301,8 @@ impl Detection {
 /// The first part of the policy that reads the address found by the manager; `None` when no part
 /// reads it, or when the policy itself counts entries of a list.
 fn address_reader(policy: &Policy) -> Option<Reader<'_>> {
-    let reads = policy.trusts_the_connection().then(|| policy.explain().reads())?;
+    let trusts = policy.client_address().trusts_the_connection();
+    let reads = trusts.then(|| policy.explain().reads())?;
     reads.iter().find(|read| read.fact == Fact::Client).map(|read| read.by)
 }
 

@@ -14,7 +14,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use tollgate_core::Decision;
+use tollgate_core::{Algorithm, Decision};
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
@@ -41,6 +41,17 @@ impl Policy {
     #[must_use]
     pub const fn explain(&self) -> Explain<'_> {
         Explain(self)
+    }
+}
+
+impl Explain<'_> {
+    /// True when no request may wait or get a place in a queue, so that separate counts always have
+    /// a [`ChargingOrder`](crate::ChargingOrder).
+    #[must_use]
+    pub fn never_waits(&self) -> bool {
+        let mut quotas = self.0.sets.iter().flat_map(|set| &set.quotas);
+        self.0.rules.iter().all(|rule| rule.longest_wait().is_none())
+            && quotas.all(|quota| quota.limiter.algorithm() != Algorithm::LeakyQueue)
     }
 }
 

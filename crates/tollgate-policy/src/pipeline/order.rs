@@ -27,17 +27,6 @@ pub struct ChargingOrder {
     pub last: usize,
 }
 
-impl Policy {
-    /// True when no request may wait or get a place in a queue, so that separate counts always have
-    /// a [`ChargingOrder`].
-    #[must_use]
-    pub fn never_waits(&self) -> bool {
-        let mut quotas = self.sets.iter().flat_map(|set| &set.quotas);
-        self.rules.iter().all(|rule| rule.longest_wait().is_none())
-            && quotas.all(|quota| quota.limiter.algorithm() != Algorithm::LeakyQueue)
-    }
-}
-
 impl Plan {
     /// The counts that are charged first and last; those in between are checked together with the
     /// first and charged together with the last. `None` when there is one count, when a taken place

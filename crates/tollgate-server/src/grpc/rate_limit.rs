@@ -87,7 +87,9 @@ fn said(decisions: &[Decision]) -> (Vec<u8>, Span) {
         .map(|decision| decision.decided.plan.outcome(&decision.active.policy))
         .collect();
     let lead = lead(&outcomes);
-    let is_list = decisions.first().is_some_and(|decision| decision.active.policy.lists_quotas());
+    let is_list = decisions
+        .first()
+        .is_some_and(|decision| decision.active.policy.response().headers.lists_quotas());
     let (mut body, mut fields, mut request_fields) = (String::new(), Vec::new(), Vec::new());
     for (index, outcome) in outcomes.iter().enumerate() {
         if index == lead {
