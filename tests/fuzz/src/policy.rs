@@ -9,7 +9,8 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{Answer, Applicability, Facts, Plan, Policy, Problems, Surface};
+use tollgate_policy::explain::Applicability;
+use tollgate_policy::{Answer, Facts, Plan, Policy, Problems, Surface};
 
 use super::request::Request;
 

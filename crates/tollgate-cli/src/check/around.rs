@@ -7,9 +7,10 @@
 
 use core::time::Duration;
 
+use tollgate_policy::explain::Reader;
 use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::spec::Fact;
-use tollgate_policy::{Policy, Reader, Rule};
+use tollgate_policy::{Policy, Rule};
 
 use crate::manager::{FilterContext, Manager};
 use crate::source::{Compiled, Finding};

@@ -7,9 +7,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Timestamp, Verdict};
-use tollgate_policy::{
-    Answer, Applicability, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Tenant, words,
-};
+use tollgate_policy::explain::{Applicability, RuleVerdict, words};
+use tollgate_policy::{Answer, Malformed, Outcome, Plan, Policy, QuotaSet, Tenant};
 
 use super::request::Request;
 use crate::tenants::Tenants;

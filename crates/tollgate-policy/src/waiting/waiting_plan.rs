@@ -1,5 +1,5 @@
-//! A plan whose request waits, or would have to: its lines, its place in a queue, and its denial when
-//! it may not wait.
+//! A plan whose request waits, or would have to: its lines, its place in a queue, and its denial
+//! when it may not wait.
 //!
 //! Invariant: a plan that is kept contains the data for deciding again and for the response: the
 //! keys, the rules that apply and their costs and tiers as of arrival, never the request. Stored

@@ -16,7 +16,7 @@ use tollgate_grpc::rate_limit::{
     self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
 };
 use tollgate_grpc::status::Status;
-use tollgate_policy::{Answer, NearestQuota, Outcome, PROBLEM_JSON, RuleDecision, RuleResult};
+use tollgate_policy::{Answer, NearestQuota, Outcome, ProblemDetails, RuleDecision, RuleResult};
 use tollgate_service::check::BATCH_AT_ONCE;
 
 use super::answering::overloaded;
@@ -139,8 +139,9 @@ fn lead(outcomes: &[Outcome<'_>]) -> usize {
 /// The body, if it does not contradict Envoy's response.
 fn told(outcome: &Outcome<'_>) -> String {
     let mut is_problem = false;
-    outcome
-        .headers(&mut |name, value| is_problem |= (name, value) == ("content-type", PROBLEM_JSON));
+    outcome.headers(&mut |name, value| {
+        is_problem |= (name, value) == ("content-type", ProblemDetails::MEDIA_TYPE)
+    });
     match outcome.final_answer() {
         Answer::Refuse { status } if status == ENVOYS_STATUS || !is_problem => outcome.body(),
         Answer::Refuse { .. } | Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => String::new(),

@@ -310,11 +310,8 @@ impl Drive {
                     self.look_at(policy, plan, |i| i != suspect);
                 }
             }
-            Stage::AskAll if is_refused => {
-                if plan.reports() && !plan.is_outdated() {
-                    self.report(policy, plan);
-                }
-            }
+            Stage::AskAll if is_refused && (!plan.reports() || plan.is_outdated()) => {}
+            Stage::AskAll if is_refused => self.report(policy, plan),
             Stage::ChargeOne(ends) => {
                 plan.each_partition(|it| it.take_up());
                 if !is_refused {
@@ -396,9 +393,7 @@ impl Drive {
 
 /// All partitions but one.
 fn set_aside(plan: &mut Plan, is_aside: impl Fn(usize) -> bool) {
-    plan.each_partition(|partition| {
-        if is_aside(partition.view().index()) {
-            partition.set_aside();
-        }
-    });
+    for i in (0..plan.len()).filter(|i| is_aside(*i)) {
+        plan.partition_mut(i).iter_mut().for_each(|it| it.set_aside());
+    }
 }
