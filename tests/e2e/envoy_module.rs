@@ -7,7 +7,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 use tollgate_e2e::day::day;
-use tollgate_policy::BUCKET_NAME;
+use tollgate_policy::TableSize;
 
 use crate::envoy_host::{Answer, Filter, Shared};
 use crate::vectors::{self, Case, Event, Expectation, Expected, QuotaLine};
@@ -309,7 +309,7 @@ fn a_corrupt_bucket_is_counted_and_repaired() {
     let mut ask = || worker.request(5, &[("x-user", b"a")]);
     assert!(ask().passed());
     let mut map = shared.borrow_mut();
-    let buckets = map.entries.iter_mut().filter(|(name, _)| name.len() == BUCKET_NAME);
+    let buckets = map.entries.iter_mut().filter(|(name, _)| name.len() == TableSize::BUCKET_NAME);
     buckets.for_each(|(_, (value, _))| *value = b"\x01garbage".to_vec());
     drop(map);
     let refused = ask();

@@ -1,6 +1,7 @@
 //! Lists and sizes in words.
 //!
-//! Invariant: a size is rounded up. The texts of quotas and times are in `tollgate_policy::words`.
+//! Invariant: a size is rounded up. The texts of quotas and times are in
+//! `tollgate_policy::explain::words`.
 
 /// `envoy`, `envoy and worker`, `envoy, worker and server`.
 pub(crate) fn list(items: &[&str]) -> String {

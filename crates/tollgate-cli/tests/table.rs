@@ -8,7 +8,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use tollgate_policy::{MAX_VALUE_LEN, TableSize};
+use tollgate_policy::TableSize;
+use tollgate_policy::spec::MAX_VALUE_LEN;
 use tollgate_table::{Bucket, Table};
 
 fn check(name: &str, policy: &Value) -> Value {

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
+use tollgate_policy::waiting::{Limits, Turn, WaitingPlan, WaitingPlanMut};
 use tollgate_policy::{Facts, Failure, Outcome, Plan};
 use tollgate_storage::key_hash;
 use tollgate_table::{Seed, Table, digest};
@@ -151,7 +151,7 @@ impl<H: Proxy> ActivePolicy<H> {
             return if facts.is_unreadable() { Planned::Unreadable } else { Planned::Nothing };
         }
         self.observer.look_at_address(facts);
-        plan.trim(&self.config.policy, LONGEST_KEY, |group, key| self.digest(group, key));
+        plan.memory().trim(&self.config.policy, LONGEST_KEY, |group, key| self.digest(group, key));
         if self.config.has_fleet {
             self.set_fleet_aside(&mut plan);
         }
@@ -160,11 +160,11 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Rules of the fleet decide after those of this node.
     fn set_fleet_aside(&self, plan: &mut Plan) {
-        for i in 0..plan.len() {
-            if plan.partition(i).is_some_and(|it| it.is_fleet(&self.config.policy)) {
-                plan.set_aside(i);
+        plan.each_partition(|partition| {
+            if partition.view().is_fleet(&self.config.policy) {
+                partition.set_aside();
             }
-        }
+        });
     }
 
     /// The part of a key that is kept when the key is too long.
@@ -240,7 +240,7 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Decides without charging.
     pub fn look(&self, plan: &mut Plan, now: Timestamp) {
-        let look = |plan: &mut Plan, config: &Config| plan.look(&config.policy, now);
+        let look = |plan: &mut Plan, config: &Config| plan.waiting_mut(&config.policy).look(now);
         let stats = self.enforce(plan, now, |enforcement| enforcement.look(look));
         self.add(&stats);
     }
@@ -252,7 +252,7 @@ impl<H: Proxy> ActivePolicy<H> {
         let give = |plan: &mut Plan, config: &Config| {
             is_given = !plan.has_failed();
             if is_given {
-                plan.decide_with_place(&config.policy, now, at);
+                plan.waiting_mut(&config.policy).take_place(now, at);
             }
         };
         let stats = self.enforce(plan, now, |enforcement| enforcement.look(give));
@@ -260,39 +260,19 @@ impl<H: Proxy> ActivePolicy<H> {
         is_given
     }
 
-    /// Denies a request that may not wait.
-    pub fn reject_waiting(&self, plan: &mut Plan, full: Full) {
-        plan.reject_waiting(&self.config.policy, full);
+    /// The lines and places of a request.
+    pub fn waiting<'a>(&'a self, plan: &'a Plan) -> WaitingPlan<'a> {
+        plan.waiting(&self.config.policy)
+    }
+
+    /// The same, to be changed.
+    pub fn waiting_mut<'a>(&'a self, plan: &'a mut Plan) -> WaitingPlanMut<'a> {
+        plan.waiting_mut(&self.config.policy)
     }
 
     /// The limits on waiting requests.
     pub fn limits(&self) -> Limits {
         self.config.policy.waiting()
-    }
-
-    /// The lines that a request has to join if other requests wait in them.
-    pub fn turns<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = Turn> + use<'a, H> {
-        plan.turns(&self.config.policy)
-    }
-
-    /// The line of spare times from which a request may take one.
-    pub fn spare_line(&self, plan: &Plan) -> Option<Turn> {
-        plan.spare_line(&self.config.policy)
-    }
-
-    /// The state of a line's quotas.
-    pub fn pace(&self, plan: &Plan, turn: &Turn, now: Timestamp) -> Option<Pace> {
-        plan.pace(&self.config.policy, turn, now)
-    }
-
-    /// The request's place in a `leaky-queue`.
-    pub fn place(&self, plan: &Plan) -> Option<Turn> {
-        plan.place(&self.config.policy)
-    }
-
-    /// Moves the request's place to `at`.
-    pub fn move_place(&self, plan: &mut Plan, at: Timestamp) {
-        plan.move_place(&self.config.policy, at);
     }
 
     /// Logs what is due, for all policies of the root.
@@ -376,7 +356,7 @@ impl<H: Proxy> ActivePolicy<H> {
         let mut plans = self.plans.take();
         if plans.len() < SPARE_PLANS {
             // Otherwise long requests, as many as there are plans, would hold their memory forever.
-            plan.forget_long();
+            plan.memory().forget_long();
             plans.push(plan);
         }
         self.plans.set(plans);
@@ -414,7 +394,8 @@ mod tests {
         let mut plan = Plan::default();
         policy.plan(&request, &mut plan);
         assert_eq!(plan.len(), 8);
-        plan.trim(&policy, LONGEST_KEY, |_, key| digest(&Seed::default(), key));
-        assert!(plan.held_bytes() < 4_096, "{}", plan.held_bytes());
+        plan.memory().trim(&policy, LONGEST_KEY, |_, key| digest(&Seed::default(), key));
+        let held = plan.memory().bytes();
+        assert!(held < 4_096, "{held}");
     }
 }

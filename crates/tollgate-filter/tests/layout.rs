@@ -6,7 +6,7 @@
 
 use crate::support::{SEED, Shared, Worker, policy};
 use serde_json::{Value, json};
-use tollgate_policy::BUCKET_NAME;
+use tollgate_policy::TableSize;
 use tollgate_table::{Bucket, Table};
 
 const SECOND: u64 = 1_000_000_000;
@@ -62,7 +62,8 @@ fn a_new_layout_forgets_nobody() {
 /// The stored value of a key, in whichever bucket.
 fn value(worker: &mut Worker, shared: &Shared, number: u64) -> Vec<u8> {
     let fingerprint = Table::fingerprint(&SEED, &worker.key_of(&client(number)));
-    let buckets = shared.entries().into_iter().filter(|(name, _)| name.len() == BUCKET_NAME);
+    let buckets =
+        shared.entries().into_iter().filter(|(name, _)| name.len() == TableSize::BUCKET_NAME);
     let values: Vec<Vec<u8>> = buckets
         .filter_map(|(_, (bytes, _))| {
             Some(Bucket::parse(&bytes).unwrap().find(fingerprint)?.to_vec())

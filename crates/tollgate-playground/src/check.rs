@@ -5,7 +5,8 @@
 use core::ops::Range;
 
 use serde::Serialize;
-use tollgate_policy::{CompiledQuota, Policy, Problem, Problems, QuotaSet, Surface, words};
+use tollgate_policy::explain::words;
+use tollgate_policy::{CompiledQuota, Policy, Problem, Problems, QuotaSet, Surface};
 
 use crate::locate::locate;
 use crate::outline::{Node, outline};

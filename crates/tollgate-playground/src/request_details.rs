@@ -4,7 +4,8 @@
 
 use serde::Serialize;
 use tollgate_core::Span;
-use tollgate_policy::{Facts, words};
+use tollgate_policy::Facts;
+use tollgate_policy::explain::words;
 use tollgate_sim::{Fate, ObservedDecision, RuleDecision, START};
 
 use crate::bins::RequestEvent;

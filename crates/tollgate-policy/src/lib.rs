@@ -65,7 +65,7 @@
 extern crate alloc;
 
 #[cfg(feature = "explain")]
-mod explain;
+pub mod explain;
 pub mod waiting;
 mod denials;
 mod answer;
@@ -84,29 +84,21 @@ mod compiled_for_tests;
 pub use answer::fields::NearestQuota;
 pub use answer::grpc::{GrpcStatus, grpc_content_type};
 pub use answer::outcome::{Answer, Outcome};
-pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
+pub use answer::problem_details::ProblemDetails;
 pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
+pub use binary::NotCompiled;
 pub use binary::plugin::{self, Plugin};
-pub use binary::{MAX_COMPILED, NotCompiled};
 pub use decimal::decimal;
 pub use denials::{Denials, FRESH};
-#[cfg(feature = "explain")]
-pub use explain::describe::{RuleInWords, TierInWords};
-#[cfg(feature = "explain")]
-pub use explain::keys::{KeyPartInWords, KeyValue};
-#[cfg(feature = "explain")]
-pub use explain::reads::{Read, Reader};
-#[cfg(feature = "explain")]
-pub use explain::words;
-#[cfg(feature = "explain")]
-pub use explain::{Applicability, Explain, RuleVerdict};
 pub use facts::{Entry, Facts};
 pub use pipeline::key_hashes::pk_text;
+pub use pipeline::memory::PlanMemory;
 pub use pipeline::order::ChargingOrder;
 pub use pipeline::partition::{Partition, PartitionMut};
 pub use pipeline::partitions::Failure;
 pub use pipeline::plan::Plan;
+pub use pipeline::remote::entry::EntryReply;
 pub use pipeline::remote::spend::{Node, Paid, Spending};
 pub use policy::compiled::Policy;
 pub use policy::directory::{Directory, Registered};
@@ -118,9 +110,7 @@ pub use policy::quota::CompiledQuota;
 pub use policy::record::UsedShare;
 pub use policy::records::{WORD, is_value};
 pub use policy::rule::Rule;
-pub use policy::table_size::{
-    BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER,
-};
+pub use policy::table_size::TableSize;
 pub use policy::tenant::Tenant;
 pub use policy::tenant_name::Tenants;
 pub use request::given_key::{GivenKey, NoKey};

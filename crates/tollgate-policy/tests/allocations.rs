@@ -279,11 +279,11 @@ fn a_plan_that_is_kept_holds_no_long_request() {
     policy.plan(&request, &mut plan);
     assert_eq!(plan.len(), 1);
     assert!(HELD.get() - before > 300_000, "it is long");
-    plan.forget_long();
+    plan.memory().forget_long();
     assert!(HELD.get() - before < 20_000, "{} bytes are kept", HELD.get() - before);
     policy.plan(&REQUEST, &mut plan);
     let kept = HELD.get();
-    plan.forget_long();
+    plan.memory().forget_long();
     assert_eq!(HELD.get(), kept, "usual buffers are kept");
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Plan, Policy, Surface, Tenant};
+use tollgate_policy::{Answer, EntryReply, Plan, Policy, Surface, Tenant};
 use tollgate_storage::{Counts, WireError};
 
 const ALONE: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
@@ -40,7 +40,7 @@ impl Front {
 
     fn tenant(&self, json: &str) -> Arc<Tenant> {
         let entry = tollgate_language::tenant_entry(json.as_bytes()).unwrap();
-        Arc::new(self.policy.tenant(b"acme", &entry))
+        Arc::new(Tenant::new(&self.policy, b"acme", &entry))
     }
 
     /// Asks every store; true when one has another entry, and nothing was charged then.
@@ -82,8 +82,8 @@ impl Front {
             if !is_outdated && matches!(self.plan.outcome(&self.policy).answer(), Answer::Pass) {
                 assert!(!self.ask(false, now));
             }
-            assert_eq!(self.plan.is_under_its_entry(), !is_outdated);
-            if let Some(kept) = self.plan.other_entry() {
+            assert_eq!(self.plan.entry_reply() == Some(EntryReply::Same), !is_outdated);
+            if let Some(EntryReply::Other(kept)) = self.plan.entry_reply() {
                 assert_eq!(kept, revision_of(self, "acme").to_le_bytes());
                 revision = revision_of(self, "acme");
                 entry = entry_of(self, "acme");
@@ -229,5 +229,5 @@ fn what_a_response_brings_about_asks_for_no_entry_and_a_cut_request_says_none() 
     let told = Counts::other_entry(b"x").reply;
     let accepted = plan.partition_mut(0).unwrap().accept(&policy, &told);
     assert_eq!(accepted, Err(WireError::Malformed));
-    assert_eq!(plan.other_entry(), None);
+    assert_eq!(plan.entry_reply(), None);
 }

@@ -352,7 +352,7 @@ proptest! {
         let stored = surface.store[&key].clone();
         let policy = &surface.policy;
         let group = &policy.groups()[0];
-        let mut counts = policy.counts_of(group, &stored).unwrap();
+        let mut counts = group.counts_of(policy, &stored).unwrap();
         prop_assert!(plan.settle(policy, status) || status == Some(401));
         let mut request = vec![];
         plan.partition(0).unwrap().settle_request(policy, &mut request);
@@ -363,7 +363,7 @@ proptest! {
         let answered = counts.answer(&request, now).unwrap();
         plan.partition_mut(0).unwrap().load(policy, Some(&stored));
         plan.decide(policy, now);
-        let expected = policy.counts_of(group, plan.partition(0).unwrap().value()).unwrap();
+        let expected = group.counts_of(policy, plan.partition(0).unwrap().value()).unwrap();
         let kept = |counts: &Counts| {
             let mut row = vec![];
             counts.encode(Timestamp::ZERO, &mut row);

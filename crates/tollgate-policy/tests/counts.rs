@@ -97,7 +97,7 @@ impl Reference {
         self.each(policy, |at, states| value[at].copy_from_slice(states));
         partition.load(policy, Some(&value));
         if is_look {
-            plan.look(policy, now);
+            plan.waiting_mut(policy).look(now);
         } else {
             plan.decide(policy, now);
         }

@@ -159,11 +159,11 @@ impl Front {
         let refuses = |plan: &Plan| matches!(plan.outcome(policy).answer(), Answer::Refuse { .. });
         let between: Vec<_> =
             (0..plan.len()).filter(|i| ![order.first, order.last].contains(i)).collect();
-        plan.set_aside(order.last);
+        plan.partition_mut(order.last).unwrap().set_aside();
         ask(self, &mut plan, order.first, false);
         between.iter().for_each(|i| ask(self, &mut plan, *i, true));
         let is_refused = refuses(&plan);
-        plan.take_up(order.last);
+        plan.partition_mut(order.last).unwrap().take_up();
         if is_refused {
             ask(self, &mut plan, order.last, true);
         } else {

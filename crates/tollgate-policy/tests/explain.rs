@@ -1,7 +1,8 @@
 //! Explanations agree with what is planned and decided.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Applicability, Plan, RuleResult, Surface};
+use tollgate_policy::explain::Applicability;
+use tollgate_policy::{Plan, RuleResult, Surface};
 
 use crate::support::{Request, get};
 

@@ -79,7 +79,7 @@ fn what_is_told_of_one_quota_is_what_the_fields_say() {
         {"name": "r", "key": ["client_ip"],
          "quotas": [{"name": "hour", "limit": 9, "window": "1h"}, {"name": "day", "limit": 3, "window": "1d"}]}]}"#;
     let policy = tollgate_language::compile(document, Surface::Library).expect("a policy");
-    assert!(!policy.lists_quotas());
+    assert!(!policy.response().headers.lists_quotas());
     let request = Request {
         method: "GET",
         target: "/".to_owned(),

@@ -108,7 +108,7 @@ fn it_is_found_wherever_it_lies() {
 #[test]
 fn an_object_with_an_old_value_continues_to_count() {
     let policy = tollgate_language::compile(POLICY, Surface::Worker).unwrap();
-    let mut counts = policy.counts_of(&policy.groups()[0], &layout_1()).unwrap();
+    let mut counts = policy.groups()[0].counts_of(&policy, &layout_1()).unwrap();
     assert_eq!(counts.idle_at(), Timestamp::from_millis(1_780_017_280_000));
     let mut front = Plan::new();
     policy.plan(&request(), &mut front);

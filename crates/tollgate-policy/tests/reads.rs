@@ -7,7 +7,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 use tollgate_language::schema;
-use tollgate_policy::{Entry, Facts, KeyValue, Plan, Policy, Reader, Surface};
+use tollgate_policy::explain::{KeyValue, Reader};
+use tollgate_policy::{Entry, Facts, Plan, Policy, Surface};
 
 use crate::support::{Request, get};
 

@@ -161,7 +161,7 @@ fn a_look_charges_nothing_and_nothing_takes_a_report_back() {
     assert!(plan.reports());
     plan.partition_mut(0).unwrap().load(&policy, None);
     let unused = plan.partition(0).unwrap().value().to_vec();
-    plan.look(&policy, now);
+    plan.waiting_mut(&policy).look(now);
     assert!(!plan.partition(0).unwrap().changed());
     assert_eq!(plan.partition(0).unwrap().value(), unused);
     plan.decide(&policy, now);

@@ -45,7 +45,7 @@ impl Operated {
         let read = tollgate_language::tenant_entry_for(&self.policy, json.as_bytes());
         let read = read.unwrap_or_else(|e| panic!("{json}: {e}"));
         let id = self.policy.tenants().unwrap().id(id).unwrap();
-        self.entries.insert(id.clone(), Arc::new(self.policy.tenant(&id, &read)));
+        self.entries.insert(id.clone(), Arc::new(Tenant::new(&self.policy, &id, &read)));
     }
 
     fn check(&mut self, request: &Request, millis: u64) -> Seen {
@@ -168,7 +168,7 @@ fn what_a_later_policy_does_not_know_has_no_effect_and_is_said() {
         Some(r#"has no effect: the policy does not say who a tenant is; give it "tenant""#)
     );
     let policy = compile(bare);
-    let tenant = Arc::new(policy.tenant(b"acme", &entry));
+    let tenant = Arc::new(Tenant::new(&policy, b"acme", &entry));
     let mut plan = Plan::new();
     policy.plan_for(&org("acme"), &tenant, &mut plan);
     let sets: Vec<_> = plan.outcome(&policy).decisions().map(|rule| rule.quota_set).collect();
@@ -214,7 +214,7 @@ fn an_entry_ends_when_it_expires() {
 #[test]
 fn an_entry_is_of_its_tenant_only() {
     let policy = compile(GOLD);
-    let gold = Arc::new(policy.tenant(b"acme", &entry(r#"{"tier": "gold"}"#)));
+    let gold = Arc::new(Tenant::new(&policy, b"acme", &entry(r#"{"tier": "gold"}"#)));
     let mut plan = Plan::new();
     for (request, set) in [(org("acme"), 1), (org("acm"), 0), (get("/", "192.0.2.1"), 3)] {
         policy.plan_for(&request, &gold, &mut plan);
@@ -281,7 +281,7 @@ fn a_client_of_a_tenant_is_named_where_its_requests_count() {
         {"name": "org", "key": [{"header": "x-org"}], "quotas": [{"limit": 9, "window": "1m"}]}]}"#,
     );
     let own = r#"{"quotas": {"each": [{"limit": 5, "window": "1m"}], "org": [{"limit": 5, "window": "1m"}]}}"#;
-    let tenant = Arc::new(policy.tenant(b"acme", &entry(own)));
+    let tenant = Arc::new(Tenant::new(&policy, b"acme", &entry(own)));
     let mut plan = Plan::new();
     policy.plan(&org("acme"), &mut plan);
     let address = || policy.key_of("each", &["192.0.2.1".into()]).unwrap();
@@ -360,7 +360,7 @@ fn own_quotas_count_one_tenant_whatever_the_key_is() {
 fn own_quotas_have_one_identity_in_a_rule() {
     let policy = compile(&GOLD.replace("\"vip\"", "\"tenant\""));
     let ids = |json: &str| {
-        let tenant = Arc::new(policy.tenant(b"acme", &entry(json)));
+        let tenant = Arc::new(Tenant::new(&policy, b"acme", &entry(json)));
         let mut plan = Plan::new();
         policy.plan_for(&org("acme"), &tenant, &mut plan);
         let outcome = plan.outcome(&policy);

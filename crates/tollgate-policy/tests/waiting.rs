@@ -54,8 +54,8 @@ fn a_kept_plan_is_decided_again_as_it_came() {
     let outcome = waits.outcome(&policy);
     let turn = outcome.turn().unwrap();
     assert_eq!((turn.partition, turn.cost, turn.max), (0, 3, Span::from_secs(10)));
-    assert_eq!(waits.turns(&policy).collect::<Vec<_>>(), [turn]);
-    waits.shrink();
+    assert_eq!(waits.waiting(&policy).turns().collect::<Vec<_>>(), [turn]);
+    waits.memory().shrink();
     assert_eq!(
         decide(&policy, &mut waits, &mut stored, 3_999),
         Answer::Retry(Span::from_millis(1))
@@ -66,7 +66,7 @@ fn a_kept_plan_is_decided_again_as_it_came() {
     assert_eq!(decide(&policy, &mut next, &mut stored, 4_000), Answer::Retry(Span::from_secs(1)));
     // Another tier is another line.
     let paid = planned(&policy, &request("1").header("x-plan", "paid"));
-    assert_ne!(paid.turns(&policy).next().unwrap().record, turn.record);
+    assert_ne!(paid.waiting(&policy).turns().next().unwrap().record, turn.record);
 }
 
 // Guards: a request with two values that is allowed to continue for one of them first.
@@ -80,7 +80,7 @@ fn a_request_stands_by_the_first_conditions_that_surely_hold() {
     );
     let rank = |request: &Request| {
         let plan = planned(&policy, request);
-        plan.turns(&policy).next().unwrap().rank
+        plan.waiting(&policy).turns().next().unwrap().rank
     };
     let of = |plan: &str| get("/", "192.0.2.1").header("x-plan", plan);
     assert_eq!([rank(&of("gold")), rank(&of("silver")), rank(&of("free"))], [0, 1, 2]);
@@ -98,14 +98,15 @@ fn what_is_kept_is_small_and_counted() {
     let mut plan = planned(&policy, &get(&long, "192.0.2.1"));
     plan.partition_mut(0).unwrap().load(&policy, None);
     plan.decide(&policy, at(1));
-    assert!(plan.held_bytes() > 60_000, "{}", plan.held_bytes());
-    plan.shrink();
-    assert!(plan.held_bytes() < 2_000, "{}", plan.held_bytes());
+    let held = plan.memory().bytes();
+    assert!(held > 60_000, "{held}");
+    let held = plan.memory().shrink();
+    assert!(held < 2_000, "{held}");
     // A plan that waits keeps its long key.
     let policy = self::policy(TURN);
     let mut plan = planned(&policy, &get("/", "192.0.2.1").header("x-key", "k".repeat(5_000)));
-    plan.shrink();
-    assert!((5_000..8_000).contains(&plan.held_bytes()), "{}", plan.held_bytes());
+    let held = plan.memory().shrink();
+    assert!((5_000..8_000).contains(&held), "{held}");
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn whoever_may_not_wait_is_refused_and_told_when_to_come_back() {
         let mut plan = planned(&policy, &request("3"));
         let answer = decide(&policy, &mut plan, &mut stored, 1_000);
         assert!(matches!(answer, Answer::Retry(_) | Answer::Delay(_)), "{answer:?}");
-        plan.reject_waiting(&policy, full);
+        plan.waiting_mut(&policy).reject(full);
         if plan.partition(0).unwrap().changed() {
             plan.partition_mut(0).unwrap().load(&policy, Some(&stored));
             plan.partition_mut(0).unwrap().refund(&policy, at(1_000));
@@ -162,11 +163,11 @@ fn a_long_key_that_is_kept_as_its_digest_is_told_as_itself() {
             let request = get("/", "192.0.2.1").header("x-key", &long).header("x-cost", "4");
             let mut plan = planned(&policy, &request);
             if is_trimmed {
-                plan.trim(&policy, 1_024, |_, _| [7; 16]);
+                plan.memory().trim(&policy, 1_024, |_, _| [7; 16]);
                 assert_eq!(plan.partition(0).unwrap().key(), [7; 16]);
             }
             decide(&policy, &mut plan, &mut stored, 1_000);
-            plan.reject_waiting(&policy, Full::Key(Span::from_secs(1)));
+            plan.waiting_mut(&policy).reject(Full::Key(Span::from_secs(1)));
             plan.outcome(&policy).headers(&mut |name, value| said.push((name, value.to_owned())));
         }
         said
@@ -188,16 +189,16 @@ fn a_look_charges_nothing_and_says_who_refuses() {
     assert_eq!(decide(&policy, &mut plan, &mut stored, 1_000), Answer::Pass);
     let mut look = planned(&policy, &request);
     look.partition_mut(0).unwrap().load(&policy, Some(&stored));
-    look.look(&policy, at(1_000));
+    look.waiting_mut(&policy).look(at(1_000));
     assert_eq!(look.outcome(&policy).answer(), Answer::Retry(Span::from_secs(1)));
     assert!(!look.partition(0).unwrap().changed());
     assert_eq!(look.partition(0).unwrap().value(), stored);
-    let turn = look.turns(&policy).next().unwrap();
-    let pace: Pace = look.pace(&policy, &turn, at(1_000)).unwrap();
+    let turn = look.waiting(&policy).turns().next().unwrap();
+    let pace: Pace = look.waiting(&policy).pace(&turn, at(1_000)).unwrap();
     assert_eq!((pace.fits_at(0, 1), pace.fits_at(4, 1)), (at(2_000), at(6_000)));
     assert_eq!(decide(&policy, &mut plan, &mut stored, 2_000), Answer::Pass);
     look.partition_mut(0).unwrap().load(&policy, Some(&stored));
-    look.look(&policy, at(2_000));
+    look.waiting_mut(&policy).look(at(2_000));
     assert_eq!(look.outcome(&policy).answer(), Answer::Refuse { status: 429 }, "by the other rule");
 }
 
@@ -212,8 +213,8 @@ fn a_place_can_be_another_one() {
     let last = plans[3].partition(0).unwrap().value().to_vec();
     // The second leaves; those behind move up, and its refund is the last time.
     let leaves = &mut plans[1];
-    assert_eq!(leaves.place(&policy).unwrap().cost, 1);
-    leaves.move_place(&policy, at(4_000));
+    assert_eq!(leaves.waiting(&policy).place().unwrap().cost, 1);
+    leaves.waiting_mut(&policy).move_place(at(4_000));
     leaves.partition_mut(0).unwrap().load(&policy, Some(&last));
     leaves.partition_mut(0).unwrap().refund(&policy, at(1_500));
     let mut next = planned(&policy, &request);
@@ -223,7 +224,7 @@ fn a_place_can_be_another_one() {
     // A time that could not be given back serves the next one, and is not charged again.
     let mut spare = planned(&policy, &request);
     spare.partition_mut(0).unwrap().load(&policy, Some(&stored));
-    spare.decide_with_place(&policy, at(1_500), at(3_000));
+    spare.waiting_mut(&policy).take_place(at(1_500), at(3_000));
     assert_eq!(spare.outcome(&policy).answer(), Answer::Delay(Span::from_millis(1_500)));
     assert!(!spare.partition(0).unwrap().changed());
     assert_eq!(spare.partition(0).unwrap().value(), stored);

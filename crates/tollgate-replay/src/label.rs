@@ -8,7 +8,8 @@ use std::hash::Hasher as _;
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
-use tollgate_policy::{KeyPartInWords, KeyValue, Partition, Policy};
+use tollgate_policy::explain::{KeyPartInWords, KeyValue};
+use tollgate_policy::{Partition, Policy};
 
 use crate::names::Names;
 

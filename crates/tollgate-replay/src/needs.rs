@@ -6,8 +6,9 @@
 
 use serde::Serialize;
 use tollgate_access_log::Field;
+use tollgate_policy::Policy;
+use tollgate_policy::explain::{Read, Reader};
 use tollgate_policy::spec::Fact;
-use tollgate_policy::{Policy, Read, Reader};
 
 use crate::assumed::{AssumedClient, AssumedValues};
 

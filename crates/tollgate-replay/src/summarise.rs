@@ -6,8 +6,9 @@ use std::cmp::Reverse;
 
 use tollgate_access_log::{Counts, OrderCounts};
 use tollgate_core::Timestamp;
+use tollgate_policy::explain::{Read, Reader};
 use tollgate_policy::spec::Fact;
-use tollgate_policy::{CompiledQuota, QuotaSet, Read, Reader, RuleResult};
+use tollgate_policy::{CompiledQuota, QuotaSet, RuleResult};
 
 use crate::clients::Marks;
 use crate::label::hidden_line;

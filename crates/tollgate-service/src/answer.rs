@@ -7,7 +7,7 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
-use tollgate_policy::{Outcome, PROBLEM_JSON, ProblemDetails, Problems, grpc_content_type};
+use tollgate_policy::{Outcome, ProblemDetails, Problems, grpc_content_type};
 
 /// The path of the health report, in both uses.
 pub const HEALTH_PATH: &str = "/.well-known/tollgate/health";
@@ -96,7 +96,7 @@ impl Answer {
     #[must_use]
     pub fn problems(status: u16, title: &str, detail: &str, errors: &Problems) -> Self {
         let details = ProblemDetails { kind: "about:blank", title, status, detail };
-        Self::new(status, PROBLEM_JSON, details.with_errors(errors))
+        Self::new(status, ProblemDetails::MEDIA_TYPE, details.with_errors(errors))
     }
 
     /// The denial with `status` of a request with this content type.

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use tollgate_policy::{Policy, Problem, Problems};
+use tollgate_policy::{Policy, Problem, Problems, Rule};
 
 use crate::metrics::PolicyInForce;
 use crate::store::policy::Source;
@@ -65,11 +65,11 @@ pub fn set_secret(policy: &mut Policy, secret: &[u8]) {
 pub fn warnings(policy: &Policy, unset: Option<&str>) -> Problems {
     let mut warnings = policy.warnings().clone();
     let Some(secret) = unset else { return warnings };
-    if policy.reports_partition_keys() {
+    if policy.response().partition_key {
         let message = format!("pk can be guessed without the secret {secret}; set it");
         warnings.0.push(Problem::new("response.partition_key", message));
     }
-    if policy.chooses_keys() {
+    if policy.rules().iter().any(Rule::chooses_keys) {
         let message = format!(
             "without a salt or the secret {secret} clients can compute which keys are not \
              enforced; set one"

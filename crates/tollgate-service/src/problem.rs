@@ -5,7 +5,7 @@
 
 use alloc::string::String;
 
-use tollgate_policy::{PROBLEM_JSON, ProblemDetails, Problems};
+use tollgate_policy::{ProblemDetails, Problems};
 
 use crate::answer::Answer;
 
@@ -80,7 +80,7 @@ impl Wrong {
         let mut kind = String::from(PROBLEM_TYPES);
         kind.push_str(slug);
         let details = ProblemDetails { kind: &kind, title, status, detail };
-        Answer::new(status, PROBLEM_JSON, details.with_errors(errors))
+        Answer::new(status, ProblemDetails::MEDIA_TYPE, details.with_errors(errors))
     }
 }
 

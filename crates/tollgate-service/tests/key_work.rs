@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use serde_json::json;
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{Plan, Policy, Surface};
+use tollgate_policy::{Plan, Policy, Surface, Tenant};
 use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{KeyCall, KeyReply, RuleKey, StoreReply, key_report};
 use tollgate_storage::{Counts, KeyOperation};
@@ -131,7 +131,7 @@ fn a_block_says_whether_it_is_of_a_tenant_where_that_makes_a_difference() {
 fn explained(entry: &str, block: Option<(&str, Option<&str>)>, method: &str) -> serde_json::Value {
     let policy = with_tenants();
     let entry = tollgate_language::tenant_entry(entry.as_bytes()).unwrap();
-    let tenant = Arc::new(policy.tenant(b"a.example", &entry));
+    let tenant = Arc::new(Tenant::new(&policy, b"a.example", &entry));
     let request = format!(
         r#"{{"method": "{method}", "path": "/", "host": "a.example", "client_ip": "192.0.2.1"}}"#
     );

@@ -40,7 +40,7 @@ impl Node {
 
     /// The first queue of other requests that the request of `plan` has to join.
     pub(crate) fn line_ahead(&self) -> Option<Turn> {
-        let mut turns = self.plan.turns(&self.policy);
+        let mut turns = self.plan.waiting(&self.policy).turns();
         turns.find(|turn| self.queue.has_line(&self.line(turn)))
     }
 
@@ -48,7 +48,7 @@ impl Node {
     pub(crate) fn follow(&mut self, arrival: Arrival, turn: Turn) -> Fate {
         let now = arrival.at;
         self.load();
-        self.plan.look(&self.policy, now);
+        self.plan.waiting_mut(&self.policy).look(now);
         let outcome = self.plan.outcome(&self.policy);
         match outcome.answer() {
             Answer::Refuse { status } => {
@@ -60,9 +60,9 @@ impl Node {
 
     /// Joins the queue of `turn` until its turn comes, if it may.
     fn stand(&mut self, arrival: Arrival, turn: Turn, now: Timestamp) -> Fate {
-        let pace = self.plan.pace(&self.policy, &turn, now);
-        let waiter = self.stand_up(arrival, Some(turn));
-        let seat = self.seat(&waiter, &turn);
+        let pace = self.plan.waiting(&self.policy).pace(&turn, now);
+        let mut waiter = self.stand_up(arrival, Some(turn));
+        let seat = self.seat(&mut waiter, &turn);
         match self.queue.join(now, seat, pace, waiter) {
             Ok(ticket) => {
                 self.seated = Some(ticket);
@@ -78,15 +78,15 @@ impl Node {
     /// Waits for the place that a `leaky-queue` has given it, if it may.
     fn hold(&mut self, arrival: Arrival, wait: Span, now: Timestamp) -> Fate {
         let at = now.saturating_add(wait);
-        let place = self.plan.place(&self.policy);
+        let place = self.plan.waiting(&self.policy).place();
         let line = place.map(|place| (self.line(&place), place.cost));
-        let waiter = self.stand_up(arrival, None);
+        let mut waiter = self.stand_up(arrival, None);
         let max = place.map_or(Span::MAX, |place| place.max);
         let spot = Spot {
             line,
             deadline: arrival.at.saturating_add(max),
             rank: place.map_or(0, |place| place.rank),
-            bytes: waiter.bytes(),
+            bytes: waiter.shrink(),
         };
         match self.queue.hold(now, spot, at, waiter) {
             Ok(ticket) => {
@@ -110,10 +110,10 @@ impl Node {
         let answer = outcome.answer_after(now.since(arrival.at));
         // Another rule may delay it now: then it moves to that queue.
         if let (Answer::Retry(_), Some(next)) = (answer, outcome.turn())
-            && let Some(pace) = self.plan.pace(&self.policy, &next, now)
+            && let Some(pace) = self.plan.waiting(&self.policy).pace(&next, now)
         {
-            let waiter = self.stand_up(arrival, Some(next));
-            let seat = self.seat(&waiter, &next);
+            let mut waiter = self.stand_up(arrival, Some(next));
+            let seat = self.seat(&mut waiter, &next);
             if let Some(seated) = self.queue.value_mut(ticket) {
                 let spare = mem::replace(seated, waiter).plan;
                 self.keep(spare);
@@ -122,7 +122,7 @@ impl Node {
             self.sit_down(waiter.plan);
             return Some((arrival, self.reject(full, now)));
         }
-        let pace = self.plan.pace(&self.policy, &turn, now);
+        let pace = self.plan.waiting(&self.policy).pace(&turn, now);
         if let Some(waiter) = self.queue.done(ticket, now, pace) {
             self.keep(waiter.plan);
         }
@@ -132,7 +132,7 @@ impl Node {
     /// Denies the request of `plan`, which may not wait, and refunds its charges.
     pub(crate) fn reject(&mut self, full: Full, now: Timestamp) -> Fate {
         let Self { policy, store, plan, places, .. } = self;
-        plan.reject_waiting(policy, full);
+        plan.waiting_mut(policy).reject(full);
         plan.each_partition(|partition| {
             if !partition.view().changed() {
                 return;
@@ -168,16 +168,15 @@ impl Node {
         (turn.record, self.places.get(turn.partition).map_or(0, |place| place.key))
     }
 
-    fn seat(&self, waiter: &Waiter, turn: &Turn) -> Seat<Line> {
+    fn seat(&self, waiter: &mut Waiter, turn: &Turn) -> Seat<Line> {
         let deadline = waiter.arrival.at.saturating_add(turn.max);
         let Turn { cost, rank, .. } = *turn;
-        Seat { key: self.line(turn), cost, deadline, rank, bytes: waiter.bytes() }
+        Seat { key: self.line(turn), cost, deadline, rank, bytes: waiter.shrink() }
     }
 
     /// The request of `plan` as a waiting one; another plan takes the next request.
     fn stand_up(&mut self, arrival: Arrival, turn: Option<Turn>) -> Waiter {
-        let mut plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
-        plan.shrink();
+        let plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
         Waiter { plan, arrival, turn }
     }
 
@@ -195,8 +194,8 @@ impl Node {
 }
 
 impl Waiter {
-    /// Its size as counted against the limits.
-    fn bytes(&self) -> usize {
-        self.plan.held_bytes().saturating_add(size_of::<Self>())
+    /// Makes it small; returns its size as counted against the limits.
+    fn shrink(&mut self) -> usize {
+        self.plan.memory().shrink().saturating_add(size_of::<Self>())
     }
 }

@@ -75,7 +75,7 @@ impl Node {
     pub fn new(policy: Arc<Policy>, store: Store) -> Self {
         let queue = Queue::new(policy.waiting());
         Self {
-            lone: policy.lone_quota(),
+            lone: LoneQuota::of(&policy),
             tenants: Arc::default(),
             policy,
             store,

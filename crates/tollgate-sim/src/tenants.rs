@@ -27,7 +27,7 @@ impl Tenants {
     pub fn under(policy: &Policy, entries: &[(String, TenantEntry)]) -> Self {
         let of = |(name, entry): &(String, TenantEntry)| {
             let id = policy.tenants()?.id(name)?;
-            let tenant = Arc::new(policy.tenant(&id, entry));
+            let tenant = Arc::new(Tenant::new(policy, &id, entry));
             Some((id, tenant))
         };
         Self { by_id: entries.iter().filter_map(of).collect() }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Facts, Plan, Policy, Surface, TenantEntry};
+use tollgate_policy::{Answer, Facts, Plan, Policy, Surface, Tenant, TenantEntry};
 use tollgate_sim::{Node, Run, Store, Tenants, Traffic};
 use tollgate_storage::Counts;
 
@@ -88,7 +88,7 @@ impl Surfaced {
         if let Some(id) = plan.tenant().map(<[u8]>::to_vec)
             && let Some(entry) = self.entries.get(&id)
         {
-            let tenant = Arc::new(policy.tenant(&id, entry));
+            let tenant = Arc::new(Tenant::new(policy, &id, entry));
             if tenant.is_in_force(now) {
                 policy.plan_for(asked, &tenant, &mut plan);
             }

@@ -25,7 +25,7 @@ use core::num::NonZeroU64;
 use core::ops::Range;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
-use tollgate_policy::{BUCKET_NAME, MAX_WAYS, TableSize, WORD};
+use tollgate_policy::{TableSize, WORD};
 
 /// The version of a bucket's bytes; it is part of the bucket's name, too. Version 1 (four ways, a
 /// number of buckets from the capacity, no level) is not read; the log reports it.
@@ -100,8 +100,8 @@ impl Table {
     }
 
     /// The bucket's name in the host's store: version, the table's identity, the bucket's number.
-    pub fn name(&self, bucket: u32) -> [u8; BUCKET_NAME] {
-        let mut name = [LAYOUT_VERSION; BUCKET_NAME];
+    pub fn name(&self, bucket: u32) -> [u8; TableSize::BUCKET_NAME] {
+        let mut name = [LAYOUT_VERSION; TableSize::BUCKET_NAME];
         let parts = self.identity.to_le_bytes().into_iter().chain(bucket.to_le_bytes());
         for (byte, part) in name.iter_mut().skip(1).zip(parts) {
             *byte = part;
@@ -205,7 +205,7 @@ impl<'a> Bucket<'a> {
             (_, rest) = Way::parse(rest).ok_or(Corrupt)?;
             keys = usize::saturating_add(keys, 1);
         }
-        if keys > MAX_WAYS || *level > MAX_LEVEL {
+        if keys > TableSize::MAX_WAYS || *level > MAX_LEVEL {
             return Err(Corrupt);
         }
         Ok(Self { level: *level, keys, ways: Ways(ways) })
@@ -322,8 +322,8 @@ impl<'a> Way<'a> {
         Some((Self { fingerprint, value }, rest))
     }
 
-    /// A value longer than [`MAX_VALUE_LEN`](tollgate_policy::MAX_VALUE_LEN) would be cut; the
-    /// configuration rejects such a policy.
+    /// A value longer than [`MAX_VALUE_LEN`](tollgate_policy::spec::MAX_VALUE_LEN) would be cut;
+    /// the configuration rejects such a policy.
     fn write(&self, out: &mut Vec<u8>) {
         let words = u16::try_from(self.value.len().div_ceil(WORD)).unwrap_or(u16::MAX);
         let len = usize::from(words).saturating_mul(WORD);
@@ -458,7 +458,7 @@ mod tests {
         zero[2..10].fill(0);
         assert_eq!(Bucket::parse(&zero), Err(Corrupt));
         let mut many = bytes;
-        while many.len() < 2 + MAX_WAYS * 18 {
+        while many.len() < 2 + TableSize::MAX_WAYS * 18 {
             many.extend_from_within(2..20);
         }
         assert!(Bucket::parse(&many).is_ok());

@@ -65,9 +65,9 @@ pub use tollgate_language::{MAX_DOCUMENT, tenant_entry};
 pub use tollgate_policy::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 pub use tollgate_policy::{
     Answer, CompiledQuota, Directory, Entry, Facts, Failure, Group, GrpcStatus, Malformed,
-    NearestQuota, NotCompiled, Outcome, PROBLEM_JSON, Partition, PartitionMut, Plan, Policy,
-    Problem, ProblemDetails, Problems, QuotaSet, Registered, Rule, RuleDecision, RuleResult, Scope,
-    Surface, Tenant, TenantEntry, UsedShare, grpc_content_type, is_value,
+    NearestQuota, NotCompiled, Outcome, Partition, PartitionMut, Plan, Policy, Problem,
+    ProblemDetails, Problems, QuotaSet, Registered, Rule, RuleDecision, RuleResult, Scope, Surface,
+    Tenant, TenantEntry, UsedShare, grpc_content_type, is_value,
 };
 
 /// Compiles a policy document for a service that uses this crate ([`Surface::Library`]), which may

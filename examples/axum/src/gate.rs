@@ -120,7 +120,7 @@ impl Gate {
     /// Denies a request that would have to wait while too many requests wait, and returns the place
     /// that it received.
     fn reject(&self, mut plan: Plan, wait: Span) -> Decided {
-        plan.reject_waiting(&self.policy, Full::Worker(wait));
+        plan.waiting_mut(&self.policy).reject(Full::Worker(wait));
         let mut counts = self.counts();
         let now = self.now();
         plan.each_partition(|partition| {

@@ -49,7 +49,7 @@ pub fn asked(policy: &Policy, bytes: &[u8]) {
     kept(&counts);
     let rows = [bytes.to_vec(), [&[2][..], bytes].concat(), [&[3][..], bytes].concat()];
     for row in rows {
-        let read = [Counts::decode(&row), policy.counts_of(&policy.groups()[0], &row)];
+        let read = [Counts::decode(&row), policy.groups()[0].counts_of(policy, &row)];
         read.iter().flatten().for_each(kept);
     }
     steps(policy, Unstructured::new(bytes)).unwrap_or_default();

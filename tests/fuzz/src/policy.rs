@@ -9,7 +9,8 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{Answer, Applicability, Facts, Plan, Policy, Problems, Surface};
+use tollgate_policy::explain::Applicability;
+use tollgate_policy::{Answer, Facts, Plan, Policy, Problems, Surface};
 
 use super::request::Request;
 
@@ -37,7 +38,7 @@ pub fn check(bytes: &[u8]) {
                     tollgate_language::compile(&document, surface).expect("it was a policy");
                 assert_eq!(identity(&policy), identity(&again), "{surface:?}");
                 told(policy.warnings());
-                let policy = reread(&policy);
+                let policy = reread(&policy, surface);
                 match &described {
                     Ok(request) => decided(&policy, request),
                     Err(_) => decided(&policy, &Request::read(request)),
@@ -54,10 +55,10 @@ pub fn check(bytes: &[u8]) {
 }
 
 /// The same policy, written and read: from here on it decides.
-fn reread(policy: &Policy) -> Policy {
+fn reread(policy: &Policy, surface: Surface) -> Policy {
     let (mut bytes, mut again) = (Vec::new(), Vec::new());
     policy.write_compiled(&mut bytes);
-    let read = Policy::read_compiled(&bytes, policy.surface()).expect("it was written so");
+    let read = Policy::read_compiled(&bytes, surface).expect("it was written so");
     assert_eq!(identity(policy), identity(&read));
     read.write_compiled(&mut again);
     assert!(bytes == again, "it is written otherwise");
@@ -166,7 +167,7 @@ fn decided_elsewhere(policy: &Policy, request: &impl Facts, stored: &[u8], now: 
     if front.outcome(policy).verdicts().iter().any(|verdict| verdict.partition.is_none()) {
         return;
     }
-    let kept = |value: &[u8]| policy.counts_of(&policy.groups()[0], value);
+    let kept = |value: &[u8]| policy.groups()[0].counts_of(policy, value);
     let mut counts = kept(stored).unwrap_or_default();
     let mut asked = Vec::new();
     front.partition(0).unwrap().request(policy, &mut asked);

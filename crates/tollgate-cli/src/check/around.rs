@@ -7,9 +7,10 @@
 
 use core::time::Duration;
 
+use tollgate_policy::explain::Reader;
 use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::spec::Fact;
-use tollgate_policy::{Policy, Reader, Rule};
+use tollgate_policy::{Policy, Rule};
 
 use crate::manager::{FilterContext, Manager};
 use crate::source::{Compiled, Finding};
@@ -301,7 +302,8 @@ impl Detection {
 /// The first part of the policy that reads the address found by the manager; `None` when no part
 /// reads it, or when the policy itself counts entries of a list.
 fn address_reader(policy: &Policy) -> Option<Reader<'_>> {
-    let reads = policy.trusts_the_connection().then(|| policy.explain().reads())?;
+    let trusts = policy.client_address().trusts_the_connection();
+    let reads = trusts.then(|| policy.explain().reads())?;
     reads.iter().find(|read| read.fact == Fact::Client).map(|read| read.by)
 }
 

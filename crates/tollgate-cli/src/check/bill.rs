@@ -90,7 +90,7 @@ impl Keys {
             strict: count(&writes_at_once),
             relaxed: count(&|group| !writes_at_once(group)),
             sharded: count(&|group| group.shards().is_some()),
-            in_order: policy.never_waits(),
+            in_order: policy.explain().never_waits(),
         }
     }
 
@@ -132,7 +132,8 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         // The entry of a tenant costs no call when it is read together with a count of the tenant
         // alone.
         let tenants = policy.tenants();
-        let is_beside = tenants.is_some_and(|it| it.identity() != 0) && policy.never_waits();
+        let is_beside =
+            tenants.is_some_and(|it| it.identity() != 0) && policy.explain().never_waits();
         let tenants = if tenants.is_some() && !is_beside { MILLION } else { 0 };
         let first = rows.saturating_mul(ROWS_OF_A_NEW_KEY);
         let calls = calls.saturating_add(tenants);

@@ -4,7 +4,8 @@
 //! Invariant: it is built from the compiled policy; the document is not read again.
 
 use serde::Serialize;
-use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface, TenantEntry, words};
+use tollgate_policy::explain::words;
+use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface, TenantEntry};
 
 use super::bill::{Bill, bill};
 use crate::source::{Compiled, Finding};

@@ -7,9 +7,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Timestamp, Verdict};
-use tollgate_policy::{
-    Answer, Applicability, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, words,
-};
+use tollgate_policy::explain::{Applicability, RuleVerdict, words};
+use tollgate_policy::{Answer, Malformed, Outcome, Plan, Policy, QuotaSet, Tenant};
 
 use super::request::Request;
 use crate::tenants::Tenants;
@@ -186,7 +185,9 @@ impl Report {
         let entry = found.map(|(place, entry)| EntryReport {
             file: place.file.clone(),
             line: place.line,
-            in_force: plan.tenant().is_some_and(|id| policy.tenant(id, entry).is_in_force(now)),
+            in_force: plan
+                .tenant()
+                .is_some_and(|id| Tenant::new(policy, id, entry).is_in_force(now)),
             note: entry.note.clone(),
         });
         Self { entry, has_entries: tenants.are_given(), ..self }

@@ -11,7 +11,7 @@ use tollgate_sim::{QuotaRow, Table};
 use super::setup::Setup;
 use super::watch::{Bin, Step, Watch};
 use crate::simulate::args::SimulateArgs;
-use tollgate_policy::words;
+use tollgate_policy::explain::words;
 
 const QUOTAS: &str = "Quotas: the most admissions of one key in any window and at one instant; the bound is for one node with a correct clock";
 

@@ -110,10 +110,9 @@ impl<H: Proxy> Held<H> {
 
     /// Waits, if the request may.
     fn pause(mut self, stage: Stage, now: Timestamp) -> Pending<H> {
-        self.plan.shrink();
-        let id = self.id;
+        let (id, held) = (self.id, self.shrink());
         let waited = self.lease.as_ref().and_then(|lease| lease.stage);
-        let bytes = waited.map_or_else(|| self.bytes(), |(_, bytes)| bytes);
+        let bytes = waited.map_or(held, |(_, bytes)| bytes);
         let is_in = match waited {
             Some(_) => {
                 self.authority.go_on(stage, id);
@@ -195,7 +194,7 @@ impl<H: Proxy> Held<H> {
     fn overloaded(mut self, unanswered: Option<&[usize]>, now: Timestamp) -> Pending<H> {
         self.policy.count_asked(Asked::Overloaded, 1);
         if !self.policy.go_on_alone(&mut self.plan, unanswered, now) {
-            self.policy.reject_waiting(&mut self.plan, Full::Worker(SOON));
+            self.policy.waiting_mut(&mut self.plan).reject(Full::Worker(SOON));
         }
         self.conclude(now)
     }

@@ -72,7 +72,9 @@ impl<H: Proxy> ActivePolicy<H> {
         let (mut leasing, mut denied_by) = (Leasing::Paid, None);
         for i in 0..plan.len() {
             let Some(place) = self.place_of(plan, i) else { continue };
-            plan.take_up(i);
+            if let Some(mut partition) = plan.partition_mut(i) {
+                partition.take_up();
+            }
             match self.spend_one(plan, (i, place), may_ask, &mut stats) {
                 Ok(Spending::Paid { paid, ahead }) => {
                     purse.paid.extend(paid.into_iter().map(|paid| (i, paid)));
@@ -162,7 +164,10 @@ impl<H: Proxy> ActivePolicy<H> {
             let Some(place) = self.place_of(plan, i) else { continue };
             let of_it = purse.paid.iter().filter(|(partition, _)| *partition == i);
             let mut of_it = of_it.map(|(_, paid)| *paid).peekable();
-            if of_it.peek().is_some() {
+            if of_it.peek().is_some()
+                && let Some(mut partition) = plan.partition_mut(i)
+            {
+                partition.set_aside();
                 let paid: Vec<Paid> = of_it.collect();
                 self.change_or_count(place, stats, |holdings, now| {
                     for paid in &paid {
@@ -170,7 +175,6 @@ impl<H: Proxy> ActivePolicy<H> {
                         holdings.of(paid.set).put_back(now, paid.number, paid.cost);
                     }
                 });
-                plan.set_aside(i);
             }
         }
         for key in purse.asked.iter().chain(&purse.ahead) {
@@ -312,7 +316,6 @@ impl<H: Proxy> ActivePolicy<H> {
             if is_answered || self.place_of(plan, i).is_none() {
                 continue;
             }
-            plan.take_up(i);
             is_whole &= self.alone(plan, i, now, &mut stats);
         }
         self.add(&stats);

@@ -82,7 +82,7 @@ impl<H: Proxy> Arrival<'_, H> {
 
     /// The first line of other requests that it has to join.
     fn line_ahead(&self, plan: &Plan) -> Option<Turn> {
-        self.policy.turns(plan).find(|turn| {
+        self.policy.waiting(plan).turns().find(|turn| {
             let line = self.policy.line(plan, turn);
             self.waiting.with(|queue| queue.has_line(&line)) == Some(true)
         })
@@ -99,7 +99,7 @@ impl<H: Proxy> Arrival<'_, H> {
 
     /// Takes a time of a `leaky-queue` that a client has left, if the request may have it.
     fn spare(&self, plan: &Plan, now: Timestamp) -> Option<(Turn, Timestamp)> {
-        let place = self.policy.spare_line(plan)?;
+        let place = self.policy.waiting(plan).spare_line()?;
         let line = (self.policy.line(plan, &place), place.cost);
         let at = self.waiting.with(|queue| queue.spare(&line)).flatten()?;
         (at > now && at.since(now) <= place.max).then_some((place, at))

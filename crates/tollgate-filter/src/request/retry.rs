@@ -88,8 +88,7 @@ pub struct Seated {
 impl<H: Proxy> Held<H> {
     /// Waits in the line of `turn` until its turn comes; denies the request when it may not.
     pub fn stand(mut self, turn: Turn, now: Timestamp) -> Pending<H> {
-        let pace = self.policy.pace(&self.plan, &turn, now);
-        self.plan.shrink();
+        let pace = self.policy.waiting(&self.plan).pace(&turn, now);
         let (seat, id) = (self.seat_in(&turn), self.id);
         let joined = self.waiting.with(|queue| queue.join(now, seat, pace, id));
         match joined {
@@ -102,8 +101,7 @@ impl<H: Proxy> Held<H> {
     /// Waits for the time `at` that a `leaky-queue` has given it; gives the time back when it may
     /// not wait.
     pub fn wait_for(mut self, at: Timestamp, now: Timestamp) -> Pending<H> {
-        let place = self.policy.place(&self.plan);
-        self.plan.shrink();
+        let place = self.policy.waiting(&self.plan).place();
         let (spot, id) = (self.spot(place.as_ref()), self.id);
         match self.waiting.with(|queue| queue.hold(now, spot, at, id)) {
             Some(Ok(ticket)) => {
@@ -117,7 +115,6 @@ impl<H: Proxy> Held<H> {
 
     /// Waits for the earlier time that a client left; its plan has that time already.
     pub fn wait_for_spare(mut self, place: Turn, now: Timestamp) -> Pending<H> {
-        self.plan.shrink();
         let (spot, id) = (self.spot(Some(&place)), self.id);
         match self.waiting.with(|queue| queue.hold_spare(now, spot, id)) {
             Some(Ok(ticket)) => {
@@ -140,24 +137,26 @@ impl<H: Proxy> Held<H> {
         self.policy.line(&self.plan, turn)
     }
 
-    pub fn bytes(&self) -> usize {
-        self.plan.held_bytes().saturating_add(size_of::<Self>()).saturating_add(self.header_bytes)
+    /// Makes it small, because it waits; returns the bytes that it uses.
+    pub fn shrink(&mut self) -> usize {
+        let plan = self.plan.memory().shrink();
+        plan.saturating_add(size_of::<Self>()).saturating_add(self.header_bytes)
     }
 
-    fn seat_in(&self, turn: &Turn) -> Seat<crate::request::waiting::Line> {
+    fn seat_in(&mut self, turn: &Turn) -> Seat<crate::request::waiting::Line> {
         let deadline = self.since.saturating_add(turn.max);
         let Turn { cost, rank, .. } = *turn;
-        Seat { key: self.line_of(turn), cost, deadline, rank, bytes: self.bytes() }
+        Seat { key: self.line_of(turn), cost, deadline, rank, bytes: self.shrink() }
     }
 
     /// Where it waits for its time: outside all lines, if it only has a place.
-    fn spot(&self, place: Option<&Turn>) -> Spot<crate::request::waiting::Line> {
+    fn spot(&mut self, place: Option<&Turn>) -> Spot<crate::request::waiting::Line> {
         let max = place.map_or(Span::MAX, |place| place.max);
         Spot {
             line: place.map(|place| (self.line_of(place), place.cost)),
             deadline: self.since.saturating_add(max),
             rank: place.map_or(0, |place| place.rank),
-            bytes: self.bytes(),
+            bytes: self.shrink(),
         }
     }
 
@@ -175,11 +174,12 @@ impl<H: Proxy> Held<H> {
         let answer = self.policy.outcome(&self.plan).answer_after(waited);
         // Another rule may delay it now: then it moves to that rule's line, at that rule's pace.
         let next = self.policy.outcome(&self.plan).turn();
-        let next = next.and_then(|next| Some((next, self.policy.pace(&self.plan, &next, now)?)));
+        let pace = |turn: &Turn| self.policy.waiting(&self.plan).pace(turn, now);
+        let next = next.and_then(|next| Some((next, pace(&next)?)));
         if let (Answer::Retry(_), Some((next, pace))) = (answer, next) {
             return self.wait_on(ticket, next, pace, now);
         }
-        let pace = self.policy.pace(&self.plan, &turn, now);
+        let pace = pace(&turn);
         self.seat = None;
         self.waiting.with(|queue| queue.done(ticket, now, pace));
         match answer {
@@ -195,7 +195,6 @@ impl<H: Proxy> Held<H> {
     }
 
     fn wait_on(mut self, ticket: Ticket, turn: Turn, pace: Pace, now: Timestamp) -> Pending<H> {
-        self.plan.shrink();
         let seat = self.seat_in(&turn);
         let again = self.waiting.with(|queue| queue.again(ticket, now, seat, pace));
         match again {
@@ -248,14 +247,14 @@ impl<H: Proxy> Held<H> {
     /// Denies it because it may not wait, and gives its charges back.
     pub fn reject_waiting(mut self, full: Full, now: Timestamp) -> Pending<H> {
         self.put_back_paid();
-        self.policy.reject_waiting(&mut self.plan, full);
+        self.policy.waiting_mut(&mut self.plan).reject(full);
         self.policy.take_back(&mut self.plan, now);
         self.refuse_full(full, now)
     }
 
     /// The same when other requests were charged for it.
     fn reject_waiting_uncharged(mut self, full: Full, now: Timestamp) -> Pending<H> {
-        self.policy.reject_waiting(&mut self.plan, full);
+        self.policy.waiting_mut(&mut self.plan).reject(full);
         self.refuse_full(full, now)
     }
 
@@ -297,7 +296,7 @@ impl<H: Proxy> Held<H> {
         self.put_back_paid();
         if turn.is_none() {
             if let Some(freed) = &freed {
-                self.policy.move_place(&mut self.plan, freed.at);
+                self.policy.waiting_mut(&mut self.plan).move_place(freed.at);
             }
             let is_back = self.policy.take_back(&mut self.plan, now);
             if let (Some(freed), false) = (freed, is_back)

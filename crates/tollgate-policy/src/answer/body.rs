@@ -8,7 +8,7 @@ use alloc::string::String;
 
 use crate::answer::fields;
 use crate::answer::outcome::{Cause, Outcome, status_of};
-use crate::answer::problem_details::{PROBLEM_JSON, ProblemDetails};
+use crate::answer::problem_details::ProblemDetails;
 use crate::answer::text::Text as Digits;
 use crate::spec::action::Text;
 use crate::spec::response::BodyFormat;
@@ -81,7 +81,7 @@ impl Outcome<'_> {
         match (own, self.policy.response.spec.body) {
             (Some(body), _) => body.filter(|body| !body.0.is_empty()).map(|_| "text/plain"),
             (None, BodyFormat::Text) => Some("text/plain"),
-            (None, BodyFormat::ProblemJson) => Some(PROBLEM_JSON),
+            (None, BodyFormat::ProblemJson) => Some(ProblemDetails::MEDIA_TYPE),
             (None, BodyFormat::Empty) => None,
         }
     }

@@ -12,9 +12,6 @@ use crate::spec::problem::Problems;
 /// Bytes of a denial by one quota with a usual name.
 const USUAL: usize = 256;
 
-/// The media type of problem details.
-pub const PROBLEM_JSON: &str = "application/problem+json";
-
 /// One problem, in the members of RFC 9457, section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProblemDetails<'a> {
@@ -29,6 +26,9 @@ pub struct ProblemDetails<'a> {
 }
 
 impl ProblemDetails<'_> {
+    /// The media type of problem details.
+    pub const MEDIA_TYPE: &'static str = "application/problem+json";
+
     /// The document, with the names of the violated policies (`violated-policies`, as
     /// draft-ietf-httpapi-ratelimit-headers registers it), if there are any.
     pub(crate) fn of_quotas<'q>(&self, violated: impl Iterator<Item = &'q str>) -> String {

@@ -55,7 +55,7 @@ const VERSION: u8 = 1;
 const MAGIC: &[u8; 9] = b"\0tollgate";
 
 /// The longest compiled policy: the longest document results in a shorter one.
-pub const MAX_COMPILED: usize = 4 << 20;
+pub(crate) const MAX_COMPILED: usize = 4 << 20;
 
 variants!(Surface { 0 => Envoy, 1 => Worker, 2 => Library, 3 => Server, });
 
@@ -69,7 +69,7 @@ pub enum NotCompiled {
     Other,
     /// They were written by another version of this code.
     OtherVersion,
-    /// They were cut or changed, or are longer than [`MAX_COMPILED`].
+    /// They were cut or changed, or are longer than any policy (4 MiB).
     Damaged,
     /// They are a policy for another surface.
     OtherSurface {
@@ -139,14 +139,6 @@ impl Policy {
     #[must_use]
     pub fn is_compiled(bytes: &[u8]) -> bool {
         bytes.starts_with(MAGIC)
-    }
-
-    /// True for bytes that this version of the code compiled: those of another version cannot be
-    /// read here.
-    #[must_use]
-    pub fn is_compiled_here(bytes: &[u8]) -> bool {
-        let version = bytes.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(&[VERSION]));
-        version.is_some_and(|rest| rest.starts_with(&SHAPE.to_le_bytes()))
     }
 
     /// Reads the bytes of [`Policy::write_compiled`] for `surface`. Any bytes are accepted as

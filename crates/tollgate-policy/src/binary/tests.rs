@@ -114,7 +114,7 @@ fn what_is_read_is_what_was_written() {
         let read = Policy::read_compiled(&bytes, surface).unwrap();
         assert_eq!(all(&read), all(&policy));
         assert_eq!(written(&read), bytes);
-        assert_eq!(read.surface(), surface);
+        assert_eq!(read.surface, surface);
         assert!(Policy::is_compiled(&bytes) && !Policy::is_compiled(document.as_bytes()));
         assert!(bytes.len() < 2 * document.len(), "{} of {}", bytes.len(), document.len());
     }
@@ -217,7 +217,6 @@ fn it_says_why_not() {
     assert_eq!(why(&bytes, wanted), NotCompiled::OtherSurface { compiled_for, wanted });
     let mut other = bytes[..bytes.len() - 8].to_vec();
     other[9] += 1;
-    assert!(!Policy::is_compiled_here(&other) && Policy::is_compiled_here(&bytes));
     assert_eq!(why(&resealed(other), Surface::Envoy), NotCompiled::OtherVersion);
     let mut long = bytes[..bytes.len() - 8].to_vec();
     long.resize(MAX_COMPILED, 0);

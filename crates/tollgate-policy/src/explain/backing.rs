@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use crate::explain::Explain;
+use crate::explain::rules::Explain;
 use crate::policy::rule::Rule;
 use crate::spec::action::Action;
 use crate::spec::conditions::Conditions;

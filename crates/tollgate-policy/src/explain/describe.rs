@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::explain::Explain;
+use crate::explain::rules::Explain;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::{Rule, Tier};
 use crate::spec::action::{Action, Delay, Reply};

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::explain::Explain;
+use crate::explain::rules::Explain;
 use crate::facts::Facts;
 use crate::policy::rule::Rule;
 use crate::spec::charging::Charging;

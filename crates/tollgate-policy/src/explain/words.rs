@@ -8,7 +8,7 @@ use alloc::string::String;
 
 use tollgate_core::{Decision, Limiter, Span, Verdict};
 
-use crate::explain::Applicability;
+use crate::explain::rules::Applicability;
 
 /// `minute`, `10 seconds`, `500 milliseconds`.
 #[must_use]

@@ -40,9 +40,8 @@ impl Plan {
         self.each_partition(|partition| partition.record(policy, now, admitted));
     }
 
-    /// Computes the decisions at `now` without charging: for a request that has to wait in a queue
-    /// anyway ([`Plan::turns`]), to check whether another rule denies it.
-    pub fn look(&mut self, policy: &Policy, now: Timestamp) {
+    /// Computes the decisions at `now` without charging.
+    pub(crate) fn look(&mut self, policy: &Policy, now: Timestamp) {
         self.each_partition(|partition| {
             partition.locate(policy, now);
             partition.peek(policy, now);

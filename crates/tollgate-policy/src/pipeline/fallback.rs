@@ -10,11 +10,13 @@ use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 
 impl Plan {
-    /// Records that the authority of partition `i` does not answer. Its rules with a local fallback
+    /// Records that the authority of partition `i` does not answer, and includes the partition
+    /// again if it was [set aside](crate::PartitionMut::set_aside). Its rules with a local fallback
     /// (`"on_failure": "local"` or `{"share": 12}`) count in a partition of this node from now on.
     /// The index of that partition is returned: load and decide it like any other. The other rules
     /// have [failed](crate::PartitionMut::fail).
     pub fn fall_back(&mut self, policy: &Policy, i: usize) -> Option<usize> {
+        self.partition_mut(i)?.take_up();
         let stored = self.partitions.get(i)?;
         let key = stored.key.clone();
         let group = policy.groups.get(usize::from(stored.group)).and_then(|it| it.fallback);

@@ -2,7 +2,7 @@
 //! one for their jitter.
 //!
 //! Invariant: both are computed from the key of the request, the same on every surface, even when a
-//! long key is replaced by its digest (`Plan::trim`).
+//! long key is replaced by its digest (`PlanMemory::trim`).
 
 use alloc::string::String;
 use core::hash::Hasher;

@@ -11,6 +11,7 @@ pub(crate) mod located;
 pub(crate) mod apply;
 pub(crate) mod tenant;
 pub(crate) mod partition;
+pub(crate) mod memory;
 pub(crate) mod plan;
 pub(crate) mod applied;
 pub(crate) mod partitions;

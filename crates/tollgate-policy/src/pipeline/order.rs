@@ -10,8 +10,8 @@ use core::cmp::Reverse;
 
 use tollgate_core::Algorithm;
 
-use crate::pipeline::applied::{AppliedRule, Basis};
-use crate::pipeline::partition::Partition;
+use crate::pipeline::applied::Basis;
+use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
@@ -25,17 +25,6 @@ pub struct ChargingOrder {
     pub first: usize,
     /// Charged when no other count denies, without an earlier check.
     pub last: usize,
-}
-
-impl Policy {
-    /// True when no request may wait or get a place in a queue, so that separate counts always have
-    /// a [`ChargingOrder`].
-    #[must_use]
-    pub fn never_waits(&self) -> bool {
-        let mut quotas = self.sets.iter().flat_map(|set| &set.quotas);
-        self.rules.iter().all(|rule| rule.longest_wait().is_none())
-            && quotas.all(|quota| quota.limiter.algorithm() != Algorithm::LeakyQueue)
-    }
 }
 
 impl Plan {
@@ -62,18 +51,6 @@ impl Plan {
         self.suspect
     }
 
-    /// Leaves the count of partition `i` out of [the outcome](Plan::outcome) while its decision is
-    /// not requested.
-    pub fn set_aside(&mut self, i: usize) {
-        self.rules_in(i).for_each(|applied| applied.basis = Basis::Unasked);
-    }
-
-    /// Includes the count of partition `i` again.
-    pub fn take_up(&mut self, i: usize) {
-        let unasked = self.rules_in(i).filter(|applied| applied.is_unasked());
-        unasked.for_each(|applied| applied.basis = Basis::Count);
-    }
-
     /// True when a rule may delay the request, or gives it a place in a queue.
     pub(crate) fn may_wait(&self, policy: &Policy) -> bool {
         self.applied.iter().any(|applied| {
@@ -83,9 +60,18 @@ impl Plan {
                 || quotas.any(|quota| quota.limiter.algorithm() == Algorithm::LeakyQueue)
         })
     }
+}
 
-    fn rules_in(&mut self, i: usize) -> impl Iterator<Item = &mut AppliedRule> {
-        self.applied.iter_mut().filter(move |applied| applied.counts_in(i))
+impl PartitionMut<'_> {
+    /// Leaves its count out of [the outcome](Plan::outcome) while its decision is not requested.
+    pub fn set_aside(&mut self) {
+        self.rules_mut().for_each(|applied| applied.basis = Basis::Unasked);
+    }
+
+    /// Includes its count again.
+    pub fn take_up(&mut self) {
+        let unasked = self.rules_mut().filter(|applied| applied.is_unasked());
+        unasked.for_each(|applied| applied.basis = Basis::Count);
     }
 }
 

@@ -295,7 +295,7 @@ impl PartitionMut<'_> {
         self.rules_mut().for_each(|applied| applied.charged = None);
     }
 
-    fn rules_mut(&mut self) -> impl Iterator<Item = &mut AppliedRule> {
+    pub(crate) fn rules_mut(&mut self) -> impl Iterator<Item = &mut AppliedRule> {
         let index = self.index;
         self.applied.iter_mut().filter(move |applied| applied.counts_in(index))
     }

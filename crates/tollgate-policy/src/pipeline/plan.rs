@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use tollgate_core::{Decision, Span, Verdict};
 
 use crate::pipeline::applied::{AppliedRule, AppliedSet, CountedIn};
-use crate::pipeline::key_hashes::KeyHashes;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
@@ -18,10 +17,6 @@ use crate::request::lazy::Buffers;
 use crate::spec::on_failure::OnFailure;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;
-
-/// Bytes of a buffer that a plan may keep: usual requests fit, and many such plans use little
-/// memory.
-const MAX_KEPT: usize = 4096;
 
 /// Why a request may not wait, and the time after which a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,39 +162,6 @@ impl Plan {
             let rule = policy.rules.get(usize::from(applied.rule));
             rule.is_some_and(|rule| rule.terms.on_failure == OnFailure::Deny)
         })
-    }
-
-    /// Clears the plan and frees the buffers that a long request made grow: for a plan that is kept
-    /// for another request.
-    pub fn forget_long(&mut self) {
-        self.clear();
-        for buffer in self.buffers.all().chain([&mut self.partitions.keys, &mut self.tenant]) {
-            if buffer.capacity() > MAX_KEPT {
-                *buffer = Vec::new();
-            }
-        }
-    }
-
-    /// Frees the buffers that a long request made grow, for a plan that is kept until the response.
-    /// A key longer than `longest` is replaced by its digest, here and in the store; the hash
-    /// reported to clients is unchanged. `digest` also receives the index of the key's group: for a
-    /// group of the fleet the digest is the [`key_hash`](tollgate_storage::key_hash), the same for
-    /// all nodes.
-    pub fn trim(
-        &mut self,
-        policy: &Policy,
-        longest: usize,
-        digest: impl Fn(usize, &[u8]) -> [u8; 16],
-    ) {
-        for buffer in self.buffers.all() {
-            if buffer.capacity() > longest {
-                *buffer = Vec::new();
-            }
-        }
-        let shorten = |group: u16, key: &[u8]| {
-            (KeyHashes::new(key, &policy.response), digest(group.into(), key))
-        };
-        self.partitions.shorten_keys(longest, shorten);
     }
 
     pub(crate) fn clear(&mut self) {

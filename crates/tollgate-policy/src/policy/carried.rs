@@ -18,7 +18,7 @@ use crate::policy::directory::{Directory, KnownSet};
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::record::read_as;
 use crate::policy::records::{RECORD_HEADER, records, write_header};
-use crate::policy::table_size::MAX_VALUE_LEN;
+use crate::spec::bounds::MAX_VALUE_LEN;
 use tollgate_storage::carry_set;
 
 /// The position of a set's record in a value that is not in the policy's layout.

@@ -15,14 +15,13 @@ use crate::policy::records::RECORD_HEADER;
 use crate::policy::rule::Rule;
 use crate::policy::settings::{Response, Settings};
 use crate::policy::tenant::TenantKey;
-use crate::spec::client_ip::Source;
-use crate::spec::client_ip::Trust;
+use crate::spec::client_ip::ClientAddress;
 use crate::spec::conditions::Conditions;
 use crate::spec::jwt::Jwt;
 use crate::spec::key::KeyPart;
 use crate::spec::limits::Limits;
+use crate::spec::policy::ResponseSpec;
 use crate::spec::problem::Problems;
-use crate::spec::response::HeaderGeneration;
 use crate::spec::surface::Surface;
 use tollgate_http_syntax::path::all;
 
@@ -77,18 +76,10 @@ impl Policy {
         &self.warnings
     }
 
-    /// True when the client's address is always the peer address of the connection, whatever a
-    /// header contains.
+    /// How the client's address is found.
     #[must_use]
-    pub fn takes_the_connection(&self) -> bool {
-        self.settings.spec.client.source == Source::Connection
-    }
-
-    /// True unless the policy counts the entries of a list of addresses (`trusted_hops`): the
-    /// client's address then depends on the peer of the connection.
-    #[must_use]
-    pub const fn trusts_the_connection(&self) -> bool {
-        !matches!(self.settings.spec.client.trust, Trust::Hops(_))
+    pub const fn client_address(&self) -> &ClientAddress {
+        &self.settings.spec.client
     }
 
     /// The source of verified claims; `None` when neither a rule's key nor the tenant key uses a
@@ -125,12 +116,6 @@ impl Policy {
         self.keyed_fingerprint = Some(hasher.finish());
     }
 
-    /// The surface it was compiled for.
-    #[must_use]
-    pub const fn surface(&self) -> Surface {
-        self.surface
-    }
-
     /// The version that the surface assigned to this policy; 0 when the surface assigns none.
     /// Versions only grow: a roll-back is a new version with an earlier document.
     #[must_use]
@@ -143,24 +128,10 @@ impl Policy {
         self.version = version;
     }
 
-    /// True when the hash of the partition key (`pk`) is reported to clients, so that the hash
-    /// needs a secret.
+    /// The fields and bodies that are sent to clients.
     #[must_use]
-    pub const fn reports_partition_keys(&self) -> bool {
-        self.response.spec.partition_key
-    }
-
-    /// True when the rate limit fields are lists with a member per quota, so that one response can
-    /// contain the fields of several requests.
-    #[must_use]
-    pub const fn lists_quotas(&self) -> bool {
-        matches!(self.response.spec.headers, HeaderGeneration::Draft11)
-    }
-
-    /// True when a secret of the surface selects the keys that a rule is enforced for.
-    #[must_use]
-    pub fn chooses_keys(&self) -> bool {
-        self.rules.iter().any(Rule::chooses_keys)
+    pub const fn response(&self) -> &ResponseSpec {
+        &self.response.spec
     }
 
     /// Sets the secret of the surface. Partition keys are hashed with it before they are reported

@@ -34,21 +34,22 @@ pub struct LoneQuota {
     state: Range<usize>,
 }
 
-impl Policy {
-    /// The one quota that decides every request with a known client; `None` when any other property
-    /// of a request, or more than one quota, may affect the decision, or when a request may wait.
+impl LoneQuota {
+    /// The one quota of `policy` that decides every request with a known client; `None` when any
+    /// other property of a request, or more than one quota, may affect the decision, or when a
+    /// request may wait.
     #[must_use]
-    pub fn lone_quota(&self) -> Option<LoneQuota> {
-        let [rule] = &*self.rules else { return None };
-        let has_conditions = !self.exempt.is_empty()
-            || self.tenant.is_some()
+    pub fn of(policy: &Policy) -> Option<Self> {
+        let [rule] = &*policy.rules else { return None };
+        let has_conditions = !policy.exempt.is_empty()
+            || policy.tenant.is_some()
             || rule.terms.when.is_some()
             || rule.terms.unless.is_some()
             || !rule.tiers.is_empty();
         let is_charged_at_once = matches!(rule.terms.charging, Charging::Request);
         let may_wait = matches!(rule.terms.action, Action::Delay(_));
-        let group = self.groups.get(usize::from(rule.terms.group))?;
-        let set = self.sets.get(usize::from(rule.set))?;
+        let group = policy.groups.get(usize::from(rule.terms.group))?;
+        let set = policy.sets.get(usize::from(rule.set))?;
         let (Cost::Fixed(cost), [quota], [KeyPart::ClientIp]) =
             (&rule.terms.cost, &*set.quotas, &*group.spec.key)
         else {
@@ -59,7 +60,7 @@ impl Policy {
             return None;
         }
         let start = set.offset?.checked_add(quota.offset)?;
-        Some(LoneQuota {
+        Some(Self {
             rule: 0,
             quota_set: rule.set.into(),
             group: rule.terms.group.into(),
@@ -68,9 +69,7 @@ impl Policy {
             state: start..start.checked_add(quota.limiter.state_len())?,
         })
     }
-}
 
-impl LoneQuota {
     /// Charges one request at `now` to `value`, which a plan of this policy has stored for its
     /// client. False, with nothing written, when the request does not fit.
     #[inline]

@@ -8,26 +8,21 @@
 
 use crate::policy::group::Group;
 use crate::policy::records::WORD;
-pub use crate::spec::bounds::MAX_VALUE_LEN;
 
-/// Bytes of a bucket's name.
-pub const BUCKET_NAME: usize = 13;
 /// Bytes before a bucket's first value.
-pub const BUCKET_HEADER: usize = 2;
+const BUCKET_HEADER: usize = 2;
 /// Bytes before each value in a bucket.
-pub const WAY_HEADER: usize = 10;
+const WAY_HEADER: usize = 10;
 
 /// The most bytes that a node stores for one rule of a fleet, with their header, and for the last
 /// response of each of the rule's quotas.
 pub(crate) const LONGEST_HOLDING: usize = 381;
 pub(crate) const LONGEST_ANSWER: usize = 24;
 
-/// The most keys of a bucket.
-pub const MAX_WAYS: usize = 16;
 /// Keys of a bucket with long values, where more keys would cost every request too many bytes.
 const FEW_WAYS: usize = 8;
-/// Up to this number of bytes per key a bucket has [`MAX_WAYS`]: a full bucket then has at most 8
-/// KiB.
+/// Up to this number of bytes per key a bucket has [`TableSize::MAX_WAYS`]: a full bucket then has
+/// at most 8 KiB.
 const MANY_UP_TO: usize = 512;
 /// The least number of places per key of the capacity; the actual number is less than twice this.
 const ROOM: u64 = 2;
@@ -70,13 +65,18 @@ impl Group {
 }
 
 impl TableSize {
+    /// The most keys of a bucket.
+    pub const MAX_WAYS: usize = 16;
+    /// Bytes of a bucket's name.
+    pub const BUCKET_NAME: usize = 13;
+
     /// For `capacity` keys with values of `value_len` bytes: the number of buckets is a power of
     /// two, so that a table grows by splitting each bucket in half.
     #[must_use]
     pub fn new(capacity: u32, value_len: usize) -> Self {
         let value = value_len.div_ceil(WORD).saturating_mul(WORD);
         let bytes_per_key = value.saturating_add(WAY_HEADER);
-        let ways = if bytes_per_key <= MANY_UP_TO { MAX_WAYS } else { FEW_WAYS };
+        let ways = if bytes_per_key <= MANY_UP_TO { Self::MAX_WAYS } else { FEW_WAYS };
         let places = u64::from(capacity).saturating_mul(ROOM);
         let buckets = places.div_ceil(wide(ways).max(1)).max(1).next_power_of_two();
         let level = u8::try_from(buckets.trailing_zeros()).unwrap_or(u8::MAX);
@@ -112,7 +112,7 @@ impl TableSize {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let values = self.bytes_per_key.saturating_mul(self.ways);
-        let bucket = values.saturating_add(BUCKET_NAME).saturating_add(BUCKET_HEADER);
+        let bucket = values.saturating_add(Self::BUCKET_NAME).saturating_add(BUCKET_HEADER);
         1_u64.checked_shl(self.level.into()).unwrap_or(0).saturating_mul(wide(bucket))
     }
 }

@@ -31,21 +31,17 @@ impl Rule {
     }
 }
 
-impl Policy {
-    fn rule_named(&self, name: &str) -> Option<u16> {
-        (0..).zip(&self.rules).find(|(_, rule)| rule.terms.name == name).map(|(i, _)| i)
-    }
-
+impl Tenant {
     /// The entry of the tenant `id` ([`Tenants::id`](crate::Tenants::id),
-    /// [`Plan::tenant`](crate::Plan::tenant)) under this policy. Parts that the policy does not
-    /// know have no effect.
+    /// [`Plan::tenant`](crate::Plan::tenant)) under `policy`. Parts that the policy does not know
+    /// have no effect.
     #[must_use]
-    pub fn tenant(&self, id: &[u8], entry: &TenantEntry) -> Tenant {
+    pub fn new(policy: &Policy, id: &[u8], entry: &TenantEntry) -> Self {
         let mut sets: Vec<QuotaSet> = Vec::new();
         let mut rules: Vec<(u16, TenantSet)> = Vec::new();
         for (rule, quotas) in &entry.quotas {
-            if let Some(rule) = self.rule_named(rule)
-                && let Some(set) = self.own_set(rule, quotas, &sets)
+            if let Some(rule) = policy.rule_named(rule)
+                && let Some(set) = policy.own_set(rule, quotas, &sets)
             {
                 let index = u16::try_from(sets.len()).unwrap_or(u16::MAX);
                 rules.push((rule, TenantSet::Own(index)));
@@ -53,21 +49,27 @@ impl Policy {
             }
         }
         let of_tier =
-            (0..).zip(&self.sets).filter(|(_, set)| set.tier.is_some() && set.tier == entry.tier);
+            (0..).zip(&policy.sets).filter(|(_, set)| set.tier.is_some() && set.tier == entry.tier);
         for (index, set) in of_tier {
             if !rules.iter().any(|(rule, _)| *rule == set.rule) {
                 rules.push((set.rule, TenantSet::Tier(index)));
             }
         }
         sort_by(&mut rules, |(one, _), (other, _)| one.cmp(other));
-        Tenant {
+        Self {
             id: id.into(),
-            policy: self.fingerprint,
+            policy: policy.fingerprint,
             priority: entry.priority,
             expires_at: entry.expires_at,
             rules,
             sets,
         }
+    }
+}
+
+impl Policy {
+    fn rule_named(&self, name: &str) -> Option<u16> {
+        (0..).zip(&self.rules).find(|(_, rule)| rule.terms.name == name).map(|(i, _)| i)
     }
 
     /// The tenant's own quotas for `rule`. Their record comes after those of the policy and of

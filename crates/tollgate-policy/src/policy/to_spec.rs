@@ -16,8 +16,7 @@ use tollgate_http_syntax::sort::sort_by;
 
 impl Policy {
     /// Its spec, without the secret and the version that its surface may have set.
-    #[must_use]
-    pub fn to_spec(&self) -> PolicySpec {
+    pub(crate) fn to_spec(&self) -> PolicySpec {
         let Self {
             rules,
             groups,

@@ -31,6 +31,21 @@ pub struct ClientAddress {
     pub trust: Trust,
 }
 
+impl ClientAddress {
+    /// True when it is always the peer address of the connection, whatever a header contains.
+    #[must_use]
+    pub fn takes_the_connection(&self) -> bool {
+        self.source == Source::Connection
+    }
+
+    /// True unless the entries of a list of addresses are counted (`trusted_hops`): the client's
+    /// address then depends on the peer of the connection.
+    #[must_use]
+    pub const fn trusts_the_connection(&self) -> bool {
+        !matches!(self.trust, Trust::Hops(_))
+    }
+}
+
 /// The parties that may report the address of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {

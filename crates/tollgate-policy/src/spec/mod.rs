@@ -38,7 +38,7 @@ pub use crate::stable_hash::stable_hash;
 pub use action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
 pub use bounds::{
     MAX_EXEMPT, MAX_FLEET_RULES, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_QUOTAS, MAX_RULES, MAX_SETS,
-    MAX_SHARDS, MAX_TIERS, MAX_VALUES,
+    MAX_SHARDS, MAX_TIERS, MAX_VALUE_LEN, MAX_VALUES,
 };
 pub use charging::{Charging, OnAbort, ResponseCharge, StatusPattern, Statuses};
 pub use client_ip::{ClientAddress, Source, Trust};

@@ -25,3 +25,12 @@ pub enum HeaderGeneration {
     /// Only Retry-After.
     Off,
 }
+
+impl HeaderGeneration {
+    /// True when the fields are lists with a member per quota, so that one response can contain the
+    /// fields of several requests.
+    #[must_use]
+    pub const fn lists_quotas(self) -> bool {
+        matches!(self, Self::Draft11)
+    }
+}

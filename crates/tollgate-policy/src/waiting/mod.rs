@@ -18,7 +18,6 @@
 //! each one.
 
 mod agenda;
-mod kept;
 mod lines;
 mod order;
 mod pace;
@@ -27,6 +26,7 @@ mod poll;
 mod queue;
 mod slab_map;
 mod turn;
+mod waiting_plan;
 
 pub use crate::pipeline::plan::Full;
 pub use crate::spec::limits::Limits;
@@ -35,3 +35,4 @@ pub use poll::Poll;
 pub use queue::{Due, Queue, Seat, Spot, Ticket};
 pub use slab_map::SlabMap;
 pub use turn::Turn;
+pub use waiting_plan::{WaitingPlan, WaitingPlanMut};

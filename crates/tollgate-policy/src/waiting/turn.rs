@@ -1,18 +1,15 @@
-//! The lines in which a plan and its outcome wait, and their pace.
+//! The lines in which a request waits.
 //!
 //! Invariant: only rules that are enforced and whose action is `delay` make a request wait. A line
 //! is for the quotas of one rule or tier and one key, because the request waits for these.
 
-use tollgate_core::{Algorithm, Span, Timestamp};
+use tollgate_core::{Algorithm, Span};
 
 use crate::answer::outcome::Outcome;
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
-use tollgate_storage::Due;
-
-use super::pace::Pace;
 
 /// A line in which a request waits, or would wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,34 +27,19 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// The line for the quotas in which a rule counts. `None` when the request has no key there.
+    pub(super) fn of(policy: &Policy, applied: &AppliedRule, max: Span) -> Option<Self> {
+        let record = policy.line_of(applied)?;
+        let AppliedRule { cost, rank, .. } = *applied;
+        Some(Self { partition: applied.partition()?, record, cost, max, rank })
+    }
+
     /// The key of the line, in the plan that the turn belongs to.
     #[must_use]
     pub fn key<'p>(&self, plan: &'p Plan) -> &'p [u8] {
         let partition = plan.partition(self.partition);
         debug_assert!(partition.is_some(), "a turn goes with the plan that it was made from");
         partition.map_or(&[], |partition| partition.key())
-    }
-}
-
-impl Plan {
-    /// The lines in which this request has to wait if others do; one for each rule that makes
-    /// requests wait for their turn.
-    pub fn turns<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = Turn> + 'a {
-        self.applied.iter().filter_map(move |applied| turn(policy, applied))
-    }
-
-    /// The current pace of a line, from a plan that was decided or checked `at`; `None` when the
-    /// line's value could not be used.
-    #[must_use]
-    pub fn pace(&self, policy: &Policy, of: &Turn, at: Timestamp) -> Option<Pace> {
-        let applied = self.applied.iter().find(|applied| {
-            applied.partition() == Some(of.partition)
-                && turn(policy, applied).is_some_and(|turn| turn.record == of.record)
-        })?;
-        let quotas = self.outcome(policy).of_rule(applied);
-        let mut quotas = quotas.map(|r| (r.quota.limiter, *r.decision)).peekable();
-        quotas.peek()?;
-        Some(Pace::new(at, applied.cost, applied.due == Due::Later, quotas))
     }
 }
 
@@ -87,7 +69,7 @@ impl Outcome<'_> {
 
 /// The line of a rule that makes requests wait for their turn. A `leaky-queue` assigns times
 /// instead.
-fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
+pub(super) fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     let rule = policy.rules.get(usize::from(applied.rule))?;
     let max = rule.longest_wait()?;
     let hands_out_times =
@@ -95,7 +77,5 @@ fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     if !applied.is_binding() || policy.quotas(applied).iter().all(hands_out_times) {
         return None;
     }
-    let record = policy.line_of(applied)?;
-    let AppliedRule { cost, rank, .. } = *applied;
-    Some(Turn { partition: applied.partition()?, record, cost, max, rank })
+    Turn::of(policy, applied, max)
 }

@@ -102,7 +102,7 @@ impl<'a> Waiter<'a> {
         }
         if let Answer::Retry(wait) = self.plan.outcome(policy).answer() {
             if self.plan.reports() {
-                self.plan.reject_waiting(policy, Full::Late(wait));
+                self.plan.waiting_mut(policy).reject(Full::Late(wait));
                 return None;
             }
             let turn = self.plan.outcome(policy).turn()?;
@@ -124,7 +124,7 @@ impl<'a> Waiter<'a> {
                     tokio::time::sleep(Duration::from_nanos(sleep)).await;
                 }
                 Poll::Go => return,
-                Poll::Over(wait) => return self.plan.reject_waiting(policy, Full::Late(wait)),
+                Poll::Over(wait) => return self.plan.waiting_mut(policy).reject(Full::Late(wait)),
                 Poll::Decide => {
                     let spent = self.spent(self.done.waited);
                     let charged = gate.decide_once(policy, self.plan, spent).await;

@@ -41,7 +41,7 @@ impl Entry {
         if let Some((_, tenant)) = compiled.as_ref().filter(|(of, _)| *of == policy.fingerprint()) {
             return Arc::clone(tenant);
         }
-        let tenant = Arc::new(policy.tenant(id, &self.entry));
+        let tenant = Arc::new(Tenant::new(policy, id, &self.entry));
         *compiled = Some((policy.fingerprint(), Arc::clone(&tenant)));
         tenant
     }

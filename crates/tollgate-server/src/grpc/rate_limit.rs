@@ -16,7 +16,7 @@ use tollgate_grpc::rate_limit::{
     self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
 };
 use tollgate_grpc::status::Status;
-use tollgate_policy::{Answer, NearestQuota, Outcome, PROBLEM_JSON, RuleDecision, RuleResult};
+use tollgate_policy::{Answer, NearestQuota, Outcome, ProblemDetails, RuleDecision, RuleResult};
 use tollgate_service::check::BATCH_AT_ONCE;
 
 use super::answering::overloaded;
@@ -87,7 +87,9 @@ fn said(decisions: &[Decision]) -> (Vec<u8>, Span) {
         .map(|decision| decision.decided.plan.outcome(&decision.active.policy))
         .collect();
     let lead = lead(&outcomes);
-    let is_list = decisions.first().is_some_and(|decision| decision.active.policy.lists_quotas());
+    let is_list = decisions
+        .first()
+        .is_some_and(|decision| decision.active.policy.response().headers.lists_quotas());
     let (mut body, mut fields, mut request_fields) = (String::new(), Vec::new(), Vec::new());
     for (index, outcome) in outcomes.iter().enumerate() {
         if index == lead {
@@ -137,8 +139,9 @@ fn lead(outcomes: &[Outcome<'_>]) -> usize {
 /// The body, if it does not contradict Envoy's response.
 fn told(outcome: &Outcome<'_>) -> String {
     let mut is_problem = false;
-    outcome
-        .headers(&mut |name, value| is_problem |= (name, value) == ("content-type", PROBLEM_JSON));
+    outcome.headers(&mut |name, value| {
+        is_problem |= (name, value) == ("content-type", ProblemDetails::MEDIA_TYPE)
+    });
     match outcome.final_answer() {
         Answer::Refuse { status } if status == ENVOYS_STATUS || !is_problem => outcome.body(),
         Answer::Refuse { .. } | Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => String::new(),

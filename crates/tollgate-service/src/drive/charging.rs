@@ -208,14 +208,14 @@ impl Drive {
         }
         self.is_late = true;
         match self.stage {
-            Stage::AskSuspect(suspect, ends) if !self.stands_in => {
+            Stage::AskSuspect(_, ends) if !self.stands_in => {
                 self.asks.give_up();
-                others(plan, suspect).for_each(|i| plan.take_up(i));
+                plan.each_partition(|it| it.take_up());
                 self.enter(Stage::ChargeOne(ends), policy, plan);
             }
             // An undecided count is treated as failed: it will have failed if it stays silent.
-            Stage::ChargeOne(ends) if !self.is_void(plan) && !self.is_refused(policy, plan) => {
-                plan.take_up(ends.last);
+            Stage::ChargeOne(_) if !self.is_void(plan) && !self.is_refused(policy, plan) => {
+                plan.each_partition(|it| it.take_up());
                 self.enter(Stage::ChargeRest, policy, plan);
             }
             _ => {}
@@ -275,13 +275,13 @@ impl Drive {
         match stage {
             Stage::Look | Stage::AskAll => self.look_at(policy, plan, |_| true),
             Stage::AskSuspect(suspect, _) => {
-                others(plan, suspect).for_each(|i| plan.set_aside(i));
+                set_aside(plan, |i| i != suspect);
                 self.look_at(policy, plan, |i| i == suspect);
             }
             Stage::ChargeOne(ends) => {
                 self.charge_those(policy, plan, |i| i == ends.first);
                 self.look_at(policy, plan, |i| i != ends.first && i != ends.last);
-                plan.set_aside(ends.last);
+                set_aside(plan, |i| i == ends.last);
             }
             Stage::ChargeRest | Stage::ChargeAll => self.charge_those(policy, plan, |_| true),
             Stage::Settle => self.settle_all(policy, plan),
@@ -300,7 +300,7 @@ impl Drive {
         let is_refused = is_void || self.is_refused(policy, plan);
         match stage {
             Stage::AskSuspect(suspect, ends) => {
-                others(plan, suspect).for_each(|i| plan.take_up(i));
+                plan.each_partition(|it| it.take_up());
                 let has_failed = plan.has_failed();
                 let is_silent = plan.partition(suspect).is_some_and(|it| it.is_silent());
                 let stands = if has_failed { is_silent && self.stands_in } else { is_refused };
@@ -310,13 +310,10 @@ impl Drive {
                     self.look_at(policy, plan, |i| i != suspect);
                 }
             }
-            Stage::AskAll if is_refused => {
-                if plan.reports() && !plan.is_outdated() {
-                    self.report(policy, plan);
-                }
-            }
+            Stage::AskAll if is_refused && (!plan.reports() || plan.is_outdated()) => {}
+            Stage::AskAll if is_refused => self.report(policy, plan),
             Stage::ChargeOne(ends) => {
-                plan.take_up(ends.last);
+                plan.each_partition(|it| it.take_up());
                 if !is_refused {
                     return self.enter(Stage::ChargeAll, policy, plan);
                 }
@@ -386,7 +383,7 @@ impl Drive {
             Answer::Refuse { .. } | Answer::Retry(_) => true,
             Answer::Delay(delay) if delay > self.spent.left => {
                 let late = delay.saturating_sub(self.spent.left);
-                plan.reject_waiting(policy, Full::Late(late));
+                plan.waiting_mut(policy).reject(Full::Late(late));
                 true
             }
             Answer::Pass | Answer::Delay(_) => false,
@@ -395,6 +392,8 @@ impl Drive {
 }
 
 /// All partitions but one.
-fn others(plan: &Plan, suspect: usize) -> impl Iterator<Item = usize> + use<> {
-    (0..plan.len()).filter(move |i| *i != suspect)
+fn set_aside(plan: &mut Plan, is_aside: impl Fn(usize) -> bool) {
+    for i in (0..plan.len()).filter(|i| is_aside(*i)) {
+        plan.partition_mut(i).iter_mut().for_each(|it| it.set_aside());
+    }
 }

@@ -46,7 +46,7 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
         if queue.is_empty() || plan.reports() {
             return None;
         }
-        plan.turns(policy).find(|turn| queue.has_line(&(self.line)(plan, *turn)))
+        plan.waiting(policy).turns().find(|turn| queue.has_line(&(self.line)(plan, *turn)))
     }
 
     /// Goes behind them, or is denied.
@@ -58,10 +58,10 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
         (turn, now): (Turn, Timestamp),
         value: T,
     ) -> Option<Ticket> {
-        plan.shrink();
-        let pace = plan.pace(policy, &turn, now);
-        let joined = queue.join(now, self.seat(plan, turn), pace, value);
-        joined.map_err(|(full, _)| plan.reject_waiting(policy, full)).ok()
+        let bytes = plan.memory().shrink();
+        let pace = plan.waiting(policy).pace(&turn, now);
+        let joined = queue.join(now, self.seat(plan, turn, bytes), pace, value);
+        joined.map_err(|(full, _)| plan.waiting_mut(policy).reject(full)).ok()
     }
 
     /// Where the request waits next after it was decided again; `None` if it has its decision.
@@ -78,28 +78,29 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
         let again = (is_turned_down && plan.newer().is_none())
             .then(|| outcome.turn())
             .flatten()
-            .and_then(|turn| Some((turn, plan.pace(policy, &turn, now)?)));
+            .and_then(|turn| Some((turn, plan.waiting(policy).pace(&turn, now)?)));
         let Some((turn, pace)) = again else {
-            let _ = queue.done(ticket, now, plan.pace(policy, &stood_in, now));
+            let _ = queue.done(ticket, now, plan.waiting(policy).pace(&stood_in, now));
             return None;
         };
-        match queue.again(ticket, now, self.seat(plan, turn), pace) {
+        let bytes = plan.memory().bytes();
+        match queue.again(ticket, now, self.seat(plan, turn, bytes), pace) {
             Ok(()) => Some(turn),
             Err(full) => {
                 let full = full.map_or(Full::Late(Span::ZERO), |(full, _)| full);
-                plan.reject_waiting(policy, full);
+                plan.waiting_mut(policy).reject(full);
                 None
             }
         }
     }
 
-    fn seat(&self, plan: &Plan, turn: Turn) -> Seat<L> {
+    fn seat(&self, plan: &Plan, turn: Turn, bytes: usize) -> Seat<L> {
         Seat {
             key: (self.line)(plan, turn),
             cost: turn.cost,
             deadline: self.since.saturating_add(turn.max.min(self.patience)),
             rank: turn.rank,
-            bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
+            bytes: bytes.saturating_add(REQUEST_BYTES),
         }
     }
 }

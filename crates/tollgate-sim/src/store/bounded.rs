@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{BUCKET_NAME, Directory, Partition, Policy};
+use tollgate_policy::{Directory, Partition, Policy, TableSize};
 use tollgate_table::{Bucket, Seed, Table, bucket_of, claim};
 
 /// The tables of every group.
@@ -90,8 +90,8 @@ impl Bounded {
         }
         let keys = Bucket::parse(&self.out).map_or(0, |bucket| bucket.keys());
         self.keys = self.keys.saturating_sub(bucket.keys()).saturating_add(keys);
-        let gone = if is_new { 0 } else { known.len().saturating_add(BUCKET_NAME) };
-        let stored = self.out.len().saturating_add(BUCKET_NAME);
+        let gone = if is_new { 0 } else { known.len().saturating_add(TableSize::BUCKET_NAME) };
+        let stored = self.out.len().saturating_add(TableSize::BUCKET_NAME);
         self.bytes = self.bytes.saturating_sub(gone).saturating_add(stored);
         shared.buckets.entry(number).or_default().clone_from(&self.out);
     }

@@ -96,7 +96,7 @@ impl<'a> Waiter<'a> {
         match self.hold(wait) {
             Ok(ticket) => Some(ticket),
             Err(full) => {
-                self.plan.reject_waiting(self.policy, full);
+                self.plan.waiting_mut(self.policy).reject(full);
                 calls.give_back(self.plan).await;
                 None
             }
@@ -113,7 +113,7 @@ impl<'a> Waiter<'a> {
                 (Poll::Wait(at), _) => self.sleep(ticket, now, at).await,
                 (Poll::Go, _) | (Poll::Decide, None) => return,
                 (Poll::Over(wait), _) => {
-                    return self.plan.reject_waiting(policy, Full::Late(wait));
+                    return self.plan.waiting_mut(policy).reject(Full::Late(wait));
                 }
                 (Poll::Decide, Some(stood_in)) => {
                     // At most three calls per key: decision, charge, refund.
@@ -161,14 +161,14 @@ impl<'a> Waiter<'a> {
     fn hold(&mut self, wait: Span) -> Result<Ticket, Full> {
         let now = js::now();
         let plan = &mut *self.plan;
-        plan.shrink();
-        let place = plan.place(self.policy);
+        let bytes = plan.memory().shrink();
+        let place = plan.waiting(self.policy).place();
         // No request goes before others here, so no deadline is checked.
         let spot = Spot {
             line: place.map(|place| (line(self.objects, plan, place), place.cost)),
             deadline: Timestamp::MAX,
             rank: 0,
-            bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
+            bytes: bytes.saturating_add(REQUEST_BYTES),
         };
         let at = now.saturating_add(wait);
         let held = self.objects.lines.queue.borrow_mut().hold(now, spot, at, now);

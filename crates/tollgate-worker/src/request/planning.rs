@@ -14,7 +14,7 @@
 use std::rc::Rc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Facts, Failure, Plan, Policy};
+use tollgate_policy::{EntryReply, Facts, Failure, Plan, Policy};
 
 use crate::counts::objects::Objects;
 use crate::deployment::Visit;
@@ -37,12 +37,12 @@ impl Question<'_> {
     /// planned again.
     pub(crate) fn heard(self, plan: &Plan, objects: &Objects) -> bool {
         let Self { tenants, id, asked_at, revision } = self;
-        let other = plan.other_entry();
-        if let Some(kept) = other {
+        let reply = plan.entry_reply();
+        if let Some(EntryReply::Other(kept)) = reply {
             tenants.hear(&id, asked_at, kept, objects);
         } else {
             let mut cache = tenants.cache.borrow_mut();
-            if plan.is_under_its_entry() {
+            if reply.is_some() {
                 cache.confirm(&id, asked_at, revision);
             } else if plan.has_failed() && plan.newer().is_none() {
                 cache.fail(&id, js::now());
@@ -51,7 +51,7 @@ impl Question<'_> {
             }
         }
         tenants.bell.ring();
-        other.is_some()
+        matches!(reply, Some(EntryReply::Other(_)))
     }
 }
 

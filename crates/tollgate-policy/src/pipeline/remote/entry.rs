@@ -22,6 +22,16 @@ use tollgate_http_syntax::sort::sort_by;
 /// several.
 const MAX_KEYS: usize = 8;
 
+/// The reply of a count about the entry of its tenant: [`Plan::entry_reply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryReply<'p> {
+    /// The tenant has the entry with which the request was planned, and the count has decided.
+    Same,
+    /// The entry that the tenant has instead, as the store passed it to `Counts::other_entry`:
+    /// refund all charges to other counts, then plan the request again with this entry.
+    Other(&'p [u8]),
+}
+
 impl Tenants<'_> {
     /// The keys under which the tenant `id` ([`Tenants::id`]) is counted by rules whose key
     /// is only the tenant; its entry may be stored next to these counts. Empty when no rule has
@@ -80,28 +90,21 @@ impl Plan {
         true
     }
 
-    /// True when the tenant is known to have the entry that was given to [`Plan::ask_under`]: its
-    /// count has decided.
+    /// The reply about the entry that was given to [`Plan::ask_under`]; `None` while there is none,
+    /// and when no reply about it was usable.
     #[must_use]
-    pub fn is_under_its_entry(&self) -> bool {
-        let mut under = self.partitions.live().iter().filter(|stored| stored.under.is_some());
-        under.any(|stored| stored.status.is_decided())
-    }
-
-    /// The entry that the tenant has instead of the one with which the request was planned, as the
-    /// store passed it to `Counts::other_entry`: refund all charges to other counts, then plan
-    /// the request again with this entry.
-    #[must_use]
-    pub fn other_entry(&self) -> Option<&[u8]> {
-        let is_other = |status| status == Status::Failed(Failure::OtherEntry);
-        let mut stored = self.partitions.live().iter();
-        stored.find(|stored| is_other(stored.status)).map(|stored| &*stored.value)
+    pub fn entry_reply(&self) -> Option<EntryReply<'_>> {
+        let mut asked = self.partitions.live().iter().filter(|stored| stored.under.is_some());
+        asked.find_map(|stored| match stored.status {
+            Status::Failed(Failure::OtherEntry) => Some(EntryReply::Other(&stored.value)),
+            status => status.is_decided().then_some(EntryReply::Same),
+        })
     }
 
     /// True when it was not decided because it must be planned again: [`Plan::newer`] or
-    /// [`Plan::other_entry`].
+    /// [`EntryReply::Other`].
     #[must_use]
     pub fn is_outdated(&self) -> bool {
-        self.newer().is_some() || self.other_entry().is_some()
+        self.newer().is_some() || matches!(self.entry_reply(), Some(EntryReply::Other(_)))
     }
 }

@@ -9,15 +9,15 @@ use crate::policy::group::{Group, QuotaSet};
 use crate::policy::record;
 use crate::policy::records::is_value;
 
-impl Policy {
-    /// The usage in a stored value of `group`, for a store that decides on its own: the states of
-    /// all its quotas that this policy has. `None` for bytes that are not such a value.
+impl Group {
+    /// The usage in a stored value of this group, for a store that decides on its own: the states
+    /// of all quotas that its `policy` has. `None` for bytes that are not such a value.
     #[must_use]
-    pub fn counts_of(&self, group: &Group, value: &[u8]) -> Option<Counts> {
+    pub fn counts_of(&self, policy: &Policy, value: &[u8]) -> Option<Counts> {
         let states = |set: &QuotaSet| {
             Some((set.to_stored(), record::find(value, set).map(Cow::into_owned)?))
         };
-        let sets = self.sets.iter().filter_map(states);
-        is_value(value).then(|| Counts::of_states(group.identity(), sets))
+        let sets = policy.sets.iter().filter_map(states);
+        is_value(value).then(|| Counts::of_states(self.identity(), sets))
     }
 }
