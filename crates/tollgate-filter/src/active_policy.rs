@@ -26,7 +26,7 @@ use crate::fleet::node_id::NodeId;
 use crate::host::proxy::Proxy;
 use crate::request::facts::RequestFacts;
 use crate::request::waiting::{Line, Waiting};
-use crate::watch::metrics::{Asked, Wait};
+use crate::watch::metrics::{LeaseEvent, Wait};
 use crate::watch::observer::Observer;
 use crate::watch::tally::Tally;
 
@@ -335,8 +335,8 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 
     /// Counts the outcome of this many lease requests.
-    pub fn count_asked(&self, asked: Asked, count: usize) {
-        self.observer.count_asked(asked, count);
+    pub fn count_lease_event(&self, event: LeaseEvent, count: usize) {
+        self.observer.count_lease_event(event, count);
     }
 
     /// Decides in the shared tables.

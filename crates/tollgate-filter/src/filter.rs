@@ -15,8 +15,8 @@ use tollgate_policy::waiting::{Due, SlabMap};
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::config::Config;
 use crate::config::routes::Chosen;
-use crate::fleet::authority::Authority;
-use crate::fleet::question::{KeyAnswer, Sent};
+use crate::fleet::authority_client::AuthorityClient;
+use crate::fleet::lease_request::{KeyResult, LeaseRequest};
 use crate::follow::Follower;
 pub use crate::host::flow::Flow;
 use crate::host::proxy::Proxy;
@@ -49,7 +49,7 @@ struct Root<H> {
     timer: Rc<Timer<H>>,
     tally: Rc<Tally<H>>,
     waiting: Rc<Waiting<H>>,
-    authority: Rc<Authority<H>>,
+    authority: Rc<AuthorityClient<H>>,
 }
 
 /// A policy in force, and its follower, if it has a server.
@@ -173,10 +173,10 @@ impl<H: Proxy> Filter<H> {
         }
         policy.settle_waiting(&root.waiting, now);
         if root.authority.is_used() {
-            while let Some((sent, answers)) = root.authority.overdue(now) {
+            while let Some((sent, answers)) = root.authority.take_overdue(now) {
                 self.hand_over(&root, sent, answers);
             }
-            root.authority.wake();
+            root.authority.mark_all_ready();
             self.give_turns(&root, &policy, turns, now);
         }
     }
@@ -185,9 +185,9 @@ impl<H: Proxy> Filter<H> {
     fn give_turns(&self, root: &Root<H>, policy: &ActivePolicy<H>, turns: usize, now: Timestamp) {
         for _ in 0..turns {
             let Some(stream) = root.authority.next(now) else { break };
-            self.give_turn(stream, |held| held.look_again(now));
+            self.give_turn(stream, |held| held.retry_leases(now));
         }
-        root.authority.look_after(now);
+        root.authority.check_leases(now);
         root.authority.settle(now, policy);
     }
 
@@ -270,17 +270,17 @@ impl<H: Proxy> Filter<H> {
     }
 
     /// Hands the results of a lease request to the stream that waits for them, if there is one.
-    fn hand_over(&self, root: &Root<H>, sent: Sent<H>, answers: Vec<KeyAnswer>) {
-        let Sent { policy, keys, stream } = sent;
+    fn hand_over(&self, root: &Root<H>, sent: LeaseRequest<H>, answers: Vec<KeyResult>) {
+        let LeaseRequest { policy, keys, stream } = sent;
         let mut rest = Some((keys, answers));
         if let Some(stream) = stream {
             self.give_turn(stream, |held| {
                 let (keys, answers) = rest.take().unwrap_or_default();
-                held.answered(keys, answers)
+                held.receive_results(keys, answers)
             });
         }
         if let Some((keys, answers)) = rest {
-            root.authority.hear(&policy, keys, &answers);
+            root.authority.record_results(&policy, keys, &answers);
         }
     }
 
@@ -360,7 +360,7 @@ impl<H: Proxy> Root<H> {
         let timer = Rc::new(Timer::new(host.clone()));
         let tally = Rc::new(Tally::new(host.clone(), Rc::clone(&timer)));
         let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
-        let authority = Rc::new(Authority::new(host, id, Rc::clone(&timer)));
+        let authority = Rc::new(AuthorityClient::new(host, id, Rc::clone(&timer)));
         let (policy, follower) = (Cell::new(None), Cell::new(None));
         Self { policy, follower, timer, tally, waiting, authority }
     }

@@ -22,7 +22,7 @@ use crate::host::shared_data::Written;
 /// listeners or one before and one after a change, may both have a first group, and the same key in
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct HoldingsKey {
     /// The policy that lease requests contain.
     pub policy: u64,
     /// The group in that policy.

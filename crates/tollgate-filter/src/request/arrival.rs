@@ -10,8 +10,9 @@ use tollgate_policy::waiting::{Full, Turn};
 use tollgate_policy::{Answer, Plan};
 
 use crate::active_policy::{ActivePolicy, grpc_type};
-use crate::fleet::authority::{Authority, Gate};
-use crate::fleet::spending::Leasing;
+use crate::fleet::authority_client::AuthorityClient;
+use crate::fleet::circuit_breaker::Availability;
+use crate::fleet::spending::SpendStatus;
 use crate::host::proxy::Proxy;
 use crate::request::facts::RequestFacts;
 use crate::request::pending_response::PendingResponse;
@@ -24,7 +25,7 @@ pub struct Arrival<'a, H> {
     pub id: u32,
     pub policy: Rc<ActivePolicy<H>>,
     pub waiting: &'a Rc<Waiting<H>>,
-    pub authority: &'a Rc<Authority<H>>,
+    pub authority: &'a Rc<AuthorityClient<H>>,
     pub facts: &'a RequestFacts<H>,
 }
 
@@ -68,16 +69,16 @@ impl<H: Proxy> Arrival<'_, H> {
 
     /// Takes the costs under the rules of a fleet, once the rules of this node allow the request.
     fn lease(self, mut plan: Box<Plan>, now: Timestamp) -> Pending<H> {
-        let gate = self.authority.gate(now);
-        let (leasing, purse) = self.policy.spend(&mut plan, gate == Gate::Open);
-        if matches!(leasing, Leasing::Paid)
-            && purse.ahead.is_empty()
+        let availability = self.authority.availability(now);
+        let (status, spent) = self.policy.spend(&mut plan, availability == Availability::Available);
+        if matches!(status, SpendStatus::Paid)
+            && spent.prefetches.is_empty()
             && self.policy.outcome(&plan).answer() == Answer::Pass
         {
             self.let_through(&plan);
             return Pending::Response(PendingResponse::Fields(self.policy, plan));
         }
-        self.held(plan, now).begin(gate, (leasing, purse), now)
+        self.held(plan, now).begin_leasing(availability, (status, spent), now)
     }
 
     /// The first line of other requests that it has to join.

@@ -12,8 +12,8 @@ use tollgate_policy::waiting::{Full, Pace, Seat, Spot, Ticket, Turn};
 use tollgate_policy::{Answer, Paid, Plan};
 
 use crate::active_policy::ActivePolicy;
-use crate::fleet::authority::Authority;
-use crate::fleet::lease::Lease;
+use crate::fleet::authority_client::AuthorityClient;
+use crate::fleet::lease_waiters::LeaseWait;
 use crate::host::proxy::Proxy;
 use crate::request::pending_response::PendingResponse;
 use crate::request::waiting::Waiting;
@@ -67,9 +67,9 @@ pub struct Held<H> {
     /// The content type of its denial, if it is a gRPC request.
     pub grpc: Option<&'static str>,
     pub seat: Option<Seated>,
-    pub authority: Rc<Authority<H>>,
+    pub authority: Rc<AuthorityClient<H>>,
     /// Its progress with the authority of a fleet.
-    pub lease: Option<Lease>,
+    pub lease: Option<LeaseWait>,
     /// The units it took from leases, with the partition, while it waits for a place.
     pub paid: Vec<(usize, Paid)>,
     /// The host holds it.
@@ -183,7 +183,7 @@ impl<H: Proxy> Held<H> {
         self.seat = None;
         self.waiting.with(|queue| queue.done(ticket, now, pace));
         match answer {
-            Answer::Pass | Answer::Delay(_) if self.policy.has_fleet() => self.lease(now),
+            Answer::Pass | Answer::Delay(_) if self.policy.has_fleet() => self.take_leases(now),
             Answer::Pass => {
                 self.let_through(waited);
                 self.go_after_wait()

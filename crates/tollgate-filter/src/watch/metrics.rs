@@ -24,24 +24,24 @@ use crate::watch::tally::{Counter, Tally};
 
 /// Events of lease requests to the authority of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asked {
+pub enum LeaseEvent {
     /// A lease request was sent.
     Sent,
     /// A lease was granted.
     Granted,
     /// The authority denied a client request.
-    Refused,
+    Denied,
     /// A lease request had no response, or none that can be used.
     Failed,
     /// No lease request could be sent for a client request, because too many are in flight.
     Overloaded,
 }
 
-impl Asked {
+impl LeaseEvent {
     const ALL: [(Self, &'static str); 5] = [
         (Self::Sent, metric!(FleetAsked)),
         (Self::Granted, metric!(FleetGranted)),
-        (Self::Refused, metric!(FleetRefused)),
+        (Self::Denied, metric!(FleetRefused)),
         (Self::Failed, metric!(FleetFailed)),
         (Self::Overloaded, metric!(FleetOverloaded)),
     ];
@@ -82,7 +82,7 @@ pub struct Metrics {
     unused: Option<Counter>,
     full: Option<Counter>,
     /// Of policies that count for a fleet.
-    asked: [Option<Counter>; Asked::ALL.len()],
+    lease_events: [Option<Counter>; LeaseEvent::ALL.len()],
     gauges: Gauges,
 }
 
@@ -133,7 +133,7 @@ impl Metrics {
             left: define(metric!(WaitingLeft)),
             unused: define(metric!(PlacesUnused)),
             full: define(metric!(WaitingFull)),
-            asked: Asked::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
+            lease_events: LeaseEvent::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
             gauges: Gauges::define(plugin, host, has_fleet),
         }
     }
@@ -217,10 +217,10 @@ impl Metrics {
     }
 
     /// Counts the outcome of this many lease requests.
-    pub fn count_asked<H: Proxy>(&self, asked: Asked, count: usize, tally: &Tally<H>) {
-        let place = Asked::ALL.iter().position(|(known, _)| *known == asked);
+    pub fn count_lease_event<H: Proxy>(&self, event: LeaseEvent, count: usize, tally: &Tally<H>) {
+        let place = LeaseEvent::ALL.iter().position(|(known, _)| *known == event);
         tally.add(
-            place.and_then(|place| *self.asked.get(place)?),
+            place.and_then(|place| *self.lease_events.get(place)?),
             i64::try_from(count).unwrap_or(i64::MAX),
         );
     }

@@ -18,7 +18,7 @@ use crate::request::facts::RequestFacts;
 use crate::watch::access_log::{self, FILTER_STATE};
 use crate::watch::address_watch::AddressWatch;
 use crate::watch::labels::Labels;
-use crate::watch::metrics::{Asked, Metrics, Wait};
+use crate::watch::metrics::{LeaseEvent, Metrics, Wait};
 use crate::watch::refused_keys::RefusedKeys;
 use crate::watch::tally::Tally;
 
@@ -106,8 +106,8 @@ impl<H: Proxy> Observer<H> {
     }
 
     /// The outcome of this many lease requests.
-    pub fn count_asked(&self, asked: Asked, count: usize) {
-        self.metrics.count_asked(asked, count, &self.tally);
+    pub fn count_lease_event(&self, event: LeaseEvent, count: usize) {
+        self.metrics.count_lease_event(event, count, &self.tally);
     }
 
     /// Logs the keys that were denied most, when that is due. Returns when it is due next.

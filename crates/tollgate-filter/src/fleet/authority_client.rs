@@ -14,16 +14,16 @@ use tollgate_policy::waiting::{Limits, SlabMap};
 use tollgate_storage::{MAX_LEASE_KEYS, MAX_LEASE_SETS};
 
 use crate::active_policy::ActivePolicy;
-use crate::fleet::agenda::Agenda;
-use crate::fleet::breaker::Breaker;
-use crate::fleet::crowd::Crowd;
-use crate::fleet::pauses::{Pauses, Stage};
-use crate::fleet::question::{Answers, KeyAnswer, Sent, Unsent};
-use crate::fleet::spending::AskedKey;
+use crate::fleet::check_schedule::CheckSchedule;
+use crate::fleet::circuit_breaker::{Availability, CircuitBreaker};
+use crate::fleet::in_flight::InFlightMarker;
+use crate::fleet::lease_request::{KeyResult, LeaseRequest, ResponseContent, UnsentLeaseRequest};
+use crate::fleet::lease_waiters::{LeaseWaiters, WaitStage};
+use crate::fleet::spending::RequestedKey;
 use crate::host::calls::NotSent;
 use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, Wants};
-use crate::watch::metrics::Asked;
+use crate::watch::metrics::LeaseEvent;
 
 /// The most lease requests in flight at once. Envoy's clusters take 1,024 by default from all
 /// workers together, and those beyond fail without a response.
@@ -31,71 +31,60 @@ const MAX_CALLS: usize = 128;
 
 /// Workers cannot wake each other, so a worker polls at this interval for a response that another
 /// one waits for.
-const LOOK_AGAIN: Span = Span::from_millis(4);
+const POLL_INTERVAL: Span = Span::from_millis(4);
 
 /// While no lease request may be sent, leases to return are checked at this interval.
-const TRY_AGAIN: Span = Span::from_millis(100);
+const RETRY_INTERVAL: Span = Span::from_millis(100);
 
 /// A response that is this late will not come: the host generates one when the time is over.
-const GIVEN_UP: Span = Span::from_secs(5);
-
-/// Whether a lease request may be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// It may be sent.
-    Open,
-    /// Too many lease requests are in flight.
-    Busy,
-    /// The authority did not respond lately.
-    Away,
-}
+const LATE_AFTER: Span = Span::from_secs(5);
 
 /// The exchange of one root with its authority.
-pub struct Authority<H> {
+pub struct AuthorityClient<H> {
     host: H,
     root: u32,
     timer: Rc<Timer<H>>,
     state: Cell<Option<State<H>>>,
-    crowd: Crowd,
+    in_flight: InFlightMarker,
     /// The value in the gauge, and the gauge: a later policy may have none.
     reported: Cell<i64>,
     gauge: Cell<Option<u32>>,
 }
 
 struct State<H> {
-    breaker: Breaker,
+    circuit_breaker: CircuitBreaker,
     /// Each call with its deadline.
-    calls: SlabMap<u64, (Timestamp, Sent<H>)>,
-    pauses: Pauses,
-    agenda: Agenda<H>,
+    calls: SlabMap<u64, (Timestamp, LeaseRequest<H>)>,
+    waiters: LeaseWaiters,
+    check_schedule: CheckSchedule<H>,
     /// The cluster took no more: no lease request is sent until then.
-    full_until: Timestamp,
+    overloaded_until: Timestamp,
     /// When the timer is to fire for calls without a response.
-    watch_at: Option<Timestamp>,
+    timeout_at: Option<Timestamp>,
     /// When the timer is to fire for waiting requests.
-    look_at: Option<Timestamp>,
+    poll_at: Option<Timestamp>,
 }
 
-impl<H: Proxy> Authority<H> {
+impl<H: Proxy> AuthorityClient<H> {
     /// The exchange of the root of this number, with no lease requests yet.
     pub fn new(host: H, root: u32, timer: Rc<Timer<H>>) -> Self {
         let state = State {
-            breaker: Breaker::default(),
+            circuit_breaker: CircuitBreaker::default(),
             calls: SlabMap::new(),
-            pauses: Pauses::default(),
-            agenda: Agenda::default(),
-            full_until: Timestamp::ZERO,
-            watch_at: None,
-            look_at: None,
+            waiters: LeaseWaiters::default(),
+            check_schedule: CheckSchedule::default(),
+            overloaded_until: Timestamp::ZERO,
+            timeout_at: None,
+            poll_at: None,
         };
         let (reported, gauge) = (Cell::default(), Cell::default());
-        let (state, crowd) = (Cell::new(Some(state)), Crowd::default());
-        Self { host, root, timer, state, crowd, reported, gauge }
+        let (state, in_flight) = (Cell::new(Some(state)), InFlightMarker::default());
+        Self { host, root, timer, state, in_flight, reported, gauge }
     }
 
     /// Sets the limits for waiting requests.
     pub fn set_limits(&self, limits: Limits) {
-        self.with(|state| state.pauses.set_limits(limits));
+        self.with(|state| state.waiters.set_limits(limits));
     }
 
     /// Acts on the state. `act` must not make a host call: if the host called back, it would find
@@ -108,144 +97,159 @@ impl<H: Proxy> Authority<H> {
     }
 
     /// Whether a lease request may be sent at `now`.
-    pub fn gate(&self, now: Timestamp) -> Gate {
-        let gate = self.with(|state| {
-            if !state.breaker.may_ask(now) {
-                return Gate::Away;
+    pub fn availability(&self, now: Timestamp) -> Availability {
+        let availability = self.with(|state| {
+            if !state.circuit_breaker.may_send(now) {
+                return Availability::Unreachable;
             }
-            if state.has_room(now) { Gate::Open } else { Gate::Busy }
+            if state.has_room(now) { Availability::Available } else { Availability::Busy }
         });
-        gate.unwrap_or(Gate::Busy)
+        availability.unwrap_or(Availability::Busy)
     }
 
     /// Sends a lease request for a stream, which is the current context.
     ///
     /// # Errors
     /// The host does not send it.
-    pub fn ask(
+    pub fn request(
         &self,
         policy: &Rc<ActivePolicy<H>>,
-        keys: Vec<AskedKey>,
+        keys: Vec<RequestedKey>,
         stream: u32,
         now: Timestamp,
-    ) -> Result<u32, Unsent> {
-        let sent = Sent { policy: Rc::clone(policy), keys, stream: Some(stream) };
+    ) -> Result<u32, UnsentLeaseRequest> {
+        let sent = LeaseRequest { policy: Rc::clone(policy), keys, stream: Some(stream) };
         self.send(sent, Some(stream), now)
     }
 
-    fn send(&self, sent: Sent<H>, back_to: Option<u32>, now: Timestamp) -> Result<u32, Unsent> {
+    fn send(
+        &self,
+        sent: LeaseRequest<H>,
+        back_to: Option<u32>,
+        now: Timestamp,
+    ) -> Result<u32, UnsentLeaseRequest> {
         let call = match sent.send(&self.host, self.root, back_to) {
             Ok(call) => call,
             Err(why) => return Err(self.not_sent(sent, why, now)),
         };
-        sent.policy.count_asked(Asked::Sent, 1);
-        let (policy, patience) = (Rc::clone(&sent.policy), sent.policy.patience());
-        let until = now.saturating_add(patience).saturating_add(GIVEN_UP);
+        sent.policy.count_lease_event(LeaseEvent::Sent, 1);
+        let (policy, timeout) = (Rc::clone(&sent.policy), sent.policy.lease_timeout());
+        let until = now.saturating_add(timeout).saturating_add(LATE_AFTER);
         self.with(|state| {
-            state.breaker.asks();
+            state.circuit_breaker.record_sent();
             state.calls.insert(call.into(), (until, sent));
         });
-        self.crowd.note(&self.host, policy.cluster(), (now, patience));
+        self.in_flight.mark(&self.host, policy.cluster(), (now, timeout));
         Ok(call)
     }
 
-    fn not_sent(&self, sent: Sent<H>, why: NotSent, now: Timestamp) -> Unsent {
-        let Sent { policy, keys, .. } = sent;
-        let is_asking = || self.with(|state| !state.calls.is_empty()) == Some(true);
-        let is_full = why == NotSent::Failed
-            && (is_asking() || Crowd::is_there(&self.host, policy.cluster(), now));
-        if is_full {
-            self.with(|state| state.full_until = now.saturating_add(LOOK_AGAIN));
+    fn not_sent(&self, sent: LeaseRequest<H>, why: NotSent, now: Timestamp) -> UnsentLeaseRequest {
+        let LeaseRequest { policy, keys, .. } = sent;
+        let has_calls = || self.with(|state| !state.calls.is_empty()) == Some(true);
+        let is_overloaded = why == NotSent::Failed
+            && (has_calls() || InFlightMarker::is_set(&self.host, policy.cluster(), now));
+        if is_overloaded {
+            self.with(|state| state.overloaded_until = now.saturating_add(POLL_INTERVAL));
         } else {
-            policy.count_asked(Asked::Sent, 1);
-            policy.count_asked(Asked::Failed, 1);
-            self.with(|state| state.breaker.failed(now));
+            policy.count_lease_event(LeaseEvent::Sent, 1);
+            policy.count_lease_event(LeaseEvent::Failed, 1);
+            self.with(|state| state.circuit_breaker.record_failure(now));
         }
-        Unsent { keys, is_full }
+        UnsentLeaseRequest { keys, is_overloaded }
     }
 
     /// Asks in advance for the leases of `keys`; no request waits for the response. The stream
     /// `back_to`, if any, is the current context before and after.
-    pub fn ask_ahead(
+    pub fn prefetch(
         &self,
         policy: &Rc<ActivePolicy<H>>,
-        keys: Vec<AskedKey>,
+        keys: Vec<RequestedKey>,
         back_to: Option<u32>,
         now: Timestamp,
     ) {
         if keys.is_empty() {
             return;
         }
-        let sent = Sent { policy: Rc::clone(policy), keys, stream: None };
+        let sent = LeaseRequest { policy: Rc::clone(policy), keys, stream: None };
         if let Err(unsent) = self.send(sent, back_to, now) {
-            self.unask(policy, unsent.keys);
+            self.cancel(policy, unsent.keys);
         }
         self.settle(now, policy);
     }
 
     /// Records that a lease request about these keys was not sent.
-    pub fn unask(&self, policy: &Rc<ActivePolicy<H>>, keys: Vec<AskedKey>) {
+    pub fn cancel(&self, policy: &Rc<ActivePolicy<H>>, keys: Vec<RequestedKey>) {
         for key in keys {
-            let next = policy.unask(&key);
-            self.look_at(next, policy, key);
+            let next = policy.cancel_request(&key);
+            self.schedule_check(next, policy, key);
         }
     }
 
     /// Records results that no request waits for.
-    pub fn hear(&self, policy: &Rc<ActivePolicy<H>>, keys: Vec<AskedKey>, answers: &[KeyAnswer]) {
+    pub fn record_results(
+        &self,
+        policy: &Rc<ActivePolicy<H>>,
+        keys: Vec<RequestedKey>,
+        answers: &[KeyResult],
+    ) {
         for (key, answer) in keys.into_iter().zip(answers) {
             let leased = match answer {
-                KeyAnswer::Decided(leased, _) => Some(&leased[..]),
-                KeyAnswer::Failed | KeyAnswer::Overloaded => None,
+                KeyResult::Decided(leased, _) => Some(&leased[..]),
+                KeyResult::Failed | KeyResult::Overloaded => None,
             };
-            let next = policy.hear(&key, leased, &[]);
-            self.look_at(next, policy, key);
+            let next = policy.record_results(&key, leased, &[]);
+            self.schedule_check(next, policy, key);
         }
     }
 
     /// Schedules the check of the key for `next`, if there is such a time. The line of requests
     /// that wait for the key may continue.
-    pub fn look_at(&self, next: Option<Timestamp>, policy: &Rc<ActivePolicy<H>>, key: AskedKey) {
+    pub fn schedule_check(
+        &self,
+        next: Option<Timestamp>,
+        policy: &Rc<ActivePolicy<H>>,
+        key: RequestedKey,
+    ) {
         self.with(|state| {
-            state.pauses.may_go_on(key.place);
+            state.waiters.mark_ready(key.holdings_key);
             if let Some(at) = next {
-                state.agenda.put(at, Rc::clone(policy), key);
+                state.check_schedule.schedule(at, Rc::clone(policy), key);
             }
         });
     }
 
     /// The lease request of a call whose response has arrived, with the result for each key, read
     /// from `len` bytes.
-    pub fn answered(&self, call: u32, len: usize) -> Option<(Sent<H>, Vec<KeyAnswer>)> {
+    pub fn answered(&self, call: u32, len: usize) -> Option<(LeaseRequest<H>, Vec<KeyResult>)> {
         let (_, sent) = self.with(|state| state.calls.remove(&call.into())).flatten()?;
         let now = self.host.now().unwrap_or_default();
         match sent.answers(&self.host, len) {
-            Answers::Each(answers) => {
-                self.with(|state| state.breaker.answered());
+            ResponseContent::Results(answers) => {
+                self.with(|state| state.circuit_breaker.record_success());
                 Some((sent, answers))
             }
-            Answers::Full => {
+            ResponseContent::Overloaded => {
                 self.with(|state| {
-                    state.breaker.was_full();
-                    state.full_until = now.saturating_add(LOOK_AGAIN);
+                    state.circuit_breaker.record_overload();
+                    state.overloaded_until = now.saturating_add(POLL_INTERVAL);
                 });
-                let full = sent.keys.iter().map(|_| KeyAnswer::Overloaded).collect();
+                let full = sent.keys.iter().map(|_| KeyResult::Overloaded).collect();
                 Some((sent, full))
             }
-            Answers::Nothing => Some(self.failed(sent, now)),
+            ResponseContent::Unusable => Some(self.failed(sent, now)),
         }
     }
 
-    fn failed(&self, sent: Sent<H>, now: Timestamp) -> (Sent<H>, Vec<KeyAnswer>) {
-        self.with(|state| state.breaker.failed(now));
-        sent.policy.count_asked(Asked::Failed, 1);
-        let nothing = sent.keys.iter().map(|_| KeyAnswer::Failed).collect();
+    fn failed(&self, sent: LeaseRequest<H>, now: Timestamp) -> (LeaseRequest<H>, Vec<KeyResult>) {
+        self.with(|state| state.circuit_breaker.record_failure(now));
+        sent.policy.count_lease_event(LeaseEvent::Failed, 1);
+        let nothing = sent.keys.iter().map(|_| KeyResult::Failed).collect();
         (sent, nothing)
     }
 
     /// A lease request without a response after its deadline, treated as failed. Otherwise it would
-    /// hold its client request, its place among the calls and the breaker forever.
-    pub fn overdue(&self, now: Timestamp) -> Option<(Sent<H>, Vec<KeyAnswer>)> {
+    /// hold its client request, its place among the calls and the circuit breaker forever.
+    pub fn take_overdue(&self, now: Timestamp) -> Option<(LeaseRequest<H>, Vec<KeyResult>)> {
         let sent = self.with(|state| {
             let call = *state.calls.iter().find(|(_, (until, _))| *until <= now)?.0;
             state.calls.remove(&call)
@@ -254,17 +258,17 @@ impl<H: Proxy> Authority<H> {
     }
 
     /// A request of this many bytes begins to wait; false when too many do.
-    pub fn begin(&self, stage: Stage, stream: u32, bytes: usize) -> bool {
-        self.with(|state| state.pauses.begin(stage, stream, bytes)) == Some(true)
+    pub fn begin(&self, stage: WaitStage, stream: u32, bytes: usize) -> bool {
+        self.with(|state| state.waiters.begin(stage, stream, bytes)) == Some(true)
     }
 
     /// A request that was given its turn continues to wait, as the first.
-    pub fn go_on(&self, stage: Stage, stream: u32) {
-        self.with(|state| state.pauses.go_on(stage, stream));
+    pub fn rejoin(&self, stage: WaitStage, stream: u32) {
+        self.with(|state| state.waiters.rejoin(stage, stream));
     }
 
     /// No request waits for the response to this call.
-    pub fn forget(&self, call: u32) {
+    pub fn detach(&self, call: u32) {
         self.with(|state| {
             if let Some((_, sent)) = state.calls.get_mut(&call.into()) {
                 sent.stream = None;
@@ -273,69 +277,72 @@ impl<H: Proxy> Authority<H> {
     }
 
     /// A request no longer waits. The response to its lease request is still used.
-    pub fn end(&self, stage: Stage, stream: u32, bytes: usize) {
-        self.with(|state| state.pauses.end(stage, stream, bytes));
-        if let Stage::Asked(call) = stage {
-            self.forget(call);
+    pub fn end(&self, stage: WaitStage, stream: u32, bytes: usize) {
+        self.with(|state| state.waiters.end(stage, stream, bytes));
+        if let WaitStage::Response(call) = stage {
+            self.detach(call);
         }
     }
 
     /// True when the timer may be this one's.
     pub fn is_used(&self) -> bool {
         let is_used = self.with(|state| {
-            state.pauses.len() > 0 || !state.calls.is_empty() || state.agenda.next_at().is_some()
+            state.waiters.len() > 0
+                || !state.calls.is_empty()
+                || state.check_schedule.next_at().is_some()
         });
         is_used == Some(true)
     }
 
     /// How many requests wait.
     pub fn len(&self) -> usize {
-        self.with(|state| state.pauses.len()).unwrap_or_default()
+        self.with(|state| state.waiters.len()).unwrap_or_default()
     }
 
     /// The timer fires: every waiting request may check again.
-    pub fn wake(&self) {
+    pub fn mark_all_ready(&self) {
         self.with(|state| {
-            state.look_at = None;
-            state.pauses.wake();
+            state.poll_at = None;
+            state.waiters.mark_all_ready();
         });
     }
 
     /// The next stream that may have its turn, removed from its line.
     pub fn next(&self, now: Timestamp) -> Option<u32> {
         let next = self.with(|state| {
-            let may_ask = state.has_room(now);
-            state.pauses.next(may_ask)
+            let may_send = state.has_room(now);
+            state.waiters.pop_next(may_send)
         });
         next.flatten()
     }
 
     /// Returns or requests leases that are due at `now`.
-    pub fn look_after(&self, now: Timestamp) {
-        if self.gate(now) != Gate::Open {
+    pub fn check_leases(&self, now: Timestamp) {
+        if self.availability(now) != Availability::Available {
             return;
         }
-        let mut due: Vec<(Rc<ActivePolicy<H>>, Vec<AskedKey>)> = Vec::new();
+        let mut due: Vec<(Rc<ActivePolicy<H>>, Vec<RequestedKey>)> = Vec::new();
         let mut room = MAX_LEASE_SETS;
         for _ in 0..MAX_LEASE_KEYS {
-            let Some((policy, key)) = self.with(|state| state.agenda.pop(now, room)).flatten()
+            let Some((policy, key)) =
+                self.with(|state| state.check_schedule.pop_due(now, room)).flatten()
             else {
                 break;
             };
             room = room.saturating_sub(key.key.rules.len());
-            match policy.look_after(&key) {
-                Ok(asked) => match due.last_mut().filter(|(last, _)| Rc::ptr_eq(last, &policy)) {
-                    Some((_, keys)) => keys.push(asked),
-                    None => due.push((policy, vec![asked])),
+            match policy.check_key(&key) {
+                Ok(request) => match due.last_mut().filter(|(last, _)| Rc::ptr_eq(last, &policy)) {
+                    Some((_, keys)) => keys.push(request),
+                    None => due.push((policy, vec![request])),
                 },
                 Err(next) => {
-                    let next = next.map(|at| at.max(now.saturating_add(LOOK_AGAIN)));
-                    self.look_at(next, &policy, key);
+                    let next = next.map(|at| at.max(now.saturating_add(POLL_INTERVAL)));
+                    self.schedule_check(next, &policy, key);
                 }
             }
         }
         for (policy, keys) in due {
-            self.ask_ahead(&policy, keys, None, now);
+            self.prefetch(&policy, keys, None, now);
         }
     }
 
@@ -355,21 +362,21 @@ impl<H: Proxy> Authority<H> {
     /// Sets the timer and the gauge.
     pub fn settle(&self, now: Timestamp, policy: &ActivePolicy<H>) {
         let state = self.with(|state| {
-            let agenda = state.agenda.next_at();
-            let soon = if state.pauses.has_more() {
+            let check_at = state.check_schedule.next_at();
+            let soon = if state.waiters.has_ready() {
                 Some(Span::from_millis(1))
-            } else if state.pauses.wait() {
-                Some(LOOK_AGAIN)
+            } else if state.waiters.is_polling() {
+                Some(POLL_INTERVAL)
             } else {
                 // Leases are due that may not be requested yet.
-                agenda.filter(|at| *at <= now).map(|_| TRY_AGAIN)
+                check_at.filter(|at| *at <= now).map(|_| RETRY_INTERVAL)
             };
             let soon = soon.map(|soon| now.saturating_add(soon));
             // New requests do not postpone it.
-            state.look_at = state.look_at.into_iter().chain(soon).min().filter(|_| soon.is_some());
-            let agenda = agenda.filter(|at| *at > now);
-            let watch = state.watch(now);
-            (state.look_at.into_iter().chain(agenda).chain(watch).min(), state.pauses.len())
+            state.poll_at = state.poll_at.into_iter().chain(soon).min().filter(|_| soon.is_some());
+            let check_at = check_at.filter(|at| *at > now);
+            let watch = state.next_timeout(now);
+            (state.poll_at.into_iter().chain(check_at).chain(watch).min(), state.waiters.len())
         });
         let Some((next_at, paused)) = state else { return };
         self.timer.set(Wants::Asking, next_at, now);
@@ -381,13 +388,13 @@ impl<H: Proxy> Authority<H> {
 impl<H> State<H> {
     /// True when one more lease request may be in flight.
     fn has_room(&self, now: Timestamp) -> bool {
-        self.calls.len() < MAX_CALLS && self.full_until <= now
+        self.calls.len() < MAX_CALLS && self.overloaded_until <= now
     }
 
     /// When the timer is to fire for calls without a response; calls that end do not postpone it.
-    fn watch(&mut self, now: Timestamp) -> Option<Timestamp> {
+    fn next_timeout(&mut self, now: Timestamp) -> Option<Timestamp> {
         let first = self.calls.values().map(|(until, _)| *until).min();
-        self.watch_at = self.watch_at.filter(|at| first.is_some() && *at > now).or(first);
-        self.watch_at
+        self.timeout_at = self.timeout_at.filter(|at| first.is_some() && *at > now).or(first);
+        self.timeout_at
     }
 }
