@@ -18,7 +18,7 @@ use crate::config::routes::Chosen;
 use crate::fleet::authority_client::AuthorityClient;
 use crate::fleet::lease_request::{KeyResult, LeaseRequest};
 use crate::follow::Follower;
-pub use crate::host::flow::Flow;
+pub use crate::host::proxy::Flow;
 use crate::host::proxy::Proxy;
 use crate::host::reply::Reply;
 use crate::host::timer::{Timer, Wants};

@@ -16,8 +16,7 @@ use std::rc::Rc;
 use tollgate_policy::{Directory, Group, Policy, Registered};
 use tollgate_table::Table;
 
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 /// The directory of every table as last read.
 #[derive(Default)]

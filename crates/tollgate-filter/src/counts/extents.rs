@@ -12,8 +12,7 @@
 use tollgate_table::{Extent, Table};
 
 use crate::config::Config;
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 /// Where workers of layout 1 agreed on their seed: the sign that they counted here.
 const SEED_OF_LAYOUT_1: &[u8] = b"\x01seed";

@@ -12,8 +12,7 @@ use core::num::NonZeroU64;
 use std::borrow::Cow;
 
 use crate::counts::enforce::Enforcement;
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 impl<S: SharedData> Enforcement<'_, S> {
     /// The number under which a denial of this request may be remembered; `None` where none may, or

@@ -12,8 +12,7 @@ use std::cell::Cell;
 use tollgate_core::{Span, Timestamp};
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 /// The mark in the host's map, and when this worker last wrote it.
 #[derive(Default)]

@@ -13,8 +13,7 @@ use tollgate_policy::plugin::PolicyFrom;
 use tollgate_storage::Bytes;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 /// A policy from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_table::{LAYOUT_VERSION, Seed};
 
 use crate::host::proxy::Proxy;
-use crate::host::shared_cell::{Change, NotChanged, SharedCell};
+use crate::host::shared_data::{Change, NotChanged, SharedCell};
 
 /// Many times the compile time of a policy of 1 MiB on a busy machine.
 pub const LONGEST: Span = Span::from_secs(10);

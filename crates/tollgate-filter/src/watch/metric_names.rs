@@ -12,8 +12,7 @@ use std::collections::BTreeSet;
 
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::SharedData;
+use crate::host::shared_data::{Change, SharedCell, SharedData};
 
 /// The most names.
 pub const MAX_NAMES: usize = 10_000;

@@ -14,8 +14,7 @@ use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
 use tollgate_table::Table;
 
 use crate::counts::commit_stats::CommitStats;
-use crate::host::counters::Counters;
-use crate::host::proxy::Proxy;
+use crate::host::proxy::{Counters, Proxy};
 use crate::host::shared_data::SharedData;
 use crate::watch::labels::Labels;
 use crate::watch::metric_names::claim;
