@@ -17,7 +17,7 @@ mod crowd;
 mod denials;
 mod follow;
 mod growth;
-mod guesses;
+mod predicted_writes;
 mod herd;
 mod hostile;
 mod layout;
