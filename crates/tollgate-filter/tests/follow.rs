@@ -404,20 +404,20 @@ fn what_cannot_be_had_changes_nothing_and_is_said_once() {
     let (good, long) = (policy(50), vec![b' '; (1 << 20) + 1]);
     let status = (":status", "200");
     let cases: [(&[(&str, &str)], &[u8], &str); 10] = [
-        (&[], b"", "no answer"),
+        (&[], b"", "no response"),
         (&[(":status", "500")], b"", "status 500"),
         (&[(":status", "401")], good.as_bytes(), "status 401"),
         (&[(":status", "302")], good.as_bytes(), "status 302"),
         (&[(":status", "206"), ("etag", "\"a\""), version], good.as_bytes(), "status 206"),
-        (&[status, version], good.as_bytes(), "its answer has no etag"),
-        (&[status, ("etag", "\"a b\""), version], good.as_bytes(), "its answer has no etag"),
+        (&[status, version], good.as_bytes(), "the response has no etag"),
+        (&[status, ("etag", "\"a b\""), version], good.as_bytes(), "the response has no etag"),
         (
             &[status, ("etag", "\"a\"")],
             good.as_bytes(),
-            "its answer has no tollgate-policy-version",
+            "the response has no tollgate-policy-version",
         ),
-        (&[status, ("etag", "\"a\""), version], &long, "its policy is longer than 1 MiB"),
-        (&[status, ("etag", "\"a\""), version], b"{\"\xff\"}", "its policy is not UTF-8"),
+        (&[status, ("etag", "\"a\""), version], &long, "the policy is longer than 1 MiB"),
+        (&[status, ("etag", "\"a\""), version], b"{\"\xff\"}", "the policy is not UTF-8"),
     ];
     for (i, (headers, body, why)) in cases.into_iter().enumerate() {
         for worker in &workers {
@@ -427,7 +427,7 @@ fn what_cannot_be_had_changes_nothing_and_is_said_once() {
             worker.answer(call, headers, body); // the second time it belongs to no call
         }
         let line =
-            format!("tollgate: server \"c\": no policy could be had: {why}; the last one stays");
+            format!("tollgate: server \"c\": cannot fetch the policy: {why}; keeping the last one");
         let expected = if i == 6 { vec![] } else { vec![line] }; // it was logged for the one before
         assert_eq!(process.said(), expected, "{why}");
         assert_eq!(failures(&process), [2 * (i64::try_from(i).unwrap() + 1), 0], "{why}");
@@ -448,10 +448,8 @@ fn what_cannot_be_had_changes_nothing_and_is_said_once() {
     process.said();
     assert_eq!(workers[0].admitted("k"), 3);
     workers.iter().for_each(|worker| worker.takes(8, &good));
-    let said = [
-        "tollgate: server \"c\": it answers again",
-        "tollgate: server \"c\": policy 8 is in force",
-    ];
+    let said =
+        ["tollgate: server \"c\": responds again", "tollgate: server \"c\": policy 8 is in force"];
     assert_eq!(process.said(), said);
     assert_eq!(workers[1].admitted("k"), 47);
 }
@@ -469,9 +467,11 @@ fn a_policy_that_is_wrong_here_is_refused_with_every_problem() {
         assert_eq!(worker.world.tick_ms.get() / 1000, 7);
     }
     let said = process.said();
-    let is_of_it = |line: &String| line.contains("has policy 4, refused: ");
+    let is_of_it = |line: &String| line.contains("policy 4 is rejected: ");
     assert!(said.len() >= 2 && said.iter().all(is_of_it), "{said:?}");
-    assert!(said.iter().any(|line| line.contains("refused: tenant: is for surfaces with a store")));
+    assert!(
+        said.iter().any(|line| line.contains("is rejected: tenant: is for surfaces with a store"))
+    );
     assert_eq!(failures(&process), [0, 2]);
     assert_eq!(process.metric("tollgate.policy_version.plugin=p"), 0);
     assert_eq!(workers[0].limit("a"), 3);
@@ -525,7 +525,7 @@ fn no_worker_goes_back_and_whoever_begins_later_begins_with_the_newest() {
         worker.takes(1, &policy(99));
         assert_eq!(worker.limit(if std::ptr::eq(worker, &early) { "b" } else { "c" }), 10);
     }
-    let line = "tollgate: server \"c\": has policy 1, and 3 is in force here, which stays";
+    let line = "tollgate: server \"c\": serves policy 1; policy 3 remains in force";
     assert_eq!(process.said(), [line]);
     assert_eq!(failures(&process), [0, 2]);
     // An instance that is created again does not begin with its configuration.

@@ -433,7 +433,7 @@ fn the_log_is_told_once_a_minute_who_is_refused() {
     tick(&filter, &world);
     let log = world.log.take();
     let [line] = log.as_slice() else { panic!("{log:?}") };
-    assert!(line.starts_with("tollgate: plugin p: 99 refused in 60 s; most of them: rule=r pk="));
+    assert!(line.starts_with("tollgate: plugin p: 99 denied in 60 s; most of them: rule=r pk="));
     assert!(line.ends_with("= 99"), "{line}");
     assert_eq!(world.tick_ms.get(), 0, "nobody is refused any more");
     come(&filter, &world, FIRST, "/");

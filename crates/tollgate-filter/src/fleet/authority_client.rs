@@ -22,8 +22,8 @@ use crate::fleet::lease_waiters::{LeaseWaiters, WaitStage};
 use crate::fleet::spending::RequestedKey;
 use crate::host::calls::NotSent;
 use crate::host::proxy::Proxy;
-use crate::host::timer::{Timer, Wants};
-use crate::watch::metrics::LeaseEvent;
+use crate::host::timer::{Timer, TimerUser};
+use crate::observability::metrics::LeaseEvent;
 
 /// The most lease requests in flight at once. Envoy's clusters take 1,024 by default from all
 /// workers together, and those beyond fail without a response.
@@ -379,7 +379,7 @@ impl<H: Proxy> AuthorityClient<H> {
             (state.poll_at.into_iter().chain(check_at).chain(watch).min(), state.waiters.len())
         });
         let Some((next_at, paused)) = state else { return };
-        self.timer.set(Wants::Asking, next_at, now);
+        self.timer.set(TimerUser::Leases, next_at, now);
         self.gauge.set(policy.observer.metrics.paused().or(self.gauge.get()));
         self.report(i64::try_from(paused).unwrap_or(i64::MAX));
     }

@@ -15,14 +15,14 @@ use crate::fleet::lease_request::{KeyResult, UnsentLeaseRequest};
 use crate::fleet::lease_waiters::{LeaseWait, WaitStage};
 use crate::fleet::spending::{RequestedKey, SpendStatus, SpentLeases};
 use crate::host::proxy::Proxy;
+use crate::observability::metrics::{LeaseEvent, Wait};
+use crate::request::held_request::{HeldRequest, Pending};
 use crate::request::pending_response::PendingResponse;
-use crate::request::retry::{Held, Pending};
-use crate::watch::metrics::{LeaseEvent, Wait};
 
 /// The wait when no better time is known.
 const DEFAULT_WAIT: Span = Span::from_secs(1);
 
-impl<H: Proxy> Held<H> {
+impl<H: Proxy> HeldRequest<H> {
     /// The rules of this node allow the request at `now`: it takes the costs under those of the
     /// fleet.
     pub fn take_leases(self, now: Timestamp) -> Pending<H> {
@@ -108,7 +108,7 @@ impl<H: Proxy> Held<H> {
                 }
                 // The request takes its turn when there is room, and its costs then.
                 let paid = self.lease.as_mut().map(|lease| core::mem::take(&mut lease.paid));
-                self.put_back(paid.unwrap_or_default());
+                self.return_units(paid.unwrap_or_default());
                 self.apply_spending(
                     Availability::Busy,
                     (SpendStatus::Blocked, SpentLeases::default()),
@@ -216,23 +216,23 @@ impl<H: Proxy> Held<H> {
 
     /// Every rule has decided.
     fn conclude(mut self, now: Timestamp) -> Pending<H> {
-        let Some(lease) = self.lease.take() else { return self.go() };
+        let Some(lease) = self.lease.take() else { return self.resume() };
         if let Some((stage, bytes)) = lease.stage {
             self.authority.end(stage, self.id, bytes);
         }
-        let waited = now.since(self.since);
+        let waited = now.since(self.arrived_at);
         match self.policy.outcome(&self.plan).answer_after(waited) {
             Answer::Pass => {
-                self.let_through(waited);
+                self.record_allowed(waited);
                 if self.is_stopped {
-                    return self.go();
+                    return self.resume();
                 }
                 Pending::Response(PendingResponse::Fields(self.policy, self.plan))
             }
             Answer::Delay(wait) => {
                 self.is_stopped = true;
                 self.paid = lease.paid;
-                self.wait_for(now.saturating_add(wait), now)
+                self.wait_until(now.saturating_add(wait), now)
             }
             Answer::Retry(wait) => {
                 self.refund(lease.paid, now);
@@ -240,19 +240,19 @@ impl<H: Proxy> Held<H> {
             }
             Answer::Refuse { .. } => {
                 self.refund(lease.paid, now);
-                self.refuse(waited)
+                self.deny(waited)
             }
         }
     }
 
     /// Takes back the request's charges.
     fn refund(&mut self, paid: Vec<(usize, Paid)>, now: Timestamp) {
-        self.put_back(paid);
+        self.return_units(paid);
         self.policy.take_back(&mut self.plan, now);
     }
 
     /// Puts units back into the leases that they were taken from.
-    pub fn put_back(&mut self, paid: Vec<(usize, Paid)>) {
+    pub fn return_units(&mut self, paid: Vec<(usize, Paid)>) {
         self.policy.put_back(&mut self.plan, SpentLeases { paid, ..SpentLeases::default() });
     }
 

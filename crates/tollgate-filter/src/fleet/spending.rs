@@ -15,7 +15,7 @@ use crate::active_policy::ActivePolicy;
 use crate::counts::commit_stats::CommitStats;
 use crate::fleet::holdings::{Change, HoldingsKey, change};
 use crate::host::proxy::Proxy;
-use crate::watch::metrics::LeaseEvent;
+use crate::observability::metrics::LeaseEvent;
 
 /// The wait when no better time is known.
 const DEFAULT_WAIT: Span = Span::from_secs(1);

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use tollgate_policy::{Answer, Outcome};
 
-use crate::watch::labels::Labels;
+use crate::observability::labels::Labels;
 use crate::wire::header_map::HeaderMapWriter;
 
 /// The response to a request in the origin's place.

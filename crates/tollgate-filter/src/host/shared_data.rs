@@ -3,8 +3,8 @@
 //!
 //! Invariant: there is no blind write. A value replaces exactly the bytes that were read
 //! (compare-and-swap), or is inserted where the name was absent ([`INSERT`]). A change of a
-//! [`SharedCell`] is decided on the bytes that it replaces: after a lost race it is decided again on
-//! the other worker's bytes. Deliberately absent: the meaning of the bytes; that is `table`'s.
+//! [`SharedCell`] is decided on the bytes that it replaces: after a lost race it is decided again
+//! on the other worker's bytes. Deliberately absent: the meaning of the bytes; that is `table`'s.
 
 use std::borrow::Cow;
 

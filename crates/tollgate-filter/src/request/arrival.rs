@@ -1,7 +1,7 @@
 //! The first decision on a request: it continues, is denied, or waits.
 //!
 //! Invariant: a request that has to wait joins the line after those that came before it, without a
-//! decision of its own. Deliberately absent: its handling while it waits; that is `retry`'s.
+//! decision of its own. Deliberately absent: its handling while it waits; that is `held_request`'s.
 
 use std::rc::Rc;
 
@@ -15,8 +15,8 @@ use crate::fleet::circuit_breaker::Availability;
 use crate::fleet::spending::SpendStatus;
 use crate::host::proxy::Proxy;
 use crate::request::facts::RequestFacts;
+use crate::request::held_request::{HeldRequest, Pending};
 use crate::request::pending_response::PendingResponse;
-use crate::request::retry::{Held, Pending};
 use crate::request::waiting::Waiting;
 
 /// A request of the current context.
@@ -41,7 +41,7 @@ impl<H: Proxy> Arrival<'_, H> {
             if let Some((place, at)) = self.spare(&plan, now)
                 && self.policy.give_place(&mut plan, now, at)
             {
-                return self.held(plan, now).wait_for_spare(place, now);
+                return self.hold(plan, now).wait_for_spare(place, now);
             }
         }
         self.policy.decide_at(&mut plan, clock);
@@ -52,18 +52,18 @@ impl<H: Proxy> Arrival<'_, H> {
         }
         match self.policy.outcome(&plan).answer() {
             Answer::Pass => {
-                self.let_through(&plan);
+                self.record_allowed(&plan);
                 Pending::Response(PendingResponse::Fields(self.policy, plan))
             }
             Answer::Delay(wait) => {
-                let held = self.held(plan, now);
-                held.wait_for(now.saturating_add(wait), now)
+                let held = self.hold(plan, now);
+                held.wait_until(now.saturating_add(wait), now)
             }
             Answer::Retry(wait) => match self.policy.outcome(&plan).turn() {
-                Some(turn) => self.held(plan, now).stand(turn, now),
-                None => self.held(plan, now).reject_waiting(Full::Late(wait), now),
+                Some(turn) => self.hold(plan, now).join_queue(turn, now),
+                None => self.hold(plan, now).reject_waiting(Full::Late(wait), now),
             },
-            Answer::Refuse { .. } => self.refuse(plan),
+            Answer::Refuse { .. } => self.deny(plan),
         }
     }
 
@@ -75,10 +75,10 @@ impl<H: Proxy> Arrival<'_, H> {
             && spent.prefetches.is_empty()
             && self.policy.outcome(&plan).answer() == Answer::Pass
         {
-            self.let_through(&plan);
+            self.record_allowed(&plan);
             return Pending::Response(PendingResponse::Fields(self.policy, plan));
         }
-        self.held(plan, now).begin_leasing(availability, (status, spent), now)
+        self.hold(plan, now).begin_leasing(availability, (status, spent), now)
     }
 
     /// The first line of other requests that it has to join.
@@ -93,8 +93,8 @@ impl<H: Proxy> Arrival<'_, H> {
     fn follow(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
         self.policy.look(&mut plan, now);
         match self.policy.outcome(&plan).answer() {
-            Answer::Refuse { .. } => self.refuse(plan),
-            _ => self.held(plan, now).stand(turn, now),
+            Answer::Refuse { .. } => self.deny(plan),
+            _ => self.hold(plan, now).join_queue(turn, now),
         }
     }
 
@@ -106,28 +106,28 @@ impl<H: Proxy> Arrival<'_, H> {
         (at > now && at.since(now) <= place.max).then_some((place, at))
     }
 
-    fn let_through(&self, plan: &Plan) {
+    fn record_allowed(&self, plan: &Plan) {
         self.policy.count(plan, Span::ZERO);
         self.policy.mark(plan);
     }
 
-    fn refuse(self, plan: Box<Plan>) -> Pending<H> {
+    fn deny(self, plan: Box<Plan>) -> Pending<H> {
         self.policy.count(&plan, Span::ZERO);
         let grpc = grpc_type(self.facts);
         Pending::Response(PendingResponse::refusal(self.host, self.policy, plan, grpc))
     }
 
-    fn held(self, plan: Box<Plan>, now: Timestamp) -> Held<H> {
-        Held {
+    fn hold(self, plan: Box<Plan>, now: Timestamp) -> HeldRequest<H> {
+        HeldRequest {
             host: self.host.clone(),
             id: self.id,
             policy: self.policy,
             waiting: Rc::clone(self.waiting),
             plan,
-            since: now,
+            arrived_at: now,
             header_bytes: self.host.request_bytes(),
             grpc: grpc_type(self.facts),
-            seat: None,
+            position: None,
             authority: Rc::clone(self.authority),
             lease: None,
             paid: Vec::new(),

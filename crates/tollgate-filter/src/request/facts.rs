@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use tollgate_policy::Facts;
 
-use crate::config::claims;
+use crate::request::jwt_claims;
 use crate::wire::header_map::HeaderMap;
 
 /// The host calls behind the facts.
@@ -122,7 +122,7 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let payload = self.payload.as_ref()?;
         let metadata = || self.source.property(b"metadata").unwrap_or_default();
-        claims::claim(self.metadata.get_or_init(metadata), payload, name)
+        jwt_claims::claim(self.metadata.get_or_init(metadata), payload, name)
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
             self.asked.update(|asked| asked.saturating_add(1));
             match path {
                 b"xds\0route_name" => Some(b"api".into()),
-                b"metadata" => Some(claims::tests::metadata()),
+                b"metadata" => Some(jwt_claims::tests::metadata()),
                 _ => None,
             }
         }
