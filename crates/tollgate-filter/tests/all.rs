@@ -13,12 +13,12 @@
 )]
 
 mod clock;
-mod crowd;
+mod eviction;
 mod denials;
 mod follow;
 mod growth;
 mod predicted_writes;
-mod herd;
+mod waiting;
 mod hostile;
 mod layout;
 mod leases;

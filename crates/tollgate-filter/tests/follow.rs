@@ -359,7 +359,7 @@ fn a_question_has_the_token_and_the_tag_that_was_seen_last() {
         ("authorization".into(), "Bearer t0ken".into()),
     ]);
     assert_eq!(headers, expected);
-    assert_eq!(worker.limit("a"), 3, "nobody waits for an answer");
+    assert_eq!(worker.limit("a"), 3, "no request waits for the response");
     worker.gives(call, 7, &policy(9));
     assert_eq!(worker.limit("b"), 3, "it is compiled at the next tick");
     worker.tick();
@@ -529,10 +529,10 @@ fn no_worker_goes_back_and_whoever_begins_later_begins_with_the_newest() {
     assert_eq!(process.said(), [line]);
     assert_eq!(failures(&process), [0, 2]);
     // An instance that is created again does not begin with its configuration.
-    let anew = Worker::new(&process);
-    assert_eq!(anew.limit("d"), 10);
-    assert_eq!(anew.admitted("k"), 0);
-    let (_, headers) = anew.asks();
+    let restarted = Worker::new(&process);
+    assert_eq!(restarted.limit("d"), 10);
+    assert_eq!(restarted.admitted("k"), 0);
+    let (_, headers) = restarted.asks();
     assert!(headers["if-none-match"].starts_with("\"3-"));
     // A roll-back is a new version.
     early.takes(4, &policy(20));

@@ -139,7 +139,7 @@ impl<S: SharedData> Probe<'_, S> {
         let written = self.shared.set(name, self.token, number);
         match (written, self.read(name)?) {
             (Written::Done, Some((bytes, number))) => Ok((bytes == self.token).then_some(number)),
-            (Written::Lost, Some((_, stands))) if stands == number && number != INSERT => {
+            (Written::Lost, Some((_, current))) if current == number && number != INSERT => {
                 Err(REFUSED)
             }
             (Written::Unreachable, _) => Err(NO_ANSWER),

@@ -52,7 +52,7 @@ impl Reply {
         let status = match outcome.final_answer() {
             Answer::Refuse { status } => status,
             answer @ (Answer::Pass | Answer::Delay(_) | Answer::Retry(_)) => {
-                debug_assert!(false, "nobody answers what is no refusal: {answer:?}");
+                debug_assert!(false, "not a denial: {answer:?}");
                 503
             }
         };

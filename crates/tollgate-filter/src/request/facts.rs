@@ -183,7 +183,7 @@ mod tests {
                 headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
             let fake = fake(serialise(&pairs), address);
             let facts = RequestFacts::new(&fake, None);
-            assert!(!facts.is_from_a_proxy_of_this_machine(), "nobody has asked for the address");
+            assert!(!facts.is_from_a_proxy_of_this_machine(), "the address was not read");
             facts.peer();
             assert_eq!(facts.is_from_a_proxy_of_this_machine(), is_proxy, "{address} {headers:?}");
         }
@@ -202,7 +202,7 @@ mod tests {
                 headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
             let fake = fake(serialise(&pairs), "192.0.2.1:1");
             let facts = RequestFacts::new(&fake, None);
-            assert!(!facts.has_address(), "nothing has asked for the address");
+            assert!(!facts.has_address(), "the address was not read");
             assert_eq!(facts.has_noted_address(), is_noted, "{headers:?}");
             facts.peer();
             assert!(facts.has_address());
