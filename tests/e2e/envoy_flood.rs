@@ -2,7 +2,7 @@
 //! whole limit is allowed nothing.
 //!
 //! Envoy handles about ten thousand requests per second, so the same with millions of keys runs
-//! natively: `crates/tollgate-filter/tests/crowd.rs`.
+//! natively: `crates/tollgate-filter/tests/eviction.rs`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -372,6 +372,6 @@ fn the_module_takes_its_policy_from_a_server() {
     // The denials of the policy before are reported when it ends.
     assert!(
         refused
-            .starts_with("tollgate: plugin tollgate: 1 refused in 20 s; most of them: rule=r pk=")
+            .starts_with("tollgate: plugin tollgate: 1 denied in 20 s; most of them: rule=r pk=")
     );
 }

@@ -98,7 +98,7 @@ fn a_policy_that_is_wrong_changes_nothing_and_is_said_once() {
     assert_eq!(admitted(&mut client, "k", 20), 0, "nothing is counted anew");
     let said = || {
         let log = envoy.server.log();
-        log.lines().filter(|line| line.contains("refused: tenant: is for")).count()
+        log.lines().filter(|line| line.contains("is rejected: tenant: is for")).count()
     };
     assert_eq!(said(), 1, "{}", envoy.server.log());
     put(&server, &policy(3, 50));
@@ -134,8 +134,8 @@ fn a_server_that_is_away_changes_nothing_and_is_found_again() {
     assert_eq!(admitted(&mut client, "k", 20), 1);
     let log = envoy.server.log();
     let said = |what: &str| log.lines().filter(|line| line.contains(what)).count();
-    assert_eq!(said("no policy could be had"), 2, "once each time it went: {log}");
-    assert_eq!(said("it answers again"), 2, "{log}");
+    assert_eq!(said("cannot fetch the policy"), 2, "once each time it went: {log}");
+    assert_eq!(said("responds again"), 2, "{log}");
 }
 
 // Guards: a server that lost its policies, and resets every filter to the first one.
@@ -150,7 +150,7 @@ fn a_server_that_was_set_back_is_not_followed() {
     wait_until("every worker has seen it", SOON, || (envoy.stat(REFUSED) >= 2).then_some(()));
     assert!(all_have(envoy.ports[0], 2));
     let log = envoy.server.log();
-    let line = "has policy 1, and 2 is in force here, which stays";
+    let line = "serves policy 1; policy 2 remains in force";
     assert_eq!(log.lines().filter(|said| said.contains(line)).count(), 1, "{log}");
     put(&server, &policy(4, 30)); // numbered 2 there
     put(&server, &policy(5, 40));
@@ -222,7 +222,7 @@ fn two_listeners_follow_each_its_own_and_a_stranger_gets_nothing() {
     }
     wait_until("it is counted", SOON, || (envoy.stat(FAILURES) > 0).then_some(()));
     let log = envoy.server.log();
-    assert!(log.contains("no policy could be had: status 401"), "{log}");
+    assert!(log.contains("cannot fetch the policy: status 401"), "{log}");
     assert!(!log.contains("a-token-of-nobody") && !log.contains(FOLLOW_TOKEN), "{log}");
 }
 

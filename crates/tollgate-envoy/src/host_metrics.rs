@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
 use crate::host::{Host, OK};
-use tollgate_filter::host::counters::Counters;
+use tollgate_filter::host::proxy::Counters;
 
 const COUNTER: u32 = 0;
 const GAUGE: u32 = 1;

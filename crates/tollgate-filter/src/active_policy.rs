@@ -3,7 +3,7 @@
 //!
 //! Invariant: nothing is borrowed across a host call, so a host that calls back during one finds a
 //! working policy. Deliberately absent: the request's further handling; that is `filter`'s and
-//! `retry`'s.
+//! `held_request`'s.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,11 +24,11 @@ use crate::counts::numbering::{NO_ANSWER, Numbering};
 use crate::counts::scratch::Scratch;
 use crate::fleet::node_id::NodeId;
 use crate::host::proxy::Proxy;
+use crate::observability::counter_buffer::CounterBuffer;
+use crate::observability::metrics::{LeaseEvent, Wait};
+use crate::observability::observer::Observer;
 use crate::request::facts::RequestFacts;
 use crate::request::waiting::{Line, Waiting};
-use crate::watch::metrics::{Asked, Wait};
-use crate::watch::observer::Observer;
-use crate::watch::tally::Tally;
 
 /// The number of plans kept for the next requests; more streams at once than this only allocate.
 const SPARE_PLANS: usize = 256;
@@ -87,7 +87,7 @@ impl<H: Proxy> ActivePolicy<H> {
         host: H,
         mut config: Config,
         says: Option<&H>,
-        tally: &Rc<Tally<H>>,
+        counters: &Rc<CounterBuffer<H>>,
     ) -> Result<Self, &'static str> {
         let Agreement { numbering, seed, is_new } = Agreement::reach(&host)?;
         let grown = extents::agree(&host, &mut config).ok_or(NO_ANSWER)?;
@@ -112,12 +112,12 @@ impl<H: Proxy> ActivePolicy<H> {
             node => node.flatten(),
         };
         let fleet_fingerprint = config.policy.fleet_fingerprint();
-        let observer = Observer::new(host.clone(), &config, is_new, tally);
+        let observer = Observer::new(host.clone(), &config, is_new, counters);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::new(Scratch::new(numbering)));
         let named = core::mem::take(&mut config.named).into_iter();
         let named = named.map(|(name, config)| {
-            let mut policy = Self::activate(host.clone(), config, says, tally)?;
+            let mut policy = Self::activate(host.clone(), config, says, counters)?;
             policy.line_salt = Table::fingerprint(&seed, name.as_bytes()).get();
             Ok((name.into(), Rc::new(policy)))
         });
@@ -150,7 +150,7 @@ impl<H: Proxy> ActivePolicy<H> {
             self.keep(plan);
             return if facts.is_unreadable() { Planned::Unreadable } else { Planned::Nothing };
         }
-        self.observer.look_at_address(facts);
+        self.observer.check_address(facts);
         plan.memory().trim(&self.config.policy, LONGEST_KEY, |group, key| self.digest(group, key));
         if self.config.has_fleet {
             self.set_fleet_aside(&mut plan);
@@ -315,8 +315,8 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 
     /// Counts the outcome of this many lease requests.
-    pub fn count_asked(&self, asked: Asked, count: usize) {
-        self.observer.count_asked(asked, count);
+    pub fn count_lease_event(&self, event: LeaseEvent, count: usize) {
+        self.observer.count_lease_event(event, count);
     }
 
     /// Decides in the shared tables.

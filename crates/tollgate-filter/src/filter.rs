@@ -14,20 +14,20 @@ use tollgate_policy::waiting::{Due, SlabMap};
 
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::config::Config;
-use crate::config::routes::Chosen;
-use crate::fleet::authority::Authority;
-use crate::fleet::question::{KeyAnswer, Sent};
+use crate::config::routes::RoutePolicy;
+use crate::fleet::authority_client::AuthorityClient;
+use crate::fleet::lease_request::{KeyResult, LeaseRequest};
 use crate::follow::Follower;
-pub use crate::host::flow::Flow;
+pub use crate::host::proxy::Flow;
 use crate::host::proxy::Proxy;
 use crate::host::reply::Reply;
-use crate::host::timer::{Timer, Wants};
+use crate::host::timer::{Timer, TimerUser};
+use crate::observability::counter_buffer::CounterBuffer;
+use crate::observability::metrics::Wait;
 use crate::request::arrival::Arrival;
+use crate::request::held_request::{HeldRequest, Pending};
 use crate::request::pending_response::PendingResponse;
-use crate::request::retry::{Held, Pending};
 use crate::request::waiting::Waiting;
-use crate::watch::metrics::Wait;
-use crate::watch::tally::Tally;
 
 /// The most requests whose turn is taken in one call of the timer. The host handles the response to
 /// each denial inside that of the one before, so 400 of them overflow the stack of its thread; the
@@ -47,9 +47,9 @@ struct Root<H> {
     policy: Cell<Option<Rc<ActivePolicy<H>>>>,
     follower: Cell<Option<Rc<Follower<H>>>>,
     timer: Rc<Timer<H>>,
-    tally: Rc<Tally<H>>,
+    counters: Rc<CounterBuffer<H>>,
     waiting: Rc<Waiting<H>>,
-    authority: Rc<Authority<H>>,
+    authority: Rc<AuthorityClient<H>>,
 }
 
 /// A policy in force, and its follower, if it has a server.
@@ -71,10 +71,9 @@ impl<H: Proxy> Filter<H> {
     /// context is unchanged: the host announces a root again for every listener that shares it.
     pub fn on_context_create(&self, id: u32, parent: u32) {
         if parent == 0 {
-            let root = || Rc::new(Root::new(self.host.clone(), id));
             with(&self.roots, |roots| {
                 if !roots.iter().any(|(known, _)| *known == id) {
-                    roots.push((id, root()));
+                    roots.push((id, Rc::new(Root::new(self.host.clone(), id))));
                 }
             });
         } else if let Some(root) = self.root(parent) {
@@ -93,11 +92,11 @@ impl<H: Proxy> Filter<H> {
                 let plugin = policy.config.plugin.clone();
                 root.put(policy);
                 let follower = follower.map(Rc::new);
-                let wants_at = follower.as_ref().and_then(|follower| follower.wants_at());
+                let wants_at = follower.as_ref().and_then(|follower| follower.next_call_at());
                 root.follower.set(follower);
                 self.end_following(before, &plugin);
                 let now = self.host.now().unwrap_or_default();
-                root.timer.set(Wants::Following, wants_at, now);
+                root.timer.set(TimerUser::Policy, wants_at, now);
                 true
             }
             Err(problems) => {
@@ -115,8 +114,8 @@ impl<H: Proxy> Filter<H> {
         let scope = host.plugin_scope();
         let read = if H::READS_DOCUMENTS { Config::compile } else { Config::read_compiled };
         let config = read(&host.configuration(len), &scope)?;
-        let (config, follower) = Follower::begin(host, config, scope, &root.tally);
-        let policy = ActivePolicy::activate(host.clone(), config, Some(host), &root.tally);
+        let (config, follower) = Follower::begin(host, config, scope, &root.counters);
+        let policy = ActivePolicy::activate(host.clone(), config, Some(host), &root.counters);
         Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))
     }
 
@@ -133,7 +132,7 @@ impl<H: Proxy> Filter<H> {
         }
         // Compiling takes time.
         let now = self.host.now().unwrap_or(now);
-        root.timer.set(Wants::Following, follower.wants_at(), now);
+        root.timer.set(TimerUser::Policy, follower.next_call_at(), now);
     }
 
     /// Gives the waiting requests that are due their turn.
@@ -142,7 +141,7 @@ impl<H: Proxy> Filter<H> {
         root.timer.has_fired();
         // This comes first: a call belongs to the current context, which is still the root.
         self.follow(&root);
-        root.tally.flush();
+        root.counters.flush();
         let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
         policy.tick(now);
         let mut turns = TURNS_PER_TICK;
@@ -159,24 +158,26 @@ impl<H: Proxy> Filter<H> {
             match due.flatten() {
                 None => break,
                 Some((Due::Decide(ticket), stream)) => {
-                    let turn = |held: Held<H>| held.take_turn(now);
+                    let turn = |held: HeldRequest<H>| held.take_turn(now);
                     if !stream.is_some_and(|stream| self.give_turn(stream, turn)) {
                         root.waiting.with(|queue| queue.done(ticket, now, None));
                     }
                 }
-                Some((Due::Go(stream), _)) => drop(self.give_turn(stream, Held::go_after_wait)),
+                Some((Due::Go(stream), _)) => {
+                    self.give_turn(stream, HeldRequest::resume_after_wait);
+                }
                 Some((Due::Over(stream, wait), _)) => {
-                    self.give_turn(stream, |held| held.give_up(wait, now));
+                    self.give_turn(stream, |held| held.time_out(wait, now));
                 }
                 Some((Due::Unused, _)) => policy.count_wait(Wait::Unused),
             }
         }
         policy.settle_waiting(&root.waiting, now);
         if root.authority.is_used() {
-            while let Some((sent, answers)) = root.authority.overdue(now) {
-                self.hand_over(&root, sent, answers);
+            while let Some((sent, answers)) = root.authority.take_overdue(now) {
+                self.deliver(&root, sent, answers);
             }
-            root.authority.wake();
+            root.authority.mark_all_ready();
             self.give_turns(&root, &policy, turns, now);
         }
     }
@@ -185,14 +186,14 @@ impl<H: Proxy> Filter<H> {
     fn give_turns(&self, root: &Root<H>, policy: &ActivePolicy<H>, turns: usize, now: Timestamp) {
         for _ in 0..turns {
             let Some(stream) = root.authority.next(now) else { break };
-            self.give_turn(stream, |held| held.look_again(now));
+            self.give_turn(stream, |held| held.retry_leases(now));
         }
-        root.authority.look_after(now);
+        root.authority.check_leases(now);
         root.authority.settle(now, policy);
     }
 
     /// Acts on a stream that waits; false when it does not.
-    fn give_turn(&self, id: u32, act: impl FnOnce(Held<H>) -> Pending<H>) -> bool {
+    fn give_turn(&self, id: u32, act: impl FnOnce(HeldRequest<H>) -> Pending<H>) -> bool {
         let Some(pending) = self.take_pending(id) else { return false };
         let (waits, pending) = match pending {
             Pending::Waiting(held) => (true, act(*held)),
@@ -210,12 +211,12 @@ impl<H: Proxy> Filter<H> {
         let Some(root) = root else { return Flow::Continue };
         let Some(policy) = root.policy() else { return Flow::Continue };
         if self.host.is_memory_short() {
-            return self.give_up(&policy, &Reply::overloaded());
+            return self.deny_undecided(&policy, &Reply::overloaded());
         }
         let policy = match policy.routes.choose(&self.host) {
-            Chosen::Usual => policy,
-            Chosen::Named(chosen) => chosen,
-            Chosen::Unknown => return self.give_up(&policy, &Reply::unknown_policy()),
+            RoutePolicy::Default => policy,
+            RoutePolicy::Named(chosen) => chosen,
+            RoutePolicy::Unknown => return self.deny_undecided(&policy, &Reply::unknown_policy()),
         };
         let facts = policy.facts();
         let plan = match policy.plan(&facts) {
@@ -223,7 +224,7 @@ impl<H: Proxy> Filter<H> {
                 policy.observer.count_unlimited();
                 return Flow::Continue;
             }
-            Planned::Unreadable => return self.give_up(&policy, &Reply::overloaded()),
+            Planned::Unreadable => return self.deny_undecided(&policy, &Reply::overloaded()),
             Planned::Plan(plan) => plan,
         };
         let Root { waiting, authority, .. } = &*root;
@@ -240,8 +241,8 @@ impl<H: Proxy> Filter<H> {
 
     /// Denies a request about which nothing can be known. `on_failure` does not apply, because the
     /// rule is unknown.
-    fn give_up(&self, policy: &ActivePolicy<H>, reply: &Reply) -> Flow {
-        policy.observer.count_given_up();
+    fn deny_undecided(&self, policy: &ActivePolicy<H>, reply: &Reply) -> Flow {
+        policy.observer.count_undecided();
         self.host.reply(reply);
         Flow::Stop
     }
@@ -261,26 +262,26 @@ impl<H: Proxy> Filter<H> {
         if let Some(follower) = root.follower()
             && follower.answered(call, len, now)
         {
-            return root.timer.set(Wants::Following, follower.wants_at(), now);
+            return root.timer.set(TimerUser::Policy, follower.next_call_at(), now);
         }
         let Some((sent, answers)) = root.authority.answered(call, len) else { return };
         let policy = Rc::clone(&sent.policy);
-        self.hand_over(&root, sent, answers);
+        self.deliver(&root, sent, answers);
         self.give_turns(&root, &policy, TURNS_PER_TICK, now);
     }
 
     /// Hands the results of a lease request to the stream that waits for them, if there is one.
-    fn hand_over(&self, root: &Root<H>, sent: Sent<H>, answers: Vec<KeyAnswer>) {
-        let Sent { policy, keys, stream } = sent;
+    fn deliver(&self, root: &Root<H>, sent: LeaseRequest<H>, answers: Vec<KeyResult>) {
+        let LeaseRequest { policy, keys, stream } = sent;
         let mut rest = Some((keys, answers));
         if let Some(stream) = stream {
             self.give_turn(stream, |held| {
                 let (keys, answers) = rest.take().unwrap_or_default();
-                held.answered(keys, answers)
+                held.receive_results(keys, answers)
             });
         }
         if let Some((keys, answers)) = rest {
-            root.authority.hear(&policy, keys, &answers);
+            root.authority.record_results(&policy, keys, &answers);
         }
     }
 
@@ -295,7 +296,7 @@ impl<H: Proxy> Filter<H> {
             policy.end_waiting(&root.waiting);
             policy.end();
             root.authority.close();
-            root.tally.end();
+            root.counters.end();
             self.end_following(root.follower(), &policy.config.plugin);
         }
     }
@@ -311,7 +312,7 @@ impl<H: Proxy> Filter<H> {
 
     /// Hands the counters over to the host, for readers of its counters that have no timer.
     pub fn flush(&self) {
-        self.all_roots().iter().for_each(|root| root.tally.flush());
+        self.all_roots().iter().for_each(|root| root.counters.flush());
     }
 
     /// How many contexts there are.
@@ -358,11 +359,11 @@ impl<H: Proxy> Filter<H> {
 impl<H: Proxy> Root<H> {
     fn new(host: H, id: u32) -> Self {
         let timer = Rc::new(Timer::new(host.clone()));
-        let tally = Rc::new(Tally::new(host.clone(), Rc::clone(&timer)));
+        let counters = Rc::new(CounterBuffer::new(host.clone(), Rc::clone(&timer)));
         let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
-        let authority = Rc::new(Authority::new(host, id, Rc::clone(&timer)));
+        let authority = Rc::new(AuthorityClient::new(host, id, Rc::clone(&timer)));
         let (policy, follower) = (Cell::new(None), Cell::new(None));
-        Self { policy, follower, timer, tally, waiting, authority }
+        Self { policy, follower, timer, counters, waiting, authority }
     }
 
     /// Makes this policy decide new requests; requests in progress keep theirs.

@@ -6,7 +6,7 @@
 //! - `request`: one request, from its facts to its response.
 //! - [`config`]: a plugin's configuration. `follow`: a policy that comes from a server.
 //! - `fleet`: counts of a fleet, which an authority keeps.
-//! - [`watch`]: metrics, access log fields, warnings.
+//! - [`observability`]: metrics, access log fields, warnings.
 //! - [`counts`]: the counts in the host's shared data.
 //! - [`host`]: the traits that a host implements. [`wire`]: its serialisations.
 //!
@@ -23,6 +23,6 @@ pub mod config;
 pub mod counts;
 pub mod filter;
 pub mod host;
+pub mod observability;
 pub mod request;
-pub mod watch;
 pub mod wire;

@@ -13,12 +13,12 @@
 )]
 
 mod clock;
-mod crowd;
+mod eviction;
 mod denials;
 mod follow;
 mod growth;
-mod guesses;
-mod herd;
+mod predicted_writes;
+mod waiting;
 mod hostile;
 mod layout;
 mod leases;

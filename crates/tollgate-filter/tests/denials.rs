@@ -119,8 +119,8 @@ fn documents() -> Vec<(&'static str, bool, Value)> {
             true,
             json!([rule("a", 3, login.clone()), rule("b", 4, json!({"when": {"paths": ["/"]}}))]),
         ),
-        ("less beside all", false, json!([rule("a", 90, json!({})), rule("b", 3, login.clone())])),
-        ("less beside a part", false, json!([rule("a", 90, both), rule("b", 3, login.clone())])),
+        ("less next to all", false, json!([rule("a", 90, json!({})), rule("b", 3, login.clone())])),
+        ("less next to a part", false, json!([rule("a", 90, both), rule("b", 3, login.clone())])),
         (
             "another key by path",
             true,
@@ -130,9 +130,9 @@ fn documents() -> Vec<(&'static str, bool, Value)> {
             ]),
         ),
         ("several keys", false, json!([rule("a", 3, json!({})), rule("b", 400, by_path)])),
-        ("a shadow beside", true, json!([rule("a", 3, json!({})), rule("b", 1, shadow)])),
+        ("a shadow rule next to it", true, json!([rule("a", 3, json!({})), rule("b", 1, shadow)])),
         (
-            "charged by the response beside",
+            "charged by the response, next to it",
             false,
             json!([rule("a", 3, json!({})), rule("b", 9, by_response)]),
         ),

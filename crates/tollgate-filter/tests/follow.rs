@@ -8,8 +8,7 @@ use std::rc::Rc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
-use tollgate_filter::host::counters::Counters;
-use tollgate_filter::host::proxy::Proxy;
+use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
@@ -360,7 +359,7 @@ fn a_question_has_the_token_and_the_tag_that_was_seen_last() {
         ("authorization".into(), "Bearer t0ken".into()),
     ]);
     assert_eq!(headers, expected);
-    assert_eq!(worker.limit("a"), 3, "nobody waits for an answer");
+    assert_eq!(worker.limit("a"), 3, "no request waits for the response");
     worker.gives(call, 7, &policy(9));
     assert_eq!(worker.limit("b"), 3, "it is compiled at the next tick");
     worker.tick();
@@ -405,20 +404,20 @@ fn what_cannot_be_had_changes_nothing_and_is_said_once() {
     let (good, long) = (policy(50), vec![b' '; (1 << 20) + 1]);
     let status = (":status", "200");
     let cases: [(&[(&str, &str)], &[u8], &str); 10] = [
-        (&[], b"", "no answer"),
+        (&[], b"", "no response"),
         (&[(":status", "500")], b"", "status 500"),
         (&[(":status", "401")], good.as_bytes(), "status 401"),
         (&[(":status", "302")], good.as_bytes(), "status 302"),
         (&[(":status", "206"), ("etag", "\"a\""), version], good.as_bytes(), "status 206"),
-        (&[status, version], good.as_bytes(), "its answer has no etag"),
-        (&[status, ("etag", "\"a b\""), version], good.as_bytes(), "its answer has no etag"),
+        (&[status, version], good.as_bytes(), "the response has no etag"),
+        (&[status, ("etag", "\"a b\""), version], good.as_bytes(), "the response has no etag"),
         (
             &[status, ("etag", "\"a\"")],
             good.as_bytes(),
-            "its answer has no tollgate-policy-version",
+            "the response has no tollgate-policy-version",
         ),
-        (&[status, ("etag", "\"a\""), version], &long, "its policy is longer than 1 MiB"),
-        (&[status, ("etag", "\"a\""), version], b"{\"\xff\"}", "its policy is not UTF-8"),
+        (&[status, ("etag", "\"a\""), version], &long, "the policy is longer than 1 MiB"),
+        (&[status, ("etag", "\"a\""), version], b"{\"\xff\"}", "the policy is not UTF-8"),
     ];
     for (i, (headers, body, why)) in cases.into_iter().enumerate() {
         for worker in &workers {
@@ -428,7 +427,7 @@ fn what_cannot_be_had_changes_nothing_and_is_said_once() {
             worker.answer(call, headers, body); // the second time it belongs to no call
         }
         let line =
-            format!("tollgate: server \"c\": no policy could be had: {why}; the last one stays");
+            format!("tollgate: server \"c\": cannot fetch the policy: {why}; keeping the last one");
         let expected = if i == 6 { vec![] } else { vec![line] }; // it was logged for the one before
         assert_eq!(process.said(), expected, "{why}");
         assert_eq!(failures(&process), [2 * (i64::try_from(i).unwrap() + 1), 0], "{why}");
@@ -449,10 +448,8 @@ fn what_cannot_be_had_changes_nothing_and_is_said_once() {
     process.said();
     assert_eq!(workers[0].admitted("k"), 3);
     workers.iter().for_each(|worker| worker.takes(8, &good));
-    let said = [
-        "tollgate: server \"c\": it answers again",
-        "tollgate: server \"c\": policy 8 is in force",
-    ];
+    let said =
+        ["tollgate: server \"c\": responds again", "tollgate: server \"c\": policy 8 is in force"];
     assert_eq!(process.said(), said);
     assert_eq!(workers[1].admitted("k"), 47);
 }
@@ -470,9 +467,11 @@ fn a_policy_that_is_wrong_here_is_refused_with_every_problem() {
         assert_eq!(worker.world.tick_ms.get() / 1000, 7);
     }
     let said = process.said();
-    let is_of_it = |line: &String| line.contains("has policy 4, refused: ");
+    let is_of_it = |line: &String| line.contains("policy 4 is rejected: ");
     assert!(said.len() >= 2 && said.iter().all(is_of_it), "{said:?}");
-    assert!(said.iter().any(|line| line.contains("refused: tenant: is for surfaces with a store")));
+    assert!(
+        said.iter().any(|line| line.contains("is rejected: tenant: is for surfaces with a store"))
+    );
     assert_eq!(failures(&process), [0, 2]);
     assert_eq!(process.metric("tollgate.policy_version.plugin=p"), 0);
     assert_eq!(workers[0].limit("a"), 3);
@@ -526,14 +525,14 @@ fn no_worker_goes_back_and_whoever_begins_later_begins_with_the_newest() {
         worker.takes(1, &policy(99));
         assert_eq!(worker.limit(if std::ptr::eq(worker, &early) { "b" } else { "c" }), 10);
     }
-    let line = "tollgate: server \"c\": has policy 1, and 3 is in force here, which stays";
+    let line = "tollgate: server \"c\": serves policy 1; policy 3 remains in force";
     assert_eq!(process.said(), [line]);
     assert_eq!(failures(&process), [0, 2]);
     // An instance that is created again does not begin with its configuration.
-    let anew = Worker::new(&process);
-    assert_eq!(anew.limit("d"), 10);
-    assert_eq!(anew.admitted("k"), 0);
-    let (_, headers) = anew.asks();
+    let restarted = Worker::new(&process);
+    assert_eq!(restarted.limit("d"), 10);
+    assert_eq!(restarted.admitted("k"), 0);
+    let (_, headers) = restarted.asks();
     assert!(headers["if-none-match"].starts_with("\"3-"));
     // A roll-back is a new version.
     early.takes(4, &policy(20));

@@ -74,7 +74,7 @@ fn a_full_table_grows_without_loss() {
     for number in 10_000..14_000 {
         lost += larger.ask(&shared, &key(number), NOW).1.evictions;
     }
-    assert_eq!(lost, 0, "full buckets are halved before anybody leaves them");
+    assert_eq!(lost, 0, "full buckets are halved before a key is evicted");
     for number in before {
         assert_eq!(larger.passes(&shared, &key(number), NOW, 9), 0, "key {number}");
     }

@@ -12,8 +12,7 @@ use std::rc::Rc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
-use tollgate_filter::host::counters::Counters;
-use tollgate_filter::host::proxy::Proxy;
+use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
@@ -402,7 +401,7 @@ impl Process {
             replies.map(|(reply, _)| LeaseReply::Decided(reply)).collect();
         let mut answer = Vec::new();
         LeaseReply::write(&replies, &mut answer);
-        assert!(answer.len() <= 65_536, "{} bytes: nobody reads it", answer.len());
+        assert!(answer.len() <= 65_536, "{} bytes: no authority reads it", answer.len());
         answer
     }
 
@@ -414,7 +413,7 @@ impl Process {
     /// The timer of a worker fires after its interval.
     fn tick(&self, worker: usize) {
         let ms = self.world.tick_ms.borrow()[worker];
-        assert_ne!(ms, 0, "the timer stands still though somebody waits");
+        assert_ne!(ms, 0, "the timer is stopped while a request waits");
         self.wait(ms.into());
         self.fire(worker);
     }
@@ -495,7 +494,7 @@ fn a_busy_key_is_paid_from_leases_that_all_workers_share() {
     let asked = process.counted("tollgate.fleet_asked");
     assert_eq!(passed, 4_000);
     assert!(asked < 40, "{asked} questions");
-    assert!(held < 20, "{held} held: what is asked for in advance holds nobody");
+    assert!(held < 20, "{held} held: a prefetched lease holds no request");
     assert!(process.counted("tollgate.fleet_granted") > 0);
 }
 
@@ -544,7 +543,7 @@ fn others_wait_for_what_one_asks_and_find_it_at_their_tick() {
     let asked = process.asked();
     let Came::Held(other) = process.come(1, "a") else { panic!() };
     let Came::Held(own) = process.come(0, "a") else { panic!() };
-    assert_eq!(process.asked(), asked, "nobody asks twice");
+    assert_eq!(process.asked(), asked, "no lease is requested twice");
     assert!(process.counted("tollgate.fleet_paused") >= 2);
     process.answer_all();
     let resumed = process.resumed();

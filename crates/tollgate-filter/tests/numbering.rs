@@ -1,7 +1,7 @@
 //! Hosts that number the writes of their map in other ways than Envoy.
 //!
 //! Invariant: a host on which counts are exact is never rejected, whatever other workers do while
-//! the probe runs; a number is guessed only where all writes have one sequence of numbers.
+//! the probe runs; a number is predicted only where all writes have one sequence of numbers.
 
 use std::cell::{Cell, RefCell};
 use std::thread;
@@ -182,10 +182,10 @@ fn workers_that_probe_at_once_agree() {
     }
 }
 
-// The smallest case that shows it: with numbers of each name, a guess that is the number of a later
-// write of the same bucket undoes that write.
+// The smallest case that shows it: with numbers of each name, a prediction that is the number of a
+// later write of the same bucket undoes that write.
 #[test]
-fn numbers_of_each_name_are_not_guessed() {
+fn numbers_of_each_name_are_not_predicted() {
     for numbers in [Numbers::OneSequence, Numbers::PerName(1), Numbers::PerName(2)] {
         let shared = Shared::numbering(numbers);
         let document = policy(64, &quota(200, "fixed-window"));

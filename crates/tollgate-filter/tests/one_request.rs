@@ -1,7 +1,7 @@
 //! One request of the simplest policy, admitted: `cargo xtask bench files` lists the files whose
 //! code runs for it.
 
-use crate::herd::{come, with_policy};
+use crate::waiting::{come, with_policy};
 use tollgate_filter::filter::Flow;
 
 /// The request, its response and its end, which alone are counted.

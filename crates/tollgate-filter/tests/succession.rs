@@ -93,8 +93,8 @@ fn only_the_first_request_after_a_change_reads_the_directory() {
         let mut new = Worker::new(&after, &shared);
         // Its third need not be read: no worker wrote since.
         assert_eq!([calls(&mut new), calls(&mut new), calls(&mut new)], [3, 2, 1]);
-        // The other worker is being replaced: it reads for each of its requests, and its guess is
-        // lost.
+        // The other worker is being replaced: it reads for each of its requests, and its prediction
+        // is lost.
         assert_eq!([calls(&mut old), calls(&mut old)], [4, 3]);
     }
 }

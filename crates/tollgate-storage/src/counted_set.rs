@@ -122,8 +122,8 @@ impl CountedSet {
     /// another window, in which nothing else is used yet.
     pub(crate) fn used(&self, now: Timestamp) -> u32 {
         let at = now.max(self.leases.since);
-        let beside = (!self.leases.all.is_empty()).then(|| self.states_beside_leases(at));
-        let states = beside.as_ref().unwrap_or(&self.states);
+        let with_leases = (!self.leases.all.is_empty()).then(|| self.states_with_leases(at));
+        let states = with_leases.as_ref().unwrap_or(&self.states);
         let of = |quota: &StoredQuota| Some(quota.limiter().used(quota.state(states)?, now));
         self.set.quotas().iter().filter_map(of).max().unwrap_or(0)
     }

@@ -118,9 +118,9 @@ impl Counts {
         if let Some(settled) = self.settled.find(id, charged_at) {
             let is_same = settled.cost == cost;
             let charged = settled.charged;
-            let stands = Settlement::Stands { charged };
+            let accepted = Settlement::Stands { charged };
             let another = Settlement::Another { cost: settled.cost };
-            return answered(if is_same { stands } else { another }, false);
+            return answered(if is_same { accepted } else { another }, false);
         }
         let is_first = self.settled.may_give_back(charged_at, now);
         let gives_back = is_first && !self.is_ahead_of(&asked);
@@ -155,7 +155,7 @@ impl Counts {
             let difference = cost.abs_diff(rule.cost);
             let at = rule.charged.unwrap_or_default();
             let was_reset = reset_at(&marks, rule.rule) >= at;
-            let stands = match self.kept(rule.stable_id()) {
+            let accepted = match self.kept(rule.stable_id()) {
                 Some(kept) if cost > rule.cost => {
                     kept.debit(difference, now);
                     is_changed = true;
@@ -175,7 +175,7 @@ impl Counts {
                 Some(_) | None => cost,
             };
             if rule.binding || !any_binding {
-                charged = charged.max(Some(stands));
+                charged = charged.max(Some(accepted));
             }
         }
         if is_higher {

@@ -15,8 +15,8 @@
 //!
 //! A key's bucket is the lowest `level` bits of its fingerprint, so a bucket can be halved without
 //! knowing any key: bucket `b` of level `l` becomes `b` and `b + 2^l` of level `l + 1`. The
-//! filter's `places.rs` does that, one bucket at a time and exactly, when a policy asks for a
-//! larger table.
+//! filter's `bucket_lookup.rs` does that, one bucket at a time and exactly, when a policy asks for
+//! a larger table.
 //!
 //! Deliberately absent: host calls, and any knowledge of a value's meaning.
 

@@ -2,7 +2,8 @@
 //! and written, and which key a new key replaces in a full bucket.
 //!
 //! Invariant: pure functions; the filter, the command line's tests and the simulator use the same
-//! code. Deliberately absent: host calls, and how a table grows; that is the filter's `places.rs`.
+//! code. Deliberately absent: host calls, and how a table grows; that is the filter's
+//! `bucket_lookup.rs`.
 #![forbid(unsafe_code)]
 
 mod bucket;

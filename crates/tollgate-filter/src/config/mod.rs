@@ -10,9 +10,8 @@ use tollgate_table::Table;
 use crate::counts::directories::Directories;
 use crate::counts::final_denials::FinalDenials;
 
-pub mod claims;
+mod compiled_form;
 mod document;
-mod given;
 pub(crate) mod routes;
 
 /// The message of the slim module for everything but a compiled policy.
@@ -51,10 +50,11 @@ pub struct PluginSettings {
 }
 
 impl Config {
-    /// Reads a plugin configuration: a compiled policy in one of the forms of `given::compiled`,
-    /// or, where documents are read, a policy, alone or together with the servers to ask: JSON text
-    /// (`StringValue`, `BytesValue`) or a serialised `google.protobuf.Struct` (YAML inside the
-    /// Envoy configuration). `scope` is the plugin's own name, see [`Table::new`].
+    /// Reads a plugin configuration: a compiled policy in one of the forms of
+    /// `compiled_form::find`, or, where documents are read, a policy, alone or together with the
+    /// servers to ask: JSON text (`StringValue`, `BytesValue`) or a serialised
+    /// `google.protobuf.Struct` (YAML inside the Envoy configuration). `scope` is the plugin's own
+    /// name, see [`Table::new`].
     ///
     /// # Errors
     /// Every problem, one line each.
@@ -108,9 +108,9 @@ impl Config {
 
     fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
         let has_fleet = policy.has_fleet();
-        let unkept = unkept(&policy, fleet.is_some());
-        if !unkept.is_empty() {
-            return Err(unkept);
+        let problems = unmet_requirements(&policy, fleet.is_some());
+        if !problems.is_empty() {
+            return Err(problems);
         }
         let table = |group: &Group| Table::new(scope, group.identity(), group.table_size());
         let tables = policy.groups().iter().map(table).collect();
@@ -136,7 +136,7 @@ fn compiled(configuration: &[u8]) -> Result<Option<Plugin>, Vec<String>> {
     if configuration.is_empty() {
         return Err(vec!["the plugin has no configuration; put the policy there".into()]);
     }
-    if let Some(compiled) = given::compiled(configuration) {
+    if let Some(compiled) = compiled_form::find(configuration) {
         let read = Plugin::read_compiled(&compiled, Surface::Envoy);
         return read.map(Some).map_err(|why| vec![format!("the compiled policy {why}")]);
     }
@@ -144,10 +144,10 @@ fn compiled(configuration: &[u8]) -> Result<Option<Plugin>, Vec<String>> {
 }
 
 /// The requirements of fleet rules that the filter cannot meet.
-fn unkept(policy: &Policy, has_authority: bool) -> Vec<String> {
+fn unmet_requirements(policy: &Policy, has_authority: bool) -> Vec<String> {
     let of_fleet = policy.rules().iter().enumerate();
     let of_fleet = of_fleet.filter(|(_, rule)| rule.scope() == Scope::Fleet);
-    let unkept = of_fleet.filter_map(|(i, rule)| {
+    let unmet = of_fleet.filter_map(|(i, rule)| {
         if !has_authority {
             return Some(format!(
                 "rules[{i}].scope: \"fleet\" needs an authority; name it in \"fleet\" next to \"policy\""
@@ -160,7 +160,7 @@ fn unkept(policy: &Policy, has_authority: bool) -> Vec<String> {
             )
         })
     });
-    unkept.collect()
+    unmet.collect()
 }
 
 /// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has

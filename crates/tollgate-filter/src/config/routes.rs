@@ -25,11 +25,11 @@ pub struct Routes<P> {
 }
 
 /// The policy of a request.
-pub enum Chosen<P> {
+pub enum RoutePolicy<P> {
     /// The route's own policy.
     Named(Rc<P>),
     /// The policy of all other routes.
-    Usual,
+    Default,
     /// Unknown.
     Unknown,
 }
@@ -46,20 +46,20 @@ impl<P> Routes<P> {
     }
 
     /// The policy of the request of the current context.
-    pub fn choose<H: Proxy>(&self, host: &H) -> Chosen<P> {
-        if self.named.is_empty() { Chosen::Usual } else { self.choose_named(host) }
+    pub fn choose<H: Proxy>(&self, host: &H) -> RoutePolicy<P> {
+        if self.named.is_empty() { RoutePolicy::Default } else { self.choose_named(host) }
     }
 
     #[inline(never)]
-    fn choose_named<H: Proxy>(&self, host: &H) -> Chosen<P> {
-        let Some(name) = host.property(NAME) else { return Chosen::Usual };
+    fn choose_named<H: Proxy>(&self, host: &H) -> RoutePolicy<P> {
+        let Some(name) = host.property(NAME) else { return RoutePolicy::Default };
         let named = self.named.iter().find(|(known, _)| known.as_bytes() == name);
         if let Some((_, policy)) = named {
-            return Chosen::Named(Rc::clone(policy));
+            return RoutePolicy::Named(Rc::clone(policy));
         }
         if !self.warned.replace(true) {
             host.log_error(UNKNOWN);
         }
-        Chosen::Unknown
+        RoutePolicy::Unknown
     }
 }

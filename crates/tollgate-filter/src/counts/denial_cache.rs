@@ -5,16 +5,16 @@
 //! with the same numbers. Invariant: only denials are taken from here, never allowances, and only
 //! denials that are final (`final_denials`) and under the number under which they were remembered.
 //! With several costs another worker may allow a cheaper request, and the numbers would be old.
-//! Where places are held (`reserve`) or waited for (`leaky-queue`), a charge may be given back, and
+//! Where slots are held (`reserve`) or waited for (`leaky-queue`), a charge may be given back, and
 //! the denial would be wrong. The monotonic clock guarantees that time goes forward.
 //!
 //! Deliberately absent: any decision; the policy decides on the value as on a loaded one.
 
 use core::num::NonZeroU64;
 
-/// The keys that one worker remembers for one policy. A key that maps to an occupied place replaces
+/// The keys that one worker remembers for one policy. A key that maps to an occupied slot replaces
 /// the key there.
-const PLACES: u64 = 4096;
+const SLOTS: u64 = 4096;
 
 /// Longer values (logs) are not remembered: 4096 of them would be 32 MB.
 const MAX_VALUE_LEN: usize = 256;
@@ -22,7 +22,7 @@ const MAX_VALUE_LEN: usize = 256;
 /// Values on which a request was denied, by group and fingerprint of the key.
 #[derive(Default)]
 pub struct DenialCache {
-    places: Vec<Option<Denial>>,
+    slots: Vec<Option<Denial>>,
 }
 
 struct Denial {
@@ -35,7 +35,7 @@ struct Denial {
 
 impl DenialCache {
     /// True when the key was denied last.
-    pub fn knows(&self, group: usize, key: NonZeroU64) -> bool {
+    pub fn contains(&self, group: usize, key: NonZeroU64) -> bool {
         self.find(group, key).is_some()
     }
 
@@ -50,11 +50,11 @@ impl DenialCache {
         if value.len() > MAX_VALUE_LEN {
             return self.forget(group, key);
         }
-        if self.places.is_empty() {
-            self.places.resize_with(usize::try_from(PLACES).unwrap_or(0), || None);
+        if self.slots.is_empty() {
+            self.slots.resize_with(usize::try_from(SLOTS).unwrap_or(0), || None);
         }
-        let Some(place) = self.places.get_mut(place(key)) else { return };
-        let denial = place.get_or_insert_with(|| Denial { group, key, since, value: Vec::new() });
+        let Some(slot) = self.slots.get_mut(slot(key)) else { return };
+        let denial = slot.get_or_insert_with(|| Denial { group, key, since, value: Vec::new() });
         (denial.group, denial.key, denial.since) = (group, key, since);
         denial.value.clear();
         if since.is_some() {
@@ -64,21 +64,21 @@ impl DenialCache {
 
     /// Forgets the key, which was allowed.
     pub fn forget(&mut self, group: usize, key: NonZeroU64) {
-        if self.knows(group, key)
-            && let Some(place) = self.places.get_mut(place(key))
+        if self.contains(group, key)
+            && let Some(slot) = self.slots.get_mut(slot(key))
         {
-            *place = None;
+            *slot = None;
         }
     }
 
     fn find(&self, group: usize, key: NonZeroU64) -> Option<&Denial> {
-        let denial = self.places.get(place(key))?.as_ref()?;
+        let denial = self.slots.get(slot(key))?.as_ref()?;
         (denial.group == group && denial.key == key).then_some(denial)
     }
 }
 
-fn place(key: NonZeroU64) -> usize {
-    let random = key.get().checked_rem(PLACES).unwrap_or(0);
+fn slot(key: NonZeroU64) -> usize {
+    let random = key.get().checked_rem(SLOTS).unwrap_or(0);
     usize::try_from(random).unwrap_or(0)
 }
 
@@ -108,15 +108,15 @@ mod tests {
     fn a_denial_is_of_its_group_and_number() {
         let mut denials = DenialCache::default();
         denials.put(1, key(5), b"five", None);
-        assert!(denials.knows(1, key(5)) && !denials.knows(0, key(5)));
+        assert!(denials.contains(1, key(5)) && !denials.contains(0, key(5)));
         assert_eq!(denials.get(1, key(5), 0), None, "on what is not known");
         denials.put(1, key(5), b"five", Some(7));
         assert_eq!(denials.get(1, key(5), 7), Some(&b"five"[..]));
         assert_eq!((denials.get(1, key(5), 8), denials.get(0, key(5), 7)), (None, None));
         denials.forget(0, key(5));
-        assert!(denials.knows(1, key(5)));
+        assert!(denials.contains(1, key(5)));
         denials.forget(1, key(5));
-        assert!(!denials.knows(1, key(5)));
+        assert!(!denials.contains(1, key(5)));
     }
 
     #[test]
@@ -124,9 +124,9 @@ mod tests {
         let mut denials = DenialCache::default();
         for since in [None, Some(0)] {
             denials.put(0, key(5), &[0; MAX_VALUE_LEN + 1], since);
-            assert!(!denials.knows(0, key(5)));
+            assert!(!denials.contains(0, key(5)));
         }
         denials.put(0, key(5), &[0; MAX_VALUE_LEN], Some(0));
-        assert!(denials.knows(0, key(5)));
+        assert!(denials.contains(0, key(5)));
     }
 }

@@ -16,8 +16,7 @@ use std::rc::Rc;
 use tollgate_policy::{Directory, Group, Policy, Registered};
 use tollgate_table::Table;
 
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 /// The directory of every table as last read.
 #[derive(Default)]
@@ -87,7 +86,7 @@ impl Directories {
     }
 
     /// The directory of the table with this index, read again.
-    pub fn ask(&self, shared: &impl SharedData, index: usize, table: &Table) -> Rc<Directory> {
+    pub fn refresh(&self, shared: &impl SharedData, index: usize, table: &Table) -> Rc<Directory> {
         let before = self.last(index);
         let (bytes, cas) = match shared.get(&table.directory_name()) {
             Stored::Value(bytes, cas) if before.cas != Some(cas) => (bytes, cas),
@@ -101,7 +100,7 @@ impl Directories {
 
     /// The quotas of `value`, one of this table's: from the directory as last read, if that has
     /// them all.
-    pub fn knowing(
+    pub fn for_value(
         &self,
         shared: &impl SharedData,
         policy: &Policy,
@@ -111,7 +110,7 @@ impl Directories {
         let last = self.last(index).directory;
         let has_unknown = |group: &Group| group.has_unknown(policy, &last, value);
         if policy.groups().get(index).is_some_and(has_unknown) {
-            return self.ask(shared, index, table);
+            return self.refresh(shared, index, table);
         }
         last
     }

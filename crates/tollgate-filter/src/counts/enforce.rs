@@ -13,8 +13,8 @@ use tollgate_policy::{Answer, Failure, Partition, Plan};
 use tollgate_table::{Bucket, Seed, Table, claim};
 
 use crate::config::Config;
+use crate::counts::bucket_lookup;
 use crate::counts::commit_stats::CommitStats;
-use crate::counts::places;
 use crate::counts::scratch::{Read, Scratch};
 use crate::host::shared_data::{INSERT, SharedData, Written};
 
@@ -51,8 +51,8 @@ impl<S: SharedData> Enforcement<'_, S> {
     pub fn run(&mut self) -> CommitStats {
         let mut stats = CommitStats::default();
         self.locate();
-        let since = self.refunds_before();
-        if self.is_denied_as_before(since) {
+        let since = self.refund_version();
+        if self.is_denied_from_cache(since) {
             stats.remembered = 1;
             return stats;
         }
@@ -106,7 +106,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     /// again. With several keys, one might be proved before another, and the request decided on
     /// values that never existed together.
     fn decide(&mut self, stats: &mut CommitStats) {
-        if self.plan.len() == 1 && self.is_local(0) && self.guess() {
+        if self.plan.len() == 1 && self.is_local(0) && self.use_prediction() {
             self.plan.decide(&self.config.policy, self.now);
             if self.is_changed(0) {
                 return;
@@ -231,21 +231,21 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// Hands the value of the only key to the plan as this worker wrote it last; false when it is
     /// unknown, or has to be read for another reason.
-    fn guess(&mut self) -> bool {
+    fn use_prediction(&mut self) -> bool {
         let Some(mut partition) = self.plan.partition_mut(0) else { return false };
         let group = partition.group();
         let Some(table) = self.config.tables.get(group) else { return false };
         let Some(read) = self.scratch.reads.first_mut() else { return false };
         let Some(fingerprint) = read.fingerprint else { return false };
-        let number = places::first(table, fingerprint);
-        let Some(guesses) = &mut self.scratch.guesses else { return false };
-        let written = guesses.take(group, number, self.now);
+        let number = bucket_lookup::first(table, fingerprint);
+        let Some(predictions) = &mut self.scratch.predictions else { return false };
+        let written = predictions.take(group, number, self.now);
         let Some((bytes, cas)) = written else { return false };
         (read.bucket, read.bytes, read.cas) = (number, bytes, cas);
         let Ok(bucket) = Bucket::parse(&read.bytes) else { return false };
-        read.is_guess = places::is_settled(table, fingerprint, number, &bucket)
+        read.is_predicted = bucket_lookup::is_settled(table, fingerprint, number, &bucket)
             && partition.load_own(&self.config.policy, bucket.find(fingerprint));
-        read.is_guess
+        read.is_predicted
     }
 
     /// Reads the partition's bucket and hands its value to the plan.
@@ -255,18 +255,18 @@ impl<S: SharedData> Enforcement<'_, S> {
         let table = table.ok_or(Failure::Unreachable)?;
         let read = self.scratch.reads.get_mut(index).ok_or(Failure::Unreachable)?;
         let fingerprint = read.fingerprint.ok_or(Failure::Unreachable)?;
-        let place = places::find(self.shared, table, fingerprint)?;
+        let place = bucket_lookup::find(self.shared, table, fingerprint)?;
         (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
-        read.is_guess = false;
+        read.is_predicted = false;
         if read.cas != INSERT
-            && let Some(guesses) = &mut self.scratch.guesses
+            && let Some(predictions) = &mut self.scratch.predictions
         {
-            guesses.saw(partition.group(), read.bucket, read.cas, self.now);
+            predictions.record_read(partition.group(), read.bucket, read.cas, self.now);
         }
         let bucket = Bucket::parse(&read.bytes).map_err(|_| Failure::Corrupt)?;
         let (policy, value) = (&self.config.policy, bucket.find(fingerprint));
         if !partition.load_own(policy, value) {
-            let known = self.config.directories.ask(self.shared, partition.group(), table);
+            let known = self.config.directories.refresh(self.shared, partition.group(), table);
             partition.load_with(policy, &known, value.unwrap_or_default(), self.now);
         }
         Ok(())
@@ -275,11 +275,11 @@ impl<S: SharedData> Enforcement<'_, S> {
     /// Writes the plan's value, and decides again after every lost race.
     fn commit(&mut self, index: usize, stats: &mut CommitStats) -> Commit {
         for _ in 0..MAX_TRIES {
-            let is_guess = self.read(index).is_some_and(|read| read.is_guess);
+            let is_predicted = self.read(index).is_some_and(|read| read.is_predicted);
             match self.write(index, stats) {
                 Written::Done => return Commit::Done,
                 Written::Unreachable => return Commit::Failed(Failure::Unreachable),
-                Written::Lost if is_guess => {}
+                Written::Lost if is_predicted => {}
                 Written::Lost => stats.retries = stats.retries.saturating_add(1),
             }
             if let Err(failure) = self.load(index) {
@@ -317,7 +317,7 @@ impl<S: SharedData> Enforcement<'_, S> {
             match self.write(index, stats) {
                 Written::Done => {
                     self.set_committed(index, false);
-                    self.note_refund(index);
+                    self.record_refund(index);
                     if let Some(mut partition) = self.plan.partition_mut(index) {
                         partition.refunded(&self.config.policy, self.now);
                     }
@@ -349,7 +349,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         let now = self.now;
         let claim_of = |value: &[u8]| {
             let of = (partition.group(), table);
-            let known = self.config.directories.knowing(self.shared, policy, of, value);
+            let known = self.config.directories.for_value(self.shared, policy, of, value);
             claim(policy, group, &known, value, now)
         };
         let before = bucket.keys();
@@ -358,12 +358,12 @@ impl<S: SharedData> Enforcement<'_, S> {
         if written == Written::Done {
             stats.wrote(before, out, lost.map(|lost| lost.is_half_used()));
         }
-        if let Some(guesses) = &mut self.scratch.guesses {
-            if read.is_guess {
-                guesses.was(written == Written::Done);
+        if let Some(predictions) = &mut self.scratch.predictions {
+            if read.is_predicted {
+                predictions.record_result(written == Written::Done);
             }
             if written == Written::Done {
-                guesses.wrote(partition.group(), read.bucket, out, now);
+                predictions.record_write(partition.group(), read.bucket, out, now);
             }
         }
         if written == Written::Done {

@@ -2,9 +2,9 @@
 //! configured.
 //!
 //! Invariant: a table's extent is written before a worker uses it, and only ever grows. So a worker
-//! that looks for a key looks in all the places where another may have put it (`places`). Bytes
-//! that are not an extent count as a table that began with one bucket: any bucket may then be half
-//! of another, and keys are looked for there.
+//! that looks for a key looks in all the places where another may have put it (`bucket_lookup`).
+//! Bytes that are not an extent count as a table that began with one bucket: any bucket may then be
+//! half of another, and keys are looked for there.
 //!
 //! Deliberately absent: reading the extent for a request. That would cost as much as reading the
 //! bucket, and a bucket itself shows whether it was halved.
@@ -12,8 +12,7 @@
 use tollgate_table::{Extent, Table};
 
 use crate::config::Config;
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 /// Where workers of layout 1 agreed on their seed: the sign that they counted here.
 const SEED_OF_LAYOUT_1: &[u8] = b"\x01seed";

@@ -19,15 +19,15 @@ use tollgate_policy::{Answer, Outcome, Policy, Rule, RuleResult};
 #[derive(Default)]
 pub struct FinalDenials {
     /// By index; empty where nothing may be remembered.
-    rules: Vec<Kind>,
+    rules: Vec<RuleKind>,
     are_taken_back: bool,
 }
 
-struct Kind {
+struct RuleKind {
     /// A denial of this rule holds until its time.
     is_final: bool,
     /// The rule applies to all requests of its key, and denies them.
-    refuses_for_all: bool,
+    denies_for_all: bool,
     charges_by_response: bool,
 }
 
@@ -41,9 +41,9 @@ impl FinalDenials {
         }
         let rules = policy.rules();
         let gives_back = |group| rules.iter().any(|it| it.group() == group && it.gives_back());
-        let kind = |rule: &Rule| Kind {
+        let kind = |rule: &Rule| RuleKind {
             is_final: rule.has_fixed_cost() && !gives_back(rule.group()),
-            refuses_for_all: rule.refuses_for_all(),
+            denies_for_all: rule.refuses_for_all(),
             charges_by_response: rule.charges_by_response(),
         };
         let are_taken_back = policy.groups().len() > 1
@@ -67,7 +67,7 @@ impl FinalDenials {
         let kind = |index: usize| self.rules.get(index);
         let is_for_all = || {
             outcome.rules().any(|(index, result)| {
-                result == RuleResult::Denied && kind(index).is_some_and(|it| it.refuses_for_all)
+                result == RuleResult::Denied && kind(index).is_some_and(|it| it.denies_for_all)
             })
         };
         let mut results = outcome.rules();

@@ -5,6 +5,8 @@
 //! (`tollgate-table`).
 
 pub(crate) mod agreement;
+pub mod bucket_lookup;
+pub(crate) mod cached_denials;
 pub mod clock;
 pub mod commit_stats;
 pub mod denial_cache;
@@ -12,8 +14,6 @@ pub mod directories;
 pub mod enforce;
 pub mod extents;
 pub mod final_denials;
-pub(crate) mod guesses;
 pub mod numbering;
-pub mod places;
-pub(crate) mod repeated;
+pub(crate) mod predicted_writes;
 pub mod scratch;

@@ -4,7 +4,8 @@
 //! The specification of proxy-wasm requires neither property that the filter depends on: that the
 //! number [`INSERT`] inserts a value and never replaces one, and that all writes have one sequence
 //! of numbers. Without the first no count is exact, so the filter refuses to start. Without the
-//! second no number can be guessed (`guesses`), so every value is read before it is written.
+//! second no number can be predicted (`predicted_writes`), so every value is read before it is
+//! written.
 //!
 //! Invariant: a host that has both properties is never rejected, however many workers probe and
 //! write at the same time. Every conclusion follows from writes that the host accepted on the
@@ -138,7 +139,7 @@ impl<S: SharedData> Probe<'_, S> {
         let written = self.shared.set(name, self.token, number);
         match (written, self.read(name)?) {
             (Written::Done, Some((bytes, number))) => Ok((bytes == self.token).then_some(number)),
-            (Written::Lost, Some((_, stands))) if stands == number && number != INSERT => {
+            (Written::Lost, Some((_, current))) if current == number && number != INSERT => {
                 Err(REFUSED)
             }
             (Written::Unreachable, _) => Err(NO_ANSWER),

@@ -5,8 +5,8 @@
 use core::num::NonZeroU64;
 
 use crate::counts::denial_cache::DenialCache;
-use crate::counts::guesses::Guesses;
 use crate::counts::numbering::Numbering;
+use crate::counts::predicted_writes::PredictedWrites;
 
 /// A bucket as it was read, and its location.
 #[derive(Default)]
@@ -15,8 +15,8 @@ pub(crate) struct Read {
     pub(crate) bucket: u32,
     pub(crate) bytes: Vec<u8>,
     pub(crate) cas: u32,
-    /// It was not read: these are the bytes that this worker wrote last, under a guessed number.
-    pub(crate) is_guess: bool,
+    /// It was not read: these are the bytes that this worker wrote last, under a predicted number.
+    pub(crate) is_predicted: bool,
     pub(crate) committed: bool,
 }
 
@@ -26,18 +26,18 @@ pub struct Scratch {
     pub(crate) reads: Vec<Read>,
     pub(crate) out: Vec<u8>,
     pub(crate) denials: DenialCache,
-    /// `None` where the host's numbers cannot be guessed.
-    pub(crate) guesses: Option<Guesses>,
+    /// `None` where the host's numbers cannot be predicted.
+    pub(crate) predictions: Option<PredictedWrites>,
 }
 
 impl Scratch {
     /// Empty buffers, on a host that numbers writes like this.
     #[must_use]
     pub fn new(numbering: Numbering) -> Self {
-        let guesses = match numbering {
-            Numbering::OneSequence => Some(Guesses::default()),
+        let predictions = match numbering {
+            Numbering::OneSequence => Some(PredictedWrites::default()),
             Numbering::Unproved => None,
         };
-        Self { guesses, ..Self::default() }
+        Self { predictions, ..Self::default() }
     }
 }

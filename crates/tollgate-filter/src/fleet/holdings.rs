@@ -12,9 +12,9 @@ use tollgate_policy::Failure;
 use tollgate_storage::Holdings;
 use tollgate_table::{Bucket, Table};
 
+use crate::counts::bucket_lookup;
 use crate::counts::commit_stats::CommitStats;
 use crate::counts::enforce::MAX_TRIES;
-use crate::counts::places;
 use crate::host::proxy::Proxy;
 use crate::host::shared_data::Written;
 
@@ -22,7 +22,7 @@ use crate::host::shared_data::Written;
 /// listeners or one before and one after a change, may both have a first group, and the same key in
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct HoldingsKey {
     /// The policy that lease requests contain.
     pub policy: u64,
     /// The group in that policy.
@@ -52,7 +52,7 @@ pub fn change<H: Proxy, T>(
 ) -> Result<T, Failure> {
     let (mut value, mut out) = (Vec::new(), Vec::new());
     for _ in 0..MAX_TRIES {
-        let place = places::find(host, table, fingerprint)?;
+        let place = bucket_lookup::find(host, table, fingerprint)?;
         let now = host.now().ok_or(Failure::Unreachable)?;
         let bucket = Bucket::parse(&place.bytes).map_err(|_| Failure::Corrupt)?;
         let mut holdings = Holdings::decode(bucket.find(fingerprint).unwrap_or_default());

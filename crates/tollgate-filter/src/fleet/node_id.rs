@@ -9,7 +9,7 @@ use std::cell::Cell;
 use tollgate_table::LAYOUT_VERSION;
 
 use crate::host::proxy::Proxy;
-use crate::host::shared_cell::{Change, SharedCell};
+use crate::host::shared_data::{Change, SharedCell};
 
 /// The location in the host's map: the name, then how many configurations have asked for it.
 const NAME: &[u8] = &[LAYOUT_VERSION, b'n', b'o', b'd', b'e'];

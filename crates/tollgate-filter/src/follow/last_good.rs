@@ -13,8 +13,7 @@ use tollgate_policy::plugin::PolicyFrom;
 use tollgate_storage::Bytes;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 /// A policy from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub struct ServedPolicy {
 
 /// The result of storing a policy.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum StoreResult {
     /// It is stored, by this worker or another.
     Stored,
     /// A newer one is stored.
@@ -67,22 +66,27 @@ impl LastGood {
         }
     }
 
-    /// Stores `given`, unless a newer one is stored whose tag is not `unfit`.
-    pub fn keep(&self, shared: &impl SharedData, given: &ServedPolicy, unfit: &[u8]) -> Keep {
-        let Some(bytes) = given.bytes() else { return Keep::Unreachable };
-        let kept = SharedCell::new(shared, &self.0).change(|found| {
+    /// Stores `fetched`, unless a newer one is stored whose tag is not `incompatible`.
+    pub fn store(
+        &self,
+        shared: &impl SharedData,
+        fetched: &ServedPolicy,
+        incompatible: &[u8],
+    ) -> StoreResult {
+        let Some(bytes) = fetched.bytes() else { return StoreResult::Unreachable };
+        let result = SharedCell::new(shared, &self.0).change(|found| {
             let before = found.map(|(before, _)| before);
             if before == Some(bytes.as_slice()) {
-                return Change::Keep(Keep::Stored);
+                return Change::Keep(StoreResult::Stored);
             }
             match before.and_then(ServedPolicy::read) {
-                Some(kept) if given.is_behind(kept.version) && kept.tag != unfit => {
-                    Change::Keep(Keep::Newer(kept))
+                Some(stored) if fetched.is_behind(stored.version) && stored.tag != incompatible => {
+                    Change::Keep(StoreResult::Newer(stored))
                 }
-                _ => Change::Write(bytes.as_slice().into(), Keep::Stored),
+                _ => Change::Write(bytes.as_slice().into(), StoreResult::Stored),
             }
         });
-        kept.unwrap_or(Keep::Unreachable)
+        result.unwrap_or(StoreResult::Unreachable)
     }
 }
 

@@ -10,8 +10,7 @@ use tollgate_policy::plugin::PolicyFrom;
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::follow::last_good::name;
-use crate::host::shared_cell::{Change, NotChanged, SharedCell};
-use crate::host::shared_data::SharedData;
+use crate::host::shared_data::{Change, NotChanged, SharedCell, SharedData};
 
 /// The last line about one matter.
 pub struct LogOnce([u8; 12]);

@@ -17,65 +17,65 @@ use tollgate_policy::plugin::PolicyFrom;
 
 use crate::active_policy::ActivePolicy;
 use crate::config::{Config, PluginSettings};
-use crate::follow::last_good::{Keep, LastGood, ServedPolicy};
+use crate::follow::compile_lock::CompileLock;
+use crate::follow::last_good::{LastGood, ServedPolicy, StoreResult};
 use crate::follow::log_once::LogOnce;
-use crate::follow::turn::Turn;
 use crate::host::calls::{HttpCall, NotSent};
 use crate::host::proxy::Proxy;
-use crate::watch::metrics::FollowMetrics;
-use crate::watch::tally::Tally;
+use crate::observability::counter_buffer::CounterBuffer;
+use crate::observability::metrics::FollowMetrics;
 use crate::wire::header_map::HeaderMapWriter;
 
+mod compile_lock;
 mod last_good;
 pub(crate) mod log_once;
-mod turn;
 
 /// Until a server has responded for the first time, the longest interval between two fetches.
-const FIRST_EVERY: Span = Span::from_secs(1);
+const FIRST_INTERVAL: Span = Span::from_secs(1);
 /// After a failed fetch, the longest interval until the next one.
-const AGAIN_AFTER: Span = Span::from_secs(60);
+const RETRY_INTERVAL: Span = Span::from_secs(60);
 /// A response that is this late will not come: the host generates one when the time is over.
-const GIVEN_UP: Span = Span::from_secs(5);
+const LATE_AFTER: Span = Span::from_secs(5);
 /// The interval at which this worker checks again while another worker compiles.
-const NEXT_TURN: Span = Span::from_millis(20);
+const LOCK_RETRY: Span = Span::from_millis(20);
 /// The longest entity tag that is sent back.
 const MAX_TAG: usize = 256;
 /// The most problems of one policy that are logged.
 const MAX_LINES: usize = 20;
 
 /// The next action.
-enum State {
+enum Step {
     /// Fetch, at this time.
-    Rest(Timestamp),
+    Idle(Timestamp),
     /// A response is expected, by this time.
-    Asked { call: u32, until: Timestamp },
-    /// Compile, when it is this worker's turn.
+    Fetching { call: u32, until: Timestamp },
+    /// Compile, when no other worker does.
     Fetched(ServedPolicy, Timestamp),
 }
 
 /// One plugin that follows a server.
 pub struct Follower<H> {
     host: H,
-    tally: Rc<Tally<H>>,
+    counters: Rc<CounterBuffer<H>>,
     from: PolicyFrom,
     settings: PluginSettings,
     scope: Vec<u8>,
-    kept: LastGood,
+    stored: LastGood,
     failures: LogOnce,
     changes: LogOnce,
     metrics: FollowMetrics,
     /// `None` during a step.
-    state: Cell<Option<State>>,
+    state: Cell<Option<Step>>,
     version: Cell<u64>,
     /// The tag of the policy in force; empty while that came from no server.
     tag: Cell<Vec<u8>>,
     /// The tag of the last fetched policy, in force or rejected.
     seen: Cell<Vec<u8>>,
-    has_answered: Cell<bool>,
-    /// The tag of the kept policy, if that cannot be enforced here.
-    unfit: Cell<Vec<u8>>,
-    /// The policy that was fetched when a newer one, which may be unfit, was kept.
-    instead: Cell<Option<ServedPolicy>>,
+    has_responded: Cell<bool>,
+    /// The tag of the stored policy, if that cannot be enforced here.
+    incompatible: Cell<Vec<u8>>,
+    /// The policy that was fetched when a newer one, which may be incompatible, was stored.
+    fallback: Cell<Option<ServedPolicy>>,
 }
 
 impl<H: Proxy> Follower<H> {
@@ -86,42 +86,42 @@ impl<H: Proxy> Follower<H> {
         host: &H,
         own: Config,
         scope: Vec<u8>,
-        tally: &Rc<Tally<H>>,
+        counters: &Rc<CounterBuffer<H>>,
     ) -> (Config, Option<Self>) {
         let from = own.policy_from.clone().filter(|_| H::READS_DOCUMENTS);
         let Some(from) = from else { return (own, None) };
-        let kept = LastGood::new(&scope, &from);
+        let stored = LastGood::new(&scope, &from);
         let metrics = FollowMetrics::define(&own.plugin, host);
         let settings = PluginSettings { fleet: own.fleet.clone(), hash_key: own.policy.hash_key() };
-        let last = kept.get(host).and_then(|given| {
-            let config = Config::followed(&given.text, &settings, &scope).ok()?;
-            Some((config, given))
+        let last = stored.get(host).and_then(|fetched| {
+            let config = Config::followed(&fetched.text, &settings, &scope).ok()?;
+            Some((config, fetched))
         });
         let (config, version, tag) = match last {
-            Some((mut config, given)) => {
-                config.policy.set_version(given.version);
-                (config, given.version, given.tag)
+            Some((mut config, fetched)) => {
+                config.policy.set_version(fetched.version);
+                (config, fetched.version, fetched.tag)
             }
             None => (own, 0, Vec::new()),
         };
         metrics.set_version(version, host);
         let follower = Self {
             host: host.clone(),
-            tally: Rc::clone(tally),
+            counters: Rc::clone(counters),
             failures: LogOnce::new(*b"err", &scope, &from),
             changes: LogOnce::new(*b"new", &scope, &from),
             from,
             settings,
             scope,
-            kept,
+            stored,
             metrics,
-            state: Cell::new(Some(State::Rest(Timestamp::ZERO))),
+            state: Cell::new(Some(Step::Idle(Timestamp::ZERO))),
             version: Cell::new(version),
             seen: Cell::new(tag.clone()),
             tag: Cell::new(tag),
-            has_answered: Cell::new(false),
-            unfit: Cell::default(),
-            instead: Cell::default(),
+            has_responded: Cell::new(false),
+            incompatible: Cell::default(),
+            fallback: Cell::default(),
         };
         (config, Some(follower))
     }
@@ -132,10 +132,10 @@ impl<H: Proxy> Follower<H> {
     }
 
     /// The time of the next call.
-    pub fn wants_at(&self) -> Option<Timestamp> {
+    pub fn next_call_at(&self) -> Option<Timestamp> {
         let state = self.state.take();
         let at = state.as_ref().map(|state| match state {
-            State::Rest(at) | State::Asked { until: at, .. } | State::Fetched(_, at) => *at,
+            Step::Idle(at) | Step::Fetching { until: at, .. } | Step::Fetched(_, at) => *at,
         });
         self.state.set(state);
         at
@@ -145,16 +145,16 @@ impl<H: Proxy> Follower<H> {
     /// another one. The current context is the root.
     pub fn tick(&self, now: Timestamp) -> Option<ActivePolicy<H>> {
         let (next, policy) = match self.state.take()? {
-            State::Rest(at) if at <= now => (self.ask(now), None),
-            State::Asked { until, .. } if until <= now => (self.failed("no answer", now), None),
-            State::Fetched(given, at) if at <= now => self.take_turn(given, now),
-            state @ (State::Rest(_) | State::Asked { .. } | State::Fetched(..)) => (state, None),
+            Step::Idle(at) if at <= now => (self.fetch(now), None),
+            Step::Fetching { until, .. } if until <= now => (self.failed("no response", now), None),
+            Step::Fetched(fetched, at) if at <= now => self.compile_alone(fetched, now),
+            state @ (Step::Idle(_) | Step::Fetching { .. } | Step::Fetched(..)) => (state, None),
         };
         self.state.set(Some(next));
         policy
     }
 
-    fn ask(&self, now: Timestamp) -> State {
+    fn fetch(&self, now: Timestamp) -> Step {
         // Another root of this plugin may have ended since.
         self.metrics.set_version(self.version.get(), &self.host);
         let PolicyFrom { cluster, authority, path, token, timeout, .. } = &self.from;
@@ -176,11 +176,11 @@ impl<H: Proxy> Follower<H> {
         let call = HttpCall { cluster, headers: &headers, body: &[], timeout_ms };
         match self.host.call(&call) {
             Ok(call) => {
-                let until = now.saturating_add(*timeout).saturating_add(GIVEN_UP);
-                State::Asked { call, until }
+                let until = now.saturating_add(*timeout).saturating_add(LATE_AFTER);
+                Step::Fetching { call, until }
             }
-            Err(NotSent::Refused) => self.failed("there is no such cluster", now),
-            Err(NotSent::Failed) => self.failed("no host of the cluster takes a request", now),
+            Err(NotSent::Refused) => self.failed("Envoy has no such cluster", now),
+            Err(NotSent::Failed) => self.failed("no healthy host, or circuit breaker open", now),
         }
     }
 
@@ -188,7 +188,7 @@ impl<H: Proxy> Follower<H> {
     /// call belongs to another follower.
     pub fn answered(&self, number: u32, len: usize, now: Timestamp) -> bool {
         let next = match self.state.take() {
-            Some(State::Asked { call, .. }) if call == number => self.read(len, now),
+            Some(Step::Fetching { call, .. }) if call == number => self.read(len, now),
             state => {
                 self.state.set(state);
                 return false;
@@ -198,16 +198,16 @@ impl<H: Proxy> Follower<H> {
         true
     }
 
-    fn read(&self, len: usize, now: Timestamp) -> State {
+    fn read(&self, len: usize, now: Timestamp) -> Step {
         match self.host.answer_header(":status").as_deref() {
             Some(b"304") => {
                 self.succeeded();
-                self.rest(now)
+                self.idle(now)
             }
-            Some(b"200") => match self.given(len) {
-                Ok(given) => {
+            Some(b"200") => match self.read_policy(len) {
+                Ok(fetched) => {
                     self.succeeded();
-                    self.consider(given, now)
+                    self.accept(fetched, now)
                 }
                 Err(why) => self.failed(why, now),
             },
@@ -215,171 +215,175 @@ impl<H: Proxy> Follower<H> {
                 let status = String::from_utf8_lossy(status);
                 self.failed(&format!("status {status}"), now)
             }
-            None => self.failed("no answer", now),
+            None => self.failed("no response", now),
         }
     }
 
     /// The policy in a response.
-    fn given(&self, len: usize) -> Result<ServedPolicy, &'static str> {
+    fn read_policy(&self, len: usize) -> Result<ServedPolicy, &'static str> {
         if len > MAX_DOCUMENT {
-            return Err("its policy is longer than 1 MiB");
+            return Err("the policy is longer than 1 MiB");
         }
         let tag = self.host.answer_header("etag").unwrap_or_default();
         let is_tag = |byte: &u8| matches!(byte, b'!'..=b'~');
         if !(1..=MAX_TAG).contains(&tag.len()) || !tag.iter().all(is_tag) {
-            return Err("its answer has no etag");
+            return Err("the response has no etag");
         }
         let version = self.host.answer_header("tollgate-policy-version").unwrap_or_default();
         let version = core::str::from_utf8(&version).ok().and_then(|text| text.parse().ok());
-        let version = version.ok_or("its answer has no tollgate-policy-version")?;
+        let version = version.ok_or("the response has no tollgate-policy-version")?;
         if self.host.is_memory_short() {
-            return Err("there is no memory for its policy");
+            return Err("not enough memory for the policy");
         }
         let body = self.host.answer_body(len);
         if body.len() != len {
-            return Err("there is no memory for its policy");
+            return Err("not enough memory for the policy");
         }
-        let text = String::from_utf8(body).map_err(|_| "its policy is not UTF-8")?;
+        let text = String::from_utf8(body).map_err(|_| "the policy is not UTF-8")?;
         Ok(ServedPolicy { version, tag, text })
     }
 
     /// The next step for a fetched policy.
-    fn consider(&self, given: ServedPolicy, now: Timestamp) -> State {
+    fn accept(&self, fetched: ServedPolicy, now: Timestamp) -> Step {
         let in_force = self.tag.take();
-        let is_in_force = in_force == given.tag;
+        let is_in_force = in_force == fetched.tag;
         self.tag.set(in_force);
-        self.seen.set(given.tag.clone());
+        self.seen.set(fetched.tag.clone());
         if is_in_force {
-            return self.rest(now);
+            return self.idle(now);
         }
-        if given.is_behind(self.version.get()) {
-            return self.behind(&given, now);
+        if fetched.is_behind(self.version.get()) {
+            return self.behind(&fetched, now);
         }
-        State::Fetched(given, now)
+        Step::Fetched(fetched, now)
     }
 
     /// The server has an older policy than the one in force, because it was reset, or another
     /// document of the same version. This follower keeps its policy: otherwise two servers that
     /// disagree would each take effect in turn.
-    fn behind(&self, given: &ServedPolicy, now: Timestamp) -> State {
-        let (told, version) = (given.version, self.version.get());
-        let has = if told == version { "has another" } else { "has" };
-        let line = format!("{has} policy {told}, and {version} is in force here, which stays");
-        self.refused(&given.tag, &[line]);
-        self.rest(now)
+    fn behind(&self, fetched: &ServedPolicy, now: Timestamp) -> Step {
+        let (served, version) = (fetched.version, self.version.get());
+        let other = if served == version { "another " } else { "" };
+        let line = format!("serves {other}policy {served}; policy {version} remains in force");
+        self.refused(&fetched.tag, &[line]);
+        self.idle(now)
     }
 
     /// Compiles, unless another worker does.
-    fn take_turn(&self, given: ServedPolicy, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
-        let Some(turn) = Turn::take(&self.host, now) else {
-            return (State::Fetched(given, now.saturating_add(NEXT_TURN)), None);
+    fn compile_alone(
+        &self,
+        fetched: ServedPolicy,
+        now: Timestamp,
+    ) -> (Step, Option<ActivePolicy<H>>) {
+        let Some(lock) = CompileLock::acquire(&self.host, now) else {
+            return (Step::Fetched(fetched, now.saturating_add(LOCK_RETRY)), None);
         };
-        let done = self.compile(given, now);
-        turn.give_back(&self.host);
+        let done = self.compile(fetched, now);
+        lock.release(&self.host);
         done
     }
 
-    fn compile(&self, given: ServedPolicy, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
-        let config = match Config::followed(&given.text, &self.settings, &self.scope) {
+    fn compile(&self, fetched: ServedPolicy, now: Timestamp) -> (Step, Option<ActivePolicy<H>>) {
+        let config = match Config::followed(&fetched.text, &self.settings, &self.scope) {
             Ok(mut config) => {
-                config.policy.set_version(given.version);
+                config.policy.set_version(fetched.version);
                 config
             }
             Err(problems) => {
-                let version = given.version;
-                let line = |it: &String| format!("has policy {version}, refused: {it}");
-                self.refused(&given.tag, &problems.iter().map(line).collect::<Vec<_>>());
-                let next = match self.instead.take() {
-                    Some(instead) => {
-                        self.unfit.set(given.tag);
-                        State::Fetched(instead, now)
+                let version = fetched.version;
+                let line = |it: &String| format!("policy {version} is rejected: {it}");
+                self.refused(&fetched.tag, &problems.iter().map(line).collect::<Vec<_>>());
+                let next = match self.fallback.take() {
+                    Some(fallback) => {
+                        self.incompatible.set(fetched.tag);
+                        Step::Fetched(fallback, now)
                     }
-                    None => self.rest(now),
+                    None => self.idle(now),
                 };
                 return (next, None);
             }
         };
-        let unfit = self.unfit.take();
-        let kept = self.kept.keep(&self.host, &given, &unfit);
-        self.unfit.set(unfit);
-        match kept {
-            Keep::Stored => self.instead.set(None),
+        let incompatible = self.incompatible.take();
+        let result = self.stored.store(&self.host, &fetched, &incompatible);
+        self.incompatible.set(incompatible);
+        match result {
+            StoreResult::Stored => self.fallback.set(None),
             // Another worker got this newer policy. It compiles that, unless another build of this
             // filter did.
-            Keep::Newer(newer) => {
-                self.instead.set(Some(given));
-                return (State::Fetched(newer, now), None);
+            StoreResult::Newer(newer) => {
+                self.fallback.set(Some(fetched));
+                return (Step::Fetched(newer, now), None);
             }
-            Keep::Unreachable => return (self.again("no shared data", now), None),
+            StoreResult::Unreachable => return (self.retry("no shared data", now), None),
         }
-        let is_first = self.changes.is_new(&self.host, &given.tag);
-        let says = is_first.then_some(&self.host);
-        match ActivePolicy::activate(self.host.clone(), config, says, &self.tally) {
+        let is_first = self.changes.is_new(&self.host, &fetched.tag);
+        let log = is_first.then_some(&self.host);
+        match ActivePolicy::activate(self.host.clone(), config, log, &self.counters) {
             Ok(policy) => {
-                self.version.set(given.version);
-                self.metrics.set_version(given.version, &self.host);
+                self.version.set(fetched.version);
+                self.metrics.set_version(fetched.version, &self.host);
                 if is_first {
-                    self.say(&format!("policy {} is in force", given.version));
+                    self.log(&format!("policy {} is in force", fetched.version));
                 }
-                self.seen.set(given.tag.clone());
-                self.tag.set(given.tag);
-                (self.rest(now), Some(policy))
+                self.seen.set(fetched.tag.clone());
+                self.tag.set(fetched.tag);
+                (self.idle(now), Some(policy))
             }
-            Err(why) => (self.again(why, now), None),
+            Err(why) => (self.retry(why, now), None),
         }
     }
 
     /// After a failure here, the next response is tried again.
-    fn again(&self, why: &str, now: Timestamp) -> State {
+    fn retry(&self, why: &str, now: Timestamp) -> Step {
         self.seen.set(Vec::new());
         self.failed(why, now)
     }
 
-    fn failed(&self, why: &str, now: Timestamp) -> State {
+    fn failed(&self, why: &str, now: Timestamp) -> Step {
         self.metrics.count_failure(&self.host);
         if self.failures.is_new(&self.host, why.as_bytes()) {
-            self.say(&format!("no policy could be had: {why}; the last one stays"));
+            self.log(&format!("cannot fetch the policy: {why}; keeping the last one"));
         }
-        self.rest_at_most(AGAIN_AFTER, now)
+        self.idle_at_most(RETRY_INTERVAL, now)
     }
 
     fn succeeded(&self) {
-        self.has_answered.set(true);
+        self.has_responded.set(true);
         if self.failures.is_over(&self.host) {
-            self.say("it answers again");
+            self.log("responds again");
         }
     }
 
     fn refused(&self, tag: &[u8], lines: &[String]) {
         self.metrics.count_refused(&self.host);
         if self.changes.is_new(&self.host, tag) {
-            lines.iter().take(MAX_LINES).for_each(|line| self.say(line));
+            lines.iter().take(MAX_LINES).for_each(|line| self.log(line));
             let more = lines.len().saturating_sub(MAX_LINES);
             if more > 0 {
-                self.say(&format!("and {more} problems more"));
+                self.log(&format!("and {more} more problems"));
             }
         }
     }
 
-    fn say(&self, what: &str) {
+    fn log(&self, what: &str) {
         let cluster = &self.from.cluster;
         self.host.log_warning(&format!("tollgate: server \"{cluster}\": {what}"));
     }
 
     /// The rest until the next fetch: a little shorter than the interval, by a random part for each
     /// worker.
-    fn rest(&self, now: Timestamp) -> State {
-        self.rest_at_most(self.from.every, now)
+    fn idle(&self, now: Timestamp) -> Step {
+        self.idle_at_most(self.from.every, now)
     }
 
     /// The same, with at most this interval.
-    fn rest_at_most(&self, most: Span, now: Timestamp) -> State {
+    fn idle_at_most(&self, most: Span, now: Timestamp) -> Step {
         let every = self.from.every.min(most);
-        let every = if self.has_answered.get() { every } else { every.min(FIRST_EVERY) };
+        let every = if self.has_responded.get() { every } else { every.min(FIRST_INTERVAL) };
         let seed = self.host.random_seed().unwrap_or_default();
         let random = seed.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes));
         // An eighth of it, in parts of 2^16.
         let sooner = (every.as_nanos() >> 19).saturating_mul(random.into());
-        State::Rest(now.saturating_add(every.saturating_sub(Span::from_nanos(sooner))))
+        Step::Idle(now.saturating_add(every.saturating_sub(Span::from_nanos(sooner))))
     }
 }

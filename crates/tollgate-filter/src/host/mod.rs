@@ -4,11 +4,8 @@
 //! host is a crate of its own.
 
 pub mod calls;
-pub mod counters;
-pub(crate) mod flow;
 pub mod proxy;
 pub mod reply;
-pub mod shared_cell;
 pub mod shared_data;
 pub(crate) mod timer;
 

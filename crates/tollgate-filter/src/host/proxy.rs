@@ -8,7 +8,6 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_table::Seed;
 
 use crate::host::calls::Calls;
-use crate::host::counters::Counters;
 use crate::host::reply::Reply;
 use crate::host::shared_data::SharedData;
 use crate::request::facts::RequestSource;
@@ -67,4 +66,41 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn memory_growth(&self) -> i64;
     /// True when so much memory is allocated that a request must not allocate more.
     fn is_memory_short(&self) -> bool;
+}
+
+/// The host's metrics. A metric that the host does not have is `None`, which has no other effect.
+pub trait Counters {
+    /// The number of the counter `name`, the same for the same name; `None` if the host has none.
+    fn define(&self, name: &str) -> Option<u32>;
+    /// The same for a gauge, which may go down again.
+    fn define_gauge(&self, name: &str) -> Option<u32>;
+    /// The same for a histogram.
+    fn define_histogram(&self, name: &str) -> Option<u32>;
+    /// Adds to a counter or a gauge.
+    fn add(&self, counter: u32, by: i64);
+    /// Sets a gauge, or records a value in a histogram.
+    fn record(&self, metric: u32, value: u64);
+}
+
+/// Whether the host continues or stops a request. The number that is returned to the host stops a
+/// body, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The request continues.
+    Continue,
+    /// The request stops, its body and trailers too.
+    Stop,
+}
+
+impl Flow {
+    /// The ABI's number for it. Not 1, which stops the headers alone under
+    /// `allow_on_headers_stop_iteration`: the body would then send the request on. 4 stops
+    /// everything, whatever the operator has set.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Continue => 0,
+            Self::Stop => 4,
+        }
+    }
 }

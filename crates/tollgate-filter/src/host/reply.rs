@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use tollgate_policy::{Answer, Outcome};
 
-use crate::watch::labels::Labels;
+use crate::observability::labels::Labels;
 use crate::wire::header_map::HeaderMapWriter;
 
 /// The response to a request in the origin's place.
@@ -52,7 +52,7 @@ impl Reply {
         let status = match outcome.final_answer() {
             Answer::Refuse { status } => status,
             answer @ (Answer::Pass | Answer::Delay(_) | Answer::Retry(_)) => {
-                debug_assert!(false, "nobody answers what is no refusal: {answer:?}");
+                debug_assert!(false, "not a denial: {answer:?}");
                 503
             }
         };

@@ -11,30 +11,29 @@ use crate::host::proxy::Proxy;
 
 /// A user of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub enum TimerUser {
     /// Requests that wait.
     Waiting,
     /// Lease requests to the authority of a fleet.
-    Asking,
+    Leases,
     /// The policy, which may have changed at its server.
-    Following,
+    Policy,
     /// Counts that are to be handed over.
-    Counting,
+    Counters,
     /// Pending log lines.
-    Telling,
+    Logs,
 }
 
-impl Wants {
-    const ALL: [Self; 5] =
-        [Self::Waiting, Self::Asking, Self::Following, Self::Counting, Self::Telling];
+impl TimerUser {
+    const ALL: [Self; 5] = [Self::Waiting, Self::Leases, Self::Policy, Self::Counters, Self::Logs];
 
     const fn index(self) -> usize {
         match self {
             Self::Waiting => 0,
-            Self::Asking => 1,
-            Self::Following => 2,
-            Self::Counting => 3,
-            Self::Telling => 4,
+            Self::Leases => 1,
+            Self::Policy => 2,
+            Self::Counters => 3,
+            Self::Logs => 4,
         }
     }
 }
@@ -42,7 +41,7 @@ impl Wants {
 /// The timer of one root.
 pub struct Timer<H> {
     host: H,
-    wanted: [Cell<Option<Timestamp>>; Wants::ALL.len()],
+    wanted: [Cell<Option<Timestamp>>; TimerUser::ALL.len()],
     /// The time that the host's timer is set for.
     set_for: Cell<Option<Timestamp>>,
 }
@@ -58,14 +57,14 @@ impl<H: Proxy> Timer<H> {
         self.set_for.set(Some(Timestamp::ZERO));
     }
 
-    /// When `who` wants to be called.
-    pub fn wanted(&self, who: Wants) -> Option<Timestamp> {
-        self.wanted.get(who.index()).and_then(Cell::get)
+    /// When `user` wants to be called.
+    pub fn wanted(&self, user: TimerUser) -> Option<Timestamp> {
+        self.wanted.get(user.index()).and_then(Cell::get)
     }
 
-    /// Sets when `who` wants to be called: at `at`, or not at all.
-    pub fn set(&self, who: Wants, at: Option<Timestamp>, now: Timestamp) {
-        if let Some(wanted) = self.wanted.get(who.index()) {
+    /// Sets when `user` wants to be called: at `at`, or not at all.
+    pub fn set(&self, user: TimerUser, at: Option<Timestamp>, now: Timestamp) {
+        if let Some(wanted) = self.wanted.get(user.index()) {
             wanted.set(at);
         }
         let next_at = self.wanted.iter().filter_map(Cell::get).min();
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timer_never_fires_early_and_never_stops_by_itself() {
+    fn the_timer_never_fires_early_and_never_stops_on_its_own() {
         let at = Timestamp::from_nanos;
         assert_eq!(tick_ms(at(1_000_001), at(0)), 2);
         assert_eq!(tick_ms(at(1_000_000), at(0)), 1);

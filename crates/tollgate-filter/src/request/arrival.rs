@@ -1,7 +1,7 @@
 //! The first decision on a request: it continues, is denied, or waits.
 //!
 //! Invariant: a request that has to wait joins the line after those that came before it, without a
-//! decision of its own. Deliberately absent: its handling while it waits; that is `retry`'s.
+//! decision of its own. Deliberately absent: its handling while it waits; that is `held_request`'s.
 
 use std::rc::Rc;
 
@@ -10,12 +10,13 @@ use tollgate_policy::waiting::{Full, Turn};
 use tollgate_policy::{Answer, Plan};
 
 use crate::active_policy::{ActivePolicy, grpc_type};
-use crate::fleet::authority::{Authority, Gate};
-use crate::fleet::spending::Leasing;
+use crate::fleet::authority_client::AuthorityClient;
+use crate::fleet::circuit_breaker::Availability;
+use crate::fleet::spending::SpendStatus;
 use crate::host::proxy::Proxy;
 use crate::request::facts::RequestFacts;
+use crate::request::held_request::{HeldRequest, Pending};
 use crate::request::pending_response::PendingResponse;
-use crate::request::retry::{Held, Pending};
 use crate::request::waiting::Waiting;
 
 /// A request of the current context.
@@ -24,7 +25,7 @@ pub struct Arrival<'a, H> {
     pub id: u32,
     pub policy: Rc<ActivePolicy<H>>,
     pub waiting: &'a Rc<Waiting<H>>,
-    pub authority: &'a Rc<Authority<H>>,
+    pub authority: &'a Rc<AuthorityClient<H>>,
     pub facts: &'a RequestFacts<H>,
 }
 
@@ -40,7 +41,7 @@ impl<H: Proxy> Arrival<'_, H> {
             if let Some((place, at)) = self.spare(&plan, now)
                 && self.policy.give_place(&mut plan, now, at)
             {
-                return self.held(plan, now).wait_for_spare(place, now);
+                return self.hold(plan, now).wait_for_spare(place, now);
             }
         }
         self.policy.decide_at(&mut plan, clock);
@@ -51,33 +52,33 @@ impl<H: Proxy> Arrival<'_, H> {
         }
         match self.policy.outcome(&plan).answer() {
             Answer::Pass => {
-                self.let_through(&plan);
+                self.record_allowed(&plan);
                 Pending::Response(PendingResponse::Fields(self.policy, plan))
             }
             Answer::Delay(wait) => {
-                let held = self.held(plan, now);
-                held.wait_for(now.saturating_add(wait), now)
+                let held = self.hold(plan, now);
+                held.wait_until(now.saturating_add(wait), now)
             }
             Answer::Retry(wait) => match self.policy.outcome(&plan).turn() {
-                Some(turn) => self.held(plan, now).stand(turn, now),
-                None => self.held(plan, now).reject_waiting(Full::Late(wait), now),
+                Some(turn) => self.hold(plan, now).join_queue(turn, now),
+                None => self.hold(plan, now).reject_waiting(Full::Late(wait), now),
             },
-            Answer::Refuse { .. } => self.refuse(plan),
+            Answer::Refuse { .. } => self.deny(plan),
         }
     }
 
     /// Takes the costs under the rules of a fleet, once the rules of this node allow the request.
     fn lease(self, mut plan: Box<Plan>, now: Timestamp) -> Pending<H> {
-        let gate = self.authority.gate(now);
-        let (leasing, purse) = self.policy.spend(&mut plan, gate == Gate::Open);
-        if matches!(leasing, Leasing::Paid)
-            && purse.ahead.is_empty()
+        let availability = self.authority.availability(now);
+        let (status, spent) = self.policy.spend(&mut plan, availability == Availability::Available);
+        if matches!(status, SpendStatus::Paid)
+            && spent.prefetches.is_empty()
             && self.policy.outcome(&plan).answer() == Answer::Pass
         {
-            self.let_through(&plan);
+            self.record_allowed(&plan);
             return Pending::Response(PendingResponse::Fields(self.policy, plan));
         }
-        self.held(plan, now).begin(gate, (leasing, purse), now)
+        self.hold(plan, now).begin_leasing(availability, (status, spent), now)
     }
 
     /// The first line of other requests that it has to join.
@@ -92,8 +93,8 @@ impl<H: Proxy> Arrival<'_, H> {
     fn follow(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
         self.policy.look(&mut plan, now);
         match self.policy.outcome(&plan).answer() {
-            Answer::Refuse { .. } => self.refuse(plan),
-            _ => self.held(plan, now).stand(turn, now),
+            Answer::Refuse { .. } => self.deny(plan),
+            _ => self.hold(plan, now).join_queue(turn, now),
         }
     }
 
@@ -105,28 +106,28 @@ impl<H: Proxy> Arrival<'_, H> {
         (at > now && at.since(now) <= place.max).then_some((place, at))
     }
 
-    fn let_through(&self, plan: &Plan) {
+    fn record_allowed(&self, plan: &Plan) {
         self.policy.count(plan, Span::ZERO);
         self.policy.mark(plan);
     }
 
-    fn refuse(self, plan: Box<Plan>) -> Pending<H> {
+    fn deny(self, plan: Box<Plan>) -> Pending<H> {
         self.policy.count(&plan, Span::ZERO);
         let grpc = grpc_type(self.facts);
         Pending::Response(PendingResponse::refusal(self.host, self.policy, plan, grpc))
     }
 
-    fn held(self, plan: Box<Plan>, now: Timestamp) -> Held<H> {
-        Held {
+    fn hold(self, plan: Box<Plan>, now: Timestamp) -> HeldRequest<H> {
+        HeldRequest {
             host: self.host.clone(),
             id: self.id,
             policy: self.policy,
             waiting: Rc::clone(self.waiting),
             plan,
-            since: now,
+            arrived_at: now,
             header_bytes: self.host.request_bytes(),
             grpc: grpc_type(self.facts),
-            seat: None,
+            position: None,
             authority: Rc::clone(self.authority),
             lease: None,
             paid: Vec::new(),

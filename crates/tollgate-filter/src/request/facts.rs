@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use tollgate_policy::Facts;
 
-use crate::config::claims;
+use crate::request::jwt_claims;
 use crate::wire::header_map::HeaderMap;
 
 /// The host calls behind the facts.
@@ -122,7 +122,7 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let payload = self.payload.as_ref()?;
         let metadata = || self.source.property(b"metadata").unwrap_or_default();
-        claims::claim(self.metadata.get_or_init(metadata), payload, name)
+        jwt_claims::claim(self.metadata.get_or_init(metadata), payload, name)
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
             self.asked.update(|asked| asked.saturating_add(1));
             match path {
                 b"xds\0route_name" => Some(b"api".into()),
-                b"metadata" => Some(claims::tests::metadata()),
+                b"metadata" => Some(jwt_claims::tests::metadata()),
                 _ => None,
             }
         }
@@ -183,7 +183,7 @@ mod tests {
                 headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
             let fake = fake(serialise(&pairs), address);
             let facts = RequestFacts::new(&fake, None);
-            assert!(!facts.is_from_a_proxy_of_this_machine(), "nobody has asked for the address");
+            assert!(!facts.is_from_a_proxy_of_this_machine(), "the address was not read");
             facts.peer();
             assert_eq!(facts.is_from_a_proxy_of_this_machine(), is_proxy, "{address} {headers:?}");
         }
@@ -202,7 +202,7 @@ mod tests {
                 headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
             let fake = fake(serialise(&pairs), "192.0.2.1:1");
             let facts = RequestFacts::new(&fake, None);
-            assert!(!facts.has_address(), "nothing has asked for the address");
+            assert!(!facts.has_address(), "the address was not read");
             assert_eq!(facts.has_noted_address(), is_noted, "{headers:?}");
             facts.peer();
             assert!(facts.has_address());

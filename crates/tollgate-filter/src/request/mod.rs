@@ -5,6 +5,7 @@
 
 pub(crate) mod arrival;
 pub mod facts;
+pub(crate) mod held_request;
+pub(crate) mod jwt_claims;
 pub(crate) mod pending_response;
-pub(crate) mod retry;
 pub(crate) mod waiting;

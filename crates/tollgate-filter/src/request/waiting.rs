@@ -11,8 +11,8 @@ use tollgate_core::Timestamp;
 use tollgate_policy::waiting::{Limits, Queue};
 
 use crate::host::proxy::Proxy;
-use crate::host::timer::{Timer, Wants};
-use crate::watch::metrics::Metrics;
+use crate::host::timer::{Timer, TimerUser};
+use crate::observability::metrics::Metrics;
 
 /// The key of a line: the rule or tier with its quotas, and the fingerprint of its key.
 pub type Line = (u32, u64);
@@ -74,7 +74,7 @@ impl<H: Proxy> Waiting<H> {
         }
         let state = self.with(|queue| (queue.next_at(), [queue.len(), queue.bytes()]));
         let Some((next_at, held)) = state else { return };
-        self.timer.set(Wants::Waiting, next_at, now);
+        self.timer.set(TimerUser::Waiting, next_at, now);
         self.report(held.map(|number| i64::try_from(number).unwrap_or(i64::MAX)), metrics);
     }
 

@@ -48,20 +48,20 @@ impl HostMap {
     }
 
     pub fn set(&mut self, name: &[u8], value: &[u8], condition: u32) -> Written {
-        let stands = self.entries.get(name).cloned();
-        let is_same = stands.as_ref().is_none_or(|(_, number)| *number == condition);
+        let current = self.entries.get(name).cloned();
+        let is_same = current.as_ref().is_none_or(|(_, number)| *number == condition);
         let is_taken = condition == 0
             || match self.numbers {
-                Numbers::StrictInsertion => stands.is_some() && is_same,
+                Numbers::StrictInsertion => current.is_some() && is_same,
                 Numbers::Unconditional => is_same || condition == u32::MAX,
-                Numbers::NeverReplaced => stands.is_none(),
+                Numbers::NeverReplaced => current.is_none(),
                 _ => is_same,
             };
         if !is_taken {
             return Written::Lost;
         }
         self.latest = self.latest.checked_add(1).unwrap_or(1);
-        let number = match (self.numbers, &stands) {
+        let number = match (self.numbers, &current) {
             (Numbers::PerName(step), Some((_, number))) => number.wrapping_add(step),
             (Numbers::PerName(step), None) => step,
             (Numbers::FromZero, Some((_, number))) => number.wrapping_add(1),

@@ -70,8 +70,8 @@ impl CountedSet {
         longest: Option<Span>,
     ) {
         let out = self.out_for_direct();
-        let beside = if cost == 0 { 0 } else { cost.saturating_add(out) };
-        self.counted(decisions).look(now, beside, longest);
+        let needed = if cost == 0 { 0 } else { cost.saturating_add(out) };
+        self.counted(decisions).look(now, needed, longest);
         if out == 0 {
             return;
         }
@@ -236,7 +236,7 @@ impl CountedSet {
     }
 
     /// The states with all units that are out charged now: the usage reported to an operator.
-    pub(crate) fn states_beside_leases(&self, now: Timestamp) -> Vec<u8> {
+    pub(crate) fn states_with_leases(&self, now: Timestamp) -> Vec<u8> {
         let mut states = self.states.clone();
         charge_each(self.set.quotas(), &mut states, self.leases.out(), now);
         states

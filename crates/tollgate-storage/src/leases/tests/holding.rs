@@ -38,7 +38,7 @@ fn reports(holding: &mut Holding, number: u64, millis: u64) -> Vec<(u64, u64, bo
 fn a_life_is_counted_from_the_question_and_ends_early() {
     let (mut holding, ask) = asking(10);
     assert_eq!((ask.want, ask.least), (80, 1), "ten a second for eight seconds");
-    assert_eq!(holding.take(at(100), 1), Taken::Wait(at(250)), "somebody asks");
+    assert_eq!(holding.take(at(100), 1), Taken::Wait(at(250)), "another request is in flight");
     holding.answer(1, Ok(units(40)), at(200));
     let Taken::Spent { left, rest, .. } = holding.take(at(200), 1) else { panic!() };
     // 8 s after its request, less 0.1 %, of which 200 ms have passed.
@@ -58,7 +58,7 @@ fn a_node_with_few_requests_asks_for_each() {
     assert_eq!(holding.take(at(0), 1), Taken::Ask);
     let ask = holding.ask(9, 1, 1, at(0), (Span::from_secs(2), TIMES.1));
     assert_eq!((ask.want, ask.reports), (0, vec![]));
-    assert_eq!(holding.take(at(1), 1), Taken::Ask, "nobody waits for the other");
+    assert_eq!(holding.take(at(1), 1), Taken::Ask, "no request waits for the other");
     assert!(holding.is_idle());
 }
 

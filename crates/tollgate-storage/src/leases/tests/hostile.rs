@@ -75,7 +75,7 @@ fn who_says_anything_takes_no_more_than_there_is_and_nothing_of_others() {
             assert_eq!(of_others(&key, table), before, "seed {seed}: those of others");
             let (left, out) = (key.check(0, at(now)).1, key.out());
             let used = LIMIT - left - out;
-            assert!(used >= charged, "seed {seed}: a charge that nobody takes back");
+            assert!(used >= charged, "seed {seed}: a charge that is never refunded");
             charged = used;
             assert!(left + out + used == LIMIT && left <= LIMIT, "seed {seed}");
             let leases = key.counts.sets.iter().map(|kept| kept.leases.all.len()).sum::<usize>();

@@ -1,6 +1,6 @@
 //! Workers that do not read their last writes: next to other workers, and while numbers wrap.
 //!
-//! Invariant: a worker that guesses decides as a worker that reads.
+//! Invariant: a worker that predicts decides as a worker that reads.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -120,9 +120,9 @@ fn workers_that_take_turns_decide_as_one() {
     }
 }
 
-// Between any two calls of one the other makes a whole request; both guess.
+// Between any two calls of one the other makes a whole request; both predict.
 #[test]
-fn nobody_gets_more_while_both_guess() {
+fn no_client_gets_more_while_both_predict() {
     let mut random = Random(7);
     let (mut learnt, mut most) = (0, 0);
     for round in 0..300 {
@@ -152,11 +152,11 @@ fn nobody_gets_more_while_both_guess() {
         learnt += passed_other.saturating_sub(counted.reads.get());
         most += passed_other;
     }
-    assert!(learnt > 0, "nobody guessed in {most} requests");
+    assert!(learnt > 0, "no prediction in {most} requests");
 }
 
 // A bucket that no worker wrote since the numbers wrapped has one that looks later than all: a
-// guess behind it could be the number of a later write, and that write would be lost.
+// prediction behind it could be the number of a later write, and that write would be lost.
 #[test]
 fn a_number_of_before_the_wrap_is_not_believed() {
     let document = policy(64, &quota(10, "fixed-window"));
@@ -181,10 +181,10 @@ fn a_number_of_before_the_wrap_is_not_believed() {
     }
 }
 
-// A worker that guessed that units were left and lost is denied by the bytes it read then, and need
-// not read them again.
+// A worker that predicted that units were left and lost is denied by the bytes it read then, and
+// need not read them again.
 #[test]
-fn a_denial_after_a_lost_guess_is_remembered() {
+fn a_denial_after_a_wrong_prediction_is_remembered() {
     let shared = Shared::default();
     let document = policy(64, &quota(4, "fixed-window"));
     let mut one = Worker::new(&document, &shared);
@@ -201,7 +201,7 @@ fn a_denial_after_a_lost_guess_is_remembered() {
 
 // A worker that remembers that nothing was left finds the units that another gave back.
 #[test]
-fn a_denial_is_never_guessed() {
+fn a_denial_is_never_predicted() {
     let shared = Shared::default();
     let document = policy(64, &quota(10, "fixed-window"));
     let mut one = Worker::new(&document, &shared);
@@ -213,8 +213,8 @@ fn a_denial_is_never_guessed() {
     assert!(!one.ask(&shared, b"k", NOW).0);
 }
 
-// Of several keys none is guessed: a key that an old guess shows as used up would deny the others,
-// or leave them uncharged.
+// Of several keys none is predicted: a key that an old prediction shows as used up would deny the
+// others, or leave them uncharged.
 #[test]
 fn several_keys_are_charged_together() {
     let quota = |limit: u32| json!([{"limit": limit, "window": "1d", "algorithm": "fixed-window"}]);
@@ -234,7 +234,7 @@ fn several_keys_are_charged_together() {
 }
 
 // The same in the other order: a charge next to a shadow that denies is charged once. Logs are too
-// long to be remembered, so only one of the two could be guessed.
+// long to be remembered, so only one of the two could be predicted.
 #[test]
 fn several_keys_are_charged_once() {
     let document = json!({"version": 1, "rules": [

@@ -6,10 +6,10 @@
 
 use std::rc::Rc;
 
-use tollgate_storage::{LeaseReply, Leased, MAX_LEASE_MESSAGE, read_leased};
+use tollgate_storage::{LeaseQuestion, LeaseReply, Leased, MAX_LEASE_MESSAGE, read_leased};
 
 use crate::active_policy::ActivePolicy;
-use crate::fleet::spending::AskedKey;
+use crate::fleet::spending::RequestedKey;
 use crate::host::calls::{HttpCall, NotSent};
 use crate::host::proxy::Proxy;
 use crate::wire::header_map::HeaderMapWriter;
@@ -18,35 +18,36 @@ use crate::wire::header_map::HeaderMapWriter;
 const OVERLOADED: &str = "x-envoy-overloaded";
 
 /// A lease request in flight.
-pub struct Sent<H> {
+pub struct LeaseRequest<H> {
     /// The policy that it was sent under.
     pub policy: Rc<ActivePolicy<H>>,
     /// The keys in it.
-    pub keys: Vec<AskedKey>,
+    pub keys: Vec<RequestedKey>,
     /// The stream that waits for the response, if it still does.
     pub stream: Option<u32>,
 }
 
 /// A lease request that was not sent.
-pub struct Unsent {
+pub struct UnsentLeaseRequest {
     /// The keys in it.
-    pub keys: Vec<AskedKey>,
-    /// As many as the cluster takes are in flight: the authority is not away.
-    pub is_full: bool,
+    pub keys: Vec<RequestedKey>,
+    /// As many as the cluster takes are in flight; the authority may be reachable.
+    pub is_overloaded: bool,
 }
 
 /// The result of a lease request.
-pub enum Answers {
+pub enum ResponseContent {
     /// A result for each key.
-    Each(Vec<KeyAnswer>),
-    /// The cluster's circuit breaker rejected it, or one on the way did: the authority is not away.
-    Full,
+    Results(Vec<KeyResult>),
+    /// The cluster's circuit breaker rejected it, or one on the way did; the authority may be
+    /// reachable.
+    Overloaded,
     /// Nothing usable.
-    Nothing,
+    Unusable,
 }
 
 /// The result for one key in the authority's response.
-pub enum KeyAnswer {
+pub enum KeyResult {
     /// The leases, and the reply to the key's costs.
     Decided(Vec<Leased>, Vec<u8>),
     /// Nothing usable.
@@ -55,7 +56,7 @@ pub enum KeyAnswer {
     Overloaded,
 }
 
-impl KeyAnswer {
+impl KeyResult {
     /// The result in `reply`.
     pub fn of(reply: &LeaseReply) -> Self {
         match reply {
@@ -69,7 +70,7 @@ impl KeyAnswer {
     }
 }
 
-impl<H: Proxy> Sent<H> {
+impl<H: Proxy> LeaseRequest<H> {
     /// Sends a lease request from the context of `root`, which outlives the stream. The stream
     /// `back_to`, if any, is the current context before and after.
     ///
@@ -89,7 +90,7 @@ impl<H: Proxy> Sent<H> {
         if let Some(token) = &fleet.token {
             fields.push("authorization", format!("Bearer {token}").as_bytes());
         }
-        let body = self.policy.question(self.keys.iter());
+        let body = self.body();
         let timeout_ms = u32::try_from(fleet.timeout.as_millis_ceil()).unwrap_or(u32::MAX);
         if !host.enter(root) {
             return Err(NotSent::Refused);
@@ -102,18 +103,27 @@ impl<H: Proxy> Sent<H> {
         call
     }
 
+    fn body(&self) -> Vec<u8> {
+        let (policy, keys) = (self.policy.fleet_fingerprint, self.keys.iter());
+        let table = self.policy.node.as_ref().map_or(0, |node| node.table());
+        let keys = keys.map(|requested| requested.key.clone()).collect();
+        let mut body = Vec::new();
+        LeaseQuestion { policy, table, keys }.write(&mut body);
+        body
+    }
+
     /// The result in the response that is being handed over, whose body has `len` bytes.
-    pub fn answers(&self, host: &H, len: usize) -> Answers {
+    pub fn answers(&self, host: &H, len: usize) -> ResponseContent {
         let status = host.answer_header(":status");
         if status.as_deref() == Some(b"503") && host.answer_header(OVERLOADED).is_some() {
-            return Answers::Full;
+            return ResponseContent::Overloaded;
         }
         let is_good = status.as_deref() == Some(b"200");
         let body = is_good.then(|| host.answer_body(len.min(MAX_LEASE_MESSAGE)));
         let replies = body.and_then(|body| LeaseReply::read(&body).ok());
         match replies.filter(|replies| replies.len() == self.keys.len()) {
-            Some(replies) => Answers::Each(replies.iter().map(KeyAnswer::of).collect()),
-            None => Answers::Nothing,
+            Some(replies) => ResponseContent::Results(replies.iter().map(KeyResult::of).collect()),
+            None => ResponseContent::Unusable,
         }
     }
 }

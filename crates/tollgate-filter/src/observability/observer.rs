@@ -13,17 +13,17 @@ use tollgate_policy::{Outcome, Plan};
 use crate::config::Config;
 use crate::counts::commit_stats::CommitStats;
 use crate::host::proxy::Proxy;
-use crate::host::timer::Wants;
+use crate::host::timer::TimerUser;
+use crate::observability::access_log::{self, FILTER_STATE};
+use crate::observability::address_check::AddressCheck;
+use crate::observability::counter_buffer::CounterBuffer;
+use crate::observability::denied_keys::DeniedKeys;
+use crate::observability::labels::Labels;
+use crate::observability::metrics::{LeaseEvent, Metrics, Wait};
 use crate::request::facts::RequestFacts;
-use crate::watch::access_log::{self, FILTER_STATE};
-use crate::watch::address_watch::AddressWatch;
-use crate::watch::labels::Labels;
-use crate::watch::metrics::{Asked, Metrics, Wait};
-use crate::watch::refused_keys::RefusedKeys;
-use crate::watch::tally::Tally;
 
 /// How often the log reports the keys that are denied most.
-const TELL_AFTER: Span = Span::from_secs(60);
+const LOG_INTERVAL: Span = Span::from_secs(60);
 
 /// The reports on one policy.
 pub struct Observer<H> {
@@ -32,22 +32,22 @@ pub struct Observer<H> {
     version: u64,
     pub labels: Labels,
     pub metrics: Metrics,
-    tally: Rc<Tally<H>>,
-    addresses: AddressWatch<H>,
-    refused: Cell<RefusedKeys>,
+    counters: Rc<CounterBuffer<H>>,
+    addresses: AddressCheck<H>,
+    denied_keys: Cell<DeniedKeys>,
     /// When the log reports the keys that are denied most.
-    tell_at: Cell<Option<Timestamp>>,
+    log_at: Cell<Option<Timestamp>>,
     has_ended: Cell<bool>,
 }
 
 impl<H: Proxy> Observer<H> {
     /// The observer of the policy of `config`; its tables contain nothing yet if they are `new`.
-    pub fn new(host: H, config: &Config, is_new: bool, tally: &Rc<Tally<H>>) -> Self {
+    pub fn new(host: H, config: &Config, is_new: bool, counters: &Rc<CounterBuffer<H>>) -> Self {
         let labels = Labels::new(&config.policy);
-        let define = &mut |name: &str| tally.define(name);
+        let define = &mut |name: &str| counters.define(name);
         let metrics = Metrics::define(&config.policy, &labels, &config.plugin, &host, define);
         metrics.set_room(&config.tables, is_new, &host);
-        let addresses = AddressWatch::new(host.clone(), config);
+        let addresses = AddressCheck::new(host.clone(), config);
         Self {
             host,
             addresses,
@@ -55,44 +55,44 @@ impl<H: Proxy> Observer<H> {
             version: config.policy.version(),
             labels,
             metrics,
-            tally: Rc::clone(tally),
-            refused: Cell::default(),
-            tell_at: Cell::default(),
+            counters: Rc::clone(counters),
+            denied_keys: Cell::default(),
+            log_at: Cell::default(),
             has_ended: Cell::default(),
         }
     }
 
     /// The final decision on the request of the current context, which came this long after it.
     pub fn count(&self, plan: &Plan, outcome: &Outcome<'_>, waited: Span) {
-        if self.metrics.count(outcome, waited, plan.has_failed(), &self.tally) {
-            let told = access_log::told(outcome, waited, &self.labels, self.version);
-            self.host.set_filter_state(FILTER_STATE, &told);
+        if self.metrics.count(outcome, waited, plan.has_failed(), &self.counters) {
+            let fields = access_log::fields(outcome, waited, &self.labels, self.version);
+            self.host.set_filter_state(FILTER_STATE, &fields);
         }
         if let Some(rule) = outcome.refused_by() {
-            self.note_refusal(outcome, rule);
+            self.record_denial(outcome, rule);
         }
     }
 
     /// Checks a request whose rules have already read the facts they need.
-    pub fn look_at_address(&self, facts: &RequestFacts<H>) {
-        self.addresses.look(facts);
+    pub fn check_address(&self, facts: &RequestFacts<H>) {
+        self.addresses.check(facts);
     }
 
     /// A request that no rule applied to.
     pub fn count_unlimited(&self) {
-        self.metrics.count_unlimited(&self.tally);
+        self.metrics.count_unlimited(&self.counters);
     }
 
     /// A request that is denied because nothing can be known about it.
-    pub fn count_given_up(&self) {
+    pub fn count_undecided(&self) {
         self.add(&CommitStats { failures: 1, ..CommitStats::default() });
-        self.metrics.count_given_up(&self.tally);
-        self.host.set_filter_state(FILTER_STATE, access_log::GIVEN_UP);
+        self.metrics.count_undecided(&self.counters);
+        self.host.set_filter_state(FILTER_STATE, access_log::UNDECIDED);
     }
 
     /// Counts the other events of a commit.
     pub fn add(&self, stats: &CommitStats) {
-        self.metrics.add(stats, &self.host, &self.tally);
+        self.metrics.add(stats, &self.host, &self.counters);
     }
 
     /// A request that continues has waited this long.
@@ -102,25 +102,25 @@ impl<H: Proxy> Observer<H> {
 
     /// An event of a request that waits, or would wait.
     pub fn count_wait(&self, wait: Wait) {
-        self.metrics.count_wait(wait, &self.tally);
+        self.metrics.count_wait(wait, &self.counters);
     }
 
     /// The outcome of this many lease requests.
-    pub fn count_asked(&self, asked: Asked, count: usize) {
-        self.metrics.count_asked(asked, count, &self.tally);
+    pub fn count_lease_event(&self, event: LeaseEvent, count: usize) {
+        self.metrics.count_lease_event(event, count, &self.counters);
     }
 
     /// Logs the keys that were denied most, when that is due. Returns when it is due next.
     pub fn tick(&self, now: Timestamp) -> Option<Timestamp> {
-        if self.tell_at.get().is_some_and(|at| at <= now) {
-            self.tell_refused(TELL_AFTER);
+        if self.log_at.get().is_some_and(|at| at <= now) {
+            self.log_denied_keys(LOG_INTERVAL);
         }
-        self.tell_at.get()
+        self.log_at.get()
     }
 
     /// The root is then called for this policy and its others.
     pub fn wake_at(&self, at: Option<Timestamp>, now: Timestamp) {
-        self.tally.timer.set(Wants::Telling, at, now);
+        self.counters.timer.set(TimerUser::Logs, at, now);
     }
 
     /// The policy decides no new requests: its pending log lines are written now. Later denials of
@@ -128,38 +128,39 @@ impl<H: Proxy> Observer<H> {
     pub fn end(&self) {
         self.has_ended.set(true);
         self.addresses.end();
-        if let Some(at) = self.tell_at.get() {
+        if let Some(at) = self.log_at.get() {
             let now = self.host.now().unwrap_or_default();
-            self.tell_refused(TELL_AFTER.saturating_sub(at.since(now)));
-            self.tally.timer.set(Wants::Telling, None, now);
+            self.log_denied_keys(LOG_INTERVAL.saturating_sub(at.since(now)));
+            self.counters.timer.set(TimerUser::Logs, None, now);
         }
     }
 
-    fn note_refusal(&self, outcome: &Outcome<'_>, rule: usize) {
+    fn record_denial(&self, outcome: &Outcome<'_>, rule: usize) {
         if self.has_ended.get() {
             return;
         }
         let partition = outcome.decisions().find(|it| it.rule == rule).and_then(|it| it.partition);
         let pk = partition.and_then(|partition| outcome.partition_pk(partition));
-        let mut refused = self.refused.take();
-        refused.add(rule, pk);
-        self.refused.set(refused);
-        if self.tell_at.get().is_none()
+        let mut denied_keys = self.denied_keys.take();
+        denied_keys.add(rule, pk);
+        self.denied_keys.set(denied_keys);
+        if self.log_at.get().is_none()
             && let Some(now) = self.host.now()
         {
-            let at = now.saturating_add(TELL_AFTER);
-            self.tell_at.set(Some(at));
+            let at = now.saturating_add(LOG_INTERVAL);
+            self.log_at.set(Some(at));
             // Another policy of this root may have a line to log before.
-            let first = self.tally.timer.wanted(Wants::Telling).map_or(at, |other| other.min(at));
-            self.tally.timer.set(Wants::Telling, Some(first), now);
+            let first =
+                self.counters.timer.wanted(TimerUser::Logs).map_or(at, |other| other.min(at));
+            self.counters.timer.set(TimerUser::Logs, Some(first), now);
         }
     }
 
-    fn tell_refused(&self, since: Span) {
-        self.tell_at.set(None);
-        let refused = self.refused.take();
-        if !refused.is_empty() {
-            let line = refused.line(&self.labels, since.as_millis_ceil().div_ceil(1000));
+    fn log_denied_keys(&self, since: Span) {
+        self.log_at.set(None);
+        let denied_keys = self.denied_keys.take();
+        if !denied_keys.is_empty() {
+            let line = denied_keys.line(&self.labels, since.as_millis_ceil().div_ceil(1000));
             self.host.log_info(&format!("tollgate: plugin {}: {line}", self.plugin));
         }
     }

@@ -12,11 +12,11 @@ macro_rules! metric {
 }
 
 pub(crate) mod access_log;
-pub(crate) mod address_watch;
+pub(crate) mod address_check;
+pub(crate) mod counter_buffer;
+pub(crate) mod denied_keys;
 pub(crate) mod labels;
 pub mod metric_names;
 pub mod metrics;
 pub(crate) mod observer;
-pub(crate) mod refused_keys;
 pub(crate) mod rule_metrics;
-pub(crate) mod tally;

@@ -1,10 +1,10 @@
-//! Counters of one root, kept here and handed over to the host ten times a second: a call for each
+//! Counters of one root, buffered and handed over to the host ten times a second: a call for each
 //! of them would cost more than a request's decision.
 //!
 //! Invariant: every count is handed over once, at the latest [`FLUSH_AFTER`] later or when the root
-//! ends; after that at once. While a count is here the gauge `tollgate.uncounted` is one higher, so
-//! readers of the counters know whether they are complete. A virtual machine that traps loses the
-//! counts that it had not handed over. Deliberately absent: names.
+//! ends; after that at once. While a count is pending the gauge `tollgate.uncounted` is one higher,
+//! so readers of the counters know whether they are complete. A virtual machine that traps loses
+//! the counts that it had not handed over. Deliberately absent: names.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,31 +13,31 @@ use std::rc::Rc;
 use tollgate_core::Span;
 
 use crate::host::proxy::Proxy;
-use crate::host::timer::{Timer, Wants};
-use crate::watch::metric_names::MAX_NAMES;
+use crate::host::timer::{Timer, TimerUser};
+use crate::observability::metric_names::MAX_NAMES;
 
 /// The longest delay of counters.
 const FLUSH_AFTER: Span = Span::from_millis(100);
 
 const UNCOUNTED: &str = metric!(Uncounted);
 
-/// A counter of one tally.
+/// A counter of one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter(usize);
 
 /// Counts that are not handed over yet.
 #[derive(Default)]
 struct Counts {
-    /// For each counter the host's number, and the count that is here.
-    here: Vec<(u32, i64)>,
+    /// For each counter the host's number, and the count that is pending.
+    pending: Vec<(u32, i64)>,
     /// Indexes by the host's numbers: both as wide as those of other maps, so that it is one code.
-    places: BTreeMap<u64, u64>,
-    /// The counters with a count here.
+    indexes: BTreeMap<u64, u64>,
+    /// The counters with a pending count.
     changed: Vec<usize>,
 }
 
 /// The counters of one root.
-pub struct Tally<H> {
+pub struct CounterBuffer<H> {
     host: H,
     pub timer: Rc<Timer<H>>,
     counts: Cell<Counts>,
@@ -45,7 +45,7 @@ pub struct Tally<H> {
     has_ended: Cell<bool>,
 }
 
-impl<H: Proxy> Tally<H> {
+impl<H: Proxy> CounterBuffer<H> {
     /// Nothing is counted.
     pub fn new(host: H, timer: Rc<Timer<H>>) -> Self {
         let (counts, gauge, has_ended) = Default::default();
@@ -59,27 +59,27 @@ impl<H: Proxy> Tally<H> {
         }
         let number = self.host.define(name)?;
         self.with(|counts| {
-            if let Some(place) = counts.places.get(&number.into()) {
-                return usize::try_from(*place).ok().map(Counter);
+            if let Some(index) = counts.indexes.get(&number.into()) {
+                return usize::try_from(*index).ok().map(Counter);
             }
-            let place = counts.here.len();
-            (place < MAX_NAMES).then(|| {
-                counts.here.push((number, 0));
-                counts.places.insert(number.into(), place.try_into().unwrap_or(u64::MAX));
-                Counter(place)
+            let index = counts.pending.len();
+            (index < MAX_NAMES).then(|| {
+                counts.pending.push((number, 0));
+                counts.indexes.insert(number.into(), index.try_into().unwrap_or(u64::MAX));
+                Counter(index)
             })
         })
     }
 
     /// Adds to a counter; nothing to none.
     pub fn add(&self, counter: Option<Counter>, by: i64) {
-        let Some(Counter(place)) = counter.filter(|_| by > 0) else { return };
+        let Some(Counter(index)) = counter.filter(|_| by > 0) else { return };
         let is_first = self.with(|counts| {
-            let (_, here) = counts.here.get_mut(place)?;
-            let was_empty = *here == 0;
-            *here = here.saturating_add(by);
+            let (_, pending) = counts.pending.get_mut(index)?;
+            let was_empty = *pending == 0;
+            *pending = pending.saturating_add(by);
             if was_empty {
-                counts.changed.push(place);
+                counts.changed.push(index);
             }
             Some(was_empty && counts.changed.len() == 1)
         });
@@ -88,12 +88,12 @@ impl<H: Proxy> Tally<H> {
         }
     }
 
-    /// Notes that a count is here now.
+    /// Notes that a count is pending now.
     fn begin(&self) {
         self.change_gauge(1);
         match self.host.now().filter(|_| !self.has_ended.get()) {
             Some(now) => {
-                self.timer.set(Wants::Counting, Some(now.saturating_add(FLUSH_AFTER)), now);
+                self.timer.set(TimerUser::Counters, Some(now.saturating_add(FLUSH_AFTER)), now);
             }
             None => self.flush(),
         }
@@ -103,9 +103,9 @@ impl<H: Proxy> Tally<H> {
     pub fn flush(&self) {
         let taken = self.with(|counts| {
             let changed = core::mem::take(&mut counts.changed);
-            let take = |place: usize| {
-                let (number, here) = counts.here.get_mut(place)?;
-                Some((*number, core::mem::take(here)))
+            let take = |index: usize| {
+                let (number, pending) = counts.pending.get_mut(index)?;
+                Some((*number, core::mem::take(pending)))
             };
             changed.into_iter().filter_map(take).collect::<Vec<_>>()
         });
@@ -116,7 +116,7 @@ impl<H: Proxy> Tally<H> {
             self.change_gauge(-1);
         }
         if !self.has_ended.get() {
-            self.timer.set(Wants::Counting, None, self.host.now().unwrap_or_default());
+            self.timer.set(TimerUser::Counters, None, self.host.now().unwrap_or_default());
         }
     }
 

@@ -1,4 +1,4 @@
-//! Detects whether a plugin's configuration is a compiled policy or something else.
+//! The forms in which a plugin's configuration may contain a compiled policy.
 //!
 //! Invariant: a compiled policy is recognised by its first bytes, in every form in which Envoy and
 //! the writers of its configurations can hold it; no document begins with them. Deliberately
@@ -16,7 +16,7 @@ const FIELD: &str = "compiled";
 /// The compiled policy in a configuration, as bytes or as their text, if that is what it is: the
 /// bytes (`BytesValue`), their base64 (`StringValue`), or an object with the base64 as its one
 /// field `compiled` (`Struct`, or JSON in a `StringValue`).
-pub fn compiled(configuration: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub fn find(configuration: &[u8]) -> Option<Cow<'_, [u8]>> {
     if Plugin::is_compiled(configuration) {
         return Some(configuration.into());
     }
@@ -79,13 +79,13 @@ mod tests {
         let bytes = b"\0tollgate\x01\x02\x03";
         let of_struct = object("compiled", &bytes_field(3, text));
         let json = b" {\n \"compiled\" : \"AHRvbGxnYXRlAQID\" } ";
-        assert_eq!(compiled(bytes).as_deref(), Some(&bytes[..]));
+        assert_eq!(find(bytes).as_deref(), Some(&bytes[..]));
         assert_eq!(
-            compiled(b"\n  AHRvbGxnYXRlAQID\n").as_deref().map(<[u8]>::trim_ascii),
+            find(b"\n  AHRvbGxnYXRlAQID\n").as_deref().map(<[u8]>::trim_ascii),
             Some(&text[..])
         );
-        assert_eq!(compiled(&of_struct).as_deref(), Some(&text[..]));
-        assert_eq!(compiled(json).as_deref(), Some(&text[..]));
+        assert_eq!(find(&of_struct).as_deref(), Some(&text[..]));
+        assert_eq!(find(json).as_deref(), Some(&text[..]));
     }
 
     // Guards: a document that is taken for a compiled policy and rejected with the wrong message.
@@ -104,7 +104,7 @@ mod tests {
             &two.concat(),
         ];
         for other in others {
-            assert_eq!(compiled(other), None, "{other:?}");
+            assert_eq!(find(other), None, "{other:?}");
         }
     }
 }

@@ -27,10 +27,10 @@ use tollgate_table::{Bucket, Corrupt, Table, bucket_of, origin_of};
 use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 
 /// How many buckets are read for one key: two for each of 32 levels, or races that are lost.
-const MAX_LOOKS: u32 = 64;
+const MAX_READS: u32 = 64;
 
 /// The bucket that a key is decided in.
-pub struct Place {
+pub struct FoundBucket {
     /// Its number.
     pub bucket: u32,
     /// Its bytes; those of an empty bucket when it is absent.
@@ -49,9 +49,9 @@ pub fn find(
     shared: &impl SharedData,
     table: &Table,
     fingerprint: NonZeroU64,
-) -> Result<Place, Failure> {
+) -> Result<FoundBucket, Failure> {
     let mut level = table.extent().level;
-    for _ in 0..MAX_LOOKS {
+    for _ in 0..MAX_READS {
         let number = bucket_of(fingerprint, level);
         match shared.get(&table.name(number)) {
             Stored::Unreachable => return Err(Failure::Unreachable),
@@ -59,7 +59,7 @@ pub fn find(
                 let halves = Halves { shared, table, level };
                 if halves.none_lives_elsewhere(number)? {
                     let bytes = Bucket::empty(level).into();
-                    return Ok(Place { bucket: number, bytes, cas: INSERT });
+                    return Ok(FoundBucket { bucket: number, bytes, cas: INSERT });
                 }
             }
             Stored::Value(bytes, cas) => {
@@ -73,7 +73,7 @@ pub fn find(
                     halves.split(upper, since, number, (&bytes, cas))?;
                     continue;
                 }
-                return Ok(Place { bucket: number, bytes, cas });
+                return Ok(FoundBucket { bucket: number, bytes, cas });
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::request::facts::RequestFacts;
 
 /// Reading headers is a host call. Where no rule reads them, only one request in this many is
 /// checked, and this many when a policy begins.
-const LOOKED_AT: u32 = 64;
+const SAMPLED_REQUESTS: u32 = 64;
 
 const LOCAL_PROXY: &str = "a proxy on this machine sends requests, and the policy takes the address of the \
     connection, so all of its clients are one; set xff_num_trusted_hops, or client_ip with trusted_proxies";
@@ -29,7 +29,7 @@ const UNVERIFIED: &str = "a request came without X-Forwarded-For, so the connect
     is counted by; set use_remote_address, or client_ip with trusted_hops if every client comes through a proxy";
 
 /// The watch of one policy.
-pub struct AddressWatch<H> {
+pub struct AddressCheck<H> {
     host: H,
     plugin: String,
     fingerprint: u64,
@@ -53,7 +53,7 @@ enum Unverified {
     Ended,
 }
 
-impl<H: Proxy> AddressWatch<H> {
+impl<H: Proxy> AddressCheck<H> {
     /// A watch that has seen nothing yet.
     pub fn new(host: H, config: &Config) -> Self {
         let gauge = host.define_gauge(metric!(UnverifiedAddresses));
@@ -72,7 +72,7 @@ impl<H: Proxy> AddressWatch<H> {
     }
 
     /// Checks a request whose rules have already read the facts they need.
-    pub fn look(&self, facts: &RequestFacts<H>) {
+    pub fn check(&self, facts: &RequestFacts<H>) {
         if !self.has_local_proxy.get()
             && self.takes_the_connection
             && facts.is_from_a_proxy_of_this_machine()
@@ -83,20 +83,20 @@ impl<H: Proxy> AddressWatch<H> {
         if self.trusts_the_connection
             && self.unverified.get() == Unverified::NotSeen
             && facts.has_address()
-            && self.is_turn(facts)
+            && self.is_sampled(facts)
             && !facts.has_noted_address()
         {
-            self.see_unverified();
+            self.report_unverified();
         }
     }
 
-    fn see_unverified(&self) {
+    fn report_unverified(&self) {
         // Reading the headers was a host call, in which the host may have called the filter.
         if self.unverified.get() == Unverified::NotSeen {
             self.unverified.set(Unverified::Seen);
             self.change(1);
-            let said = LogOnce::of_plugin(*b"adr", &self.plugin);
-            if said.is_new(&self.host, &self.fingerprint.to_le_bytes()) {
+            let log_once = LogOnce::of_plugin(*b"adr", &self.plugin);
+            if log_once.is_new(&self.host, &self.fingerprint.to_le_bytes()) {
                 self.warn(UNVERIFIED);
             }
         }
@@ -109,13 +109,13 @@ impl<H: Proxy> AddressWatch<H> {
         }
     }
 
-    fn is_turn(&self, facts: &RequestFacts<H>) -> bool {
+    fn is_sampled(&self, facts: &RequestFacts<H>) -> bool {
         if facts.has_headers() {
             return true;
         }
         let requests = self.requests.get();
         self.requests.set(requests.wrapping_add(1));
-        requests < LOOKED_AT || requests.is_multiple_of(LOOKED_AT)
+        requests < SAMPLED_REQUESTS || requests.is_multiple_of(SAMPLED_REQUESTS)
     }
 
     fn change(&self, by: i64) {

@@ -115,7 +115,7 @@ fn who_used_least_leaves_a_full_table() {
                     continue;
                 };
                 let ways = worker.config.tables[0].size().ways();
-                assert_eq!(before.len(), ways, "nobody leaves while there is room");
+                assert_eq!(before.len(), ways, "no key is evicted while there is room");
                 let share = known[&gone].share(at);
                 let is_idle = known[&gone].is_idle(at);
                 assert_eq!(stats.evictions, i64::from(!is_idle), "round {round} of {algorithm}");

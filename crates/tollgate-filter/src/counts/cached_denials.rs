@@ -12,18 +12,17 @@ use core::num::NonZeroU64;
 use std::borrow::Cow;
 
 use crate::counts::enforce::Enforcement;
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::{SharedData, Stored};
+use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 
 impl<S: SharedData> Enforcement<'_, S> {
     /// The number under which a denial of this request may be remembered; `None` where none may, or
     /// the number was not read because the key was not denied before.
-    pub(crate) fn refunds_before(&self) -> Option<u32> {
-        let (group, key) = self.lone_key()?;
+    pub(crate) fn refund_version(&self) -> Option<u32> {
+        let (group, key) = self.only_key()?;
         if !self.config.final_denials.are_taken_back() {
             return Some(0);
         }
-        if !self.scratch.denials.knows(group, key) {
+        if !self.scratch.denials.contains(group, key) {
             return None;
         }
         match self.shared.get(&self.config.tables.get(group)?.refunds_name()) {
@@ -34,8 +33,8 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     /// Decides on the value of an earlier denial, if there is one; true when that still denies.
-    pub(crate) fn is_denied_as_before(&mut self, since: Option<u32>) -> bool {
-        let (Some((group, key)), Some(since)) = (self.lone_key(), since) else { return false };
+    pub(crate) fn is_denied_from_cache(&mut self, since: Option<u32>) -> bool {
+        let (Some((group, key)), Some(since)) = (self.only_key(), since) else { return false };
         let Some(value) = self.scratch.denials.get(group, key, since) else { return false };
         let Some(mut partition) = self.plan.partition_mut(0) else { return false };
         partition.load(&self.config.policy, Some(value));
@@ -45,7 +44,7 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// Remembers the value of a denial by a quota, and forgets it after the key was allowed.
     pub(crate) fn remember_denial(&mut self, since: Option<u32>) {
-        let Some((group, key)) = self.lone_key() else { return };
+        let Some((group, key)) = self.only_key() else { return };
         let is_final = || self.config.final_denials.has(self.plan.outcome(&self.config.policy));
         let partition = if self.is_changed(0) { None } else { self.plan.partition(0) };
         match partition.filter(|_| is_final()) {
@@ -56,7 +55,7 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// Records that a charge was taken back. A worker that loses the race for this record loses it
     /// to a worker that records it after this charge was taken back.
-    pub(crate) fn note_refund(&self, index: usize) {
+    pub(crate) fn record_refund(&self, index: usize) {
         let table = self.plan.partition(index).and_then(|it| self.config.tables.get(it.group()));
         let Some(table) = table.filter(|_| self.config.final_denials.are_taken_back()) else {
             return;
@@ -67,7 +66,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     /// The group and the key of a request that has one.
-    fn lone_key(&self) -> Option<(usize, NonZeroU64)> {
+    fn only_key(&self) -> Option<(usize, NonZeroU64)> {
         if !self.config.final_denials.is_any() || self.plan.len() != 1 {
             return None;
         }

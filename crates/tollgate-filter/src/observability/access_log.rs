@@ -10,27 +10,27 @@
 use tollgate_core::{Span, Verdict};
 use tollgate_policy::{Outcome, RuleDecision, RuleResult, pk_text};
 
-use crate::watch::labels::Labels;
+use crate::observability::labels::Labels;
 
 /// The name of the filter state, after the host's own prefix `wasm.`.
 pub const FILTER_STATE: &str = "tollgate";
 
 /// The fields of a request that was denied before any rule was checked.
-pub const GIVEN_UP: &str = "result=failed";
+pub const UNDECIDED: &str = "result=failed";
 
 /// The most rules whose fields are written.
 const MOST_RULES: usize = 8;
 
 /// The fields of a request that has waited this long; nothing when all rules allow it.
-pub fn told(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) -> String {
+pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) -> String {
     let mut text = String::with_capacity(128);
-    let said = outcome.decisions_after(waited);
-    let said = said.filter(|decision| decision.result != RuleResult::Allowed);
-    for decision in said.take(MOST_RULES) {
+    let notable = outcome.decisions_after(waited);
+    let notable = notable.filter(|decision| decision.result != RuleResult::Allowed);
+    for decision in notable.take(MOST_RULES) {
         if !text.is_empty() {
             text.push_str(", ");
         }
-        tell(&decision, waited, labels, &mut text);
+        push_rule(&decision, waited, labels, &mut text);
         if let Some(pk) = decision.partition.and_then(|index| outcome.partition_pk(index)) {
             push(&mut text, " pk=", &pk_text(pk));
         }
@@ -39,7 +39,7 @@ pub fn told(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) 
     text
 }
 
-fn tell(decision: &RuleDecision<'_>, waited: Span, labels: &Labels, text: &mut String) {
+fn push_rule(decision: &RuleDecision<'_>, waited: Span, labels: &Labels, text: &mut String) {
     push(text, "rule=", labels.rule(decision.rule));
     let set = labels.set(decision.quota_set);
     if let Some(tier) = set.and_then(|set| set.tier.as_deref()) {

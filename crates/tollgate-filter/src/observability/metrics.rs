@@ -5,43 +5,43 @@
 //! quotas.
 //!
 //! Invariant: every counter is defined once, when the policy is configured; a request only adds, to
-//! the counters that `tally` hands over. The table's rows are read in constants, so that the module
-//! contains no help. The host frees no name, so their number is limited (`metric_names`): a rule
-//! beyond the limit is counted as `plugin=(other).rule=(other)`, which is not a label of a rule.
+//! the counters that `counter_buffer` hands over. The table's rows are read in constants, so that
+//! the module contains no help. The host frees no name, so their number is limited
+//! (`metric_names`): a rule beyond the limit is counted as `plugin=(other).rule=(other)`, which is
+//! not a label of a rule.
 
 use tollgate_core::Span;
 use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
 use tollgate_table::Table;
 
 use crate::counts::commit_stats::CommitStats;
-use crate::host::counters::Counters;
-use crate::host::proxy::Proxy;
+use crate::host::proxy::{Counters, Proxy};
 use crate::host::shared_data::SharedData;
-use crate::watch::labels::Labels;
-use crate::watch::metric_names::claim;
-use crate::watch::rule_metrics::{Define, RuleMetrics};
-use crate::watch::tally::{Counter, Tally};
+use crate::observability::counter_buffer::{Counter, CounterBuffer};
+use crate::observability::labels::Labels;
+use crate::observability::metric_names::reserve;
+use crate::observability::rule_metrics::{Define, RuleMetrics};
 
 /// Events of lease requests to the authority of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asked {
+pub enum LeaseEvent {
     /// A lease request was sent.
     Sent,
     /// A lease was granted.
     Granted,
     /// The authority denied a client request.
-    Refused,
+    Denied,
     /// A lease request had no response, or none that can be used.
     Failed,
     /// No lease request could be sent for a client request, because too many are in flight.
     Overloaded,
 }
 
-impl Asked {
+impl LeaseEvent {
     const ALL: [(Self, &'static str); 5] = [
         (Self::Sent, metric!(FleetAsked)),
         (Self::Granted, metric!(FleetGranted)),
-        (Self::Refused, metric!(FleetRefused)),
+        (Self::Denied, metric!(FleetRefused)),
         (Self::Failed, metric!(FleetFailed)),
         (Self::Overloaded, metric!(FleetOverloaded)),
     ];
@@ -49,19 +49,19 @@ impl Asked {
 
 /// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answered {
+enum RequestResult {
     Passed,
     Delayed,
-    Refused,
+    Denied,
     /// No rule applied.
     Unlimited,
 }
 
-impl Answered {
+impl RequestResult {
     const ALL: [(Self, &'static str); 4] = [
         (Self::Passed, "passed"),
         (Self::Delayed, "delayed"),
-        (Self::Refused, "refused"),
+        (Self::Denied, "refused"),
         (Self::Unlimited, "unlimited"),
     ];
 }
@@ -70,7 +70,7 @@ impl Answered {
 #[derive(Default)]
 pub struct Metrics {
     rules: RuleMetrics,
-    requests: [Option<Counter>; Answered::ALL.len()],
+    requests: [Option<Counter>; RequestResult::ALL.len()],
     /// Allowed, and denied.
     failed_requests: [Option<Counter>; 2],
     remembered_denials: Option<Counter>,
@@ -82,7 +82,7 @@ pub struct Metrics {
     unused: Option<Counter>,
     full: Option<Counter>,
     /// Of policies that count for a fleet.
-    asked: [Option<Counter>; Asked::ALL.len()],
+    lease_events: [Option<Counter>; LeaseEvent::ALL.len()],
     gauges: Gauges,
 }
 
@@ -121,7 +121,7 @@ impl Metrics {
         let has_fleet = policy.has_fleet();
         Self {
             rules,
-            requests: Answered::ALL
+            requests: RequestResult::ALL
                 .map(|(_, word)| define(&labelled(metric!(Requests), "answer", word))),
             failed_requests: ["allow", "deny"]
                 .map(|word| define(&labelled(metric!(FailedRequests), "on_failure", word))),
@@ -133,7 +133,7 @@ impl Metrics {
             left: define(metric!(WaitingLeft)),
             unused: define(metric!(PlacesUnused)),
             full: define(metric!(WaitingFull)),
-            asked: Asked::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
+            lease_events: LeaseEvent::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
             gauges: Gauges::define(plugin, host, has_fleet),
         }
     }
@@ -145,27 +145,27 @@ impl Metrics {
         outcome: &Outcome<'_>,
         waited: Span,
         has_failed: bool,
-        tally: &Tally<H>,
+        buffer: &CounterBuffer<H>,
     ) -> bool {
         let answer = outcome.final_answer();
-        let answered = match answer {
-            Answer::Refuse { .. } | Answer::Retry(_) => Answered::Refused,
-            Answer::Delay(_) => Answered::Delayed,
-            Answer::Pass if waited > Span::ZERO => Answered::Delayed,
-            Answer::Pass => Answered::Passed,
+        let result = match answer {
+            Answer::Refuse { .. } | Answer::Retry(_) => RequestResult::Denied,
+            Answer::Delay(_) => RequestResult::Delayed,
+            Answer::Pass if waited > Span::ZERO => RequestResult::Delayed,
+            Answer::Pass => RequestResult::Passed,
         };
-        self.answered(answered, tally);
+        self.record_result(result, buffer);
         // When only shadow rules fail, `on_failure` decides nothing.
         let is_binding = |it: RuleDecision<'_>| it.is_binding && it.result == RuleResult::Failed;
         if has_failed && outcome.decisions().any(is_binding) {
             let [allowed, denied] = self.failed_requests;
             match answer {
-                Answer::Pass | Answer::Delay(_) => tally.add(allowed, 1),
-                _ if outcome.is_failure() => tally.add(denied, 1),
+                Answer::Pass | Answer::Delay(_) => buffer.add(allowed, 1),
+                _ if outcome.is_failure() => buffer.add(denied, 1),
                 Answer::Refuse { .. } | Answer::Retry(_) => {}
             }
         }
-        self.rules.count(outcome, waited, tally)
+        self.rules.count(outcome, waited, buffer)
     }
 
     /// How many keys there is room for in `tables`; they hold none yet if they are `new`.
@@ -183,20 +183,20 @@ impl Metrics {
     }
 
     /// Counts a request that no rule applied to.
-    pub fn count_unlimited<H: Proxy>(&self, tally: &Tally<H>) {
-        self.answered(Answered::Unlimited, tally);
+    pub fn count_unlimited<H: Proxy>(&self, buffer: &CounterBuffer<H>) {
+        self.record_result(RequestResult::Unlimited, buffer);
     }
 
     /// Counts a request that is denied because nothing can be known about it.
-    pub fn count_given_up<H: Proxy>(&self, tally: &Tally<H>) {
-        self.answered(Answered::Refused, tally);
+    pub fn count_undecided<H: Proxy>(&self, buffer: &CounterBuffer<H>) {
+        self.record_result(RequestResult::Denied, buffer);
         let [_, denied] = self.failed_requests;
-        tally.add(denied, 1);
+        buffer.add(denied, 1);
     }
 
-    fn answered<H: Proxy>(&self, answered: Answered, tally: &Tally<H>) {
-        let place = Answered::ALL.iter().position(|(known, _)| *known == answered);
-        tally.add(place.and_then(|place| *self.requests.get(place)?), 1);
+    fn record_result<H: Proxy>(&self, result: RequestResult, buffer: &CounterBuffer<H>) {
+        let place = RequestResult::ALL.iter().position(|(known, _)| *known == result);
+        buffer.add(place.and_then(|place| *self.requests.get(place)?), 1);
     }
 
     /// Records how long a request waited before it continued.
@@ -207,20 +207,25 @@ impl Metrics {
     }
 
     /// Counts an event of a request that waits, or would wait.
-    pub fn count_wait<H: Proxy>(&self, wait: Wait, tally: &Tally<H>) {
+    pub fn count_wait<H: Proxy>(&self, wait: Wait, buffer: &CounterBuffer<H>) {
         let counter = match wait {
             Wait::Full => self.full,
             Wait::Left => self.left,
             Wait::Unused => self.unused,
         };
-        tally.add(counter, 1);
+        buffer.add(counter, 1);
     }
 
     /// Counts the outcome of this many lease requests.
-    pub fn count_asked<H: Proxy>(&self, asked: Asked, count: usize, tally: &Tally<H>) {
-        let place = Asked::ALL.iter().position(|(known, _)| *known == asked);
-        tally.add(
-            place.and_then(|place| *self.asked.get(place)?),
+    pub fn count_lease_event<H: Proxy>(
+        &self,
+        event: LeaseEvent,
+        count: usize,
+        buffer: &CounterBuffer<H>,
+    ) {
+        let place = LeaseEvent::ALL.iter().position(|(known, _)| *known == event);
+        buffer.add(
+            place.and_then(|place| *self.lease_events.get(place)?),
             i64::try_from(count).unwrap_or(i64::MAX),
         );
     }
@@ -245,12 +250,12 @@ impl Metrics {
     }
 
     /// Counts the other events of a commit.
-    pub fn add<H: Proxy>(&self, stats: &CommitStats, host: &H, tally: &Tally<H>) {
-        tally.add(self.remembered_denials, stats.remembered);
-        tally.add(self.retries, stats.retries);
-        tally.add(self.evictions, stats.evictions);
-        tally.add(self.evictions_half_used, stats.evictions_half_used);
-        tally.add(self.failures, stats.failures);
+    pub fn add<H: Proxy>(&self, stats: &CommitStats, host: &H, buffer: &CounterBuffer<H>) {
+        buffer.add(self.remembered_denials, stats.remembered);
+        buffer.add(self.retries, stats.retries);
+        buffer.add(self.evictions, stats.evictions);
+        buffer.add(self.evictions_half_used, stats.evictions_half_used);
+        buffer.add(self.failures, stats.failures);
         change(self.gauges.keys, stats.new_keys, host);
     }
 }
@@ -258,7 +263,7 @@ impl Metrics {
 impl Gauges {
     fn define(plugin: &str, host: &(impl Counters + SharedData), has_fleet: bool) -> Self {
         let keys = labelled(metric!(TableKeys), "plugin", plugin);
-        let is_named = claim(host, &[(keys.clone(), 2)]) == [true];
+        let is_named = reserve(host, &[(keys.clone(), 2)]) == [true];
         let gauge = |name: &str| is_named.then(|| host.define_gauge(name)).flatten();
         Self {
             waiting: [metric!(Waiting), metric!(WaitingBytes)].map(|name| host.define_gauge(name)),
@@ -293,7 +298,7 @@ impl FollowMetrics {
     /// Defines them for the plugin of this label.
     pub fn define(plugin: &str, host: &(impl Counters + SharedData)) -> Self {
         let version = labelled(metric!(EnvoyPolicyVersion), "plugin", plugin);
-        let is_named = claim(host, &[(version.clone(), 1)]) == [true];
+        let is_named = reserve(host, &[(version.clone(), 1)]) == [true];
         Self {
             version: is_named.then(|| host.define_gauge(&version)).flatten(),
             failures: host.define(metric!(PolicyFetchFailures)),
@@ -328,7 +333,7 @@ mod tests {
     use tollgate_policy::metrics::{Description, FAMILIES, Kind};
 
     use crate::host::shared_data::{Stored, Written};
-    use crate::watch::metric_names::{MAX_NAMES, OWN_NAMES};
+    use crate::observability::metric_names::{MAX_NAMES, OWN_NAMES};
 
     #[derive(Default)]
     struct Names(
@@ -494,6 +499,6 @@ mod tests {
                 Written::Unreachable
             }
         }
-        assert_eq!(claim(&Silent, &[("a".into(), 7), ("b".into(), 7)]), [false, false]);
+        assert_eq!(reserve(&Silent, &[("a".into(), 7), ("b".into(), 7)]), [false, false]);
     }
 }

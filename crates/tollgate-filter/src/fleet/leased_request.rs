@@ -4,76 +4,82 @@
 //! Invariant: units that were taken for a request that does not continue are put back, once. A
 //! request that may not wait is denied with 503, or counted by this node alone where its rules
 //! configure that, and never allowed for that reason. Deliberately absent: holding and requesting
-//! leases; that is `spending`'s; and how many may wait; that is `pauses`'s.
+//! leases; that is `spending`'s; and how many may wait; that is `lease_waiters`'s.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Paid, waiting::Full};
 use tollgate_storage::{DirectAnswer, MAX_LEASE_SETS};
 
-use crate::fleet::authority::Gate;
-use crate::fleet::lease::Lease;
-use crate::fleet::pauses::Stage;
-use crate::fleet::question::{KeyAnswer, Unsent};
-use crate::fleet::spending::{AskedKey, Leasing, Purse};
+use crate::fleet::circuit_breaker::Availability;
+use crate::fleet::lease_request::{KeyResult, UnsentLeaseRequest};
+use crate::fleet::lease_waiters::{LeaseWait, WaitStage};
+use crate::fleet::spending::{RequestedKey, SpendStatus, SpentLeases};
 use crate::host::proxy::Proxy;
+use crate::observability::metrics::{LeaseEvent, Wait};
+use crate::request::held_request::{HeldRequest, Pending};
 use crate::request::pending_response::PendingResponse;
-use crate::request::retry::{Held, Pending};
-use crate::watch::metrics::{Asked, Wait};
 
 /// The wait when no better time is known.
-const SOON: Span = Span::from_secs(1);
+const DEFAULT_WAIT: Span = Span::from_secs(1);
 
-impl<H: Proxy> Held<H> {
+impl<H: Proxy> HeldRequest<H> {
     /// The rules of this node allow the request at `now`: it takes the costs under those of the
     /// fleet.
-    pub fn lease(self, now: Timestamp) -> Pending<H> {
-        let gate = self.authority.gate(now);
+    pub fn take_leases(self, now: Timestamp) -> Pending<H> {
+        let availability = self.authority.availability(now);
         let mut held = self;
-        let spent = held.policy.spend(&mut held.plan, gate == Gate::Open);
-        held.begin(gate, spent, now)
+        let spent = held.policy.spend(&mut held.plan, availability == Availability::Available);
+        held.begin_leasing(availability, spent, now)
     }
 
-    /// The same with the result of an earlier attempt to take them, made when the gate was `gate`.
-    pub fn begin(mut self, gate: Gate, spent: (Leasing, Purse), now: Timestamp) -> Pending<H> {
-        let patience = self.policy.patience();
-        let deadline = now.saturating_add(patience).saturating_add(patience);
-        self.lease = Some(Lease { paid: Vec::new(), stage: None, deadline });
-        self.go_by(gate, spent, now)
+    /// The same with the result of an earlier attempt to take them, made at this `availability`.
+    pub fn begin_leasing(
+        mut self,
+        availability: Availability,
+        spent: (SpendStatus, SpentLeases),
+        now: Timestamp,
+    ) -> Pending<H> {
+        let timeout = self.policy.lease_timeout();
+        let deadline = now.saturating_add(timeout).saturating_add(timeout);
+        self.lease = Some(LeaseWait { paid: Vec::new(), stage: None, deadline });
+        self.apply_spending(availability, spent, now)
     }
 
     /// Its turn has come in the line of requests that wait for the lease requests of others.
-    pub fn look_again(mut self, now: Timestamp) -> Pending<H> {
+    pub fn retry_leases(mut self, now: Timestamp) -> Pending<H> {
         if !self.host.enter(self.id) {
             self.abandon(); // its client has left
             return Pending::NOTHING;
         }
-        let gate = self.authority.gate(now);
-        let spent = self.policy.spend(&mut self.plan, gate == Gate::Open);
-        self.go_by(gate, spent, now)
+        let availability = self.authority.availability(now);
+        let spent = self.policy.spend(&mut self.plan, availability == Availability::Available);
+        self.apply_spending(availability, spent, now)
     }
 
-    fn go_by(
+    fn apply_spending(
         mut self,
-        gate: Gate,
-        (leasing, purse): (Leasing, Purse),
+        availability: Availability,
+        (status, spent): (SpendStatus, SpentLeases),
         now: Timestamp,
     ) -> Pending<H> {
-        match leasing {
-            Leasing::Paid => {
-                self.authority.ask_ahead(&self.policy, purse.ahead, Some(self.id), now);
+        match status {
+            SpendStatus::Paid => {
+                self.authority.prefetch(&self.policy, spent.prefetches, Some(self.id), now);
                 if let Some(lease) = &mut self.lease {
-                    lease.paid = purse.paid;
+                    lease.paid = spent.paid;
                 }
                 self.conclude(now)
             }
-            Leasing::Ask => self.ask(purse, now),
-            Leasing::Refused => self.conclude(now),
+            SpendStatus::Request => self.request_leases(spent, now),
+            SpendStatus::Denied => self.conclude(now),
             // The authority does not respond, or has not within the deadline.
-            Leasing::Closed if gate != Gate::Busy => self.alone(None, now),
-            Leasing::Wait(_) if self.is_late(now) => self.alone(None, now),
-            Leasing::Closed if self.is_late(now) => self.overloaded(None, now),
-            Leasing::Closed => self.pause(Stage::Unsent, now),
-            Leasing::Wait(place) => self.pause(Stage::Line(place), now),
+            SpendStatus::Blocked if availability != Availability::Busy => {
+                self.decide_locally(None, now)
+            }
+            SpendStatus::Wait(_) if self.is_late(now) => self.decide_locally(None, now),
+            SpendStatus::Blocked if self.is_late(now) => self.deny_overloaded(None, now),
+            SpendStatus::Blocked => self.wait_for_lease(WaitStage::SendSlot, now),
+            SpendStatus::Wait(place) => self.wait_for_lease(WaitStage::KeyQueue(place), now),
         }
     }
 
@@ -81,50 +87,54 @@ impl<H: Proxy> Held<H> {
         self.lease.as_ref().is_none_or(|lease| lease.deadline <= now)
     }
 
-    fn ask(mut self, purse: Purse, now: Timestamp) -> Pending<H> {
-        if !fits(&purse.asked) {
+    fn request_leases(mut self, spent: SpentLeases, now: Timestamp) -> Pending<H> {
+        if !fits(&spent.requests) {
             // A path that is read in several ways is under the rules of all of them.
-            self.policy.put_back(&mut self.plan, purse);
-            return self.overloaded(None, now);
+            self.policy.put_back(&mut self.plan, spent);
+            return self.deny_overloaded(None, now);
         }
-        let Purse { paid, asked, ahead } = purse;
+        let SpentLeases { paid, requests, prefetches } = spent;
         if let Some(lease) = &mut self.lease {
             lease.paid = paid;
         }
-        self.authority.ask_ahead(&self.policy, ahead, Some(self.id), now);
-        match self.authority.ask(&self.policy, asked, self.id, now) {
-            Ok(call) => self.pause(Stage::Asked(call), now),
-            Err(Unsent { keys, is_full }) => {
-                self.authority.unask(&self.policy, keys);
+        self.authority.prefetch(&self.policy, prefetches, Some(self.id), now);
+        match self.authority.request(&self.policy, requests, self.id, now) {
+            Ok(call) => self.wait_for_lease(WaitStage::Response(call), now),
+            Err(UnsentLeaseRequest { keys, is_overloaded }) => {
+                self.authority.cancel(&self.policy, keys);
                 self.authority.settle(now, &self.policy);
-                if !is_full {
-                    return self.alone(None, now);
+                if !is_overloaded {
+                    return self.decide_locally(None, now);
                 }
                 // The request takes its turn when there is room, and its costs then.
                 let paid = self.lease.as_mut().map(|lease| core::mem::take(&mut lease.paid));
-                self.put_back(paid.unwrap_or_default());
-                self.go_by(Gate::Busy, (Leasing::Closed, Purse::default()), now)
+                self.return_units(paid.unwrap_or_default());
+                self.apply_spending(
+                    Availability::Busy,
+                    (SpendStatus::Blocked, SpentLeases::default()),
+                    now,
+                )
             }
         }
     }
 
     /// Waits, if the request may.
-    fn pause(mut self, stage: Stage, now: Timestamp) -> Pending<H> {
+    fn wait_for_lease(mut self, stage: WaitStage, now: Timestamp) -> Pending<H> {
         let (id, held) = (self.id, self.shrink());
         let waited = self.lease.as_ref().and_then(|lease| lease.stage);
         let bytes = waited.map_or(held, |(_, bytes)| bytes);
         let is_in = match waited {
             Some(_) => {
-                self.authority.go_on(stage, id);
+                self.authority.rejoin(stage, id);
                 true
             }
             None => self.authority.begin(stage, id, bytes),
         };
         if !is_in {
-            if let Stage::Asked(call) = stage {
-                self.authority.forget(call);
+            if let WaitStage::Response(call) = stage {
+                self.authority.detach(call);
             }
-            return self.overloaded(None, now);
+            return self.deny_overloaded(None, now);
         }
         if let Some(lease) = &mut self.lease {
             lease.stage = Some((stage, bytes));
@@ -135,22 +145,26 @@ impl<H: Proxy> Held<H> {
     }
 
     /// The result of the lease request for this request.
-    pub fn answered(mut self, keys: Vec<AskedKey>, answers: Vec<KeyAnswer>) -> Pending<H> {
+    pub fn receive_results(
+        mut self,
+        keys: Vec<RequestedKey>,
+        answers: Vec<KeyResult>,
+    ) -> Pending<H> {
         let now = self.host.now().unwrap_or_default();
         let policy = std::rc::Rc::clone(&self.policy);
         let (mut worst, mut unanswered, mut heard) = (None, Vec::new(), Vec::new());
         for (key, answer) in keys.into_iter().zip(answers) {
             let (mut leased, mut direct) = (None, Vec::new());
             let failure = match answer {
-                KeyAnswer::Decided(granted, reply) => {
+                KeyResult::Decided(granted, reply) => {
                     leased = Some(granted);
-                    let taken = self.take(&key, &reply);
-                    let failure = taken.is_none().then_some(Asked::Failed);
+                    let taken = self.apply_reply(&key, &reply);
+                    let failure = taken.is_none().then_some(LeaseEvent::Failed);
                     direct = taken.unwrap_or_default();
                     failure
                 }
-                KeyAnswer::Failed => Some(Asked::Failed),
-                KeyAnswer::Overloaded => Some(Asked::Overloaded),
+                KeyResult::Failed => Some(LeaseEvent::Failed),
+                KeyResult::Overloaded => Some(LeaseEvent::Overloaded),
             };
             if failure.is_some() {
                 worst = worst.max(failure);
@@ -162,92 +176,92 @@ impl<H: Proxy> Held<H> {
         let is_denied = heard.iter().any(|(.., direct)| direct.iter().any(DirectAnswer::is_denial));
         for (key, leased, mut direct) in heard {
             direct.iter_mut().for_each(|answer| answer.is_of_denied = is_denied);
-            let next = policy.hear(&key, leased.as_deref(), &direct);
-            self.authority.look_at(next, &policy, key);
+            let next = policy.record_results(&key, leased.as_deref(), &direct);
+            self.authority.schedule_check(next, &policy, key);
         }
         if !self.host.enter(self.id) {
             self.abandon();
             return Pending::NOTHING;
         }
         match worst {
-            Some(Asked::Overloaded) => self.overloaded(Some(&unanswered), now),
-            Some(_) => self.alone(Some(&unanswered), now),
+            Some(LeaseEvent::Overloaded) => self.deny_overloaded(Some(&unanswered), now),
+            Some(_) => self.decide_locally(Some(&unanswered), now),
             None => self.conclude(now),
         }
     }
 
     /// Uses the reply for the decision of a partition. Returns the reply's results, or `None` if it
     /// is malformed.
-    fn take(&mut self, key: &AskedKey, reply: &[u8]) -> Option<Vec<DirectAnswer>> {
+    fn apply_reply(&mut self, key: &RequestedKey, reply: &[u8]) -> Option<Vec<DirectAnswer>> {
         let paid = self.lease.as_ref().map(|lease| &lease.paid[..]).unwrap_or_default();
         self.policy.take_reply(&mut self.plan, key, reply, paid)
     }
 
     /// The authority does not respond about these partitions, or about any: they are counted by
     /// this node alone, or `on_failure` decides.
-    fn alone(mut self, unanswered: Option<&[usize]>, now: Timestamp) -> Pending<H> {
-        self.policy.go_on_alone(&mut self.plan, unanswered, now);
+    fn decide_locally(mut self, unanswered: Option<&[usize]>, now: Timestamp) -> Pending<H> {
+        self.policy.count_locally(&mut self.plan, unanswered, now);
         self.conclude(now)
     }
 
     /// Too many lease requests are in flight: the request is counted by this node alone, or denied.
-    fn overloaded(mut self, unanswered: Option<&[usize]>, now: Timestamp) -> Pending<H> {
-        self.policy.count_asked(Asked::Overloaded, 1);
-        if !self.policy.go_on_alone(&mut self.plan, unanswered, now) {
-            self.policy.waiting_mut(&mut self.plan).reject(Full::Worker(SOON));
+    fn deny_overloaded(mut self, unanswered: Option<&[usize]>, now: Timestamp) -> Pending<H> {
+        self.policy.count_lease_event(LeaseEvent::Overloaded, 1);
+        if !self.policy.count_locally(&mut self.plan, unanswered, now) {
+            self.policy.waiting_mut(&mut self.plan).reject(Full::Worker(DEFAULT_WAIT));
         }
         self.conclude(now)
     }
 
     /// Every rule has decided.
     fn conclude(mut self, now: Timestamp) -> Pending<H> {
-        let Some(lease) = self.lease.take() else { return self.go() };
+        let Some(lease) = self.lease.take() else { return self.resume() };
         if let Some((stage, bytes)) = lease.stage {
             self.authority.end(stage, self.id, bytes);
         }
-        let waited = now.since(self.since);
+        let waited = now.since(self.arrived_at);
         match self.policy.outcome(&self.plan).answer_after(waited) {
             Answer::Pass => {
-                self.let_through(waited);
+                self.record_allowed(waited);
                 if self.is_stopped {
-                    return self.go();
+                    return self.resume();
                 }
                 Pending::Response(PendingResponse::Fields(self.policy, self.plan))
             }
             Answer::Delay(wait) => {
                 self.is_stopped = true;
                 self.paid = lease.paid;
-                self.wait_for(now.saturating_add(wait), now)
+                self.wait_until(now.saturating_add(wait), now)
             }
             Answer::Retry(wait) => {
-                self.give_back(lease.paid, now);
+                self.refund(lease.paid, now);
                 self.reject_waiting(Full::Late(wait), now)
             }
             Answer::Refuse { .. } => {
-                self.give_back(lease.paid, now);
-                self.refuse(waited)
+                self.refund(lease.paid, now);
+                self.deny(waited)
             }
         }
     }
 
     /// Takes back the request's charges.
-    fn give_back(&mut self, paid: Vec<(usize, Paid)>, now: Timestamp) {
-        self.put_back(paid);
+    fn refund(&mut self, paid: Vec<(usize, Paid)>, now: Timestamp) {
+        self.return_units(paid);
         self.policy.take_back(&mut self.plan, now);
     }
 
     /// Puts units back into the leases that they were taken from.
-    pub fn put_back(&mut self, paid: Vec<(usize, Paid)>) {
-        self.policy.put_back(&mut self.plan, Purse { paid, ..Purse::default() });
+    pub fn return_units(&mut self, paid: Vec<(usize, Paid)>) {
+        self.policy.put_back(&mut self.plan, SpentLeases { paid, ..SpentLeases::default() });
     }
 
     /// Its client has left while the lease request was in flight.
-    pub fn abandon_lease(mut self, lease: Lease) {
+    pub fn abandon_lease(mut self, lease: LeaseWait) {
         let now = self.host.now().unwrap_or_default();
         if let Some((stage, bytes)) = lease.stage {
             self.authority.end(stage, self.id, bytes);
         }
-        self.give_back(lease.paid, now);
+        self.refund(lease.paid, now);
         self.policy.count_wait(Wait::Left);
         self.authority.settle(now, &self.policy);
         self.policy.keep(self.plan);
@@ -256,7 +270,7 @@ impl<H: Proxy> Held<H> {
 
 /// True where one message has room for the lease request, and for its response. Keys of one request
 /// are not sent in parts, of which one might be charged and the other not.
-fn fits(asked: &[AskedKey]) -> bool {
-    let rules = asked.iter().map(|asked| asked.key.rules.len());
+fn fits(requests: &[RequestedKey]) -> bool {
+    let rules = requests.iter().map(|request| request.key.rules.len());
     rules.fold(0_usize, usize::saturating_add) <= MAX_LEASE_SETS
 }

@@ -10,8 +10,7 @@ use std::rc::Rc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
-use tollgate_filter::host::counters::Counters;
-use tollgate_filter::host::proxy::Proxy;
+use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
@@ -233,13 +232,13 @@ pub(crate) fn come(filter: &Filter<Host>, world: &World, id: u32, path: &'static
 /// Moves the clock to the next tick, which fires.
 fn tick(filter: &Filter<Host>, world: &World) {
     let wait = Span::from_millis(world.tick_ms.get().into());
-    assert_ne!(wait, Span::ZERO, "the timer stands still though somebody waits");
+    assert_ne!(wait, Span::ZERO, "the timer is stopped while a request waits");
     world.now.set(world.now.get().saturating_add(wait));
     filter.on_tick(ROOT);
 }
 
-// Guards: a herd. Every waiter was decided at its own time, as many as there are for one unit:
-// 5,000 held connections took all of a worker's time.
+// Guards: a thundering herd. Every waiter was decided at its own time, as many as there are for one
+// unit: 5,000 held connections took all of a worker's time.
 #[test]
 fn five_thousand_waiters_are_decided_once_each_and_in_order() {
     const CROWD: u32 = 5_000;
@@ -282,7 +281,7 @@ fn whoever_cannot_go_in_time_is_refused_at_once() {
     while filter.waiting() > 0 {
         tick(&filter, &world);
     }
-    assert_eq!(world.resumed.borrow().len(), 300, "nobody waited in vain");
+    assert_eq!(world.resumed.borrow().len(), 300, "every waiting request was resumed");
     assert!(world.refused.borrow().iter().all(|status| *status == 429));
     assert!(world.now.get() <= Timestamp::from_millis(4_000), "within three seconds");
 }
@@ -434,9 +433,9 @@ fn the_log_is_told_once_a_minute_who_is_refused() {
     tick(&filter, &world);
     let log = world.log.take();
     let [line] = log.as_slice() else { panic!("{log:?}") };
-    assert!(line.starts_with("tollgate: plugin p: 99 refused in 60 s; most of them: rule=r pk="));
+    assert!(line.starts_with("tollgate: plugin p: 99 denied in 60 s; most of them: rule=r pk="));
     assert!(line.ends_with("= 99"), "{line}");
-    assert_eq!(world.tick_ms.get(), 0, "nobody is refused any more");
+    assert_eq!(world.tick_ms.get(), 0, "no request is denied any more");
     come(&filter, &world, FIRST, "/");
     filter.on_delete(ROOT);
     assert_eq!(world.log.borrow().len(), 1, "the last ones are told when the root ends");

@@ -12,12 +12,12 @@ use tollgate_policy::waiting::{Full, Pace, Seat, Spot, Ticket, Turn};
 use tollgate_policy::{Answer, Paid, Plan};
 
 use crate::active_policy::ActivePolicy;
-use crate::fleet::authority::Authority;
-use crate::fleet::lease::Lease;
+use crate::fleet::authority_client::AuthorityClient;
+use crate::fleet::lease_waiters::LeaseWait;
 use crate::host::proxy::Proxy;
+use crate::observability::metrics::Wait;
 use crate::request::pending_response::PendingResponse;
 use crate::request::waiting::Waiting;
-use crate::watch::metrics::Wait;
 
 /// The wait when no better time is known.
 const SOON: Span = Span::from_secs(1);
@@ -25,7 +25,7 @@ const SOON: Span = Span::from_secs(1);
 /// The remaining work for a stream.
 pub enum Pending<H> {
     /// It waits.
-    Waiting(Box<Held<H>>),
+    Waiting(Box<HeldRequest<H>>),
     /// It is decided; its response still needs these additions.
     Response(PendingResponse<H>),
 }
@@ -54,22 +54,22 @@ impl<H: Proxy> Pending<H> {
 }
 
 /// A request that waits, or is about to.
-pub struct Held<H> {
+pub struct HeldRequest<H> {
     pub host: H,
     pub id: u32,
     pub policy: Rc<ActivePolicy<H>>,
     pub waiting: Rc<Waiting<H>>,
     pub plan: Box<Plan>,
     /// When it came.
-    pub since: Timestamp,
+    pub arrived_at: Timestamp,
     /// Bytes of its headers, which the host holds meanwhile.
     pub header_bytes: usize,
     /// The content type of its denial, if it is a gRPC request.
     pub grpc: Option<&'static str>,
-    pub seat: Option<Seated>,
-    pub authority: Rc<Authority<H>>,
+    pub position: Option<QueuePosition>,
+    pub authority: Rc<AuthorityClient<H>>,
     /// Its progress with the authority of a fleet.
-    pub lease: Option<Lease>,
+    pub lease: Option<LeaseWait>,
     /// The units it took from leases, with the partition, while it waits for a place.
     pub paid: Vec<(usize, Paid)>,
     /// The host holds it.
@@ -78,21 +78,21 @@ pub struct Held<H> {
 
 /// Where it waits.
 #[derive(Clone, Copy)]
-pub struct Seated {
+pub struct QueuePosition {
     ticket: Ticket,
     /// The line that it waits in; `None` when it has a place: when its time comes it continues,
     /// without another decision.
     turn: Option<Turn>,
 }
 
-impl<H: Proxy> Held<H> {
+impl<H: Proxy> HeldRequest<H> {
     /// Waits in the line of `turn` until its turn comes; denies the request when it may not.
-    pub fn stand(mut self, turn: Turn, now: Timestamp) -> Pending<H> {
+    pub fn join_queue(mut self, turn: Turn, now: Timestamp) -> Pending<H> {
         let pace = self.policy.waiting(&self.plan).pace(&turn, now);
-        let (seat, id) = (self.seat_in(&turn), self.id);
-        let joined = self.waiting.with(|queue| queue.join(now, seat, pace, id));
+        let (place, id) = (self.queue_request(&turn), self.id);
+        let joined = self.waiting.with(|queue| queue.join(now, place, pace, id));
         match joined {
-            Some(Ok(ticket)) => self.seated(ticket, Some(turn), now),
+            Some(Ok(ticket)) => self.wait_with(ticket, Some(turn), now),
             Some(Err((full, _))) => self.reject_waiting(full, now),
             None => self.reject_waiting(Full::Worker(SOON), now),
         }
@@ -100,13 +100,13 @@ impl<H: Proxy> Held<H> {
 
     /// Waits for the time `at` that a `leaky-queue` has given it; gives the time back when it may
     /// not wait.
-    pub fn wait_for(mut self, at: Timestamp, now: Timestamp) -> Pending<H> {
+    pub fn wait_until(mut self, at: Timestamp, now: Timestamp) -> Pending<H> {
         let place = self.policy.waiting(&self.plan).place();
-        let (spot, id) = (self.spot(place.as_ref()), self.id);
+        let (spot, id) = (self.hold_request(place.as_ref()), self.id);
         match self.waiting.with(|queue| queue.hold(now, spot, at, id)) {
             Some(Ok(ticket)) => {
-                self.let_through(now.since(self.since));
-                self.seated(ticket, None, now)
+                self.record_allowed(now.since(self.arrived_at));
+                self.wait_with(ticket, None, now)
             }
             Some(Err((full, _))) => self.reject_waiting(full, now),
             None => self.reject_waiting(Full::Worker(SOON), now),
@@ -115,19 +115,19 @@ impl<H: Proxy> Held<H> {
 
     /// Waits for the earlier time that a client left; its plan has that time already.
     pub fn wait_for_spare(mut self, place: Turn, now: Timestamp) -> Pending<H> {
-        let (spot, id) = (self.spot(Some(&place)), self.id);
+        let (spot, id) = (self.hold_request(Some(&place)), self.id);
         match self.waiting.with(|queue| queue.hold_spare(now, spot, id)) {
             Some(Ok(ticket)) => {
-                self.let_through(now.since(self.since));
-                self.seated(ticket, None, now)
+                self.record_allowed(now.since(self.arrived_at));
+                self.wait_with(ticket, None, now)
             }
             Some(Err((full, _))) => self.reject_waiting_uncharged(full, now),
             None => self.reject_waiting_uncharged(Full::Worker(SOON), now),
         }
     }
 
-    fn seated(mut self, ticket: Ticket, turn: Option<Turn>, now: Timestamp) -> Pending<H> {
-        self.seat = Some(Seated { ticket, turn });
+    fn wait_with(mut self, ticket: Ticket, turn: Option<Turn>, now: Timestamp) -> Pending<H> {
+        self.position = Some(QueuePosition { ticket, turn });
         self.is_stopped = true;
         self.policy.settle_waiting(&self.waiting, now);
         Pending::Waiting(Box::new(self))
@@ -143,18 +143,18 @@ impl<H: Proxy> Held<H> {
         plan.saturating_add(size_of::<Self>()).saturating_add(self.header_bytes)
     }
 
-    fn seat_in(&mut self, turn: &Turn) -> Seat<crate::request::waiting::Line> {
-        let deadline = self.since.saturating_add(turn.max);
+    fn queue_request(&mut self, turn: &Turn) -> Seat<crate::request::waiting::Line> {
+        let deadline = self.arrived_at.saturating_add(turn.max);
         let Turn { cost, rank, .. } = *turn;
         Seat { key: self.line_of(turn), cost, deadline, rank, bytes: self.shrink() }
     }
 
     /// Where it waits for its time: outside all lines, if it only has a place.
-    fn spot(&mut self, place: Option<&Turn>) -> Spot<crate::request::waiting::Line> {
+    fn hold_request(&mut self, place: Option<&Turn>) -> Spot<crate::request::waiting::Line> {
         let max = place.map_or(Span::MAX, |place| place.max);
         Spot {
             line: place.map(|place| (self.line_of(place), place.cost)),
-            deadline: self.since.saturating_add(max),
+            deadline: self.arrived_at.saturating_add(max),
             rank: place.map_or(0, |place| place.rank),
             bytes: self.shrink(),
         }
@@ -162,52 +162,58 @@ impl<H: Proxy> Held<H> {
 
     /// Its turn comes at `now`: it continues, is denied, or waits on.
     pub fn take_turn(mut self, now: Timestamp) -> Pending<H> {
-        let Some(Seated { ticket, turn: Some(turn) }) = self.seat else {
-            return self.go_after_wait();
+        let Some(QueuePosition { ticket, turn: Some(turn) }) = self.position else {
+            return self.resume_after_wait();
         };
         if !self.host.enter(self.id) {
             self.abandon(); // its client has left
             return Pending::NOTHING;
         }
         self.policy.decide_at(&mut self.plan, Some(now));
-        let waited = now.since(self.since);
+        let waited = now.since(self.arrived_at);
         let answer = self.policy.outcome(&self.plan).answer_after(waited);
         // Another rule may delay it now: then it moves to that rule's line, at that rule's pace.
         let next = self.policy.outcome(&self.plan).turn();
         let pace = |turn: &Turn| self.policy.waiting(&self.plan).pace(turn, now);
         let next = next.and_then(|next| Some((next, pace(&next)?)));
         if let (Answer::Retry(_), Some((next, pace))) = (answer, next) {
-            return self.wait_on(ticket, next, pace, now);
+            return self.move_to_queue(ticket, next, pace, now);
         }
-        let pace = pace(&turn);
-        self.seat = None;
+        let pace = self.policy.waiting(&self.plan).pace(&turn, now);
+        self.position = None;
         self.waiting.with(|queue| queue.done(ticket, now, pace));
         match answer {
-            Answer::Pass | Answer::Delay(_) if self.policy.has_fleet() => self.lease(now),
+            Answer::Pass | Answer::Delay(_) if self.policy.has_fleet() => self.take_leases(now),
             Answer::Pass => {
-                self.let_through(waited);
-                self.go_after_wait()
+                self.record_allowed(waited);
+                self.resume_after_wait()
             }
-            Answer::Delay(wait) => self.wait_for(now.saturating_add(wait), now),
+            Answer::Delay(wait) => self.wait_until(now.saturating_add(wait), now),
             Answer::Retry(wait) => self.reject_waiting(Full::Late(wait), now),
-            Answer::Refuse { .. } => self.refuse(waited),
+            Answer::Refuse { .. } => self.deny(waited),
         }
     }
 
-    fn wait_on(mut self, ticket: Ticket, turn: Turn, pace: Pace, now: Timestamp) -> Pending<H> {
-        let seat = self.seat_in(&turn);
-        let again = self.waiting.with(|queue| queue.again(ticket, now, seat, pace));
+    fn move_to_queue(
+        mut self,
+        ticket: Ticket,
+        turn: Turn,
+        pace: Pace,
+        now: Timestamp,
+    ) -> Pending<H> {
+        let place = self.queue_request(&turn);
+        let again = self.waiting.with(|queue| queue.again(ticket, now, place, pace));
         match again {
             Some(Ok(())) => {
-                self.seat = Some(Seated { ticket, turn: Some(turn) });
+                self.position = Some(QueuePosition { ticket, turn: Some(turn) });
                 Pending::Waiting(Box::new(self))
             }
             Some(Err(Some((full, _)))) => {
-                self.seat = None;
+                self.position = None;
                 self.reject_waiting(full, now)
             }
             _ => {
-                self.seat = None;
+                self.position = None;
                 self.waiting.with(|queue| queue.done(ticket, now, None));
                 self.reject_waiting(Full::Late(SOON), now)
             }
@@ -215,22 +221,22 @@ impl<H: Proxy> Held<H> {
     }
 
     /// The time it waited for has come.
-    pub fn go_after_wait(self) -> Pending<H> {
+    pub fn resume_after_wait(self) -> Pending<H> {
         if let Some(now) = self.host.now() {
-            self.policy.observer.count_waited(now.since(self.since));
+            self.policy.observer.count_waited(now.since(self.arrived_at));
         }
-        self.go()
+        self.resume()
     }
 
     /// It continues.
-    pub fn go(self) -> Pending<H> {
+    pub fn resume(self) -> Pending<H> {
         self.host.resume(self.id);
         Pending::Response(PendingResponse::Fields(self.policy, self.plan))
     }
 
     /// It has waited for as long as its rule allows; its client may try again after `wait`.
-    pub fn give_up(mut self, wait: Span, now: Timestamp) -> Pending<H> {
-        self.seat = None;
+    pub fn time_out(mut self, wait: Span, now: Timestamp) -> Pending<H> {
+        self.position = None;
         if self.host.enter(self.id) {
             self.reject_waiting(Full::Late(wait), now)
         } else {
@@ -239,44 +245,44 @@ impl<H: Proxy> Held<H> {
     }
 
     /// Counts and marks a request that is allowed, once its place is certain.
-    pub fn let_through(&self, waited: Span) {
+    pub fn record_allowed(&self, waited: Span) {
         self.policy.count(&self.plan, waited);
         self.policy.mark(&self.plan);
     }
 
     /// Denies it because it may not wait, and gives its charges back.
     pub fn reject_waiting(mut self, full: Full, now: Timestamp) -> Pending<H> {
-        self.put_back_paid();
+        self.return_leased_units();
         self.policy.waiting_mut(&mut self.plan).reject(full);
         self.policy.take_back(&mut self.plan, now);
-        self.refuse_full(full, now)
+        self.deny_full(full, now)
     }
 
     /// The same when other requests were charged for it.
     fn reject_waiting_uncharged(mut self, full: Full, now: Timestamp) -> Pending<H> {
         self.policy.waiting_mut(&mut self.plan).reject(full);
-        self.refuse_full(full, now)
+        self.deny_full(full, now)
     }
 
     /// Puts units back into the leases that it took them from, if it did.
-    fn put_back_paid(&mut self) {
+    fn return_leased_units(&mut self) {
         if !self.paid.is_empty() {
             let paid = core::mem::take(&mut self.paid);
-            self.put_back(paid);
+            self.return_units(paid);
         }
     }
 
     /// Denies it once its plan records that it may not wait.
-    fn refuse_full(self, full: Full, now: Timestamp) -> Pending<H> {
+    fn deny_full(self, full: Full, now: Timestamp) -> Pending<H> {
         if matches!(full, Full::Key(_) | Full::Worker(_)) {
             self.policy.count_wait(Wait::Full);
         }
-        let waited = now.since(self.since);
-        self.refuse(waited)
+        let waited = now.since(self.arrived_at);
+        self.deny(waited)
     }
 
     /// Responds to it in the origin's place.
-    pub fn refuse(self, waited: Span) -> Pending<H> {
+    pub fn deny(self, waited: Span) -> Pending<H> {
         self.policy.count(&self.plan, waited);
         let (plan, grpc) = (self.plan, self.grpc);
         Pending::Response(PendingResponse::refusal(&self.host, self.policy, plan, grpc))
@@ -288,12 +294,14 @@ impl<H: Proxy> Held<H> {
         if let Some(lease) = self.lease.take() {
             return self.abandon_lease(lease);
         }
-        let Some(Seated { ticket, turn }) = self.seat else { return self.policy.keep(self.plan) };
+        let Some(QueuePosition { ticket, turn }) = self.position else {
+            return self.policy.keep(self.plan);
+        };
         let now = self.host.now().unwrap_or_default();
         let freed = self.waiting.with(|queue| queue.leave(ticket, now)).flatten();
         let freed = freed.and_then(|(_, freed)| freed);
         self.policy.count_wait(Wait::Left);
-        self.put_back_paid();
+        self.return_leased_units();
         if turn.is_none() {
             if let Some(freed) = &freed {
                 self.policy.waiting_mut(&mut self.plan).move_place(freed.at);

@@ -12,8 +12,7 @@ use std::collections::BTreeSet;
 
 use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
-use crate::host::shared_cell::{Change, SharedCell};
-use crate::host::shared_data::SharedData;
+use crate::host::shared_data::{Change, SharedCell, SharedData};
 
 /// The most names.
 pub const MAX_NAMES: usize = 10_000;
@@ -23,41 +22,44 @@ pub const OWN_NAMES: usize = 64;
 
 const NAME: &[u8] = &[LAYOUT_VERSION, b'n', b'a', b'm', b'e', b's'];
 
-/// Which of `families`, each with its number of names, may have their names. Families that had them
+/// Reserves the names of `families`, each with its number of names, where there is room; true for
+/// each family that may use its names. Families that had them
 /// keep them; of the others, the first ones for which there is room; none when the host does not
 /// respond.
-pub fn claim(shared: &impl SharedData, families: &[(String, u8)]) -> Vec<bool> {
-    let may = SharedCell::new(shared, NAME).change(|found| {
-        let mut named = found.map_or_else(Named::default, |(bytes, _)| Named::read(bytes));
-        let before = named.entries.len();
-        let may: Vec<bool> = families.iter().map(|(name, of)| named.enter(name, *of)).collect();
-        match named.entries.len() == before {
-            true => Change::Keep(may),
-            false => Change::Write(named.bytes().into(), may),
+pub fn reserve(shared: &impl SharedData, families: &[(String, u8)]) -> Vec<bool> {
+    let is_reserved = SharedCell::new(shared, NAME).change(|found| {
+        let mut reserved =
+            found.map_or_else(ReservedNames::default, |(bytes, _)| ReservedNames::read(bytes));
+        let before = reserved.entries.len();
+        let is_reserved: Vec<bool> =
+            families.iter().map(|(name, of)| reserved.reserve(name, *of)).collect();
+        match reserved.entries.len() == before {
+            true => Change::Keep(is_reserved),
+            false => Change::Write(reserved.bytes().into(), is_reserved),
         }
     });
-    may.unwrap_or_else(|_| vec![false; families.len()])
+    is_reserved.unwrap_or_else(|_| vec![false; families.len()])
 }
 
 /// The families that have their names.
 #[derive(Default)]
-struct Named {
+struct ReservedNames {
     entries: BTreeSet<u64>,
     names: usize,
 }
 
-impl Named {
+impl ReservedNames {
     /// The families in `bytes`; none in damaged bytes.
     fn read(bytes: &[u8]) -> Self {
         let (entries, rest) = bytes.as_chunks::<8>();
-        let mut named = Self::default();
+        let mut reserved = Self::default();
         for entry in entries.iter().filter(|_| rest.is_empty()) {
             let [of, ..] = entry;
-            if named.entries.insert(u64::from_le_bytes(*entry)) {
-                named.names = named.names.saturating_add(usize::from(*of));
+            if reserved.entries.insert(u64::from_le_bytes(*entry)) {
+                reserved.names = reserved.names.saturating_add(usize::from(*of));
             }
         }
-        named
+        reserved
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -65,7 +67,7 @@ impl Named {
     }
 
     /// Enters a family of `of` names; false when there is no room for it.
-    fn enter(&mut self, family: &str, of: u8) -> bool {
+    fn reserve(&mut self, family: &str, of: u8) -> bool {
         // Names are the operator's: no one gains by two that collide.
         let [_, hash @ ..] = digest(&Seed::default(), family.as_bytes());
         let mut entry = [of; 8];

@@ -9,9 +9,9 @@ use tollgate_policy::{Outcome, Policy, QuotaSet, RuleDecision, RuleResult};
 
 use crate::host::proxy::Proxy;
 use crate::host::shared_data::SharedData;
-use crate::watch::labels::{Labels, SetLabels};
-use crate::watch::metric_names::claim;
-use crate::watch::tally::{Counter, Tally};
+use crate::observability::counter_buffer::{Counter, CounterBuffer};
+use crate::observability::labels::{Labels, SetLabels};
+use crate::observability::metric_names::reserve;
 
 const DECISIONS: &str = metric!(EnvoyDecisions);
 const NEAR_LIMIT: &str = metric!(EnvoyNearLimit);
@@ -62,7 +62,7 @@ impl RuleMetrics {
         let names = |(i, set)| Names::new(policy, (set, labels.set(i)?), labels, plugin);
         let names: Vec<_> = sets.filter_map(names).collect();
         let families: Vec<_> = names.iter().map(Names::family).collect();
-        let is_named = claim(host, &families);
+        let is_named = reserve(host, &families);
         let mut other = Results::default();
         if is_named.contains(&false) {
             other = of_results(RuleResult::ALL, &format!("{DECISIONS}.{OTHER}"), define);
@@ -75,15 +75,20 @@ impl RuleMetrics {
 
     /// Counts the decision of every rule on a request, which has waited this long to be decided
     /// again; true when a rule did anything other than allow it.
-    pub fn count<H: Proxy>(&self, outcome: &Outcome<'_>, waited: Span, tally: &Tally<H>) -> bool {
+    pub fn count<H: Proxy>(
+        &self,
+        outcome: &Outcome<'_>,
+        waited: Span,
+        buffer: &CounterBuffer<H>,
+    ) -> bool {
         let mut is_notable = false;
         for decision in outcome.decisions_after(waited) {
             let result = decision.result;
             is_notable |= result != RuleResult::Allowed;
             let Some(set) = self.sets.get(decision.quota_set) else { continue };
-            tally.add(set.counter(&decision).or_else(|| self.other(result)), 1);
+            buffer.add(set.counter(&decision).or_else(|| self.other(result)), 1);
             for quota in decision.nearly_used_up() {
-                tally.add(set.quotas.get(quota).and_then(|quota| quota.near), 1);
+                buffer.add(set.quotas.get(quota).and_then(|quota| quota.near), 1);
             }
         }
         is_notable

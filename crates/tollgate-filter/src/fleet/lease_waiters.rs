@@ -2,34 +2,47 @@
 //! has a lease request in flight, for room to send a lease request, or for the response to one.
 //!
 //! Invariant: the limits bound the requests per key, the requests in all and their bytes; of a key
-//! the first that came goes first. Any event of one request costs the logarithm of how many wait,
-//! so a crowd that leaves delays no other client. Deliberately absent: the requests themselves, and
-//! any call.
+//! the first that came goes first. Any event of one request takes logarithmic time in the number of
+//! waiting requests, and a client that leaves delays no other client. Deliberately absent: the
+//! requests themselves, and any call.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tollgate_core::Timestamp;
+use tollgate_policy::Paid;
 use tollgate_policy::waiting::{Limits, SlabMap};
 
-use crate::fleet::holdings::Place;
+use crate::fleet::holdings::HoldingsKey;
 
 /// Where a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// For another request's lease request about this key.
-    Line(Place),
+pub enum WaitStage {
+    /// For the lease request that another request sent about this key.
+    KeyQueue(HoldingsKey),
     /// For room to send a lease request.
-    Unsent,
+    SendSlot,
     /// For the response to this call.
-    Asked(u32),
+    Response(u32),
+}
+
+/// The state of a held request that needs leases. Its paid leases are in the plan of the same
+/// request, and go back if it does not continue.
+pub struct LeaseWait {
+    /// The leases that are paid already, with the partition, while the rest is requested.
+    pub paid: Vec<(usize, Paid)>,
+    /// Where the request waits, and how many bytes are held meanwhile; `None` before it waits.
+    pub stage: Option<(WaitStage, usize)>,
+    /// The time until which the request waits.
+    pub deadline: Timestamp,
 }
 
 /// All waiting requests of one root, by the numbers of their streams.
 #[derive(Default)]
-pub struct Pauses {
+pub struct LeaseWaiters {
     limits: Limits,
-    lines: SlabMap<Place, Line>,
+    lines: SlabMap<HoldingsKey, Line>,
     /// Lines whose first request may get units now; and some that ended.
-    ready: VecDeque<Place>,
+    ready: VecDeque<HoldingsKey>,
     unsent: Queue,
     /// The number of each stream in its one queue.
     numbers: BTreeMap<u64, u64>,
@@ -66,7 +79,7 @@ impl Queue {
     }
 }
 
-impl Pauses {
+impl LeaseWaiters {
     /// Sets the limits.
     pub const fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
@@ -78,20 +91,20 @@ impl Pauses {
     }
 
     /// True when a request waits for others than the authority.
-    pub fn wait(&self) -> bool {
+    pub fn is_polling(&self) -> bool {
         !self.lines.is_empty() || !self.unsent.0.is_empty()
     }
 
     /// True when a request may have its turn now.
-    pub fn has_more(&self) -> bool {
+    pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// A request of this many bytes begins to wait; false when too many do.
-    pub fn begin(&mut self, stage: Stage, stream: u32, bytes: usize) -> bool {
+    pub fn begin(&mut self, stage: WaitStage, stream: u32, bytes: usize) -> bool {
         let ahead = match stage {
-            Stage::Line(place) => self.lines.get(&place).map_or(0, |line| line.queue.0.len()),
-            Stage::Unsent | Stage::Asked(_) => 0,
+            WaitStage::KeyQueue(key) => self.lines.get(&key).map_or(0, |line| line.queue.0.len()),
+            WaitStage::SendSlot | WaitStage::Response(_) => 0,
         };
         let sum = self.bytes.saturating_add(bytes);
         let Limits { per_key, total, bytes } = self.limits;
@@ -104,78 +117,78 @@ impl Pauses {
     }
 
     /// A request that was given its turn continues to wait, as the first.
-    pub fn go_on(&mut self, stage: Stage, stream: u32) {
+    pub fn rejoin(&mut self, stage: WaitStage, stream: u32) {
         self.put(stage, stream, Queue::before);
-        if let Stage::Line(place) = stage {
-            self.rest(place);
+        if let WaitStage::KeyQueue(key) = stage {
+            self.mark_blocked(key);
         }
     }
 
     /// A request waits no longer.
-    pub fn end(&mut self, stage: Stage, stream: u32, bytes: usize) {
+    pub fn end(&mut self, stage: WaitStage, stream: u32, bytes: usize) {
         self.len = self.len.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
         let Some(number) = self.numbers.remove(&stream.into()) else { return };
         match stage {
-            Stage::Line(place) => {
-                if let Some(line) = self.lines.get_mut(&place) {
+            WaitStage::KeyQueue(key) => {
+                if let Some(line) = self.lines.get_mut(&key) {
                     line.queue.0.remove(&number);
                     if line.queue.0.is_empty() {
-                        self.lines.remove(&place);
+                        self.lines.remove(&key);
                     }
                 }
             }
-            Stage::Unsent => {
+            WaitStage::SendSlot => {
                 self.unsent.0.remove(&number);
             }
-            Stage::Asked(_) => {}
+            WaitStage::Response(_) => {}
         }
     }
 
     /// The first of a line may get units now.
-    pub fn may_go_on(&mut self, place: Place) {
-        if let Some(line) = self.lines.get_mut(&place)
+    pub fn mark_ready(&mut self, key: HoldingsKey) {
+        if let Some(line) = self.lines.get_mut(&key)
             && !core::mem::replace(&mut line.is_ready, true)
         {
-            self.ready.push_back(place);
+            self.ready.push_back(key);
         }
     }
 
     /// The first of every line may. Lines that were to have their turn already stay ahead:
     /// otherwise only the first lines would have it, and requests in the last ones would wait
     /// forever.
-    pub fn wake(&mut self) {
+    pub fn mark_all_ready(&mut self) {
         let ready = &mut self.ready;
-        self.lines.for_each_mut(|place, line| {
+        self.lines.for_each_mut(|key, line| {
             if !core::mem::replace(&mut line.is_ready, true) {
-                ready.push_back(*place);
+                ready.push_back(*key);
             }
         });
     }
 
     /// The next request that may have its turn, removed from its line.
-    pub fn next(&mut self, may_ask: bool) -> Option<u32> {
-        while let Some(place) = self.ready.front() {
-            if let Some(line) = self.lines.get_mut(place).filter(|line| line.is_ready) {
+    pub fn pop_next(&mut self, may_send: bool) -> Option<u32> {
+        while let Some(key) = self.ready.front() {
+            if let Some(line) = self.lines.get_mut(key).filter(|line| line.is_ready) {
                 if let Some((_, stream)) = line.queue.0.pop_first() {
                     return self.leave(stream);
                 }
-                self.lines.remove(place);
+                self.lines.remove(key);
             }
             self.ready.pop_front();
         }
-        let (_, stream) = if may_ask { self.unsent.0.pop_first() } else { None }?;
+        let (_, stream) = if may_send { self.unsent.0.pop_first() } else { None }?;
         self.leave(stream)
     }
 
-    fn put(&mut self, stage: Stage, stream: u32, number: fn(&Queue) -> u64) {
+    fn put(&mut self, stage: WaitStage, stream: u32, number: fn(&Queue) -> u64) {
         let queue = match stage {
-            Stage::Line(place) => {
-                self.lines.insert_new(place, Line::default());
-                self.lines.get_mut(&place).map(|line| &mut line.queue)
+            WaitStage::KeyQueue(key) => {
+                self.lines.insert_new(key, Line::default());
+                self.lines.get_mut(&key).map(|line| &mut line.queue)
             }
-            Stage::Unsent => Some(&mut self.unsent),
-            Stage::Asked(_) => None,
+            WaitStage::SendSlot => Some(&mut self.unsent),
+            WaitStage::Response(_) => None,
         };
         let Some(queue) = queue else { return };
         let number = number(queue);
@@ -184,13 +197,13 @@ impl Pauses {
     }
 
     /// The first of this line gets nothing now. It is mostly the one that had its turn last.
-    fn rest(&mut self, place: Place) {
-        if let Some(line) = self.lines.get_mut(&place).filter(|line| line.is_ready) {
+    fn mark_blocked(&mut self, key: HoldingsKey) {
+        if let Some(line) = self.lines.get_mut(&key).filter(|line| line.is_ready) {
             line.is_ready = false;
-            if self.ready.front() == Some(&place) {
+            if self.ready.front() == Some(&key) {
                 self.ready.pop_front();
             } else {
-                self.ready.retain(|ready| *ready != place);
+                self.ready.retain(|ready| *ready != key);
             }
         }
     }
@@ -213,54 +226,57 @@ mod tests {
     #[test]
     fn every_line_has_its_turn_however_few_have_it_at_a_tick() {
         let lines = 100_u32;
-        let place = |i: u32| Place {
+        let key = |i: u32| HoldingsKey {
             policy: 1,
             group: 0,
             fingerprint: NonZeroU64::MIN.saturating_add(i.into()),
         };
-        let mut pauses = Pauses::default();
-        pauses.set_limits(Limits { per_key: 10, total: 1_000, bytes: 1 << 20 });
+        let mut waiters = LeaseWaiters::default();
+        waiters.set_limits(Limits { per_key: 10, total: 1_000, bytes: 1 << 20 });
         for i in 0..lines {
-            assert!(pauses.begin(Stage::Line(place(i)), i, 1));
+            assert!(waiters.begin(WaitStage::KeyQueue(key(i)), i, 1));
         }
         let mut turns = vec![0; 100];
         for _ in 0..20 {
-            pauses.wake();
+            waiters.mark_all_ready();
             for _ in 0..10 {
-                let stream = pauses.next(true).unwrap();
+                let stream = waiters.pop_next(true).unwrap();
                 turns[usize::try_from(stream).unwrap()] += 1;
-                pauses.go_on(Stage::Line(place(stream)), stream);
+                waiters.rejoin(WaitStage::KeyQueue(key(stream)), stream);
             }
         }
         assert_eq!(turns, [2; 100]);
     }
-    fn place(i: u64) -> Place {
-        Place { policy: 1, group: 0, fingerprint: NonZeroU64::MIN.saturating_add(i) }
+    fn key(i: u64) -> HoldingsKey {
+        HoldingsKey { policy: 1, group: 0, fingerprint: NonZeroU64::MIN.saturating_add(i) }
     }
 
-    // Guards: a crowd that leaves and delays every other client of the worker meanwhile. With a
+    // Guards: many clients that leave and delay every other client of the worker meanwhile. With a
     // search through the line for each this takes 5,000,000,000 steps.
     #[test]
-    fn a_crowd_leaves_one_by_one_in_any_order() {
-        const CROWD: u32 = 100_000;
-        let crowd = usize::try_from(CROWD).unwrap();
-        for stage in [Stage::Line(place(0)), Stage::Unsent] {
-            let mut pauses = Pauses::default();
-            pauses.set_limits(Limits { per_key: crowd, total: crowd, bytes: crowd });
-            for stream in 0..CROWD {
-                assert!(pauses.begin(stage, stream, 1));
+    fn many_clients_leave_one_by_one_in_any_order() {
+        const CLIENTS: u32 = 100_000;
+        let clients = usize::try_from(CLIENTS).unwrap();
+        for stage in [WaitStage::KeyQueue(key(0)), WaitStage::SendSlot] {
+            let mut waiters = LeaseWaiters::default();
+            waiters.set_limits(Limits { per_key: clients, total: clients, bytes: clients });
+            for stream in 0..CLIENTS {
+                assert!(waiters.begin(stage, stream, 1));
             }
             // A factor without a common divisor: every stream once.
-            for i in 0..CROWD {
-                let stream = u32::try_from(u64::from(i) * 99_991 % u64::from(CROWD)).unwrap();
+            for i in 0..CLIENTS {
+                let stream = u32::try_from(u64::from(i) * 99_991 % u64::from(CLIENTS)).unwrap();
                 if stream != 7 {
-                    pauses.end(stage, stream, 1);
+                    waiters.end(stage, stream, 1);
                 }
             }
-            pauses.may_go_on(place(0));
-            assert_eq!((pauses.len(), pauses.next(true)), (1, Some(7)));
-            pauses.end(stage, 7, 1);
-            assert_eq!((pauses.len(), pauses.next(true), pauses.has_more()), (0, None, false));
+            waiters.mark_ready(key(0));
+            assert_eq!((waiters.len(), waiters.pop_next(true)), (1, Some(7)));
+            waiters.end(stage, 7, 1);
+            assert_eq!(
+                (waiters.len(), waiters.pop_next(true), waiters.has_ready()),
+                (0, None, false)
+            );
         }
     }
 
@@ -274,8 +290,8 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
-        let mut pauses = Pauses::default();
-        pauses.set_limits(Limits { per_key: 20_000, total: 20_000, bytes: 1 << 20 });
+        let mut waiters = LeaseWaiters::default();
+        waiters.set_limits(Limits { per_key: 20_000, total: 20_000, bytes: 1 << 20 });
         // The waiting requests of each of three lines, and which of these lines are ready, in their
         // order.
         let mut lines = [const { Vec::<u32>::new() }; 3];
@@ -283,35 +299,35 @@ mod tests {
         let mut turns = 0;
         for stream in 0..20_000 {
             let line = usize::try_from(random(3)).unwrap();
-            let at = |line: usize| Stage::Line(place(u64::try_from(line).unwrap()));
+            let at = |line: usize| WaitStage::KeyQueue(key(u64::try_from(line).unwrap()));
             match random(4) {
                 0 | 1 => {
-                    assert!(pauses.begin(at(line), stream, 1));
+                    assert!(waiters.begin(at(line), stream, 1));
                     lines[line].push(stream);
                 }
                 2 if !lines[line].is_empty() => {
                     let index = usize::try_from(random(u64::try_from(lines[line].len()).unwrap()));
                     let gone = lines[line].remove(index.unwrap());
-                    pauses.end(at(line), gone, 1);
+                    waiters.end(at(line), gone, 1);
                     if lines[line].is_empty() {
                         ready.retain(|other| *other != line);
                     }
                 }
                 _ => {
-                    pauses.may_go_on(place(u64::try_from(line).unwrap()));
+                    waiters.mark_ready(key(u64::try_from(line).unwrap()));
                     if !lines[line].is_empty() && !ready.contains(&line) {
                         ready.push(line);
                     }
                     let Some(first) = ready.first().copied() else { continue };
                     let next = lines[first].remove(0);
-                    assert_eq!(pauses.next(true), Some(next));
+                    assert_eq!(waiters.pop_next(true), Some(next));
                     turns += 1;
                     if random(2) == 0 {
-                        pauses.go_on(at(first), next);
+                        waiters.rejoin(at(first), next);
                         lines[first].insert(0, next);
                         ready.remove(0);
                     } else {
-                        pauses.end(at(first), next, 1);
+                        waiters.end(at(first), next, 1);
                         if lines[first].is_empty() {
                             ready.remove(0);
                         }
