@@ -107,12 +107,11 @@ impl Reading {
     }
 }
 
-/// Times of tests, in milliseconds.
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
+    /// A time in milliseconds.
     pub(crate) const fn ms(ms: u64) -> Span {
         Span::from_millis(ms)
     }
