@@ -11,7 +11,7 @@ use crate::draft::{Action, Draft, Piece};
 use crate::escape::Escape;
 use crate::field::{Field, Wanted};
 use crate::names::{Map, all_known};
-use crate::source::{Ranked, actions, tells};
+use crate::source::{Ranked, actions, contains};
 
 /// Columns a line may have.
 const MOST: usize = 1000;
@@ -110,8 +110,8 @@ impl Columns {
         sources
     }
 
-    pub(crate) fn tells(&self, field: &Field) -> bool {
-        tells(&self.sources(), field)
+    pub(crate) fn contains(&self, field: &Field) -> bool {
+        contains(&self.sources(), field)
     }
 
     pub(crate) fn program(&self, wanted: &Wanted) -> ColumnProgram {

@@ -26,13 +26,13 @@ impl Format {
 fn fits(format: &Format, head: &[u8]) -> bool {
     let fields = [Field::Client, Field::Method, Field::Target, Field::Status];
     let agent = Field::header("user-agent");
-    let told = fields.into_iter().chain([agent]).filter(|field| format.tells(field));
-    let told: Vec<Field> = told.collect();
+    let known = fields.into_iter().chain([agent]).filter(|field| format.contains(field));
+    let known: Vec<Field> = known.collect();
     // A time alone is not a request.
-    if told.is_empty() {
+    if known.is_empty() {
         return false;
     }
-    let Ok(mut reader) = Reader::new(format, Wanted::new(told), Limits::default()) else {
+    let Ok(mut reader) = Reader::new(format, Wanted::new(known), Limits::default()) else {
         return false;
     };
     let read = reader.feed(head, &mut |_| {}).and_then(|()| reader.finish(&mut |_| {}));

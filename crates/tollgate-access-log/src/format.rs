@@ -132,7 +132,7 @@ impl Format {
                 let failed = |why| FormatError::new(&format!("the first line {why}"));
                 Kind::Columns(fitted.map_err(failed)?)
             }
-            Kind::Json(json) if json.given.is_empty() => {
+            Kind::Json(json) if json.explicit.is_empty() => {
                 let fitted = json.with_lines(lines);
                 let failed = |why| FormatError::new(&format!("the first lines {why}"));
                 Kind::Json(fitted.map_err(failed)?)
@@ -144,11 +144,11 @@ impl Format {
 
     /// Whether lines of this format contain `field`.
     #[must_use]
-    pub fn tells(&self, field: &Field) -> bool {
+    pub fn contains(&self, field: &Field) -> bool {
         match &self.kind {
-            Kind::Template(template) => template.tells(field),
-            Kind::Columns(columns) => columns.tells(field),
-            Kind::Json(json) => json.tells(field),
+            Kind::Template(template) => template.contains(field),
+            Kind::Columns(columns) => columns.contains(field),
+            Kind::Json(json) => json.contains(field),
         }
     }
 
@@ -230,7 +230,7 @@ mod tests {
             ("nginx:$remote_addr [$time_local] $uri $arg_p", false),
             ("nginx:$remote_addr [$time_local] $status", false),
         ] {
-            assert_eq!(Format::parse(spec).unwrap().tells(&query), tells, "{spec}");
+            assert_eq!(Format::parse(spec).unwrap().contains(&query), tells, "{spec}");
         }
     }
 }

@@ -90,10 +90,10 @@ impl Reader {
     /// # Errors
     /// The format does not contain the time.
     pub fn new(format: &Format, wanted: Wanted, limits: Limits) -> Result<Self, Refused> {
-        if !format.tells(&Field::Time) {
+        if !format.contains(&Field::Time) {
             return Err(Refused::NoTime);
         }
-        let method = match (format.tells(&Field::Method), wanted.has(&Field::Method)) {
+        let method = match (format.contains(&Field::Method), wanted.has(&Field::Method)) {
             (false, _) => MethodUse::NotInFormat,
             (true, false) => MethodUse::Checked,
             (true, true) => MethodUse::Wanted,
@@ -167,9 +167,9 @@ impl Parser {
     /// Reads the header, which defines where the wanted columns of this file are.
     fn header(&mut self, line: &[u8]) {
         self.expects_header = false;
-        let needed = self.wanted.fields().iter().filter(|field| self.format.tells(field));
+        let needed = self.wanted.fields().iter().filter(|field| self.format.contains(field));
         match self.format.fit(line) {
-            Ok(fitted) if needed.into_iter().all(|field| fitted.tells(field)) => {
+            Ok(fitted) if needed.into_iter().all(|field| fitted.contains(field)) => {
                 self.program = fitted.program(&with_method(&self.wanted));
             }
             Ok(_) | Err(_) => self.refused = Some(Refused::OtherColumns),

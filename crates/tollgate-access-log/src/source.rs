@@ -42,7 +42,7 @@ impl Source {
         })
     }
 
-    fn tells(&self, field: &Field) -> bool {
+    fn contains(&self, field: &Field) -> bool {
         match self {
             Self::Other | Self::Query => false,
             Self::Time(_) => *field == Field::Time,
@@ -61,7 +61,7 @@ pub(crate) fn best<'s>(
 ) -> Option<usize> {
     let mut best: Option<(usize, u8)> = None;
     for (at, (source, rank)) in sources.into_iter().enumerate() {
-        if source.tells(field) && best.is_none_or(|(_, before)| *rank > before) {
+        if source.contains(field) && best.is_none_or(|(_, before)| *rank > before) {
             best = Some((at, *rank));
         }
     }
@@ -69,7 +69,7 @@ pub(crate) fn best<'s>(
 }
 
 /// True when one of `sources` contains `field`. A target with its query contains every parameter.
-pub(crate) fn tells(sources: &[Ranked], field: &Field) -> bool {
+pub(crate) fn contains(sources: &[Ranked], field: &Field) -> bool {
     let target = || best(sources, &Field::Target).and_then(|at| sources.get(at));
     let is_query = |(source, _): &Ranked| *source == Source::Query;
     best(sources, field).is_some()

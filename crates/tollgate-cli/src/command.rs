@@ -10,8 +10,8 @@ use std::path::Path;
 use serde::Serialize;
 use tollgate_policy::Surface;
 
-use crate::end::End;
 use crate::envoy::{Filter, FilterPlace, Filters};
+use crate::error::CommandError;
 use crate::manager::FilterContext;
 use crate::output::{self, Page};
 use crate::source;
@@ -47,9 +47,13 @@ pub(crate) enum FailureLevel {
 }
 
 impl FailureLevel {
-    fn judge(self, said: &impl PolicyReport) -> Result<(), End> {
-        let has_warnings = self == Self::Warnings && !said.warnings().is_empty();
-        if said.problems().is_empty() && !has_warnings { Ok(()) } else { Err(End::Problems) }
+    fn judge(self, of_policy: &impl PolicyReport) -> Result<(), CommandError> {
+        let has_warnings = self == Self::Warnings && !of_policy.warnings().is_empty();
+        if of_policy.problems().is_empty() && !has_warnings {
+            Ok(())
+        } else {
+            Err(CommandError::Problems)
+        }
     }
 }
 
@@ -68,47 +72,54 @@ struct FilterReport<S> {
     #[serde(flatten)]
     place: FilterPlace,
     #[serde(flatten)]
-    said: S,
+    report: S,
 }
 
-/// Runs a command: `say` reports on each policy, and on its surroundings in an Envoy configuration.
+/// Runs a command: `report` makes the report on each policy and its surroundings in an Envoy
+/// configuration.
 pub(crate) fn run<S: PolicyReport>(
     question: &CommandInput<'_>,
-    say: impl Fn(Compiled, Option<&FilterContext>) -> S,
-) -> Result<(), End> {
+    report: impl Fn(Compiled, Option<&FilterContext>) -> S,
+) -> Result<(), CommandError> {
     let (file, source) = source::load(question.path)?;
     let wanted = question.surfaces.unwrap_or(question.default);
     match source {
         Source::Policy(document) => {
-            one(&say(source::compile(&document, wanted), None), &file, question)
+            one(&report(source::compile(&document, wanted), None), &file, question)
         }
-        Source::Fault(fault) => one(&say(Compiled::failed(fault, wanted), None), &file, question),
-        Source::Envoy(_) if !wanted.contains(&Surface::Envoy) => Err(End::Misuse(format!(
-            "{file} is a configuration of Envoy, for which the only surface is envoy"
-        ))),
-        Source::Envoy(filters) => all(filters, file, question, say),
+        Source::Fault(fault) => {
+            one(&report(Compiled::failed(fault, wanted), None), &file, question)
+        }
+        Source::Envoy(_) if !wanted.contains(&Surface::Envoy) => Err(CommandError::Misuse(
+            format!("{file} is a configuration of Envoy, for which the only surface is envoy"),
+        )),
+        Source::Envoy(filters) => all(filters, file, question, report),
     }
 }
 
-fn one(said: &impl PolicyReport, file: &str, question: &CommandInput<'_>) -> Result<(), End> {
+fn one(
+    of_policy: &impl PolicyReport,
+    file: &str,
+    question: &CommandInput<'_>,
+) -> Result<(), CommandError> {
     if question.json {
-        output::json(said)?;
-    } else if said.problems().is_empty() {
+        output::json(of_policy)?;
+    } else if of_policy.problems().is_empty() {
         let mut page = Page::default();
-        said.write(file, &mut page);
+        of_policy.write(file, &mut page);
         page.out()?;
     } else {
-        problem_lines(said.problems(), file, "").err();
+        problem_lines(of_policy.problems(), file, "").err();
     }
-    question.fails_by.judge(said)
+    question.fails_by.judge(of_policy)
 }
 
 fn all<S: PolicyReport>(
     found: Filters,
     file: String,
     question: &CommandInput<'_>,
-    say: impl Fn(Compiled, Option<&FilterContext>) -> S,
-) -> Result<(), End> {
+    report: impl Fn(Compiled, Option<&FilterContext>) -> S,
+) -> Result<(), CommandError> {
     let none = found.none().map(|message| Finding {
         file: None,
         surface: None,
@@ -122,32 +133,33 @@ fn all<S: PolicyReport>(
             Ok(document) => source::compile(&document, &[Surface::Envoy]),
             Err(fault) => Compiled::failed(fault, &[Surface::Envoy]),
         };
-        FilterReport { place, said: say(compiled, Some(&around)) }
+        FilterReport { place, report: report(compiled, Some(&around)) }
     });
     let filters: Vec<_> = filters.collect();
-    let ok = problems.is_empty() && filters.iter().all(|filter| filter.said.problems().is_empty());
+    let ok =
+        problems.is_empty() && filters.iter().all(|filter| filter.report.problems().is_empty());
     let report = EnvoyFileReport { ok, file, filters, problems };
     if question.json {
         output::json(&report)?;
     } else {
         text(&report)?;
     }
-    report.filters.iter().try_for_each(|filter| question.fails_by.judge(&filter.said))?;
-    if ok { Ok(()) } else { Err(End::Problems) }
+    report.filters.iter().try_for_each(|filter| question.fails_by.judge(&filter.report))?;
+    if ok { Ok(()) } else { Err(CommandError::Problems) }
 }
 
-fn text<S: PolicyReport>(report: &EnvoyFileReport<S>) -> Result<(), End> {
+fn text<S: PolicyReport>(report: &EnvoyFileReport<S>) -> Result<(), CommandError> {
     let file = &report.file;
-    for (number, FilterReport { place, said }) in report.filters.iter().enumerate() {
-        if !said.problems().is_empty() {
-            problem_lines(said.problems(), file, &format!("{}: ", place.words())).err();
+    for (number, FilterReport { place, report: of_policy }) in report.filters.iter().enumerate() {
+        if !of_policy.problems().is_empty() {
+            problem_lines(of_policy.problems(), file, &format!("{}: ", place.words())).err();
             continue;
         }
         let mut page = Page::default();
         page.push_str(if number > 0 { "\n" } else { "" });
         let mark = format!("{file}:{}: {}\n", place.line, place.words());
         page.push_styled(output::HEADING, &mark);
-        said.write(file, &mut page);
+        of_policy.write(file, &mut page);
         page.out()?;
     }
     for problem in &report.problems {
@@ -158,9 +170,9 @@ fn text<S: PolicyReport>(report: &EnvoyFileReport<S>) -> Result<(), End> {
 }
 
 /// Reports the problems of a policy that a command cannot use.
-pub(crate) fn refuse(problems: &[Finding], file: &str) -> End {
+pub(crate) fn refuse(problems: &[Finding], file: &str) -> CommandError {
     problem_lines(problems, file, "").err();
-    End::Problems
+    CommandError::Problems
 }
 
 /// Reports the warnings.

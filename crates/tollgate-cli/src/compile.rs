@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tollgate_policy::{Plugin, Surface};
 
-use crate::end::End;
+use crate::error::CommandError;
 use crate::output_file::{Content, Force, MODULE, OutputFile, OverwriteMode};
 use crate::source::{self, Source};
 use crate::values::surface_parser;
@@ -40,13 +40,13 @@ pub(crate) struct CompileArgs {
 }
 
 /// Compiles and writes; warnings go to the standard error.
-pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
+pub(crate) fn run(args: &CompileArgs) -> Result<(), CommandError> {
     let (file, source) = source::load(&args.policy)?;
     let document = match source {
         Source::Policy(document) => document,
         Source::Fault(fault) => return Err(command::refuse(&[fault.into()], &file)),
         Source::Envoy(_) => {
-            return Err(End::Misuse(format!(
+            return Err(CommandError::Misuse(format!(
                 "{file} is a configuration of Envoy; give the policy"
             )));
         }
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
     let mut bytes = Vec::new();
     plugin.write_compiled(&mut bytes);
     if let Err(why) = Plugin::read_compiled(&bytes, args.surface) {
-        return Err(End::Misuse(format!(
+        return Err(CommandError::Misuse(format!(
             "the compiled policy {why}; this is a bug of Tollgate, please report it"
         )));
     }
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
         }
         None if !args.base64 && std::io::stdout().is_terminal() => {
             let message = "the compiled policy is binary; name a file with -o, or ask for --base64";
-            Err(End::Misuse(message.to_owned()))
+            Err(CommandError::Misuse(message.to_owned()))
         }
         None => output::bytes(&bytes),
     }

@@ -108,11 +108,11 @@ fn alone(document: Document) -> Result<Policies, Fault> {
 /// policy.
 fn only_of_policy(document: &Document, Problems(problems): &Problems) -> Result<(), Fault> {
     let is_of_policy = |path: &str| path == "policy" || path.starts_with("policy.");
-    let beside: Vec<_> = problems.iter().filter(|it| !is_of_policy(&it.path)).collect();
-    let Some(first) = beside.first() else { return Ok(()) };
+    let others: Vec<_> = problems.iter().filter(|it| !is_of_policy(&it.path)).collect();
+    let Some(first) = others.first() else { return Ok(()) };
     let line = document.line(&first.path).unwrap_or_default();
-    let said: Vec<_> = beside.iter().map(ToString::to_string).collect();
-    fault(line, &said.join("; "))
+    let messages: Vec<_> = others.iter().map(ToString::to_string).collect();
+    fault(line, &messages.join("; "))
 }
 
 /// True for an object that contains only a compiled policy, as text.

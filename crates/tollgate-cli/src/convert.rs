@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::args::ConvertArgs;
-use crate::end::End;
+use crate::error::CommandError;
 use crate::input::{self, Input, MAX_INPUT};
 use crate::output::{self, Page};
 use crate::ratelimit::{Converted, File, Finding, Kind, Place, convert};
@@ -22,7 +22,7 @@ struct Report<'r> {
 }
 
 /// Converts the files and prints the policy.
-pub(crate) fn run(args: &ConvertArgs) -> Result<(), End> {
+pub(crate) fn run(args: &ConvertArgs) -> Result<(), CommandError> {
     let mut files = Vec::new();
     for path in &args.files {
         let Input { name, text, .. } = input::read(path)?;
@@ -30,10 +30,14 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), End> {
     }
     let Converted { policy, findings } = convert(files, &args.reported, MAX_INPUT);
     print(args, policy.as_deref(), &findings)?;
-    if policy.is_some() { Ok(()) } else { Err(End::Problems) }
+    if policy.is_some() { Ok(()) } else { Err(CommandError::Problems) }
 }
 
-fn print(args: &ConvertArgs, policy: Option<&str>, findings: &[Finding]) -> Result<(), End> {
+fn print(
+    args: &ConvertArgs,
+    policy: Option<&str>,
+    findings: &[Finding],
+) -> Result<(), CommandError> {
     if args.json {
         let policy = policy.and_then(|policy| serde_json::from_str(policy).ok());
         return output::json(&Report { ok: policy.is_some(), policy, findings });

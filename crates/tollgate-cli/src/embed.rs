@@ -12,8 +12,8 @@ use tollgate_policy::Surface;
 use tollgate_yaml::{Document, Form, Language, Node, Reading, Scalar, Value};
 
 use crate::args::EmbedArgs;
-use crate::end::End;
 use crate::envoy::Filters;
+use crate::error::CommandError;
 use crate::input::{self, Input};
 use crate::into::{self, indented};
 use crate::manager;
@@ -21,7 +21,7 @@ use crate::source::{self, Compiled, Source};
 use crate::{command, output};
 
 /// Prints the block, or replaces the policy in a file.
-pub(crate) fn run(args: &EmbedArgs) -> Result<(), End> {
+pub(crate) fn run(args: &EmbedArgs) -> Result<(), CommandError> {
     let Input { name: file, text, language } = input::read(&args.policy)?;
     let yaml = (language == Language::Yaml).then(|| text.clone());
     let document = match source::read(text, language) {
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &EmbedArgs) -> Result<(), End> {
         }
         Source::Envoy(_) => {
             let message = format!("{file} is a configuration of Envoy already; give a policy");
-            return Err(End::Misuse(message));
+            return Err(CommandError::Misuse(message));
         }
     };
     let compiled = source::compile(&document, &[Surface::Envoy]);

@@ -9,7 +9,7 @@ use std::path::Path;
 use tollgate_policy::Policy;
 use tollgate_yaml::Language;
 
-use crate::end::End;
+use crate::error::CommandError;
 
 /// A longer Envoy configuration is not one that a person reads; a policy has at most 1 MiB of it.
 pub(crate) const MAX_INPUT: usize = 8 << 20;
@@ -24,11 +24,11 @@ pub(crate) struct Input {
 }
 
 /// Reads `path`.
-pub(crate) fn read(path: &Path) -> Result<Input, End> {
+pub(crate) fn read(path: &Path) -> Result<Input, CommandError> {
     let name = name_of(path);
     let bytes = bytes_of(path, MAX_INPUT)?;
     if Policy::is_compiled(&bytes) {
-        return Err(End::Misuse(format!(
+        return Err(CommandError::Misuse(format!(
             "{name} is a compiled policy, which cannot be checked; give the document from which it was compiled"
         )));
     }
@@ -37,19 +37,19 @@ pub(crate) fn read(path: &Path) -> Result<Input, End> {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         return Ok(Input { name, text, language: Language::Json });
     }
-    let wrong = |_| End::Misuse(format!("{name} is not UTF-8"));
+    let wrong = |_| CommandError::Misuse(format!("{name} is not UTF-8"));
     let text = String::from_utf8(bytes).map_err(wrong)?;
     Ok(Input { language: Language::of_file(path, &text), name, text })
 }
 
 /// The bytes of `path`; of a file longer than `most`, just enough to see that.
-pub(crate) fn bytes_of(path: &Path, most: usize) -> Result<Vec<u8>, End> {
+pub(crate) fn bytes_of(path: &Path, most: usize) -> Result<Vec<u8>, CommandError> {
     let bytes = if is_standard(path) {
         bounded(std::io::stdin().lock(), most)
     } else {
         File::open(path).and_then(|file| bounded(file, most))
     };
-    bytes.map_err(|error| End::Misuse(format!("cannot read {}: {error}", name_of(path))))
+    bytes.map_err(|error| CommandError::Misuse(format!("cannot read {}: {error}", name_of(path))))
 }
 
 fn name_of(path: &Path) -> String {

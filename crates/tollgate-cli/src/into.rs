@@ -11,8 +11,8 @@ use std::path::Path;
 use tollgate_yaml::{Kind, Language, Node, Reading, json};
 
 use crate::configuration::{Configuration, Holds};
-use crate::end::End;
 use crate::envoy::{Filter, Filters, is_envoy};
+use crate::error::CommandError;
 use crate::input::{self, Input, MAX_INPUT};
 use crate::output;
 use crate::output_file::OutputFile;
@@ -24,10 +24,10 @@ pub(crate) fn run(
     into: &Path,
     name: Option<&str>,
     configuration: &[String],
-) -> Result<(), End> {
+) -> Result<(), CommandError> {
     let file = OutputFile::edit(into, [policy])?;
     let Input { name: file_name, text, language } = input::read(into)?;
-    let refuse = |why: String| End::Misuse(format!("{file_name}{why}"));
+    let refuse = |why: String| CommandError::Misuse(format!("{file_name}{why}"));
     if language == Language::Json {
         return Err(refuse(" is JSON, and only YAML is edited in place".to_owned()));
     }

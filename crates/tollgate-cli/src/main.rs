@@ -16,7 +16,7 @@ mod configuration;
 mod convert;
 mod curl;
 mod embed;
-mod end;
+mod error;
 mod envoy;
 mod explain;
 mod input;
@@ -26,7 +26,7 @@ mod output_file;
 mod outputs;
 mod pk;
 mod ratelimit;
-mod live;
+mod progress_line;
 mod manager;
 mod replay;
 mod shell;
@@ -44,7 +44,7 @@ use anstream::ColorChoice;
 use clap::Parser as _;
 
 use crate::args::{Arguments, Color, Command};
-use crate::end::End;
+use crate::error::CommandError;
 use crate::output::Page;
 
 /// The exit code when problems were found.
@@ -57,29 +57,29 @@ const UNWRITTEN: u8 = 3;
 fn main() -> ExitCode {
     let message = match run() {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(End::Problems) => return ExitCode::from(PROBLEMS),
-        Err(End::Misuse(message)) => message,
-        Err(End::Unwritten(error)) => {
-            say(&format!("cannot write to the standard output: {error}"));
+        Err(CommandError::Problems) => return ExitCode::from(PROBLEMS),
+        Err(CommandError::Misuse(message)) => message,
+        Err(CommandError::Output(error)) => {
+            print_error(&format!("cannot write to the standard output: {error}"));
             return ExitCode::from(UNWRITTEN);
         }
-        Err(End::UnwrittenFile(path, error)) => {
-            say(&format!("cannot write {}: {error}", path.display()));
+        Err(CommandError::OutputFile(path, error)) => {
+            print_error(&format!("cannot write {}: {error}", path.display()));
             return ExitCode::from(UNWRITTEN);
         }
     };
-    say(&message);
+    print_error(&message);
     ExitCode::from(MISUSE)
 }
 
-fn say(message: &str) {
+fn print_error(message: &str) {
     let mut page = Page::default();
     page.push_styled(output::BAD, "error:");
     page.push_str(&format!(" {message}\n"));
     page.err();
 }
 
-fn run() -> Result<(), End> {
+fn run() -> Result<(), CommandError> {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => error.exit(),

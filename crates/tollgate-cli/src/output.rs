@@ -14,7 +14,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use crate::end::End;
+use crate::error::CommandError;
 
 pub(crate) const HEADING: Style = Style::new().bold();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
@@ -39,7 +39,7 @@ impl Page {
     }
 
     /// Writes it to the standard output.
-    pub(crate) fn out(&self) -> Result<(), End> {
+    pub(crate) fn out(&self) -> Result<(), CommandError> {
         write(std::io::stdout().lock(), &self.0)
     }
 
@@ -50,22 +50,22 @@ impl Page {
 }
 
 /// Writes `text` to the standard output as it is: for programs.
-pub(crate) fn raw(text: &str) -> Result<(), End> {
+pub(crate) fn raw(text: &str) -> Result<(), CommandError> {
     written(write_all(&mut std::io::stdout().lock(), text))
 }
 
 /// Writes `bytes` to the standard output: for programs.
-pub(crate) fn bytes(bytes: &[u8]) -> Result<(), End> {
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CommandError> {
     written(write_bytes(&mut std::io::stdout().lock(), bytes))
 }
 
 /// Writes a text that already contains its colours.
-pub(crate) fn ansi(text: &str) -> Result<(), End> {
+pub(crate) fn ansi(text: &str) -> Result<(), CommandError> {
     write(std::io::stdout().lock(), text)
 }
 
 /// Writes `report` to the standard output as indented JSON.
-pub(crate) fn json(report: &impl Serialize) -> Result<(), End> {
+pub(crate) fn json(report: &impl Serialize) -> Result<(), CommandError> {
     let text = serde_json::to_string_pretty(report).unwrap_or_default();
     raw(&format!("{}\n", visible_json(&text)))
 }
@@ -87,7 +87,7 @@ pub(crate) fn visible_json(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-fn write(stream: impl RawStream + AsLockedWrite, text: &str) -> Result<(), End> {
+fn write(stream: impl RawStream + AsLockedWrite, text: &str) -> Result<(), CommandError> {
     let choice = match ColorChoice::global() {
         ColorChoice::Auto => AutoStream::choice(&stream),
         chosen => chosen,
@@ -104,9 +104,9 @@ fn write_bytes(stream: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
     stream.flush()
 }
 
-fn written(done: std::io::Result<()>) -> Result<(), End> {
+fn written(done: std::io::Result<()>) -> Result<(), CommandError> {
     match done {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(End::Unwritten(error)),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CommandError::Output(error)),
         _ => Ok(()),
     }
 }

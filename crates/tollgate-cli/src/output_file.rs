@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tollgate_policy::Plugin;
 
-use crate::end::End;
+use crate::error::CommandError;
 
 /// How many bytes of a file are read to recognise one that this command wrote.
 const HEAD: u64 = 1024;
@@ -74,7 +74,7 @@ impl<'p> OutputFile<'p> {
         inputs: impl IntoIterator<Item = &'p Path>,
         content: Content,
         replaces: OverwriteMode,
-    ) -> Result<Self, End> {
+    ) -> Result<Self, CommandError> {
         let file = Self { path, inputs: inputs.into_iter().collect(), content, replaces };
         file.check()?;
         Ok(file)
@@ -88,7 +88,7 @@ impl<'p> OutputFile<'p> {
     pub(crate) fn edit(
         path: &'p Path,
         inputs: impl IntoIterator<Item = &'p Path>,
-    ) -> Result<Self, End> {
+    ) -> Result<Self, CommandError> {
         Self::new(path, inputs, Content::Configuration, OverwriteMode::All)
     }
 
@@ -96,14 +96,14 @@ impl<'p> OutputFile<'p> {
     ///
     /// # Errors
     /// As [`OutputFile::new`], or the file cannot be written; it is then unchanged.
-    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), End> {
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), CommandError> {
         self.check()?;
-        put(self.path, bytes).map_err(|error| End::UnwrittenFile(self.path.to_owned(), error))
+        put(self.path, bytes).map_err(|error| CommandError::OutputFile(self.path.to_owned(), error))
     }
 
-    fn check(&self) -> Result<(), End> {
+    fn check(&self) -> Result<(), CommandError> {
         let name = self.path.display();
-        let refuse = |why: &str| Err(End::Misuse(format!("{name} {why}")));
+        let refuse = |why: &str| Err(CommandError::Misuse(format!("{name} {why}")));
         let own = Identity::of(self.path);
         if own.is_some() && self.inputs.iter().any(|input| Identity::of(input) == own) {
             return refuse("is also read by this command; name another file");

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use tollgate_report::{Part, Report};
 
-use crate::end::End;
+use crate::error::CommandError;
 use crate::output::{self, Page};
 use crate::output_file::{Content, Force, OutputFile, OverwriteMode};
 
@@ -44,7 +44,7 @@ impl Outputs {
     pub(crate) fn file<'p>(
         &'p self,
         inputs: impl IntoIterator<Item = &'p Path>,
-    ) -> Result<Option<OutputFile<'p>>, End> {
+    ) -> Result<Option<OutputFile<'p>>, CommandError> {
         match self.html.as_deref() {
             None => Ok(None),
             Some(path) if path.as_os_str() != "-" => {
@@ -54,7 +54,7 @@ impl Outputs {
             Some(_) if self.json || self.csv => {
                 let message =
                     "--html - prints the page alone: give a file, or leave out --json and --csv";
-                Err(End::Misuse(message.to_owned()))
+                Err(CommandError::Misuse(message.to_owned()))
             }
             Some(_) => Ok(None),
         }
@@ -67,7 +67,7 @@ impl Outputs {
         file: Option<&OutputFile<'_>>,
         data: &impl Serialize,
         report: &Report,
-    ) -> Result<(), End> {
+    ) -> Result<(), CommandError> {
         match file {
             Some(file) => file.write(report.to_html().as_bytes())?,
             None if self.html.is_some() => return output::raw(&report.to_html()),

@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::{GivenKey, NoKey, Policy, Surface, pk_text, plugin_hash_key};
 
-use crate::end::End;
 use crate::envoy::Filter;
+use crate::error::CommandError;
 use crate::source::{self, Compiled, Source};
 use crate::values::surface_parser;
 use crate::{command, input, output};
@@ -51,14 +51,14 @@ struct Candidate {
 }
 
 /// Prints the hash.
-pub(crate) fn run(args: &PkArgs) -> Result<(), End> {
+pub(crate) fn run(args: &PkArgs) -> Result<(), CommandError> {
     let (file, candidates) = candidates(args)?;
     let given = args.hash_key.as_deref().map(|path| secret(path, args.surface)).transpose()?;
     let (mut lines, mut lacks_secret) = (Vec::new(), false);
     for Candidate { place, mut policy } in candidates {
         let key = match key(&policy, args) {
             Err(NoKey::NoRule) => continue,
-            Err(NoKey::Wrong(problem)) => return Err(End::Misuse(problem.to_string())),
+            Err(NoKey::Wrong(problem)) => return Err(CommandError::Misuse(problem.to_string())),
             Ok(key) => key,
         };
         let Some(secret) = given.or(policy.hash_key()) else {
@@ -69,8 +69,8 @@ pub(crate) fn run(args: &PkArgs) -> Result<(), End> {
         lines.push((place, pk_text(key.pk(&policy))));
     }
     match lines.as_slice() {
-        [] if lacks_secret => Err(End::Misuse(NO_SECRET.to_owned())),
-        [] => Err(End::Misuse(format!("{file} has no rule \"{}\"", args.rule))),
+        [] if lacks_secret => Err(CommandError::Misuse(NO_SECRET.to_owned())),
+        [] => Err(CommandError::Misuse(format!("{file} has no rule \"{}\"", args.rule))),
         [(_, pk)] => output::raw(&format!("{pk}\n")),
         several => output::raw(&several.iter().fold(String::new(), |text, (place, pk)| {
             format!(
@@ -92,7 +92,7 @@ fn key(policy: &Policy, args: &PkArgs) -> Result<GivenKey, NoKey> {
 }
 
 /// All policies of the file, and the file's name.
-fn candidates(args: &PkArgs) -> Result<(String, Vec<Candidate>), End> {
+fn candidates(args: &PkArgs) -> Result<(String, Vec<Candidate>), CommandError> {
     let (file, source) = source::load(&args.policy)?;
     let refuse = |problems: &[source::Finding]| command::refuse(problems, &file);
     let mut candidates = Vec::new();
@@ -132,23 +132,23 @@ fn of_route(named: NamedPolicy) -> Candidate {
 }
 
 /// Reads the secret in a file and derives the key from it as the surface does.
-fn secret(path: &Path, surface: Surface) -> Result<[u8; 16], End> {
+fn secret(path: &Path, surface: Surface) -> Result<[u8; 16], CommandError> {
     let bytes = input::bytes_of(path, MAX_SECRET)?;
     let text = bytes.trim_ascii();
     if text.is_empty() || bytes.len() > MAX_SECRET {
         let message = format!("{} must have 1 to {MAX_SECRET} bytes", path.display());
-        return Err(End::Misuse(message));
+        return Err(CommandError::Misuse(message));
     }
     match surface {
         Surface::Envoy => {
             let text = core::str::from_utf8(text);
             text.map(plugin_hash_key)
-                .map_err(|_| End::Misuse(format!("{} is not UTF-8", path.display())))
+                .map_err(|_| CommandError::Misuse(format!("{} is not UTF-8", path.display())))
         }
         Surface::Library => {
             let message =
                 "a program with the library chooses its key itself (Policy::set_hash_key)";
-            Err(End::Misuse(message.to_owned()))
+            Err(CommandError::Misuse(message.to_owned()))
         }
         Surface::Worker | Surface::Server => {
             let digest: [u8; 32] = Sha256::digest(text).into();

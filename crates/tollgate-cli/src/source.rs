@@ -11,8 +11,8 @@ use serde::de::IgnoredAny;
 use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::{Plugin, Policy, Problem, Problems, Surface};
 
-use crate::end::End;
 use crate::envoy::{self, Filters};
+use crate::error::CommandError;
 use crate::input::{self, Input};
 use tollgate_yaml::{Document, Fault, Language, Node, Reading};
 
@@ -75,7 +75,7 @@ pub(crate) struct Compiled {
 }
 
 /// Reads the file at `path`; also returns its name.
-pub(crate) fn load(path: &Path) -> Result<(String, Source), End> {
+pub(crate) fn load(path: &Path) -> Result<(String, Source), CommandError> {
     let Input { name, text, language } = input::read(path)?;
     Ok((name, read(text, language)))
 }
@@ -146,9 +146,9 @@ const UNBACKED: &str = "has a value that the client chooses, and a client that s
 
 /// Rejects a policy that needs reported costs, for requests that are never reported on: simulated
 /// ones, and those of a log.
-pub(crate) fn refuse_reported(policy: &Policy, file: &str) -> Result<(), End> {
+pub(crate) fn refuse_reported(policy: &Policy, file: &str) -> Result<(), CommandError> {
     match policy.rules().iter().find(|rule| rule.is_reported()) {
-        Some(rule) => Err(End::Misuse(format!(
+        Some(rule) => Err(CommandError::Misuse(format!(
             "{file}: rule \"{}\" has \"cost\": \"reported\", which only the descriptors of a rate limit service contain; leave it out here, or use another cost",
             rule.name()
         ))),

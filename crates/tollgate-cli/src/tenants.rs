@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tollgate_policy::{MAX_TENANT_ID, Policy, Problem, TenantEntry};
 
 use crate::command;
-use crate::end::End;
+use crate::error::CommandError;
 use crate::input;
 use crate::source::{Compiled, Finding};
 
@@ -101,7 +101,7 @@ pub(crate) struct EntryFindings {
 
 impl Tenants {
     /// Reads the files, each a page of the list in their order.
-    pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, End> {
+    pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, CommandError> {
         let mut tenants = Self { is_given: !paths.is_empty(), ..Self::default() };
         // From the page before: the name after which the next one begins.
         let mut after: Option<(String, String)> = None;
@@ -133,7 +133,7 @@ impl Tenants {
 
     /// Reads the files for policies that decide with them. A mistake ends the command; a part
     /// without effect is a warning.
-    pub(crate) fn load(paths: &[PathBuf], policies: &[&Policy]) -> Result<Self, End> {
+    pub(crate) fn load(paths: &[PathBuf], policies: &[&Policy]) -> Result<Self, CommandError> {
         let tenants = Self::read(paths)?;
         let with_tenants: Vec<&&Policy> =
             policies.iter().filter(|it| it.tenants().is_some()).collect();
@@ -273,27 +273,30 @@ fn no_tenants() -> Finding {
 }
 
 /// The text of a file, and the file's name.
-fn text_of(path: &Path) -> Result<(String, String), End> {
+fn text_of(path: &Path) -> Result<(String, String), CommandError> {
     let file = path.display().to_string();
     if path.as_os_str() == "-" {
-        return Err(End::Misuse("--tenants reads files, not the standard input".to_owned()));
+        return Err(CommandError::Misuse(
+            "--tenants reads files, not the standard input".to_owned(),
+        ));
     }
     let bytes = input::bytes_of(path, MAX_FILE)?;
     if bytes.len() > MAX_FILE {
-        return Err(End::Misuse(format!(
+        return Err(CommandError::Misuse(format!(
             "{file} is longer than 64 MiB; give it as several pages, each with --tenants"
         )));
     }
-    let text = String::from_utf8(bytes).map_err(|_| End::Misuse(format!("{file} is not UTF-8")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| CommandError::Misuse(format!("{file} is not UTF-8")))?;
     let plain = text.strip_prefix('\u{feff}').map(str::to_owned);
     Ok((file, plain.unwrap_or(text)))
 }
 
 /// The message of serde, without the position, which is printed before it.
 fn wrong(error: &serde_json::Error) -> String {
-    let said = error.to_string();
+    let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    said.strip_suffix(&place).unwrap_or(&said).to_owned()
+    message.strip_suffix(&place).unwrap_or(&message).to_owned()
 }
 
 fn unfinished(file: &str, last: &str) -> Finding {

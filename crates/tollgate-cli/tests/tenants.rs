@@ -53,7 +53,7 @@ fn every_command_says_the_same_of_wrong_entries() {
         (vec![("a.json", "{\"tenants\": []")], format!("a.json:1: {none}EOF while parsing an object")),
         (
             vec![("a.json", "{\"tenants\": [\n\n{\"id\": \"192.0.2.1\", \"entry\": {}},\n{\"id\": \"x\", \"entry\": null}]}")],
-            "a.json:3: tenants[0].entry: says nothing; give it \"tier\" or \"quotas\" (tenant \"192.0.2.1\")\n\
+            "a.json:3: tenants[0].entry: has no effect; give it \"tier\" or \"quotas\" (tenant \"192.0.2.1\")\n\
              a.json:4: tenants[1].entry: null is not an object (tenant \"x\")\n"
                 .to_owned(),
         ),

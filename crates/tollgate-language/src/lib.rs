@@ -40,7 +40,7 @@ pub use compile::{compile, spec};
 pub use described::request::{DescribedRequest, DescribedRequests};
 pub use described::settlement::DescribedSettlement;
 #[cfg(feature = "schema")]
-pub use document::schema::schema;
+pub use document::root::schema;
 pub use json::node::MAX_DOCUMENT;
 pub use json::place::BOOLEAN_HINT;
 pub use json::suggest::nearest;

@@ -59,14 +59,14 @@ const ENVOY: Traits = Traits {
         "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter",
     ),
     descriptors: Supply::Never(
-        "is what Envoy asks a rate limit service with, which tollgate-server is; the filter sees requests, so name a \
-         header, a path or a host",
+        "is for a rate limit service, such as tollgate-server, to which Envoy sends descriptors; the filter gets requests, \
+         so use a header, a path or a host",
     ),
     verifies_tokens: false,
     has_labels: true,
     has_objects: false,
     no_tenants: Some(
-        "is for surfaces with a store of tenants, which Envoy is not; leave it out, and write a tier with \
+        "needs a store of tenants, which Envoy does not have; leave it out, and write a tier with \
          \"key_values\"",
     ),
     no_priority: None,
@@ -82,18 +82,18 @@ const WORKER: Traits = Traits {
     // The Worker knows where its clients are; any client could send a header.
     country: Supply::Itself,
     asn: Supply::Itself,
-    claims: Supply::Named("needs jwt.keys in the Worker: what tokens are verified with"),
+    claims: Supply::Named("needs jwt.keys in the Worker: the keys that verify tokens"),
     descriptors: Supply::Never(
-        "is what Envoy asks a rate limit service with, which tollgate-server is; a Worker sees requests, so name a \
-         header, a path or a host",
+        "is for a rate limit service, such as tollgate-server, to which Envoy sends descriptors; a Worker gets requests, \
+         so use a header, a path or a host",
     ),
     verifies_tokens: true,
     has_labels: false,
     has_objects: true,
     no_tenants: None,
     no_priority: Some(
-        "is for the Envoy filter and programs with the library; in the Worker requests that wait go in the order in \
-         which they came, so leave it out",
+        "is for the Envoy filter and programs with the library; in the Worker, waiting requests are sent on in the \
+         order of their arrival, so leave it out",
     ),
     no_fleet: None,
     is_one_node: true,
@@ -116,8 +116,8 @@ const LIBRARY: Traits = Traits {
     no_tenants: None,
     no_priority: None,
     no_fleet: Some(
-        "\"fleet\" needs an authority, and a library asks none; use {\"share\": 12}, or let the program ask a \
-         tollgate-server",
+        "\"fleet\" needs an authority, which a program with the library does not have; use {\"share\": 12}, or let the \
+         program send requests to a tollgate-server",
     ),
     is_one_node: false,
 };
@@ -125,9 +125,9 @@ const LIBRARY: Traits = Traits {
 const SERVER: Traits = Traits {
     source: Source::Connection,
     no_cf_connecting_ip: Some(
-        "\"cf-connecting-ip\" exists in the Worker only; who asks a server says whose request it is",
+        "\"cf-connecting-ip\" exists in the Worker only; a server gets the client's address from its caller",
     ),
-    route: Supply::Never("is not known to a server: who asks names no route"),
+    route: Supply::Never("is not known to a server: its callers send no route"),
     country: Supply::Itself,
     asn: Supply::Itself,
     claims: Supply::Never("is not known to a server: no proxy verifies a token for it"),
@@ -137,8 +137,8 @@ const SERVER: Traits = Traits {
     has_objects: false,
     no_tenants: None,
     no_priority: Some(
-        "is for the Envoy filter and programs with the library; in a server requests that wait go in the order in \
-         which they came, so leave it out",
+        "is for the Envoy filter and programs with the library; in a server, waiting requests are sent on in the \
+         order of their arrival, so leave it out",
     ),
     no_fleet: None,
     is_one_node: false,

@@ -49,7 +49,7 @@ const NO_MESSAGES: &[&str] = &[
     "tollgate fleet 1",           // hashes the secret of a fleet
     "tollgate keys  1",           // hashes the secret of a plugin
     // No document leads there.
-    "has no mistake and yet no policy follows from it; please report this",
+    "has no mistake, but no policy could be made from it; please report this",
     // A window out of range is reported by `Window` before the core sees it.
     "window must be 1ms to 366d",
 ];

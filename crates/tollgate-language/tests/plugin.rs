@@ -27,7 +27,7 @@ fn a_policy_is_a_configuration_as_before() {
 }
 
 #[test]
-fn whom_to_ask_stands_beside_the_policy() {
+fn the_authority_is_compiled_with_the_policy() {
     let secret = "0123456789abcdef";
     let least = format!(
         r#"{{"policy": {POLICY}, "fleet": {{"cluster": "tollgate", "secret": "{secret}"}}}}"#
@@ -84,7 +84,7 @@ fn from(policy_from: &str) -> PolicyFrom {
 }
 
 #[test]
-fn the_server_of_later_policies_stands_beside_the_first_one() {
+fn the_server_of_later_policies_is_compiled_with_the_first_one() {
     let least = from(r#"{"cluster": "tollgate"}"#);
     assert_eq!((&*least.cluster, &*least.authority), ("tollgate", "tollgate"));
     assert_eq!((&*least.path, least.token), ("/.well-known/tollgate/admin/policy", None));
@@ -112,7 +112,7 @@ fn mistakes_of_the_server_are_said_without_the_token() {
             "policy_from.cluster: must be 1 to 256 visible ASCII characters",
             "policy_from.path: must be 1 to 1024 visible ASCII characters",
             "policy_from.token: must be 1 to 4096 visible ASCII characters",
-            r#"policy_from.every: "10ms" is not a time between questions; use 1s to 1h, such as "5s""#,
+            r#"policy_from.every: "10ms" is not an interval; use 1s to 1h, such as "5s""#,
             r#"policy_from.timeout: "1h" is not a timeout; use 1ms to 10s, such as "250ms""#,
         ]
     );
@@ -148,7 +148,7 @@ fn masked_keys_are_for_surfaces_that_verify_nothing() {
 // Guards: a route's policy that is not compiled as a policy is, or a mistake in it that is not
 // reported.
 #[test]
-fn policies_for_some_routes_stand_beside_the_policy() {
+fn policies_for_some_routes_are_compiled_with_the_policy() {
     let document = format!(
         r#"{{"policy": {POLICY}, "policies": {{"partners": {POLICY}, "b-2_C": {POLICY}}}}}"#
     );
@@ -165,11 +165,11 @@ fn policies_for_some_routes_stand_beside_the_policy() {
                 "fleet": {{"cluster": "c", "secret": "0123456789abcdef"}}}}"#
         )),
         [
-            r#"policies: cannot be combined with "fleet" and "policy_from": they are for one policy; leave them out, or give each policy a filter of its own"#,
-            r#"policies."a b": is no name; use 1 to 64 of a-z, A-Z, 0-9, "-" and "_""#,
+            r#"policies: cannot be combined with "fleet" and "policy_from": they are for one policy; leave them out, or give each policy its own filter"#,
+            r#"policies."a b": is not a valid name; use 1 to 64 of a-z, A-Z, 0-9, "-" and "_""#,
             r#"policies.c: is given twice; give it once"#,
             r#"policies.c.rules[0].quotas[0].window: "0s" is too short; use 1ms to 366d"#,
-            r#"policy: missing; it is for the routes that name none of "policies""#,
+            r#"policy: is missing; it applies to the routes that name none of "policies""#,
         ]
     );
     for (policies, why) in [

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_state_the_worst_is_told_and_nothing_where_nobody_asked() {
+    fn the_worst_state_is_shown_and_nothing_without_requests() {
         let mut bins = bins();
         let state = |remaining, estimate, wait: Option<u64>| QuotaState {
             remaining,

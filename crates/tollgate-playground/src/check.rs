@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_policy_is_said_in_words() {
+    fn a_good_policy_is_explained_in_words() {
         let text = GOOD.replace("eäch😀", "each");
         let checked = check(&text, "envoy");
         assert!(checked.ok && checked.problems.is_empty());
@@ -245,13 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_where_it_should_be() {
+    fn a_missing_field_is_reported_where_it_should_be() {
         let found = underlined(r#"{"version": 1, "rules": [{"name": "a"}]}"#);
         assert!(found.iter().all(|(text, _)| text == "{"), "{found:?}");
     }
 
     #[test]
-    fn what_is_no_json_is_told_where_it_ceases_to_be() {
+    fn invalid_json_is_reported_where_it_begins() {
         for (text, wanted) in [
             ("{\"ä\": tru}", "}"),
             ("\u{feff}{\n  \"a\": 1,,\n}", ","),

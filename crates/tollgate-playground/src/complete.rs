@@ -127,9 +127,9 @@ impl Offers {
     }
 
     fn value(&mut self, schema: &'static Map<String, Value>) {
-        for (value, said) in schema::constants(schema) {
+        for (value, description) in schema::constants(schema) {
             let label = value.trim_matches('"').to_owned();
-            self.push(label, said, value);
+            self.push(label, description, value);
         }
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return;
@@ -137,7 +137,7 @@ impl Offers {
         if schema::required(schema).next().is_some() {
             let names: Vec<&str> = schema::required(schema).collect();
             let label = format!("{{{}}}", names.join(", "));
-            self.push(label, said(schema), object(schema, 0));
+            self.push(label, description_of(schema), object(schema, 0));
             return;
         }
         // One of its fields defines which kind it is; a field that only qualifies another one has
@@ -159,7 +159,7 @@ impl Offers {
     }
 }
 
-fn said(schema: &'static Map<String, Value>) -> &'static str {
+fn description_of(schema: &'static Map<String, Value>) -> &'static str {
     schema.get("description").and_then(Value::as_str).unwrap_or_default()
 }
 

@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use crate::outline::{Field, Node, Value, said};
+use crate::outline::{Field, Node, Value, unquoted};
 use crate::tokens::{Kind, Token};
 
 /// One step from a value to one within it.
@@ -36,7 +36,7 @@ pub(crate) enum ExpectedSyntax {
     /// A field's name; `taken` are the names already used.
     Name { taken: Vec<String>, has_value: bool },
     /// A value; for a value in an object, the names of its other fields.
-    Value { beside: Vec<String> },
+    Value { siblings: Vec<String> },
 }
 
 /// The place at `offset`, in bytes; `None` where nothing can be written, as after a value.
@@ -62,14 +62,14 @@ pub(crate) fn context(
         }
         (Some(Value::Object { fields, .. }), Some(Kind::Colon)) => {
             let name = before.checked_sub(2).and_then(|i| tokens.get(i))?;
-            path.push(Step::Field(said(text, *name)));
-            ExpectedSyntax::Value { beside: names(fields, name.from) }
+            path.push(Step::Field(unquoted(text, *name)));
+            ExpectedSyntax::Value { siblings: names(fields, name.from) }
         }
         (Some(Value::List { .. }), Some(Kind::OpenList | Kind::Comma)) => {
             path.push(Step::Item);
-            ExpectedSyntax::Value { beside: Vec::new() }
+            ExpectedSyntax::Value { siblings: Vec::new() }
         }
-        (None, None) => ExpectedSyntax::Value { beside: Vec::new() },
+        (None, None) => ExpectedSyntax::Value { siblings: Vec::new() },
         _ => return None,
     };
     let replaced = token.map_or(offset..offset, |token| token.from..end(text, token, offset));
@@ -202,6 +202,6 @@ mod tests {
         // The rest of the line is not part of a name that was not closed.
         assert_eq!(at("{\"a\": {\"x|}, \"b\": 2}").unwrap().replaced, 7..9);
         let context = at("{\"header\": \"x\", \"max\": |}").unwrap();
-        assert_eq!(context.wanted, ExpectedSyntax::Value { beside: vec!["header".to_owned()] });
+        assert_eq!(context.wanted, ExpectedSyntax::Value { siblings: vec!["header".to_owned()] });
     }
 }

@@ -215,7 +215,7 @@ mod tests {
 
     /// Guards: the state of a delayed request, shown as if nothing were used.
     #[test]
-    fn until_whole_is_told_of_requests_that_are_delayed_too() {
+    fn until_whole_is_shown_for_delayed_requests_too() {
         let policy = r#"{"version": 1, "rules": [{"name": "queue", "key": ["client_ip"],
             "quotas": [{"limit": 3, "window": "9s", "algorithm": "leaky-queue"}]}]}"#;
         let traffic = r#"{"length": "10s", "sources": [
@@ -227,17 +227,17 @@ mod tests {
 
     /// Guards: a request that is shown as another one, as happened to those that waited.
     #[test]
-    fn every_request_is_told_as_it_was_decided() {
+    fn every_request_is_shown_as_it_was_decided() {
         let mut lane = done(POLICY, TRAFFIC);
         let table = lane.table();
         let mut fates = BTreeMap::new();
         for number in 0..table.offered {
-            let told = serde_json::to_value(lane.request_details(number).unwrap()).unwrap();
-            assert_eq!(told["index"], number);
-            let fate = told["fate"].as_str().unwrap().to_owned();
-            assert_eq!(told["status"], if fate == "denied" { 429 } else { 200 }, "{told}");
-            assert_eq!(told["wait_ms"] == 0, fate != "delayed", "{told}");
-            assert!(told["why"].as_array().unwrap().len() >= 4, "{told}");
+            let details = serde_json::to_value(lane.request_details(number).unwrap()).unwrap();
+            assert_eq!(details["index"], number);
+            let fate = details["fate"].as_str().unwrap().to_owned();
+            assert_eq!(details["status"], if fate == "denied" { 429 } else { 200 }, "{details}");
+            assert_eq!(details["wait_ms"] == 0, fate != "delayed", "{details}");
+            assert!(details["why"].as_array().unwrap().len() >= 4, "{details}");
             *fates.entry(fate).or_insert(0) += 1;
         }
         let counts =
@@ -245,8 +245,11 @@ mod tests {
         assert_eq!(fates, counts.map(|(fate, count)| (fate.to_owned(), count)).into());
         assert!(lane.request_details(table.offered).is_none());
         // Backwards, from a run that has passed it.
-        let told = serde_json::to_string(&lane.request_details(0).unwrap()).unwrap();
-        assert!(told.contains("rule \\\"none\\\" does not apply: it is for path /none"), "{told}");
+        let details = serde_json::to_string(&lane.request_details(0).unwrap()).unwrap();
+        assert!(
+            details.contains("rule \\\"none\\\" does not apply: it is for path /none"),
+            "{details}"
+        );
     }
 
     #[test]
@@ -297,10 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_words() {
+    fn mistakes_are_explained_in_words() {
         let wrong = |policy, traffic| LaneRun::new(policy, traffic, 1).err().unwrap();
         assert!(wrong("{", TRAFFIC).starts_with("not JSON"));
-        let said = wrong(POLICY, r#"{"length": "0s", "sources": []}"#);
-        assert!(said.starts_with("traffic: length: must be"), "{said}");
+        let error = wrong(POLICY, r#"{"length": "0s", "sources": []}"#);
+        assert!(error.starts_with("traffic: length: must be"), "{error}");
     }
 }

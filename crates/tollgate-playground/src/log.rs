@@ -40,7 +40,7 @@ struct ReplayOptions {
 #[derive(Debug)]
 pub(crate) struct LogRun {
     policy: Arc<Policy>,
-    given: AssumedValues,
+    assumed: AssumedValues,
     options: Options,
     format: Option<Format>,
     map: String,
@@ -89,44 +89,44 @@ impl Observer for Pass {
 }
 
 impl LogRun {
-    /// A replay through `policy`; `asked` is the JSON of the options.
+    /// A replay through `policy`; `chosen` is the JSON of the options.
     ///
     /// # Errors
     /// The mistakes in either, in words, one per line.
-    pub(crate) fn new(policy: &str, asked: &str) -> Result<Self, String> {
+    pub(crate) fn new(policy: &str, chosen: &str) -> Result<Self, String> {
         let mut policy =
             tollgate_language::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
         // The share of keys is needed, not their identity.
         policy.set_hash_key([0; 16]);
-        let asked: ReplayOptions =
-            serde_json::from_str(asked).map_err(|error| format!("the options: {error}"))?;
-        let mut given = AssumedValues::default();
-        for text in &asked.assume {
-            given.assume(text).map_err(|error| format!("assume {text}: {error}"))?;
+        let chosen: ReplayOptions =
+            serde_json::from_str(chosen).map_err(|error| format!("the options: {error}"))?;
+        let mut assumed = AssumedValues::default();
+        for text in &chosen.assume {
+            assumed.assume(text).map_err(|error| format!("assume {text}: {error}"))?;
         }
-        for map in &asked.map {
+        for map in &chosen.map {
             let field =
                 map.split_once('=').ok_or_else(|| format!("map {map}: use FIELD=COLUMN"))?;
             // Some names of columns are not fields that a policy reads.
             if let Ok(field) = tollgate_replay::field(field.0) {
-                given.mapped(&field);
+                assumed.mapped(&field);
             }
         }
-        let format = match asked.format.trim() {
+        let format = match chosen.format.trim() {
             "" => None,
             name => Some(Format::parse(name).map_err(|error| error.to_string())?),
         };
         let options = Options {
-            include_refused: asked.include_refused,
-            is_private: asked.private,
-            secret: secret(&asked.private_key)?,
+            include_refused: chosen.include_refused,
+            is_private: chosen.private,
+            secret: secret(&chosen.private_key)?,
             ..Options::default()
         };
-        let map = asked.map.join(",");
+        let map = chosen.map.join(",");
         let policy = Arc::new(policy);
-        let pass = if asked.suggest { first_pass(&policy, &asked.touch)? } else { Pass::Only };
+        let pass = if chosen.suggest { first_pass(&policy, &chosen.touch)? } else { Pass::Only };
         let (head, reading, first) = (Vec::new(), None, None);
-        Ok(Self { policy, given, options, format, map, head, pass, reading, first })
+        Ok(Self { policy, assumed, options, format, map, head, pass, reading, first })
     }
 
     /// Reads the next bytes.
@@ -191,18 +191,18 @@ impl LogRun {
     fn begin(&mut self) -> Result<(), String> {
         let head = std::mem::take(&mut self.head);
         let format = self.format_of(&head)?;
-        let tells = |field: &_| format.tells(field);
-        let missing = needs(&self.policy, &self.given, tells);
+        let contains = |field: &_| format.contains(field);
+        let missing = needs(&self.policy, &self.assumed, contains);
         if !missing.is_empty() {
             let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
             return Err(lines.join("\n"));
         }
-        let fields = wanted(&self.policy, &self.given, tells);
+        let fields = wanted(&self.policy, &self.assumed, contains);
         let source = Source::new(&format, fields, Bounds::default());
         let source = source.map_err(|error| error.to_string())?;
         let policy = Arc::clone(&self.policy);
         let pass = std::mem::replace(&mut self.pass, Pass::Only);
-        let replay = Replay::observed(policy, self.given.clone(), self.options.clone(), pass);
+        let replay = Replay::observed(policy, self.assumed.clone(), self.options.clone(), pass);
         self.reading = Some(Reading { source, replay });
         self.feed(&head)
     }
@@ -302,15 +302,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_log_cannot_tell_is_said_and_nothing_is_counted() {
+    fn a_missing_fact_is_an_error_and_nothing_is_counted() {
         let policy = POLICY.replace("client_ip", "country");
-        let said = LogRun::new(&policy, "{}").unwrap_err();
-        assert!(said.contains("geo.country_header"), "{said}");
+        let error = LogRun::new(&policy, "{}").unwrap_err();
+        assert!(error.contains("geo.country_header"), "{error}");
         let policy = POLICY.replace("\"client_ip\"", "{\"header\": \"x-api-key\"}");
         let mut run = LogRun::new(&policy, "{}").unwrap();
         run.push(log(2).as_bytes()).unwrap();
-        let said = run.finish().unwrap_err();
-        assert!(said.contains("x-api-key") && said.contains("each"), "{said}");
+        let error = run.finish().unwrap_err();
+        assert!(error.contains("x-api-key") && error.contains("each"), "{error}");
     }
 
     #[test]

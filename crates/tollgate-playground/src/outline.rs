@@ -138,7 +138,7 @@ impl Parser<'_> {
                 value = self.value();
             }
         }
-        Field { name: said(self.text, name), range: name.from..name.to, value }
+        Field { name: unquoted(self.text, name), range: name.from..name.to, value }
     }
 
     /// True when a field begins here, possibly where a value should.
@@ -174,7 +174,7 @@ impl Parser<'_> {
 }
 
 /// The text of a string or a word; of a string that is not closed, the existing part.
-pub(crate) fn said(text: &str, token: Token) -> String {
+pub(crate) fn unquoted(text: &str, token: Token) -> String {
     let written = text.get(token.from..token.to).unwrap_or_default();
     match token.kind {
         Kind::Text { .. } => {

@@ -73,25 +73,25 @@ pub(crate) fn request_details(
 fn why(seen: &ObservedDecision<'_>, facts: &impl Facts) -> Vec<String> {
     let policy = seen.decided.policy();
     let mut sentences = Vec::new();
-    let said: Vec<RuleDecision<'_>> = seen.decided.rules().collect();
+    let decisions: Vec<RuleDecision<'_>> = seen.decided.rules().collect();
     for (i, (rule, applies)) in
         policy.rules().iter().zip(policy.explain().applicability(facts)).enumerate()
     {
         let name = rule.name();
-        let Some(said) = said.iter().find(|said| said.rule == i) else {
+        let Some(decision) = decisions.iter().find(|it| it.rule == i) else {
             let reason =
                 words::reason(&applies).unwrap_or_else(|| "it was not evaluated".to_owned());
             sentences.push(format!("rule \"{name}\" does not apply: {reason}"));
             continue;
         };
         let key = policy.explain().rule(i).map(|words| words.key).unwrap_or_default();
-        let tier = policy.quota_sets().get(said.quota_set).and_then(|set| set.tier());
+        let tier = policy.quota_sets().get(decision.quota_set).and_then(|set| set.tier());
         let tier = tier.map(|tier| format!(", tier \"{tier}\"")).unwrap_or_default();
-        let binds = if said.is_binding { "" } else { ", which does not stop the request" };
-        let result = said.result.label();
+        let binds = if decision.is_binding { "" } else { ", which does not stop the request" };
+        let result = decision.result.label();
         sentences.push(format!("rule \"{name}\"{tier}, counted by {key}: {result}{binds}"));
-        for (quota, decision) in said.quotas() {
-            let words = words::decision(decision, quota.limiter().capacity());
+        for (quota, of_quota) in decision.quotas() {
+            let words = words::decision(of_quota, quota.limiter().capacity());
             sentences.push(format!("quota \"{}\" {words}", quota.name()));
         }
     }

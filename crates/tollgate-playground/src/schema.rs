@@ -64,16 +64,16 @@ pub(crate) fn description(schema: &'static Value) -> &'static str {
 /// The values that a schema names, with their descriptions: its constant, its enumeration, both
 /// booleans.
 pub(crate) fn constants(schema: &'static Map<String, Value>) -> Vec<(String, &'static str)> {
-    let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
     let mut all: Vec<_> = schema
         .get("const")
         .into_iter()
         .chain(listed)
-        .map(|value| (value.to_string(), said))
+        .map(|value| (value.to_string(), description))
         .collect();
     if schema.get("type").and_then(Value::as_str) == Some("boolean") {
-        all.extend(["true", "false"].map(|truth| (truth.to_owned(), said)));
+        all.extend(["true", "false"].map(|truth| (truth.to_owned(), description)));
     }
     all
 }

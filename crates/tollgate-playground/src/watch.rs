@@ -55,7 +55,7 @@ pub(crate) struct Watch {
     /// Requests that leave later.
     later: BinaryHeap<Reverse<(Timestamp, u64)>>,
     /// The bin up to which the true count is recorded.
-    told: usize,
+    reported: usize,
 }
 
 impl Watch {
@@ -68,7 +68,7 @@ impl Watch {
             watched,
             count: WindowCount::new(window),
             later: BinaryHeap::new(),
-            told: 0,
+            reported: 0,
         }
     }
 
@@ -83,17 +83,17 @@ impl Watch {
             self.bins.count(since, counted);
         }
         let Some(watched) = &self.watched else { return };
-        let said = seen.decided.rules().find(|said| watched.is_counted_by(said));
-        let Some(said) = said else { return };
-        let Some((quota, decision)) = said.quotas().next() else { return };
+        let rule = seen.decided.rules().find(|rule| watched.is_counted_by(rule));
+        let Some(rule) = rule else { return };
+        let Some((quota, decision)) = rule.quotas().next() else { return };
         let burst = quota.limiter().capacity();
         // A request that is held back has no stored states. Its queue is empty when its own part
         // is.
-        let kept = said.partition.filter(|partition| !partition.value().is_empty());
+        let kept = rule.partition.filter(|partition| !partition.value().is_empty());
         let whole_after = match (kept, decision.verdict) {
             (Some(kept), _) => Some(kept.idle_at(&self.policy).since(seen.decided.at())),
             (None, Verdict::Delay(wait)) => {
-                Some(wait.saturating_add(part(quota.limiter(), said.cost)))
+                Some(wait.saturating_add(part(quota.limiter(), rule.cost)))
             }
             (None, _) => None,
         };
@@ -106,7 +106,7 @@ impl Watch {
         };
         self.bins.state(since, state);
         if is_admitted {
-            self.later.push(Reverse((leaves_at, said.cost)));
+            self.later.push(Reverse((leaves_at, rule.cost)));
         }
         self.until(seen.at);
     }
@@ -133,20 +133,20 @@ impl Watch {
     /// Records the count at the beginning of each bin up to that of `now`.
     fn bins_until(&mut self, now: Timestamp) {
         let last = self.bins.index(now.since(START));
-        while self.watched.is_some() && self.told < last {
-            self.told = self.told.saturating_add(1);
-            let begins = START.saturating_add(self.bins.begins(self.told));
+        while self.watched.is_some() && self.reported < last {
+            self.reported = self.reported.saturating_add(1);
+            let begins = START.saturating_add(self.bins.begins(self.reported));
             let units = u64::try_from(self.count.at(begins)).unwrap_or(u64::MAX);
-            self.bins.true_count(self.told, units);
+            self.bins.true_count(self.reported, units);
         }
     }
 }
 
 impl WatchedKey {
-    fn is_counted_by(&self, said: &RuleDecision<'_>) -> bool {
-        said.rule == self.rule_index
-            && said.quota_set == self.set_index
-            && said.partition.is_some_and(|partition| partition.key() == self.key)
+    fn is_counted_by(&self, rule: &RuleDecision<'_>) -> bool {
+        rule.rule == self.rule_index
+            && rule.quota_set == self.set_index
+            && rule.partition.is_some_and(|partition| partition.key() == self.key)
     }
 }
 
@@ -187,10 +187,10 @@ fn choose(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Option<WatchedK
     plan.each_partition(|partition| partition.load(policy, None));
     plan.decide(policy, request.at);
     let outcome = plan.outcome(policy);
-    let counted = outcome.decisions().find_map(|said| {
-        let partition = plan.partition(said.partition?)?;
-        let set = policy.quota_sets().get(said.quota_set)?;
-        Some((said.rule, said.quota_set, set, set.quotas().first()?, partition.key().to_vec()))
+    let counted = outcome.decisions().find_map(|rule| {
+        let partition = plan.partition(rule.partition?)?;
+        let set = policy.quota_sets().get(rule.quota_set)?;
+        Some((rule.rule, rule.quota_set, set, set.quotas().first()?, partition.key().to_vec()))
     });
     let (rule_index, set_index, set, quota, key) = counted?;
     let limiter = quota.limiter();

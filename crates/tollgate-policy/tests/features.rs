@@ -688,7 +688,7 @@ fn a_header_that_nobody_vouches_for_is_warned_about() {
             rule("").replace(r#""rules""#, &format!(r#""client_ip": {client_ip}, "rules""#));
         Surfaced::new(&document).policy.warnings().to_string()
     };
-    const WARNING: &str = "client_ip: uses a header from any sender; give trusted_proxies";
+    const WARNING: &str = "client_ip: trusts the header from any sender; give trusted_proxies";
     let source = r#""source": {"header": "x-real-ip"}"#;
     let not_believed = warnings(&format!("{{{source}}}"));
     assert!(not_believed.starts_with("client_ip: trusts no proxy"), "{not_believed}");

@@ -95,8 +95,8 @@ fn every_mistake_of_an_entry_is_said_at_once() {
         (r#"{"tier": "gold"}"#, ""),
         (r#"{"quotas": {"each": [{"limit": 1, "window": "1m"}]}}"#, ""),
         (r#"{"tier": "gold", "note": "größer, bis März", "expires": "2027-01-31T00:00:00Z"}"#, ""),
-        ("{}", r#"says nothing; give it "tier" or "quotas""#),
-        (r#"{"note": "x"}"#, r#"says nothing; give it "tier" or "quotas""#),
+        ("{}", r#"has no effect; give it "tier" or "quotas""#),
+        (r#"{"note": "x"}"#, r#"has no effect; give it "tier" or "quotas""#),
         (r#"{"quotas": {}}"#, "quotas: is empty; give at least one, or leave it out"),
         (
             r#"{"quotas": [{"limit": 1, "window": "1m"}]}"#,
@@ -130,11 +130,11 @@ fn every_mistake_of_an_entry_is_said_at_once() {
         (&*long, "note: is too long; use at most 256 characters"),
         (
             "{\"tier\": \"gold\", \"note\": \"a\\nb\"}",
-            "note: has a character that is not seen or turns others round; use one line of text",
+            "note: contains an invisible or bidirectional control character; use one line of text",
         ),
         (
             "{\"tier\": \"gold\", \"note\": \"\\u202etxt\"}",
-            "note: has a character that is not seen or turns others round; use one line of text",
+            "note: contains an invisible or bidirectional control character; use one line of text",
         ),
     ] {
         assert_eq!(said(json), expected, "{json}");
@@ -165,7 +165,7 @@ fn what_a_later_policy_does_not_know_has_no_effect_and_is_said() {
     );
     assert_eq!(
         said(&bare.replace(r#""tenant": {"header": "x-org"}, "#, "")).lines().next(),
-        Some(r#"has no effect: the policy does not say who a tenant is; give it "tenant""#)
+        Some(r#"has no effect: the policy does not identify tenants; give the policy "tenant""#)
     );
     let policy = compile(bare);
     let tenant = Arc::new(Tenant::new(&policy, b"acme", &entry));

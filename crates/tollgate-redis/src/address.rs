@@ -8,7 +8,7 @@
 //! | `redis://[user:password@]host[:port][/database]` | one node |
 //! | `rediss://...` | the same over TLS |
 //! | `redis+sentinel://[...@]host[:port],host[:port]/name[/database]` | the primary, by sentinels |
-//! | `redis+cluster://[...@]host[:port],host[:port]` | a cluster; these nodes are asked first |
+//! | `redis+cluster://[...@]host[:port],host[:port]` | a cluster; these nodes are queried first |
 //!
 //! `valkey` may replace `redis` in each; `rediss+sentinel` and `rediss+cluster` are over TLS.
 //! Characters of a password that have a meaning here are percent-encoded.
@@ -157,7 +157,7 @@ fn user_and_password(login: &str) -> Result<(Option<String>, Option<String>), Ba
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn shown(text: &str) -> String {
         match Address::parse(text) {
             Ok(a) => {
                 let login = (a.user.as_deref(), a.password.as_deref());
@@ -199,7 +199,7 @@ mod tests {
             ("redis://p@h", "error: Encoding"),
             ("redis://:%zz@h", "error: Encoding"),
         ] {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(shown(text), expected, "{text}");
         }
     }
 

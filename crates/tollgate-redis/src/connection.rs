@@ -41,13 +41,13 @@ struct Sent {
     bytes: Vec<u8>,
     /// Replies that precede the awaited one.
     before: u8,
-    who: oneshot::Sender<Outcome>,
+    caller: oneshot::Sender<Outcome>,
 }
 
 struct Pending {
     since: Instant,
     before: u8,
-    who: oneshot::Sender<Outcome>,
+    caller: oneshot::Sender<Outcome>,
 }
 
 impl Connection {
@@ -69,8 +69,8 @@ impl Connection {
     /// Sends commands and waits for their last reply, which `before` others precede. `None`: the
     /// connection was closed, and nothing is sent.
     pub(crate) fn send(&self, bytes: Vec<u8>, before: u8) -> Option<oneshot::Receiver<Outcome>> {
-        let (who, reply) = oneshot::channel();
-        self.commands.send(Sent { bytes, before, who }).ok()?;
+        let (caller, reply) = oneshot::channel();
+        self.commands.send(Sent { bytes, before, caller }).ok()?;
         Some(reply)
     }
 
@@ -102,17 +102,17 @@ async fn run(stream: impl Stream, mut commands: mpsc::UnboundedReceiver<Sent>, s
             read = reader.read_buf(&mut unread) => match read {
                 Ok(0) => break Fault::Cut,
                 Err(why) => break of_io(&why),
-                Ok(_) => if hear(&mut unread, &mut pending).is_err() { break Fault::Nonsense },
+                Ok(_) => if deliver(&mut unread, &mut pending).is_err() { break Fault::Nonsense },
             },
             taken = commands.recv_many(&mut batch, BATCH), if unwritten.len() < MAX_UNWRITTEN => {
                 if taken == 0 {
                     break Fault::Cut;
                 }
                 let since = Instant::now();
-                for Sent { bytes, before, who } in batch.drain(..) {
+                for Sent { bytes, before, caller } in batch.drain(..) {
                     unwritten.extend(bytes);
                     is_flushed = false;
-                    pending.push_back(Pending { since, before, who });
+                    pending.push_back(Pending { since, before, caller });
                 }
             },
             () = sleep_until(cut_at), if !pending.is_empty() => break Fault::Cut,
@@ -122,7 +122,7 @@ async fn run(stream: impl Stream, mut commands: mpsc::UnboundedReceiver<Sent>, s
     // The first command gets the reason; the outcome of the others is unknown.
     let mut why = Some(why);
     for waiting in pending {
-        waiting.who.send(Err(why.take().unwrap_or(Fault::Cut))).ok();
+        waiting.caller.send(Err(why.take().unwrap_or(Fault::Cut))).ok();
     }
 }
 
@@ -141,7 +141,10 @@ fn of_io(why: &io::Error) -> Fault {
 }
 
 /// Delivers the replies that have arrived.
-fn hear(unread: &mut Vec<u8>, pending: &mut VecDeque<Pending>) -> Result<(), resp::MalformedReply> {
+fn deliver(
+    unread: &mut Vec<u8>,
+    pending: &mut VecDeque<Pending>,
+) -> Result<(), resp::MalformedReply> {
     let mut read = 0_usize;
     while let Some(rest) = unread.get(read..).filter(|rest| !rest.is_empty()) {
         let Some((value, len)) = resp::read(rest)? else { break };
@@ -151,7 +154,7 @@ fn hear(unread: &mut Vec<u8>, pending: &mut VecDeque<Pending>) -> Result<(), res
         if let Some(before) = first.before.checked_sub(1) {
             first.before = before;
         } else if let Some(first) = pending.pop_front() {
-            first.who.send(Ok(value)).ok();
+            first.caller.send(Ok(value)).ok();
         }
     }
     unread.drain(..read);

@@ -13,14 +13,14 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tollgate_core::{Span, Timestamp};
 
-use crate::carry::Carrier;
+use crate::info::Warning;
 use crate::observe::{Observer, RoundTrip, Tag, result};
 use crate::options::Options;
 use crate::replicas::MAX_CONNECTIONS;
 use crate::resp::Value;
 use crate::tls::{BadFile, Tls};
 use crate::topology::Topology;
-use crate::warning::Warning;
+use crate::transport::Transport;
 use crate::watch::{LostNode, NodeChecks};
 
 /// A connection is cut when its oldest command has waited for this many timeouts.
@@ -42,15 +42,15 @@ pub struct Engine(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    carrier: Carrier,
+    transport: Transport,
     tls: Option<Arc<Tls>>,
     secret: Vec<u8>,
     started: Instant,
     shards: Vec<Mutex<Committer<Waiter>>>,
     /// By lane, the connection that all committers know.
-    told: RwLock<Vec<u64>>,
+    known: RwLock<Vec<u64>>,
     faults: [AtomicU64; Fault::ALL.len()],
-    looks: NodeChecks,
+    checks: NodeChecks,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -80,10 +80,11 @@ impl Engine {
         };
         let shards = (0..shards).map(committer).collect::<Result<_, _>>()?;
         let topology = Topology::new(address, tls.clone(), timeout.saturating_mul(STALL));
-        let carrier = Carrier { topology, prefix, timeout, replicas };
+        let transport = Transport { topology, prefix, timeout, replicas };
         let faults = [const { AtomicU64::new(0) }; Fault::ALL.len()];
-        let (started, told, looks) = (Instant::now(), RwLock::default(), NodeChecks::default());
-        let inner = Inner { carrier, tls, secret, started, shards, told, faults, looks, observer };
+        let (started, known, checks) = (Instant::now(), RwLock::default(), NodeChecks::default());
+        let inner =
+            Inner { transport, tls, secret, started, shards, known, faults, checks, observer };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -99,7 +100,7 @@ impl Engine {
     /// The engine's key for the counts of `name`, for an operator to look up.
     #[must_use]
     pub fn key_of(&self, name: &Name) -> String {
-        String::from_utf8_lossy(&self.0.carrier.key(name)).into_owned()
+        String::from_utf8_lossy(&self.0.transport.key(name)).into_owned()
     }
 
     /// Sends a request for a key.
@@ -117,13 +118,13 @@ impl Engine {
     /// As [`Self::ask`].
     pub async fn ask_as(&self, name: Name, ask: Ask, tag: Option<Tag>) -> Result<Vec<u8>, Failed> {
         let (sender, answer) = oneshot::channel();
-        let who = Waiter { answer: sender, tag };
+        let waiter = Waiter { answer: sender, tag };
         let inner = &self.0;
-        let lane = inner.carrier.topology.lane_of(&inner.carrier.key(&name));
+        let lane = inner.transport.topology.lane_of(&inner.transport.key(&name));
         let shard = inner.shard_of(&name);
         let mut events = Vec::new();
         inner.with(shard, |committer, mono| {
-            committer.ask((name, lane), (ask, who), mono, &mut events);
+            committer.ask((name, lane), (ask, waiter), mono, &mut events);
         });
         for call in answered(events) {
             tokio::spawn(inner.clone().drive(shard, call));
@@ -166,8 +167,8 @@ impl Engine {
     pub async fn watch(&self) -> u64 {
         let inner = &self.0;
         // The previous check is still under way.
-        let Ok(mut watch) = inner.looks.watch.try_lock() else { return 0 };
-        let lost = inner.looks.note(watch.look_at_all(&inner.carrier, || inner.mono()).await);
+        let Ok(mut watch) = inner.checks.watch.try_lock() else { return 0 };
+        let lost = inner.checks.note(watch.check_all(&inner.transport, || inner.mono()).await);
         for LostNode { lane, connection, time, sent } in &lost {
             inner.lost((*lane, *connection), *time, *sent);
         }
@@ -177,7 +178,7 @@ impl Engine {
     /// False while a circuit is open, or a node does not respond to the checks of [`Self::watch`].
     #[must_use]
     pub fn is_reachable(&self) -> bool {
-        let mut is_open = !self.0.looks.are_answered();
+        let mut is_open = !self.0.checks.are_answered();
         self.0.with_each(|committer, mono| is_open |= committer.is_cut_off(mono));
         !is_open
     }
@@ -185,7 +186,7 @@ impl Engine {
     /// How often a node was found to have lost its data, on the same connection.
     #[must_use]
     pub fn emptied(&self) -> u64 {
-        self.0.looks.emptied()
+        self.0.checks.emptied()
     }
 
     /// Connects, and returns warnings about the engine for the operator.
@@ -193,7 +194,7 @@ impl Engine {
     /// # Errors
     /// It cannot be reached now; every request tries again.
     pub async fn greet(&self) -> Result<Vec<Warning>, Fault> {
-        let Carrier { topology, timeout, .. } = &self.0.carrier;
+        let Transport { topology, timeout, .. } = &self.0.transport;
         topology.refresh(*timeout).await?;
         let mut warnings = Vec::new();
         let lane = topology.lane_of(b"");
@@ -206,14 +207,14 @@ impl Engine {
     }
 
     /// The address of the engine and the way to send calls to it.
-    pub(crate) fn carrier(&self) -> &Carrier {
-        &self.0.carrier
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.0.transport
     }
 
     /// Sends a command for a key once, to the node that probably has the key, and a second time if
     /// that node reports that it is elsewhere.
     pub(crate) async fn command(&self, key: &[u8], arguments: &[&[u8]]) -> Result<Value, Fault> {
-        let reply = self.0.carrier.command(key, arguments).await;
+        let reply = self.0.transport.command(key, arguments).await;
         if let Err(fault) = reply {
             self.0.note(&Reply::Refused(fault));
         }
@@ -246,13 +247,13 @@ impl Inner {
         let mut next = Some(call);
         while let Some(call) = next {
             let sent = self.mono();
-            let (reply, connection) = self.carrier.carry(&call).await;
+            let (reply, connection) = self.transport.send(&call).await;
             self.note(&reply);
-            let told = result(&reply);
+            let outcome = result(&reply);
             let may_give_up = matches!(call.what, Operation::Commit { .. })
                 && !matches!(reply, Reply::Refused(_) | Reply::Unknown(_) | Reply::Alone { .. });
             if let (Some(connection), Some(time)) = (connection, reply.time()) {
-                self.tell_all((call.lane, connection), time, sent);
+                self.announce((call.lane, connection), time, sent);
             }
             let mut events = Vec::new();
             self.with(shard, |committer, mono| {
@@ -264,7 +265,7 @@ impl Inner {
             if may_give_up {
                 self.note_given_up(&events);
             }
-            self.observe(sent, told, &events);
+            self.observe(sent, outcome, &events);
             let mut calls = answered(events);
             next = calls.next();
             for call in calls {
@@ -277,7 +278,7 @@ impl Inner {
     fn observe(&self, sent: Span, result: &'static str, events: &[Event<Waiter>]) {
         let Some(observer) = &self.observer else { return };
         let answers = events.iter().filter_map(|event| match event {
-            Event::Answer(who, _) => Some(who.tag),
+            Event::Answer(waiter, _) => Some(waiter.tag),
             Event::Call(_) => None,
         });
         observer.observe(RoundTrip::of(self.mono().saturating_sub(sent), result, answers));
@@ -285,23 +286,23 @@ impl Inner {
 
     /// Passes the first reply of a connection to all committers: otherwise each would wait for its
     /// own before it may lease.
-    fn tell_all(&self, of: (usize, u64), time: Timestamp, sent: Span) {
+    fn announce(&self, of: (usize, u64), time: Timestamp, sent: Span) {
         let (lane, connection) = of;
-        let is_told = |told: &Vec<u64>| told.get(lane) == Some(&connection);
-        if is_told(&self.told.read().unwrap_or_else(PoisonError::into_inner)) {
+        let is_known = |known: &Vec<u64>| known.get(lane) == Some(&connection);
+        if is_known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
             return;
         }
         {
-            let mut told = self.told.write().unwrap_or_else(PoisonError::into_inner);
-            if told.len() <= lane {
-                told.resize(lane.saturating_add(1), 0);
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            if known.len() <= lane {
+                known.resize(lane.saturating_add(1), 0);
             }
-            if let Some(told) = told.get_mut(lane) {
-                *told = connection;
+            if let Some(of_lane) = known.get_mut(lane) {
+                *of_lane = connection;
             }
         }
         let received = self.mono();
-        self.with_each(|committer, _| committer.heard(of, time, sent, received));
+        self.with_each(|committer, _| committer.record_shared_reply(of, time, sent, received));
     }
 
     /// The node of `lane` lost its data: nothing is leased on it for a while.
@@ -309,7 +310,7 @@ impl Inner {
         let received = self.mono();
         self.with_each(|committer, _| {
             committer.emptied(of.0);
-            committer.heard(of, time, sent, received);
+            committer.record_shared_reply(of, time, sent, received);
         });
     }
 
@@ -335,7 +336,7 @@ impl Inner {
             Reply::Done { .. }
             | Reply::Mismatch { .. }
             | Reply::OtherTime { .. }
-            | Reply::Stands(_)
+            | Reply::Stored(_)
             | Reply::NoScript => return,
         };
         self.count(fault);
@@ -380,7 +381,7 @@ impl Inner {
     fn refresh(self: &Arc<Self>) {
         let inner = self.clone();
         tokio::spawn(async move {
-            let Carrier { topology, timeout, .. } = &inner.carrier;
+            let Transport { topology, timeout, .. } = &inner.transport;
             topology.refresh(*timeout).await.ok();
         });
     }
@@ -390,9 +391,9 @@ impl Inner {
 fn answered(events: Vec<Event<Waiter>>) -> impl Iterator<Item = Call> {
     events.into_iter().filter_map(|event| match event {
         Event::Call(call) => Some(call),
-        Event::Answer(who, answer) => {
+        Event::Answer(waiter, answer) => {
             // A caller that has left needs no response.
-            who.answer.send(answer).ok();
+            waiter.answer.send(answer).ok();
             None
         }
     })

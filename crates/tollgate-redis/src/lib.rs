@@ -3,8 +3,8 @@
 //! [`commit`] decides, and determines when a response may leave; this crate has the
 //! connections, the few commands that are needed, and the location of each key.
 //!
-//! The one invariant: every call is carried at most once, and exactly one reply to it is returned.
-//! A carrier that repeated a call would return units twice. A call that may have been sent and has
+//! The one invariant: every call is sent at most once, and exactly one reply to it is returned. A
+//! transport that repeated a call would return units twice. A call that may have been sent and has
 //! no reply is unknown; only a call that was certainly not applied is reported as refused.
 //!
 //! The engine contains nothing that a client sent: keys are a prefix and a hash.
@@ -21,24 +21,23 @@ mod engine;
 mod options;
 mod observe;
 mod watch;
-mod carry;
+mod transport;
 mod topology;
 mod node;
 mod replicas;
 mod connection;
-mod warning;
+mod info;
 mod tls;
 pub mod reply;
 pub mod resp;
 mod address;
-mod slot;
 pub mod commit;
 
 pub use address::{Address, BadAddress, Kind};
 pub use commit::{Ask, Failed, Fault, Name, Settings, Tally};
 pub use engine::Engine;
+pub use info::Warning;
 pub use observe::{Observer, RoundTrip, Tag};
 pub use options::Options;
 pub use replicas::Replicas;
 pub use tls::{BadFile, Tls, TlsFiles};
-pub use warning::Warning;

@@ -11,7 +11,7 @@ use crate::resp::Value;
 impl Engine {
     /// The engine's key of the log `name`.
     fn log_key(&self, name: &str) -> Vec<u8> {
-        [self.carrier().prefix.as_bytes(), name.as_bytes()].concat()
+        [self.transport().prefix.as_bytes(), name.as_bytes()].concat()
     }
 
     /// Entries of the log `name` from number `from` on, at most sixteen.
@@ -22,8 +22,8 @@ impl Engine {
         let key = self.log_key(name);
         let to = from.saturating_add(15).to_string();
         let from = from.to_string();
-        let asked: [&[u8]; 4] = [b"LRANGE", &key, from.as_bytes(), to.as_bytes()];
-        let value = self.command(&key, &asked).await?;
+        let arguments: [&[u8]; 4] = [b"LRANGE", &key, from.as_bytes(), to.as_bytes()];
+        let value = self.command(&key, &arguments).await?;
         let entry = |value: &Value| value.bytes().map(<[u8]>::to_vec).ok_or(Fault::Nonsense);
         value.parts().ok_or(Fault::Nonsense)?.iter().map(entry).collect()
     }
@@ -44,8 +44,8 @@ impl Engine {
     pub async fn append(&self, name: &str, length: u64, entry: &[u8]) -> Result<bool, Fault> {
         let key = self.log_key(name);
         let length = length.to_string();
-        let asked: [&[u8]; 6] = [b"EVAL", APPEND, b"1", &key, length.as_bytes(), entry];
-        self.command(&key, &asked).await?.number().map(|done| done != 0).ok_or(Fault::Nonsense)
+        let arguments: [&[u8]; 6] = [b"EVAL", APPEND, b"1", &key, length.as_bytes(), entry];
+        self.command(&key, &arguments).await?.number().map(|done| done != 0).ok_or(Fault::Nonsense)
     }
 }
 

@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
+use crate::info::field;
 use crate::replicas::{LentConnection, Pool};
 use crate::resp::Value;
 use crate::tls::Tls;
-use crate::warning::field;
 
 /// The beginning of every connection.
 #[derive(Clone, Debug, Default)]
@@ -119,8 +119,8 @@ impl Node {
             if run_id(&connection).await? == *known {
                 return Ok(connection);
             }
-            let mut stands = self.ready.write().unwrap_or_else(PoisonError::into_inner);
-            stands.take_if(|stands| stands.number == ready.number);
+            let mut stored = self.ready.write().unwrap_or_else(PoisonError::into_inner);
+            stored.take_if(|stored| stored.number == ready.number);
             Err(Fault::Unreachable)
         };
         ready.pool.lend(open).await

@@ -50,7 +50,7 @@ pub(crate) fn result(reply: &Reply) -> &'static str {
         Reply::Alone { .. } => "alone",
         Reply::Mismatch { .. } => "race",
         Reply::OtherTime { .. } => "late",
-        Reply::Stands(_) => "stands",
+        Reply::Stored(_) => "stands",
         Reply::NoScript => "no_script",
         Reply::Elsewhere { .. } => "elsewhere",
         Reply::Refused(fault) | Reply::Unknown(fault) => Fault::label(*fault),

@@ -40,7 +40,7 @@ impl Replicas {
     }
 
     /// The result of a commit, from its reply and the reply to its `WAIT`, which came `later`.
-    fn heard(self, commit: &Value, waited: Value, later: Duration) -> CommandResult {
+    fn result(self, commit: &Value, waited: Value, later: Duration) -> CommandResult {
         let CommandResult::Reply(reply) = of_commit(commit) else { return of_commit(commit) };
         // The clock was read when the script ran. The reading is assigned to the middle of both
         // round trips, so half of the second one is added to the time.
@@ -54,11 +54,11 @@ impl Replicas {
                     Some(fault) => Reply::Alone { time, fault },
                 }
             }
-            Reply::Mismatch { stands, time } => {
-                Reply::Mismatch { stands, time: time.saturating_add(half) }
+            Reply::Mismatch { stored, time } => {
+                Reply::Mismatch { stored, time: time.saturating_add(half) }
             }
-            Reply::OtherTime { stands, time } => {
-                Reply::OtherTime { stands, time: time.saturating_add(half) }
+            Reply::OtherTime { stored, time } => {
+                Reply::OtherTime { stored, time: time.saturating_add(half) }
             }
             other => other,
         })
@@ -139,10 +139,10 @@ impl LentConnection<'_> {
         let commit = of_call(commit.await.unwrap_or(Err(Fault::Cut))?, number)?;
         let since = Instant::now();
         let waited = waited.ok_or(Fault::Cut)?.await.unwrap_or(Err(Fault::Cut))?;
-        let heard = replicas.heard(&commit, waited, since.elapsed());
+        let result = replicas.result(&commit, waited, since.elapsed());
         let Self { pool, connection, _place } = self;
         pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        Ok(heard)
+        Ok(result)
     }
 }
 
@@ -174,15 +174,15 @@ mod tests {
             (Value::Error(b"UNBLOCKED force unblock".to_vec()), alone(Fault::Replicas)),
             (Value::Error(b"NOPERM no permissions".to_vec()), alone(Fault::Forbidden)),
         ] {
-            let heard = TWO.heard(&commit(0, &[]), waited.clone(), later);
-            assert_eq!(heard, expected, "{waited:?}");
+            let result = TWO.result(&commit(0, &[]), waited.clone(), later);
+            assert_eq!(result, expected, "{waited:?}");
         }
         // Nothing was written: the count of replicas does not matter.
-        let heard = TWO.heard(&commit(1, &[b""]), Value::Int(0), later);
-        assert_eq!(heard, CommandResult::Reply(Reply::Mismatch { stands: None, time }));
+        let result = TWO.result(&commit(1, &[b""]), Value::Int(0), later);
+        assert_eq!(result, CommandResult::Reply(Reply::Mismatch { stored: None, time }));
         let moved = Value::Error(b"MOVED 1 127.0.0.1:2".to_vec());
-        let heard = TWO.heard(&moved, Value::Int(0), later);
-        assert_eq!(heard, CommandResult::Moved("127.0.0.1:2".to_owned()));
+        let result = TWO.result(&moved, Value::Int(0), later);
+        assert_eq!(result, CommandResult::Moved("127.0.0.1:2".to_owned()));
     }
 
     #[test]

@@ -28,8 +28,8 @@ pub enum CommandResult {
 /// this connection no longer match its commands.
 pub fn of_call(value: Value, number: u64) -> Result<Value, Fault> {
     let Value::Array(Some(mut parts)) = value else { return Ok(value) };
-    let said = parts.pop().and_then(|last| last.number());
-    if said == Some(number) { Ok(Value::Array(Some(parts))) } else { Err(Fault::Nonsense) }
+    let received = parts.pop().and_then(|last| last.number());
+    if received == Some(number) { Ok(Value::Array(Some(parts))) } else { Err(Fault::Nonsense) }
 }
 
 /// The meaning of a reply to the script, [without its number](of_call).
@@ -51,7 +51,7 @@ pub fn of_commit(value: &Value) -> CommandResult {
 pub fn of_read(value: Value) -> CommandResult {
     match value {
         Value::Error(line) => of_error(&line),
-        Value::Bulk(stands) => CommandResult::Reply(Reply::Stands(stands.map(Arc::from))),
+        Value::Bulk(stored) => CommandResult::Reply(Reply::Stored(stored.map(Arc::from))),
         Value::Simple(_) | Value::Int(_) | Value::Array(_) => {
             CommandResult::Reply(Reply::Unknown(Fault::Nonsense))
         }
@@ -60,10 +60,8 @@ pub fn of_read(value: Value) -> CommandResult {
 
 fn of_parts(parts: &[Value]) -> Option<Reply> {
     let [what, seconds, micros, rest @ ..] = parts else { return None };
-    let seconds = Timestamp::ZERO.saturating_add(Span::from_secs(seconds.number()?));
-    let micros = Some(micros.number()?).filter(|micros| *micros < 1_000_000)?;
-    let time = seconds.saturating_add(Span::from_nanos(micros.saturating_mul(1_000)));
-    let stands = || match rest {
+    let time = time_of(seconds, micros)?;
+    let stored = || match rest {
         [Value::Bulk(Some(bytes))] => {
             Some(Some(bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Arc::from(&**bytes)))
         }
@@ -71,10 +69,17 @@ fn of_parts(parts: &[Value]) -> Option<Reply> {
     };
     match (what.number()?, rest) {
         (0, []) => Some(Reply::Done { time }),
-        (1, _) => Some(Reply::Mismatch { stands: stands()?, time }),
-        (2, _) => Some(Reply::OtherTime { stands: stands()?, time }),
+        (1, _) => Some(Reply::Mismatch { stored: stored()?, time }),
+        (2, _) => Some(Reply::OtherTime { stored: stored()?, time }),
         _ => None,
     }
+}
+
+/// The engine's clock, from the parts of a reply to `TIME`.
+pub(crate) fn time_of(seconds: &Value, micros: &Value) -> Option<Timestamp> {
+    let seconds = Timestamp::ZERO.saturating_add(Span::from_secs(seconds.number()?));
+    let micros = Some(micros.number()?).filter(|micros| *micros < 1_000_000)?;
+    Some(seconds.saturating_add(Span::from_nanos(micros.saturating_mul(1_000))))
 }
 
 /// The meaning of an error; its first word identifies it.
@@ -118,13 +123,13 @@ mod tests {
     #[test]
     fn replies_of_the_script() {
         let time = Timestamp::from_millis(1_780_000_000_250);
-        let stands = |bytes: &[u8]| Some(Arc::from(bytes));
+        let stored = |bytes: &[u8]| Some(Arc::from(bytes));
         let nonsense = Reply::Unknown(Fault::Nonsense);
         for (value, expected) in [
             (parts(0, &[]), Reply::Done { time }),
-            (parts(1, &[b""]), Reply::Mismatch { stands: None, time }),
-            (parts(1, &[b"x"]), Reply::Mismatch { stands: stands(b"x"), time }),
-            (parts(2, &[b"x"]), Reply::OtherTime { stands: stands(b"x"), time }),
+            (parts(1, &[b""]), Reply::Mismatch { stored: None, time }),
+            (parts(1, &[b"x"]), Reply::Mismatch { stored: stored(b"x"), time }),
+            (parts(2, &[b"x"]), Reply::OtherTime { stored: stored(b"x"), time }),
             (parts(0, &[b"x"]), nonsense.clone()),
             (parts(1, &[]), nonsense.clone()),
             (parts(3, &[b""]), nonsense.clone()),

@@ -1,22 +1,25 @@
-//! The nodes of the engine, and which of them has a key.
+//! The nodes of the engine, the slots of a cluster, and which node has a key.
 //!
-//! Invariant: a lane is an index in the list of nodes. An unknown location is asked of the node
-//! that probably has the key, which reports the right one; so an old map costs one round trip and
-//! never causes a wrong response. At most [`MAX_NODES`] are known at a time: nodes that have no
-//! keys any more make room.
+//! Invariant: a lane is an index in the list of nodes. A call for a key with an unknown location
+//! goes to the node that probably has it, which reports the right one; so an old map costs one
+//! round trip and never causes a wrong response. At most [`MAX_NODES`] are known at a time: nodes
+//! that have no keys any more make room.
+//!
+//! Source of the slots: the cluster specification of Redis, "Key distribution model" and "Hash
+//! tags": CRC16 (XMODEM: polynomial 0x1021, from 0) modulo 16,384, of the text in the first braces,
+//! if it is not empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use crate::commit::Fault;
 use tokio::time::{Instant, timeout};
 
 use crate::address::{Address, Kind};
+use crate::commit::Fault;
 use crate::node::{Greeting, Node, connect};
 use crate::resp::Value;
-use crate::slot::{SLOTS, slot_of};
 use crate::tls::Tls;
 
 /// A cluster has at most a thousand nodes, by its specification.
@@ -149,8 +152,8 @@ impl Topology {
         hosts.extend(self.address.hosts.iter().cloned());
         let mut last = Err(Fault::Unreachable);
         for host in hosts {
-            let asked = timeout(within, self.ask(&host)).await;
-            last = asked.unwrap_or(Err(Fault::Late));
+            let result = timeout(within, self.ask(&host)).await;
+            last = result.unwrap_or(Err(Fault::Late));
             if last.is_ok() {
                 break;
             }
@@ -164,8 +167,8 @@ impl Topology {
             Kind::Node => Ok(()),
             Kind::Sentinel(name) => {
                 let connection = connect(host, &self.greeting).await?;
-                let asked: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name.as_bytes()];
-                let reply = connection.ask(&asked).await?;
+                let query: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name.as_bytes()];
+                let reply = connection.ask(&query).await?;
                 let parts = reply.parts().ok_or(Fault::Error)?;
                 let [address, port] = parts else { return Err(Fault::Nonsense) };
                 let address = joined(address, port).ok_or(Fault::Nonsense)?;
@@ -221,4 +224,48 @@ fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 
 fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Slots of a cluster.
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// The slot of a key.
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
+    crc16(tagged(key)) & 0x3fff
+}
+
+fn tagged(key: &[u8]) -> &[u8] {
+    let tag = || {
+        let (_, rest) = key.split_at_checked(key.iter().position(|byte| *byte == b'{')?)?;
+        let (_, rest) = rest.split_first()?;
+        let (tag, _) = rest.split_at_checked(rest.iter().position(|byte| *byte == b'}')?)?;
+        (!tag.is_empty()).then_some(tag)
+    };
+    tag().unwrap_or(key)
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        let crc = crc ^ (u16::from(*byte) << 8);
+        (0..8).fold(crc, |crc, _| {
+            let is_carried = crc & 0x8000 != 0;
+            let shifted = crc << 1;
+            if is_carried { shifted ^ 0x1021 } else { shifted }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3, "its own example");
+        // CLUSTER KEYSLOT of a real server.
+        for (key, slot) in [("foo", 12_182), ("{foo}bar", 12_182), ("foo{}{bar}", 8_363)] {
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
 }

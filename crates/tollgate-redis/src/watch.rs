@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::commit::Fault;
 use tollgate_core::{Span, Timestamp};
 
-use crate::carry::Carrier;
 use crate::node::Node;
-use crate::resp::Value;
-use crate::slot::slot_of;
+use crate::reply::time_of;
+use crate::topology::slot_of;
+use crate::transport::Transport;
 
 /// Returns the marker, made if there is none, and the clock. `SET` comes last, as in the script of
 /// commits.
@@ -41,13 +41,13 @@ pub(crate) struct NodeChecks {
 
 impl NodeChecks {
     /// Records whether all nodes replied; returns the nodes that lost their data.
-    pub(crate) fn note(&self, looked: CheckResults) -> Vec<LostNode> {
+    pub(crate) fn note(&self, results: CheckResults) -> Vec<LostNode> {
         let before = self.unanswered.load(Ordering::Relaxed);
-        let unanswered = if looked.is_partial { before.saturating_add(1) } else { 0 };
+        let unanswered = if results.is_partial { before.saturating_add(1) } else { 0 };
         self.unanswered.store(unanswered, Ordering::Relaxed);
-        let lost = u64::try_from(looked.lost.len()).unwrap_or(u64::MAX);
+        let lost = u64::try_from(results.lost.len()).unwrap_or(u64::MAX);
         self.emptied.fetch_add(lost, Ordering::Relaxed);
-        looked.lost
+        results.lost
     }
 
     /// How often a node was found to have lost its data.
@@ -105,12 +105,12 @@ struct NodeReply {
 impl CheckHistory {
     /// Checks every node that has keys; returns those that lost their data. `mono` reads the clock
     /// of all committers. A node that does not reply is checked again the next time.
-    pub(crate) async fn look_at_all(
+    pub(crate) async fn check_all(
         &mut self,
-        carrier: &Carrier,
+        transport: &Transport,
         mono: impl Fn() -> Span,
     ) -> CheckResults {
-        let Carrier { topology, prefix, timeout, .. } = carrier;
+        let Transport { topology, prefix, timeout, .. } = transport;
         let mut all = CheckResults::default();
         for (lane, slot) in topology.holders() {
             let Some(node) = topology.node(lane) else {
@@ -124,8 +124,8 @@ impl CheckHistory {
                 continue;
             }
             let sent = mono();
-            let looked = tokio::time::timeout(*timeout, look(&node, &key, &fresh)).await;
-            let Ok(Ok(found)) = looked else {
+            let results = tokio::time::timeout(*timeout, look(&node, &key, &fresh)).await;
+            let Ok(Ok(found)) = results else {
                 all.is_partial = true;
                 continue;
             };
@@ -169,11 +169,6 @@ async fn look(node: &Node, key: &[u8], fresh: &[u8]) -> Result<NodeReply, Fault>
     Ok(NodeReply { connection, marker, time })
 }
 
-fn time_of(seconds: &Value, micros: &Value) -> Option<Timestamp> {
-    let seconds = Timestamp::ZERO.saturating_add(Span::from_secs(seconds.number()?));
-    Some(seconds.saturating_add(Span::from_nanos(micros.number()?.saturating_mul(1_000))))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,7 +186,7 @@ mod tests {
         assert!(!lost(0, "k", 1, "a"), "the first look");
         assert!(!lost(0, "k", 1, "a"));
         assert!(lost(0, "k", 1, "b"));
-        assert!(!lost(0, "k", 1, "b"), "said once");
+        assert!(!lost(0, "k", 1, "b"), "reported once");
         assert!(!lost(0, "k", 2, "c"), "another connection is known to everybody");
         assert!(!lost(0, "other", 2, "d"), "a slot that moved");
         assert!(!lost(1, "other", 2, "e"), "another node");

@@ -12,9 +12,9 @@ use tollgate_access_log::Field;
 pub(crate) enum AssumedClient {
     /// Determined by the policy from the facts.
     #[default]
-    AsThePolicySays,
+    ByPolicy,
     /// The client in the log, whatever header the policy reads.
-    TheLogs,
+    OfLog,
     /// Always this one.
     Address(IpAddr),
 }
@@ -59,18 +59,18 @@ impl AssumedValues {
 
     /// Records a column that a `--map` names: a mapped client is the client.
     pub fn mapped(&mut self, field: &Field) {
-        if *field == Field::Client && self.client == AssumedClient::AsThePolicySays {
-            self.client = AssumedClient::TheLogs;
+        if *field == Field::Client && self.client == AssumedClient::ByPolicy {
+            self.client = AssumedClient::OfLog;
         }
     }
 
     /// True when the client of the requests is given.
-    pub(crate) fn knows_the_client(&self) -> bool {
-        self.client != AssumedClient::AsThePolicySays
+    pub(crate) fn sets_client(&self) -> bool {
+        self.client != AssumedClient::ByPolicy
     }
 
     /// True when the client is the one in the log.
-    pub(crate) fn takes_the_logs_client(&self) -> bool {
+    pub(crate) fn uses_log_client(&self) -> bool {
         !matches!(self.client, AssumedClient::Address(_))
     }
 
@@ -108,7 +108,7 @@ pub fn field(name: &str) -> Result<Field, String> {
 
 fn client(value: &str) -> Result<AssumedClient, String> {
     if value == "log" {
-        return Ok(AssumedClient::TheLogs);
+        return Ok(AssumedClient::OfLog);
     }
     match value.parse() {
         Ok(address) => Ok(AssumedClient::Address(address)),
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_is_assumed_is_kept() {
-        let mut given = AssumedValues::default();
+        let mut assumed = AssumedValues::default();
         for text in [
             "host=api.example.com",
             "header.X-Plan=gold",
@@ -158,23 +158,27 @@ mod tests {
             "country=DE",
             "host=b.example",
         ] {
-            given.assume(text).unwrap();
+            assumed.assume(text).unwrap();
         }
-        given.assume("status=201").unwrap();
-        assert_eq!(given.get(|f| *f == Field::Host), Some(Some(&b"b.example"[..])), "the last");
-        assert_eq!(given.get(|f| *f == Field::header("x-debug")), Some(None), "no request has it");
-        assert_eq!(given.get(|f| *f == Field::Route), None);
-        assert!(given.has(&Field::Status) && given.has(&Field::header("X-PLAN")));
-        assert!(!given.knows_the_client());
-        given.mapped(&Field::Host);
-        assert!(!given.knows_the_client());
-        given.mapped(&Field::Client);
-        assert_eq!(given.client, AssumedClient::TheLogs);
-        given.assume("client_ip=192.0.2.1").unwrap();
-        given.mapped(&Field::Client);
-        assert_eq!(given.client, AssumedClient::Address([192, 0, 2, 1].into()));
-        given.assume("client=log").unwrap();
-        assert_eq!(given.client, AssumedClient::TheLogs);
+        assumed.assume("status=201").unwrap();
+        assert_eq!(assumed.get(|f| *f == Field::Host), Some(Some(&b"b.example"[..])), "the last");
+        assert_eq!(
+            assumed.get(|f| *f == Field::header("x-debug")),
+            Some(None),
+            "no request has it"
+        );
+        assert_eq!(assumed.get(|f| *f == Field::Route), None);
+        assert!(assumed.has(&Field::Status) && assumed.has(&Field::header("X-PLAN")));
+        assert!(!assumed.sets_client());
+        assumed.mapped(&Field::Host);
+        assert!(!assumed.sets_client());
+        assumed.mapped(&Field::Client);
+        assert_eq!(assumed.client, AssumedClient::OfLog);
+        assumed.assume("client_ip=192.0.2.1").unwrap();
+        assumed.mapped(&Field::Client);
+        assert_eq!(assumed.client, AssumedClient::Address([192, 0, 2, 1].into()));
+        assumed.assume("client=log").unwrap();
+        assert_eq!(assumed.client, AssumedClient::OfLog);
     }
 
     #[test]

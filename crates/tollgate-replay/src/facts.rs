@@ -16,7 +16,7 @@ use crate::assumed::AssumedValues;
 /// A log line, and the assumed values.
 pub(crate) struct Request<'r> {
     pub(crate) record: &'r Record<'r>,
-    pub(crate) given: &'r AssumedValues,
+    pub(crate) assumed: &'r AssumedValues,
     /// The peer address of the connection, for the policy.
     pub(crate) peer: Option<IpAddr>,
     /// The client header, where the client is known already: the policy sees no such header.
@@ -32,10 +32,10 @@ impl Request<'_> {
         is: impl Fn(&Field) -> bool,
         told: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Option<Cow<'a, [u8]>> {
-        let value = match self.given.fields.is_empty() {
+        let value = match self.assumed.fields.is_empty() {
             true => told(),
-            false => match self.given.get(is) {
-                Some(given) => given,
+            false => match self.assumed.get(is) {
+                Some(assumed) => assumed,
                 None => told(),
             },
         };
@@ -46,12 +46,12 @@ impl Request<'_> {
     /// assumed one (`Some(None)`: no request has it), else the one in its column. `None` when there
     /// is neither.
     fn instead<'a>(&'a self, field: &Field, told: Option<&'a [u8]>) -> Option<Option<&'a [u8]>> {
-        self.given.get(|other| other == field).or_else(|| told.map(Some))
+        self.assumed.get(|other| other == field).or_else(|| told.map(Some))
     }
 
     /// The header, with the cookies that have a column or are assumed in place of its own.
     fn with_cookies<'a>(&'a self, mut header: Option<Cow<'a, [u8]>>) -> Option<Cow<'a, [u8]>> {
-        let is_all_assumed = self.given.has(&Field::header("cookie"));
+        let is_all_assumed = self.assumed.has(&Field::header("cookie"));
         for field in self.columns {
             let Field::Cookie(name) = field else { continue };
             let told = self.record.cookie(name).filter(|_| !is_all_assumed);
@@ -68,7 +68,7 @@ impl Request<'_> {
 
     /// The target, with the parameters that have a column or are assumed in place of its own.
     fn with_query<'a>(&'a self, mut target: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
-        let is_assumed = self.given.has(&Field::Target) && target.contains(&b'?');
+        let is_assumed = self.assumed.has(&Field::Target) && target.contains(&b'?');
         for field in self.columns {
             let Field::Query(name) = field else { continue };
             let told = self.record.query(name).filter(|_| !is_assumed);
@@ -78,7 +78,7 @@ impl Request<'_> {
             let query = query.get(1..).unwrap_or_default();
             let is_it = |pair: &&[u8]| decoded(name_of(pair)).eq(name.bytes());
             let all = || query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
-            if !self.given.has(field) && all().filter(is_it).count() > 1 {
+            if !self.assumed.has(field) && all().filter(is_it).count() > 1 {
                 // A column has one of several values; the target has all of them.
                 continue;
             }

@@ -65,8 +65,8 @@ impl RuleCounts {
 }
 
 impl Lane {
-    pub(crate) fn new(policy: Arc<Policy>, given: &AssumedValues, options: &Options) -> Self {
-        let header = policy.explain().client_header().filter(|_| given.knows_the_client());
+    pub(crate) fn new(policy: Arc<Policy>, assumed: &AssumedValues, options: &Options) -> Self {
+        let header = policy.explain().client_header().filter(|_| assumed.sets_client());
         let columns = crate::needs::columns(&policy);
         let quotas = policy.quota_sets().iter().map(|set| vec![0; set.quotas().len()]).collect();
         Self {
@@ -91,9 +91,9 @@ impl Lane {
 
 impl Lane {
     /// Decides with these entries from now on.
-    pub(crate) fn know_tenants(&mut self, tenants: Arc<Tenants>) {
+    pub(crate) fn set_tenants(&mut self, tenants: Arc<Tenants>) {
         self.knows_tenants = true;
-        self.node.know_tenants(tenants);
+        self.node.set_tenants(tenants);
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Ledger<'l> {
 
 impl Lane {
     /// True when one quota decides, only by the client in the log.
-    pub(crate) fn is_by_the_logs_client(&self) -> bool {
+    pub(crate) fn counts_by_log_client(&self) -> bool {
         let reads_header = self.hidden.is_none() && self.policy.explain().client_header().is_some();
         self.node.lone().is_some() && !reads_header
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: they are computed before the first line is read, from everything the policy may ever
 //! read (`Policy::reads`), not from the requests. A rule without its facts would limit no client,
-//! and a report of "nobody" would be false. So a replay must not start with a need left.
+//! and a report of no limited client would be false. So a replay must not start with a need left.
 
 use serde::Serialize;
 use tollgate_access_log::Field;
@@ -38,14 +38,19 @@ impl std::fmt::Display for Need {
     }
 }
 
-/// Every fact that `policy` reads, that the log does not contain (`tells` returns whether it does)
-/// and that is not assumed: each once, in the order of the policy. Empty when a replay is possible.
+/// Every fact that `policy` reads, that the log does not contain (`contains` returns whether it
+/// does) and that is not assumed: each once, in the order of the policy. Empty when a replay is
+/// possible.
 #[must_use]
-pub fn needs(policy: &Policy, given: &AssumedValues, tells: impl Fn(&Field) -> bool) -> Vec<Need> {
+pub fn needs(
+    policy: &Policy,
+    assumed: &AssumedValues,
+    contains: impl Fn(&Field) -> bool,
+) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
     for read in policy.explain().reads() {
-        let sources = sources(policy, given, read.fact);
-        let is_there = |all: &Vec<Field>| all.iter().all(|f| given.has(f) || tells(f));
+        let sources = sources(policy, assumed, read.fact);
+        let is_there = |all: &Vec<Field>| all.iter().all(|f| assumed.has(f) || contains(f));
         let is_given = sources.is_empty() || sources.iter().any(is_there);
         if is_given && !is_never_logged(read.fact) {
             continue;
@@ -62,21 +67,22 @@ pub fn needs(policy: &Policy, given: &AssumedValues, tells: impl Fn(&Field) -> b
 #[must_use]
 pub fn wanted(
     policy: &Policy,
-    given: &AssumedValues,
-    tells: impl Fn(&Field) -> bool,
+    assumed: &AssumedValues,
+    contains: impl Fn(&Field) -> bool,
 ) -> Vec<Field> {
     // Every report uses the client and the status.
     let mut wanted = vec![Field::Client, Field::Peer, Field::Status];
     for read in policy.explain().reads() {
-        let sources = sources(policy, given, read.fact);
-        let found = sources.into_iter().find(|all| all.iter().all(|f| given.has(f) || tells(f)));
+        let sources = sources(policy, assumed, read.fact);
+        let found =
+            sources.into_iter().find(|all| all.iter().all(|f| assumed.has(f) || contains(f)));
         wanted.extend(found.into_iter().flatten());
         if matches!(read.fact, Fact::Query(_)) {
             // The parameter may be in its own column, in the target, or in both.
             wanted.push(Field::Target);
         }
     }
-    wanted.retain(|field| tells(field));
+    wanted.retain(|field| contains(field));
     wanted
 }
 
@@ -104,13 +110,13 @@ const fn is_never_logged(fact: Fact<'_>) -> bool {
 
 /// The ways to derive a fact, the best first: all fields of one way are needed. Empty when there is
 /// no way.
-fn sources(policy: &Policy, given: &AssumedValues, fact: Fact<'_>) -> Vec<Vec<Field>> {
+fn sources(policy: &Policy, assumed: &AssumedValues, fact: Fact<'_>) -> Vec<Vec<Field>> {
     let one = |field| vec![vec![field]];
     match fact {
-        Fact::Client => match given.client {
+        Fact::Client => match assumed.client {
             AssumedClient::Address(_) => Vec::new(),
-            AssumedClient::TheLogs => one(Field::Client),
-            AssumedClient::AsThePolicySays => match policy.explain().client_header() {
+            AssumedClient::OfLog => one(Field::Client),
+            AssumedClient::ByPolicy => match policy.explain().client_header() {
                 None => one(Field::Client),
                 Some(header) => one(Field::header(header)),
             },

@@ -1,9 +1,13 @@
 //! The observer, which receives every request that a rule counts.
 //!
 //! Invariant: a request is reported once for each rule that counts it, in the order of the replay,
-//! and never before it is decided.
+//! and never before it is decided. A key is labelled only for an observer that wants to show it.
 
 use tollgate_core::Timestamp;
+use tollgate_policy::RuleResult;
+use tollgate_sim::NodeDecision;
+
+use crate::label::Label;
 
 /// One request as one rule counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,4 +46,33 @@ pub trait Observer {
 /// No observer.
 impl Observer for () {
     fn counted(&mut self, _: CountedRequest) {}
+}
+
+/// Reports every rule that counts the request to `observer`.
+pub(crate) fn report_counts(observer: &mut impl Observer, decided: &NodeDecision<'_>, status: u16) {
+    let (at, rules) = (decided.arrival().at, decided.policy().rules());
+    for rule in decided.rules() {
+        let Some(key) = rule.key_hash else { continue };
+        let is_over = !matches!(rule.result, RuleResult::Allowed | RuleResult::Failed);
+        let is_charged = rules.get(rule.rule).is_none_or(|r| r.is_charged_by(Some(status)));
+        let cost = if is_charged { rule.cost } else { 0 };
+        let quota_set = rule.quota_set;
+        observer.counted(CountedRequest { rule: rule.rule, quota_set, key, at, cost, is_over });
+    }
+}
+
+/// Labels the keys that `observer` wants to show.
+pub(crate) fn label_keys(
+    observer: &mut impl Observer,
+    decided: &NodeDecision<'_>,
+    label: Label,
+    name: Option<&[u8]>,
+) {
+    for rule in decided.rules() {
+        let Some(key) = rule.key_hash else { continue };
+        if observer.wants_label(rule.quota_set, key) {
+            let text = label.key(decided.policy(), rule.partition, key, name);
+            observer.labelled(rule.quota_set, key, text);
+        }
+    }
 }

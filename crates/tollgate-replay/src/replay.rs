@@ -22,8 +22,8 @@ use crate::facts::Request;
 use crate::label::Label;
 use crate::lane::{DELAYED, DENIED, Lane, MARKED, Reading, SHADOWED, UNREADABLE};
 use crate::names::Names;
-use crate::observed::{label_keys, tell};
 use crate::observer::{CountedRequest, Observer};
+use crate::observer::{label_keys, report_counts};
 use crate::options::{Options, REFUSED};
 use crate::shortcuts::{Hint, Shortcuts};
 use crate::summary::{ChangeCounts, Example};
@@ -39,7 +39,7 @@ pub(crate) const LIMITED: Marks = DENIED | DELAYED | UNREADABLE;
 #[derive(Debug)]
 pub struct Replay<O = ()> {
     pub(crate) options: Options,
-    pub(crate) given: AssumedValues,
+    pub(crate) assumed: AssumedValues,
     /// The policy, and the one it is compared with.
     pub(crate) lanes: Vec<Lane>,
     pub(crate) names: Names,
@@ -52,7 +52,7 @@ pub struct Replay<O = ()> {
     pub(crate) bins: Bins,
     /// Requests that wait in a queue, by their numbers.
     open: HashMap<u64, PendingRequest>,
-    asked: u64,
+    request_count: u64,
     pub(crate) first_at: Option<Timestamp>,
     pub(crate) now: Timestamp,
     pub(crate) already_refused: u64,
@@ -67,7 +67,8 @@ pub struct Replay<O = ()> {
 /// The record of a request whose fate is open.
 #[derive(Debug)]
 struct PendingRequest {
-    who: RequestClient,
+    /// The client by which it is counted, and the keyed hash of it.
+    counted_client: Option<(IpAddr, u64)>,
     name: Option<Box<[u8]>>,
     at: Timestamp,
     marks: Marks,
@@ -77,17 +78,11 @@ struct PendingRequest {
     request: Option<String>,
 }
 
-/// The client of a request.
-#[derive(Clone, Copy, Debug)]
-struct RequestClient {
-    client: Option<(IpAddr, u64)>,
-}
-
 impl Replay {
     /// A replay of `policy` without an observer.
     #[must_use]
-    pub fn new(policy: Arc<Policy>, given: AssumedValues, options: Options) -> Self {
-        Self::observed(policy, given, options, ())
+    pub fn new(policy: Arc<Policy>, assumed: AssumedValues, options: Options) -> Self {
+        Self::observed(policy, assumed, options, ())
     }
 }
 
@@ -96,12 +91,12 @@ impl<O: Observer> Replay<O> {
     #[must_use]
     pub fn observed(
         policy: Arc<Policy>,
-        given: AssumedValues,
+        assumed: AssumedValues,
         options: Options,
         observer: O,
     ) -> Self {
-        let lane = Lane::new(policy, &given, &options);
-        let is_short = lane.is_by_the_logs_client() && given.takes_the_logs_client();
+        let lane = Lane::new(policy, &assumed, &options);
+        let is_short = lane.counts_by_log_client() && assumed.uses_log_client();
         Self {
             lanes: vec![lane],
             shortcuts: is_short.then(|| Shortcuts::new(options.secret)),
@@ -111,7 +106,7 @@ impl<O: Observer> Replay<O> {
             without_client: 0,
             bins: Bins::default(),
             open: HashMap::new(),
-            asked: 0,
+            request_count: 0,
             first_at: None,
             now: Timestamp::ZERO,
             already_refused: 0,
@@ -120,7 +115,7 @@ impl<O: Observer> Replay<O> {
             changed: ChangeCounts::default(),
             newly_limited: Vec::new(),
             no_longer_limited: Vec::new(),
-            given,
+            assumed,
             options,
             observer,
         }
@@ -131,7 +126,7 @@ impl<O: Observer> Replay<O> {
     #[must_use]
     pub fn against(mut self, other: Arc<Policy>) -> Self {
         self.lanes.truncate(1);
-        self.lanes.push(Lane::new(other, &self.given, &self.options));
+        self.lanes.push(Lane::new(other, &self.assumed, &self.options));
         self.shortcuts = None;
         self
     }
@@ -174,7 +169,7 @@ impl<O: Observer> Replay<O> {
             self.outside = self.outside.saturating_add(1);
             return;
         }
-        let status = self.given.status.or(record.status);
+        let status = self.assumed.status.or(record.status);
         if !self.options.include_refused && status.is_some_and(|status| REFUSED.contains(&status)) {
             self.already_refused = self.already_refused.saturating_add(1);
             return;
@@ -204,33 +199,33 @@ impl<O: Observer> Replay<O> {
         if self.admits_shortly(hint) {
             return;
         }
-        let (now, number) = (self.now, self.asked);
-        self.asked = self.asked.saturating_add(1);
+        let (now, number) = (self.now, self.request_count);
+        self.request_count = self.request_count.saturating_add(1);
         let name = match record.client {
             Some(Client::Name(name)) => Some(name),
             Some(Client::Address(_)) | None => None,
         };
-        let client = match self.given.client {
+        let client = match self.assumed.client {
             AssumedClient::Address(address) => Some(address),
-            AssumedClient::TheLogs | AssumedClient::AsThePolicySays => {
+            AssumedClient::OfLog | AssumedClient::ByPolicy => {
                 record.client.map(|client| self.names.address(client))
             }
         };
         let (mut marks, mut waits) = (0, 0_u8);
-        let mut who = RequestClient { client: None };
+        let mut counted_client = None;
         for (i, lane) in self.lanes.iter_mut().enumerate() {
             let (node, Reading { hidden, columns, policy }, mut ledger) = lane.parts();
             // Behind a proxy the policy reads the client from a header, and trusts the peer.
             let reads_header = hidden.is_none() && policy.explain().client_header().is_some();
             let peer = record.peer.filter(|_| reads_header).or(client);
-            let facts = Request { record, given: &self.given, peer, hidden, columns };
+            let facts = Request { record, assumed: &self.assumed, peer, hidden, columns };
             if i == 0 {
                 let network = policy.explain().client_network(&facts);
-                who.client = network.map(|client| (client, hash(&self.options.secret, client)));
+                counted_client = network.map(|client| (client, hash(&self.options.secret, client)));
             }
             let decided = node.decide(&facts, now, status);
             if i == 0 {
-                tell(&mut self.observer, &decided, status);
+                report_counts(&mut self.observer, &decided, status);
                 let label = Label { is_private: self.options.is_private };
                 label_keys(&mut self.observer, &decided, label, name);
             }
@@ -247,10 +242,13 @@ impl<O: Observer> Replay<O> {
         let request = || (self.lanes.len() > 1).then(|| self.example(record)).flatten();
         if waits == 0 {
             let request = if self.is_change(marks) { request() } else { None };
-            self.conclude(who, name, now, marks, request);
+            self.conclude(counted_client, name, now, marks, request);
         } else {
             let (request, name) = (request(), name.map(Box::from));
-            self.open.insert(number, PendingRequest { who, name, at: now, marks, waits, request });
+            self.open.insert(
+                number,
+                PendingRequest { counted_client, name, at: now, marks, waits, request },
+            );
         }
     }
 
@@ -263,7 +261,7 @@ impl<O: Observer> Replay<O> {
         if !lane.node.admit(known, *now) {
             return false;
         }
-        self.asked = self.asked.saturating_add(1);
+        self.request_count = self.request_count.saturating_add(1);
         if let Some(lone) = lane.count_lone() {
             let (rule, quota_set, cost) = (lone.rule, lone.quota_set, lone.cost);
             let (key, at, is_over) = (known.key_hash(), *now, false);
@@ -292,8 +290,8 @@ impl<O: Observer> Replay<O> {
                 if open.waits == 0
                     && let Some(open) = self.open.remove(&number)
                 {
-                    let PendingRequest { who, name, at, marks, request, .. } = open;
-                    self.conclude(who, name.as_deref(), at, marks, request);
+                    let PendingRequest { counted_client, name, at, marks, request, .. } = open;
+                    self.conclude(counted_client, name.as_deref(), at, marks, request);
                 }
             }
         }
@@ -302,13 +300,13 @@ impl<O: Observer> Replay<O> {
     /// Counts a request that is finished under every policy.
     fn conclude(
         &mut self,
-        who: RequestClient,
+        counted_client: Option<(IpAddr, u64)>,
         name: Option<&[u8]>,
         at: Timestamp,
         marks: Marks,
         request: Option<String>,
     ) {
-        match who.client {
+        match counted_client {
             Some((_, hash)) => self.clients.mark(hash, marks),
             None => self.without_client = self.without_client.saturating_add(1),
         }
@@ -321,13 +319,13 @@ impl<O: Observer> Replay<O> {
         };
         self.bins.add(at, &counts);
         if self.lanes.len() > 1 {
-            self.compare(who, name, at, marks, request);
+            self.compare(counted_client, name, at, marks, request);
         }
     }
 
     fn compare(
         &mut self,
-        who: RequestClient,
+        counted_client: Option<(IpAddr, u64)>,
         name: Option<&[u8]>,
         at: Timestamp,
         marks: Marks,
@@ -348,7 +346,7 @@ impl<O: Observer> Replay<O> {
             && let Some(request) = request
         {
             let label = Label { is_private: self.options.is_private };
-            let client = who.client.map(|(client, hash)| label.client(client, hash, name));
+            let client = counted_client.map(|(client, hash)| label.client(client, hash, name));
             let (at, client) = (Moment(at), client.unwrap_or_default());
             examples.push(Example { at, client, request });
         }

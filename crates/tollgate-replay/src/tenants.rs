@@ -18,7 +18,7 @@ impl<O: Observer> Replay<O> {
     pub fn with_tenants(mut self, entries: &[(String, TenantEntry)]) -> Self {
         for lane in &mut self.lanes {
             let tenants = Arc::new(Tenants::under(&lane.policy, entries));
-            lane.know_tenants(tenants);
+            lane.set_tenants(tenants);
         }
         self
     }

@@ -26,26 +26,27 @@ fn document(text: &str) -> Arc<Policy> {
     Arc::new(compiled.unwrap_or_else(|problems| panic!("{problems}")))
 }
 
-fn given(assumptions: &[&str]) -> AssumedValues {
-    let mut given = AssumedValues::default();
-    assumptions.iter().for_each(|text| given.assume(text).unwrap());
-    given
+fn assumed(assumptions: &[&str]) -> AssumedValues {
+    let mut assumed = AssumedValues::default();
+    assumptions.iter().for_each(|text| assumed.assume(text).unwrap());
+    assumed
 }
 
 /// The needs of a policy under a format, as `part: field`.
-fn missing(policy: &Policy, format: &str, given: &AssumedValues) -> Vec<String> {
+fn missing(policy: &Policy, format: &str, assumed: &AssumedValues) -> Vec<String> {
     let format = Format::parse(format).unwrap();
-    let found = needs(policy, given, |field| format.tells(field));
+    let found = needs(policy, assumed, |field| format.contains(field));
     found.iter().map(|need| format!("{}: {}", need.part, need.field)).collect()
 }
 
 /// The effect of a policy on a log of this format.
-fn replayed(policy: &Arc<Policy>, format: &str, given: &AssumedValues, log: &str) -> Summary {
+fn replayed(policy: &Arc<Policy>, format: &str, assumed: &AssumedValues, log: &str) -> Summary {
     let format = Format::parse(format).unwrap();
-    let tells = |field: &Field| format.tells(field);
-    assert!(needs(policy, given, tells).is_empty());
-    let mut source = Source::new(&format, wanted(policy, given, tells), Bounds::default()).unwrap();
-    let mut replay = Replay::new(Arc::clone(policy), given.clone(), Options::default());
+    let contains = |field: &Field| format.contains(field);
+    assert!(needs(policy, assumed, contains).is_empty());
+    let mut source =
+        Source::new(&format, wanted(policy, assumed, contains), Bounds::default()).unwrap();
+    let mut replay = Replay::new(Arc::clone(policy), assumed.clone(), Options::default());
     source.feed(log.as_bytes(), &mut |record| replay.push(record)).unwrap();
     source.finish(&mut |record| replay.push(record)).unwrap();
     replay.finish(&LogCounts::default()).0
@@ -64,7 +65,7 @@ fn what_only_a_rate_limit_service_is_asked_with_is_in_no_log() {
     }
     let format = Format::parse("combined").unwrap();
     let policy = rule(r#""key": [{"descriptor": "user"}]"#);
-    let said = needs(&policy, &AssumedValues::default(), |field| format.tells(field));
+    let said = needs(&policy, &AssumedValues::default(), |field| format.contains(field));
     assert_eq!(
         said[0].to_string(),
         "rule \"r\": its key reads descriptor.user, which is not in the log; no access log has it; only calls to a rate limit service carry it"
@@ -117,11 +118,11 @@ fn every_fact_is_a_need_until_it_is_given() {
         let policy = rule(fields);
         let format = "nginx:[$time_local]";
         assert_eq!(missing(&policy, format, &AssumedValues::default()), [need], "{fields}");
-        let given = given(&[assumption]);
-        assert!(missing(&policy, format, &given).is_empty(), "{fields}");
+        let assumed = assumed(&[assumption]);
+        assert!(missing(&policy, format, &assumed).is_empty(), "{fields}");
         // Once assumed, the policy uses it: the second request within a minute is over the limit.
         let log = "[31/Jan/2026:09:00:00 +0000]\n[31/Jan/2026:09:00:01 +0000]\n";
-        assert_eq!(replayed(&policy, format, &given, log).requests.denied, 1, "{fields}");
+        assert_eq!(replayed(&policy, format, &assumed, log).requests.denied, 1, "{fields}");
     }
 }
 
@@ -137,7 +138,7 @@ fn exemptions_and_every_rule_are_looked_at_and_each_need_named_once() {
     let found = missing(&policy, "combined", &AssumedValues::default());
     assert_eq!(found, ["exempt[0]: header.x-internal", "when: host", "key: host"]);
     let format = Format::parse("combined").unwrap();
-    let said = needs(&policy, &AssumedValues::default(), |field| format.tells(field));
+    let said = needs(&policy, &AssumedValues::default(), |field| format.contains(field));
     let message = "exempt[0] reads header.x-internal, which is not in the log; use --map \
                    header.x-internal=COLUMN or --assume header.x-internal=VALUE";
     assert_eq!(said[0].to_string(), message);
@@ -155,7 +156,7 @@ fn a_client_behind_proxies_is_read_from_the_log_or_said_to_be_known() {
     let behind = policy(&text(r#"{"source": "x-forwarded-for", "trusted_hops": 1}"#));
     let need = ["key: header.x-forwarded-for"];
     assert_eq!(missing(&behind, "combined", &AssumedValues::default()), need);
-    assert!(missing(&behind, "combined", &given(&["client=log"])).is_empty());
+    assert!(missing(&behind, "combined", &assumed(&["client=log"])).is_empty());
     let mut mapped = AssumedValues::default();
     mapped.mapped(&Field::Client);
     assert!(missing(&behind, "combined", &mapped).is_empty());
@@ -173,7 +174,7 @@ fn a_client_behind_proxies_is_read_from_the_log_or_said_to_be_known() {
     let found = replayed(&behind, format, &AssumedValues::default(), &log);
     assert_eq!((found.requests.denied, found.clients.total), (1, 2));
     assert_eq!(found.keys.top[0].key, "203.0.113.2");
-    let found = replayed(&behind, format, &given(&["client=log"]), &log);
+    let found = replayed(&behind, format, &assumed(&["client=log"]), &log);
     assert_eq!((found.requests.denied, &*found.keys.top[0].key), (1, "10.0.0.1"));
 }
 
@@ -195,8 +196,8 @@ fn a_parameter_or_cookie_may_have_a_column_of_its_own() {
             "" => format,
             name => format.with_map(&format!("{name}={variable}")).unwrap(),
         };
-        let tells = |field: &Field| format.tells(field);
-        let fields = wanted(policy, &AssumedValues::default(), tells);
+        let contains = |field: &Field| format.contains(field);
+        let fields = wanted(policy, &AssumedValues::default(), contains);
         let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
         let mut replay =
             Replay::new(Arc::clone(policy), AssumedValues::default(), Options::default());
@@ -241,13 +242,13 @@ fn what_is_assumed_or_mapped_goes_before_what_the_log_has() {
         (&cookie, "cookie.sid=", "", (0, 0)),
         (&cookie, "", "cookie.sid=own", (1, 3)),
     ] {
-        let given =
-            if assumption.is_empty() { AssumedValues::default() } else { given(&[assumption]) };
+        let assumed =
+            if assumption.is_empty() { AssumedValues::default() } else { assumed(&[assumption]) };
         let format = Format::parse(spec).unwrap();
         let format = if map.is_empty() { format } else { format.with_map(map).unwrap() };
-        let fields = wanted(policy, &given, |field| format.tells(field));
+        let fields = wanted(policy, &assumed, |field| format.contains(field));
         let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
-        let mut replay = Replay::new(Arc::clone(policy), given, Options::default());
+        let mut replay = Replay::new(Arc::clone(policy), assumed, Options::default());
         source.feed(log.as_bytes(), &mut |record| replay.push(record)).unwrap();
         source.finish(&mut |record| replay.push(record)).unwrap();
         let found = replay.finish(&LogCounts::default()).0;

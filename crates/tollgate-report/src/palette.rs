@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn series_can_be_told_apart_by_everybody() {
+    fn all_readers_can_distinguish_series() {
         for theme in [Theme::Light, Theme::Dark] {
             let series = theme.palette().series;
             for (name, sight) in SIGHTS {

@@ -136,7 +136,7 @@ mod tests {
             assert!(kept.len() <= MAX_POINTS);
             for drawn in [decimated(&kept, 300), decimated(&kept, 1)] {
                 assert!(drawn.contains(&(f64::from(at), 100.0)), "peak at {at}");
-                assert!(drawn.iter().any(|point| point.1 == -3.0), "gap beside {at}");
+                assert!(drawn.iter().any(|point| point.1 == -3.0), "gap next to {at}");
                 assert_eq!((drawn[0].0, drawn[drawn.len() - 1].0), (0.0, 999_999.0));
                 assert!(drawn.is_sorted_by(|a, b| a.0 <= b.0));
             }

@@ -211,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_said_where_it_begins() {
+    fn a_day_is_labelled_where_it_begins() {
         let noon = 807_235_200_000.0 + 12.0 * 3.6e6;
         let ticks = ticks(&Axis::time(""), noon, noon + DAY * 1e3, 4);
-        let said: Vec<_> =
+        let labels: Vec<_> =
             ticks.iter().map(|tick| (tick.label.as_str(), tick.day.as_deref())).collect();
         assert_eq!(
-            said,
+            labels,
             [
                 ("12:00", Some("1995-08-01")),
                 ("18:00", None),

@@ -93,7 +93,7 @@ pub(crate) fn draw(markup: &mut Markup, plot: &Plot, size: Size, dress: Dress<'_
     }
     markup.open("svg", &attributes);
     markup.element("title", &[("id", &title)], &plot.title);
-    markup.element("desc", &[("id", &description)], &said(plot));
+    markup.element("desc", &[("id", &description)], &description_of(plot));
     if let Dress::Alone { sheet } = dress {
         markup.style(sheet);
         let ground: [Attribute<'_>; 5] = [
@@ -119,7 +119,7 @@ pub(crate) fn draw(markup: &mut Markup, plot: &Plot, size: Size, dress: Dress<'_
 }
 
 /// A description of the picture, for readers who cannot see it.
-fn said(plot: &Plot) -> String {
+fn description_of(plot: &Plot) -> String {
     let mut words = plot.description.clone();
     for series in &plot.series {
         let ys = series.points.sorted();

@@ -40,24 +40,24 @@ impl Report {
     }
 
     /// The same piece by piece, so that a terminal can highlight headings.
-    pub fn each_part(&self, width: usize, mut tell: impl FnMut(Part<'_>)) {
+    pub fn each_part(&self, width: usize, mut emit: impl FnMut(Part<'_>)) {
         let width = width.max(LEAST_WIDTH);
-        tell(Part::Heading(&wrapped(&visible(&self.title), width)));
+        emit(Part::Heading(&wrapped(&visible(&self.title), width)));
         for section in &self.sections {
             if !section.heading.is_empty() {
-                tell(Part::Plain("\n"));
-                tell(Part::Heading(&wrapped(&visible(&section.heading), width)));
+                emit(Part::Plain("\n"));
+                emit(Part::Heading(&wrapped(&visible(&section.heading), width)));
             }
             for (index, block) in section.blocks.iter().enumerate() {
                 if index > 0 || section.heading.is_empty() {
-                    tell(Part::Plain("\n"));
+                    emit(Part::Plain("\n"));
                 }
-                tell(Part::Plain(&of_block(block, width)));
+                emit(Part::Plain(&of_block(block, width)));
             }
         }
         if !self.footer.is_empty() {
-            tell(Part::Plain("\n"));
-            tell(Part::Plain(&wrapped(&visible(&self.footer), width)));
+            emit(Part::Plain("\n"));
+            emit(Part::Plain(&wrapped(&visible(&self.footer), width)));
         }
     }
 }
@@ -104,11 +104,11 @@ fn of_figures(figures: &Figures, most: usize) -> String {
             out.push_str(&named(label, value, labels, most));
         } else {
             let line = left(label, labels) + "  " + &right(value, values);
-            let is_beside = columns.saturating_add(GAP).saturating_add(notes) <= most;
-            let beside = if is_beside { format!("  {note}") } else { String::new() };
-            out.push_str((line + &beside).trim_end());
+            let is_same_line = columns.saturating_add(GAP).saturating_add(notes) <= most;
+            let suffix = if is_same_line { format!("  {note}") } else { String::new() };
+            out.push_str((line + &suffix).trim_end());
             out.push('\n');
-            if is_beside {
+            if is_same_line {
                 continue;
             }
         }

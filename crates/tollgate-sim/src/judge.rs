@@ -30,8 +30,8 @@ pub(crate) struct Judge {
     /// How many keys there may be before idle ones are removed.
     room: usize,
     later: BinaryHeap<Reverse<LaterReport>>,
-    told: u64,
-    asked: Vec<SetCharge>,
+    later_count: u64,
+    charges: Vec<SetCharge>,
     /// The numbers by which quota sets are known here.
     pub(crate) sets: SetNumbers,
     /// For each quota of each set: the greatest count in a window, and at one instant.
@@ -72,7 +72,7 @@ struct LaterReport {
     at: Timestamp,
     order: u64,
     is_admitted: bool,
-    asked: Vec<SetCharge>,
+    charges: Vec<SetCharge>,
 }
 
 /// The result of one request.
@@ -92,8 +92,8 @@ impl Judge {
             keys: HashTable::new(),
             room: FEW,
             later: BinaryHeap::new(),
-            told: 0,
-            asked: Vec::new(),
+            later_count: 0,
+            charges: Vec::new(),
             sets: SetNumbers::new(policy),
             most,
             false_allow: 0,
@@ -104,7 +104,7 @@ impl Judge {
     /// Reports a request that is sent on or denied at the true time `at`. `now` is the true time up
     /// to which everything is reported. `None` when `at` is later: then it is reported at that
     /// time.
-    pub(crate) fn tell(
+    pub(crate) fn record(
         &mut self,
         decided: &NodeDecision<'_>,
         is_admitted: bool,
@@ -113,40 +113,45 @@ impl Judge {
     ) -> Option<Exact> {
         self.release(decided.policy, now);
         let status = decided.arrival.status;
-        let mut asked = std::mem::take(&mut self.asked);
-        asked.clear();
+        let mut charges = std::mem::take(&mut self.charges);
+        charges.clear();
         let (sets, most) = (&mut self.sets, &mut self.most);
-        asked.extend(decided.rules().filter(|said| said.is_binding).map(|said| {
-            let set = sets.number(said.quota_set, said.set);
+        charges.extend(decided.rules().filter(|rule| rule.is_binding).map(|rule| {
+            let set = sets.number(rule.quota_set, rule.set);
             if set >= most.len() {
-                most.push(vec![(0, 0); said.set.quotas().len()]);
+                most.push(vec![(0, 0); rule.set.quotas().len()]);
             }
             SetCharge {
                 set,
-                hash: said.key_hash,
-                cost: said.cost,
+                hash: rule.key_hash,
+                cost: rule.cost,
                 is_charged: decided
                     .policy
                     .rules()
-                    .get(said.rule)
-                    .is_none_or(|rule| rule.is_charged_by(Some(status))),
+                    .get(rule.rule)
+                    .is_none_or(|it| it.is_charged_by(Some(status))),
             }
         }));
         if at > now {
-            self.told = self.told.saturating_add(1);
-            self.later.push(Reverse(LaterReport { at, order: self.told, is_admitted, asked }));
+            self.later_count = self.later_count.saturating_add(1);
+            self.later.push(Reverse(LaterReport {
+                at,
+                order: self.later_count,
+                is_admitted,
+                charges,
+            }));
             return None;
         }
-        let exact = self.judge(decided.policy, &asked, is_admitted, at);
-        self.asked = asked;
+        let exact = self.judge(decided.policy, &charges, is_admitted, at);
+        self.charges = charges;
         Some(exact)
     }
 
     /// Reports every request that is sent on until `now`.
     pub(crate) fn release(&mut self, policy: &Policy, now: Timestamp) {
-        while self.later.peek().is_some_and(|Reverse(told)| told.at <= now) {
-            if let Some(Reverse(told)) = self.later.pop() {
-                self.judge(policy, &told.asked, told.is_admitted, told.at);
+        while self.later.peek().is_some_and(|Reverse(report)| report.at <= now) {
+            if let Some(Reverse(report)) = self.later.pop() {
+                self.judge(policy, &report.charges, report.is_admitted, report.at);
             }
         }
     }
@@ -154,19 +159,19 @@ impl Judge {
     fn judge(
         &mut self,
         policy: &Policy,
-        asked: &[SetCharge],
+        charges: &[SetCharge],
         is_admitted: bool,
         at: Timestamp,
     ) -> Exact {
         self.forget_idle(at);
         let mut admits = true;
-        for one in asked {
+        for one in charges {
             let pairs = pairs(&mut self.keys, &self.sets, policy, one);
             admits &=
                 pairs.is_some_and(|mut pairs| pairs.all(|pair| pair.twin.admits(at, one.cost)));
         }
         let mut count = None;
-        for one in asked {
+        for one in charges {
             let Some(pairs) = pairs(&mut self.keys, &self.sets, policy, one) else { continue };
             let most = self.most.get_mut(one.set).map(Vec::as_mut_slice).unwrap_or_default();
             for (pair, most) in pairs.zip(most) {
@@ -207,9 +212,9 @@ fn pairs<'k>(
     keys: &'k mut HashTable<Key>,
     sets: &SetNumbers,
     policy: &Policy,
-    asked: &SetCharge,
+    charge: &SetCharge,
 ) -> Option<impl Iterator<Item = &'k mut Pair>> {
-    let (set, hash) = (asked.set, asked.hash?);
+    let (set, hash) = (charge.set, charge.hash?);
     let of_key = |key: &Key| key.hash; // it is a keyed hash already
     let known = keys.entry(hash, |key| key.hash == hash && key.set == set, of_key);
     let key = known.or_insert_with(|| {

@@ -29,7 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod run_record;
-mod chance;
+mod random;
 mod clock;
 mod worker_pool;
 mod node_decision;

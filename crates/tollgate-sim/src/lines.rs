@@ -29,7 +29,7 @@ impl Node {
             }
             Answer::Delay(wait) => self.hold(arrival, wait, now),
             Answer::Retry(wait) => match outcome.turn() {
-                Some(turn) => self.stand(arrival, turn, now),
+                Some(turn) => self.enqueue(arrival, turn, now),
                 None => self.reject(Full::Late(wait), now),
             },
             Answer::Refuse { status } => {
@@ -54,12 +54,12 @@ impl Node {
             Answer::Refuse { status } => {
                 Fate::Denied { status, retry_after: outcome.retry_after() }
             }
-            Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => self.stand(arrival, turn, now),
+            Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => self.enqueue(arrival, turn, now),
         }
     }
 
     /// Joins the queue of `turn` until its turn comes, if it may.
-    fn stand(&mut self, arrival: Arrival, turn: Turn, now: Timestamp) -> Fate {
+    fn enqueue(&mut self, arrival: Arrival, turn: Turn, now: Timestamp) -> Fate {
         let pace = self.plan.waiting(&self.policy).pace(&turn, now);
         let mut waiter = self.stand_up(arrival, Some(turn));
         let seat = self.seat(&mut waiter, &turn);

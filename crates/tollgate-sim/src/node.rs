@@ -99,7 +99,7 @@ impl Node {
     }
 
     /// From now on decides with these tenant entries, which are compiled under its policy.
-    pub fn know_tenants(&mut self, tenants: Arc<Tenants>) {
+    pub fn set_tenants(&mut self, tenants: Arc<Tenants>) {
         self.tenants = tenants;
     }
 
@@ -194,7 +194,7 @@ impl Node {
             let now = self.queue.next_at().filter(|at| *at <= until)?;
             self.settle(now);
             self.seated = None;
-            let told = match self.queue.pop(now)? {
+            let popped = match self.queue.pop(now)? {
                 Due::Unused => None,
                 Due::Go(waiter) => {
                     // It was reported when it got its place.
@@ -210,7 +210,7 @@ impl Node {
                 }
                 Due::Decide(ticket) => self.take_turn(ticket, now),
             };
-            if let Some((arrival, fate)) = told {
+            if let Some((arrival, fate)) = popped {
                 return Some(self.decided(arrival, fate, now));
             }
         }

@@ -128,18 +128,18 @@ impl<'n> NodeDecision<'n> {
     /// The decision of each rule that applied, in the order of the document.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecision<'n>> + use<'n> {
         let (plan, places, outcome) = (self.plan, self.places, self.outcome());
-        outcome.decisions_after(self.waited()).map(move |said| {
-            let place = said.partition.and_then(|i| places.get(i));
+        outcome.decisions_after(self.waited()).map(move |rule| {
+            let place = rule.partition.and_then(|i| places.get(i));
             RuleDecision {
-                rule: said.rule,
-                quota_set: said.quota_set,
-                result: said.result,
-                cost: said.cost,
-                is_binding: said.is_binding,
+                rule: rule.rule,
+                quota_set: rule.quota_set,
+                result: rule.result,
+                cost: rule.cost,
+                is_binding: rule.is_binding,
                 key_hash: place.map(|place| place.key_hash()),
-                partition: said.partition.and_then(|i| plan.partition(i)),
-                set: said.set,
-                decisions: said.quotas,
+                partition: rule.partition.and_then(|i| plan.partition(i)),
+                set: rule.set,
+                decisions: rule.quotas,
             }
         })
     }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Policy;
 
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::judge::Judge;
 use crate::node::Node;
 use crate::races::Step;
+use crate::random::Random;
 use crate::run_record::{ObservedDecision, RunRecord, empty_table, quota_rows};
 use crate::store::Store;
 use crate::table::{QuotaRow, Table};
@@ -30,7 +30,7 @@ pub struct Run {
     policy: Arc<Policy>,
     servers: Vec<Server>,
     spread: Spread,
-    chance: Chance,
+    random: Random,
     books: RunRecord,
     held: StoreSize,
 }
@@ -97,7 +97,7 @@ impl Run {
         Self {
             servers: (0..count).map(server).collect(),
             spread: described.spread,
-            chance: Chance::new(seed, 0),
+            random: Random::new(seed, 0),
             books: RunRecord {
                 at: START,
                 table: empty_table(&policy, traffic),
@@ -116,7 +116,7 @@ impl Run {
     #[must_use]
     pub fn with_tenants(mut self, tenants: &Arc<Tenants>) -> Self {
         for server in &mut self.servers {
-            server.node.know_tenants(Arc::clone(tenants));
+            server.node.set_tenants(Arc::clone(tenants));
         }
         self
     }
@@ -265,7 +265,7 @@ impl Run {
         let number = match self.spread {
             _ if count == 1 => 0,
             Spread::RoundRobin => self.books.table.offered.checked_rem(count).unwrap_or(0),
-            Spread::Random => self.chance.below(count),
+            Spread::Random => self.random.below(count),
             // Clients have consecutive numbers: they are mixed, so that no node gets all the first
             // ones.
             Spread::Client => {

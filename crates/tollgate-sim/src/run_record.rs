@@ -87,19 +87,19 @@ impl RunRecord {
         if let Some(wait) = wait.filter(|wait| *wait > Span::ZERO) {
             self.waits.add(wait);
         }
-        for said in decided.rules() {
-            if let Some(row) = self.table.rules.get_mut(said.rule) {
-                row.count(said.result);
+        for rule in decided.rules() {
+            if let Some(row) = self.table.rules.get_mut(rule.rule) {
+                row.count(rule.result);
             }
         }
-        let told_at = leaves_at.unwrap_or(self.at);
+        let reported_at = leaves_at.unwrap_or(self.at);
         if self.requests.listens(request) {
-            let mut told =
+            let mut response =
                 ClientResponse { is_refused: leaves_at.is_none(), ..ClientResponse::default() };
-            decided.outcome().headers(&mut |name, value| told.field(name, value));
-            self.requests.tell(request, &told, told_at);
+            decided.outcome().headers(&mut |name, value| response.field(name, value));
+            self.requests.record_response(request, &response, reported_at);
         }
-        self.judge.tell(decided, leaves_at.is_some(), told_at, self.at)
+        self.judge.record(decided, leaves_at.is_some(), reported_at, self.at)
     }
 }
 

@@ -114,7 +114,7 @@ fn a_node_decides_with_entries_as_a_surface_does() {
     let mut surface =
         Surfaced { entries: entries.iter().map(of).collect(), counts: BTreeMap::new() };
     let mut node = Node::new(Arc::clone(&policy), Store::exact());
-    node.know_tenants(Arc::new(Tenants::under(&policy, &entries)));
+    node.set_tenants(Arc::new(Tenants::under(&policy, &entries)));
     let mut without = Node::new(Arc::clone(&policy), Store::exact());
     let mut random = Pcg64Mcg::new(7);
     let (mut ms, mut differ, mut denied) = (START, 0, 0);

@@ -29,7 +29,7 @@ fn beyond_a_million_who_come_again_others_give_up() {
     while let Some(request) = requests.next_request() {
         first += u64::from(request.attempt == 0);
         again += request.attempt;
-        requests.tell(&request, &refused, request.at);
+        requests.record_response(&request, &refused, request.at);
     }
     assert_eq!((first, again, requests.given_up()), (1_000_004, 1_000_000, 4));
 }
@@ -145,7 +145,7 @@ fn comes_again(retry: &str, told: &ClientResponse, refusals: u64) -> Vec<u64> {
     while let Some(request) = requests.next_request() {
         at.push(request.at.since(START).as_nanos() / 1_000_000);
         let told = ClientResponse { is_refused: request.attempt < refusals, ..*told };
-        requests.tell(&request, &told, request.at);
+        requests.record_response(&request, &told, request.at);
     }
     at
 }
@@ -174,7 +174,7 @@ fn paced_clients_hold_back_for_as_long_as_one_request_takes() {
         at.push(request.at.since(START).as_nanos() / 1_000_000);
         let told =
             ClientResponse { pace: Some(Span::from_millis(250)), ..ClientResponse::default() };
-        requests.tell(&request, &told, request.at);
+        requests.record_response(&request, &told, request.at);
     }
     assert_eq!(at, [0, 250, 500, 750, 1_000, 1_250, 1_500, 1_750, 2_000, 2_250]);
 }
@@ -189,7 +189,7 @@ fn what_comes_after_the_end_is_left_out() {
     );
     let last = std::iter::from_fn(|| {
         let request = requests.next_request()?;
-        requests.tell(
+        requests.record_response(
             &request,
             &ClientResponse { is_refused: true, ..ClientResponse::default() },
             request.at,

@@ -1,15 +1,17 @@
 //! A policy document as it was written: its JSON, and the position of each part in the source.
 //!
 //! Invariant: the JSON is what the surface would get. Lines and hints are added to the problems
-//! that the policy layer reports; they do not change those problems.
+//! that the policy layer reports; they do not change those problems. Every program of this project
+//! chooses between JSON and YAML in the same way ([`Language`]).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use tollgate_language::BOOLEAN_HINT;
 use tollgate_policy::{Problem, Problems, Surface};
 
-use crate::as_json::AsJson;
-use crate::{Form, Kind, Language, Node, Reading, Scalar, Value};
+use crate::node::AsJson;
+use crate::{Form, Kind, Node, Reading, Scalar, Value};
 
 /// A policy as text, and the tree that it came from.
 #[derive(Debug)]
@@ -205,4 +207,35 @@ fn step<'p>(here: &Node, path: &'p str) -> Option<(usize, &'p str)> {
     // A name may contain a full stop, so the longest matching name is taken; of duplicate names,
     // the last.
     steps.min_by_key(|(_, rest)| rest.len())
+}
+
+/// The language of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// RFC 8259.
+    Json,
+    /// YAML, which includes JSON. JSON is read separately because surrogate pairs (`\ud83d\ude00`)
+    /// are not valid YAML.
+    Yaml,
+}
+
+impl Language {
+    /// The language of the file `path` with this text. JSON in a file of any name begins with a
+    /// brace.
+    #[must_use]
+    pub fn of_file(path: &Path, text: &str) -> Self {
+        let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+        match extension.as_ref().and_then(|extension| extension.to_str()) {
+            Some("json") => Self::Json,
+            Some("yaml" | "yml") => Self::Yaml,
+            _ => Self::of_text(text),
+        }
+    }
+
+    /// The language of a text without a name: JSON begins with a brace or a bracket, or is empty.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let first = text.trim_start_matches('\u{feff}').trim_ascii_start().chars().next();
+        if matches!(first, Some('{' | '[') | None) { Self::Json } else { Self::Yaml }
+    }
 }

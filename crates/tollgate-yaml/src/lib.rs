@@ -9,8 +9,6 @@
 #![forbid(unsafe_code)]
 
 mod document;
-mod language;
-mod as_json;
 mod builder;
 mod envoy_differs;
 mod node;
@@ -18,12 +16,10 @@ mod scalar;
 
 use saphyr_parser::{Event, Parser, Span};
 
-pub use as_json::AsJson;
 use builder::Builder;
-pub use document::{Document, Tree, json};
+pub use document::{Document, Language, Tree, json};
 use envoy_differs::Source;
-pub use language::Language;
-pub use node::{Fault, Field, Kind, Node};
+pub use node::{AsJson, Fault, Field, Kind, Node};
 pub use scalar::{Form, Reading, Scalar, Value};
 
 impl Node {

@@ -1,7 +1,9 @@
-//! The tree.
+//! The tree, and the tree as JSON.
 //!
-//! Invariant: it contains the text as written, in order; the reader of a scalar decides its
-//! meaning.
+//! Invariant: it contains the text as written, in order, names that are given twice included; the
+//! reader of a scalar decides its meaning.
+
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use crate::scalar::{Reading, Scalar, Value};
 
@@ -104,5 +106,27 @@ impl Node {
             Kind::Object(fields) => fields.iter().map(|field| field.value.depth()).max(),
         };
         inner.unwrap_or(0).saturating_add(1)
+    }
+}
+
+/// A tree as JSON, its scalars read in one way.
+pub struct AsJson<'n>(pub &'n Node, pub Reading);
+
+impl Serialize for AsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(node, reading) = self;
+        match &node.kind {
+            Kind::Scalar(scalar) => reading.value(scalar).serialize(serializer),
+            Kind::List(items) => {
+                serializer.collect_seq(items.iter().map(|item| Self(item, *reading)))
+            }
+            Kind::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.len()))?;
+                for Field { name, value, .. } in fields {
+                    map.serialize_entry(name, &Self(value, *reading))?;
+                }
+                map.end()
+            }
+        }
     }
 }

@@ -47,7 +47,7 @@ pub fn check(bytes: &[u8]) {
         committer.reply(call.id, reply.clone(), Span::from_millis(mono), &mut events);
         let is_admitted = |event: &Event<u32>| matches!(event, Event::Answer(_, Ok(_)));
         let tells =
-            matches!(reply, Reply::Stands(_) | Reply::Mismatch { .. } | Reply::OtherTime { .. });
+            matches!(reply, Reply::Stored(_) | Reply::Mismatch { .. } | Reply::OtherTime { .. });
         let is_answered = events.get(before..).is_some_and(|new| new.iter().any(is_admitted));
         assert!(acknowledges || tells || !is_answered, "answered without an acknowledgement");
         committer.reply(call.id, reply, Span::from_millis(mono), &mut events);
@@ -65,7 +65,7 @@ fn meant(heard: CommandResult) -> Reply {
     match heard {
         CommandResult::Reply(reply) => reply,
         CommandResult::Moved(_) => Reply::Elsewhere { lane: 1 },
-        CommandResult::Ask(_) => Reply::Stands(Some(Arc::from(&b"x"[..]))),
+        CommandResult::Ask(_) => Reply::Stored(Some(Arc::from(&b"x"[..]))),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::escape::{Escape, unescape};
 use crate::field::{Field, Wanted};
 use crate::json::scan::{Inside, MOST_PARTS, Scanner, Value, plain};
 use crate::names::{Map, all_known};
-use crate::source::{Ranked, Source, actions, tells};
+use crate::source::{Ranked, Source, actions, contains};
 use crate::strftime::Strftime;
 use crate::template::envoy;
 
@@ -25,7 +25,7 @@ pub(crate) struct Json {
     pub(crate) names: Option<Vec<String>>,
     pub(crate) map: Map,
     /// Paths whose meaning the format itself defines.
-    pub(crate) given: Vec<(String, Ranked)>,
+    pub(crate) explicit: Vec<(String, Ranked)>,
     /// The format's own forms of times.
     pub(crate) times: Vec<Strftime>,
 }
@@ -48,7 +48,7 @@ impl Json {
     /// Reads `client=request.ip`.
     pub(crate) fn parse(words: &str) -> Result<Self, String> {
         let mut json =
-            Self { names: None, map: Map::default(), given: Vec::new(), times: Vec::new() };
+            Self { names: None, map: Map::default(), explicit: Vec::new(), times: Vec::new() };
         json.add(words)?;
         Ok(json)
     }
@@ -60,7 +60,7 @@ impl Json {
         let Some(object) = object else {
             for (key, operator) in ENVOY_KEYS {
                 let source = envoy::known(operator, &mut json.times)?;
-                json.given.push((key.to_owned(), source));
+                json.explicit.push((key.to_owned(), source));
             }
             return Ok(json);
         };
@@ -74,9 +74,9 @@ impl Json {
                     Some(operator) => envoy::known(operator, &mut json.times)?,
                     None => (Source::Other, 0),
                 };
-            json.given.push((path, source));
+            json.explicit.push((path, source));
         }
-        if json.given.is_empty() {
+        if json.explicit.is_empty() {
             return Err("has no key with a format string".to_owned());
         }
         Ok(json)
@@ -125,11 +125,11 @@ impl Json {
     fn sources(&self) -> (Vec<&str>, Vec<Ranked>) {
         let names = self.names.iter().flatten().map(String::as_str);
         let is_known = |name: &&str| {
-            self.map.get(name).is_none() && !self.given.iter().any(|(path, _)| path == name)
+            self.map.get(name).is_none() && !self.explicit.iter().any(|(path, _)| path == name)
         };
         let mut paths: Vec<&str> = names.filter(is_known).collect();
         let mut sources = all_known(paths.iter().copied());
-        for (path, source) in &self.given {
+        for (path, source) in &self.explicit {
             if self.map.get(path).is_none() {
                 paths.push(path);
                 sources.push(source.clone());
@@ -142,8 +142,8 @@ impl Json {
         (paths, sources)
     }
 
-    pub(crate) fn tells(&self, field: &Field) -> bool {
-        tells(&self.sources().1, field)
+    pub(crate) fn contains(&self, field: &Field) -> bool {
+        contains(&self.sources().1, field)
     }
 
     pub(crate) fn program(&self, wanted: &Wanted) -> JsonProgram {

@@ -16,7 +16,7 @@ use step::Step;
 use crate::escape::Escape;
 use crate::field::{Field, Wanted};
 use crate::names::Map;
-use crate::source::{Ranked, Source, actions, tells};
+use crate::source::{Ranked, Source, actions, contains};
 use crate::strftime::Strftime;
 
 /// A variable, and the literal text after it.
@@ -63,8 +63,8 @@ pub(crate) fn push_variable(template: &mut Template, variable: Variable) -> Resu
 }
 
 impl Template {
-    pub(crate) fn tells(&self, field: &Field) -> bool {
-        tells(&self.sources(), field)
+    pub(crate) fn contains(&self, field: &Field) -> bool {
+        contains(&self.sources(), field)
     }
 
     /// Gives another meaning to the variables of `map`.

@@ -11,14 +11,14 @@ use around::Judgement;
 
 use crate::args::{CheckArgs, Surfaces};
 use crate::command::{self, CommandInput, FailureLevel, PolicyReport};
-use crate::end::End;
+use crate::error::CommandError;
 use crate::output::Page;
 use crate::source::Finding;
 use crate::tenants::Tenants;
 pub(crate) use report::{Report, report};
 
 /// Checks the named file and prints the report.
-pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
+pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandError> {
     let question = CommandInput {
         path: &args.policy,
         surfaces: args.surface.map(|surfaces| surfaces.0),

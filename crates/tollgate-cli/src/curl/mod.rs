@@ -316,13 +316,16 @@ mod tests {
             ("curl http:///a", "no host"),
         ];
         for (line, expected) in rows {
-            let said = sent(line);
-            assert!(said.starts_with("refused: ") && said.contains(expected), "{line}: {said}");
+            let message = sent(line);
+            assert!(
+                message.starts_with("refused: ") && message.contains(expected),
+                "{line}: {message}"
+            );
         }
         assert!(split("curl $'a'").unwrap_err().contains("after --"));
         for shell in ["`id`", "$(id)", "$HOME", "\"a: $1\"", "\"a: ${TOKEN}\"", "a\\\\$HOME"] {
-            let said = split(&format!("curl x.y -H {shell}")).unwrap_err();
-            assert!(said.contains("would be replaced by the shell"), "{shell}: {said}");
+            let message = split(&format!("curl x.y -H {shell}")).unwrap_err();
+            assert!(message.contains("would be replaced by the shell"), "{shell}: {message}");
         }
         for plain in ["'$(id) `id`'", "\\$HOME", "\"\\$HOME \\`id\\`\"", "a$", "\"$ a\"", "$.a"] {
             assert!(split(&format!("$ curl x.y -H {plain}")).is_ok(), "{plain}");

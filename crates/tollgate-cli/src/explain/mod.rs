@@ -17,7 +17,7 @@ use tollgate_sim::Tenants as ByTenant;
 use crate::args::ExplainArgs;
 use crate::check;
 use crate::command::{self, CommandInput, FailureLevel, PolicyReport};
-use crate::end::End;
+use crate::error::CommandError;
 use crate::output::Page;
 use crate::source::Finding;
 use crate::tenants::Tenants;
@@ -56,7 +56,7 @@ impl PolicyReport for ExplainReport {
 }
 
 /// Explains one request and prints the report.
-pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
+pub(crate) fn run(args: &ExplainArgs) -> Result<(), CommandError> {
     let surface = args.surface.unwrap_or(Surface::Envoy);
     let request = Request::new(args, surface)?;
     let tenants = Tenants::read(&args.tenants)?;

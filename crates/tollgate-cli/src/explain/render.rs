@@ -98,8 +98,8 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
         line(out, 2, "cost", &format!("{}, charged {}", verdict.cost, verdict.charged));
     }
     if verdict.chosen_in_secret {
-        let said = "a secret of the surface chooses the keys for which it is enforced; shown as if this key were one";
-        line(out, 2, "mode", said);
+        let note = "a secret of the surface chooses the keys for which it is enforced; shown for a key that is one of them";
+        line(out, 2, "mode", note);
     }
     if !verdict.enforced {
         line(
@@ -110,8 +110,8 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
         );
     }
     if let Some(priority) = verdict.priority {
-        let said = if priority == 1 { ", allowed first" } else { "" };
-        line(out, 2, "in line", &format!("priority {priority}{said}"));
+        let note = if priority == 1 { ", allowed first" } else { "" };
+        line(out, 2, "in line", &format!("priority {priority}{note}"));
     }
     for quota in &verdict.quotas {
         line(out, 2, "quota", &format!("\"{}\" {}", quota.name, quota.words));

@@ -247,9 +247,9 @@ fn verdict_report(
     verdict: &RuleVerdict<'_>,
 ) -> VerdictReport {
     let words = policy.explain().rule(verdict.rule);
-    let said = outcome.decisions().find(|said| said.rule == verdict.rule);
-    let set = said.map(|said| said.set);
-    let by_entry = said.is_some_and(|said| said.by_entry.is_some());
+    let decision = outcome.decisions().find(|it| it.rule == verdict.rule);
+    let set = decision.map(|it| it.set);
+    let by_entry = decision.is_some_and(|it| it.by_entry.is_some());
     let (key, charge) = words.map(|words| (words.key, words.charge)).unwrap_or_default();
     VerdictReport {
         result: verdict.result.label(),

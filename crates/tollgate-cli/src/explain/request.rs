@@ -11,7 +11,7 @@ use tollgate_policy::{Entry, Facts, Surface, grpc_content_type};
 
 use crate::args::ExplainArgs;
 use crate::curl::{self, Url};
-use crate::end::End;
+use crate::error::CommandError;
 
 /// The default client address of a request that is given as a URL: an address reserved for
 /// documentation (RFC 5737).
@@ -33,7 +33,7 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Builds the request, unless it has facts that its surface does not know.
-    pub(super) fn new(args: &'a ExplainArgs, surface: Surface) -> Result<Self, End> {
+    pub(super) fn new(args: &'a ExplainArgs, surface: Surface) -> Result<Self, CommandError> {
         match surface {
             Surface::Envoy if args.country.is_some() || args.asn.is_some() => misuse(
                 "--country and --asn do not exist in Envoy; give the header that the policy's \
@@ -54,40 +54,42 @@ impl<'a> Request<'a> {
             Surface::Server if args.route.is_some() || !args.claims.is_empty() => {
                 misuse("--route and --claim are not known to a server")
             }
-            _ => Self::described(args, surface),
+            Surface::Envoy | Surface::Worker | Surface::Library | Surface::Server => {
+                Self::described(args, surface)
+            }
         }
     }
 
-    fn described(args: &'a ExplainArgs, surface: Surface) -> Result<Self, End> {
-        let given = match (&args.curl, &args.url, args.words.as_slice()) {
+    fn described(args: &'a ExplainArgs, surface: Surface) -> Result<Self, CommandError> {
+        let named = match (&args.curl, &args.url, args.words.as_slice()) {
             (Some(line), ..) => {
-                let words =
-                    curl::split(line).map_err(|error| End::Misuse(format!("--curl: {error}")))?;
+                let words = curl::split(line)
+                    .map_err(|error| CommandError::Misuse(format!("--curl: {error}")))?;
                 Some(from_curl(&words)?)
             }
             (None, None, words @ [_, ..]) => Some(from_curl(words)?),
             (None, Some(url), _) => Some(from_url(url, &args.method)?),
             (None, None, []) => None,
         };
-        let is_url = given.is_some();
-        let given = given.unwrap_or_else(|| curl::Request {
+        let is_url = named.is_some();
+        let request = named.unwrap_or_else(|| curl::Request {
             method: args.method.clone(),
             target: args.path.clone(),
             host: args.host.clone(),
             headers: Vec::new(),
             unknown: Vec::new(),
         });
-        let mut assumed = given.unknown;
+        let mut assumed = request.unknown;
         if is_url && args.ip.is_none() {
             assumed.push(format!("the connection comes from {SOMEBODY}; give another with --ip"));
         }
         Ok(Self {
             args,
             surface,
-            method: given.method,
-            target: given.target,
-            host: given.host,
-            headers: given.headers.into_iter().chain(args.headers.iter().cloned()).collect(),
+            method: request.method,
+            target: request.target,
+            host: request.host,
+            headers: request.headers.into_iter().chain(args.headers.iter().cloned()).collect(),
             ip: args.ip.or(is_url.then_some(SOMEBODY)),
             asn: args.asn.map(|number| number.to_string()),
             assumed,
@@ -105,16 +107,16 @@ fn entry_of(descriptor: &[(String, String)], index: usize) -> Option<Entry<'_>> 
     Some(Entry::new(key.as_bytes(), value.as_bytes()))
 }
 
-fn misuse<T>(message: &str) -> Result<T, End> {
-    Err(End::Misuse(message.to_owned()))
+fn misuse<T>(message: &str) -> Result<T, CommandError> {
+    Err(CommandError::Misuse(message.to_owned()))
 }
 
-fn from_curl(words: &[String]) -> Result<curl::Request, End> {
-    curl::request(words).map_err(|error| End::Misuse(format!("curl: {error}")))
+fn from_curl(words: &[String]) -> Result<curl::Request, CommandError> {
+    curl::request(words).map_err(|error| CommandError::Misuse(format!("curl: {error}")))
 }
 
-fn from_url(url: &str, method: &str) -> Result<curl::Request, End> {
-    let url = Url::parse(url).map_err(|error| End::Misuse(format!("--url: {error}")))?;
+fn from_url(url: &str, method: &str) -> Result<curl::Request, CommandError> {
+    let url = Url::parse(url).map_err(|error| CommandError::Misuse(format!("--url: {error}")))?;
     Ok(curl::Request {
         method: method.to_owned(),
         target: url.target(),

@@ -77,7 +77,7 @@ pub(super) fn write(
 /// The compiler's findings about the policy: none, unless the configuration is too large for one
 /// policy.
 fn compiled(policy: &str) -> Vec<Finding> {
-    let (kind, said) = match tollgate_language::compile(policy, Surface::Server) {
+    let (kind, problems) = match tollgate_language::compile(policy, Surface::Server) {
         Ok(policy) => (Kind::Written, policy.warnings().clone()),
         Err(problems) => (Kind::Problem, problems),
     };
@@ -87,7 +87,7 @@ fn compiled(policy: &str) -> Vec<Finding> {
         place: None,
         message: format!("in the policy: {problem}"),
     };
-    said.0.into_iter().map(finding).collect()
+    problems.0.into_iter().map(finding).collect()
 }
 
 fn refused(file: &str, candidate: &Candidate) -> Finding {
@@ -124,8 +124,8 @@ fn rule(
         ),
     ];
     let own = candidate.name.as_deref().and_then(|name| replacing.get(name));
-    if let Some(beside) = own {
-        fields.push(format!("\"unless\": {{ \"beside\": [{}] }}", beside.join(", ")));
+    if let Some(others) = own {
+        fields.push(format!("\"unless\": {{ \"beside\": [{}] }}", others.join(", ")));
     }
     if limit == 0 {
         fields.push(format!("\"key\": [{{ \"descriptor\": {} }}]", json!(absent(candidate))));

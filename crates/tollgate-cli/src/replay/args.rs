@@ -9,9 +9,9 @@ use tollgate_access_log::{Field, Format};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Surface;
 use tollgate_replay::suggest::Share;
-use tollgate_replay::{AssumedValues, FailIf};
+use tollgate_replay::{AssumedValues, FailIf, Options};
 
-use crate::end::End;
+use crate::error::CommandError;
 use crate::outputs::Outputs;
 use crate::values::{span, surface_parser};
 
@@ -93,17 +93,39 @@ impl ReplayArgs {
     }
 
     /// The values assumed in addition to the logs.
-    pub(crate) fn given(&self) -> Result<AssumedValues, End> {
-        let mut given = AssumedValues::default();
+    pub(crate) fn assumed(&self) -> Result<AssumedValues, CommandError> {
+        let mut assumed = AssumedValues::default();
         for text in &self.assumptions {
-            given.assume(text).map_err(|error| End::Misuse(format!("--assume {text}: {error}")))?;
+            assumed
+                .assume(text)
+                .map_err(|error| CommandError::Misuse(format!("--assume {text}: {error}")))?;
         }
         for map in &self.maps {
             if let Some(field) = map.split_once('=').and_then(|(name, _)| Field::parse(name)) {
-                given.mapped(&field);
+                assumed.mapped(&field);
             }
         }
-        Ok(given)
+        Ok(assumed)
+    }
+
+    /// The options of the replay; the secret is random unless one is given.
+    pub(crate) fn options(&self) -> Result<Options, CommandError> {
+        let made_up = || {
+            let mut secret = [0; 16];
+            match getrandom::fill(&mut secret) {
+                Ok(()) => Ok(secret),
+                Err(error) => Err(CommandError::Misuse(format!("no random numbers: {error}"))),
+            }
+        };
+        Ok(Options {
+            include_refused: self.include_refused,
+            since: self.since,
+            until: self.until,
+            is_private: self.is_private(),
+            secret: self.private_key.map_or_else(made_up, Ok)?,
+            top: usize::from(self.top),
+            ..Options::default()
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tollgate_access_log::{FORMAT_NAMES, Field, Format, Limits, Reader, Refused, Wanted};
 
-use crate::end::End;
+use crate::error::CommandError;
 use crate::replay::interrupt::Interrupt;
 use crate::replay::spool::{NoCopyReason, Spool};
 use crate::replay::unpack::{LogEnd, PIECE, ReceiverClosed, unpack};
@@ -65,7 +65,7 @@ impl Input {
         path: &Path,
         interrupt: &Interrupt,
         spooled: Option<u64>,
-    ) -> Result<Self, End> {
+    ) -> Result<Self, CommandError> {
         let is_standard = path.as_os_str() == "-";
         let name = if is_standard { "<stdin>".to_owned() } else { path.display().to_string() };
         let mut input = Self {
@@ -79,7 +79,10 @@ impl Input {
         let file = if is_standard { None } else { Some(input.file()?) };
         let metadata = file.as_ref().and_then(|file| file.metadata().ok());
         if metadata.as_ref().is_some_and(std::fs::Metadata::is_dir) {
-            return Err(End::Misuse(format!("{} is a directory; name the logs in it", input.name)));
+            return Err(CommandError::Misuse(format!(
+                "{} is a directory; name the logs in it",
+                input.name
+            )));
         }
         match file {
             Some(file) if metadata.as_ref().is_some_and(std::fs::Metadata::is_file) => {
@@ -118,12 +121,13 @@ impl Input {
     }
 
     /// Its bytes, from the beginning; `read` counts those of the file.
-    pub(crate) fn pieces(&mut self, read: &Arc<AtomicU64>) -> Result<Pieces, End> {
+    pub(crate) fn pieces(&mut self, read: &Arc<AtomicU64>) -> Result<Pieces, CommandError> {
         match self.once.take() {
             Some(once) => Ok(once),
             None if self.size.is_none() => {
                 let copy = self.spool.as_ref().and_then(|spool| spool.again().ok());
-                let gone = || End::Misuse(format!("the copy of {} was deleted", self.name));
+                let gone =
+                    || CommandError::Misuse(format!("the copy of {} was deleted", self.name));
                 Ok(Pieces::start(copy.ok_or_else(gone)?))
             }
             None => Ok(Pieces::start(CountingFile { from: self.file()?, read: Arc::clone(read) })),
@@ -163,9 +167,9 @@ impl Input {
         first.unwrap_or(0)
     }
 
-    fn file(&self) -> Result<File, End> {
+    fn file(&self) -> Result<File, CommandError> {
         File::open(&self.path)
-            .map_err(|error| End::Misuse(format!("cannot read {}: {error}", self.name)))
+            .map_err(|error| CommandError::Misuse(format!("cannot read {}: {error}", self.name)))
     }
 
     /// Starts to read a log that can be read only once, with a copy if one is wanted.

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use tollgate_access_log::{Bounds, Field, Format, Queue, Record, Refused, Wanted};
 use tollgate_replay::{LogCounts, Source};
 
-use crate::end::End;
+use crate::error::CommandError;
 use crate::replay::inputs::{Input, Next, Pieces};
 use crate::replay::interrupt::Interrupt;
 
@@ -53,10 +53,11 @@ impl<'i> Merge<'i> {
         fields: &[Field],
         bounds: Bounds,
         (interrupt, read): (&'i Interrupt, &'i Arc<AtomicU64>),
-    ) -> Result<Self, End> {
+    ) -> Result<Self, CommandError> {
         let mut logs = Vec::new();
         for (input, format) in inputs.iter_mut().zip(formats) {
-            let cannot = |refused: Refused| End::Misuse(format!("{}: {refused}", input.name));
+            let cannot =
+                |refused: Refused| CommandError::Misuse(format!("{}: {refused}", input.name));
             let source = Source::new(format, fields.to_vec(), bounds).map_err(cannot)?;
             let queue = Queue::new(Wanted::new(fields.iter().cloned()));
             // A line after the beginning may be earlier, by up to a whole second.
@@ -69,7 +70,10 @@ impl<'i> Merge<'i> {
 
     /// Passes on some records, none of which is later than one that is still to come; false when
     /// there are no more, or when no more are wanted.
-    pub(crate) fn step(&mut self, on_record: &mut impl FnMut(&Record<'_>)) -> Result<bool, End> {
+    pub(crate) fn step(
+        &mut self,
+        on_record: &mut impl FnMut(&Record<'_>),
+    ) -> Result<bool, CommandError> {
         let Some((at, until_ns)) = self.first() else { return Ok(false) };
         let open = self.logs.iter().filter(|log| matches!(log.state, LogState::Open(_))).count();
         let Some(log) = self.logs.get_mut(at) else { return Ok(false) };
@@ -77,7 +81,7 @@ impl<'i> Merge<'i> {
             log.queue.pop_until(until_ns, on_record);
         } else {
             if open >= MOST_OPEN && matches!(log.state, LogState::Closed) {
-                return Err(End::Misuse(format!(
+                return Err(CommandError::Misuse(format!(
                     "more than {MOST_OPEN} logs have requests of the same time; merge some of them first"
                 )));
             }
@@ -103,7 +107,7 @@ impl<'i> Merge<'i> {
     pub(crate) fn finish(
         mut self,
         on_record: &mut impl FnMut(&Record<'_>),
-    ) -> Result<LogCounts, End> {
+    ) -> Result<LogCounts, CommandError> {
         self.logs.retain(|log| !matches!(log.state, LogState::Closed));
         for log in &mut self.logs {
             if matches!(log.state, LogState::Open(_)) {
@@ -149,7 +153,7 @@ impl Log<'_> {
         interrupt: &Interrupt,
         read: &Arc<AtomicU64>,
         on_record: &mut impl FnMut(&Record<'_>),
-    ) -> Result<Next, End> {
+    ) -> Result<Next, CommandError> {
         if matches!(self.state, LogState::Closed) {
             self.state = LogState::Open(self.input.pieces(read)?);
         }
@@ -158,7 +162,7 @@ impl Log<'_> {
             Next::Piece(piece) => {
                 let Self { input, source, queue, floor_ns, .. } = self;
                 let fed = source.feed(&piece, &mut sorted(queue, floor_ns, until_ns, on_record));
-                fed.map_err(|refused| End::Misuse(format!("{}: {refused}", input.name)))?;
+                fed.map_err(|refused| CommandError::Misuse(format!("{}: {refused}", input.name)))?;
                 if let LogState::Open(pieces) = &self.state {
                     pieces.give_back(piece);
                 }
@@ -170,11 +174,15 @@ impl Log<'_> {
     }
 
     /// Ends the log: records up to `until_ns` are passed on, the others wait.
-    fn end(&mut self, until_ns: u64, on_record: &mut impl FnMut(&Record<'_>)) -> Result<(), End> {
+    fn end(
+        &mut self,
+        until_ns: u64,
+        on_record: &mut impl FnMut(&Record<'_>),
+    ) -> Result<(), CommandError> {
         let Self { input, source, queue, floor_ns, .. } = self;
         let ended = source.finish(&mut sorted(queue, floor_ns, until_ns, on_record));
         self.state = LogState::Ended;
-        ended.map_err(|refused| End::Misuse(format!("{}: {refused}", input.name)))
+        ended.map_err(|refused| CommandError::Misuse(format!("{}: {refused}", input.name)))
     }
 }
 

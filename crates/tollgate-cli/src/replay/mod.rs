@@ -1,8 +1,8 @@
 //! `tollgate replay`: which clients would a policy have limited, by an access log?
 //!
 //! Invariant: facts that the logs do not contain are reported before anything is counted, and then
-//! nothing is counted. So the report never shows "nobody limited" because a rule lacked its facts.
-//! The figures come from `tollgate-replay`; this module opens files and prints.
+//! nothing is counted. So the report never shows that no client was limited because a rule lacked
+//! its facts. The figures come from `tollgate-replay`; this module opens files and prints.
 
 pub(crate) mod args;
 mod inputs;
@@ -27,25 +27,25 @@ use tollgate_replay::{
 };
 
 use crate::command;
-use crate::end::End;
 use crate::envoy::Filter;
+use crate::error::CommandError;
 use crate::output::{self, Page};
 use crate::replay::args::ReplayArgs;
 use crate::replay::inputs::Input;
 use crate::replay::interrupt::Interrupt;
 use crate::replay::lane::Lane;
 use crate::replay::merge::Merge;
-use crate::replay::progress::Progress;
+use crate::replay::progress::ReadProgress;
 use crate::source::{self, Compiled, Source};
 use crate::tenants::Tenants;
 
 /// Replays the logs and prints the report.
-pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
+pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     check(args)?;
     let page = args.outputs.file(args.inputs())?;
     let (file, policy) = policy(&args.policy, args.surface)?;
     let other = args.against.as_deref().map(|path| self::policy(path, args.surface)).transpose()?;
-    let given = args.given()?;
+    let assumed = args.assumed()?;
     let tenants = self::tenants(args, &policy, other.as_ref())?;
     let interrupt = Interrupt::listen();
     let spooled = args.suggest.then_some(args.spool);
@@ -57,23 +57,23 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
         .flatten()
         .map(AsRef::as_ref)
         .collect();
-    let fields = fields(args, &policies, &given, &formats)?;
+    let fields = fields(args, &policies, &assumed, &formats)?;
     let reads_client = policies
         .iter()
         .any(|policy| policy.explain().reads().iter().any(|read| read.fact == Fact::Client));
     if let (Some(since), Some(until)) = (args.since, args.until)
         && since >= until
     {
-        return Err(End::Misuse(
+        return Err(CommandError::Misuse(
             "--until is not after --since: no request is between them".to_owned(),
         ));
     }
     let mut job = Job {
-        options: options(args)?,
+        options: args.options()?,
         policy,
         other: other.map(|(_, other)| other),
         tenants,
-        given,
+        assumed,
         formats,
         fields,
         bounds: Bounds { out_of_order_ns: args.out_of_order.as_nanos(), ..Bounds::default() },
@@ -98,7 +98,7 @@ struct Job<'j> {
     policy: Arc<Policy>,
     other: Option<Arc<Policy>>,
     tenants: Tenants,
-    given: AssumedValues,
+    assumed: AssumedValues,
     formats: Vec<Format>,
     fields: Vec<Field>,
     bounds: Bounds,
@@ -112,10 +112,10 @@ impl Job<'_> {
         &self,
         inputs: &mut [Input],
         observer: O,
-    ) -> Result<(Summary, O), End> {
+    ) -> Result<(Summary, O), CommandError> {
         let policy = Arc::clone(&self.policy);
-        let (given, options) = (self.given.clone(), self.options.clone());
-        let mut replay = Replay::observed(policy, given, options, observer);
+        let (assumed, options) = (self.assumed.clone(), self.options.clone());
+        let mut replay = Replay::observed(policy, assumed, options, observer);
         if let Some(other) = &self.other {
             replay = replay.against(Arc::clone(other));
         }
@@ -124,9 +124,9 @@ impl Job<'_> {
         }
         let sizes: Option<Vec<u64>> = inputs.iter().map(|input| input.size).collect();
         let total = sizes.map(|sizes| sizes.into_iter().fold(0, u64::saturating_add));
-        let mut progress = Progress::new(total);
+        let mut progress = ReadProgress::new(total);
         let counts = self.read(inputs, &mut replay, &mut progress);
-        progress.end();
+        drop(progress);
         Ok(replay.finish(&counts?))
     }
 
@@ -134,8 +134,8 @@ impl Job<'_> {
         &self,
         inputs: &mut [Input],
         replay: &mut Replay<O>,
-        progress: &mut Progress,
-    ) -> Result<LogCounts, End> {
+        progress: &mut ReadProgress,
+    ) -> Result<LogCounts, CommandError> {
         let read = Arc::clone(&progress.read);
         let with = (self.interrupt, &read);
         let mut merge = Merge::new(inputs, &self.formats, &self.fields, self.bounds, with)?;
@@ -151,7 +151,7 @@ impl Job<'_> {
     }
 
     /// Reads the logs, then reads them again to try the suggested limits, if that is possible.
-    fn suggested(&mut self, inputs: &mut [Input]) -> Result<Summary, End> {
+    fn suggested(&mut self, inputs: &mut [Input]) -> Result<Summary, CommandError> {
         let suggest = Suggest::new(&self.policy, SuggestBounds::default());
         let suggest = match self.touch {
             Some(share) => suggest.touching(share),
@@ -181,14 +181,16 @@ impl Job<'_> {
 }
 
 /// Rejects arguments that contradict each other.
-fn check(args: &ReplayArgs) -> Result<(), End> {
+fn check(args: &ReplayArgs) -> Result<(), CommandError> {
     let is_standard = |path: &Path| path.as_os_str() == "-";
     if args.inputs().filter(|path| is_standard(path)).count() > 1 {
-        return Err(End::Misuse("the standard input can be read once; name - once".to_owned()));
+        return Err(CommandError::Misuse(
+            "the standard input can be read once; name - once".to_owned(),
+        ));
     }
     if args.against.is_none() && args.fail_if.iter().any(|condition| condition.is_about_a_change())
     {
-        return Err(End::Misuse("a condition on changes needs --against".to_owned()));
+        return Err(CommandError::Misuse("a condition on changes needs --against".to_owned()));
     }
     Ok(())
 }
@@ -198,7 +200,7 @@ fn tenants(
     args: &ReplayArgs,
     policy: &Arc<Policy>,
     other: Option<&(String, Arc<Policy>)>,
-) -> Result<Tenants, End> {
+) -> Result<Tenants, CommandError> {
     let other = other.map(|(_, other)| &**other);
     let policies: Vec<&Policy> = [Some(&**policy), other].into_iter().flatten().collect();
     if args.tenants.is_empty() {
@@ -209,14 +211,14 @@ fn tenants(
 }
 
 /// The policy in a file, and the file's name.
-fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>), End> {
+fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>), CommandError> {
     let at = surface.unwrap_or(Surface::Envoy);
     let (file, source) = source::load(path)?;
     let compiled = match source {
         Source::Policy(document) => source::compile(&document, &[at]),
         Source::Fault(fault) => Compiled::failed(fault, &[at]),
         Source::Envoy(_) if at != Surface::Envoy => {
-            return Err(End::Misuse(format!(
+            return Err(CommandError::Misuse(format!(
                 "{file} is a configuration of Envoy, for which the only surface is envoy"
             )));
         }
@@ -231,7 +233,7 @@ fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>)
                 }
                 (Some(Filter { document: Err(fault), .. }), 1) => Compiled::failed(fault, &[at]),
                 _ => {
-                    return Err(End::Misuse(format!(
+                    return Err(CommandError::Misuse(format!(
                         "{file} has {many} Tollgate filters; a replay needs one policy, in a file of its own"
                     )));
                 }
@@ -251,7 +253,7 @@ fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>)
 }
 
 /// The format of each log.
-fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
+fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, CommandError> {
     let map = args.maps.join(",");
     let mut formats = Vec::new();
     for input in inputs {
@@ -259,7 +261,8 @@ fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
             Ok(format) => formats.push(format),
             // An empty file has no lines that could be parsed wrongly.
             Err(_) if input.head.trim_ascii().is_empty() && args.format.is_none() => {
-                let any = Format::parse("combined").map_err(|e| End::Misuse(e.to_string()))?;
+                let any =
+                    Format::parse("combined").map_err(|e| CommandError::Misuse(e.to_string()))?;
                 formats.push(any);
             }
             Err(message) => {
@@ -269,7 +272,7 @@ fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
                     _ => &message,
                 };
                 problem(shown);
-                return Err(End::Problems);
+                return Err(CommandError::Problems);
             }
         }
     }
@@ -280,11 +283,11 @@ fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
 fn fields(
     args: &ReplayArgs,
     policies: &[&Policy],
-    given: &AssumedValues,
+    assumed: &AssumedValues,
     formats: &[Format],
-) -> Result<Vec<Field>, End> {
-    let tells = |field: &Field| formats.iter().all(|format| format.tells(field));
-    let all = policies.iter().flat_map(|policy| needs(policy, given, tells));
+) -> Result<Vec<Field>, CommandError> {
+    let contains = |field: &Field| formats.iter().all(|format| format.contains(field));
+    let all = policies.iter().flat_map(|policy| needs(policy, assumed, contains));
     let mut missing: Vec<Need> = Vec::new();
     for need in all {
         if !missing.contains(&need) {
@@ -301,34 +304,15 @@ fn fields(
         } else {
             missing.iter().for_each(|need| problem(&need.to_string()));
         }
-        return Err(End::Problems);
+        return Err(CommandError::Problems);
     }
     let mut fields: Vec<Field> =
-        policies.iter().flat_map(|policy| wanted(policy, given, tells)).collect();
+        policies.iter().flat_map(|policy| wanted(policy, assumed, contains)).collect();
     if args.against.is_some() {
         // For examples.
         fields.extend([Field::Method, Field::Target]);
     }
     Ok(fields)
-}
-
-fn options(args: &ReplayArgs) -> Result<Options, End> {
-    let made_up = || {
-        let mut secret = [0; 16];
-        match getrandom::fill(&mut secret) {
-            Ok(()) => Ok(secret),
-            Err(error) => Err(End::Misuse(format!("no random numbers: {error}"))),
-        }
-    };
-    Ok(Options {
-        include_refused: args.include_refused,
-        since: args.since,
-        until: args.until,
-        is_private: args.is_private(),
-        secret: args.private_key.map_or_else(made_up, Ok)?,
-        top: usize::from(args.top),
-        ..Options::default()
-    })
 }
 
 /// The end of the replay: success, or the conditions that fail.
@@ -337,7 +321,7 @@ fn judge(
     summary: &Summary,
     reads_client: bool,
     is_interrupted: bool,
-) -> Result<(), End> {
+) -> Result<(), CommandError> {
     let log = &summary.log;
     let mut is_good = log.damaged.is_empty() && !is_interrupted;
     if log.lines == log.unparsable {
@@ -379,7 +363,7 @@ fn judge(
         problem(&format!("--fail-if {condition}: {found} of {of}"));
         is_good = false;
     }
-    if is_good { Ok(()) } else { Err(End::Problems) }
+    if is_good { Ok(()) } else { Err(CommandError::Problems) }
 }
 
 fn problem(message: &str) {

@@ -1,87 +1,51 @@
-//! The progress of reading: one line on a terminal.
+//! The progress of reading logs, in one line.
 //!
-//! Invariant: nothing is written where the standard error is not a terminal, and at most five times
-//! per second; the line is erased before the report.
+//! Invariant: only numbers of the files are shown, and no text of a log.
 
-use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const EVERY: Duration = Duration::from_millis(200);
-/// Erases the line (ECMA-48, EL).
-const ERASE: &str = "\r\u{1b}[2K";
+use crate::progress_line::ProgressLine;
+use crate::words;
 
-/// The line.
+/// The progress of reading logs.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    is_shown: bool,
+pub(crate) struct ReadProgress {
+    line: ProgressLine,
     begun: Instant,
-    last: Option<Instant>,
     /// Bytes of files: read so far, and total.
     pub(crate) read: Arc<AtomicU64>,
     total: Option<u64>,
 }
 
-impl Progress {
-    /// A line for `total` bytes; `None` when the total is unknown.
+impl ReadProgress {
+    /// The progress through `total` bytes; `None` when the total is unknown.
     pub(crate) fn new(total: Option<u64>) -> Self {
-        Self {
-            is_shown: std::io::stderr().is_terminal(),
-            begun: Instant::now(),
-            last: None,
-            read: Arc::default(),
-            total,
-        }
+        Self { line: ProgressLine::new(), begun: Instant::now(), read: Arc::default(), total }
     }
 
     /// Shows that `lines` lines were read.
     pub(crate) fn show(&mut self, lines: u64) {
-        let is_due = self.last.is_none_or(|last| last.elapsed() >= EVERY);
-        if !self.is_shown || !is_due {
-            return;
-        }
-        self.last = Some(Instant::now());
-        let text = self.text(lines, self.begun.elapsed());
-        self.write(&format!("{ERASE}{text}"));
-    }
-
-    /// Erases the line.
-    pub(crate) fn end(&mut self) {
-        if self.is_shown && self.last.take().is_some() {
-            self.write(ERASE);
-        }
-    }
-
-    fn write(&self, text: &str) {
-        let mut stream = std::io::stderr().lock();
-        // A failed write is harmless.
-        let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
-    }
-
-    /// `37 % of 1.2 GB, 1234567 lines, 890123 lines/s`.
-    fn text(&self, lines: u64, elapsed: Duration) -> String {
-        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
-        let rate = lines.saturating_mul(1000).checked_div(millis).unwrap_or(0);
-        let part = match self.total {
-            Some(total) if total > 0 => {
-                let read = self.read.load(Ordering::Relaxed).min(total);
-                let percent = u128::from(read).saturating_mul(100).checked_div(total.into());
-                format!("{} % of {}, ", percent.unwrap_or(0), bytes(total))
-            }
-            _ => String::new(),
-        };
-        format!("{part}{lines} lines, {rate} lines/s")
+        let Self { line, begun, read, total } = self;
+        let read = total.map(|total| (read.load(Ordering::Relaxed), total));
+        line.show(|| text(read, lines, begun.elapsed()));
     }
 }
 
-/// `1.2 GB`, rounded down.
-fn bytes(count: u64) -> String {
-    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
-    let unit = units.into_iter().find(|(unit, _)| count >= *unit);
-    let Some((unit, name)) = unit else { return format!("{count} B") };
-    let tenths = u128::from(count).saturating_mul(10).checked_div(u128::from(unit)).unwrap_or(0);
-    format!("{}.{} {name}", tenths / 10, tenths % 10)
+/// `37 % of 2.4 GiB, 1234567 lines, 890123 lines/s`; without the bytes read and in total where the
+/// total is unknown.
+fn text(read: Option<(u64, u64)>, lines: u64, elapsed: Duration) -> String {
+    let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
+    let rate = lines.saturating_mul(1000).checked_div(millis).unwrap_or(0);
+    let part = match read {
+        Some((read, total)) if total > 0 => {
+            let percent = u128::from(read.min(total)).saturating_mul(100).checked_div(total.into());
+            format!("{} % of {}, ", percent.unwrap_or(0), words::bytes(total))
+        }
+        Some(_) | None => String::new(),
+    };
+    format!("{part}{lines} lines, {rate} lines/s")
 }
 
 #[cfg(test)]
@@ -89,13 +53,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_how_far_and_how_fast() {
-        let progress = Progress::new(Some(2_500_000_000));
-        progress.read.store(926_000_000, Ordering::Relaxed);
-        let text = progress.text(3_000_000, Duration::from_millis(1500));
-        assert_eq!(text, "37 % of 2.5 GB, 3000000 lines, 2000000 lines/s");
-        let unknown = Progress::new(None).text(10, Duration::ZERO);
+    fn the_line_shows_the_share_and_the_rate() {
+        let read = Some((926_000_000, 2_500_000_000));
+        let line = text(read, 3_000_000, Duration::from_millis(1500));
+        assert_eq!(line, "37 % of 2.4 GiB, 3000000 lines, 2000000 lines/s");
+        let unknown = text(None, 10, Duration::ZERO);
         assert_eq!(unknown, "10 lines, 10000 lines/s");
-        assert_eq!((bytes(999), bytes(1999)), ("999 B".to_owned(), "1.9 kB".to_owned()));
     }
 }

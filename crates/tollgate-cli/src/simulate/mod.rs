@@ -18,8 +18,8 @@ use tollgate_report::Cell;
 use tollgate_sim::{Progress, Run, Table};
 
 use self::args::SimulateArgs;
-use crate::end::End;
-use crate::live::Live;
+use crate::error::CommandError;
+use crate::progress_line::ProgressLine;
 use setup::Setup;
 use watch::{Step, Watch};
 
@@ -38,7 +38,7 @@ struct SimulationReport<'f> {
 }
 
 /// Runs the simulation and prints the results.
-pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
+pub(crate) fn run(args: &SimulateArgs) -> Result<(), CommandError> {
     let page = args.outputs.file(args.inputs())?;
     let setup = Setup::new(args)?;
     let mut run = Run::new(Arc::clone(&setup.policy), &setup.traffic, args.seed);
@@ -46,15 +46,15 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
         run = run.with_tenants(tenants);
     }
     let mut watch = Watch::new(args.trace);
-    let mut live = Live::new();
+    let mut line = ProgressLine::new();
     loop {
         let progress = run.step(AT_A_TIME, &mut |seen| watch.see(seen));
         if progress.is_done {
             break;
         }
-        live.say(|| words(progress, &setup));
+        line.show(|| words(progress, &setup));
     }
-    drop(live);
+    drop(line);
     let table = run.table();
     let (notes, trace) = (setup.notes(), args.trace.map(|_| &watch.trace));
     let found = SimulationReport { table: &table, notes: &notes, trace };

@@ -13,7 +13,7 @@ use tollgate_replay::WITHOUT_ENTRIES;
 use tollgate_sim::{Tenants as ByTenant, Traffic, TrafficError};
 
 use crate::command;
-use crate::end::End;
+use crate::error::CommandError;
 use crate::input::{self, Input};
 use crate::output::{self, Page};
 use crate::simulate::args::SimulateArgs;
@@ -32,13 +32,13 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(args: &SimulateArgs) -> Result<Self, End> {
+    pub(super) fn new(args: &SimulateArgs) -> Result<Self, CommandError> {
         let is_standard = |path: &Option<std::path::PathBuf>| {
             path.as_ref().is_some_and(|path| path.as_os_str() == "-")
         };
         if is_standard(&args.policy) && is_standard(&args.traffic) {
             let message = "--policy and --traffic cannot both be -: give one of them as a file";
-            return Err(End::Misuse(message.to_owned()));
+            return Err(CommandError::Misuse(message.to_owned()));
         }
         let (policy, policy_file) = match &args.policy {
             Some(path) => policy_of_file(path, args.surface).map(|(p, name)| (p, Some(name)))?,
@@ -65,24 +65,24 @@ fn tenants(
     args: &SimulateArgs,
     policy: &Policy,
     traffic: &Traffic,
-) -> Result<Option<Arc<ByTenant>>, End> {
+) -> Result<Option<Arc<ByTenant>>, CommandError> {
     if args.tenants.is_empty() {
         return Ok(None);
     }
     if traffic.keeps_counts_as_envoy() {
         let message = "Envoy's table keeps no tenants: leave out --tenants, or --store envoy";
-        return Err(End::Misuse(message.to_owned()));
+        return Err(CommandError::Misuse(message.to_owned()));
     }
-    let given = Tenants::load(&args.tenants, &[policy])?;
-    Ok(Some(Arc::new(ByTenant::under(policy, &given.entries))))
+    let tenants = Tenants::load(&args.tenants, &[policy])?;
+    Ok(Some(Arc::new(ByTenant::under(policy, &tenants.entries))))
 }
 
 /// With a fleet count there may be one node only: the simulator has no authority that several nodes
 /// could share.
-fn one_count(policy: &Policy, traffic: &Traffic) -> Result<(), End> {
+fn one_count(policy: &Policy, traffic: &Traffic) -> Result<(), CommandError> {
     let mut rules = policy.rules().iter();
     match rules.find(|rule| rule.scope() == Scope::Fleet) {
-        Some(rule) if traffic.nodes() > 1 => Err(End::Misuse(format!(
+        Some(rule) if traffic.nodes() > 1 => Err(CommandError::Misuse(format!(
             "rule \"{}\" has one count for the fleet, and {} nodes would each have their own here: simulate one node, \
              which is that count",
             rule.name(),
@@ -92,7 +92,7 @@ fn one_count(policy: &Policy, traffic: &Traffic) -> Result<(), End> {
     }
 }
 
-fn policy_of_file(path: &Path, surface: Surface) -> Result<(Policy, String), End> {
+fn policy_of_file(path: &Path, surface: Surface) -> Result<(Policy, String), CommandError> {
     let (file, source) = source::load(path)?;
     let document = match source {
         Source::Policy(document) => document,
@@ -110,10 +110,10 @@ fn policy_of_file(path: &Path, surface: Surface) -> Result<(Policy, String), End
             },
             (Some(_), true) => {
                 let message = format!("{file} is a configuration of Envoy: leave out --surface");
-                return Err(End::Misuse(message));
+                return Err(CommandError::Misuse(message));
             }
             (None, _) => {
-                return Err(End::Misuse(format!(
+                return Err(CommandError::Misuse(format!(
                     "{file} has no filter of Tollgate: give a policy"
                 )));
             }
@@ -121,7 +121,7 @@ fn policy_of_file(path: &Path, surface: Surface) -> Result<(Policy, String), End
                 let message = format!(
                     "{file} has several policies: put the one to simulate in a file of its own"
                 );
-                return Err(End::Misuse(message));
+                return Err(CommandError::Misuse(message));
             }
         },
     };
@@ -136,10 +136,10 @@ fn policy_of_file(path: &Path, surface: Surface) -> Result<(Policy, String), End
 }
 
 /// One rule with one count for all requests.
-fn policy_of_flags(args: &SimulateArgs) -> Result<Policy, End> {
+fn policy_of_flags(args: &SimulateArgs) -> Result<Policy, CommandError> {
     if args.limit.is_none() {
         let message = "no limit; give --limit and --window, or --policy";
-        return Err(End::Misuse(message.to_owned()));
+        return Err(CommandError::Misuse(message.to_owned()));
     }
     let mut quota = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
@@ -163,7 +163,7 @@ fn policy_of_flags(args: &SimulateArgs) -> Result<Policy, End> {
 }
 
 /// Problems of a policy made from flags, each with its flag.
-fn as_flags(Problems(problems): &Problems) -> End {
+fn as_flags(Problems(problems): &Problems) -> CommandError {
     let line = |problem: &tollgate_policy::Problem| {
         let flag = match problem.path.rsplit(['.', ']']).next().unwrap_or_default() {
             "max" | "delay" => "--delay: ".to_owned(),
@@ -172,17 +172,17 @@ fn as_flags(Problems(problems): &Problems) -> End {
         };
         format!("{flag}{}", problem.message)
     };
-    End::Misuse(problems.iter().map(line).collect::<Vec<_>>().join("\n       "))
+    CommandError::Misuse(problems.iter().map(line).collect::<Vec<_>>().join("\n       "))
 }
 
-fn traffic_of_file(path: &Path, args: &SimulateArgs) -> Result<(Traffic, String), End> {
+fn traffic_of_file(path: &Path, args: &SimulateArgs) -> Result<(Traffic, String), CommandError> {
     let Input { name, text, language } = input::read(path)?;
     let wrong = |error: &TrafficError| {
         let mut page = Page::default();
         page.push_styled(output::BAD, &format!("{name}: "));
         page.push_str(&format!("{error}\n"));
         page.err();
-        End::Problems
+        CommandError::Problems
     };
     let text = match language {
         Language::Json => text.trim_start_matches('\u{feff}').to_owned(),
@@ -228,21 +228,21 @@ fn with_servers(text: &str, args: &SimulateArgs) -> String {
 }
 
 /// Workers that send one request after the other: `requests` in total, as evenly as possible.
-fn traffic_of_flags(args: &SimulateArgs) -> Result<Traffic, End> {
+fn traffic_of_flags(args: &SimulateArgs) -> Result<Traffic, CommandError> {
     let SimulateArgs { requests, parallel, wait, jitter, .. } = args;
     let (each, more) = (requests.checked_div(*parallel), requests.checked_rem(*parallel));
     let (Some(each @ 1..), Some(more)) = (each, more) else {
         let message = format!(
             "--parallel {parallel} is more than --requests {requests}: use at most as many"
         );
-        return Err(End::Misuse(message));
+        return Err(CommandError::Misuse(message));
     };
     let gaps = wait.saturating_add(*jitter).saturating_mul(each);
     // A second more than the last request can take.
     let length = gaps.saturating_add(Span::from_secs(1));
     if length > MAX_WINDOW {
         let message = "--requests and --wait together take more than 366 days: use less of one";
-        return Err(End::Misuse(message.to_owned()));
+        return Err(CommandError::Misuse(message.to_owned()));
     }
     let workers = |count: u64, size: u64| {
         json!({
@@ -256,7 +256,7 @@ fn traffic_of_flags(args: &SimulateArgs) -> Result<Traffic, End> {
         if more > 0 { vec![workers(more, each.saturating_add(1)), most] } else { vec![most] };
     let document = json!({ "length": time(length), "sources": sources }).to_string();
     let document = with_servers(&document, args);
-    Traffic::parse(&document).map_err(|error| End::Misuse(error.to_string()))
+    Traffic::parse(&document).map_err(|error| CommandError::Misuse(error.to_string()))
 }
 
 /// In the form of the traffic document.

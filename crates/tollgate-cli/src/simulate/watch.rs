@@ -175,7 +175,8 @@ fn step(seen: &ObservedDecision<'_>, count: Option<u64>) -> Step {
         Fate::Denied { status, retry_after } => ("deny", Some(status), waited, retry_after),
     };
     let quotas = decided.rules().filter(|rule| rule.is_binding);
-    let remaining = quotas.flat_map(|rule| rule.quotas().map(|(_, said)| said.remaining)).min();
+    let remaining =
+        quotas.flat_map(|rule| rule.quotas().map(|(_, decision)| decision.remaining)).min();
     Step {
         at_us: micros(seen.at.since(START)),
         client: seen.request.client,

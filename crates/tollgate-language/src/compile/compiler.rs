@@ -11,23 +11,23 @@ use alloc::vec::Vec;
 use tollgate_core::Span;
 use tollgate_http_syntax::repeated::Repeated;
 
+use crate::compile::identities::unique;
 use crate::compile::identities::{RecordIds, key_identity, small};
-use crate::compile::names::unique;
 use crate::compile::quotas::quotas;
-use crate::compile::settings::settings;
+use crate::compile::settings::{response, settings, waiting};
 use crate::document::jwt::JwtDoc;
-use crate::document::on_failure::WithoutState;
-use crate::document::root::{Document, ResponseDoc, WaitingDoc};
+use crate::document::root::Document;
 use crate::document::rule::{Durability, QuotaDoc, RuleDoc, TierDoc};
 use crate::document::scalar::Version;
+use crate::document::scope::WithoutState;
 use crate::json::place::At;
 use crate::json::reader::Lenient;
 use crate::surface::traits;
 use tollgate_policy::spec::{
-    Action, BodyFormat, Charging, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec,
-    HeaderGeneration, Key, Limits, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode,
-    OnFailure, OnMissing, PolicySpec, QuotaSpec, RecordSpec, ResponseSpec, RuleSpec, RuleTerms,
-    Scope, SetSpec, Surface, TierSpec, parts_of, stable_hash, with_holds,
+    Action, Charging, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec, Key,
+    MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode, OnFailure, OnMissing, PolicySpec,
+    QuotaSpec, RecordSpec, RuleSpec, RuleTerms, Scope, SetSpec, Surface, TierSpec, parts_of,
+    stable_hash, with_holds,
 };
 
 /// Keys held in Envoy unless the policy sets another number.
@@ -74,29 +74,6 @@ pub(super) fn spec(
     };
     compiler.rules(document.rules, &root.field("rules"));
     compiler.spec
-}
-
-fn response(doc: Option<&ResponseDoc>) -> ResponseSpec {
-    ResponseSpec {
-        headers: doc.and_then(|r| r.headers).unwrap_or(HeaderGeneration::Draft11),
-        policy: doc.and_then(|r| r.policy).unwrap_or(true),
-        on_allow: doc.and_then(|r| r.on_allow).unwrap_or(true),
-        body: doc.and_then(|r| r.body).unwrap_or(BodyFormat::ProblemJson),
-        jitter: doc.and_then(|r| r.jitter).map_or(Span::ZERO, |w| w.0),
-        partition_key: doc.and_then(|r| r.partition_key).unwrap_or(false),
-    }
-}
-
-/// The limits on waiting requests.
-fn waiting(doc: Option<&WaitingDoc>) -> Limits {
-    let most = Limits::default();
-    let Some(doc) = doc else { return most };
-    let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-    Limits {
-        per_key: doc.per_key.map_or(most.per_key, |n| number(n.0)),
-        total: doc.total.map_or(most.total, |n| number(n.0)),
-        bytes: doc.bytes.map_or(most.bytes, |n| number(n.0)),
-    }
 }
 
 impl Compiler {
@@ -231,9 +208,9 @@ impl Compiler {
         }
         if let Some(group) = self.spec.groups.get_mut(usize::from(index)) {
             if group.shards != shards {
-                let others = group.shards.map_or("no shards".into(), |n| format!("{n} of them"));
+                let others = group.shards.map_or("no shards".into(), |n| format!("{n} shards"));
                 at.field("shards").problem(format!(
-                    "are the key's, and a rule above counts by the same key with {others}; give both the same number, \
+                    "belong to the key, and an earlier rule with the same key has {others}; use the same number in both, \
                      or leave it out of both"
                 ));
             }
@@ -257,7 +234,7 @@ impl Compiler {
 
 fn tier_spec(tier: TierDoc, set: SetSpec, at: &At<'_>) -> TierSpec {
     if tier.when.is_none() && tier.key_values.is_none() {
-        at.problem("applies to no particular client; give it \"when\" or \"key_values\"".into());
+        at.problem("selects no requests; give it \"when\" or \"key_values\"".into());
     }
     let texts = tier.key_values.into_iter().flat_map(|values| values.0);
     let key_values: BTreeSet<Vec<u8>> = texts.map(String::into_bytes).collect();

@@ -1,15 +1,18 @@
-//! The identifiers of compiled things: indices within a policy, and identities in stored values.
+//! Names and identities: unique names in a document, indices within a policy, and identities in
+//! stored values.
 //!
-//! Invariant: an identity in a stored value is the same in every version of this code: a different
-//! one would restart every count.
+//! Invariant: when a name occurs twice, the problem is at the later one. An identity in a stored
+//! value is the same in every version of this code: a different one would restart every count.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 
 use tollgate_http_syntax::address::Prefixes;
-use tollgate_policy::spec::{About, Key, KeyPart, Scope, stable_hash};
+use tollgate_policy::spec::{About, Key, KeyPart, Name, Scope, stable_hash};
 use tollgate_storage::marked;
+
+use crate::json::place::At;
 
 /// The identities of a policy's records.
 #[derive(Default)]
@@ -71,4 +74,17 @@ pub(super) fn small(i: usize) -> u16 {
     let index = u16::try_from(i);
     debug_assert!(index.is_ok(), "the limits on rules and tiers keep below 65,536: {i}");
     index.unwrap_or(u16::MAX)
+}
+
+/// The problem with a name that an earlier rule, tier or quota has.
+pub(super) const TWICE: &str = "is the name of an earlier one; names are unique";
+
+/// Notes every name that occurred before.
+pub(super) fn unique<'a>(names: impl Iterator<Item = (usize, &'a Name)>, at: &At<'_>) {
+    let mut seen = BTreeSet::new();
+    for (i, name) in names {
+        if !seen.insert(&name.0) {
+            at.item(i).field("name").problem(TWICE.into());
+        }
+    }
 }

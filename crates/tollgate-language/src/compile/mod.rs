@@ -2,28 +2,26 @@
 //!
 //! Invariant: compiling is the slow path: it may allocate and hash; deciding does neither.
 
+mod combinations;
 mod compiler;
+mod fingerprint;
+mod fleet_rules;
 mod identities;
-mod names;
 pub(crate) mod plugin;
-mod public;
 mod quotas;
-mod reported;
 mod settings;
 mod subsumption;
 pub(crate) mod tenant;
-mod together;
 mod validate;
 mod warnings;
-mod white_space;
 
 use core::cell::{Cell, RefCell};
 
 use crate::compile::subsumption::MAX_COMPARED;
-use crate::document::masked::without_masked_keys;
+use crate::document::jwt::without_masked_keys;
 use crate::document::root::Document;
 use crate::json::node::{Node, whole};
-use crate::json::place::{At, Noted};
+use crate::json::place::{At, ProblemList, read_document};
 use crate::json::reader::FromNode;
 use crate::surface::traits;
 use tollgate_policy::Policy;
@@ -52,10 +50,7 @@ pub fn spec(document: &str, surface: Surface) -> Result<PolicySpec, Problems> {
 
 /// The spec of `node`, which is all of `document`.
 fn spec_of(node: &Node, document: &str, surface: Surface) -> Result<PolicySpec, Problems> {
-    let noted = RefCell::new(Noted::default());
-    let spec = spec_at(node, document, surface, &At::root(&noted));
-    let problems = noted.into_inner().in_order(node);
-    spec.filter(|_| problems.0.is_empty()).ok_or(problems)
+    read_document(node, |root| spec_at(node, document, surface, root))
 }
 
 /// The policy of a spec whose document has no problem.
@@ -63,7 +58,7 @@ fn built(spec: PolicySpec, surface: Surface) -> Result<Policy, Problems> {
     let policy = Policy::from_spec(spec, surface);
     debug_assert!(policy.is_some(), "a document without problems is a policy");
     policy.ok_or_else(|| {
-        whole("has no mistake and yet no policy follows from it; please report this".into())
+        whole("has no mistake, but no policy could be made from it; please report this".into())
     })
 }
 
@@ -71,13 +66,13 @@ fn built(spec: PolicySpec, surface: Surface) -> Result<Policy, Problems> {
 /// noted.
 fn spec_at(node: &Node, document: &str, surface: Surface, root: &At<'_>) -> Option<PolicySpec> {
     let read = Document::read(node, root)?;
-    if root.noted() == 0 {
+    if root.problem_count() == 0 {
         validate::unreachable(&read, root);
     }
-    let fingerprints = (stable_hash(&[document.as_bytes()]), public::public_fingerprint(node));
+    let fingerprints = (stable_hash(&[document.as_bytes()]), fingerprint::public_fingerprint(node));
     let traits = traits(surface);
     validate::errors(&read, surface, traits, root);
-    let noted = RefCell::new(Noted::default());
+    let noted = RefCell::new(ProblemList::default());
     let warned = At::root(&noted);
     let left = Cell::new(MAX_COMPARED);
     warnings::of_document(&read, traits, &left, &warned);

@@ -14,7 +14,7 @@ use tollgate_core::Span;
 use crate::compile::{built, compile, spec_at, spec_of};
 use crate::document::plugin::{FleetDoc, HashKey, PolicyFromDoc};
 use crate::json::node::Node;
-use crate::json::place::{At, Noted};
+use crate::json::place::{At, ProblemList};
 use crate::json::reader::Fields;
 use tollgate_policy::plugin::{Fleet, MAX_NAME, MAX_NAMED, NamedPolicy, PolicyFrom};
 use tollgate_policy::spec::{PolicySpec, Problems, Surface};
@@ -43,7 +43,7 @@ pub fn compile_plugin(document: &str, surface: Surface) -> Result<Plugin, Proble
     if !fields.iter().any(|(name, _)| name == "policy" || name == "policies") {
         return built(spec_of(&node, document, surface)?, surface).map(Plugin::alone);
     }
-    let noted = RefCell::new(Noted::default());
+    let noted = RefCell::new(ProblemList::default());
     let root = At::root(&noted);
     let names = ["policy", "policies", "fleet", "policy_from", "hash_key"];
     let read = Fields::open(&node, &root, &names);
@@ -55,14 +55,14 @@ pub fn compile_plugin(document: &str, surface: Surface) -> Result<Plugin, Proble
     let others = read.as_ref().and_then(|read| read.node("policies"));
     let at = root.field("policies");
     let named = others.map(|others| named(others, document, surface, &at));
-    let is_asking = |(name, _): &(String, Node)| name == "fleet" || name == "policy_from";
-    if others.is_some() && fields.iter().any(is_asking) {
-        at.problem("cannot be combined with \"fleet\" and \"policy_from\": they are for one policy; leave them out, or give each policy a filter of its own".into());
+    let uses_server = |(name, _): &(String, Node)| name == "fleet" || name == "policy_from";
+    if others.is_some() && fields.iter().any(uses_server) {
+        at.problem("cannot be combined with \"fleet\" and \"policy_from\": they are for one policy; leave them out, or give each policy its own filter".into());
     }
     let inner = read.and_then(|read| read.node("policy"));
     let at = root.field("policy");
     if inner.is_none() {
-        at.problem("missing; it is for the routes that name none of \"policies\"".into());
+        at.problem("is missing; it applies to the routes that name none of \"policies\"".into());
     }
     let spec = inner.and_then(|inner| spec_at(inner, document, surface, &at));
     let problems = noted.into_inner().in_order(&node);
@@ -94,10 +94,10 @@ fn named(node: &Node, document: &str, surface: Surface, at: &At<'_>) -> Vec<(Str
         return Vec::new();
     }
     let read = fields.iter().enumerate().filter_map(|(i, (name, node))| {
-        let at = at.own(name);
+        let at = at.user_field(name);
         if !NamedPolicy::is_name(name) {
             at.problem(format!(
-                "is no name; use 1 to {MAX_NAME} of a-z, A-Z, 0-9, \"-\" and \"_\""
+                "is not a valid name; use 1 to {MAX_NAME} of a-z, A-Z, 0-9, \"-\" and \"_\""
             ));
         }
         if fields.iter().take(i).any(|(earlier, _)| earlier == name) {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Limiter, Quota, QuotaError};
 
-use crate::compile::names::TWICE;
+use crate::compile::identities::TWICE;
 use crate::document::rule::QuotaDoc;
 use crate::json::place::At;
 use crate::json::reader::Lenient;

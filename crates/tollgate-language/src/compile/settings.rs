@@ -1,15 +1,18 @@
-//! From the document to the facts that the policy reads of requests, and their sources.
+//! The settings of the whole policy, with their defaults: the sources of facts about requests, the
+//! responses, and the limits on waiting requests.
 //!
 //! Invariant: a fact that the surface itself knows is never read from a header, which any client
 //! can send.
 
 use crate::document::client_ip::ClientIpDoc;
 use crate::document::jwt::JwtDoc;
-use crate::document::root::Document;
+use crate::document::root::{Document, ResponseDoc, WaitingDoc};
 use crate::surface::{Supply, Traits};
+use tollgate_core::Span;
 use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
+use tollgate_policy::spec::{BodyFormat, HeaderGeneration, Limits, ResponseSpec};
 use tollgate_policy::spec::{ClientAddress, HeaderName, Need, SettingsSpec, Source, Trust};
 
 /// The facts that the policy reads of requests.
@@ -34,6 +37,30 @@ pub(super) fn settings(document: &Document, surface: &Traits) -> SettingsSpec {
             .filter(|_| surface.verifies_tokens)
             .map(|jwt| token(jwt, repeated)),
         escaped_slashes: document.escaped_slashes.unwrap_or(EscapedSlashes::Separator),
+    }
+}
+
+/// The part of responses that the policy configures, with its defaults.
+pub(super) fn response(doc: Option<&ResponseDoc>) -> ResponseSpec {
+    ResponseSpec {
+        headers: doc.and_then(|r| r.headers).unwrap_or(HeaderGeneration::Draft11),
+        policy: doc.and_then(|r| r.policy).unwrap_or(true),
+        on_allow: doc.and_then(|r| r.on_allow).unwrap_or(true),
+        body: doc.and_then(|r| r.body).unwrap_or(BodyFormat::ProblemJson),
+        jitter: doc.and_then(|r| r.jitter).map_or(Span::ZERO, |w| w.0),
+        partition_key: doc.and_then(|r| r.partition_key).unwrap_or(false),
+    }
+}
+
+/// The limits on waiting requests.
+pub(super) fn waiting(doc: Option<&WaitingDoc>) -> Limits {
+    let most = Limits::default();
+    let Some(doc) = doc else { return most };
+    let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    Limits {
+        per_key: doc.per_key.map_or(most.per_key, |n| number(n.0)),
+        total: doc.total.map_or(most.total, |n| number(n.0)),
+        bytes: doc.bytes.map_or(most.bytes, |n| number(n.0)),
     }
 }
 

@@ -11,7 +11,7 @@ use core::cell::RefCell;
 use crate::compile::quotas::quotas;
 use crate::document::tenant::EntryDoc;
 use crate::json::node::{Node, whole};
-use crate::json::place::{At, Noted};
+use crate::json::place::{At, ProblemList, read_document};
 use crate::json::reader::FromNode;
 use crate::json::suggest::nearest;
 use tollgate_policy::spec::{MAX_TENANT_ENTRY, Problems, TenantEntry, quoted_text};
@@ -46,7 +46,7 @@ pub fn tenant_entry_for(policy: &Policy, json: &[u8]) -> Result<TenantEntry, Pro
 /// The parts of `entry` without effect under `policy`: rules and tiers that it does not have.
 #[must_use]
 pub fn without_effect(policy: &Policy, entry: &TenantEntry) -> Problems {
-    let noted = RefCell::new(Noted::default());
+    let noted = RefCell::new(ProblemList::default());
     note_unknown(entry, policy, &At::root(&noted));
     noted.into_inner().in_order(&Node::Null)
 }
@@ -55,31 +55,25 @@ fn read_for(json: &[u8], policy: Option<&Policy>) -> Result<TenantEntry, Problem
     if json.len() > MAX_TENANT_ENTRY {
         return Err(whole("the entry is longer than 16 KiB".into()));
     }
-    let text = core::str::from_utf8(json);
-    let node = Node::parse(text.map_err(|error| whole(format!("not JSON: {error}")))?)?;
-    let noted = RefCell::new(Noted::default());
-    let root = At::root(&noted);
-    let entry = EntryDoc::read(&node, &root).map(|doc| {
-        if doc.tier.is_none() && doc.quotas.is_none() && root.noted() == 0 {
-            root.problem("says nothing; give it \"tier\" or \"quotas\"".into());
+    let node = Node::parse_bytes(json)?;
+    read_document(&node, |root| {
+        let doc = EntryDoc::read(&node, root)?;
+        if doc.tier.is_none() && doc.quotas.is_none() && root.problem_count() == 0 {
+            root.problem("has no effect; give it \"tier\" or \"quotas\"".into());
         }
-        let entry = entry(&doc, &root);
+        let entry = entry(&doc, root);
         if let Some(policy) = policy {
-            note_unknown(&entry, policy, &root);
+            note_unknown(&entry, policy, root);
         }
-        entry
-    });
-    let problems = noted.into_inner().in_order(&node);
-    match entry {
-        Some(entry) if problems.0.is_empty() => Ok(entry),
-        _ => Err(problems),
-    }
+        Some(entry)
+    })
 }
 
 fn entry(doc: &EntryDoc, root: &At<'_>) -> TenantEntry {
     let at = root.field("quotas");
     let docs = doc.quotas.iter().flat_map(|quotas| &quotas.0);
-    let of_rules = docs.map(|(rule, docs)| (rule.clone(), quotas(docs, rule, 1, &at.own(rule))));
+    let of_rules =
+        docs.map(|(rule, docs)| (rule.clone(), quotas(docs, rule, 1, &at.user_field(rule))));
     TenantEntry {
         tier: doc.tier.as_ref().map(|tier| tier.0.clone()),
         quotas: of_rules.collect(),
@@ -92,7 +86,8 @@ fn entry(doc: &EntryDoc, root: &At<'_>) -> TenantEntry {
 fn note_unknown(entry: &TenantEntry, policy: &Policy, root: &At<'_>) {
     if policy.tenants().is_none() {
         root.problem(
-            "has no effect: the policy does not say who a tenant is; give it \"tenant\"".into(),
+            "has no effect: the policy does not identify tenants; give the policy \"tenant\""
+                .into(),
         );
     }
     let tiers: Vec<&str> = policy.quota_sets().iter().filter_map(QuotaSet::tier).collect();
@@ -103,7 +98,7 @@ fn note_unknown(entry: &TenantEntry, policy: &Policy, root: &At<'_>) {
     }
     let at = root.field("quotas");
     for (name, quotas) in &entry.quotas {
-        let at = at.own(name);
+        let at = at.user_field(name);
         if let Some(rule) = policy.rules().iter().find(|rule| rule.name() == name) {
             rule.tenant_quotas(quotas, |(i, field, words)| at.item(i).field(field).problem(words));
         } else {

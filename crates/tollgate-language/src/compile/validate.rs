@@ -8,23 +8,18 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::cell::Cell;
 
-use tollgate_core::Span;
-
 use crate::compile::subsumption::{MAX_COMPARED, implies};
-use crate::compile::{reported, together};
+use crate::compile::{combinations, fleet_rules};
 use crate::document::jwt::JwkDoc;
-use crate::document::on_failure::WithoutState;
-use crate::document::repeated::NO_JOIN;
 use crate::document::root::Document;
-use crate::document::rule::{QuotaDoc, RuleDoc};
+use crate::document::rule::RuleDoc;
+use crate::document::scalar::NO_JOIN;
 use crate::json::place::At;
-use crate::json::reader::Lenient;
 use crate::surface::{Supply, Traits};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::metric_label;
 use tollgate_policy::spec::{
-    Action, Charging, Conditions, HeaderName, KeyPart, MAX_KEY_PARTS, Need, Scope, Source, Surface,
-    quoted_text,
+    Action, Conditions, HeaderName, KeyPart, MAX_KEY_PARTS, Need, Source, Surface, quoted_text,
 };
 
 /// Notes settings that can never have an effect.
@@ -45,7 +40,7 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
     }
     let rules_at = root.field("rules");
     if surface.asks_authority() {
-        together::errors(document, &rules_at);
+        fleet_rules::errors(document, &rules_at);
     }
     if traits.has_labels {
         label_errors(document, &rules_at);
@@ -54,9 +49,7 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
         let at = rules_at.item(i);
         mark_errors(rule, document, &at.field("action").field("mark").field("header"));
         key_errors(rule, document, traits, &at.field("key"));
-        scope_errors(rule, surface, traits, &at);
-        shards_errors(rule, &at.field("shards"));
-        reported::errors(rule, &at);
+        combinations::errors(rule, surface, traits, &at);
         for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
             if let Some(conditions) = conditions {
                 need_errors(conditions, document, traits, &at.field(name));
@@ -84,7 +77,7 @@ fn priority_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &A
         let at = at.item(i);
         if conditions.0.is_empty() {
             at.problem(
-                "applies to all requests, so it puts none first; name a condition, or leave it out"
+                "applies to all requests, so it has no effect; give it a condition, or leave it out"
                     .into(),
             );
         }
@@ -152,7 +145,7 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
         return;
     };
     at.problem(format!(
-        "{} is where this policy finds {what}; use a name of its own",
+        "{} is the header from which this policy reads {what}; use another name",
         quoted_text(name)
     ));
 }
@@ -169,7 +162,7 @@ pub(super) fn unreachable(document: &Document, root: &At<'_>) {
             rules_at
                 .item(i)
                 .field("unless")
-                .problem("holds for all that \"when\" is for, so the rule applies to no request but those that are read in several ways".into());
+                .problem("holds whenever \"when\" holds, so the rule applies only to requests that can be read in several ways".into());
         }
     }
 }
@@ -271,69 +264,6 @@ fn key_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>
             }
         };
         at.item(i).problem(message);
-    }
-}
-
-/// A fleet count that no authority keeps, and settings of a fleet count in a rule without one.
-fn scope_errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<'_>) {
-    if matches!(rule.scope, Some(Lenient(None))) {
-        return; // its problem is noted
-    }
-    if rule.scope() == Scope::Fleet {
-        if let Some(message) = traits.no_fleet {
-            at.field("scope").problem(message.into());
-        }
-        if surface.asks_authority() && matches!(rule.charge, Some(Charging::Response(_))) {
-            at.field("charge").problem(
-                "is made when a request comes where the count is the fleet's; leave it out here"
-                    .into(),
-            );
-        }
-        let is_leased = rule.lease.is_some_and(|lease| lease.0 > Span::ZERO);
-        if is_leased && rule.quotas().any(QuotaDoc::is_queue) {
-            at.field("lease").problem(
-                "is for quotas that count units; a leaky-queue gives places: use 0 or leave it out"
-                    .into(),
-            );
-        }
-        return;
-    }
-    let is_local = matches!(rule.on_failure, Some(WithoutState::Local(_)));
-    for (field, is_given) in [("lease", rule.lease.is_some()), ("on_failure", is_local)] {
-        if is_given {
-            at.field(field).problem(
-                "is about an authority that others ask, too: give \"scope\": \"fleet\", or leave it out"
-                    .into(),
-            );
-        }
-    }
-}
-
-/// Shards of a rule whose count is not in units that can be leased, or is already leased.
-fn shards_errors(rule: &RuleDoc, at: &At<'_>) {
-    if rule.shards.is_none() {
-        return;
-    }
-    let wrong = [
-        (
-            rule.scope() != Scope::Local,
-            "spread what one Worker counts, and a scope says who else counts; leave one of them out",
-        ),
-        (
-            rule.quotas().any(QuotaDoc::is_queue),
-            "lease units, and a leaky-queue gives places; use another algorithm, or leave them out",
-        ),
-        (
-            matches!(rule.action, Some(Action::Delay(_))),
-            "answer at once, and with the action delay a request waits for its turn; leave one of them out",
-        ),
-        (
-            matches!(rule.charge, Some(Charging::Response(_))),
-            "spend units when a request comes, and here its response charges; leave one of them out",
-        ),
-    ];
-    for (_, message) in wrong.into_iter().filter(|(is_wrong, _)| *is_wrong) {
-        at.problem(message.into());
     }
 }
 

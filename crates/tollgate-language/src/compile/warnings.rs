@@ -4,23 +4,24 @@
 
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
 use tollgate_core::{Algorithm, Limiter};
+use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
+use tollgate_http_syntax::sort::sort_by;
+use tollgate_http_syntax::values::trimmed;
+use tollgate_policy::spec::{
+    Action, Charging, ClientAddress, Condition, Conditions, Cost, KeyPart, Matcher, Mode, Origin,
+    PolicySpec, QuotaSpec, RuleSpec, Scope, SetSpec, Source, Trust, quoted_text,
+};
 
 use crate::compile::subsumption::{implies, implies_values};
-use crate::compile::white_space;
 use crate::document::root::Document;
 use crate::document::rule::{RuleDoc, TierDoc};
 use crate::json::place::At;
 use crate::surface::Traits;
-use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
-use tollgate_http_syntax::sort::sort_by;
-use tollgate_policy::spec::{
-    Action, Charging, ClientAddress, Cost, KeyPart, Mode, Origin, PolicySpec, QuotaSpec, RuleSpec,
-    Scope, SetSpec, Source, Trust, quoted_text,
-};
 
 /// Above this a log takes more than 2 KiB per key.
 const LARGE_LOG: u64 = 256;
@@ -32,7 +33,7 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
         root.field("rules").problem("is empty: nothing is limited".into());
     }
     for (i, exempt) in document.exempt().iter().enumerate() {
-        white_space::of_conditions(exempt, &root.field("exempt").item(i));
+        white_space_of_conditions(exempt, &root.field("exempt").item(i));
     }
     let rules_at = root.field("rules");
     for (i, rule) in document.rules() {
@@ -43,12 +44,12 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
         }
         if traits.is_one_node && matches!(rule.scope(), Scope::Share(2..)) {
             at.field("scope").problem(
-                "divides what is one count for all clients here; use \"fleet\", which counts as it says".into(),
+                "divides a limit that is one count for all clients here; use \"fleet\", which does not divide it".into(),
             );
         }
         guess_warning(rule, &at.field("charge"));
         tier_warnings(rule, left, &at.field("tiers"));
-        white_space::of_rule(rule, &at);
+        white_space_of_rule(rule, &at);
     }
 }
 
@@ -71,7 +72,7 @@ pub(super) fn of_spec(spec: &PolicySpec, left: &Cell<usize>, root: &At<'_>) {
 fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
     if ignores_its_header(client) {
         root.field("client_ip").problem(
-            "trusts no proxy, so the header is not used and every client is the connection's other end; \
+            "trusts no proxy, so the header is ignored and the peer of the connection counts as the client; \
              give trusted_proxies or trusted_hops"
                 .into(),
         );
@@ -79,7 +80,7 @@ fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
     // A header with one address has no list in which hops could be counted.
     if let (Source::Header(_), Trust::Hops(_)) = (&client.source, &client.trust) {
         root.field("client_ip")
-            .problem("uses a header from any sender; give trusted_proxies".into());
+            .problem("trusts the header from any sender; give trusted_proxies".into());
     }
 }
 
@@ -94,8 +95,8 @@ fn tenant_warning(document: &Document, at: &At<'_>) {
     let sent = |part: &KeyPart| part.about().origin == Origin::Client;
     if document.tenant.as_ref().is_some_and(sent) {
         at.problem(
-            "is what a client sends, so it chooses whose limits it has, and each name it makes up is asked of the \
-             store; use a verified claim, or let nobody but your proxy set it"
+            "is sent by the client, which can choose the limits of any tenant, and each invented name costs a look-up in the \
+             store; use a verified claim, or a value that only your proxy sets"
                 .into(),
         );
     }
@@ -112,8 +113,8 @@ fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
     {
         if share >= MANY {
             root.field("client_ip").field("trusted_proxies").problem(format!(
-                "trusts {share} % of all {family} addresses, so clients can say who they are; give the networks of \
-                 your proxies only"
+                "trusts {share} % of all {family} addresses, so clients can forge their address; give only the networks \
+                 of your proxies"
             ));
         }
     }
@@ -126,8 +127,8 @@ fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
         let which =
             if rule.key.is_empty() { "one Durable Object" } else { "a few Durable Objects" };
         at.problem(format!(
-            "sends every request of this rule to {which}, each of which serves about 1000 a second; add a part \
-             such as \"client_ip\", give it \"shards\", or meet fewer requests"
+            "sends every request of this rule to {which}, each of which serves about 1000 requests per second; add a \
+             part such as \"client_ip\", give the rule \"shards\", or let it apply to fewer requests"
         ));
     }
 }
@@ -136,7 +137,7 @@ fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &
     let mut exempts = document.exempt().iter().take_while(|_| left.get() > 0);
     if let Some(i) = exempts.position(|exempt| implies(rule.when.as_ref(), Some(exempt), left)) {
         at.problem(format!(
-            "what it is for is exempt by exempt[{i}], but for requests that are read in several ways"
+            "applies only to requests that can be read in several ways; exempt[{i}] exempts all others"
         ));
     }
 }
@@ -157,7 +158,7 @@ fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
         };
         if let Some((_, other)) = others.find(hides) {
             at.item(*i).problem(format!(
-                "never applies: every request it is for gets the tier {} first",
+                "never applies: the tier {} applies first to every such request",
                 quoted_text(&other.name.0)
             ));
         }
@@ -175,14 +176,14 @@ fn quota_warnings(set: &SetSpec, at: &At<'_>) {
         let name = quoted_text(name);
         if limiter.algorithm() == Algorithm::SlidingLog && limiter.limit() > LARGE_LOG {
             at.problem(format!(
-                "{name} is a sliding-log of {}, which takes {} bytes a key; sliding-buckets takes far less",
+                "{name} is a sliding-log of {}, which takes {} bytes per key; sliding-buckets takes far less",
                 limiter.limit(),
                 limiter.state_len()
             ));
         }
         if limiter.limit() > 1 && regrows_one(limiter) {
             at.problem(format!(
-                "{name} is strict with a burst of its whole limit, so 1 grows back in a window; give a burst below {}",
+                "{name} is strict with a burst of its whole limit, so only 1 unit is restored per window; give a burst below {}",
                 limiter.limit()
             ));
         }
@@ -193,7 +194,7 @@ fn cost_warnings(rule: &RuleSpec, set: &SetSpec, at: &At<'_>) {
     let Cost::Fixed(cost) = rule.terms.cost else { return };
     for quota in set.own.quotas.iter().filter(|quota| cost > quota.limiter.capacity()) {
         at.problem(format!(
-            "{cost} is more than {} ever holds, which is {}, so it admits no request",
+            "{cost} is more than the capacity of {}, which is {}, so no request is ever allowed",
             quoted_text(&quota.name),
             quota.limiter.capacity()
         ));
@@ -206,7 +207,7 @@ fn guess_warning(rule: &RuleDoc, at: &At<'_>) {
     let is_guess = [401, 403].into_iter().any(|status| charge.charges(Some(status)));
     if is_guess && !charge.reserves() {
         at.problem(
-            "is made when the response comes, so requests that are under way together all pass, however many; give \
+            "is made when the response arrives, so any number of requests that are sent together are allowed; give \
              \"reserve\": true"
                 .into(),
         );
@@ -230,7 +231,7 @@ fn name_warnings(rules: &[RuleSpec], left: &Cell<usize>, rules_at: &At<'_>) {
             let (earlier, other) = *first.entry(&quota.name).or_insert((i, rule));
             if earlier != i && overlap(other, rule, left) {
                 rules_at.item(i).field("quotas").problem(format!(
-                    "{} is also a quota of rules[{earlier}], and clients of both cannot tell the two apart",
+                    "{} is also a quota of rules[{earlier}], and clients of both cannot distinguish the two",
                     quoted_text(&quota.name)
                 ));
             }
@@ -250,4 +251,55 @@ fn overlap(one: &RuleSpec, other: &RuleSpec, left: &Cell<usize>) -> bool {
         a.terms.unless.is_none() && implies(b.terms.when.as_ref(), a.terms.when.as_ref(), left)
     };
     hides(one, other) || hides(other, one)
+}
+
+const NEVER: &str =
+    "has white space around it, which header values never have, so it never matches";
+
+/// Notes the values of a rule that never match.
+fn white_space_of_rule(rule: &RuleDoc, at: &At<'_>) {
+    for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
+        if let Some(conditions) = conditions {
+            white_space_of_conditions(conditions, &at.field(name));
+        }
+    }
+    for (i, conditions) in rule.priorities().iter().enumerate() {
+        white_space_of_conditions(
+            conditions,
+            &at.field("action").field("delay").field("priority").item(i),
+        );
+    }
+    for (i, tier) in rule.tiers().iter().enumerate() {
+        let at = at.field("tiers");
+        if let Some(when) = &tier.when {
+            white_space_of_conditions(when, &at.item(i).field("when"));
+        }
+        // A descriptor's value is compared as it is.
+        let of_headers = tier.key_values.iter().filter(|_| !counts_by_descriptor(rule));
+        let values = of_headers.flat_map(|values| &values.0);
+        for value in values.filter(|value| trimmed(value.as_bytes()) != value.as_bytes()) {
+            at.item(i).field("key_values").problem(format!("{} {NEVER}", quoted_text(value)));
+        }
+    }
+}
+
+fn counts_by_descriptor(rule: &RuleDoc) -> bool {
+    rule.key.iter().any(|part| matches!(part, KeyPart::Descriptor(_)))
+}
+
+/// Notes the values that headers are compared with and that never match.
+fn white_space_of_conditions(conditions: &Conditions, at: &At<'_>) {
+    let at = at.field("headers");
+    for condition in &conditions.0 {
+        let Condition::Header(name, wanted) = condition else { continue };
+        for matcher in wanted.iter() {
+            let text = match matcher {
+                Matcher::Exact(text) if trimmed(text) != text => text,
+                Matcher::Prefix(text) if matches!(text.first(), Some(b' ' | b'\t')) => text,
+                Matcher::Exact(_) | Matcher::Prefix(_) | Matcher::Present => continue,
+            };
+            let text = quoted_text(&String::from_utf8_lossy(text));
+            at.user_field(&name.0).problem(format!("{text} {NEVER}"));
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Requests and settlements that a caller describes in JSON, in the words of the policy document.
+//! Requests and settlements that a caller describes in JSON, in the terms of the policy document.
 
 pub(crate) mod request;
 pub(crate) mod settlement;

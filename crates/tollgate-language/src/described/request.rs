@@ -7,15 +7,13 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
 use core::net::IpAddr;
 
 use crate::document::lists::within;
-use crate::json::node::{Node, whole};
-use crate::json::place::At;
+use crate::json::node::Node;
+use crate::json::place::{At, read_document};
 use crate::json::reader::{Fields, FromNode, record, schema};
 use tollgate_http_syntax::token::is_token;
 use tollgate_policy::Facts;
@@ -25,7 +23,7 @@ use tollgate_policy::spec::{Asn, Bounded, Country, Problems};
 const MAX_METHOD: usize = 32;
 
 record! {
-    /// A request, described.
+    /// The facts of a request.
     RequestDoc {
         /// The method; any token, because methods are case-sensitive and may be new.
         method: Method,
@@ -41,9 +39,9 @@ record! {
         country: Option<Country>,
         /// The client's autonomous system number.
         asn: Option<Asn>,
-        /// The status of the response to a request that was allowed before: this reports it.
+        /// The status of the response to a request that was allowed before.
         response_status: Option<Bounded<100, 599>>,
-        /// The answer is to have an id, by which the cost can be settled later.
+        /// The response contains an id, with which the cost can be settled later.
         settle: Option<bool>,
     }
 }
@@ -68,21 +66,17 @@ impl DescribedRequest {
     /// # Ok::<(), tollgate_policy::Problems>(())
     /// ```
     pub fn parse(json: &[u8]) -> Result<Self, Problems> {
-        let node = parsed(json)?;
+        let node = Node::parse_bytes(json)?;
         Self::read(&node, &node, None)
     }
 
     /// Reads `described`, which is the whole `document` or an item of its list.
     fn read(described: &Node, document: &Node, item: Option<usize>) -> Result<Self, Problems> {
-        let noted = RefCell::default();
-        let root = At::root(&noted);
-        let list = root.field(REQUESTS);
-        let doc = RequestDoc::read(described, &item.map_or(root, |item| list.item(item)));
-        let problems = noted.take().in_order(document);
-        match doc {
-            Some(doc) if problems.0.is_empty() => Ok(Self(doc)),
-            _ => Err(problems),
-        }
+        let doc = read_document(document, |root| {
+            let list = root.field(REQUESTS);
+            RequestDoc::read(described, &item.map_or(*root, |item| list.item(item)))
+        });
+        doc.map(Self)
     }
 
     /// The status of the response, when this reports one.
@@ -117,14 +111,13 @@ impl DescribedRequests {
     /// assert_eq!(requests[1].as_ref().unwrap_err().to_string(), "requests[1].path: is missing");
     /// ```
     pub fn parse(json: &[u8], most: usize) -> Result<Self, Problems> {
-        let node = parsed(json)?;
+        let node = Node::parse_bytes(json)?;
         if !matches!(&node, Node::Object(fields) if fields.iter().any(|(name, _)| name == REQUESTS))
         {
             return DescribedRequest::read(&node, &node, None).map(Self::One);
         }
-        let noted = RefCell::default();
-        let root = At::root(&noted);
-        let items = Fields::open(&node, &root, &[REQUESTS]).and_then(|fields| {
+        let items = read_document(&node, |root| {
+            let fields = Fields::open(&node, root, &[REQUESTS])?;
             let requests = fields.node(REQUESTS)?;
             let at = root.field(REQUESTS);
             match requests {
@@ -136,8 +129,7 @@ impl DescribedRequests {
                 _ => at.wrong(requests, "a list; use [{...}]"),
             }
         });
-        let problems = noted.take().in_order(&node);
-        let Some(items) = items.filter(|_| problems.0.is_empty()) else { return Err(problems) };
+        let items = items?;
         let read = |(i, item)| DescribedRequest::read(item, &node, Some(i));
         Ok(Self::Many(items.iter().enumerate().map(read).collect()))
     }
@@ -145,11 +137,6 @@ impl DescribedRequests {
 
 /// The member that contains several requests.
 const REQUESTS: &str = "requests";
-
-fn parsed(json: &[u8]) -> Result<Node, Problems> {
-    let text = core::str::from_utf8(json);
-    Node::parse(text.map_err(|error| whole(format!("not JSON: {error}")))?)
-}
 
 impl Facts for DescribedRequest {
     fn method(&self) -> Cow<'_, [u8]> {
@@ -246,7 +233,7 @@ impl FromNode for Lines {
         };
         let mut lines = BTreeMap::<String, String>::new();
         for (name, node) in fields {
-            let at = at.own(name);
+            let at = at.user_field(name);
             if !is_token(name.as_bytes()) {
                 at.problem("is not a header name".into());
             } else if let Some(Line(line)) = Line::read(node, &at) {
@@ -281,6 +268,7 @@ impl FromNode for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use alloc::string::ToString;
 
     fn problems(json: &str) -> String {

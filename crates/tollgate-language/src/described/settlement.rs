@@ -4,21 +4,19 @@
 //! Invariant: any input is either a settlement or a list of all mistakes, each with the name of its
 //! field. Deliberately absent: the format of an id, which its issuer defines.
 
-use alloc::format;
 use alloc::string::String;
-use core::cell::RefCell;
 
-use crate::json::node::{Node, whole};
-use crate::json::place::At;
+use crate::json::node::Node;
+use crate::json::place::{At, read_document};
 use crate::json::reader::{FromNode, record, schema};
 use tollgate_policy::spec::{Bounded, Problems};
 
 record! {
-    /// A settlement, described.
+    /// The final cost of a request.
     SettlementDoc {
-        /// What the answer to the request said.
+        /// The id in the response to the request.
         id: Id,
-        /// What it has cost in the end.
+        /// Its final cost.
         cost: Bounded<0, 1_000_000_000>,
     }
 }
@@ -42,15 +40,8 @@ impl DescribedSettlement {
     /// # Ok::<(), tollgate_policy::Problems>(())
     /// ```
     pub fn parse(json: &[u8]) -> Result<Self, Problems> {
-        let text = core::str::from_utf8(json);
-        let node = Node::parse(text.map_err(|error| whole(format!("not JSON: {error}")))?)?;
-        let noted = RefCell::default();
-        let doc = SettlementDoc::read(&node, &At::root(&noted));
-        let problems = noted.take().in_order(&node);
-        match doc {
-            Some(doc) if problems.0.is_empty() => Ok(Self(doc)),
-            _ => Err(problems),
-        }
+        let node = Node::parse_bytes(json)?;
+        read_document(&node, |root| SettlementDoc::read(&node, root)).map(Self)
     }
 
     /// The id, unchanged.
@@ -74,7 +65,7 @@ impl FromNode for Id {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
             Node::Text(text) => Some(Self(text.clone())),
-            _ => at.wrong(node, "an id; use the one that the answer to the request has"),
+            _ => at.wrong(node, "an id; use the one in the response to the request"),
         }
     }
 
@@ -84,6 +75,7 @@ impl FromNode for Id {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use alloc::string::ToString;
 
     #[test]

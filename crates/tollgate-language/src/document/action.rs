@@ -1,20 +1,24 @@
 //! The action for a request over the limit.
 //!
-//! Invariant: exactly one action; the text that it sends is valid in a header and in a body.
+//! Invariant: exactly one action; the text that it sends is valid in a header and in a body. A mark
+//! sets no header that describes a request, its destination or its client, so a policy never
+//! changes the facts about a client that the origin gets.
 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use tollgate_policy::spec::{
+    Action, Bounded, Conditions, Delay, HeaderName, MAX_PRIORITIES, Mark, MarkHeader, Reply, Text,
+    quoted_text,
+};
+
 use crate::document::lists::{AtMost, NonEmpty};
 use crate::document::scalar::Wait;
 use crate::json::node::Node;
+use crate::json::node::quoted;
 use crate::json::place::At;
-use crate::json::quote::quoted;
 use crate::json::reader::{FromNode, object, record, schema};
-use tollgate_policy::spec::{
-    Action, Bounded, Conditions, Delay, MAX_PRIORITIES, Mark, MarkHeader, Reply, Text,
-};
 
 object! {
     Reply {
@@ -88,9 +92,9 @@ impl FromNode for Action {
         match node {
             Node::Text(text) if text == "deny" => Some(Self::Deny(None)),
             Node::Object(fields) => {
-                let noted = at.noted();
+                let noted = at.problem_count();
                 let doc = ActionDoc::read(node, at)?;
-                if at.noted() > noted {
+                if at.problem_count() > noted {
                     return None;
                 }
                 match doc {
@@ -122,4 +126,20 @@ impl FromNode for Text {
     }
 
     schema!({"type": "string", "pattern": "^[ -~]{0,1024}$"});
+}
+
+impl FromNode for MarkHeader {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let HeaderName(name) = HeaderName::read(node, at)?;
+        if !Self::is_one(&name) {
+            at.problem(format!(
+                "{} describes a request or its sender; use another name, such as \"x-over-limit\"",
+                quoted_text(&name)
+            ));
+            return None;
+        }
+        Some(Self(name))
+    }
+
+    schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
 }

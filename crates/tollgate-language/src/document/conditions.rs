@@ -8,8 +8,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::document::condition_values::Named;
 use crate::document::lists::{NonEmpty, OneOrMore};
-use crate::document::wanted::Named;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};

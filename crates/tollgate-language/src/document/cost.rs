@@ -4,7 +4,7 @@
 
 use alloc::format;
 
-use crate::document::repeated::NO_JOIN;
+use crate::document::scalar::NO_JOIN;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};

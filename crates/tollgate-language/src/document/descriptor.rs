@@ -75,9 +75,9 @@ impl FromNode for EntryMatcher {
                 _ => at.not_text(node, WANTED),
             };
         };
-        let noted = at.noted();
+        let noted = at.problem_count();
         let EntryDoc { prefix, like, not } = EntryDoc::read(node, at)?;
-        if at.noted() > noted {
+        if at.problem_count() > noted {
             return None;
         }
         let not = not.map_or_else(Vec::new, |list| list.0);
@@ -102,14 +102,14 @@ impl FromNode for Form {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
             Node::Text(text) if text == "*" => {
-                at.problem("is every value, so none is left; give some of them".into());
+                at.problem("is every value, so no value is left; give some of them".into());
                 None
             }
             Node::Text(text) => Some(Self::Plain(Matcher::Exact(text.clone().into()))),
             Node::Object(_) => {
-                let noted = at.noted();
+                let noted = at.problem_count();
                 let FormDoc { prefix, like } = FormDoc::read(node, at)?;
-                if at.noted() > noted {
+                if at.problem_count() > noted {
                     return None;
                 }
                 form(prefix, like).ok().flatten().or_else(|| at.wrong(node, WANTED_FORM))
@@ -147,7 +147,7 @@ impl FromNode for WantedEntry {
         let [(key, value)] = fields.as_slice() else {
             return at.wrong(node, "one entry; use a list of objects with one key each");
         };
-        let OneOrMore(wanted) = OneOrMore::read(value, &at.own(key))?;
+        let OneOrMore(wanted) = OneOrMore::read(value, &at.user_field(key))?;
         Some(Self { key: key.clone(), wanted })
     }
 

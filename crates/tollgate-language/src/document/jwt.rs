@@ -1,15 +1,19 @@
 //! The source of verified claims.
 //!
-//! Invariant: a token that was not verified is never read.
+//! Invariant: a token that was not verified is never read. A masked key, as in a policy that was
+//! read from an operator's API, verifies nothing: only a surface that verifies no tokens accepts a
+//! document with one.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::document::lists::NonEmpty;
-use crate::json::reader::record;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{HeaderName, Jwk, Jwt};
+
+use crate::document::lists::NonEmpty;
+use crate::json::node::Node;
+use crate::json::reader::record;
 
 record! {
     /// The source of verified claims; a token that was not verified is never read.
@@ -100,4 +104,29 @@ impl JwkDoc {
 
 fn json_string(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
+}
+
+/// `document` without masked keys.
+pub(crate) fn without_masked_keys(mut document: Node) -> Node {
+    let Node::Object(fields) = &mut document else { return document };
+    for (_, jwt) in fields.iter_mut().filter(|(name, _)| name == "jwt") {
+        let Node::Object(members) = jwt else { continue };
+        members.retain_mut(|(name, keys)| {
+            let Node::List(keys) = keys else { return true };
+            if name != "keys" || !keys.iter().any(is_masked) {
+                return true;
+            }
+            keys.retain(|key| !is_masked(key));
+            !keys.is_empty()
+        });
+    }
+    document
+}
+
+fn is_masked(key: &Node) -> bool {
+    let Node::Object(members) = key else { return false };
+    let is_known = |name: &str| matches!(name, "masked" | "kid" | "index");
+    members.len() == 2
+        && members.iter().all(|(name, _)| is_known(name))
+        && members.iter().any(|(name, value)| name == "masked" && *value == Node::Bool(true))
 }

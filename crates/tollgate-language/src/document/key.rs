@@ -87,21 +87,30 @@ impl FromNode for KeyPart {
             Node::Object(fields) => fields.len(),
             _ => return at.not_text(node, WANTED),
         };
-        let noted = at.noted();
+        let noted = at.problem_count();
         let doc = KeyPartDoc::read(node, at)?;
-        if at.noted() > noted {
+        if at.problem_count() > noted {
             return None;
         }
-        let says_repeated = doc.repeated.is_some();
-        match doc.part(fields) {
-            Some(Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_)) if says_repeated => {
-                at.field("repeated")
-                    .problem("is for a header, a cookie or a query parameter; leave it out".into());
-                None
-            }
-            Some(part) => Some(part),
-            None => at.wrong(node, WANTED),
+        let has_repeated = doc.repeated.is_some();
+        let Some(part) = doc.part(fields) else { return at.wrong(node, WANTED) };
+        let may_have_several = match part {
+            Self::Header(..) | Self::Cookie(..) | Self::Query(..) => true,
+            Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) => false,
+            Self::ClientIp
+            | Self::Method
+            | Self::Host
+            | Self::Path
+            | Self::Country
+            | Self::Asn
+            | Self::Route => false,
+        };
+        if has_repeated && !may_have_several {
+            at.field("repeated")
+                .problem("is for a header, a cookie or a query parameter; leave it out".into());
+            return None;
         }
+        Some(part)
     }
 
     schema!({"anyOf": [
@@ -115,7 +124,7 @@ mod tests {
     use core::cell::RefCell;
 
     use super::*;
-    use crate::json::place::Noted;
+    use crate::json::place::ProblemList;
 
     // Guards: a part that no field of the document results in, a field that results in another
     // part, and a part with a name whose message does not say how to write it.
@@ -128,7 +137,7 @@ mod tests {
         named.sort_unstable();
         assert_eq!(fields, named);
         for field in fields {
-            let noted = RefCell::new(Noted::default());
+            let noted = RefCell::new(ProblemList::default());
             let at = At::root(&noted);
             let node = Node::Object(alloc::vec![(field.clone(), Node::Text("x".into()))]);
             let part = KeyPart::read(&node, &at).unwrap();

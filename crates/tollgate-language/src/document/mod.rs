@@ -3,28 +3,19 @@
 //! Invariant: the types that read the document are its declaration; the schema is generated from
 //! them.
 
-#[cfg(feature = "schema")]
-pub(crate) mod schema;
 pub(crate) mod root;
 pub(crate) mod tenant;
 pub(crate) mod plugin;
-pub(crate) mod masked;
 pub(crate) mod rule;
-pub(crate) mod on_failure;
 pub(crate) mod scope;
 pub(crate) mod action;
-pub(crate) mod mode;
 pub(crate) mod charging;
 pub(crate) mod cost;
 pub(crate) mod key;
 pub(crate) mod conditions;
-pub(crate) mod wanted;
+pub(crate) mod condition_values;
 pub(crate) mod descriptor;
 pub(crate) mod jwt;
 pub(crate) mod client_ip;
-pub(crate) mod escaped_slashes;
-pub(crate) mod repeated;
-pub(crate) mod algorithm;
-pub(crate) mod mark_header;
 pub(crate) mod scalar;
 pub(crate) mod lists;

@@ -68,7 +68,7 @@ impl FromNode for Every {
         let span = if let Node::Text(text) = node { parse_span(text) } else { None };
         match span.filter(|span| (MIN_EVERY..=MAX_EVERY).contains(span)) {
             Some(span) => Some(Self(span)),
-            None => at.not_text(node, "a time between questions; use 1s to 1h, such as \"5s\""),
+            None => at.not_text(node, "an interval; use 1s to 1h, such as \"5s\""),
         }
     }
 

@@ -2,9 +2,16 @@
 //!
 //! Invariant: a value of these types is valid on its own. `compile` checks everything that depends
 //! on several values: duplicate names, a burst too large for its rate, a rule that exempts all
-//! requests it applies to. A field that is not listed here is an error and is never ignored.
+//! requests it applies to. A field that is not listed here is an error and is never ignored. The
+//! schema and the reader come from one declaration (`record!`, `choice!`).
 
 use alloc::vec::Vec;
+
+use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::repeated::Repeated;
+use tollgate_policy::spec::{
+    BodyFormat, Bounded, Conditions, HeaderGeneration, KeyPart, MAX_EXEMPT, OnFailure,
+};
 
 use crate::document::client_ip::{ClientIpDoc, GeoDoc};
 use crate::document::jwt::JwtDoc;
@@ -12,11 +19,6 @@ use crate::document::lists::AtMost;
 use crate::document::rule::RuleDoc;
 use crate::document::scalar::{Version, Wait};
 use crate::json::reader::{Lenient, names, record};
-use tollgate_http_syntax::readings::EscapedSlashes;
-use tollgate_http_syntax::repeated::Repeated;
-use tollgate_policy::spec::{
-    BodyFormat, Bounded, Conditions, HeaderGeneration, KeyPart, MAX_EXEMPT, OnFailure,
-};
 
 record! {
     /// A Tollgate policy.
@@ -59,6 +61,30 @@ impl Document {
     pub(crate) fn rules(&self) -> impl Iterator<Item = (usize, &RuleDoc)> {
         self.rules.iter().enumerate().filter_map(|(i, rule)| Some((i, rule.0.as_ref()?)))
     }
+}
+
+/// The JSON Schema (2020-12) of a policy, as indented text with a final line break. It does not
+/// contain rules that depend on several values; `compile` checks those.
+#[cfg(feature = "schema")]
+#[must_use]
+pub fn schema() -> alloc::string::String {
+    use crate::json::reader::FromNode;
+    use serde_json::{Value, json};
+
+    let mut schema = Document::schema();
+    if let Value::Object(schema) = &mut schema {
+        schema.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
+        schema.insert("title".into(), "Tollgate policy, version 1".into());
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            properties.insert(
+                "$schema".into(),
+                json!({"type": "string", "description": "For editors; not read."}),
+            );
+        }
+    }
+    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    text.push('\n');
+    text
 }
 
 record! {
@@ -118,5 +144,14 @@ names! {
         "x-ratelimit" => XRateLimit,
         /// Only Retry-After.
         "off" => Off,
+    }
+}
+
+names! {
+    EscapedSlashes ("reading") {
+        /// Possibly a slash: a rule holds if any reading matches, an exemption only if all do.
+        "separator" => Separator,
+        /// A character of its segment.
+        "literal" => Literal,
     }
 }

@@ -1,23 +1,25 @@
 //! One rule of the document, with its tiers and quotas.
 //!
 //! Invariant: a value of these types is valid on its own; `compile` checks everything that depends
-//! on several.
+//! on several. Only the core lists the algorithms and their names.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::Algorithm;
-
-use crate::document::lists::{AtMost, NonEmpty};
-use crate::document::on_failure::WithoutState;
-use crate::document::scalar::{Buckets, Burst, Limit, Window};
-use crate::document::scope::Lease;
-use crate::json::reader::{Lenient, choice, names, record};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
     Action, Bounded, Charging, Conditions, Cost, Key, MAX_SHARDS, MAX_TIERS, Mode, Name, OnMissing,
-    Scope,
+    Scope, Share,
 };
+
+use crate::document::lists::{AtMost, NonEmpty};
+use crate::document::scalar::{Buckets, Burst, Limit, Salt, Window};
+use crate::document::scope::{Lease, WithoutState};
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::reader::{FromNode, Lenient, choice, names, record, schema};
+use crate::json::suggest::{one_of, unknown};
 
 record! {
     /// One rule: the requests it applies to, the key it counts by, and its quotas.
@@ -73,7 +75,7 @@ impl RuleDoc {
     pub(crate) fn priorities(&self) -> &[Conditions] {
         match &self.action {
             Some(Action::Delay(delay)) => &delay.priority,
-            _ => &[],
+            Some(Action::Deny(_) | Action::Mark(_) | Action::Respond(_)) | None => &[],
         }
     }
 
@@ -156,4 +158,49 @@ choice! {
         /// 50 ms after the first unwritten count, together with the counts since then.
         "relaxed" => Relaxed,
     }
+}
+
+impl FromNode for Algorithm {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let names = Self::ALL.map(Self::name);
+        let Node::Text(name) = node else { return at.not_text(node, &one_of(&names)) };
+        let algorithm = Self::parse(name);
+        if algorithm.is_none() {
+            at.problem(unknown("algorithm", name, &names));
+        }
+        algorithm
+    }
+
+    schema!({"oneOf": Self::ALL.map(|algorithm| {
+        serde_json::json!({"const": algorithm.name(), "description": alloc::format!("{}.", algorithm.title())})
+    })});
+}
+
+record! {
+    /// Enforcement for a percentage of the keys.
+    PercentDoc {
+        /// The percentage of keys for which the rule is enforced; the same keys every time.
+        enforce_percent: Bounded<0, 100>,
+        /// A secret that selects the keys, the same keys on every surface. Keep it secret. By
+        /// default a secret of the surface selects the keys.
+        salt: Option<Salt>,
+    }
+}
+
+impl FromNode for Mode {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text == "enforce" => Some(Self::Enforce),
+            Node::Text(text) if text == "shadow" => Some(Self::Shadow),
+            Node::Object(_) => {
+                let doc = PercentDoc::read(node, at)?;
+                let hash_key = doc.salt.map(|salt| salt.hash_key());
+                Some(Self::EnforcePercent(Share { percent: doc.enforce_percent.0, hash_key }))
+            }
+            _ => at
+                .not_text(node, "a mode; use \"enforce\", \"shadow\" or {\"enforce_percent\": 10}"),
+        }
+    }
+
+    schema!({"anyOf": [{"enum": ["enforce", "shadow"]}, PercentDoc::schema()]});
 }

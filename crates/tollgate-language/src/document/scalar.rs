@@ -6,16 +6,17 @@ use alloc::format;
 use alloc::string::String;
 
 use tollgate_core::{MAX_BUCKETS, MAX_LIMIT, MIN_BUCKETS, QuotaError, Span};
-
-use crate::json::node::Node;
-use crate::json::place::At;
-use crate::json::quote::quoted;
-use crate::json::reader::{FromNode, schema};
 use tollgate_http_syntax::path::Pattern;
+use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
     Bounded, CookieName, HeaderName, MAX_NAME, MAX_WAIT, Method, Name, is_visible, quoted_text,
     stable_hash,
 };
+
+use crate::json::node::Node;
+use crate::json::node::quoted;
+use crate::json::place::At;
+use crate::json::reader::{FromNode, names, schema};
 
 /// The number 1.
 #[derive(Clone, Copy, Debug)]
@@ -266,4 +267,21 @@ impl<const MIN: u32, const MAX: u32> FromNode for Bounded<MIN, MAX> {
     }
 
     schema!({"type": "integer", "minimum": MIN, "maximum": MAX});
+}
+
+/// Why a cost or a token has fewer modes than a key.
+pub(crate) const NO_JOIN: &str =
+    "\"join\" makes a list, and one value is read here; use \"refuse\", \"first\" or \"last\"";
+
+names! {
+    Repeated ("mode") {
+        /// The value that all are equal to; a request whose values differ is denied with 400.
+        "refuse" => Refuse,
+        /// The first value.
+        "first" => First,
+        /// The last value.
+        "last" => Last,
+        /// All values together, in their order.
+        "join" => Join,
+    }
 }

@@ -54,7 +54,7 @@ impl FromNode for QuotasByRule {
         }
         let (mut quotas, mut seen) = (Vec::new(), BTreeSet::new());
         for (rule, node) in fields {
-            let at = at.own(rule);
+            let at = at.user_field(rule);
             if !seen.insert(rule) {
                 at.problem("is given twice; give it once".into());
             }
@@ -93,11 +93,11 @@ impl FromNode for Expiry {
 /// for a date that does not exist.
 fn seconds_since_1970(text: &[u8]) -> Option<u64> {
     const SHAPE: &[u8; 20] = b"0000-00-00T00:00:00Z";
-    let is_shaped = |(given, wanted): (&u8, &u8)| match wanted {
+    let fits = |(given, wanted): (&u8, &u8)| match wanted {
         b'0' => given.is_ascii_digit(),
         _ => given == wanted,
     };
-    if text.len() != SHAPE.len() || !text.iter().zip(SHAPE).all(is_shaped) {
+    if text.len() != SHAPE.len() || !text.iter().zip(SHAPE).all(fits) {
         return None;
     }
     let number =
@@ -134,9 +134,9 @@ impl FromNode for Note {
         let Node::Text(text) = node else { return at.not_text(node, "a string") };
         if text.chars().count() > MAX_NOTE {
             at.problem(alloc::format!("is too long; use at most {MAX_NOTE} characters"));
-        } else if text.chars().any(is_unseen) {
+        } else if text.chars().any(is_invisible) {
             at.problem(
-                "has a character that is not seen or turns others round; use one line of text"
+                "contains an invisible or bidirectional control character; use one line of text"
                     .into(),
             );
         } else {
@@ -150,7 +150,7 @@ impl FromNode for Note {
 
 /// Controls, line breaks, and characters that change the direction of writing: a person who reads a
 /// line with one of these may see a different line.
-fn is_unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

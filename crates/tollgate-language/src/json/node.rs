@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use tollgate_policy::spec::{Problem, Problems};
+use tollgate_policy::spec::{Problem, Problems, quoted_text};
 
 /// The largest document, in bytes: 1 MiB.
 pub const MAX_DOCUMENT: usize = 1 << 20;
@@ -38,6 +38,12 @@ impl Node {
         // Editors on Windows begin a file with a byte order mark (RFC 8259, 8.1).
         let document = document.strip_prefix('\u{feff}').unwrap_or(document);
         serde_json::from_str(document).map_err(|error| whole(alloc::format!("not JSON: {error}")))
+    }
+
+    /// Parses the bytes of a document.
+    pub(crate) fn parse_bytes(document: &[u8]) -> Result<Self, Problems> {
+        let text = core::str::from_utf8(document);
+        Self::parse(text.map_err(|error| whole(alloc::format!("not JSON: {error}")))?)
     }
 
     /// The kind of value, for messages.
@@ -115,5 +121,16 @@ impl<'de> Visitor<'de> for NodeVisitor {
             fields.push(field);
         }
         Ok(Node::Object(fields))
+    }
+}
+
+/// `node` as a message shows it: scalars as written, shortened; containers by their kind.
+pub(crate) fn quoted(node: &Node) -> String {
+    match node {
+        Node::Integer(n) => n.to_string(),
+        Node::OtherNumber(n) => n.clone(),
+        Node::Bool(b) => b.to_string(),
+        Node::Text(text) => quoted_text(text),
+        other => other.kind().to_string(),
     }
 }

@@ -12,7 +12,7 @@ use core::cell::RefCell;
 use core::fmt;
 
 use crate::json::node::Node;
-use crate::json::quote::quoted;
+use crate::json::node::quoted;
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_http_syntax::token::is_token;
 use tollgate_policy::spec::{MAX_QUOTED, Problem, Problems, quoted_text};
@@ -28,7 +28,7 @@ pub const BOOLEAN_HINT: &str = "; in YAML, off, NO and yes are booleans: quote i
 pub(crate) struct At<'a> {
     parent: Option<&'a At<'a>>,
     step: Step<'a>,
-    noted: &'a RefCell<Noted>,
+    noted: &'a RefCell<ProblemList>,
 }
 
 #[derive(Clone, Copy)]
@@ -37,24 +37,24 @@ enum Step<'a> {
     /// A name that every document has; never a name that the document chose.
     Field(&'static str),
     /// A name that the document chose.
-    Own(&'a str),
+    UserField(&'a str),
     Item(usize),
 }
 
 /// The problems so far, in the order in which they were found.
 #[derive(Debug, Default)]
-pub(crate) struct Noted(Vec<(Vec<Move>, Problem)>);
+pub(crate) struct ProblemList(Vec<(Vec<PathStep>, Problem)>);
 
-/// One step on the way from the document to a place.
+/// One step on the path from the document to a place.
 #[derive(Debug)]
-enum Move {
+enum PathStep {
     Field(String),
     Item(usize),
 }
 
 impl<'a> At<'a> {
     /// The document itself.
-    pub(crate) const fn root(noted: &'a RefCell<Noted>) -> Self {
+    pub(crate) const fn root(noted: &'a RefCell<ProblemList>) -> Self {
         Self { parent: None, step: Step::Root, noted }
     }
 
@@ -64,8 +64,8 @@ impl<'a> At<'a> {
     }
 
     /// The field of this object with a name that the document chose.
-    pub(crate) const fn own(&'a self, name: &'a str) -> At<'a> {
-        At { parent: Some(self), step: Step::Own(name), noted: self.noted }
+    pub(crate) const fn user_field(&'a self, name: &'a str) -> At<'a> {
+        At { parent: Some(self), step: Step::UserField(name), noted: self.noted }
     }
 
     /// The item `index` of this list.
@@ -74,7 +74,7 @@ impl<'a> At<'a> {
     }
 
     /// The number of problems noted anywhere so far.
-    pub(crate) fn noted(&self) -> usize {
+    pub(crate) fn problem_count(&self) -> usize {
         self.noted.borrow().0.len()
     }
 
@@ -86,10 +86,10 @@ impl<'a> At<'a> {
     pub(crate) fn problem(&self, message: String) {
         let mut noted = self.noted.borrow_mut();
         if noted.0.len() < MAX_PROBLEMS {
-            let (path, mut place) = (self.to_string(), String::new());
+            let (text, mut place) = (self.to_string(), String::new());
             // Writing to a string cannot fail.
             let _ = self.write(&mut place, false);
-            noted.0.push((self.way(), Problem { path, place, message }));
+            noted.0.push((self.path(), Problem { path: text, place, message }));
         } else if noted.0.len() == MAX_PROBLEMS {
             let message = "there are more mistakes than are listed".to_string();
             noted.0.push((Vec::new(), Problem::new("", message)));
@@ -98,7 +98,7 @@ impl<'a> At<'a> {
 
     /// True when no further problem will be listed, so that composing a message is useless.
     pub(crate) fn is_full(&self) -> bool {
-        self.noted() > MAX_PROBLEMS
+        self.problem_count() > MAX_PROBLEMS
     }
 
     /// Notes that `node` is not a valid value of this place; `wanted` describes the valid ones.
@@ -115,33 +115,35 @@ impl<'a> At<'a> {
         self.wrong(node, &alloc::format!("{wanted}{hint}"))
     }
 
-    fn way(&self) -> Vec<Move> {
-        let mut way = self.parent.map_or_else(Vec::new, Self::way);
+    fn path(&self) -> Vec<PathStep> {
+        let mut path = self.parent.map_or_else(Vec::new, Self::path);
         match self.step {
             Step::Root => {}
-            Step::Field(name) | Step::Own(name) => way.push(Move::Field(name.to_string())),
-            Step::Item(index) => way.push(Move::Item(index)),
+            Step::Field(name) | Step::UserField(name) => {
+                path.push(PathStep::Field(name.to_string()))
+            }
+            Step::Item(index) => path.push(PathStep::Item(index)),
         }
-        way
+        path
     }
 
-    /// Writes the path; without `tells_own`, names that the document chose become `*`.
-    fn write(&self, out: &mut dyn fmt::Write, tells_own: bool) -> fmt::Result {
+    /// Writes the path; without `shows_user_names`, names that the document chose become `*`.
+    fn write(&self, out: &mut dyn fmt::Write, shows_user_names: bool) -> fmt::Result {
         if let Some(parent) = self.parent {
-            parent.write(out, tells_own)?;
-            let is_named = matches!(self.step, Step::Field(_) | Step::Own(_));
+            parent.write(out, shows_user_names)?;
+            let is_named = matches!(self.step, Step::Field(_) | Step::UserField(_));
             if is_named && !matches!(parent.step, Step::Root) {
                 out.write_str(".")?;
             }
         }
         match self.step {
             Step::Root => Ok(()),
-            Step::Own(_) if !tells_own => out.write_str("*"),
+            Step::UserField(_) if !shows_user_names => out.write_str("*"),
             // It may be of any length and contain any character.
-            Step::Own(name) if name.len() > MAX_QUOTED || !is_token(name.as_bytes()) => {
+            Step::UserField(name) if name.len() > MAX_QUOTED || !is_token(name.as_bytes()) => {
                 out.write_str(&quoted_text(name))
             }
-            Step::Field(name) | Step::Own(name) => out.write_str(name),
+            Step::Field(name) | Step::UserField(name) => out.write_str(name),
             Step::Item(index) => write!(out, "[{index}]"),
         }
     }
@@ -153,13 +155,27 @@ impl fmt::Display for At<'_> {
     }
 }
 
-impl Noted {
+/// The value that `read` finds in `document`, or every problem that it notes there.
+pub(crate) fn read_document<T>(
+    document: &Node,
+    read: impl FnOnce(&At<'_>) -> Option<T>,
+) -> Result<T, Problems> {
+    let noted = RefCell::default();
+    let value = read(&At::root(&noted));
+    let problems = noted.take().in_order(document);
+    value.filter(|_| problems.0.is_empty()).ok_or(problems)
+}
+
+impl ProblemList {
     /// The problems in the order of `document`; the note about unlisted problems comes last.
     pub(crate) fn in_order(mut self, document: &Node) -> Problems {
         let more = self.0.split_off(self.0.len().min(MAX_PROBLEMS));
         let mut order = Order::default();
-        let mut placed: Vec<(Vec<usize>, Problem)> =
-            self.0.into_iter().map(|(way, problem)| (order.of(&way, document), problem)).collect();
+        let mut placed: Vec<(Vec<usize>, Problem)> = self
+            .0
+            .into_iter()
+            .map(|(path, problem)| (order.of(&path, document), problem))
+            .collect();
         sort_by(&mut placed, |(one, _), (other, _)| one.cmp(other));
         let last = more.into_iter().map(|(_, problem)| problem);
         Problems(placed.into_iter().map(|(_, problem)| problem).chain(last).collect())
@@ -172,19 +188,19 @@ struct Order<'d>(BTreeMap<*const Node, BTreeMap<&'d str, usize>>);
 
 impl<'d> Order<'d> {
     /// The index of each step among its siblings; a missing one comes after all that are present.
-    fn of(&mut self, way: &[Move], document: &'d Node) -> Vec<usize> {
+    fn of(&mut self, path: &[PathStep], document: &'d Node) -> Vec<usize> {
         let mut node = Some(document);
-        let mut places = Vec::with_capacity(way.len());
-        for step in way {
+        let mut places = Vec::with_capacity(path.len());
+        for step in path {
             let (place, next) = match (step, node) {
-                (Move::Item(i), Some(Node::List(items))) => (*i, items.get(*i)),
-                (Move::Item(i), _) => (*i, None),
-                (Move::Field(name), Some(object @ Node::Object(fields))) => {
+                (PathStep::Item(i), Some(Node::List(items))) => (*i, items.get(*i)),
+                (PathStep::Item(i), _) => (*i, None),
+                (PathStep::Field(name), Some(object @ Node::Object(fields))) => {
                     let places = self.0.entry(object).or_insert_with(|| first_of(fields));
                     let place = places.get(name.as_str()).copied().unwrap_or(usize::MAX);
                     (place, fields.get(place).map(|(_, value)| value))
                 }
-                (Move::Field(_), _) => (usize::MAX, None),
+                (PathStep::Field(_), _) => (usize::MAX, None),
             };
             places.push(place);
             node = next;
@@ -202,9 +218,9 @@ fn first_of(fields: &[(String, Node)]) -> BTreeMap<&str, usize> {
 mod tests {
     use super::*;
 
-    fn said(document: &str, note: fn(&At<'_>)) -> Vec<String> {
+    fn messages(document: &str, note: fn(&At<'_>)) -> Vec<String> {
         let node = Node::parse(document).unwrap();
-        let noted = RefCell::new(Noted::default());
+        let noted = RefCell::new(ProblemList::default());
         note(&At::root(&noted));
         noted.into_inner().in_order(&node).0.iter().map(ToString::to_string).collect()
     }
@@ -212,7 +228,7 @@ mod tests {
     #[test]
     fn problems_come_in_the_order_of_the_document() {
         let document = r#"{"b": [1, {"y": 1, "x": 2}], "a": 3}"#;
-        let all = said(document, |root| {
+        let all = messages(document, |root| {
             root.field("none").problem("missing".into());
             root.field("a").problem("later".into());
             root.field("b").item(1).field("x").problem("second".into());
@@ -236,9 +252,9 @@ mod tests {
     }
 
     #[test]
-    fn that_there_are_more_is_said_last() {
+    fn the_note_about_unlisted_problems_comes_last() {
         let all =
-            said("{}", |root| (0..2000).for_each(|i| root.item(2000 - i).problem("x".into())));
+            messages("{}", |root| (0..2000).for_each(|i| root.item(2000 - i).problem("x".into())));
         assert_eq!(all.len(), MAX_PROBLEMS + 1);
         assert_eq!((all[0].as_str(), all[999].as_str()), ("[1001]: x", "[2000]: x"));
         assert_eq!(all[1000], "there are more mistakes than are listed");

@@ -9,8 +9,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::json::node::Node;
+use crate::json::node::quoted;
 use crate::json::place::At;
-use crate::json::quote::quoted;
 use crate::json::suggest::unknown;
 
 /// A type that a document contains.
@@ -178,6 +178,35 @@ impl<'n> Fields<'n> {
     }
 }
 
+/// One field of an object, for its schema.
+#[cfg(feature = "schema")]
+pub(crate) struct FieldSchema {
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
+    pub(crate) schema: serde_json::Value,
+    pub(crate) required: bool,
+}
+
+/// The schema of an object with these fields and no others.
+#[cfg(feature = "schema")]
+pub(crate) fn object_schema(fields: &[FieldSchema]) -> serde_json::Value {
+    use serde_json::{Map, Value, json};
+
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for field in fields {
+        let mut schema = field.schema.clone();
+        if let Value::Object(schema) = &mut schema {
+            schema.insert("description".into(), Value::String(field.description.trim().into()));
+        }
+        properties.insert(field.name.into(), schema);
+        if field.required {
+            required.push(field.name);
+        }
+    }
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
 /// Declares an object of the document: its struct and how it is read. A field that may be left out
 /// is an `Option`. Every field is read before a missing one is reported, so all problems are noted.
 macro_rules! record {
@@ -204,7 +233,7 @@ macro_rules! object {
 
             #[cfg(feature = "schema")]
             fn schema() -> serde_json::Value {
-                $crate::json::schema::object(&[$($crate::json::schema::Field {
+                $crate::json::reader::object_schema(&[$($crate::json::reader::FieldSchema {
                     name: $crate::json::reader::name_of(stringify!($field)),
                     description: concat!($($doc),*),
                     schema: <$ty as $crate::json::reader::FromNode>::schema(),

@@ -37,13 +37,13 @@ pub enum Failed {
     /// The engine did not apply it, or it is unknown whether it did: `on_failure` decides. An
     /// uncertain charge stays.
     Engine(Fault),
-    /// The engine did not reply recently and is not asked now: `on_failure` decides.
+    /// The engine did not reply recently and gets no calls now: `on_failure` decides.
     Open,
 }
 
 impl Ask {
     /// Applies the request to the counts of the key.
-    pub(crate) fn step(&self, counts: &mut Counts, clock: &Clock) -> Result<Answered, Failed> {
+    pub(crate) fn apply(&self, counts: &mut Counts, clock: &Clock) -> Result<Answered, Failed> {
         let answered = match self {
             Self::Check(request) => counts.answer(request, *clock),
             Self::Refund { request, reply } => counts.refund(request, reply, *clock),
@@ -59,7 +59,7 @@ impl Ask {
 
     /// True when the response may depend on an earlier commit that too few replicas are known to
     /// have: for a settlement and an operator's request.
-    pub(crate) fn tells_of_earlier(&self) -> bool {
+    pub(crate) fn depends_on_earlier(&self) -> bool {
         match self {
             Self::Check(request) => Counts::settles(request),
             Self::Refund { .. } => false,

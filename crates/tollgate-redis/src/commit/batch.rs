@@ -28,31 +28,31 @@ impl BatchResult {
     }
 }
 
-/// Decides `asks` on the stored value `stands`. Where a commit counts only when replicas have it, a
+/// Decides `asks` on the stored value `stored`. Where a commit counts only when replicas have it, a
 /// request whose response depends on an earlier commit is written again: a call that writes nothing
 /// does not show that replicas have that commit.
 pub(crate) fn decide<'a>(
-    stands: Option<&KnownValue>,
+    stored: Option<&KnownValue>,
     asks: impl Iterator<Item = &'a Ask>,
     clock: &Clock,
     (tag, is_replicated): (Tag, bool),
 ) -> BatchResult {
-    let mut counts = match value::read(stands.map(|seen| &*seen.value)) {
+    let mut counts = match value::read(stored.map(|seen| &*seen.value)) {
         Ok(counts) => counts,
         Err(why) => return unreadable(why, asks.count(), (tag, clock.now)),
     };
     let mut is_changed = false;
     let mut reply = |ask: &Ask| {
-        let answered = ask.step(&mut counts, clock)?;
-        is_changed |= answered.is_changed || is_replicated && ask.tells_of_earlier();
-        Ok(answered.reply)
+        let step = ask.apply(&mut counts, clock)?;
+        is_changed |= step.is_changed || is_replicated && ask.depends_on_earlier();
+        Ok(step.reply)
     };
     let replies = asks.map(&mut reply).collect();
-    let (mut write, mut leaves) = (Write::Keep, stands.cloned());
+    let (mut write, mut leaves) = (Write::Keep, stored.cloned());
     if is_changed {
         let changed;
         (changed, leaves) = written(&counts, tag, clock.now);
-        let is_there = stands.is_some() || leaves.is_some();
+        let is_there = stored.is_some() || leaves.is_some();
         write = if is_there { changed } else { Write::Keep };
     }
     BatchResult { replies, write, leaves }

@@ -62,7 +62,7 @@ impl Breaker {
     }
 
     /// The call gave no evidence about the node: the next call is the probe.
-    pub(crate) const fn untold(&mut self) {
+    pub(crate) const fn no_evidence(&mut self) {
         self.is_probed = false;
     }
 
@@ -130,7 +130,7 @@ mod tests {
         for (at, until) in [(100, 300), (300, 700)] {
             for _ in 0..16 {
                 assert_eq!(breaker.ask(ms(at)), Gate::Probe);
-                breaker.untold();
+                breaker.no_evidence();
             }
             assert!(!breaker.gave_up(ms(at), &settings));
             assert_eq!(breaker.ask(ms(until - 1)), Gate::Open);

@@ -1,7 +1,7 @@
 //! Calls to the engine, and the replies to them.
 //!
-//! Invariant: a call contains everything that it depends on: its carrier adds nothing and repeats
-//! nothing. Each call gets exactly one [`Reply`]; a carrier that does not know the result reports
+//! Invariant: a call contains everything that it depends on: its transport adds nothing and repeats
+//! nothing. Each call gets exactly one [`Reply`]; a transport that does not know the result reports
 //! that.
 
 use std::sync::Arc;
@@ -88,14 +88,14 @@ pub enum Reply {
     /// Other bytes are stored; nothing is written.
     Mismatch {
         /// The stored bytes, or nothing.
-        stands: Option<Arc<[u8]>>,
+        stored: Option<Arc<[u8]>>,
         /// The engine's clock.
         time: Timestamp,
     },
     /// The engine's clock differs too much from the time of the decision; nothing is written.
     OtherTime {
         /// The stored bytes.
-        stands: Option<Arc<[u8]>>,
+        stored: Option<Arc<[u8]>>,
         /// The engine's clock.
         time: Timestamp,
     },
@@ -105,7 +105,7 @@ pub enum Reply {
         lane: usize,
     },
     /// The reply to [`Operation::Read`]: the stored bytes.
-    Stands(Option<Arc<[u8]>>),
+    Stored(Option<Arc<[u8]>>),
     /// The engine does not have the script; nothing is written.
     NoScript,
     /// It is certain that nothing was written.
@@ -124,7 +124,7 @@ impl Reply {
             | Self::Mismatch { time, .. }
             | Self::OtherTime { time, .. } => Some(*time),
             Self::Elsewhere { .. }
-            | Self::Stands(_)
+            | Self::Stored(_)
             | Self::NoScript
             | Self::Refused(_)
             | Self::Unknown(_) => None,

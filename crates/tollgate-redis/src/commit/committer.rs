@@ -122,7 +122,7 @@ impl<T> Committer<T> {
     pub fn ask(
         &mut self,
         (name, lane): (Name, usize),
-        (ask, who): (Ask, T),
+        (ask, caller): (Ask, T),
         mono: Span,
         out: &mut Vec<Event<T>>,
     ) {
@@ -130,14 +130,14 @@ impl<T> Committer<T> {
         let waiting = self.keys.get(&name).map_or(0, |key| key.waiting.len());
         if self.asks >= self.settings.max_asks || waiting >= self.settings.max_waiting {
             Tally::add(&mut self.tally.overloaded);
-            return out.push(Event::Answer(who, Err(Failed::Overloaded)));
+            return out.push(Event::Answer(caller, Err(Failed::Overloaded)));
         }
         self.asks = self.asks.saturating_add(1);
         let remembered = &mut self.remembered;
         let key = self.keys.entry(name).or_insert_with(|| Key::new(lane, remembered.take(&name)));
         key.waiting.push_back(PendingAsk {
             ask,
-            who,
+            caller,
             since: mono,
             doubt: None,
             #[cfg(test)]
@@ -154,7 +154,7 @@ impl<T> Committer<T> {
         let Some(key) = self.keys.get_mut(&name) else { return };
         let lane = key.lane;
         let Some(flight) = key.flight.take() else { return };
-        self.hear(lane, flight.sent, &reply, mono);
+        self.record_reply(lane, flight.sent, &reply, mono);
         if !self.settle(name, flight, reply, mono, out) {
             // A read follows at once, in the same place.
             return;
@@ -182,7 +182,7 @@ impl<T> Committer<T> {
             if let Some(lane) = self.lanes.get_mut(key.lane) {
                 lane.ready.push_back(name);
             }
-        } else if let Some(seen) = self.keys.remove(&name).and_then(|key| key.stands) {
+        } else if let Some(seen) = self.keys.remove(&name).and_then(|key| key.stored) {
             self.remembered.put(name, seen);
         }
     }
@@ -218,17 +218,17 @@ impl<T> Committer<T> {
         let batch = key.take_batch();
         let tag = self.tags.next();
         // The engine has forgotten this value by now.
-        key.stands.take_if(|seen| seen.until <= now);
+        key.stored.take_if(|seen| seen.until <= now);
         let clock = Clock { now, steady_since: lane.steady.since(now), error: CLOCK_ERROR };
-        let asks = batch.iter().map(|asked| &asked.ask);
+        let asks = batch.iter().map(|pending| &pending.ask);
         let marks = (tag, self.settings.is_replicated);
-        let decided = batch::decide(key.stands.as_ref(), asks, &clock, marks);
+        let decided = batch::decide(key.stored.as_ref(), asks, &clock, marks);
         if !decided.needs_call() || answers_early(&decided.write) {
-            key.stands = decided.leaves;
+            key.stored = decided.leaves;
             let mut answers = decided.replies.into_iter();
-            for asked in batch {
+            for pending in batch {
                 let answer = answers.next().unwrap_or(Err(Failed::Malformed));
-                self.answer(asked, answer, None, out);
+                self.answer(pending, answer, None, out);
             }
             return false;
         }
@@ -242,7 +242,7 @@ impl<T> Committer<T> {
         }
         let has_script = lane.lacks_script;
         let what = Operation::Commit {
-            expected: key.stands.as_ref().map(|seen| seen.value.clone()),
+            expected: key.stored.as_ref().map(|seen| seen.value.clone()),
             write: decided.write.clone(),
             decided_at_ms: now.as_nanos().div_euclid(NANOS_PER_MS),
             tolerance_ms: if mutation::is(Mutation::AnyTime) {
@@ -287,8 +287,8 @@ impl<T> Committer<T> {
         #[cfg(test)]
         if matches!(what, Operation::Commit { .. }) {
             let asks = flight.batch.iter().zip(&flight.decided.replies);
-            let one = |(asked, reply): (&PendingAsk<T>, &Answer)| {
-                (asked.number, asked.ask.clone(), reply.clone())
+            let one = |(pending, reply): (&PendingAsk<T>, &Answer)| {
+                (pending.number, pending.ask.clone(), reply.clone())
             };
             let decided = asks.map(one).collect();
             self.trace.push(Trace::Sent { id, now: flight.now, decided });
@@ -303,14 +303,14 @@ impl<T> Committer<T> {
     fn dismiss_overdue(&mut self, name: Name, mono: Span, out: &mut Vec<Event<T>>) {
         let longest = self.settings.max_wait;
         let Some(key) = self.keys.get_mut(&name) else { return };
-        let is_overdue = |asked: &PendingAsk<T>| mono.saturating_sub(asked.since) > longest;
+        let is_overdue = |pending: &PendingAsk<T>| mono.saturating_sub(pending.since) > longest;
         if !key.waiting.iter().any(is_overdue) {
             return;
         }
         let (overdue, waiting): (VecDeque<_>, _) = key.waiting.drain(..).partition(is_overdue);
         key.waiting = waiting;
-        for asked in overdue {
-            self.answer(asked, Err(Failed::Overloaded), None, out);
+        for pending in overdue {
+            self.answer(pending, Err(Failed::Overloaded), None, out);
         }
     }
 
@@ -323,17 +323,17 @@ impl<T> Committer<T> {
         out: &mut Vec<Event<T>>,
     ) {
         let Some(key) = self.keys.get_mut(&name) else { return };
-        for asked in key.take_requests(flight) {
-            self.answer(asked, Err(why), None, out);
+        for pending in key.take_requests(flight) {
+            self.answer(pending, Err(why), None, out);
         }
     }
 
     /// Answers one request; tests also record the call that the answer depends on.
     pub(crate) fn answer(
         &mut self,
-        asked: PendingAsk<T>,
+        pending: PendingAsk<T>,
         answer: Answer,
-        rests_on: Option<CallId>,
+        depends_on: Option<CallId>,
         out: &mut Vec<Event<T>>,
     ) {
         debug_assert!(self.asks > 0, "every request is counted");
@@ -347,9 +347,9 @@ impl<T> Committer<T> {
             Err(Failed::Malformed) => {}
         }
         #[cfg(test)]
-        self.trace.push(Trace::Answered(asked.number, rests_on));
-        let _ = rests_on;
-        out.push(Event::Answer(asked.who, answer));
+        self.trace.push(Trace::Answered(pending.number, depends_on));
+        let _ = depends_on;
+        out.push(Event::Answer(pending.caller, answer));
     }
 }
 
@@ -407,14 +407,14 @@ mod tests {
     fn who_comes_meanwhile_is_decided_together() {
         let mut committer = Committer::new(Settings::default(), [0; TAG_LEN]);
         let mut out = Vec::new();
-        for who in 0..5 {
-            committer.ask((NAME, 0), (look(), who), ms(1), &mut out);
+        for caller in 0..5 {
+            committer.ask((NAME, 0), (look(), caller), ms(1), &mut out);
         }
         let sent = calls(&mut out);
         assert_eq!((sent.len(), out.len()), (1, 0), "one call, and no answer before it returns");
         // The first one sets the clock.
         let time = Timestamp::from_millis(1_780_000_000_000);
-        let other_time = Reply::OtherTime { stands: None, time };
+        let other_time = Reply::OtherTime { stored: None, time };
         committer.reply(sent[0].id, other_time, ms(3), &mut out);
         let again = calls(&mut out);
         let Operation::Commit { decided_at_ms, expected: None, write: Write::Keep, .. } =
@@ -426,12 +426,12 @@ mod tests {
         committer.ask((NAME, 0), (look(), 5), ms(3), &mut out);
         committer.reply(again[0].id, Reply::Done { time }, ms(4), &mut out);
         let third = calls(&mut out);
-        let answered: Vec<u32> = out.drain(..).filter_map(who).collect();
+        let answered: Vec<u32> = out.drain(..).filter_map(caller).collect();
         assert_eq!(answered, [0, 1, 2, 3, 4], "all at once, in order");
         committer.reply(again[0].id, Reply::Done { time }, ms(4), &mut out);
         assert_eq!(out, [], "a second reply is nothing");
         committer.reply(third[0].id, Reply::Done { time }, ms(5), &mut out);
-        assert_eq!(out.drain(..).filter_map(who).collect::<Vec<_>>(), [5]);
+        assert_eq!(out.drain(..).filter_map(caller).collect::<Vec<_>>(), [5]);
         assert_eq!((committer.under_way(), committer.keys.len()), (0, 0));
         assert_eq!(committer.tally().calls, 3);
     }
@@ -442,18 +442,18 @@ mod tests {
             Settings { max_waiting: 3, max_asks: 10, max_calls: 8, ..Settings::default() };
         let mut committer = Committer::new(settings, [0; TAG_LEN]);
         let mut out = Vec::new();
-        for who in 0..5 {
-            committer.ask((NAME, 0), (look(), who), ms(1), &mut out);
+        for caller in 0..5 {
+            committer.ask((NAME, 0), (look(), caller), ms(1), &mut out);
         }
-        let overloaded = |who| Event::Answer(who, Err(Failed::Overloaded));
+        let overloaded = |caller| Event::Answer(caller, Err(Failed::Overloaded));
         assert_eq!(out.pop(), Some(overloaded(4)), "one is under way and three wait");
-        for who in 5..15 {
-            let name = Name::new([u8::try_from(who).expect("small"); 32]);
-            committer.ask((name, 0), (look(), who), ms(1), &mut out);
+        for caller in 5..15 {
+            let name = Name::new([u8::try_from(caller).expect("small"); 32]);
+            committer.ask((name, 0), (look(), caller), ms(1), &mut out);
         }
         let sent = calls(&mut out);
         assert_eq!(sent.len(), 7, "at most ten requests");
-        let refused: Vec<u32> = out.drain(..).filter_map(who).collect();
+        let refused: Vec<u32> = out.drain(..).filter_map(caller).collect();
         assert_eq!(refused, [11, 12, 13, 14]);
         // Without a reply from the engine, no request that waited too long is sent again.
         committer.reply(sent[1].id, Reply::Refused(Fault::Loading), ms(6_000), &mut out);
@@ -474,7 +474,7 @@ mod tests {
         let read = calls(&mut out);
         assert_eq!((&read[0].what, out.len()), (&Operation::Read, 0), "it reads the result");
         committer.reply(read[0].id, Reply::Unknown(Fault::Late), ms(200), &mut out);
-        let failed = |who, why| Event::Answer(who, Err(why));
+        let failed = |caller, why| Event::Answer(caller, Err(why));
         let late = Failed::Engine(Fault::Late);
         assert_eq!(out, [failed(0, late), failed(1, late)], "a waiting request gets a response");
         assert!(committer.is_open(0));
@@ -490,7 +490,7 @@ mod tests {
         let time = Timestamp::ZERO;
         committer.reply(probe[0].id, Reply::Done { time }, ms(301), &mut out);
         assert!(!committer.is_open(0));
-        assert_eq!(out.drain(..).filter_map(who).collect::<Vec<_>>(), [3]);
+        assert_eq!(out.drain(..).filter_map(caller).collect::<Vec<_>>(), [3]);
     }
 
     /// Guards: an engine that accepts connections and then cuts them, called without end: each
@@ -516,8 +516,8 @@ mod tests {
         };
         let mut calls_of = |committer: &mut Committer<u32>, asks: usize, at: u64| {
             let mut sent = 0;
-            for who in (0..).take(asks) {
-                committer.ask((NAME, 0), (look(), who), ms(at), &mut out);
+            for caller in (0..).take(asks) {
+                committer.ask((NAME, 0), (look(), caller), ms(at), &mut out);
                 while let Some(call) = calls(&mut out).pop() {
                     sent += 1;
                     carry(committer, &call, at, &mut out);
@@ -591,7 +591,7 @@ mod tests {
                         let time = time(mono);
                         let reply = match near {
                             true => Reply::Done { time },
-                            false => Reply::OtherTime { stands: None, time },
+                            false => Reply::OtherTime { stored: None, time },
                         };
                         committer.reply(call.id, reply, ms(mono), &mut out);
                     }
@@ -607,16 +607,16 @@ mod tests {
         committer.connected(0, 2);
         let at = [13_000, 23_990, 24_010].map(|mono| leased(&mut committer, mono));
         assert_eq!(at, [false, false, true]);
-        // Another committer heard on the third connection at once.
-        committer.heard((0, 3), time(25_000), ms(24_999), ms(25_000));
-        committer.heard((0, 3), time(30_000), ms(29_999), ms(30_000));
+        // Another committer received a reply on the third connection at once.
+        committer.record_shared_reply((0, 3), time(25_000), ms(24_999), ms(25_000));
+        committer.record_shared_reply((0, 3), time(30_000), ms(29_999), ms(30_000));
         let at = [35_990, 36_010].map(|mono| leased(&mut committer, mono));
-        assert_eq!(at, [false, true], "since it was heard of first");
+        assert_eq!(at, [false, true], "since its first reply");
     }
 
-    fn who(event: Event<u32>) -> Option<u32> {
+    fn caller(event: Event<u32>) -> Option<u32> {
         match event {
-            Event::Answer(who, _) => Some(who),
+            Event::Answer(caller, _) => Some(caller),
             Event::Call(_) => None,
         }
     }

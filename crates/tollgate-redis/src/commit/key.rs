@@ -22,7 +22,7 @@ const MAX_BATCH: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct PendingAsk<T> {
     pub(crate) ask: Ask,
-    pub(crate) who: T,
+    pub(crate) caller: T,
     /// When it arrived.
     pub(crate) since: Span,
     /// Its answer in an earlier call whose result is unknown.
@@ -65,7 +65,7 @@ pub(crate) struct Key<T> {
     pub(crate) lane: usize,
     pub(crate) waiting: VecDeque<PendingAsk<T>>,
     /// The stored bytes, as far as they are known.
-    pub(crate) stands: Option<KnownValue>,
+    pub(crate) stored: Option<KnownValue>,
     pub(crate) flight: Option<Flight<T>>,
     /// The key is in the queue of its lane.
     pub(crate) is_ready: bool,
@@ -74,9 +74,9 @@ pub(crate) struct Key<T> {
 }
 
 impl<T> Key<T> {
-    pub(crate) fn new(lane: usize, stands: Option<KnownValue>) -> Self {
+    pub(crate) fn new(lane: usize, stored: Option<KnownValue>) -> Self {
         let waiting = VecDeque::new();
-        Self { lane, waiting, stands, flight: None, is_ready: false, refusals: 0 }
+        Self { lane, waiting, stored, flight: None, is_ready: false, refusals: 0 }
     }
 
     /// Takes the first waiting requests, to be decided together.
@@ -87,8 +87,8 @@ impl<T> Key<T> {
 
     /// Puts the requests of a batch that have no response before all others, in their order.
     pub(crate) fn put_back(&mut self, batch: Vec<PendingAsk<T>>) {
-        for asked in batch.into_iter().rev() {
-            self.waiting.push_front(asked);
+        for pending in batch.into_iter().rev() {
+            self.waiting.push_front(pending);
         }
     }
 

@@ -17,7 +17,7 @@
 //!
 //! Modules are listed in import order: each imports only modules declared below it.
 mod outcome;
-mod hearing;
+mod node_facts;
 mod committer;
 mod key;
 mod batch;
@@ -27,10 +27,8 @@ mod value;
 mod call;
 mod ask;
 mod breaker;
-mod window;
 mod clock;
 mod steady;
-mod reading;
 mod tally;
 mod settings;
 mod name;

@@ -33,36 +33,36 @@ impl<T> Committer<T> {
     ) -> bool {
         match reply {
             Reply::Done { .. } => self.done(name, flight, out),
-            Reply::Alone { fault, .. } => self.alone(name, flight, fault, out),
-            Reply::Mismatch { stands, .. } => {
+            Reply::Alone { fault, .. } => self.too_few_replicas(name, flight, fault, out),
+            Reply::Mismatch { stored, .. } => {
                 Tally::add(&mut self.tally.mismatches);
                 if mutation::is(Mutation::WinsEveryRace) {
                     self.done(name, flight, out);
                 } else {
-                    self.lost(name, flight, stands.map(KnownValue::of_another), out);
+                    self.lost_race(name, flight, stored.map(KnownValue::of_another), out);
                 }
             }
-            Reply::OtherTime { stands, .. } => {
-                let stands = Some(stands.map(KnownValue::of_another));
-                self.refused((name, mono), flight, stands, Fault::Clock, out);
+            Reply::OtherTime { stored, .. } => {
+                let stored = Some(stored.map(KnownValue::of_another));
+                self.rejected((name, mono), flight, stored, Fault::Clock, out);
             }
             Reply::NoScript => {
                 Tally::add(&mut self.tally.scripts_missing);
-                self.refused((name, mono), flight, None, Fault::Script, out);
+                self.rejected((name, mono), flight, None, Fault::Script, out);
             }
             Reply::Elsewhere { lane } if flight.doubt.is_none() => {
                 self.know_lane(lane);
                 if let Some(key) = self.keys.get_mut(&name) {
                     key.lane = lane;
                 }
-                self.refused((name, mono), flight, None, Fault::ClusterDown, out);
+                self.rejected((name, mono), flight, None, Fault::ClusterDown, out);
             }
             // A misdirected read shows nothing.
             Reply::Elsewhere { .. } => {
                 return self.unknown(name, flight, Fault::ClusterDown, mono, out);
             }
-            Reply::Stands(stands) => {
-                self.looked(name, flight, stands.map(KnownValue::of_another), out);
+            Reply::Stored(stored) => {
+                self.read_back(name, flight, stored.map(KnownValue::of_another), out);
             }
             Reply::Refused(fault) => self.not_done(name, flight, fault, out),
             Reply::Unknown(fault) => return self.unknown(name, flight, fault, mono, out),
@@ -74,58 +74,64 @@ impl<T> Committer<T> {
     fn done(&mut self, name: Name, flight: Flight<T>, out: &mut Vec<Event<T>>) {
         Tally::add(&mut self.tally.commits);
         if let Some(key) = self.keys.get_mut(&name) {
-            key.stands = flight.decided.leaves;
+            key.stored = flight.decided.leaves;
             key.refusals = 0;
         }
         let mut replies = flight.decided.replies.into_iter();
-        for asked in flight.batch {
+        for pending in flight.batch {
             let reply = replies.next().unwrap_or(Err(Failed::Malformed));
-            self.answer(asked, reply, Some(flight.call), out);
+            self.answer(pending, reply, Some(flight.call), out);
         }
     }
 
     /// The write is stored, and too few replicas are known to have it: the charge stays, and no
     /// request of the batch gets a response.
-    fn alone(&mut self, name: Name, flight: Flight<T>, fault: Fault, out: &mut Vec<Event<T>>) {
+    fn too_few_replicas(
+        &mut self,
+        name: Name,
+        flight: Flight<T>,
+        fault: Fault,
+        out: &mut Vec<Event<T>>,
+    ) {
         if let Some(key) = self.keys.get_mut(&name) {
-            key.stands = flight.decided.leaves;
+            key.stored = flight.decided.leaves;
             key.refusals = 0;
         }
-        for asked in flight.batch {
-            self.answer(asked, Err(Failed::Engine(fault)), None, out);
+        for pending in flight.batch {
+            self.answer(pending, Err(Failed::Engine(fault)), None, out);
         }
     }
 
     /// The write is found stored, after its own reply was lost.
     fn found(&mut self, name: Name, flight: Flight<T>, out: &mut Vec<Event<T>>) {
         if self.settings.is_replicated {
-            return self.alone(name, flight, Fault::Replicas, out);
+            return self.too_few_replicas(name, flight, Fault::Replicas, out);
         }
         self.done(name, flight, out);
     }
 
     /// Other bytes are stored. They may be from an earlier attempt, or from this one, which the
     /// network delivered twice.
-    fn lost(
+    fn lost_race(
         &mut self,
         name: Name,
         flight: Flight<T>,
-        stands: Option<KnownValue>,
+        stored: Option<KnownValue>,
         out: &mut Vec<Event<T>>,
     ) {
-        if tag_there(stands.as_ref()) == Some(flight.tag) {
+        if tag_there(stored.as_ref()) == Some(flight.tag) {
             return self.found(name, flight, out);
         }
-        self.again(name, flight.batch, stands, out);
+        self.decide_again(name, flight.batch, stored, out);
     }
 
     /// The engine did nothing because of the time, or because the script is missing: the batch is
     /// decided again, up to a limit. Nodes that redirect calls without end count as unavailable.
-    fn refused(
+    fn rejected(
         &mut self,
         (name, mono): (Name, Span),
         flight: Flight<T>,
-        stands: Option<Option<KnownValue>>,
+        stored: Option<Option<KnownValue>>,
         fault: Fault,
         out: &mut Vec<Event<T>>,
     ) {
@@ -140,8 +146,8 @@ impl<T> Committer<T> {
             }
             return self.not_done(name, flight, fault, out);
         }
-        match stands {
-            Some(stands) => self.lost(name, flight, stands, out),
+        match stored {
+            Some(stored) => self.lost_race(name, flight, stored, out),
             None => key.put_back(flight.batch),
         }
     }
@@ -153,8 +159,8 @@ impl<T> Committer<T> {
         if fault.is_silence() {
             return self.fail_all(name, Some(flight), why, out);
         }
-        for asked in flight.batch {
-            self.answer(asked, Err(why), None, out);
+        for pending in flight.batch {
+            self.answer(pending, Err(why), None, out);
         }
     }
 
@@ -174,7 +180,7 @@ impl<T> Committer<T> {
         }
         let Some(key) = self.keys.get_mut(&name) else { return true };
         // The remembered bytes may be those before or after the call.
-        key.stands = None;
+        key.stored = None;
         let is_open = self.lanes.get(key.lane).is_none_or(|lane| lane.breaker.is_open());
         if let Some(first) = flight.doubt {
             self.fail_all(name, Some(flight), Failed::Engine(first), out);
@@ -193,14 +199,14 @@ impl<T> Committer<T> {
     }
 
     /// Takes the stored bytes, read after a call without a reply.
-    fn looked(
+    fn read_back(
         &mut self,
         name: Name,
         flight: Flight<T>,
-        stands: Option<KnownValue>,
+        stored: Option<KnownValue>,
         out: &mut Vec<Event<T>>,
     ) {
-        let tag = tag_there(stands.as_ref());
+        let tag = tag_there(stored.as_ref());
         if tag == Some(flight.tag) {
             Tally::add(&mut self.tally.found_done);
             return self.found(name, flight, out);
@@ -209,38 +215,38 @@ impl<T> Committer<T> {
         let wrote_nothing = flight.decided.write == Write::Keep;
         let mut again = Vec::with_capacity(flight.batch.len());
         let mut replies = flight.decided.replies.into_iter();
-        for mut asked in flight.batch {
+        for mut pending in flight.batch {
             let reply = replies.next().unwrap_or(Err(Failed::Malformed));
-            if asked.doubt.as_ref().is_some_and(|doubt| Some(doubt.tag) == tag) {
+            if pending.doubt.as_ref().is_some_and(|doubt| Some(doubt.tag) == tag) {
                 // From an earlier attempt: found below.
-                again.push(asked);
+                again.push(pending);
                 continue;
             }
-            let may_repeat = wrote_nothing || asked.ask.is_repeatable();
+            let may_repeat = wrote_nothing || pending.ask.is_repeatable();
             match reply {
-                Ok(reply) if may_repeat && asked.doubt.is_none() => {
-                    asked.doubt = Some(Doubt { call: flight.call, tag: flight.tag, reply });
-                    again.push(asked);
+                Ok(reply) if may_repeat && pending.doubt.is_none() => {
+                    pending.doubt = Some(Doubt { call: flight.call, tag: flight.tag, reply });
+                    again.push(pending);
                 }
-                Ok(_) => self.answer(asked, Err(why), None, out),
-                Err(failed) => self.answer(asked, Err(failed), None, out),
+                Ok(_) => self.answer(pending, Err(why), None, out),
+                Err(failed) => self.answer(pending, Err(failed), None, out),
             }
         }
-        self.again(name, again, stands, out);
+        self.decide_again(name, again, stored, out);
     }
 
     /// Bytes of another commit are stored. Requests of `batch` that an earlier attempt did not
     /// write there are decided again on these bytes.
-    fn again(
+    fn decide_again(
         &mut self,
         name: Name,
         batch: Vec<PendingAsk<T>>,
-        stands: Option<KnownValue>,
+        stored: Option<KnownValue>,
         out: &mut Vec<Event<T>>,
     ) {
-        let others = self.answer_doubts(batch, tag_there(stands.as_ref()), out);
+        let others = self.answer_doubts(batch, tag_there(stored.as_ref()), out);
         if let Some(key) = self.keys.get_mut(&name) {
-            key.stands = stands;
+            key.stored = stored;
             key.put_back(others);
         }
     }
@@ -253,17 +259,17 @@ impl<T> Committer<T> {
         out: &mut Vec<Event<T>>,
     ) -> Vec<PendingAsk<T>> {
         let mut others = Vec::with_capacity(batch.len());
-        for mut asked in batch {
-            match asked.doubt.take_if(|doubt| Some(doubt.tag) == tag) {
+        for mut pending in batch {
+            match pending.doubt.take_if(|doubt| Some(doubt.tag) == tag) {
                 Some(_) if self.settings.is_replicated => {
                     Tally::add(&mut self.tally.found_done);
-                    self.answer(asked, Err(Failed::Engine(Fault::Replicas)), None, out);
+                    self.answer(pending, Err(Failed::Engine(Fault::Replicas)), None, out);
                 }
                 Some(doubt) => {
                     Tally::add(&mut self.tally.found_done);
-                    self.answer(asked, Ok(doubt.reply), Some(doubt.call), out);
+                    self.answer(pending, Ok(doubt.reply), Some(doubt.call), out);
                 }
-                None => others.push(asked),
+                None => others.push(pending),
             }
         }
         others
@@ -271,8 +277,8 @@ impl<T> Committer<T> {
 }
 
 /// The tag of the commit that left the stored bytes, if they contain one.
-fn tag_there(stands: Option<&KnownValue>) -> Option<Tag> {
-    stands.and_then(|seen| tag_of(&seen.value)).copied()
+fn tag_there(stored: Option<&KnownValue>) -> Option<Tag> {
+    stored.and_then(|seen| tag_of(&seen.value)).copied()
 }
 
 #[cfg(test)]
@@ -321,15 +327,15 @@ mod tests {
 
     /// A committer whose clock is set; it gets `asks` requests `ask`, and returns the call that is
     /// sent then.
-    fn asked(asks: u32, ask: &Ask) -> (CommitterAndEvents, Call) {
+    fn committer_with(asks: u32, ask: &Ask) -> (CommitterAndEvents, Call) {
         let settings = Settings { is_replicated: true, ..Settings::default() };
         let mut committer = Committer::new(settings, [0; TAG_LEN]);
         let mut out = Vec::new();
-        for who in 0..asks {
-            committer.ask((NAME, 0), (ask.clone(), who), ms(1), &mut out);
+        for caller in 0..asks {
+            committer.ask((NAME, 0), (ask.clone(), caller), ms(1), &mut out);
         }
         let first = the_call(&mut out);
-        let reply = Reply::OtherTime { stands: None, time: TIME };
+        let reply = Reply::OtherTime { stored: None, time: TIME };
         committer.reply(first.id, reply, ms(1), &mut out);
         let call = the_call(&mut out);
         ((committer, out), call)
@@ -349,15 +355,15 @@ mod tests {
         }
     }
 
-    fn too_few(who: u32) -> Event<u32> {
-        Event::Answer(who, Err(Failed::Engine(Fault::Replicas)))
+    fn too_few(caller: u32) -> Event<u32> {
+        Event::Answer(caller, Err(Failed::Engine(Fault::Replicas)))
     }
 
     /// Guards: an answer that depends on a write that a failover loses, a charge that is forgotten,
     /// and a circuit that opens although the engine replies.
     #[test]
     fn a_commit_that_too_few_replicas_have_stays_and_answers_nobody() {
-        let ((mut committer, mut out), call) = asked(3, &check(5));
+        let ((mut committer, mut out), call) = committer_with(3, &check(5));
         let left = written(&call).expect("it is charged");
         let alone = Reply::Alone { time: TIME, fault: Fault::Replicas };
         committer.reply(call.id, alone.clone(), ms(2), &mut out);
@@ -382,24 +388,24 @@ mod tests {
     /// about replicas.
     #[test]
     fn a_commit_that_is_only_found_answers_nobody_either() {
-        let ((mut committer, mut out), call) = asked(1, &check(5));
-        let stands = written(&call);
+        let ((mut committer, mut out), call) = committer_with(1, &check(5));
+        let stored = written(&call);
         committer.reply(call.id, Reply::Unknown(Fault::Cut), ms(2), &mut out);
         let look = the_call(&mut out);
-        committer.reply(look.id, Reply::Stands(stands), ms(3), &mut out);
+        committer.reply(look.id, Reply::Stored(stored), ms(3), &mut out);
         assert_eq!(out, [too_few(0)]);
-        let ((mut committer, mut out), call) = asked(1, &check(5));
-        let stands = written(&call);
-        committer.reply(call.id, Reply::Mismatch { stands, time: TIME }, ms(2), &mut out);
+        let ((mut committer, mut out), call) = committer_with(1, &check(5));
+        let stored = written(&call);
+        committer.reply(call.id, Reply::Mismatch { stored, time: TIME }, ms(2), &mut out);
         assert_eq!(out, [too_few(0)], "the network delivered it twice");
         // Decided again, and then the first attempt is found.
-        let ((mut committer, mut out), call) = asked(1, &check(5));
+        let ((mut committer, mut out), call) = committer_with(1, &check(5));
         let first = written(&call);
         committer.reply(call.id, Reply::Unknown(Fault::Cut), ms(2), &mut out);
         let look = the_call(&mut out);
-        committer.reply(look.id, Reply::Stands(None), ms(3), &mut out);
+        committer.reply(look.id, Reply::Stored(None), ms(3), &mut out);
         let again = the_call(&mut out);
-        committer.reply(again.id, Reply::Mismatch { stands: first, time: TIME }, ms(4), &mut out);
+        committer.reply(again.id, Reply::Mismatch { stored: first, time: TIME }, ms(4), &mut out);
         assert_eq!(out, [too_few(0)]);
     }
 
@@ -407,7 +413,7 @@ mod tests {
     /// that no replica has: the second attempt changes nothing.
     #[test]
     fn what_tells_of_an_earlier_commit_is_written_again() {
-        let ((mut committer, mut out), call) = asked(1, &check(5));
+        let ((mut committer, mut out), call) = committer_with(1, &check(5));
         let left = written(&call);
         committer.reply(call.id, Reply::Done { time: TIME }, ms(2), &mut out);
         let zeros = [0; 8];
@@ -417,7 +423,7 @@ mod tests {
         let Some(Event::Call(again)) = again else { panic!("{again:?}") };
         assert!(written(&again).is_some_and(|value| Some(value) != left), "with a tag of its own");
         // A denial grants nothing and writes nothing.
-        let ((mut committer, mut out), call) = asked(1, &check(1));
+        let ((mut committer, mut out), call) = committer_with(1, &check(1));
         committer.reply(call.id, Reply::Done { time: TIME }, ms(2), &mut out);
         committer.ask((NAME, 0), (check(1), 1), ms(3), &mut out);
         let Some(Event::Call(refusal)) = out.pop() else { panic!("no call") };

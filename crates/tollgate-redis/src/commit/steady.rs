@@ -8,7 +8,7 @@
 
 use tollgate_core::{Span, Timestamp};
 
-use crate::commit::reading::Reading;
+use crate::commit::clock::Reading;
 
 /// Half of the allowance of a lease ([`CLOCK_ERROR`](tollgate_storage::CLOCK_ERROR)): the other
 /// half is for the difference between two servers' readings of the same clock.
@@ -22,7 +22,7 @@ pub(crate) struct Steady {
     /// `None` until a reply arrives after the node may have been replaced.
     since: Option<Timestamp>,
     /// The first reading of this period and of the one before.
-    said: [Option<Reading>; 2],
+    readings: [Option<Reading>; 2],
     period_began: Span,
 }
 
@@ -38,15 +38,16 @@ impl Steady {
     }
 
     /// Takes the node's `time` from a reply to a call with these `sent` and `received` times.
-    pub(crate) fn hear(&mut self, time: Timestamp, sent: Span, received: Span) {
-        let said = Reading::new(time, sent, received);
-        let is_step = self.said.iter().flatten().any(|before| is_step(before, &said));
+    pub(crate) fn record_reply(&mut self, time: Timestamp, sent: Span, received: Span) {
+        let reading = Reading::new(time, sent, received);
+        let is_step = self.readings.iter().flatten().any(|before| is_step(before, &reading));
         if is_step || self.since.is_none() {
-            *self = Self { since: Some(time), said: [Some(said), None], period_began: received };
+            *self =
+                Self { since: Some(time), readings: [Some(reading), None], period_began: received };
         }
         if received.saturating_sub(self.period_began) > PERIOD {
-            let [last, _] = self.said;
-            *self = Self { said: [Some(said), last], period_began: received, ..*self };
+            let [last, _] = self.readings;
+            *self = Self { readings: [Some(reading), last], period_began: received, ..*self };
         }
     }
 
@@ -69,16 +70,16 @@ fn is_step(before: &Reading, after: &Reading) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit::reading::tests::{at, ms};
+    use crate::commit::clock::tests::{at, ms};
 
     #[test]
     fn it_is_since_the_first_reply_the_last_step_and_the_last_disturbance() {
         let mut steady = Steady::default();
         assert_eq!(steady.since(at(77)), at(77), "nothing is known");
-        steady.hear(at(100_000), ms(10), ms(12));
+        steady.record_reply(at(100_000), ms(10), ms(12));
         assert_eq!(steady.since(at(200_000)), at(100_000));
         for second in 1..60 {
-            steady.hear(
+            steady.record_reply(
                 at(100_000 + second * 1_000),
                 ms(10 + second * 1_000),
                 ms(12 + second * 1_000),
@@ -86,33 +87,33 @@ mod tests {
         }
         assert_eq!(steady.since(at(200_000)), at(100_000));
         // Ahead by 600 ms.
-        steady.hear(at(160_600), ms(60_010), ms(60_012));
+        steady.record_reply(at(160_600), ms(60_010), ms(60_012));
         assert_eq!(steady.since(at(200_000)), at(160_600));
         // Back by 600 ms.
-        steady.hear(at(161_000), ms(61_010), ms(61_012));
+        steady.record_reply(at(161_000), ms(61_010), ms(61_012));
         assert_eq!(steady.since(at(200_000)), at(161_000));
         steady.disturb();
         assert_eq!(steady.since(at(200_000)), at(200_000));
-        steady.hear(at(162_000), ms(62_010), ms(62_012));
+        steady.record_reply(at(162_000), ms(62_010), ms(62_012));
         assert_eq!(steady.since(at(200_000)), at(162_000));
     }
 
     #[test]
     fn a_late_reply_and_a_slow_clock_are_no_steps_and_many_small_ones_are() {
         let mut steady = Steady::default();
-        steady.hear(at(100_000), ms(0), ms(2));
-        steady.hear(at(100_900), ms(1_000), ms(2_800));
+        steady.record_reply(at(100_000), ms(0), ms(2));
+        steady.record_reply(at(100_900), ms(1_000), ms(2_800));
         // 500 ppm slow, for an hour.
         for second in 2..3_600 {
             let time = 100_000 + second * 1_000 - second / 2;
-            steady.hear(at(time), ms(second * 1_000), ms(second * 1_000 + 2));
+            steady.record_reply(at(time), ms(second * 1_000), ms(second * 1_000 + 2));
         }
         assert_eq!(steady.since(at(1)), at(100_000));
         let mut sum = 0;
         for second in 3_600..3_604 {
             sum += 200;
             let time = 100_000 + second * 1_000 - 1_800 + sum;
-            steady.hear(at(time), ms(second * 1_000), ms(second * 1_000 + 2));
+            steady.record_reply(at(time), ms(second * 1_000), ms(second * 1_000 + 2));
         }
         assert!(steady.since(at(1)) > at(3_600_000), "600 ms in three seconds");
     }

@@ -22,13 +22,13 @@ fn log() -> String {
     let mut log = String::new();
     for number in 0..3000 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let (kind, who) = ((state >> 60) % 5, (state >> 40) % 12 * ((state >> 50) % 12));
+        let (kind, client) = ((state >> 60) % 5, (state >> 40) % 12 * ((state >> 50) % 12));
         let client = match kind {
-            0 => format!("2001:db8::{who}"),
-            1 => format!("2001:db8:0:{who}::1"),
-            2 => format!("host{who}.example"),
-            3 if who == 7 => "-".to_owned(),
-            _ => format!("192.0.2.{who}"),
+            0 => format!("2001:db8::{client}"),
+            1 => format!("2001:db8:0:{client}::1"),
+            2 => format!("host{client}.example"),
+            3 if client == 7 => "-".to_owned(),
+            _ => format!("192.0.2.{client}"),
         };
         let (minute, second) = (number / 600, number / 10 % 60);
         let status = if state >> 33 & 31 == 0 { 429 } else { 200 };
@@ -66,12 +66,12 @@ fn replayed(policy: &Arc<Policy>, is_short: bool) -> (String, Vec<CountedRequest
     let mut counts = LogCounts::default();
     source.count(&mut counts);
     let known = replay.shortcuts.as_ref().map_or(0, Shortcuts::len);
-    let (summary, All(told)) = replay.finish(&counts);
-    (format!("{summary:?}"), told, known)
+    let (summary, All(counted)) = replay.finish(&counts);
+    (format!("{summary:?}"), counted, known)
 }
 
 #[test]
-fn the_short_way_says_what_the_long_one_says() {
+fn the_short_way_gives_the_results_of_the_long_one() {
     for algorithm in ["gcra", "token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
         for more in ["", r#", "mode": "shadow""#, r#", "on_missing": "deny""#] {
             let policy = format!(
@@ -84,7 +84,7 @@ fn the_short_way_says_what_the_long_one_says() {
             assert_eq!(short, long, "{algorithm}{more}");
             assert_eq!(told_short, told_long);
             assert!(known > 50 && none == 0, "{known} of the clients were known");
-            assert!(told_long.iter().filter(|told| told.is_over).count() > 50);
+            assert!(told_long.iter().filter(|counted| counted.is_over).count() > 50);
         }
     }
 }

@@ -156,23 +156,23 @@ fn limits_table() -> Table {
 
 /// The caveats of the figures: the clients they leave out, and their inaccuracies.
 fn notes(suggestion: &Suggestion) -> Vec<String> {
-    let (name, mut said) = (named(suggestion), Vec::new());
+    let (name, mut notes) = (named(suggestion), Vec::new());
     if !suggestion.per_client {
-        said.push(format!("{name}: one count for all requests, so no limit is suggested."));
+        notes.push(format!("{name}: one count for all requests, so no limit is suggested."));
     }
     if let Some(Sample { one_in, keys, max }) = suggestion.sample {
-        said.push(format!(
+        notes.push(format!(
             "{name}: too many clients to count each; one of {one_in} was counted, {keys} in all, and the shares are of those. The greatest count among them is {max}; no client used more than {}.",
             suggestion.greatest.max
         ));
     }
     if let Some(InParts { keys, part_ns }) = suggestion.in_parts {
-        said.push(format!(
+        notes.push(format!(
             "{name}: {keys} clients had more than 4,096 requests in one window; theirs are counts of a window longer by {part_ns} ns, never below the true ones."
         ));
     }
     if suggestion.strangers > 0 {
-        said.push(format!(
+        notes.push(format!(
             "{name}: the log changed while it was read: {} requests of the second reading are of clients that the first reading did not contain.",
             suggestion.strangers
         ));
@@ -181,18 +181,18 @@ fn notes(suggestion: &Suggestion) -> Vec<String> {
         let wished = &limit.wished_percent;
         match &limit.replayed {
             _ if limit.limit.is_none() => {
-                said.push(format!("{name}: no quota for {wished} %: {}.", limit.line));
+                notes.push(format!("{name}: no quota for {wished} %: {}.", limit.line));
             }
-            Some(replayed) if !replayed.as_wished => said.push(format!(
+            Some(replayed) if !replayed.as_wished => notes.push(format!(
                 "{name}: even the highest limit that was tried affects more than {wished} %."
             )),
             Some(_) => {}
-            None => said.push(format!(
+            None => notes.push(format!(
                 "{name}: the limit for {wished} % was not tried; its share comes from the counts alone."
             )),
         }
     }
-    said
+    notes
 }
 
 /// `rule`, or `rule, tier gold`.

@@ -44,7 +44,7 @@ pub fn run<O: Observer>(
     log: &[u8],
 ) -> (Summary, O) {
     let format = Format::parse(format).unwrap();
-    let mut fields = wanted(policy, &AssumedValues::default(), |field| format.tells(field));
+    let mut fields = wanted(policy, &AssumedValues::default(), |field| format.contains(field));
     fields.extend([Field::Method, Field::Target]);
     let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
     for piece in log.chunks(1000) {

@@ -4,7 +4,7 @@
 //! computed in whole numbers, so that the thousandth request of "10 a second" is not a nanosecond
 //! off.
 
-use crate::chance::{Chance, mean_ns, ramp_at};
+use crate::random::{Random, mean_ns, ramp_at};
 
 use super::document::Arrivals;
 use super::scalar::Rate;
@@ -28,10 +28,10 @@ impl Pulse {
     }
 
     /// The time of the next request.
-    pub(super) fn next(&mut self, arrivals: &Arrivals, chance: &mut Chance) -> Option<u64> {
+    pub(super) fn next(&mut self, arrivals: &Arrivals, random: &mut Random) -> Option<u64> {
         let at = match arrivals {
             Arrivals::Steady { rate } => self.from.checked_add(even(self.k, rate)?),
-            Arrivals::Poisson { rate } => self.poisson(rate, chance),
+            Arrivals::Poisson { rate } => self.poisson(rate, random),
             Arrivals::OnOff { rate, on, off } => {
                 let (on, off) = (on.0.as_nanos(), off.0.as_nanos());
                 let busy = even(self.k, rate)?;
@@ -52,7 +52,7 @@ impl Pulse {
             }
             Arrivals::Counts { bin, counts } => self.count(bin.0.as_nanos(), &counts.0),
             Arrivals::Spaced { size, wait, jitter } if self.k < size.0 => {
-                let gap = wait.0.saturating_add(chance.up_to(jitter.0)).as_nanos();
+                let gap = wait.0.saturating_add(random.up_to(jitter.0)).as_nanos();
                 // The first request comes at once.
                 self.last = self.last.checked_add(if self.k > 0 { gap } else { 0 })?;
                 Some(self.last)
@@ -67,11 +67,11 @@ impl Pulse {
         at.filter(|at| *at < self.to)
     }
 
-    fn poisson(&mut self, rate: &Rate, chance: &mut Chance) -> Option<u64> {
+    fn poisson(&mut self, rate: &Rate, random: &mut Random) -> Option<u64> {
         if rate.count == 0 {
             return None;
         }
-        let gap = chance.exponential(mean_ns(rate.count, rate.per.as_nanos()));
+        let gap = random.exponential(mean_ns(rate.count, rate.per.as_nanos()));
         self.last = self.last.checked_add(gap)?;
         Some(self.last)
     }

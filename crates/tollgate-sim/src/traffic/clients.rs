@@ -4,7 +4,7 @@
 
 use tollgate_core::Span;
 
-use crate::chance::Chance;
+use crate::random::Random;
 
 use super::document::{Retry, Wait};
 
@@ -46,14 +46,14 @@ impl Retry {
     pub(super) fn after(
         &self,
         attempt: u64,
-        told: &ClientResponse,
-        chance: &mut Chance,
+        response: &ClientResponse,
+        random: &mut Random,
     ) -> Option<Span> {
         if attempt >= self.attempts.0 {
             return None;
         }
         let wait = match self.wait {
-            Wait::RetryAfter => told.retry_after?,
+            Wait::RetryAfter => response.retry_after?,
             Wait::Fixed(wait) => wait.0,
             Wait::Backoff { first, most } => {
                 let doublings = u32::try_from(attempt).unwrap_or(u32::MAX);
@@ -61,7 +61,7 @@ impl Retry {
                 first.0.saturating_mul(factor).min(most.0)
             }
         };
-        Some(wait.saturating_add(chance.up_to(self.jitter.0)))
+        Some(wait.saturating_add(random.up_to(self.jitter.0)))
     }
 }
 
@@ -71,16 +71,16 @@ mod tests {
 
     #[test]
     fn the_tightest_quota_sets_the_pace() {
-        let mut told = ClientResponse::default();
-        told.field("ratelimit-policy", r#""each";q=10;w=60"#);
-        assert_eq!(told, ClientResponse::default());
-        told.field("ratelimit", r#""each";r=2;t=6, "hour";r=5;t=60"#);
-        assert_eq!(told.pace, Some(Span::from_secs(12)));
-        told.field("ratelimit", r#""each";r=0;t=54"#);
-        told.field("retry-after", "7");
+        let mut response = ClientResponse::default();
+        response.field("ratelimit-policy", r#""each";q=10;w=60"#);
+        assert_eq!(response, ClientResponse::default());
+        response.field("ratelimit", r#""each";r=2;t=6, "hour";r=5;t=60"#);
+        assert_eq!(response.pace, Some(Span::from_secs(12)));
+        response.field("ratelimit", r#""each";r=0;t=54"#);
+        response.field("retry-after", "7");
         let retry_after = Some(Span::from_secs(7));
         assert_eq!(
-            told,
+            response,
             ClientResponse { is_refused: false, retry_after, pace: Some(Span::from_secs(54)) }
         );
     }

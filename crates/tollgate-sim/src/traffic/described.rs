@@ -18,7 +18,7 @@ const MAX_LANES: u64 = 100_000;
 /// The most clients that hold requests back, in all sources.
 const MAX_PACED: u64 = 1_000_000;
 /// The longest path and message of a mistake, in characters: both repeat text of the document.
-const MAX_TOLD: usize = 400;
+const MAX_SHOWN: usize = 400;
 
 /// The start of the traffic: 2000-01-01T00:00:00Z, the edge of every window that divides a day.
 pub const START: Timestamp = Timestamp::from_millis(946_684_800_000);
@@ -52,15 +52,15 @@ impl std::error::Error for TrafficError {}
 
 impl TrafficError {
     fn new(path: impl AsRef<str>, message: impl AsRef<str>) -> Self {
-        Self { path: told(path.as_ref()), message: told(message.as_ref()) }
+        Self { path: escaped(path.as_ref()), message: escaped(message.as_ref()) }
     }
 }
 
 /// `text` on one line of bounded length; characters that a terminal cannot show are escaped.
-fn told(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
-        if i == MAX_TOLD {
+        if i == MAX_SHOWN {
             out.push_str("...");
             break;
         }
@@ -75,11 +75,11 @@ fn told(text: &str) -> String {
 /// The message of the JSON reader. It is replaced where it is about code: a choice (`arrivals`,
 /// `wait`, a fault of a clock) made twice, or named without its fields.
 fn in_words(json: &str, error: &serde_json::Error) -> String {
-    let said = error.to_string();
+    let message = error.to_string();
     let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok();
-    match said.strip_prefix("expected value") {
+    match message.strip_prefix("expected value") {
         Some(place) if is_json() => format!("contains more than one kind; use one of them{place}"),
-        _ => said
+        _ => message
             .replace(
                 "unit variant, expected struct variant",
                 "a kind alone, expected an object of it",

@@ -79,7 +79,7 @@ pub(crate) enum Arrivals {
     },
     /// These counts, each evenly in its bin: a time line.
     Counts { bin: Positive, counts: Listed<Bin> },
-    /// `size` in total, each `wait` after the one before, and up to `jitter` later by chance.
+    /// `size` in total, each `wait` after the one before, and up to `jitter` later by random.
     Spaced {
         size: Count,
         wait: Time,
@@ -148,7 +148,7 @@ pub(crate) struct Retry {
     #[serde(default)]
     pub(crate) attempts: Count,
     pub(crate) wait: Wait,
-    /// Up to this much more, by chance.
+    /// Up to this much more, by random.
     #[serde(default)]
     pub(crate) jitter: Time,
 }

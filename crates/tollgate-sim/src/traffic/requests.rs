@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use tollgate_core::{Span, Timestamp};
 
-use crate::chance::{Chance, Zipf};
+use crate::random::{Random, Zipf};
 
 use super::arrivals::Pulse;
 use super::clients::ClientResponse;
@@ -48,7 +48,7 @@ pub struct Requests {
 struct Lane {
     source: usize,
     pulse: Pulse,
-    chance: Chance,
+    random: Random,
     /// The only client; `None` when each request draws one.
     client: Option<u64>,
 }
@@ -59,7 +59,7 @@ struct SourceState {
     /// The number of its first one.
     first: u64,
     zipf: Option<Zipf>,
-    chance: Chance,
+    random: Random,
     /// Requests so far.
     made: u64,
     /// The earliest next request of each paced client. Empty for other sources.
@@ -84,9 +84,9 @@ impl Requests {
     pub fn new(traffic: &Traffic, seed: u64) -> Self {
         let (mut lanes, mut states, mut first) = (Vec::new(), Vec::new(), 0_u64);
         let mut stream = 0_u64;
-        let mut next_chance = || {
+        let mut next_random = || {
             stream = stream.saturating_add(1);
-            Chance::new(seed, stream)
+            Random::new(seed, stream)
         };
         for (index, source) in traffic.all_sources().iter().enumerate() {
             let count = source.clients.count.0;
@@ -94,7 +94,7 @@ impl Requests {
             states.push(SourceState {
                 first,
                 zipf: source.clients.zipf.map(|exponent| Zipf::new(count, exponent.value())),
-                chance: next_chance(),
+                random: next_random(),
                 made: 0,
                 not_before: vec![0; not_before],
                 held: BTreeMap::new(),
@@ -107,7 +107,7 @@ impl Requests {
             lanes.extend(clients.map(|client| Lane {
                 source: index,
                 pulse: Pulse::new(from.as_nanos(), to.as_nanos()),
-                chance: next_chance(),
+                random: next_random(),
                 client,
             }));
             first = first.saturating_add(count);
@@ -204,17 +204,17 @@ impl Requests {
     }
 
     /// Delivers the response of a request to its client at `at`.
-    pub fn tell(&mut self, request: &Request, told: &ClientResponse, at: Timestamp) {
+    pub fn record_response(&mut self, request: &Request, response: &ClientResponse, at: Timestamp) {
         let Self { traffic, states, .. } = self;
         let source = traffic.source(request.source);
         let (Some(source), Some(state)) = (source, states.get_mut(request.source)) else { return };
-        if let (true, Some(pace)) = (source.paced, told.pace)
+        if let (true, Some(pace)) = (source.paced, response.pace)
             && let Some(not_before) = state.not_before_mut(request.client)
         {
             *not_before = at.saturating_add(pace).as_nanos().max(*not_before);
         }
-        let retry = source.retry.filter(|_| told.is_refused);
-        let Some(after) = retry.and_then(|r| r.after(request.attempt, told, &mut state.chance))
+        let retry = source.retry.filter(|_| response.is_refused);
+        let Some(after) = retry.and_then(|r| r.after(request.attempt, response, &mut state.random))
         else {
             return;
         };
@@ -226,7 +226,7 @@ impl Requests {
     fn schedule(&mut self, lane: usize) {
         let Some(row) = self.lanes.get_mut(lane) else { return };
         let Some(source) = self.traffic.source(row.source) else { return };
-        if let Some(at) = row.pulse.next(&source.arrivals, &mut row.chance) {
+        if let Some(at) = row.pulse.next(&source.arrivals, &mut row.random) {
             let order = u64::try_from(lane).unwrap_or(u64::MAX);
             self.agenda.push(Reverse((at, order, NextEvent::Lane(lane))));
         }
@@ -325,8 +325,8 @@ impl SourceState {
     /// The source's client that sends the next request.
     fn draw(&mut self, source: &Source) -> u64 {
         match &self.zipf {
-            Some(zipf) => zipf.draw(&mut self.chance),
-            None => self.chance.below(source.clients.count.0),
+            Some(zipf) => zipf.draw(&mut self.random),
+            None => self.random.below(source.clients.count.0),
         }
     }
 

@@ -113,7 +113,7 @@ fn step(limiter: &Limiter, state: &mut [u8], now: Timestamp, ask: &Ask, reply: &
     match ask {
         Ask::Check(_) => {
             let decision = limiter.check(state, now, 1);
-            assert_eq!(decision.is_admitted(), is_charged(reply), "the core says {decision:?}");
+            assert_eq!(decision.is_admitted(), is_charged(reply), "the core decides {decision:?}");
             decision.is_admitted()
         }
         Ask::Refund { reply: charged, .. } => {
@@ -131,11 +131,11 @@ fn step(limiter: &Limiter, state: &mut [u8], now: Timestamp, ask: &Ask, reply: &
 
 /// Every request has one answer; every answer depends on a call that the engine applied.
 fn answers(world: &World, sent: &Sent, sums: &mut Sums) {
-    let mut rests_on: HashMap<u64, Option<CallId>> = HashMap::new();
+    let mut depends_on: HashMap<u64, Option<CallId>> = HashMap::new();
     for server in &world.servers {
         for trace in &server.committer.trace {
             if let Trace::Answered(ticket, call) = trace {
-                rests_on.insert(*ticket, *call);
+                depends_on.insert(*ticket, *call);
             }
         }
     }
@@ -156,12 +156,12 @@ fn answers(world: &World, sent: &Sent, sums: &mut Sums) {
             }
         };
         let number = number as u64;
-        let call = rests_on.get(&number).copied().flatten().expect("it rests on a call");
+        let call = depends_on.get(&number).copied().flatten().expect("it depends on a call");
         let call = (ticket.server, call);
         let is_lost = lost.contains_key(&call);
         assert!(is_lost || kept.contains_key(&call), "acknowledged, and the engine knows nothing");
-        let said = sent[&call].1.iter().find(|(who, ..)| *who == number);
-        assert_eq!(said.and_then(|(.., answer)| answer.as_ref().ok()), Some(reply));
+        let decided = sent[&call].1.iter().find(|(ticket, ..)| *ticket == number);
+        assert_eq!(decided.and_then(|(.., answer)| answer.as_ref().ok()), Some(reply));
         match &ticket.ask {
             Ask::Check(_) if is_charged(reply) => {
                 sums.admitted += 1;

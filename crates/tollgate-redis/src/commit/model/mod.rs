@@ -5,7 +5,6 @@
 //! variant of `mutation` is found.
 
 mod history;
-mod random;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,8 +13,7 @@ use tollgate_core::Algorithm;
 
 use crate::commit::mutation::{Mutation, activate};
 use history::Sums;
-use random::Random;
-use world::{Faults, World};
+use world::{Faults, Random, World};
 
 /// Schedules per algorithm and kind of fault.
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 20 } else { 1_000 };
@@ -53,40 +51,40 @@ fn run_all(faults: Faults) -> Sums {
 }
 
 #[test]
-fn contention_alone_fails_nobody() {
+fn contention_alone_fails_no_request() {
     let sums = run_all(Faults::None);
     assert_eq!((sums.failed, sums.overloaded, sums.lost, sums.charged_twice), (0, 0, 0, 0));
     assert!(sums.admitted > 0 && sums.denied > 0 && sums.mismatches > 0 && sums.given_back > 0);
 }
 
 #[test]
-fn a_network_that_fails_costs_charges_and_admits_nothing_more() {
+fn a_failing_network_costs_charges_and_allows_nothing_more() {
     let sums = run_all(Faults::Network);
     assert_eq!(sums.lost, 0);
     assert!(sums.failed > 0 && sums.unknown > 0 && sums.found_done > 0 && sums.charged_twice > 0);
 }
 
 #[test]
-fn a_call_that_is_done_twice_charges_once_more_at_the_most() {
+fn a_call_that_is_applied_twice_charges_at_most_one_more_time() {
     let sums = run_all(Faults::Repeats);
     assert_eq!(sums.lost, 0);
     assert!(sums.charged_twice > 0 && sums.found_done > 0);
 }
 
 #[test]
-fn what_a_failover_loses_is_listed_apart() {
+fn charges_that_a_failover_loses_are_listed_separately() {
     let sums = run_all(Faults::Failover);
     assert!(sums.lost > 0 && sums.admitted > sums.lost);
 }
 
 #[test]
-fn engine_nodes_an_hour_apart_decide_by_the_clock_of_whoever_is_asked() {
+fn engine_nodes_an_hour_apart_decide_by_the_clock_of_the_called_node() {
     let sums = run_all(Faults::HourApart);
     assert!(sums.clocks_set > 0 && sums.admitted > 0);
 }
 
 #[test]
-fn each_wrong_way_is_found() {
+fn each_wrong_variant_is_found() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let found = Mutation::ALL.map(|mutation| {
@@ -104,6 +102,6 @@ fn each_wrong_way_is_found() {
 }
 
 #[test]
-fn the_algorithms_are_all_that_are_no_queue() {
+fn the_algorithms_are_all_but_the_queue() {
     assert_eq!(ALGORITHMS.len() + 1, Algorithm::ALL.len());
 }

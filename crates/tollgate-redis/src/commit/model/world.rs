@@ -9,7 +9,6 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Policy, Surface};
 
-use super::random::Random;
 use crate::commit::ask::{Ask, Failed};
 use crate::commit::call::{Call, CallId, Fault, Operation, Reply, Write};
 use crate::commit::committer::{Committer, Event};
@@ -28,8 +27,8 @@ const LAG: u64 = 3;
 pub(super) enum Faults {
     None,
     Network,
-    /// The same, and calls are applied twice, which no carrier should do. Nothing is refunded then:
-    /// a server that does not know of the first refund would refund again.
+    /// The same, and calls are applied twice, which no transport should do. Nothing is refunded
+    /// then: a server that does not know of the first refund would refund again.
     Repeats,
     Failover,
     HourApart,
@@ -62,7 +61,7 @@ pub(super) struct Server {
 }
 
 enum ModelEvent {
-    Asked(usize),
+    Request(usize),
     Arrives(usize, Call),
     Replied(usize, CallId, Reply),
     Flush,
@@ -133,7 +132,7 @@ impl World {
 
     fn prepare(&mut self, random: &mut Random) {
         for server in 0..self.servers.len() {
-            self.at(random.below(20), ModelEvent::Asked(server));
+            self.at(random.below(20), ModelEvent::Request(server));
         }
         for _ in 0..random.below(3) {
             self.at(random.below(1_000), ModelEvent::Flush);
@@ -154,7 +153,7 @@ impl World {
         while let Some(Reverse((at, number))) = self.queue.pop() {
             self.now_ms = at;
             match self.happens.remove(&number).expect("once") {
-                ModelEvent::Asked(server) => self.asked(server, random),
+                ModelEvent::Request(server) => self.requests(server, random),
                 ModelEvent::Arrives(server, call) => {
                     let id = call.id;
                     let reply = self.node.call(server, call, self.now_ms);
@@ -182,14 +181,14 @@ impl World {
         Span::from_millis(self.servers[server].mono_began_ms + self.now_ms)
     }
 
-    fn asked(&mut self, server: usize, random: &mut Random) {
+    fn requests(&mut self, server: usize, random: &mut Random) {
         for _ in 0..1 + random.below(3) {
             let key = random.below(self.keys) as u8;
             self.ask(server, Name::new([key; 32]), Ask::Check(self.request.clone()), random);
         }
         self.left = self.left.saturating_sub(1);
         if self.left > 0 {
-            self.at(random.below(40), ModelEvent::Asked(server));
+            self.at(random.below(40), ModelEvent::Request(server));
         }
     }
 
@@ -278,24 +277,24 @@ impl Node {
         let time_ms = self.clock_ms + now_ms;
         let time = Timestamp::from_millis(time_ms);
         let stored = self.stored.get(&call.name).filter(|(_, until)| *until > time_ms);
-        let stands = stored.map(|(value, _)| value.clone());
+        let stored = stored.map(|(value, _)| value.clone());
         let Operation::Commit { expected, write, decided_at_ms, tolerance_ms, has_script } =
             call.what
         else {
-            return Reply::Stands(stands);
+            return Reply::Stored(stored);
         };
         self.has_script |= has_script;
         if !self.has_script {
             return Reply::NoScript;
         }
         if time_ms.abs_diff(decided_at_ms) > tolerance_ms {
-            return Reply::OtherTime { stands, time };
+            return Reply::OtherTime { stored, time };
         }
-        if stands != expected {
-            return Reply::Mismatch { stands, time };
+        if stored != expected {
+            return Reply::Mismatch { stored, time };
         }
         self.write(call.name, &write, time_ms);
-        let (name, was_absent) = (call.name, stands.is_none());
+        let (name, was_absent) = (call.name, stored.is_none());
         self.applied.push(Applied { server, call: call.id, name, was_absent, at: time, write });
         Reply::Done { time }
     }
@@ -310,5 +309,21 @@ impl Node {
                 self.stored.insert(name, (value.clone(), time_ms + life_ms));
             }
         }
+    }
+}
+
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+
+    pub(super) fn in_a_hundred(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
     }
 }

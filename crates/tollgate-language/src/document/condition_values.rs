@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 
 use crate::document::lists::{OneOrMore, within};
 use crate::json::node::Node;
+use crate::json::node::quoted;
 use crate::json::place::At;
-use crate::json::quote::quoted;
 use crate::json::reader::{FromNode, record, schema};
 use tollgate_http_syntax::address::Cidr;
 use tollgate_http_syntax::authority::write_host;
@@ -33,7 +33,10 @@ impl FromNode for Host {
             return at.not_text(node, "a host; use a name without port, or \"*.\" and a name");
         }
         if name.ends_with('.') {
-            at.problem(format!("{} ends in a dot, which no host has in normal form", quoted(node)));
+            at.problem(format!(
+                "{} ends in a dot, which hosts in normal form do not have; leave it out",
+                quoted(node)
+            ));
             return None;
         }
         Some(match suffix {
@@ -55,12 +58,12 @@ pub(crate) struct Named<K, M = Matcher>(pub(crate) Vec<(K, Vec<M>)>);
 impl<K: FromNode + AsRef<[u8]>, M: FromNode> FromNode for Named<K, M> {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::Object(fields) = node else {
-            return at.wrong(node, "an object of names and what their values are");
+            return at.wrong(node, "an object of names and their values");
         };
         within(MAX_VALUES, fields.len(), at)?;
         let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
         for (i, (name, node)) in fields.iter().enumerate() {
-            let at = at.own(name);
+            let at = at.user_field(name);
             let key = K::read(&Node::Text(name.clone()), &at);
             let is_new = key.as_ref().is_none_or(|key| seen.insert(Vec::from(key.as_ref())));
             if !is_new && !at.is_full() {
@@ -79,10 +82,10 @@ impl<K: FromNode + AsRef<[u8]>, M: FromNode> FromNode for Named<K, M> {
 
 /// The problem with a `name` that means the same as one of the `earlier` ones.
 fn given_again(name: &str, earlier: &[(String, Node)]) -> String {
-    let is_spelt_so = earlier.iter().any(|(first, _)| first == name);
+    let is_same_spelling = earlier.iter().any(|(first, _)| first == name);
     match earlier.iter().find(|(first, _)| first.eq_ignore_ascii_case(name)) {
-        Some((first, _)) if !is_spelt_so => format!(
-            "is {} again, because capitals make no difference; give it once",
+        Some((first, _)) if !is_same_spelling => format!(
+            "is the same as {}, because names are case-insensitive; give it once",
             quoted_text(first)
         ),
         _ => "is given twice; give it once".into(),

@@ -1,4 +1,5 @@
-//! Warnings about an engine that an operator should read before relying on it.
+//! The text of `INFO`: its fields, and warnings about an engine that an operator should read before
+//! relying on it.
 //!
 //! Invariant: a warning changes nothing: the engine is used all the same.
 

@@ -1,4 +1,4 @@
-//! Carries one call to its node and back.
+//! Sends one call to its node and receives the reply.
 //!
 //! Invariant: at most once. If nothing was sent, the reply reports that; if something may have been
 //! sent and nothing came back, it reports that the result is unknown. A reply counts only for the
@@ -19,9 +19,9 @@ use crate::topology::Topology;
 /// The number of the next commit, over all connections.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// Carries calls.
+/// Sends calls.
 #[derive(Debug)]
-pub(crate) struct Carrier {
+pub(crate) struct Transport {
     pub(crate) topology: Topology,
     pub(crate) prefix: String,
     /// The maximum time of a call, including a new connection if it needs one.
@@ -30,7 +30,7 @@ pub(crate) struct Carrier {
     pub(crate) replicas: Option<Replicas>,
 }
 
-impl Carrier {
+impl Transport {
     /// The key in the engine for a name.
     pub(crate) fn key(&self, name: &Name) -> Vec<u8> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -41,15 +41,15 @@ impl Carrier {
         key
     }
 
-    /// Carries a call; also returns the number of the connection to its node, once there is one.
-    pub(crate) async fn carry(&self, call: &Call) -> (Reply, Option<u64>) {
+    /// Sends a call; also returns the number of the connection to its node, once there is one.
+    pub(crate) async fn send(&self, call: &Call) -> (Reply, Option<u64>) {
         let Some(node) = self.topology.node(call.lane) else {
             return (Reply::Refused(Fault::Unreachable), None);
         };
-        let mut went = CallProgress { replicas: self.replicas, ..CallProgress::default() };
-        let exchange = self.exchange(&node, call, &mut went);
+        let mut progress = CallProgress { replicas: self.replicas, ..CallProgress::default() };
+        let exchange = self.exchange(&node, call, &mut progress);
         let exchanged = timeout(self.timeout, exchange).await;
-        let CallProgress { is_sent, connection, .. } = went;
+        let CallProgress { is_sent, connection, .. } = progress;
         let reply = match exchanged {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) if is_sent => Reply::Unknown(fault),
@@ -62,7 +62,7 @@ impl Carrier {
 
     /// Sends a command for `key`, and a second time if the key is on another node.
     pub(crate) async fn command(&self, key: &[u8], arguments: &[&[u8]]) -> Result<Value, Fault> {
-        let asked = async {
+        let result = async {
             let node = self.topology.node(self.topology.lane_of(key)).ok_or(Fault::Unreachable)?;
             let value = node.ready().await?.connection.ask(arguments).await?;
             let Value::Error(line) = &value else { return Ok(value) };
@@ -73,7 +73,7 @@ impl Carrier {
             let other = self.topology.node(lane).ok_or(Fault::ClusterDown)?;
             other.ready().await?.connection.ask(arguments).await
         };
-        let value = timeout(self.timeout, asked).await.unwrap_or(Err(Fault::Late))?;
+        let value = timeout(self.timeout, result).await.unwrap_or(Err(Fault::Late))?;
         let Value::Error(line) = &value else { return Ok(value) };
         match of_error(line) {
             CommandResult::Reply(Reply::Refused(fault)) => Err(fault),
@@ -86,10 +86,10 @@ impl Carrier {
         &self,
         node: &Node,
         call: &Call,
-        went: &mut CallProgress,
+        progress: &mut CallProgress,
     ) -> Result<Reply, Fault> {
         let key = self.key(&call.name);
-        match once(node, call, &key, Redirection::No, went).await? {
+        match once(node, call, &key, Redirection::No, progress).await? {
             CommandResult::Reply(reply) => Ok(reply),
             CommandResult::Moved(address) => {
                 let lane = self.topology.lane_at(&address, &node.address);
@@ -99,11 +99,11 @@ impl Carrier {
             }
             CommandResult::Ask(address) => {
                 // It was not executed: the command to the other node is sent for the first time.
-                went.is_sent = false;
+                progress.is_sent = false;
                 let lane = self.topology.lane_at(&address, &node.address);
                 let other = lane.and_then(|lane| self.topology.node(lane));
                 let other = other.ok_or(Fault::ClusterDown)?;
-                match once(&other, call, &key, Redirection::Asked, went).await? {
+                match once(&other, call, &key, Redirection::Asked, progress).await? {
                     CommandResult::Reply(reply) => Ok(reply),
                     CommandResult::Moved(_) | CommandResult::Ask(_) => {
                         Ok(Reply::Refused(Fault::ClusterDown))
@@ -136,12 +136,12 @@ async fn once(
     call: &Call,
     key: &[u8],
     redirected: Redirection,
-    went: &mut CallProgress,
+    progress: &mut CallProgress,
 ) -> Result<CommandResult, Fault> {
     let ready = node.ready().await?;
     if redirected == Redirection::No {
         let number = node.number_of(&ready);
-        went.connection = Some(number);
+        progress.connection = Some(number);
         if number != call.connection && matches!(call.what, Operation::Commit { .. }) {
             // It was decided on the state of another connection.
             return Ok(CommandResult::Reply(Reply::Elsewhere { lane: call.lane }));
@@ -157,17 +157,17 @@ async fn once(
     };
     let commit = NUMBERS.fetch_add(1, Ordering::Relaxed);
     encode(&ready, (call, commit), key, &mut bytes);
-    if let Some(replicas) = went.replicas.filter(|_| writes(call)) {
+    if let Some(replicas) = progress.replicas.filter(|_| writes(call)) {
         let number = node.number_of(&ready);
         let lent = node.lend(&ready).await?;
         if redirected == Redirection::No && node.number_of(&ready) != number {
             // The node took over keys of another one meanwhile.
             return Ok(CommandResult::Reply(Reply::Elsewhere { lane: call.lane }));
         }
-        return lent.commit((bytes, before, commit), replicas, &mut went.is_sent).await;
+        return lent.commit((bytes, before, commit), replicas, &mut progress.is_sent).await;
     }
     let reply = ready.connection.send(bytes, before).ok_or(Fault::Unreachable)?;
-    went.is_sent = true;
+    progress.is_sent = true;
     let value = reply.await.unwrap_or(Err(Fault::Cut))?;
     Ok(match call.what {
         Operation::Commit { .. } => {
@@ -248,7 +248,7 @@ mod tests {
         let timeout = Duration::from_secs(30);
         let address = Address::parse(&address).expect("an address");
         let topology = Topology::new(address, None, timeout);
-        let carrier = Carrier { topology, prefix: String::new(), timeout, replicas: None };
+        let transport = Transport { topology, prefix: String::new(), timeout, replicas: None };
         let what = Operation::Commit {
             expected: None,
             write: Write::Keep,
@@ -257,12 +257,12 @@ mod tests {
             has_script: false,
         };
         let mut call = Call { id: 1, lane: 0, connection: 0, name: Name::new([7; 32]), what };
-        let (_, connection) = carrier.carry(&call).await;
+        let (_, connection) = transport.send(&call).await;
         call.connection = connection.expect("a node");
-        let ((first, _), (second, _)) = tokio::join!(carrier.carry(&call), carrier.carry(&call));
+        let ((first, _), (second, _)) = tokio::join!(transport.send(&call), transport.send(&call));
         assert!(matches!(first, Reply::Done { .. }), "{first:?}");
         assert_eq!(second, Reply::Unknown(Fault::Nonsense));
-        let (reply, other) = carrier.carry(&call).await;
+        let (reply, other) = transport.send(&call).await;
         assert_eq!(reply, Reply::Elsewhere { lane: 0 }, "by another connection");
         assert_ne!(other, connection);
     }

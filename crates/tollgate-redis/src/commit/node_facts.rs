@@ -34,7 +34,7 @@ impl<T> Committer<T> {
     /// Takes the first reply that another committer received on a connection: the node's `time`, in
     /// a reply to a call with these `sent` and `received` times. No other committer needs a reply
     /// of its own before it leases.
-    pub fn heard(
+    pub fn record_shared_reply(
         &mut self,
         (lane, connection): (usize, u64),
         time: Timestamp,
@@ -43,7 +43,7 @@ impl<T> Committer<T> {
     ) {
         self.connected(lane, connection);
         if let Some(lane) = self.lanes.get_mut(lane).filter(|it| !it.steady.is_known()) {
-            lane.steady.hear(time, sent, received);
+            lane.steady.record_reply(time, sent, received);
         }
     }
 
@@ -55,19 +55,19 @@ impl<T> Committer<T> {
     }
 
     /// Takes the facts about a node from a reply.
-    pub(crate) fn hear(&mut self, number: usize, sent: Span, reply: &Reply, mono: Span) {
+    pub(crate) fn record_reply(&mut self, number: usize, sent: Span, reply: &Reply, mono: Span) {
         let Some(lane) = self.lanes.get_mut(number) else { return };
         match reply {
             Reply::Done { time } | Reply::Alone { time, .. } | Reply::Mismatch { time, .. } => {
-                lane.clock.hear(*time, sent, mono);
-                lane.steady.hear(*time, sent, mono);
+                lane.clock.record_reply(*time, sent, mono);
+                lane.steady.record_reply(*time, sent, mono);
                 lane.window.done();
                 lane.lacks_script = false;
             }
             Reply::OtherTime { time, .. } => {
                 Tally::add(&mut self.tally.other_times);
-                lane.steady.hear(*time, sent, mono);
-                if lane.clock.was_refused(*time, sent, mono) {
+                lane.steady.record_reply(*time, sent, mono);
+                if lane.clock.record_rejection(*time, sent, mono) {
                     Tally::add(&mut self.tally.clocks_set);
                 } else {
                     lane.window.late();
@@ -83,8 +83,8 @@ impl<T> Committer<T> {
             }
             // It was not sent, or the node redirects the call, perhaps to itself. Nodes may
             // redirect without end, so this is no evidence about the node.
-            Reply::Elsewhere { .. } => return lane.breaker.untold(),
-            Reply::Unknown(_) | Reply::Refused(_) | Reply::Stands(_) => {}
+            Reply::Elsewhere { .. } => return lane.breaker.no_evidence(),
+            Reply::Unknown(_) | Reply::Refused(_) | Reply::Stored(_) => {}
         }
         lane.breaker.answered(&self.settings);
     }

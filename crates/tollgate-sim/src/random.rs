@@ -15,9 +15,9 @@ use tollgate_core::Span;
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(Pcg32);
+pub(crate) struct Random(Pcg32);
 
-impl Chance {
+impl Random {
     /// Stream number `stream` of a seed: streams of one seed are independent.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         Self(Pcg32::new(seed, stream))
@@ -94,10 +94,10 @@ impl Zipf {
     }
 
     /// An index from 0 to below `n`; 0 is the most likely.
-    pub(crate) fn draw(&self, chance: &mut Chance) -> u64 {
+    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
         // The probability of one rejection is below a half: 64 in a row do not happen.
         for _ in 0..64 {
-            let u = self.last + chance.unit() * (self.first - self.last);
+            let u = self.last + random.unit() * (self.first - self.last);
             let x = self.area_inverse(u);
             let k = libm::floor(x + 0.5).clamp(1.0, self.n as f64);
             if k - x <= self.squeeze || u >= self.area(k + 0.5) - self.weight(k) {
@@ -133,18 +133,18 @@ mod tests {
     /// The reference output of PCG32 for this seed and stream (pcg32-demo of the author).
     #[test]
     fn the_numbers_are_those_of_pcg32() {
-        let mut chance = Chance::new(42, 54);
-        let numbers: Vec<u32> = (0..3).map(|_| chance.0.next_u32()).collect();
+        let mut random = Random::new(42, 54);
+        let numbers: Vec<u32> = (0..3).map(|_| random.0.next_u32()).collect();
         assert_eq!(numbers, [0xa15c_02b7, 0x7b47_f409, 0xba1d_3330]);
     }
 
     #[test]
     fn zipf_draws_each_rank_by_its_weight() {
         for (n, exponent) in [(1, 1.0), (10, 0.0), (10, 1.0), (10, 2.5), (1_000, 0.8)] {
-            let (zipf, mut chance) = (Zipf::new(n, exponent), Chance::new(1, 2));
+            let (zipf, mut random) = (Zipf::new(n, exponent), Random::new(1, 2));
             let mut drawn = vec![0_u32; n as usize];
             for _ in 0..100_000 {
-                drawn[zipf.draw(&mut chance) as usize] += 1;
+                drawn[zipf.draw(&mut random) as usize] += 1;
             }
             let weight = |k: u64| libm::pow((k + 1) as f64, -exponent);
             let all: f64 = (0..n).map(weight).sum();
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn exponential_gaps_have_their_mean() {
-        let mut chance = Chance::new(3, 4);
-        let sum: u64 = (0..100_000).map(|_| chance.exponential(1_000_000.0)).sum();
+        let mut random = Random::new(3, 4);
+        let sum: u64 = (0..100_000).map(|_| random.exponential(1_000_000.0)).sum();
         assert!((99_000_000_000..101_000_000_000).contains(&sum), "{sum}");
     }
 

@@ -30,8 +30,8 @@ pub(super) fn errors(document: &Document, rules_at: &At<'_>) {
     let Some(most) = by_path.chain([by_host]).min_by_key(Vec::len) else { return };
     if let Some(i) = most.get(MAX_FLEET_RULES) {
         rules_at.item(*i).field("scope").problem(format!(
-            "is one of {} rules of the fleet that may apply to one request; use at most \
-             {MAX_FLEET_RULES}, or tell them apart by \"paths\" or \"hosts\"",
+            "is one of {} rules with \"fleet\" that may apply to one request; use at most \
+             {MAX_FLEET_RULES}, or give them different \"paths\" or \"hosts\"",
             most.len()
         ));
     }
