@@ -131,7 +131,11 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-sim",
         ],
     ),
-    ("tollgate-cases", &["tollgate-core", "tollgate-language", "tollgate-policy"]),
+    ("tollgate-test-support", &[]),
+    (
+        "tollgate-cases",
+        &["tollgate-core", "tollgate-language", "tollgate-policy", "tollgate-test-support"],
+    ),
     (
         "tollgate-e2e",
         &[
