@@ -26,6 +26,7 @@ impl Random {
 
     /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
+        assert_ne!(end, 0, "no number is below 0");
         let wide = u128::from(self.number()) * u128::from(end);
         u64::try_from(wide >> 64).expect("below `end`")
     }

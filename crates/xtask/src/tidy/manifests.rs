@@ -146,6 +146,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-redis",
             "tollgate-report",
             "tollgate-storage",
+            "tollgate-test-support",
         ],
     ),
     ("xtask", &["tollgate-language", "tollgate-policy", "tollgate-report"]),
