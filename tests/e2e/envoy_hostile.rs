@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use serde_json::json;
+use tollgate_test_support::Random;
 use wasmi::{Caller, Engine, Extern, Func, Instance, Linker, Module, Store, Val, ValType};
 
 use crate::envoy_server::filter_wasm;
@@ -33,7 +34,7 @@ const CALLS: [(&str, usize); 9] = [
 ];
 
 struct World {
-    random: u64,
+    random: Random,
     depth: u32,
     now_ns: u64,
     shared: HashMap<Vec<u8>, (Vec<u8>, u32)>,
@@ -42,13 +43,8 @@ struct World {
 }
 
 impl World {
-    /// SplitMix64.
     fn below(&mut self, n: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
+        self.random.below(n)
     }
 
     fn junk(&mut self) -> Vec<u8> {
@@ -192,7 +188,7 @@ fn answer(caller: &mut Caller<'_, World>, name: &str, given: &[Val]) -> i32 {
     }
 }
 
-fn start(engine: &Engine, module: &Module, random: u64) -> (Store<World>, Instance) {
+fn start(engine: &Engine, module: &Module, seed: u64) -> (Store<World>, Instance) {
     let delay = json!({"delay": {"max": "2s"}});
     let rule = |algorithm: &str| {
         json!({
@@ -200,11 +196,13 @@ fn start(engine: &Engine, module: &Module, random: u64) -> (Store<World>, Instan
             "quotas": [{"limit": 2, "window": "1s", "burst": 4, "algorithm": algorithm}],
         })
     };
-    let policy = json!({"version": 1, "rules": [rule(if random.is_multiple_of(2) { "gcra" } else { "leaky-queue" })]});
+    let policy = json!({"version": 1, "rules": [rule(if seed.is_multiple_of(2) { "gcra" } else { "leaky-queue" })]});
     let policy = policy.to_string().into_bytes();
     let shared = HashMap::new();
-    let mut store =
-        Store::new(engine, World { random, depth: 0, now_ns: 1, shared, policy, calls: 0 });
+    let mut store = Store::new(
+        engine,
+        World { random: Random::new(seed), depth: 0, now_ns: 1, shared, policy, calls: 0 },
+    );
     let mut linker = Linker::new(engine);
     for import in module.imports() {
         let ty = import.ty().func().expect("only functions are imported").clone();

@@ -4,6 +4,7 @@
 //! cannot count.
 
 use serde_json::json;
+use tollgate_test_support::Random;
 
 use crate::envoy_host::{Filter, Numbers, Shared};
 
@@ -24,24 +25,14 @@ fn map(numbers: Numbers) -> Shared {
     map
 }
 
-/// The same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) as usize % n
-    }
-}
-
 /// How many of 4,000 requests of each key three workers allow, and how often they looked.
 fn admitted(numbers: Numbers) -> ([usize; KEYS.len()], u32) {
     let shared = map(numbers);
     let mut workers = [(); 3].map(|()| Filter::new(&policy(), &shared));
     let before = shared.borrow().looks;
-    let (mut random, mut admitted) = (Random(3), [0; KEYS.len()]);
+    let (mut random, mut admitted) = (Random::new(3), [0; KEYS.len()]);
     for _ in 0..4_000 {
-        let (worker, key) = (random.below(workers.len()), random.below(KEYS.len()));
+        let (worker, key) = (random.index(workers.len()), random.index(KEYS.len()));
         let answer = workers[worker].request(1_000, &[("x-key", KEYS[key])]);
         admitted[key] += usize::from(answer.passed());
     }

@@ -3,6 +3,7 @@
 //! no notice of this: it is configured as at a roll-back.
 
 use serde_json::{Value, json};
+use tollgate_test_support::Random;
 
 use crate::envoy_host::{Answer, Filter, Shared};
 
@@ -58,18 +59,12 @@ fn however_often_instances_are_made_anew_only_a_change_gives_more() {
     let shared = Shared::default();
     let limits = [EARLIER, LATER];
     let mut workers = limits.map(|limit| Filter::new(&policy(limit), &shared));
-    let (mut counts, mut seed) = (vec![0; KEYS as usize], 0x9e37_79b9_7f4a_7c15_u64);
+    let (mut counts, mut random) = (vec![0; KEYS as usize], Random::new(1));
     // The worker with the newest policy, and how often the earlier policy became that.
     let (mut newest, mut changes) = (1, 0);
-    let mut below = |n: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        (seed >> 11) % n
-    };
     for step in 0..4_000 {
-        let (worker, key) = (below(2) as usize, below(KEYS));
-        if below(400) == 0 {
+        let (worker, key) = (random.index(2), random.below(KEYS));
+        if random.one_in(400) {
             workers[worker] = Filter::new(&policy(limits[worker]), &shared);
             changes += u64::from(newest == 1 && worker == 0);
             newest = worker;

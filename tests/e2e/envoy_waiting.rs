@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tollgate_e2e::crowd::{End, Fate, Member, gather, gather_until};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process;
+use tollgate_test_support::Random;
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
@@ -62,23 +63,10 @@ fn assert_no_trap(envoy: &Envoy) {
     }
 }
 
-/// SplitMix64: the same crowd every time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
-
 /// A crowd of `count`, over both protocols: some stay for their response, some leave, most of these
 /// near the time when others are released.
 fn crowd(round: u64, count: usize) -> Vec<Member> {
-    let mut random = Random(round);
+    let mut random = Random::new(round);
     let keys = u64::try_from(count).expect("few") / 6 + 1;
     let member = |_| {
         let path = if random.below(4) == 0 { "/queue" } else { "/turn" };

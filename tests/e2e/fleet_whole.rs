@@ -14,6 +14,7 @@ use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process::{READY_WITHIN, free_port, wait_until};
 use tollgate_e2e::recorder::Log;
 use tollgate_e2e::server::{FLEET_SECRET, Setup, TollgateServer};
+use tollgate_test_support::Random;
 
 use crate::envoy_server::{As, Envoy, Listener, Setup as EnvoySetup, tollgate};
 use crate::fleet_cluster;
@@ -246,14 +247,13 @@ impl Load {
     }
 
     fn client(&self, port: u16, each: u64, is_over: &AtomicBool, seed: u64) -> Told {
-        let mut random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = Random::new(seed);
         let (mut told, mut client) = (Told::default(), None);
         for _ in 0..each {
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let key = self.key(self.rank(random >> 32));
+            let key = self.key(self.rank(random.below(1 << 32)));
             if client.is_none() {
                 client = Client::try_connect(port).ok();
             }

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::json;
 use tollgate_e2e::process::TempDir;
 use tollgate_e2e::server::{Setup, server_bin};
+use tollgate_test_support::golden::assert_file;
 
 const POLICY: &str = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
 
@@ -30,14 +31,7 @@ fn the_help_is_what_the_file_says() {
     let (status, out, err) = run(&dir, &["--help"], &[]);
     assert_eq!((status, err.as_str()), (Some(0), ""));
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tollgate-server/help.txt");
-    if std::env::var_os("TOLLGATE_BLESS").is_some() {
-        std::fs::write(golden, &out).expect("written");
-    }
-    assert_eq!(
-        out,
-        std::fs::read_to_string(golden).expect("read"),
-        "TOLLGATE_BLESS=1 writes it anew"
-    );
+    assert_file(golden, &out);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tollgate_e2e::server::{CHECK_TOKEN, Setup};
 
 use prost::Message;
 use rustix::process::Signal;
+use tollgate_test_support::hex;
 
 const LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -43,10 +44,6 @@ fn check(parent: Option<&str>, token: &str) -> Request {
         .header("content-type", "application/json")
         .header("authorization", format!("Bearer {token}"));
     parent.map_or(request.clone(), |parent| request.header("traceparent", parent))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {

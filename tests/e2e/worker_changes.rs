@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::workerd::answer;
+use tollgate_test_support::Random;
 
 use crate::worker_admin::{ADMIN, POLICY, asks, operated};
 
@@ -46,22 +47,9 @@ const BATCH: u64 = 100;
 const BATCHES: u64 = 2;
 const KEYS: u64 = 25;
 
-/// A small generator: xorshift, so that a seed identifies a test.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 fn policy(random: &mut Random, durability: &str) -> (Value, Limiter) {
-    let place = usize::try_from(random.below(ALGORITHMS.len() as u64)).expect("few");
-    let (name, algorithm) = ALGORITHMS[place];
-    let (limit, window) = (1 + random.below(40), [10, 60, 60, 3600][random.below(4) as usize]);
+    let (name, algorithm) = *random.pick(&ALGORITHMS);
+    let (limit, window) = (1 + random.below(40), *random.pick(&[10, 60, 60, 3600]));
     let quota =
         json!({"name": "q", "algorithm": name, "limit": limit, "window": format!("{window}s")});
     let rule =
@@ -97,7 +85,7 @@ fn every_decision_across_changes_is_the_cores() {
 
 /// The numbers of denied and allowed requests, and of changes of the policy.
 fn play(durability: &str, seed: u64) -> [u64; 3] {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+    let mut random = Random::new(seed);
     let worker = operated(policy(&mut random, durability).0).front(CLOCK).files_in_memory().start();
     let mut client = worker.client();
     let mut states: HashMap<u64, (Limiter, Vec<u8>)> = HashMap::new();
@@ -111,7 +99,7 @@ fn play(durability: &str, seed: u64) -> [u64; 3] {
         assert_eq!(response.status, 200, "{}", response.text());
         counts[2] += 1;
         for batch in 0..BATCHES {
-            now += [0, 1, 40, 900, 2_500, 20_000][random.below(6) as usize];
+            now += *random.pick(&[0, 1, 40, 900, 2_500, 20_000]);
             let at = Timestamp::from_millis(now);
             let keys: Vec<u64> = (0..BATCH).map(|_| random.below(KEYS)).collect();
             // They arrive at one time, so for one key the number allowed is the same in any order.

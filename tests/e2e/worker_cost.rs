@@ -17,6 +17,7 @@ use tollgate_report::bill::{
     ACTIVE_US_PER_CALL, CPU_US_PER_CALL, CPU_US_PER_REQUEST, PRICES, PRICES_READ_ON,
     ROWS_OF_A_NEW_KEY, Usage, dollars,
 };
+use tollgate_test_support::golden::is_blessing;
 
 /// `x-at` is the time; `x-finish` runs everything that is due until then, and returns the counts.
 const COUNTING: &str = r#"
@@ -341,7 +342,7 @@ fn the_page_of_costs_is_what_is_counted() {
     let traffic = traffic_table();
     let same =
         between(&mut text, "traffic", &traffic) & between(&mut text, "prices", &price_table());
-    if std::env::var_os("TOLLGATE_BLESS").is_some_and(|value| value == "1") {
+    if is_blessing() {
         fs::write(&file, text).expect("the page is written");
         return;
     }

@@ -3,7 +3,6 @@
 //!
 //! A module in front of `entry.mjs` passes an operator's bytes to the key's object.
 
-use std::fmt::Write as _;
 use std::thread;
 
 use serde_json::{Value, json};
@@ -12,6 +11,7 @@ use tollgate_e2e::http::Request;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 use tollgate_policy::Surface;
 use tollgate_storage::{KeyOperation, KeyState};
+use tollgate_test_support::hex;
 
 /// `x-operate`: a key and a request for its object, in hexadecimal digits. `x-later` moves the
 /// clock.
@@ -53,13 +53,6 @@ fn document(limit: u64) -> String {
     let quota = |limit: u64| json!([{"name": "q", "limit": limit, "window": "366d", "algorithm": "fixed-window"}]);
     let rule = |name: &str, limit: u64| json!({"name": name, "key": ["client_ip"], "quotas": quota(limit)});
     json!({"version": 1, "rules": [rule("each", limit), rule("more", 1_000)]}).to_string()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("a text");
-        hex
-    })
 }
 
 /// Applies the operation to a client, under the rule `each` of a document.

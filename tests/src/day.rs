@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use tollgate_test_support::Random;
+
 const FILE: &str = "nasa_19950801.tsv";
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -73,13 +75,8 @@ fn stand_in() -> Vec<Hit> {
     const CLIENTS: u64 = 2_365;
     const FIRST_SECOND: u64 = 807_256_800;
     const SECONDS: u64 = 46_321;
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64; // the seed
-    let mut random = move |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    let mut numbers = Random::new(1);
+    let mut random = |end: u64| numbers.below(end);
     let mut hits = Vec::with_capacity(REQUESTS);
     while hits.len() < REQUESTS {
         let most = random(CLIENTS) + 1;

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use serde_json::{Value, json};
+use tollgate_test_support::Random;
 
 use crate::http::{Client, Request, Response};
 use crate::origins::Read;
@@ -36,22 +37,6 @@ pub fn policy() -> Value {
         rule("query", json!({"query": "k"})),
         rule("cookie", json!({"cookie": "sid"})),
     ]})
-}
-
-/// A small generator: xorshift, so that a seed identifies a test.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from((self.0 >> 11) % (n as u64)).expect("below n")
-    }
-
-    fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
-        list[self.below(list.len())]
-    }
 }
 
 const NAMES: [&str; 8] = ["login", "a", "%6cogin", "l%4Fgin", "b", "a%20", "%61", "c;v=1"];
@@ -84,24 +69,24 @@ const ADDRESSES: [&str; 4] = ["192.0.2.1", "192.0.2.1, 10.0.0.1", "junk", "::1"]
 fn request(random: &mut Random) -> Request {
     let mut target = String::new();
     for _ in 0..random.below(4) {
-        target.push_str(random.pick(&SLASHES));
-        target.push_str(random.pick(&NAMES));
+        target.push_str(random.pick::<&str>(&SLASHES));
+        target.push_str(random.pick::<&str>(&NAMES));
     }
-    target.push_str(random.pick(&ENDS));
+    target.push_str(random.pick::<&str>(&ENDS));
     if !target.starts_with('/') {
         target.insert(0, '/');
     }
-    target.push_str(random.pick(&QUERIES));
-    let mut request = Request::get(&target).header("host", random.pick(&HOSTS));
-    for _ in 0..[0, 1, 1, 1, 2][random.below(5)] {
-        request = request.header(random.pick(&NAME_OF_KEY), random.pick(&VALUES));
+    target.push_str(random.pick::<&str>(&QUERIES));
+    let mut request = Request::get(&target).header("host", *random.pick(&HOSTS));
+    for _ in 0..[0, 1, 1, 1, 2][random.index(5)] {
+        request = request.header(*random.pick(&NAME_OF_KEY), *random.pick(&VALUES));
     }
-    for _ in 0..[0, 1, 1, 2][random.below(4)] {
-        request = request.header("cookie", random.pick(&COOKIES));
+    for _ in 0..[0, 1, 1, 2][random.index(4)] {
+        request = request.header("cookie", *random.pick(&COOKIES));
     }
     for name in ["x-forwarded-for", "forwarded", "x-real-ip"] {
         if random.below(4) == 0 {
-            request = request.header(name, random.pick(&ADDRESSES));
+            request = request.header(name, *random.pick(&ADDRESSES));
         }
     }
     // The header of Cloudflare's edge; other surfaces ignore it.
@@ -110,7 +95,7 @@ fn request(random: &mut Random) -> Request {
 
 /// Sends `count` requests of `seed` to `port`, and returns each with its response, in order.
 fn send(port: u16, seed: u64, count: usize) -> Vec<(Request, Response)> {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+    let mut random = Random::new(seed);
     let requests: Vec<Request> = (0..count).map(|_| request(&mut random)).collect();
     let parts = requests.chunks(count.div_ceil(CLIENTS));
     thread::scope(|scope| {

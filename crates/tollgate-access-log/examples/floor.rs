@@ -12,6 +12,8 @@ use std::fs::File;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write, sink};
 
+use tollgate_test_support::Random;
+
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
@@ -66,27 +68,19 @@ fn write(file: &str, lines: &str, clients: &str, head: &str, line: fn(&mut Strin
     let (lines, clients): (u64, u64) = (lines.parse().unwrap(), clients.parse().unwrap());
     let mut out = BufWriter::with_capacity(BUFFER, File::create(file).unwrap());
     out.write_all(head.as_bytes()).unwrap();
-    let mut state = 1;
+    let mut random = Random::new(1);
     let mut text = String::new();
     for n in 0..lines {
-        let bits = random(&mut state);
+        let bits = random.number();
         // Every client once; then half of the requests come from a few, half from any.
-        let any = random(&mut state) % clients;
-        let few = (0..4).fold(any, |of, _| (of * (random(&mut state) % clients)) / clients);
+        let any = random.number() % clients;
+        let few = (0..4).fold(any, |of, _| (of * (random.number() % clients)) / clients);
         let client = if n < clients { n } else { [any, few][(bits >> 32) as usize % 2] };
         text.clear();
         line(&mut text, &Line { second: FROM + n / A_SECOND, client, bits });
         out.write_all(text.as_bytes()).unwrap();
     }
     out.flush().unwrap();
-}
-
-/// SplitMix64.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 fn page(bits: u64) -> &'static str {

@@ -351,6 +351,8 @@ impl Spread {
 mod tests {
     #![allow(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
+    use tollgate_test_support::Random;
+
     use super::*;
     use crate::field::Field;
     use crate::record::{Texts, Time};
@@ -492,18 +494,15 @@ mod tests {
         assert_eq!((counts.late, counts.most_late_ns), (1, 9 * SECOND_NS));
     }
 
-    /// Times of xorshift; the oracle is the sort of the standard library.
+    /// Random times; the oracle is the sort of the standard library.
     #[test]
     fn any_times_within_the_bound_come_out_sorted_and_stable() {
-        let mut state = 0x2545_F491_4F6C_DD1D_u64;
+        let mut random = Random::new(1);
         for _ in 0..200 {
             let (mut log, mut expected, mut latest) = (Log::new(1 << 20), vec![], 1000 * SECOND_NS);
             for number in 0..300_usize {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                latest += (state >> 40) % 3 * SECOND_NS / 2;
-                let behind = (state >> 20) % (BOUND_S * 1000) * MS_NS;
+                latest += random.below(3) * SECOND_NS / 2;
+                let behind = random.below(BOUND_S * 1000) * MS_NS;
                 let at_ns = (latest - behind) / MS_NS * MS_NS;
                 latest = latest.max(at_ns);
                 expected.push((number, at_ns / MS_NS));

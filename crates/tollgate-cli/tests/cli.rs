@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Ran, assert_same, is_blessing, replay, tollgate};
+use crate::support::{Ran, assert_same, is_blessing, replay, scratch, tollgate};
 
 fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
@@ -208,8 +208,7 @@ fn a_file_that_is_no_text() {
 // Guards: a key with a new value from the client in each request, in the example of the README.
 #[test]
 fn a_key_that_the_client_writes_is_warned_of_and_warnings_can_fail() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("deny-warnings");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = scratch("deny-warnings");
     let api = r#"{"name": "api", "key": [{"header": "x-api-key"}], "quotas": [{"limit": 9, "window": "1m"}]}"#;
     let each =
         r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 99, "window": "1m"}]}"#;

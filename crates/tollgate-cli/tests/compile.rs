@@ -1,19 +1,17 @@
 //! `tollgate compile`: its output is the policy, and a file it cannot write is unchanged.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tollgate_policy::{Plugin, Policy, Surface};
 
-use crate::support::{tollgate, tollgate_reading};
+use crate::support::{scratch, tollgate, tollgate_reading};
 
 const GOOD: &str = r#"{"version": 1, "rules": [{"name": "a", "key": ["client_ip"],
   "quotas": [{"limit": 3, "window": "1s", "algorithm": "sliding-log"}]}]}"#;
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile").join(name);
-    let _ = fs::remove_dir_all(&folder); // of an earlier run
-    fs::create_dir_all(&folder).unwrap();
+    let folder = scratch(&format!("compile/{name}"));
     fs::write(folder.join("policy.json"), GOOD).unwrap();
     folder
 }

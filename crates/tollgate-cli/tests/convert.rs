@@ -5,15 +5,15 @@
 //! it: it walks the tree of descriptors, adds the hit to the counter of all entries and of the
 //! window, and compares. It shares no code with the command.
 
-use crate::support;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::convert_oracle::{Call, Oracle, Random};
+use crate::convert_oracle::{Call, Generator, Oracle};
 use crate::support::{Ran, tollgate, tollgate_reading};
 use serde_json::Value;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Entry, Facts, Partition, Plan, Policy, Surface};
+use tollgate_test_support::golden::assert_file;
 
 /// A server with a map for a store: each descriptor of a call is a separate request.
 struct Server {
@@ -220,7 +220,7 @@ struct Coverage {
 fn decided_alike(seeds: std::ops::Range<u64>, counts_refused: bool, most_hits: u64) -> Coverage {
     let mut seen = Coverage::default();
     for seed in seeds {
-        let mut random = Random::new(seed);
+        let mut random = Generator::new(seed);
         let configuration = random.configuration();
         let ran = converted(&configuration);
         if ran.stderr.lines().any(|line| line.starts_with("<stdin>:") && line.contains("differs:"))
@@ -255,13 +255,8 @@ fn mistakes_are_told_all_at_once_with_their_places() {
                          - key: b\n- {key: c, key: d, rate_limits: {}}\n- key: [1]\n";
     let ran = convert(configuration);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
-    let expected = include_str!("convert/mistakes.txt");
-    if support::is_blessing() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert/mistakes.txt");
-        std::fs::write(path, &ran.stderr).unwrap();
-        return;
-    }
-    assert_eq!(ran.stderr, expected);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert/mistakes.txt");
+    assert_file(file, &ran.stderr);
 }
 
 #[test]

@@ -7,12 +7,12 @@
 //! test -p tollgate-cli --test all docs::`, and review the difference.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tollgate_core::{Algorithm, Limiter, Quota, Span};
 use tollgate_policy::Surface;
 
-use crate::support::{Block, assert_same, blocks, is_blessing, pages, replay, root};
+use crate::support::{Block, assert_same, blocks, is_blessing, pages, replay, root, scratch};
 
 fn document(name: &str) -> (PathBuf, String) {
     let path = root().join(name);
@@ -33,8 +33,7 @@ fn surfaces(block: &Block) -> Vec<Surface> {
 /// Compiles every policy and runs every session of the document; returns how many of each.
 fn check(name: &str) -> (usize, usize) {
     let (path, text) = document(name);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&folder).unwrap();
+    let folder = scratch(name);
     let (mut policies, mut sessions, mut rewritten) = (0, 0, text.clone());
     for block in blocks(&text) {
         let at = format!("{name}:{}", block.line);

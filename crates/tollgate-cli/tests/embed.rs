@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{root, tollgate, tollgate_reading};
+use crate::support::{root, scratch, tollgate, tollgate_reading};
 use serde_json::Value;
 
 const POLICY: &str = "# Ten per minute.\nversion: 1\nrules:\n- name: new # the only one\n  key: [client_ip]\n  quotas:\n\n  \
@@ -17,9 +17,7 @@ fn policies() -> PathBuf {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embed").join(name);
-    let _ = fs::remove_dir_all(&folder); // of an earlier run
-    fs::create_dir_all(&folder).unwrap();
+    let folder = scratch(&format!("embed/{name}"));
     fs::write(folder.join("policy.yaml"), POLICY).unwrap();
     folder
 }

@@ -5,16 +5,14 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{root, tollgate};
+use crate::support::{root, scratch, tollgate};
 
 const POLICY: &str = r#"{"version": 1, "rules": [{"name": "a", "key": ["client_ip"],
   "quotas": [{"limit": 3, "window": "1s"}]}]}"#;
 const LOG: &str = "192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("output_files").join(name);
-    let _ = fs::remove_dir_all(&folder); // of an earlier run
-    fs::create_dir_all(&folder).unwrap();
+    let folder = scratch(&format!("output_files/{name}"));
     fs::write(folder.join("policy.json"), POLICY).unwrap();
     fs::write(folder.join("other.json"), POLICY).unwrap();
     fs::write(folder.join("access.log"), LOG).unwrap();

@@ -8,7 +8,7 @@ use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Surface, pk_text, plugin_hash_key};
 
-use crate::support::{Ran, tollgate};
+use crate::support::{Ran, scratch, tollgate};
 
 const SECRET: &str = "0123456789abcdef-of-a-test";
 
@@ -20,8 +20,7 @@ fn policy() -> Value {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("tollgate-pk-{}-{name}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let folder = scratch(&format!("pk/{name}"));
     fs::write(folder.join("policy.json"), policy().to_string()).unwrap();
     fs::write(folder.join("secret"), format!("{SECRET}\n")).unwrap();
     folder
@@ -61,7 +60,6 @@ fn the_hash_is_the_one_that_a_request_has() {
     let of_server = pk(&[&of_client[..], &["--surface", "server"]].concat());
     assert_ne!(of_server, expected[0]);
     assert_eq!(of_server, pk(&[&of_client[..], &["--surface", "worker"]].concat()));
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -88,7 +86,6 @@ fn a_configuration_of_envoy_has_the_secret() {
     let without = pk("without.json");
     assert_eq!(without.code, 2);
     assert!(without.stderr.contains("a filter without hash_key makes a new secret"), "{without:?}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -111,5 +108,4 @@ fn what_names_no_client_is_refused() {
         assert!(ran.stderr.contains(expected), "{more:?} {ran:?}");
         assert!(!ran.stderr.contains(SECRET), "{ran:?}");
     }
-    fs::remove_dir_all(folder).unwrap();
 }

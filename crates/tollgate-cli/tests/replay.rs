@@ -6,17 +6,15 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::{Ran, tollgate, tollgate_reading};
+use crate::support::{Ran, scratch, tollgate, tollgate_reading};
 
 fn policies() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies")
 }
 
 /// An empty folder for one test.
-fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("replay").join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
+fn folder(name: &str) -> PathBuf {
+    let folder = scratch(&format!("replay/{name}"));
     for policy in ["ten.json", "log.json", "api.json"] {
         fs::copy(policies().join(policy), folder.join(policy)).unwrap();
     }
@@ -51,7 +49,7 @@ fn line(second: u64, client: &str, path: &str) -> String {
 
 #[test]
 fn however_it_is_packed_it_is_the_same_log() {
-    let folder = scratch("packed");
+    let folder = folder("packed");
     let log = access_log();
     let plain = tollgate_reading(&folder, &["replay", "ten.json", "-", "--json"], &log);
     assert_eq!((plain.code, json(&plain)["requests"]["denied"].as_u64()), (0, Some(14)));
@@ -74,7 +72,7 @@ fn however_it_is_packed_it_is_the_same_log() {
 
 #[test]
 fn a_log_that_breaks_off_is_reported_up_to_there_and_fails() {
-    let folder = scratch("broken");
+    let folder = folder("broken");
     let log: String = (0..5000).map(|i| line(i, "192.0.2.1", &format!("/{i}"))).collect();
     let packed = gzip(log.as_bytes());
     fs::write(folder.join("half.gz"), &packed[..packed.len() / 2]).unwrap();
@@ -97,7 +95,7 @@ fn a_log_that_breaks_off_is_reported_up_to_there_and_fails() {
 
 #[test]
 fn several_logs_are_one_by_time() {
-    let folder = scratch("several");
+    let folder = folder("several");
     // Twenty requests of one client in twenty seconds, alternating in two logs, and all in one.
     let all: Vec<String> = (0..20).map(|i| line(i, "192.0.2.1", &format!("/{i}"))).collect();
     let part = |from: usize| all.iter().skip(from).step_by(2).cloned().collect::<String>();
@@ -134,7 +132,7 @@ fn several_logs_are_one_by_time() {
 /// One wrong timestamp at the beginning of a log does not move all of it behind the others.
 #[test]
 fn a_wrong_first_time_does_not_hold_a_log_back() {
-    let folder = scratch("first");
+    let folder = folder("first");
     let part =
         |from: u64| (0..20).map(move |i| line(from + 30 * i, "192.0.2.1", "/")).collect::<String>();
     let wrong = line(0, "192.0.2.1", "/").replace("/2026:", "/2027:");
@@ -153,7 +151,7 @@ fn a_wrong_first_time_does_not_hold_a_log_back() {
 /// A replay without requests shows nothing about a policy, so a check with it must fail.
 #[test]
 fn a_replay_of_nothing_fails() {
-    let folder = scratch("nothing");
+    let folder = folder("nothing");
     let log: String = (0..3).map(|i| line(i, "192.0.2.1", "/")).collect();
     fs::write(folder.join("served"), &log).unwrap();
     fs::write(folder.join("refused"), log.replace(" 200 ", " 429 ")).unwrap();
@@ -173,7 +171,7 @@ fn a_replay_of_nothing_fails() {
 /// A line beyond a bound of the sorting is reported, with the bound that would suffice.
 #[test]
 fn what_the_sorting_could_not_do_is_told() {
-    let folder = scratch("late");
+    let folder = folder("late");
     let log: String = [99, 100, 80, 89, 101].map(|second| line(second, "192.0.2.1", "/")).concat();
     fs::write(folder.join("log"), log).unwrap();
     let run = |bound: &str| {
@@ -193,7 +191,7 @@ fn what_the_sorting_could_not_do_is_told() {
 
 #[test]
 fn hostile_lines_are_counted_and_never_fatal() {
-    let folder = scratch("hostile");
+    let folder = folder("hostile");
     let good = line(5, "192.0.2.1", "/ok");
     let mut log = good.clone().into_bytes();
     log.extend(vec![b'a'; 10_000_000]);
@@ -218,7 +216,7 @@ fn hostile_lines_are_counted_and_never_fatal() {
 
 #[test]
 fn a_log_that_cannot_be_read_at_all_fails() {
-    let folder = scratch("unreadable");
+    let folder = folder("unreadable");
     fs::write(folder.join("none"), "").unwrap();
     fs::write(folder.join("prose"), "some\nwords\n").unwrap();
     let run = |arguments: &[&str]| {
@@ -287,7 +285,7 @@ fn times_that_cannot_mean_anything_are_misuse() {
 /// Guards: an address of the log in any form of the report.
 #[test]
 fn nothing_private_leaks_in_any_form() {
-    let folder = scratch("private");
+    let folder = folder("private");
     let planted = "203.0.113.77";
     let mut log: String =
         (0..30).map(|i| line(i / 10, planted, "/account?token=planted")).collect();
@@ -316,7 +314,7 @@ fn nothing_private_leaks_in_any_form() {
 
 #[test]
 fn markup_never_runs_in_a_page() {
-    let folder = scratch("markup");
+    let folder = folder("markup");
     let script = "<script>alert(1)</script>";
     let policy = format!(
         r#"{{"version": 1, "rules": [{{"name": "{script}", "key": [{{"header": "user-agent"}}], "quotas": [{{"limit": 1, "window": "1h"}}]}}]}}"#
@@ -398,7 +396,7 @@ fn the_names_of_the_json_are_kept() {
 /// replayed.
 #[test]
 fn suggestions_are_tried_on_a_copy_of_what_can_be_read_once() {
-    let folder = scratch("suggest");
+    let folder = folder("suggest");
     let log = access_log();
     fs::write(folder.join("access.log"), &log).unwrap();
     let of = |ran: Ran| {
@@ -463,7 +461,7 @@ fn the_first_interrupt_reports_what_was_read() {
 /// "Nobody limited" would be false: most of the log was left out, or a rule lacked its facts.
 #[test]
 fn a_log_in_which_a_rule_sees_nothing_is_no_good_end() {
-    let folder = scratch("blind");
+    let folder = folder("blind");
     let each: String = (0..50).map(|i| line(i, "-", "/")).collect();
     fs::write(folder.join("nobody"), &each).unwrap();
     let ran = tollgate(&folder, &["replay", "ten.json", "nobody", "--json"]);
@@ -497,7 +495,7 @@ fn a_log_in_which_a_rule_sees_nothing_is_no_good_end() {
 /// Where the first line is not a header, its columns are a client's address and name.
 #[test]
 fn a_header_that_is_none_is_not_shown_in_private() {
-    let folder = scratch("header");
+    let folder = folder("header");
     fs::write(folder.join("a.csv"), "2026-01-31T09:00:00Z,203.0.113.77,alice\n").unwrap();
     let run = |private: &[&str]| {
         let base = ["replay", "ten.json", "a.csv", "--format", "csv:client=who"];
@@ -531,7 +529,7 @@ fn abused_log() -> String {
 // Guards: a suggestion of the abusers' own rate, because they are more than 1 % of the clients.
 #[test]
 fn the_whole_range_of_limits_is_shown_and_the_gap_below_abusers_named() {
-    let folder = scratch("abused");
+    let folder = folder("abused");
     std::fs::write(folder.join("abused.log"), abused_log()).unwrap();
     let policy = r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
         "quotas": [{"limit": 1000, "window": "1m"}]}]}"#;

@@ -7,8 +7,9 @@ use std::fs;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 use tollgate_policy::Surface;
+use tollgate_test_support::golden::assert_file;
 
-use crate::support::{Block, blocks, is_blessing, pages, root, tollgate};
+use crate::support::{Block, blocks, pages, root, tollgate};
 
 fn validator() -> Validator {
     let schema: Value = serde_json::from_str(&tollgate_language::schema()).unwrap();
@@ -26,14 +27,7 @@ fn mistakes(validator: &Validator, document: &Value) -> Vec<String> {
 #[test]
 fn the_committed_schema_is_fresh() {
     let printed = tollgate(&root(), &["schema"]).stdout;
-    let path = root().join("docs/policy.schema.json");
-    if is_blessing() {
-        fs::write(&path, &printed).unwrap();
-    }
-    assert!(
-        fs::read_to_string(path).unwrap_or_default() == printed,
-        "docs/policy.schema.json is stale; refresh it: TOLLGATE_BLESS=1 cargo test -p tollgate-cli"
-    );
+    assert_file(root().join("docs/policy.schema.json"), &printed);
 }
 
 #[test]

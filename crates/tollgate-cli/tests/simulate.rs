@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{Ran, tollgate};
+use crate::support::{Ran, scratch, tollgate};
 
 fn run(arguments: &[&str]) -> Ran {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
@@ -56,8 +56,7 @@ fn the_fields_are_stable() {
 /// Guards: figures that look like those of tenants with entries.
 #[test]
 fn that_entries_of_tenants_are_not_looked_at_is_said() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tenants");
-    fs::create_dir_all(&folder).unwrap();
+    let folder = scratch("tenants");
     let mut policy = json!({ "version": 1, "rules": [
         { "name": "api", "key": ["client_ip"], "quotas": [{ "limit": 5, "window": "10s" }] }] });
     let note = "entries of tenants are not read: they are in a store and not in the policy, so every request was decided by rules and tiers";

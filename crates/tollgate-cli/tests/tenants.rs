@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{Ran, tollgate};
+use crate::support::{Ran, scratch, tollgate};
 
 const POLICY: &str = r#"{"version": 1, "tenant": "client_ip", "rules": [
     {"name": "api", "key": ["client_ip"], "quotas": [{"limit": 5, "window": "1m"}]}]}"#;
@@ -15,8 +15,7 @@ const LOG: &str = r#"192.0.2.1 - - [31/Jan/2026:12:00:00 +0000] "GET / HTTP/1.1"
 
 /// A folder with the policy, a log, and these files.
 fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("entries").join(name);
-    fs::create_dir_all(&folder).unwrap();
+    let folder = scratch(&format!("entries/{name}"));
     for (file, text) in [("policy.json", POLICY), ("access.log", LOG)].iter().chain(files) {
         fs::write(folder.join(file), text).unwrap();
     }

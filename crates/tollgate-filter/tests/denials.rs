@@ -13,6 +13,7 @@ use tollgate_filter::counts::enforce::Enforcement;
 use tollgate_filter::counts::scratch::Scratch;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_policy::{Facts, Plan};
+use tollgate_test_support::Random;
 
 use crate::support::host_map::HostMap;
 use crate::support::{Shared as Host, Worker};
@@ -157,18 +158,13 @@ fn what_is_said_from_memory_is_what_the_tables_say() {
         let shared = Host::default();
         let mut workers = [0; 3].map(|_| Worker::new(&policy, &shared));
         let mut reader = Worker::new(&policy, &shared);
-        let (mut now, mut random, mut remembered) = (5_000 * SECOND, 7_u64, 0);
+        let (mut now, mut random, mut remembered) = (5_000 * SECOND, Random::new(7), 0);
         for request in 0..4_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let below = |shift: u32, end: u64| (random >> shift) % end;
-            now += below(20, 3) * SECOND / 2;
-            let asked = (
-                ["/", "/login"][usize::from(below(30, 2) == 0)],
-                &b"abcdef"[..][usize::try_from(below(40, 2)).unwrap()..][..1],
-            );
+            now += random.below(3) * SECOND / 2;
+            let asked = (["/", "/login"][random.index(2)], &b"abcdef"[..][random.index(2)..][..1]);
             reader.forget();
             let (told, _) = reader.told(&shared.copy(), asked, now);
-            let worker = &mut workers[usize::try_from(below(50, 3)).unwrap()];
+            let worker = &mut workers[random.index(3)];
             let (said, is_from_memory) = worker.told(&shared, asked, now);
             assert_eq!(said, told, "{what}: request {request}");
             remembered += usize::from(is_from_memory);

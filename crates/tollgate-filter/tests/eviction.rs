@@ -8,22 +8,11 @@ use serde_json::{Value, json};
 use tollgate_core::{Algorithm, Limiter, Timestamp};
 use tollgate_filter::host::shared_data::{SharedData, Stored};
 use tollgate_table::{Bucket, Table};
+use tollgate_test_support::Random;
 
 const SECOND: u64 = 1_000_000_000;
 /// In the middle of a day: no window ends during a test of a day's quota.
 const NOON: u64 = 43_200 * SECOND;
-
-/// Numbers that look random and are the same every time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
 
 fn name(number: u64) -> Vec<u8> {
     format!("client-{number}").into_bytes()
@@ -80,7 +69,7 @@ fn held(shared: &Shared, worker: &Worker, known: &BTreeMap<u64, Known>) -> Vec<u
 // forgotten.
 #[test]
 fn who_used_least_leaves_a_full_table() {
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = Random::new(1);
     let rounds = if cfg!(debug_assertions) { 3 } else { 30 };
     let (mut left_live, mut left_idle) = (0, 0);
     for round in 0..rounds {

@@ -16,23 +16,20 @@ use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
 use tollgate_filter::wire::header_map::HeaderMapWriter;
 use tollgate_table::Seed;
+use tollgate_test_support::Random;
 
 use crate::support::host_map::HostMap;
 
-/// SplitMix64.
-struct Random(Cell<u64>);
+/// The numbers of a world, which its host draws while the filter calls it.
+struct Numbers(RefCell<Random>);
 
-impl Random {
-    fn next(&self) -> u64 {
-        self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let mut z = self.0.get();
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+impl Numbers {
+    fn any(&self) -> u64 {
+        self.0.borrow_mut().number()
     }
 
     fn below(&self, n: u64) -> u64 {
-        self.next() % n
+        self.0.borrow_mut().below(n)
     }
 
     fn one_in(&self, n: u64) -> bool {
@@ -41,7 +38,7 @@ impl Random {
 }
 
 struct World {
-    random: Random,
+    random: Numbers,
     /// One call in this many fails, or returns nonsense; 0: none does.
     faults: Cell<u64>,
     now_ns: Cell<u64>,
@@ -86,12 +83,12 @@ impl Hostile {
     }
 
     fn junk(&self) -> Vec<u8> {
-        (0..self.0.random.below(40)).map(|_| self.0.random.next().to_le_bytes()[0]).collect()
+        (0..self.0.random.below(40)).map(|_| self.0.random.any().to_le_bytes()[0]).collect()
     }
 }
 
 /// One call of the host about any context.
-fn any_call(filter: &Filter<Hostile>, random: &Random) {
+fn any_call(filter: &Filter<Hostile>, random: &Numbers) {
     let id = u32::try_from(random.below(IDS)).unwrap();
     let other = u32::try_from(random.below(IDS / 3)).unwrap();
     match random.below(20) {
@@ -219,7 +216,7 @@ impl Proxy for Hostile {
     }
 
     fn wall_clock(&self) -> Option<Timestamp> {
-        (!self.fails()).then(|| Timestamp::from_nanos(self.0.random.next()))
+        (!self.fails()).then(|| Timestamp::from_nanos(self.0.random.any()))
     }
 
     fn clock_offset(&self) -> Span {
@@ -345,7 +342,7 @@ fn policies() -> Vec<String> {
 
 fn world(seed: u64, faults: u64, policies: Vec<String>) -> (Rc<Filter<Hostile>>, Rc<World>) {
     let world = Rc::new(World {
-        random: Random(Cell::new(seed)),
+        random: Numbers(RefCell::new(Random::new(seed))),
         faults: Cell::new(faults),
         now_ns: Cell::new(1),
         has_clock: Cell::new(true),

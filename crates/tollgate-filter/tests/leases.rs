@@ -20,6 +20,7 @@ use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
 use tollgate_policy::{Policy, Surface};
 use tollgate_storage::{Counts, LeaseQuestion, LeaseReply, WireError};
 use tollgate_table::Seed;
+use tollgate_test_support::Random;
 
 use crate::support::host_map::HostMap;
 
@@ -1373,12 +1374,10 @@ fn layered(scope: &str) -> String {
 fn a_repeated_denial_shows_what_a_local_rule_shows() {
     let mut local = Process::new(&layered(""), 1);
     let mut fleet = Process::new(&layered(r#""scope": "fleet", "lease": 0,"#), 1);
-    let (mut random, mut denials, mut repeated, mut longer) = (1_u64, 0, 0, 0);
+    let (mut random, mut denials, mut repeated, mut longer) = (Random::new(1), 0, 0, 0);
     for _ in 0..4_000 {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let pause = Span::from_nanos(1_000_000 * (random % 700) + 1_000 * (random % 991));
+        let pause = 1_000_000 * random.below(700) + 1_000 * random.below(991);
+        let pause = Span::from_nanos(pause);
         let now = local.world.now.get().max(fleet.world.now.get()).saturating_add(pause);
         local.world.now.set(now);
         fleet.world.now.set(now);

@@ -3,13 +3,14 @@
 //! Invariant: a host on which counts are exact is never rejected, whatever other workers do while
 //! the probe runs; a number is predicted only where all writes have one sequence of numbers.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::thread;
 
 use crate::support::host_map::Numbers;
 use crate::support::{Shared, Worker, policy, quota, token};
 use tollgate_filter::counts::numbering::{Numbering, probe};
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_test_support::Random;
 
 type Result = std::result::Result<Numbering, &'static str>;
 
@@ -84,29 +85,23 @@ fn a_probe_while_numbers_wrap_refuses_nothing() {
 /// in the same way.
 struct Busy<'a> {
     shared: &'a Shared,
-    random: &'a Random,
+    random: &'a RefCell<Random>,
     /// One call in this many is preceded by another worker's probe.
     others: u64,
     depth: u32,
     results: &'a RefCell<Vec<Result>>,
 }
 
-/// The same in every run.
-struct Random(Cell<u64>);
-
-impl Random {
-    fn one_in(&self, n: u64) -> bool {
-        self.0.set(self.0.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        (self.0.get() >> 33).is_multiple_of(n)
-    }
-}
-
 impl Busy<'_> {
+    fn one_in(&self, n: u64) -> bool {
+        self.random.borrow_mut().one_in(n)
+    }
+
     fn interrupt(&self) {
-        if self.random.one_in(2) {
+        if self.one_in(2) {
             self.shared.put(b"bucket", b"of a request");
         }
-        if self.depth > 0 && self.random.one_in(self.others) {
+        if self.depth > 0 && self.one_in(self.others) {
             let result = probe(&Busy { depth: self.depth - 1, ..*self }, &token());
             self.results.borrow_mut().push(result);
         }
@@ -130,7 +125,7 @@ impl SharedData for Busy<'_> {
 #[test]
 fn a_probe_that_others_disturb_concludes_nothing_else() {
     for (numbers, expected) in HOSTS {
-        let random = Random(Cell::new(9));
+        let random = RefCell::new(Random::new(9));
         let (mut probes, mut disturbed) = (0, 0);
         for round in 0..400_u64 {
             let shared = Shared::numbering(numbers);
@@ -190,7 +185,7 @@ fn numbers_of_each_name_are_not_predicted() {
         let shared = Shared::numbering(numbers);
         let document = policy(64, &quota(200, "fixed-window"));
         let mut workers = [(); 3].map(|()| Worker::new(&document, &shared));
-        let random = Random(Cell::new(3));
+        let mut random = Random::new(3);
         let mut admitted = [0; 4];
         for _ in 0..20_000 {
             let [a, b, c, d] = [(); 4].map(|()| usize::from(random.one_in(2)));

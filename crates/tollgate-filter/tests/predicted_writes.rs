@@ -9,6 +9,7 @@ use crate::support::host_map::Numbers;
 use crate::support::{Interrupted, Shared, Worker, policy, quota};
 use serde_json::{Value, json};
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_test_support::Random;
 
 const NOW: u64 = 1_000_000_000_000;
 
@@ -35,16 +36,6 @@ impl SharedData for Counted<'_> {
         let written = self.shared.set(name, value, cas);
         self.losses.set(self.losses.get() + usize::from(written == Written::Lost));
         written
-    }
-}
-
-/// The same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        usize::try_from(self.0 >> 33).unwrap() % end
     }
 }
 
@@ -92,7 +83,7 @@ fn workers_that_take_turns_decide_as_one() {
             rule("all", all, 500),
         ]),
     ];
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for round in 0..documents.len() * 12 {
         let document = &documents[round % documents.len()];
         let numbers = [Numbers::OneSequence, Numbers::PerName(1), Numbers::PerName(3)];
@@ -104,7 +95,7 @@ fn workers_that_take_turns_decide_as_one() {
         let mut reader = Worker::new(document, &model);
         for request in 0..REQUESTS {
             let key = [b'k', b'A' + u8::try_from(random.below(30)).unwrap()];
-            let number = random.below(workers.len());
+            let number = random.index(workers.len());
             let one = workers[number].ask(&shared, &key, NOW).0;
             // A worker without a past reads everything.
             reader.forget();
@@ -123,7 +114,7 @@ fn workers_that_take_turns_decide_as_one() {
 // Between any two calls of one the other makes a whole request; both predict.
 #[test]
 fn no_client_gets_more_while_both_predict() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let (mut learnt, mut most) = (0, 0);
     for round in 0..300 {
         let limit = 30;
@@ -137,7 +128,7 @@ fn no_client_gets_more_while_both_predict() {
         let mut passed_other = 0;
         for _ in 0..60 {
             let mut meanwhile = |_: usize| {
-                if random.below(1 + round % 5) == 0 {
+                if random.index(1 + round % 5) == 0 {
                     passed_other += usize::from(other.ask(&counted, b"k", NOW).0);
                 }
             };

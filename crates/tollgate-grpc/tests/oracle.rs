@@ -18,21 +18,7 @@ use tollgate_grpc::rate_limit::{
     DescriptorStatus, MAX_DESCRIPTORS, MAX_ENTRIES, Nearest, RateLimitRequest, RateLimitResponse,
 };
 use tollgate_grpc::status::Code;
-
-/// Bytes that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    fn below(&mut self, end: u64) -> usize {
-        usize::try_from(self.next() % end).expect("small")
-    }
-}
+use tollgate_test_support::Random;
 
 /// True when a byte of it could begin a group, which this reader rejects and the other one skips.
 fn has_groups(bytes: &[u8]) -> bool {
@@ -223,7 +209,7 @@ fn health_is_read_by_others() {
 // Guards: a reader that accepts messages that others reject, or reads other values in them.
 #[test]
 fn changed_messages_are_read_alike() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let whole = {
         let descriptors = vec![
             descriptor(&[("remote_address", "192.0.2.1")]),
@@ -235,10 +221,10 @@ fn changed_messages_are_read_alike() {
     for _ in 0..200_000 {
         let mut bytes = whole.clone();
         for _ in 0..=random.below(3) {
-            let at = random.below(bytes.len() as u64);
+            let at = random.index(bytes.len());
             match random.below(3) {
-                0 => bytes[at] = random.next() as u8,
-                1 => bytes.insert(at, random.next() as u8),
+                0 => bytes[at] = random.number() as u8,
+                1 => bytes.insert(at, random.number() as u8),
                 _ => drop(bytes.remove(at)),
             }
         }

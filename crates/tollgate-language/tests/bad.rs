@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate_policy::{Malformed, Surface};
+use tollgate_test_support::golden::is_blessing;
 
 /// The folders that read a document, where messages are made. Each message is covered by the
 /// folders of policies, by `problems.rs` when it needs a document too large to keep, by
@@ -85,7 +86,7 @@ fn check(name: &str, said: fn(&str, Surface) -> String) {
             text.push('\n');
         }
         let beside = path.with_extension("txt");
-        if std::env::var("TOLLGATE_BLESS").is_ok_and(|value| value == "1") {
+        if is_blessing() {
             fs::write(&beside, &text).unwrap();
         }
         let expected = fs::read_to_string(&beside).unwrap_or_default();

@@ -116,7 +116,7 @@ fn whatever_is_guessed_the_entry_that_lies_there_decides() {
         r#"{"quotas": {"each": [{"limit": 7, "window": "1m"}]}}"#,
         r#"{"quotas": {"each": [{"name": "one", "limit": 1, "window": "1m"}, {"name": "two", "limit": 5, "window": "1h"}]}}"#,
     ];
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let (mut guessing, mut knowing) = (Front::new(), Front::new());
     let mut known: Vec<(u64, Option<&'static str>)> = vec![(0, None)];
     let mut now = 1_000_000;
@@ -125,7 +125,7 @@ fn whatever_is_guessed_the_entry_that_lies_there_decides() {
         let place = key(&guessing, "acme");
         match random.below(6) {
             0 => {
-                let entry = random.of(&ENTRIES);
+                let entry = *random.pick(&ENTRIES);
                 known.push((step, Some(entry)));
                 guessing.entries.insert(place.clone(), (step, entry));
                 knowing.entries.insert(place, (step, entry));
@@ -136,7 +136,7 @@ fn whatever_is_guessed_the_entry_that_lies_there_decides() {
             }
             _ => {}
         }
-        let guess = random.of(&known);
+        let guess = *random.pick(&known);
         let truth = (revision_of(&knowing, "acme"), entry_of(&knowing, "acme"));
         let expected = knowing.check(truth, &org("acme"), now);
         assert_eq!(guessing.check(guess, &org("acme"), now), expected, "{step}: {guess:?}");

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use tollgate_policy::Surface;
+use tollgate_test_support::golden::is_blessing;
 
 /// Gives every file of a target's corpus to its body.
 fn replay(target: &str, check: fn(&[u8])) {
@@ -40,7 +41,7 @@ fn compiled_policies() {
 #[test]
 fn seeds_of_compiled_policies_are_as_they_are_written() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
-    let is_blessed = std::env::var("TOLLGATE_BLESS").is_ok_and(|value| value == "1");
+    let is_blessed = is_blessing();
     let mut seeds = 0;
     for file in fs::read_dir(corpus.join("policy")).unwrap() {
         let file = file.unwrap();

@@ -7,6 +7,7 @@ use crate::support::*;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Failure, Plan, Policy, Surface};
 use tollgate_storage::{Counts, StoredSet, WireError, carry_set};
+use tollgate_test_support::hex;
 
 /// Decisions in one run of the law: 10^6 when it is optimised.
 const DECISIONS: usize = if cfg!(debug_assertions) { 40_000 } else { 1_000_000 };
@@ -15,7 +16,7 @@ const RECORD_HEADER: usize = 8;
 const ROW_HEAD: usize = 26;
 
 fn quota(random: &mut Random, name: &str) -> String {
-    let (limit, window) = (1 + random.below(12), random.of(&["1s", "7s", "1m", "1h"]));
+    let (limit, window) = (1 + random.below(12), *random.pick(&["1s", "7s", "1m", "1h"]));
     let more = match random.below(9) {
         0 => r#""algorithm": "token-bucket""#.to_owned(),
         1 => r#""algorithm": "leaky-bucket""#.to_owned(),
@@ -46,8 +47,8 @@ fn document(random: &mut Random) -> String {
         quotas(&["h"]).replace("leaky-queue", "leaky-bucket"),
         quotas(&["l"]),
     );
-    let action = random.of(&["", r#""action": {"delay": {"max": "2s"}},"#]);
-    let mode = random.of(&["", r#""mode": "shadow","#]);
+    let action = *random.pick(&["", r#""action": {"delay": {"max": "2s"}},"#]);
+    let mode = *random.pick(&["", r#""mode": "shadow","#]);
     format!(
         r#"{{"version": 1, "rules": [
         {{"name": "one", "key": ["client_ip"], "quotas": {one}, "cost": {{"header": "x-cost", "max": 20}}}},
@@ -65,7 +66,7 @@ fn any_request(random: &mut Random) -> Request {
     let mut request = get("/", "192.0.2.1");
     for name in ["x-two", "x-queued", "x-held", "x-later"] {
         if random.one_in(3) {
-            request = request.header(name, random.of(&["gold", "other"]));
+            request = request.header(name, *random.pick(&["gold", "other"]));
         }
     }
     let cost = if random.one_in(4) { random.below(16) } else { 1 };
@@ -180,7 +181,7 @@ enum Kind {
 
 #[test]
 fn decisions_are_those_of_a_plan_while_the_policy_changes() {
-    let random = &mut Random(7);
+    let random = &mut Random::new(7);
     let (mut counts, mut reference) = (Counts::default(), Reference::default());
     let compile = |text: &str| {
         tollgate_language::compile(text, Surface::Worker).unwrap_or_else(|e| panic!("{e}"))
@@ -188,7 +189,7 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
     let mut policy = compile(&document(random));
     let (mut ms, mut version, mut admitted, mut changes) = (START, 1, 0_usize, 0_usize);
     for round in 0..DECISIONS {
-        ms += random.of(&[0, 0, 1, 7, 130, 900, 2_500]);
+        ms += *random.pick(&[0, 0, 1, 7, 130, 900, 2_500]);
         if random.one_in(5_000) {
             ms += 7_300_000;
         }
@@ -225,7 +226,7 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
             }
             assert_eq!(seen(&policy, &elsewhere, Span::ZERO), seen(&policy, &here, Span::ZERO));
         } else if has_passed && kind == Kind::Check && random.one_in(3) {
-            let status = random.of(&[Some(200), Some(401), Some(503), None]);
+            let status = *random.pick(&[Some(200), Some(401), Some(503), None]);
             let is_due = here.settle(&policy, status);
             assert_eq!(elsewhere.settle(&policy, status), is_due);
             let later = Timestamp::from_millis(ms + random.below(2_000));
@@ -446,7 +447,6 @@ fn bytes_of_a_request_a_reply_and_a_row() {
     let (asked, reply) =
         ask(&mut counts, &mut plan, &policy, Timestamp::from_millis(START), Kind::Check);
     counts.set_alarm_at(Timestamp::from_millis(START + 10_000));
-    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let golden = [
         // magic, version, group, strict; binding, the rule, a cost of 1, the quotas
         "746f6c6c67740002 0200000000000000 20783918d88585b7 01",
@@ -474,7 +474,7 @@ fn bytes_of_a_row_with_holds() {
     let now = Timestamp::from_millis(START);
     let _ = decided(&mut counts, &policy, START);
     let row = row_of(&counts, now);
-    let hex = row.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = hex(&row);
     let golden = [
         "b18de1ab746adc72 01 04 0000 0500000000000000 00ca9a3b00000000 0500000000000000",
         // the length; paid off at, used, the latest time, older and newer units

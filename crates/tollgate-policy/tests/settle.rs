@@ -96,7 +96,7 @@ const QUOTAS: [&str; 9] = [
 fn what_stands_is_what_a_limiter_has_that_charged_the_settled_costs() {
     let (mut lower, mut higher, mut late, mut newer) = (0, 0, 0, 0);
     for (seed, quota) in QUOTAS.into_iter().enumerate() {
-        let random = &mut Random(u64::try_from(seed).unwrap());
+        let random = &mut Random::new(u64::try_from(seed).unwrap());
         let mut version = 1;
         let mut active = policy(&rule(quota), version);
         let mut counts = Counts::default();
@@ -104,13 +104,14 @@ fn what_stands_is_what_a_limiter_has_that_charged_the_settled_costs() {
         let mut events: Vec<(u64, Event)> = Vec::new();
         let mut ms = START;
         for step in 0..STEPS {
-            ms += random.of(&[0, 0, 1, 500, 2_000, 9_000, 40_000]);
+            ms += *random.pick(&[0, 0, 1, 500, 2_000, 9_000, 40_000]);
             if random.one_in(500) {
                 ms += 11 * MINUTE;
             }
             if random.one_in(400) {
                 version += 1;
-                let other = QUOTAS[seed].replace("40", random.of(&["40", "25", "90"]));
+                let limit = *random.pick(&["40", "25", "90"]);
+                let other = QUOTAS[seed].replace("40", limit);
                 active = policy(&rule(&other), version);
                 // The state is carried when the policy is first used.
                 check(&mut counts, &active, 1_000, at(ms));
@@ -125,13 +126,15 @@ fn what_stands_is_what_a_limiter_has_that_charged_the_settled_costs() {
                     open.push(Open { id, receipt, cost, at: ms, version, settled: None });
                 }
             } else if !open.is_empty() {
-                let back = random.of(&[1, 2, 4, 16, 1_000]).min(u64::try_from(open.len()).unwrap());
+                let back = *random.pick(&[1, 2, 4, 16, 1_000]);
+                let back = back.min(u64::try_from(open.len()).unwrap());
                 let i = open.len() - 1 - usize::try_from(random.below(back)).unwrap();
                 let it = &mut open[i];
                 // A full log forgets its oldest entry for each debited unit, and a count that has
                 // charged more until now forgets sooner.
                 let more = if quota.contains("sliding-log") { 0 } else { 1 + random.below(2) };
-                let cost = random.of(&[0, 1, it.cost, it.cost / 2, it.cost + more, it.cost + more]);
+                let cost =
+                    *random.pick(&[0, 1, it.cost, it.cost / 2, it.cost + more, it.cost + more]);
                 let before = counts.clone();
                 let settlement = settle(&mut counts, it.id, cost, &it.receipt, at(ms));
                 let is_late = ms - it.at > 10 * MINUTE;

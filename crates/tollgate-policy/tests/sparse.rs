@@ -82,15 +82,15 @@ fn every_rule_decides_as_if_it_were_alone() {
     let mut alone: Vec<Surfaced> =
         (0..RULES).map(|of| Surfaced::new(&document([rule(of, quotas(of))].into_iter()))).collect();
     assert!(all.policy.groups()[0].is_sparse());
-    let random = &mut Random(3);
+    let random = &mut Random::new(3);
     let (mut millis, mut refused, mut shrank, mut longest) = (START, 0, 0, 0);
     for round in 0..30_000 {
-        millis += random.of(&[0, 0, 1, 20, 90, 400]);
+        millis += *random.pick(&[0, 0, 1, 20, 90, 400]);
         if random.one_in(2_000) {
             millis += 100_000;
         }
         // Most go to a few.
-        let of = random.of(&[3, 10, RULES / 2, RULES]);
+        let of = *random.pick(&[3, 10, RULES / 2, RULES]);
         let of = usize::try_from(random.below(u64::try_from(of).unwrap())).unwrap();
         let before = all.store.values().next().map_or(0, Vec::len);
         let seen = all.check(&at(of), millis);
@@ -132,11 +132,11 @@ fn many_rules_that_apply_at_once_count_as_if_each_were_alone() {
     let mut all = Surfaced::new(&document((0..RULES).map(shadow)));
     let mut alone: Vec<Surfaced> =
         (0..RULES).map(|of| Surfaced::new(&document([shadow(of)].into_iter()))).collect();
-    let random = &mut Random(4);
+    let random = &mut Random::new(4);
     let (mut millis, mut compared, mut shrank, mut longest) = (START, 0, 0, 0);
     for round in 0..1_500 {
-        millis += random.of(&[0, 1, 90, 400, 4_000, 100_000]);
-        let among = random.of(&[2, 12, 40, 400]);
+        millis += *random.pick(&[0, 1, 90, 400, 4_000, 100_000]);
+        let among = *random.pick(&[2, 12, 40, 400]);
         let rules: Vec<usize> = (0..RULES).filter(|_| random.one_in(among)).collect();
         let listed: Vec<String> = rules.iter().map(usize::to_string).collect();
         let request = get("/", "192.0.2.1").header("x-rules", listed.join(","));

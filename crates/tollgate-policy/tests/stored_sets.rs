@@ -7,6 +7,7 @@ use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::{Algorithm, Timestamp};
 use tollgate_policy::{Policy, Surface};
 use tollgate_storage::{StoredSet, carry_set};
+use tollgate_test_support::hex;
 
 const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 
@@ -49,10 +50,6 @@ fn parameters(policy: &Policy) -> Vec<u8> {
     let mut bytes = vec![];
     policy.quota_sets().iter().for_each(|set| set.write_parameters(&mut bytes));
     bytes
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
 use tollgate_policy::{Answer, Directory, Plan, Policy, Registered, Surface, is_value};
+use tollgate_test_support::hex;
 
 const NOW: u64 = 1_780_000_000_000;
 
@@ -381,7 +382,7 @@ fn the_newest_sets_are_kept() {
 fn golden_bytes_of_a_directory() {
     let mut shared = Shared::default();
     Listener::of(&rule("api", &quota(10)), &mut shared);
-    let hex: String = shared.directory.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(&shared.directory);
     assert_eq!(
         hex,
         "010100000000000000360048fcfbb94d40524f5ee85c34010148fcfbb94d40524f080000000a0000000000\

@@ -390,7 +390,7 @@ fn quotas(random: &mut Random) -> String {
     let count = 1 + random.below(2);
     let of = |i: u64, random: &mut Random| {
         let (algorithm, limit, window) =
-            (random.of(&algorithms), 1 + random.below(6), 1 + random.below(20));
+            (*random.pick(&algorithms), 1 + random.below(6), 1 + random.below(20));
         let name = if count == 1 { String::new() } else { format!(r#""name": "q{i}", "#) };
         format!(r#"{{{name}"algorithm": "{algorithm}", "limit": {limit}, "window": "{window}s"}}"#)
     };
@@ -420,11 +420,11 @@ fn twins(random: &mut Random) -> (Operated, Operated) {
     let (mut with_entries, mut with_tiers) = (Vec::new(), Vec::new());
     for rule in 0..rules {
         let keys = [r#"[]"#, r#"["client_ip"]"#, r#"[{"header": "x-org"}]"#];
-        let key = if by_name { keys[2] } else { random.of(&keys) };
+        let key = if by_name { keys[2] } else { *random.pick(&keys) };
         let common = format!(
             r#""name": "r{rule}", "key": {key}, "quotas": {}, "mode": "{}""#,
             quotas(random),
-            random.of(&["enforce", "enforce", "shadow"])
+            *random.pick(&["enforce", "enforce", "shadow"])
         );
         let plans: Vec<String> = (0..random.below(3))
             .map(|i| {
@@ -480,18 +480,18 @@ fn twins(random: &mut Random) -> (Operated, Operated) {
 fn an_entry_decides_as_a_tier_would() {
     let (mut refused, mut by_entry) = (0, 0);
     for seed in 0..400 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (mut entries, mut tiers) = twins(&mut random);
         let mut now = 1_000;
         for i in 0..60 {
             now += random.below(4_000);
-            let ip = random.of(&["192.0.2.1", "192.0.2.2"]);
+            let ip = *random.pick(&["192.0.2.1", "192.0.2.2"]);
             let mut request = get("/", ip);
             if random.below(8) > 0 {
-                request = request.header("x-org", random.of(&ORGS));
+                request = request.header("x-org", *random.pick(&ORGS));
             }
             if random.below(3) == 0 {
-                request = request.header("x-plan", random.of(&["p0", "p1"]));
+                request = request.header("x-plan", *random.pick(&["p0", "p1"]));
             }
             let (one, other) = (entries.check(&request, now), tiers.check(&request, now));
             assert_eq!(one, other, "seed {seed}, request {i} at {now}: {request:?}");

@@ -6,23 +6,14 @@
 
 mod sample;
 
-use std::fs;
 use std::path::Path;
 
 use tollgate_report::{Axis, Plot, Series, Shape, Theme};
+use tollgate_test_support::golden::assert_file;
 
 fn golden(name: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name);
-    if std::env::var_os("TOLLGATE_BLESS").is_some() {
-        fs::write(&path, made).unwrap();
-        return;
-    }
-    let expected = fs::read_to_string(&path).unwrap();
-    let differing = expected.lines().zip(made.lines()).position(|(old, new)| old != new);
-    let line = differing.unwrap_or_else(|| expected.lines().count().min(made.lines().count()));
-    let of = |text: &str| text.lines().nth(line).unwrap_or("(nothing)").to_owned();
-    let at = line.saturating_add(1);
-    assert!(expected == made, "{name}:{at}:\nexpected {}\n     got {}", of(&expected), of(made));
+    assert_file(path, made);
 }
 
 #[test]

@@ -18,6 +18,4 @@ mod every_answer;
 mod key_work;
 mod masks;
 mod policy;
-#[path = "../../tollgate-policy/tests/support/random.rs"]
-mod random;
 mod types;

@@ -10,8 +10,7 @@ use tollgate_service::Ask;
 use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Spent};
 use tollgate_service::metrics::Event;
 use tollgate_storage::Counts;
-
-use crate::random::Random;
+use tollgate_test_support::Random;
 
 const AT: Timestamp = Timestamp::from_millis(1_000);
 /// How long the store may take to respond.
@@ -113,7 +112,7 @@ struct Seen {
 
 impl World {
     fn new(seed: u64, order: Order, on_failure: &str) -> Self {
-        let (policy, mut random) = (policy(on_failure), Random(seed));
+        let (policy, mut random) = (policy(on_failure), Random::new(seed));
         let clients = (0..12).map(|_| {
             let facts = [random.below(3), random.below(2), random.below(2)];
             Client::new(&policy, facts)
@@ -273,7 +272,7 @@ impl World {
     fn step(&mut self, has_faults: bool) {
         let pause = Span::from_millis(self.random.below(600));
         self.now = self.now.saturating_add(pause);
-        let at = self.random.place(self.messages.len());
+        let at = self.random.index(self.messages.len());
         let message = self.messages.swap_remove(at);
         let fault = if has_faults { self.random.below(20) } else { 19 };
         let lost = Err(Lost::Failed(Failure::Unreachable));

@@ -4,10 +4,11 @@
 //! `TOLLGATE_BLESS=1` writes it again. A JSON Schema keyword that is not translated fails.
 
 use std::fmt::Write;
-use std::{env, fs};
+use std::fs;
 
 use serde_json::Value;
 use tollgate_service::OPEN_API;
+use tollgate_test_support::golden::assert_file;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tollgate-worker/npm/index.d.ts");
 const BEGIN: &str = "// From docs/openapi.json:\n";
@@ -107,10 +108,6 @@ fn the_types_are_those_of_the_open_api_document() {
     made.push('\n');
     let file = fs::read_to_string(FILE).unwrap();
     let (head, rest) = file.split_once(BEGIN).expect("the mark where the types begin");
-    let (there, tail) = rest.split_once(END).expect("the mark where the types end");
-    if env::var_os("TOLLGATE_BLESS").is_some() {
-        fs::write(FILE, format!("{head}{BEGIN}{made}{END}{tail}")).unwrap();
-        return;
-    }
-    assert_eq!(there, made, "TOLLGATE_BLESS=1 writes it anew");
+    let (_, tail) = rest.split_once(END).expect("the mark where the types end");
+    assert_file(FILE, &format!("{head}{BEGIN}{made}{END}{tail}"));
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Facts, RuleResult, Surface};
 use tollgate_sim::{Fate, Node, Store};
+use tollgate_test_support::Random;
 
 /// A request of one client.
 struct From(u32);
@@ -197,11 +198,9 @@ fn forgetting_never_changes_a_decision() {
     let (mut forgets, mut keeps) = (node(EACH), node(EACH));
     let policy = Arc::clone(keeps.policy());
     keeps = Node::new(policy, Store::exact_for_a_clock_that_steps_back(Span::MAX));
-    let mut state = 1_u64;
+    let mut random = Random::new(1);
     for number in 0..50_000_u64 {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let client = u32::try_from((state >> 33) % 3_000).unwrap();
+        let client = u32::try_from(random.below(3_000)).unwrap();
         let at = ms(1_000 + number / 4);
         let expected = keeps.decide(&From(client), at, 200).fate();
         assert_eq!(forgets.decide(&From(client), at, 200).fate(), expected, "request {number}");
@@ -232,10 +231,9 @@ fn a_known_client_is_decided_alike_in_the_short_way() {
         let mut shorts =
             [Node::new(policy(), Store::exact()), Node::new(policy(), Store::exact().holding(100))];
         let mut known = [[None; 60], [None; 60]];
-        let (mut state, mut short_ways) = (7_u64, [0, 0]);
+        let (mut random, mut short_ways) = (Random::new(7), [0, 0]);
         for number in 0..6_000_u64 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let client = (state >> 33) % 60;
+            let client = random.below(60);
             let at = ms(1_000 + number * 5);
             let facts = From(u32::try_from(client).unwrap());
             let expected = long.decide(&facts, at, 200);
@@ -267,11 +265,8 @@ fn the_short_way_is_the_long_one_under_random_rules_and_clocks() {
     let algorithms = ["gcra", "token-bucket", "leaky-bucket", "fixed-window", "sliding-window"];
     let algorithms = algorithms.into_iter().chain(["sliding-buckets", "sliding-log"]);
     let algorithms: Vec<_> = algorithms.collect();
-    let mut state = 11_u64;
-    let mut below = |n: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) % n
-    };
+    let mut random = Random::new(11);
+    let mut below = |n: u64| random.below(n);
     let (mut short_ways, mut steps_back, mut shadowed) = (0_u64, 0_u64, 0_u64);
     for round in 0..80 {
         let algorithm = algorithms[usize::try_from(below(7)).unwrap()];

@@ -163,7 +163,7 @@ fn compare(number: usize) {
     let (about, servers) = SERVERS[number];
     let made = tables(about, servers);
     #[cfg(not(target_arch = "wasm32"))]
-    if std::env::var("TOLLGATE_BLESS").is_ok_and(|value| value == "1") {
+    if tollgate_test_support::golden::is_blessing() {
         let file = format!("{}/tests/tables/{number}.txt", env!("CARGO_MANIFEST_DIR"));
         return std::fs::write(file, made).unwrap();
     }

@@ -3,9 +3,9 @@
 //! Invariant: the same number gives the same case on every target, for ever.
 
 use serde_json::Value;
+use tollgate_test_support::Random;
 
 use crate::policies;
-use crate::random::Random;
 use crate::requests::{self, Request};
 
 /// The number of cases, unless the environment sets another.

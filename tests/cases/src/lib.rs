@@ -34,7 +34,6 @@ pub mod golden;
 pub mod limits;
 mod packed;
 mod policies;
-mod random;
 mod reference;
 mod requests;
 mod seen;

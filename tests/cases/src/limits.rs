@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use tollgate_core::{Algorithm, Charge, Limiter, Quota, Span, Timestamp};
+use tollgate_test_support::Random;
 
-use crate::random::Random;
 use crate::seen::Digest;
 
 /// The promised number of traces.

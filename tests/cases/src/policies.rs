@@ -5,8 +5,7 @@
 
 use serde_json::{Map, Value, json};
 use tollgate_core::Algorithm;
-
-use crate::random::Random;
+use tollgate_test_support::Random;
 
 /// A document and the facts that its trace needs.
 pub(crate) struct GeneratedPolicy {

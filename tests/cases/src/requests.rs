@@ -8,8 +8,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use tollgate_policy::{Facts, grpc_content_type};
-
-use crate::random::Random;
+use tollgate_test_support::Random;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]

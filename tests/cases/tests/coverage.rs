@@ -8,6 +8,7 @@ use tollgate_cases::coverage::Coverage;
 use tollgate_cases::{CASES, Case, EVENTS, Expected, HASH_KEY, Reference, cases, golden, limits};
 use tollgate_core::{Decision, Limiter, Timestamp};
 use tollgate_policy::Surface;
+use tollgate_test_support::golden::is_blessing;
 
 /// The required events, and the minimum number of each in all cases together.
 const AT_LEAST: &[(usize, &[&str])] = &[
@@ -226,7 +227,7 @@ fn the_core_alone_decides_the_same() {
 // One command renews the file, and a file that lacks a section is not accepted as complete.
 #[test]
 fn golden_txt_is_complete() {
-    if std::env::var("TOLLGATE_BLESS").is_ok_and(|value| value == "1") {
+    if is_blessing() {
         assert_eq!(cases(), CASES, "bless all cases");
         let answered: Vec<_> = golden::policies().into_iter().chain(golden::limiters()).collect();
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/golden.txt");

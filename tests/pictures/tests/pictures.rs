@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_pictures::{LIMIT, pictures};
 use tollgate_report::Theme;
+use tollgate_test_support::golden::is_blessing;
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
@@ -17,7 +18,6 @@ fn docs() -> PathBuf {
 fn the_committed_pictures_are_todays() {
     let folder = docs().join("pictures");
     let text = fs::read_to_string(docs().join("choosing.md")).unwrap();
-    let bless = std::env::var("TOLLGATE_BLESS").is_ok_and(|value| value == "1");
     let mut wrong = Vec::new();
     let mut names = Vec::new();
     for picture in pictures() {
@@ -26,7 +26,7 @@ fn the_committed_pictures_are_todays() {
             assert!(text.contains(&format!("pictures/{name}")), "choosing.md lacks {name}");
             let file = folder.join(&name);
             let svg = picture.plot.to_svg(theme);
-            if bless {
+            if is_blessing() {
                 fs::create_dir_all(&folder).unwrap();
                 fs::write(&file, &svg).unwrap();
             }

@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_test_support::Random;
+
 use serde::Deserialize;
 
 /// One call of the service.
@@ -164,30 +166,25 @@ fn seconds(unit: &str) -> u64 {
     }
 }
 
-/// The same numbers for the same seed (SplitMix64).
-pub struct Random(u64);
+/// Configurations and calls of one sequence of random numbers.
+pub struct Generator(Random);
 
 /// The keys of the first level, and of those below it: one may occur twice in a descriptor.
 const KEYS: [[&str; 3]; 2] = [["a", "b", "c"], ["a", "d", "e"]];
 const VALUES: [&str; 10] = ["", "", "x", "y", "xy", "x*", "*y", "x*y", "*", "x*z*y"];
 const SENT: [&str; 8] = ["", "x", "y", "xy", "xzy", "yx", "z", "xyy"];
 
-impl Random {
+impl Generator {
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Random::new(seed))
     }
 
     pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
+        self.0.below(end)
     }
 
     fn one<'t>(&mut self, of: &[&'t str]) -> &'t str {
-        let index = self.below(u64::try_from(of.len()).unwrap());
-        of[usize::try_from(index).unwrap()]
+        self.0.pick::<&str>(of)
     }
 
     pub fn configuration(&mut self) -> String {

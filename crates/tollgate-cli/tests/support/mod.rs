@@ -8,14 +8,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+pub use tollgate_test_support::golden::is_blessing;
+
 /// The repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// True when files are to be rewritten.
-pub fn is_blessing() -> bool {
-    std::env::var_os("TOLLGATE_BLESS").is_some_and(|value| value == "1")
 }
 
 /// The pages of the folder `docs/{name}`, also those that are added later, in the order of their
@@ -26,6 +23,14 @@ pub fn pages(name: &str) -> Vec<String> {
     let mut pages: Vec<_> = files.map(|file| format!("docs/{name}/{file}")).collect();
     pages.sort();
     pages
+}
+
+/// A folder of one test, empty at first: `replay/late`.
+pub fn scratch(path: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(path);
+    let _ = std::fs::remove_dir_all(&folder); // of an earlier run
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
 }
 
 /// The output and the exit code of a command.

@@ -149,6 +149,8 @@ fn set_of(hash: u64) -> usize {
 mod tests {
     use alloc::vec;
 
+    use tollgate_test_support::Random;
+
     use super::*;
 
     fn at(ms: u64) -> Timestamp {
@@ -216,10 +218,9 @@ mod tests {
     #[test]
     fn neither_entries_nor_bytes_grow_without_bound() {
         let mut table = Table::default();
-        let mut hash = 1_u64;
+        let mut random = Random::new(1);
         for _ in 0..200_000 {
-            hash = hash.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            table.put(entry(hash.rotate_left(32), 16, 1_000), at(0));
+            table.put(entry(random.number(), 16, 1_000), at(0));
         }
         assert_eq!(table.len(), SETS * WAYS);
         for n in 0..20_000 {

@@ -33,18 +33,18 @@ use crate::spec::conditions::{Condition, Conditions};
 use crate::spec::surface::Surface;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::repeated::Repeated;
+use tollgate_test_support::Random;
 
-/// The same numbers in every run.
-struct Seeded(u64);
+/// Documents and requests of one sequence of random numbers.
+struct Seeded(Random);
 
 impl Seeded {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) as usize % n
+        self.0.index(n)
     }
 
     fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
+        *self.0.pick(all)
     }
 
     /// Up to `most` results of `one`, with commas between them.
@@ -313,7 +313,7 @@ impl Compared {
 
 #[test]
 fn what_is_looked_up_is_what_asking_each_in_turn_finds() {
-    let (mut seeded, mut compared) = (Seeded(26), Compared::default());
+    let (mut seeded, mut compared) = (Seeded(Random::new(26)), Compared::default());
     for _ in 0..100 {
         let policy = seeded.policy();
         let whens: Vec<_> =

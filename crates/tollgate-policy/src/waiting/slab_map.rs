@@ -106,6 +106,8 @@ fn index(place: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_test_support::Random;
+
     use super::*;
 
     // Compared with the map of the standard library, over a thousand changes of a few keys, so that
@@ -113,11 +115,10 @@ mod tests {
     #[test]
     fn it_holds_what_an_ordered_map_holds() {
         let (mut map, mut expected) = (SlabMap::new(), BTreeMap::new());
-        let mut seed = 7_u64;
+        let mut random = Random::new(7);
         for step in 0..1_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let key = (seed >> 33) % 20;
-            match (seed >> 60) % 3 {
+            let key = random.below(20);
+            match random.below(3) {
                 0 => assert_eq!(map.remove(&key), expected.remove(&key)),
                 1 => {
                     map.insert(key, step);

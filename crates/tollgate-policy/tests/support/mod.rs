@@ -1,7 +1,5 @@
 //! Shared by the tests of the pipeline: a request as a test writes it, and a surface on a map.
 
-mod random;
-
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +7,7 @@ use std::net::IpAddr;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Entry, Facts, Partition, Plan, Policy, Surface};
 
-pub use random::Random;
+pub use tollgate_test_support::Random;
 
 /// A request as a test writes it.
 #[derive(Clone, Debug, Default)]

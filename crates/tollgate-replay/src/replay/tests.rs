@@ -5,6 +5,7 @@ use super::*;
 use crate::{LogCounts, Source};
 use tollgate_access_log::{Batch, Bounds, Field, Format, Wanted};
 use tollgate_policy::Surface;
+use tollgate_test_support::Random;
 
 /// Records every reported request.
 #[derive(Default)]
@@ -18,11 +19,10 @@ impl Observer for All {
 
 /// Addresses of both versions, names, and no client; some already denied.
 fn log() -> String {
-    let mut state = 3_u64;
+    let mut random = Random::new(3);
     let mut log = String::new();
     for number in 0..3000 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let (kind, client) = ((state >> 60) % 5, (state >> 40) % 12 * ((state >> 50) % 12));
+        let (kind, client) = (random.below(5), random.below(12) * random.below(12));
         let client = match kind {
             0 => format!("2001:db8::{client}"),
             1 => format!("2001:db8:0:{client}::1"),
@@ -31,7 +31,7 @@ fn log() -> String {
             _ => format!("192.0.2.{client}"),
         };
         let (minute, second) = (number / 600, number / 10 % 60);
-        let status = if state >> 33 & 31 == 0 { 429 } else { 200 };
+        let status = if random.one_in(32) { 429 } else { 200 };
         log += &format!(
             "{client} - - [01/Aug/1995:06:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" {status} 5\n"
         );

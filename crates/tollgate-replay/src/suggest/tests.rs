@@ -6,30 +6,14 @@ use super::*;
 use std::collections::BTreeMap;
 use tollgate_core::{Algorithm, Quota, Span, Verdict};
 use tollgate_policy::Surface;
+use tollgate_test_support::Random;
 
 /// A request: key, time in nanoseconds, cost.
 type KeyUse = (u64, u64, u64);
 
-/// SplitMix64: a seeded sequence that is the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 /// Bursts and pauses of a few keys, on a coarse grid so that times meet the window's edge.
 fn trace(seed: u64, keys: u64, len: usize, grid: u64) -> Vec<KeyUse> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut at = random.below(3) * grid;
     let mut asked = Vec::new();
     while asked.len() < len {
@@ -52,7 +36,7 @@ fn trace(seed: u64, keys: u64, len: usize, grid: u64) -> Vec<KeyUse> {
 
 /// A hash like the engine's: all 64 bits are spread.
 fn hash(key: u64) -> u64 {
-    Random(key).next()
+    Random::new(key).number()
 }
 
 /// The greatest sum of any half-open window, from every window that ends with a request.
@@ -157,7 +141,7 @@ fn beyond_the_bound_on_keys_a_sample_is_within_its_stated_error() {
         (2, Bounds { keys: 3000, ..Bounds::default() }),
         (3, Bounds { live: 2000, ..Bounds::default() }),
     ] {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         // Key k sends 1 to 40 times in a row, few keys often.
         let mut asked = Vec::new();
         for key in 0..keys {

@@ -35,8 +35,9 @@ const EDGES: &[(&str, &str)] = &[
     ("tollgate-twin", ""),
     ("tollgate-pictures", "core language policy report sim"),
     ("tollgate-accuracy", "access-log core language policy report sim"),
-    ("tollgate-cases", "core language policy"),
-    ("tollgate-e2e", "cases core language policy redis report storage"),
+    ("tollgate-test-support", ""),
+    ("tollgate-cases", "core language policy test-support"),
+    ("tollgate-e2e", "cases core language policy redis report storage test-support"),
     ("xtask", "language policy report"),
 ];
 

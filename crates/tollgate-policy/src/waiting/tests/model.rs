@@ -14,6 +14,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
+use tollgate_test_support::Random;
 
 use super::super::{Limits, Pace, Poll};
 use super::{
@@ -22,22 +23,6 @@ use super::{
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
 const STEPS: usize = 80;
-
-/// A seeded generator (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % n
-    }
-}
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)

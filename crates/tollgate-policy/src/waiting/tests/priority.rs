@@ -12,6 +12,7 @@
 use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
+use tollgate_test_support::Random;
 
 use super::super::lines::MOST_PASSED;
 use super::super::{Limits, Pace};
@@ -21,24 +22,8 @@ const SEEDS: u64 = if cfg!(debug_assertions) { 600 } else { 10_000 };
 const STEPS: usize = 120;
 const LINE: (u8, u64) = (1, 1);
 
-/// A seeded generator (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % n
-    }
-
-    fn rank(&mut self, of: u64) -> u8 {
-        u8::try_from(self.below(of)).unwrap()
-    }
+fn rank(random: &mut Random, of: u64) -> u8 {
+    u8::try_from(random.below(of)).unwrap()
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -100,7 +85,7 @@ impl Places {
 
     fn arrive(&mut self) {
         self.came += 1;
-        let (who, rank) = (self.came, self.random.rank(self.ranks));
+        let (who, rank) = (self.came, rank(&mut self.random, self.ranks));
         let deadline = at(self.now + self.patience);
         let spot = Spot { line: Some(LINE), deadline, rank, bytes: 10 };
         let held = match self.queue.spare(&LINE) {
@@ -303,7 +288,7 @@ fn turns_are_as_many_and_at_the_same_times_whoever_goes_first() {
         let mut now = 1_000;
         for who in 0..100 {
             now += random.below(30);
-            let rank = random.rank(4);
+            let rank = rank(&mut random, 4);
             for (turns, rank) in [(&mut plain, 0), (&mut ranked, rank)] {
                 turns.pop_until(at(now));
                 turns.arrive(at(now), who, rank);

@@ -10,10 +10,11 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tollgate_core::Algorithm;
+use tollgate_test_support::Random;
 
 use crate::commit::mutation::{Mutation, activate};
 use history::Sums;
-use world::{Faults, Random, World};
+use world::{Faults, World};
 
 /// Schedules per algorithm and kind of fault.
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 20 } else { 1_000 };
@@ -29,7 +30,7 @@ const ALGORITHMS: [&str; 7] = [
 ];
 
 fn run(algorithm: &str, faults: Faults, seed: u64) -> Sums {
-    let mut random = Random(seed ^ (algorithm.len() as u64) << 32);
+    let mut random = Random::new(seed ^ (algorithm.len() as u64) << 32);
     let mut world = World::new(algorithm, faults, &mut random);
     world.run(&mut random);
     history::check(&world)

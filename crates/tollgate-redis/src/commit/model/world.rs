@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Policy, Surface};
+use tollgate_test_support::Random;
 
 use crate::commit::ask::{Ask, Failed};
 use crate::commit::call::{Call, CallId, Fault, Operation, Reply, Write};
@@ -212,7 +213,7 @@ impl World {
                     let (Ok(reply), Ask::Check(request)) = (answer, &ticket.ask) else { continue };
                     if self.faults != Faults::Repeats
                         && super::history::is_charged(&reply)
-                        && random.in_a_hundred(15)
+                        && random.chance(15)
                     {
                         let (name, request) = (ticket.name, request.clone());
                         self.ask(server, name, Ask::Refund { request, reply }, random);
@@ -225,10 +226,10 @@ impl World {
     fn carry(&mut self, server: usize, call: Call, random: &mut Random) {
         let is_bad = self.faults != Faults::None;
         self.at(TIMEOUT_MS, ModelEvent::Replied(server, call.id, Reply::Unknown(Fault::Late)));
-        if is_bad && random.in_a_hundred(5) {
+        if is_bad && random.chance(5) {
             return;
         }
-        if self.faults == Faults::Repeats && random.in_a_hundred(5) {
+        if self.faults == Faults::Repeats && random.chance(5) {
             self.at(random.below(120), ModelEvent::Arrives(server, call.clone()));
         }
         let delay = self.delay(random);
@@ -237,10 +238,10 @@ impl World {
 
     fn replied(&mut self, server: usize, id: CallId, reply: Reply, random: &mut Random) {
         let is_bad = self.faults != Faults::None;
-        if is_bad && random.in_a_hundred(8) {
+        if is_bad && random.chance(8) {
             return;
         }
-        if is_bad && random.in_a_hundred(5) {
+        if is_bad && random.chance(5) {
             self.at(random.below(120), ModelEvent::Replied(server, id, reply.clone()));
         }
         let delay = self.delay(random);
@@ -248,7 +249,7 @@ impl World {
     }
 
     fn delay(&self, random: &mut Random) -> u64 {
-        let is_slow = self.faults != Faults::None && random.in_a_hundred(10);
+        let is_slow = self.faults != Faults::None && random.chance(10);
         if is_slow { random.below(100) } else { random.below(4) }
     }
 

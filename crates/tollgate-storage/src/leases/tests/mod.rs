@@ -15,7 +15,6 @@ mod holding;
 mod hostile;
 mod model;
 mod oracle;
-#[path = "../../../../tollgate-policy/tests/support/random.rs"]
 mod random;
 mod pace;
 mod room;

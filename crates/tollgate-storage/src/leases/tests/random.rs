@@ -1,8 +1,8 @@
-//! Random numbers that are the same in every run: splitmix64.
+//! Random numbers that are the same in every run: splitmix64, reduced by the remainder.
 //!
-//! Invariant: a seed gives the same numbers on every machine. Deliberately absent: numbers that an
-//! attacker cannot guess.
-#![allow(dead_code, reason = "the unit tests of leases use a part")]
+//! Invariant: the sequence never changes. `every_mutation_is_found` depends on it: one of the
+//! mutations breaks a law in few schedules, and in none of 20,000 with the numbers of
+//! `tollgate-test-support`.
 
 pub struct Random(pub u64);
 
@@ -24,10 +24,5 @@ impl Random {
     /// An index in a list of this length.
     pub fn place(&mut self, len: usize) -> usize {
         usize::try_from(self.below(u64::try_from(len).unwrap())).unwrap()
-    }
-
-    /// One of `all`.
-    pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        *all.get(self.place(all.len())).unwrap()
     }
 }
