@@ -41,8 +41,11 @@ pub struct LeaseWait {
 pub struct LeaseWaiters {
     limits: Limits,
     lines: SlabMap<HoldingsKey, Line>,
-    /// Lines whose first request may get units now; and some that ended.
-    ready: VecDeque<HoldingsKey>,
+    /// Lines whose first request may get units now, each with the number of its entry; and entries
+    /// that ended, which no line has the number of.
+    ready: VecDeque<(u64, HoldingsKey)>,
+    /// The number of the next entry.
+    next_entry: u64,
     unsent: Queue,
     /// The number of each stream in its one queue.
     numbers: BTreeMap<u64, u64>,
@@ -54,9 +57,8 @@ pub struct LeaseWaiters {
 #[derive(Default)]
 struct Line {
     queue: Queue,
-    /// True for a line whose first request may get units now; then it is among those that are
-    /// ready.
-    is_ready: bool,
+    /// The number of its entry among those that are ready, if its first request may get units now.
+    entry: Option<u64>,
 }
 
 /// Streams by numbers in the order of their turns. It has the same type as the numbers of the
@@ -147,10 +149,11 @@ impl LeaseWaiters {
 
     /// The first of a line may get units now.
     pub fn mark_ready(&mut self, key: HoldingsKey) {
-        if let Some(line) = self.lines.get_mut(&key)
-            && !core::mem::replace(&mut line.is_ready, true)
-        {
-            self.ready.push_back(key);
+        if let Some(line) = self.lines.get_mut(&key).filter(|line| line.entry.is_none()) {
+            line.entry = Some(self.next_entry);
+            self.ready.push_back((self.next_entry, key));
+            self.next_entry = self.next_entry.wrapping_add(1);
+            self.drop_ended();
         }
     }
 
@@ -158,22 +161,31 @@ impl LeaseWaiters {
     /// otherwise only the first lines would have it, and requests in the last ones would wait
     /// forever.
     pub fn mark_all_ready(&mut self) {
-        let ready = &mut self.ready;
+        let Self { ready, next_entry, .. } = self;
         self.lines.for_each_mut(|key, line| {
-            if !core::mem::replace(&mut line.is_ready, true) {
-                ready.push_back(*key);
+            if line.entry.is_none() {
+                line.entry = Some(*next_entry);
+                ready.push_back((*next_entry, *key));
+                *next_entry = next_entry.wrapping_add(1);
             }
         });
+        self.drop_ended();
     }
 
     /// The next request that may have its turn, removed from its line.
     pub fn pop_next(&mut self, may_send: bool) -> Option<u32> {
-        while let Some(key) = self.ready.front() {
-            if let Some(line) = self.lines.get_mut(key).filter(|line| line.is_ready) {
-                if let Some((_, stream)) = line.queue.0.pop_first() {
-                    return self.leave(stream);
+        while let Some((entry, key)) = self.ready.front() {
+            let line = self.lines.get_mut(key).filter(|line| line.entry == Some(*entry));
+            let first = line.and_then(|line| {
+                let (_, stream) = line.queue.0.pop_first()?;
+                Some((stream, line.queue.0.is_empty()))
+            });
+            if let Some((stream, is_last)) = first {
+                if is_last {
+                    self.lines.remove(key);
+                    self.ready.pop_front();
                 }
-                self.lines.remove(key);
+                return self.leave(stream);
             }
             self.ready.pop_front();
         }
@@ -198,13 +210,19 @@ impl LeaseWaiters {
 
     /// The first of this line gets nothing now. It is mostly the one that had its turn last.
     fn mark_blocked(&mut self, key: HoldingsKey) {
-        if let Some(line) = self.lines.get_mut(&key).filter(|line| line.is_ready) {
-            line.is_ready = false;
-            if self.ready.front() == Some(&key) {
-                self.ready.pop_front();
-            } else {
-                self.ready.retain(|ready| *ready != key);
-            }
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.entry = None;
+        }
+    }
+
+    /// Drops the entries that ended when they are more than half, so that clients that come and
+    /// leave do not add up.
+    fn drop_ended(&mut self) {
+        if self.ready.len() / 2 > self.lines.len() {
+            let lines = &self.lines;
+            self.ready.retain(|(entry, key)| {
+                lines.get(key).is_some_and(|line| line.entry == Some(*entry))
+            });
         }
     }
 
@@ -218,6 +236,8 @@ impl LeaseWaiters {
 #[cfg(test)]
 mod tests {
     use core::num::NonZeroU64;
+
+    use tollgate_test_support::Random;
 
     use super::*;
 
@@ -283,13 +303,13 @@ mod tests {
     // Compared with lists that are searched: the same turns, whatever happens.
     #[test]
     fn the_turns_are_those_of_lists() {
-        let mut seed = 1_u64;
-        let mut random = |below: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
+        let turns = (0..20).map(turns_of_a_schedule).sum::<u32>();
+        assert!(turns > 20_000, "{turns}");
+    }
+
+    /// One random schedule of 10,000 steps; returns the turns that it had.
+    fn turns_of_a_schedule(seed: u64) -> u32 {
+        let mut random = Random::new(seed);
         let mut waiters = LeaseWaiters::default();
         waiters.set_limits(Limits { per_key: 20_000, total: 20_000, bytes: 1 << 20 });
         // The waiting requests of each of three lines, and which of these lines are ready, in their
@@ -297,16 +317,17 @@ mod tests {
         let mut lines = [const { Vec::<u32>::new() }; 3];
         let mut ready = Vec::<usize>::new();
         let mut turns = 0;
-        for stream in 0..20_000 {
-            let line = usize::try_from(random(3)).unwrap();
+        for stream in 0..10_000 {
+            let line = usize::try_from(random.below(3)).unwrap();
             let at = |line: usize| WaitStage::KeyQueue(key(u64::try_from(line).unwrap()));
-            match random(4) {
+            match random.below(4) {
                 0 | 1 => {
                     assert!(waiters.begin(at(line), stream, 1));
                     lines[line].push(stream);
                 }
                 2 if !lines[line].is_empty() => {
-                    let index = usize::try_from(random(u64::try_from(lines[line].len()).unwrap()));
+                    let index =
+                        usize::try_from(random.below(u64::try_from(lines[line].len()).unwrap()));
                     let gone = lines[line].remove(index.unwrap());
                     waiters.end(at(line), gone, 1);
                     if lines[line].is_empty() {
@@ -322,7 +343,7 @@ mod tests {
                     let next = lines[first].remove(0);
                     assert_eq!(waiters.pop_next(true), Some(next));
                     turns += 1;
-                    if random(2) == 0 {
+                    if random.below(2) == 0 {
                         waiters.rejoin(at(first), next);
                         lines[first].insert(0, next);
                         ready.remove(0);
@@ -335,6 +356,22 @@ mod tests {
                 }
             }
         }
-        assert!(turns > 3_000, "{turns}");
+        turns
+    }
+    // Guards: a list that grows with every client that comes and leaves behind a line that has its
+    // turn first.
+    #[test]
+    fn clients_that_come_and_leave_do_not_add_up() {
+        let mut waiters = LeaseWaiters::default();
+        waiters.set_limits(Limits { per_key: 10, total: 10, bytes: 10 });
+        assert!(waiters.begin(WaitStage::KeyQueue(key(0)), 0, 1));
+        waiters.mark_ready(key(0));
+        for stream in 1..10_000 {
+            assert!(waiters.begin(WaitStage::KeyQueue(key(1)), stream, 1));
+            waiters.mark_ready(key(1));
+            waiters.end(WaitStage::KeyQueue(key(1)), stream, 1);
+        }
+        assert!(waiters.ready.len() < 10, "{}", waiters.ready.len());
+        assert_eq!(waiters.pop_next(true), Some(0));
     }
 }
