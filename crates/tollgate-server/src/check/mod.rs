@@ -136,6 +136,9 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
         tenants::plan(gate, policy, facts, &mut plan).await;
         let done = if plan.has_failed() {
             Waited::default() // its tenant's quotas are unknown
+        } else if gate.denials.refuses(policy, &mut plan, gate.clock.now()) {
+            gate.counting.add(Event::RememberedDenial);
+            Waited::default()
         } else {
             waiting::decide(gate, policy, &mut plan, patience).await
         };
