@@ -56,7 +56,7 @@ impl Gate {
         plan: &mut Plan,
         spent: Spent,
     ) -> Charged {
-        let drive = Drive::decide(policy, plan, Order::AskAll, spent);
+        let drive = Drive::decide(policy, plan, self.order(), spent);
         self.run_to_its_end(policy, plan, drive).await
     }
 
@@ -74,7 +74,7 @@ impl Gate {
     /// Peeks in every partition, for a caller that only looks, or waits behind others. True during
     /// an overload.
     pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> bool {
-        let mut drive = Drive::look(policy, plan, Order::AskAll);
+        let mut drive = Drive::look(policy, plan, self.order());
         self.run(policy, plan, &mut drive, (&self.caller(), &self.names(policy, plan))).await;
         drive.is_overload()
     }
@@ -136,6 +136,11 @@ impl Gate {
         };
         let charges = drive.into_charges().filter_map(charge).collect();
         Charged { is_overload, charges: Charges::of(self, charges) }
+    }
+
+    /// Calls to an engine cost; asking memory is free.
+    const fn order(&self) -> Order {
+        if self.store.engine().is_some() { Order::ChargeFirst } else { Order::AskAll }
     }
 
     /// A caller that comes now.
