@@ -13,6 +13,8 @@ mod fleet_engine_redis;
 mod fleet_budget;
 #[path = "fleet_cluster.rs"]
 mod fleet_cluster;
+#[path = "fleet_denials.rs"]
+mod fleet_denials;
 #[path = "fleet_losses.rs"]
 mod fleet_losses;
 #[path = "fleet_replicas.rs"]

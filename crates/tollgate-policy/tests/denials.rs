@@ -532,9 +532,9 @@ fn a_silent_store_does_not_open_what_was_used_up() {
         front.denials.close(&policy, &plan);
         assert_eq!(plan.outcome(&policy).answer(), Answer::Pass, "on_failure");
         let times = (came_at, now);
-        assert_eq!(front.denials.would_stand_in(&policy, &plan, times), stands, "{after_ms}");
+        let decides = front.denials.overrules_failure(&policy, &mut plan, times);
+        assert_eq!(decides, stands, "{after_ms}");
         if stands {
-            assert!(front.denials.stands_in(&policy, &mut plan, times));
             assert_eq!(plan.outcome(&policy).answer(), Answer::Refuse { status: 429 });
             assert!(!plan.has_failed());
         }
@@ -567,7 +567,7 @@ fn what_a_count_answered_to_the_request_itself_decides_nothing() {
         front.denials.would_stand_in_for(&policy, &plan, 1, times),
         "its own unit was the last"
     );
-    assert!(!front.denials.would_stand_in(&policy, &plan, times));
+    assert!(!front.denials.overrules_failure(&policy, &mut plan, times));
     assert_eq!(plan.outcome(&policy).answer(), Answer::Pass, "on_failure, and the site is charged");
     assert!(arrive(&mut front, &policy, 2, 3).1, "the next one is denied");
 }
@@ -587,7 +587,7 @@ fn a_request_with_a_unit_of_its_own_is_not_denied_for_a_silent_store() {
     plan.partition_mut(0).unwrap().fail(Failure::Unreachable);
     front.denials.close(&policy, &plan);
     let times = (front.clock(START + 1_000), front.clock(START + 1_500));
-    assert!(!front.denials.would_stand_in(&policy, &plan, times));
+    assert!(!front.denials.overrules_failure(&policy, &mut plan, times));
 }
 
 /// The refund of a settled cost is found within a second; a denial of a rule that names no cost is
@@ -646,6 +646,67 @@ fn where_nodes_lease_a_refusal_is_a_second_old() {
         assert!(is_remembered(1) && is_remembered(until - 1), "{scope}");
         assert_eq!(is_remembered(until + 1), asked_after_ms.is_none(), "{scope}");
     }
+}
+
+/// The charge of a client that left is refunded, and any denial may depend on one: it is found
+/// within a second. What was forgotten is asked at once.
+#[test]
+fn where_clients_that_leave_are_refunded_a_refusal_is_a_second_old() {
+    for (is_refunded, is_final) in [(false, true), (true, false)] {
+        let policy = lone("fixed-window", 2, "1h");
+        let (mut front, mut objects) = (Front::new(1, 0), Objects::default());
+        if is_refunded {
+            front.denials = front.denials.refunded();
+        }
+        for _ in 0..3 {
+            front.decide(&policy, &mut objects, &client(1), START);
+        }
+        let fresh = FRESH.as_millis_ceil();
+        let is_remembered = |front: &mut Front, objects: &mut Objects, after| {
+            front.decide(&policy, objects, &client(1), START + after).1
+        };
+        assert!(is_remembered(&mut front, &mut objects, 1), "{is_refunded}");
+        assert!(is_remembered(&mut front, &mut objects, fresh - 1), "{is_refunded}");
+        let still = is_remembered(&mut front, &mut objects, fresh + 1);
+        assert_eq!(still, is_final, "{is_refunded}");
+        let mut plan = Plan::new();
+        policy.plan(&client(2), &mut plan);
+        let others = front.denials.places(&policy, &plan, 0);
+        front.denials.forget(&others);
+        assert!(!front.denials.is_empty(), "{is_refunded}: another client's");
+        policy.plan(&client(1), &mut plan);
+        let own = front.denials.places(&policy, &plan, 0);
+        front.denials.forget(&own);
+        assert!(front.denials.is_empty(), "{is_refunded}");
+        assert!(!is_remembered(&mut front, &mut objects, fresh + 2), "{is_refunded}");
+    }
+}
+
+/// Units that were used already are recorded whatever the decision is, so a report is always sent,
+/// and no remembered denial decides it, also when its store is silent. Other requests are denied.
+#[test]
+fn a_report_is_sent_whatever_is_remembered() {
+    let document = r#"{"version": 1, "rules": [{"name": "tokens", "when": {"domain": "llm"},
+        "key": [{"descriptor": "user"}], "cost": "reported",
+        "quotas": [{"limit": 10, "window": "1h", "algorithm": "fixed-window"}]}]}"#;
+    let policy = tollgate_language::compile(document, Surface::Server).unwrap();
+    let report = |hits| {
+        let (domain, entries) = (Some("llm"), vec![("user", "ada")]);
+        Request { domain, entries, hits: Some(hits), ..Request::default() }
+    };
+    let (mut front, mut objects) = (Front::new(1, 0), Objects::default());
+    front.denials = front.denials.patient(PATIENCE);
+    for n in 0..4 {
+        let (_, is_remembered) = front.decide(&policy, &mut objects, &report(6), START + n);
+        assert!(!is_remembered, "{n}");
+    }
+    assert!(!front.denials.is_empty(), "it denies, and is known to");
+    let mut plan = Plan::new();
+    policy.plan(&report(6), &mut plan);
+    let times = (front.clock(START + 5), front.clock(START + 6));
+    assert!(!front.denials.refuses(&policy, &mut plan, times.0));
+    plan.partition_mut(0).unwrap().fail(Failure::Unreachable);
+    assert!(!front.denials.overrules_failure(&policy, &mut plan, times));
 }
 
 /// Units that shards of a key hold and do not spend are found within a second.

@@ -289,11 +289,12 @@ fn store(
 ) -> Result<Store, String> {
     if let Some(mut options) = config.engine.clone() {
         options.shards = config.threads;
+        let timeout = options.timeout;
         if let Some(traces) = traces {
             options.observer = Some(Arc::new(traces.clone()));
         }
         let engine = Engine::new(options).map_err(|why| format!("no random bytes: {why}"))?;
-        return Ok(Store::Redis(Redis::new(engine, &config.hash_key)));
+        return Ok(Store::Redis(Redis::new(engine, timeout, &config.hash_key)));
     }
     let data = config.data.as_deref();
     Memory::open(clock, config.table, seed, data).map(Store::Memory)

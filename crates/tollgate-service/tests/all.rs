@@ -18,4 +18,5 @@ mod every_answer;
 mod key_work;
 mod masks;
 mod policy;
+mod remembered;
 mod types;

@@ -188,12 +188,7 @@ impl World {
         }
         denials.close(policy, &client.plan);
         let times = (client.came_at, self.now);
-        let is_open = client.is_allowed(policy) || client.plan.outcome(policy).is_failure();
-        if client.plan.has_failed()
-            && is_open
-            && denials.would_stand_in(policy, &client.plan, times)
-            && denials.stands_in(policy, &mut client.plan, times)
-        {
+        if denials.overrules_failure(policy, &mut client.plan, times) {
             self.seen.stood_in += 1;
             client.drive.as_mut().unwrap().leave();
             assert!(!client.is_allowed(policy), "a denial decides");

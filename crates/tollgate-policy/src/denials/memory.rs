@@ -16,7 +16,7 @@ use tollgate_core::{Decision, Span, Timestamp};
 
 use crate::answer::outcome::Answer;
 use crate::denials::table::{Entry, Table};
-use crate::denials::trust::{Belief, Counts, FRESH, can_be_settled, is_final};
+use crate::denials::trust::{Belief, Counts, FRESH, can_be_settled, is_believed, is_final};
 use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::Plan;
@@ -35,6 +35,7 @@ pub struct Denials {
     pub(crate) relieved: Option<u64>,
     settles: bool,
     leases: bool,
+    refunds: bool,
     /// The longest time in which the store may respond.
     pub(crate) patience: Span,
     pub(crate) table: Table,
@@ -47,9 +48,9 @@ impl Denials {
     #[must_use]
     pub fn new(seed: [u8; 16]) -> Self {
         let (is_operated, relieved) = (false, Some(0));
-        let (settles, leases, patience) = (false, false, Span::ZERO);
-        let (table, refused) = (Table::default(), 0);
-        Self { seed, is_operated, relieved, settles, leases, patience, table, refused }
+        let [settles, leases, refunds] = [false; 3];
+        let (patience, table, refused) = (Span::ZERO, Table::default(), 0);
+        Self { seed, is_operated, relieved, settles, leases, refunds, patience, table, refused }
     }
 
     /// The same for a store that may take this time to respond. While one request is sent to the
@@ -93,6 +94,13 @@ impl Denials {
         Self { leases: true, ..self }
     }
 
+    /// The same where the charge of a client that left before its response is refunded. Then
+    /// nothing is trusted for more than [`FRESH`], because any charge may be one of these.
+    #[must_use]
+    pub fn refunded(self) -> Self {
+        Self { refunds: true, ..self }
+    }
+
     /// How many requests were denied without a request to the store, since the start.
     #[must_use]
     pub const fn refused(&self) -> u64 {
@@ -113,10 +121,11 @@ impl Denials {
 
     /// True when the remembered counts deny the request for good. Then its [outcome](Plan::outcome)
     /// is the response, and contains nothing about rules that were not checked. False when nothing
-    /// is decided: send the request to the store. `now` is this process's clock.
+    /// is decided: send the request to the store. A request that reports used units is always sent,
+    /// because they are recorded whatever the decision is. `now` is this process's clock.
     pub fn refuses(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> bool {
         (plan.asked_under, plan.suspect) = (self.relieved, None);
-        if self.is_empty() {
+        if self.is_empty() || plan.reports() {
             return false;
         }
         let recalled = self.recall(policy, plan, now);
@@ -162,6 +171,7 @@ impl Denials {
             }
             let is_used_up = partition.uses_up(policy, applied);
             let is_final = is_used_up
+                && !self.refunds
                 && is_final(policy, set)
                 && !(self.settles && can_be_settled(policy, set))
                 && !(self.leases && policy.has_fleet())
@@ -374,19 +384,6 @@ pub(crate) fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) 
     hasher.write_u32(set.record_id);
     hasher.write(key);
     hasher.finish()
-}
-
-/// True while `entry` is trusted: for `beyond` after [`FRESH`]. If a clock was set back, the age of
-/// the entry is unknown.
-pub(crate) fn is_believed(
-    entry: &Entry,
-    relieved: Option<u64>,
-    now: Timestamp,
-    beyond: Span,
-) -> bool {
-    let is_final = entry.final_under.is_some() && entry.final_under == relieved;
-    let age = now.checked_since(entry.heard_at);
-    age.is_some_and(|age| is_final || age <= FRESH.saturating_add(beyond))
 }
 
 /// How long these states deny `cost` from `at` on. Zero where it never fits, because such an entry

@@ -5,11 +5,14 @@
 //! [patience](Denials::patient) after it was received. Deliberately absent: the request to the
 //! store.
 
+use alloc::vec::Vec;
+
 use tollgate_core::Timestamp;
 
-use crate::denials::memory::{Denials, Recalled, hash, is_believed};
+use crate::answer::outcome::Answer;
+use crate::denials::memory::{Denials, Recalled, hash};
 use crate::denials::table::Entry;
-use crate::denials::trust::{Belief, Counts};
+use crate::denials::trust::{Belief, Counts, is_believed};
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::{Plan, denies};
 use crate::policy::compiled::Policy;
@@ -17,11 +20,28 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 
 impl Denials {
-    /// The same for a request that was sent, for its counts whose store did not respond. A denial
-    /// that was in force when the request came, or that was received since, decides it instead of
-    /// the policy's setting for failures. The caller then refunds its charges. False: nothing is
-    /// decided.
-    pub fn stands_in(
+    /// True when the store of a count did not respond to a request that was sent, and a remembered
+    /// denial decides the request instead of the policy's setting for failures: a slow store must
+    /// not reopen a quota that is used up. The denial was in force when the request came, at the
+    /// first of `times`, or was received until now, the second. The caller then refunds the
+    /// request's charges. A request that its other counts deny keeps their response.
+    pub fn overrules_failure(
+        &mut self,
+        policy: &Policy,
+        plan: &mut Plan,
+        times: (Timestamp, Timestamp),
+    ) -> bool {
+        if !plan.has_failed() || plan.is_outdated() {
+            return false;
+        }
+        let outcome = plan.outcome(policy);
+        let is_open = outcome.is_failure() || !matches!(outcome.answer(), Answer::Refuse { .. });
+        is_open && self.would_stand_in(policy, plan, times) && self.stands_in(policy, plan, times)
+    }
+
+    /// Decides the request by the denials of its counts whose store did not respond: those that
+    /// were in force when it came, or were received since. False: nothing is decided.
+    fn stands_in(
         &mut self,
         policy: &Policy,
         plan: &mut Plan,
@@ -38,11 +58,10 @@ impl Denials {
     }
 
     /// True when [`stands_in`](Self::stands_in) would be true; the plan stays unchanged. It never
-    /// decides a request that may wait, nor one that was sent because a unit came back: the
-    /// remembered count is charged with that request. The same holds for the responses of its other
-    /// counts, which therefore decide nothing here.
-    #[must_use]
-    pub fn would_stand_in(
+    /// decides a request that may wait or reports used units, nor one that was sent because a unit
+    /// came back: the remembered count is charged with that request. The same holds for the
+    /// responses of its other counts, which therefore decide nothing here.
+    fn would_stand_in(
         &mut self,
         policy: &Policy,
         plan: &Plan,
@@ -61,7 +80,7 @@ impl Denials {
         i: usize,
         (came_at, now): (Timestamp, Timestamp),
     ) -> bool {
-        if self.is_empty() || plan.may_wait(policy) {
+        if self.is_empty() || plan.may_wait(policy) || plan.reports() {
             return false;
         }
         let (relieved, patience) = (self.relieved, self.patience);
@@ -83,6 +102,25 @@ impl Denials {
                 self.table.find(hash).is_some_and(|entry| denies(entry, set, applied.cost))
             })
         })
+    }
+
+    /// Forgets everything: units came back in a way that no response shows.
+    pub fn forget_all(&mut self) {
+        self.table.clear();
+    }
+
+    /// Where the counts of partition `i` are remembered, for [`forget`](Self::forget): a charge may
+    /// be refunded when its plan is gone.
+    #[must_use]
+    pub fn places(&self, policy: &Policy, plan: &Plan, i: usize) -> Vec<u64> {
+        let Some(partition) = plan.partition(i) else { return Vec::new() };
+        let sets = partition.rules().filter_map(|applied| policy.applied_set(applied));
+        sets.map(|set| hash(self.seed, policy, set, partition.key())).collect()
+    }
+
+    /// Forgets these counts, because a charge of them was refunded.
+    pub fn forget(&mut self, places: &[u64]) {
+        places.iter().for_each(|hash| self.table.remove(*hash));
     }
 
     /// True when no request is under way for the entry that denies this one; then this one is sent.

@@ -70,6 +70,11 @@ impl Table {
         self.len
     }
 
+    /// Drops all entries; they are not counted as evicted.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { evicted: self.evicted, ..Self::default() };
+    }
+
     pub(crate) fn find(&mut self, hash: u64) -> Option<&mut Entry> {
         let set = self.sets.get_mut(set_of(hash))?;
         let entry = set.iter_mut().find(|entry| entry.hash == hash)?;

@@ -8,6 +8,7 @@
 
 use tollgate_core::{Algorithm, Span, Timestamp};
 
+use crate::denials::table::Entry;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
@@ -30,6 +31,19 @@ pub(crate) fn is_final(policy: &Policy, set: &QuotaSet) -> bool {
         && policy.rules.iter().all(|other| keeps(other) && cannot_undo(policy, other, rule))
         // Units that a shard does not spend come back when its lease ends.
         && policy.groups.iter().all(|group| group.shards().is_none())
+}
+
+/// True while `entry` is trusted: for `beyond` after [`FRESH`]. If a clock was set back, the age of
+/// the entry is unknown.
+pub(crate) fn is_believed(
+    entry: &Entry,
+    relieved: Option<u64>,
+    now: Timestamp,
+    beyond: Span,
+) -> bool {
+    let is_final = entry.final_under.is_some() && entry.final_under == relieved;
+    let age = now.checked_since(entry.heard_at);
+    age.is_some_and(|age| is_final || age <= FRESH.saturating_add(beyond))
 }
 
 /// True when its charges may be settled at a lower cost.

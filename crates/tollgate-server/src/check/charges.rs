@@ -21,6 +21,8 @@ pub(crate) struct Charge {
     pub(crate) name: Name,
     pub(crate) request: Vec<u8>,
     pub(crate) reply: Vec<u8>,
+    /// Where its count is remembered when it denies.
+    pub(crate) places: Vec<u64>,
 }
 
 impl Charge {
@@ -28,7 +30,10 @@ impl Charge {
     pub(crate) async fn refund(&self, gate: &Gate) -> Result<Vec<u8>, NoReply> {
         gate.counting.add(Event::Refund);
         let ask = Ask::Refund { request: &self.request, reply: &self.reply };
-        gate.store.ask(&self.name, ask).await
+        let reply = gate.store.ask(&self.name, ask).await;
+        // Also without a reply: the store may have refunded it.
+        gate.denials.forget(&self.places);
+        reply
     }
 }
 

@@ -20,6 +20,7 @@ use tollgate_core::Span;
 use tollgate_language::{DescribedRequest, DescribedRequests};
 use tollgate_policy::{Answer as Ruling, Facts, Plan, Problems};
 use tollgate_service::check::{self, BATCH_AT_ONCE, Decided, KeyBudget};
+use tollgate_service::drive::MAX_REPLANS;
 use tollgate_service::metrics::Event;
 use tollgate_service::{Answer, settle};
 
@@ -28,10 +29,6 @@ use crate::check::waiting::Waited;
 use crate::gate::Gate;
 use crate::policy::active::Active;
 use crate::traces::{self, Kind, Open};
-
-/// How often a request is planned again. A policy that is replaced again meanwhile is rare; after
-/// that `on_failure` decides.
-const MAX_REPLANS: u32 = 2;
 
 /// The most rules of a request that its trace contains.
 const MAX_TRACED_RULES: usize = 32;
@@ -139,6 +136,9 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
         tenants::plan(gate, policy, facts, &mut plan).await;
         let done = if plan.has_failed() {
             Waited::default() // its tenant's quotas are unknown
+        } else if gate.denials.refuses(policy, &mut plan, gate.clock.now()) {
+            gate.counting.add(Event::RememberedDenial);
+            Waited::default()
         } else {
             waiting::decide(gate, policy, &mut plan, patience).await
         };

@@ -4,13 +4,14 @@
 //! Invariant: a decision that has begun runs to its end. When its client leaves meanwhile, it
 //! charges nothing more, and charges without a response to the client are refunded. A partition
 //! without a response is a failure, and `on_failure` decides, except where the store reports an
-//! overload. Deliberately absent: which partition is asked, charged and refunded, and when; that is
-//! in the service.
+//! overload, and except where a remembered denial was in force when the request came. Deliberately
+//! absent: which partition is asked, charged and refunded, and when; that is in the service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
+use tollgate_core::Timestamp;
 use tollgate_policy::{Failure, Plan, Policy};
 use tollgate_service as service;
 use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Request, Spent};
@@ -31,8 +32,9 @@ pub(crate) struct Charged {
 }
 
 /// The caller of a decision, who may leave before it is made.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Caller {
+    came_at: Timestamp,
     has_left: AtomicBool,
 }
 
@@ -54,7 +56,7 @@ impl Gate {
         plan: &mut Plan,
         spent: Spent,
     ) -> Charged {
-        let drive = Drive::decide(policy, plan, Order::AskAll, spent);
+        let drive = Drive::decide(policy, plan, self.order(), spent);
         self.run_to_its_end(policy, plan, drive).await
     }
 
@@ -72,8 +74,8 @@ impl Gate {
     /// Peeks in every partition, for a caller that only looks, or waits behind others. True during
     /// an overload.
     pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> bool {
-        let mut drive = Drive::look(policy, plan, Order::AskAll);
-        self.run(policy, plan, &mut drive, &Caller::default()).await;
+        let mut drive = Drive::look(policy, plan, self.order());
+        self.run(policy, plan, &mut drive, (&self.caller(), &self.names(policy, plan))).await;
         drive.is_overload()
     }
 
@@ -81,7 +83,8 @@ impl Gate {
     /// refunded.
     pub(crate) async fn settle(&self, policy: &Policy, plan: &mut Plan) -> bool {
         let mut drive = Drive::settle(policy, plan);
-        self.run(policy, plan, &mut drive, &Caller::default()).await;
+        self.run(policy, plan, &mut drive, (&self.caller(), &self.names(policy, plan))).await;
+        self.denials.close(policy, plan);
         drive.has_charged()
     }
 
@@ -94,10 +97,10 @@ impl Gate {
     ) -> Charged {
         if self.store.engine().is_none() {
             // Memory responds at once: no caller can leave meanwhile.
-            return self.charged(policy, plan, drive, &Caller::default()).await;
+            return self.charged(policy, plan, drive, &self.caller()).await;
         }
         let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
-        let caller = Arc::new(Caller::default());
+        let caller = Arc::new(self.caller());
         // A report is recorded whatever happens.
         let _guard = (!plan.reports()).then(|| Guard(Arc::clone(&caller)));
         let mut moved = std::mem::replace(plan, Plan::new());
@@ -117,13 +120,32 @@ impl Gate {
         mut drive: Drive,
         caller: &Caller,
     ) -> Charged {
-        let names = self.run(policy, plan, &mut drive, caller).await;
+        let names = self.names(policy, plan);
+        self.run(policy, plan, &mut drive, (caller, &names)).await;
+        self.denials.close(policy, plan);
         let is_overload = drive.is_overload();
+        let times = (caller.came_at, self.clock.now());
+        if !is_overload && self.denials.overrules_failure(policy, plan, times) {
+            self.counting.add(Event::RememberedDenial);
+            drive.leave();
+            self.run(policy, plan, &mut drive, (caller, &names)).await;
+        }
         let charge = |service::drive::Charge { partition, request, reply }| {
-            Some(Charge { name: *names.get(partition)?, request, reply })
+            let places = self.denials.places(policy, plan, partition);
+            Some(Charge { name: *names.get(partition)?, request, reply, places })
         };
         let charges = drive.into_charges().filter_map(charge).collect();
         Charged { is_overload, charges: Charges::of(self, charges) }
+    }
+
+    /// Calls to an engine cost; asking memory is free.
+    const fn order(&self) -> Order {
+        if self.store.engine().is_some() { Order::ChargeFirst } else { Order::AskAll }
+    }
+
+    /// A caller that comes now.
+    fn caller(&self) -> Caller {
+        Caller { came_at: self.clock.now(), has_left: AtomicBool::new(false) }
     }
 
     /// The names of the counts of all partitions by their indexes, also of those in which a settled
@@ -133,36 +155,56 @@ impl Gate {
         each.map(|partition| self.name_of(policy, partition.key())).collect()
     }
 
-    /// Sends what `drive` wants until it is done; returns the names of the counts.
+    /// Sends what `drive` wants to the counts of these names until it is done.
     async fn run(
         &self,
         policy: &Policy,
         plan: &mut Plan,
         drive: &mut Drive,
-        caller: &Caller,
-    ) -> Vec<Name> {
-        let names = self.names(policy, plan);
+        (caller, names): (&Caller, &[Name]),
+    ) {
         let mut round: Vec<AskId> = Vec::new();
         loop {
             if round.is_empty() && caller.has_left.load(Ordering::Relaxed) {
                 drive.leave();
             }
             match drive.next(policy, plan) {
-                Next::Done => return names,
+                Next::Done => return,
                 Next::Send(id) => round.push(id),
                 Next::Wait => {
+                    let asked_at = self.clock.now();
                     let requests = round.iter().map(|id| drive.request(*id));
                     let replies = match &*round {
-                        [one] => vec![self.ask(&names, drive.request(*one)).await],
-                        _ => join_all(requests.map(|it| self.ask(&names, it))).await,
+                        [one] => vec![self.ask(names, drive.request(*one)).await],
+                        _ => join_all(requests.map(|it| self.ask(names, it))).await,
                     };
                     for (id, reply) in round.drain(..).zip(replies) {
-                        if drive.hear(policy, plan, id, reply) == Heard::Misread {
-                            self.note(Event::Misread, "the store's reply cannot be read");
-                        }
+                        self.hear(policy, plan, drive, (id, asked_at), reply);
+                    }
+                    if let Some(i) = drive.suspect() {
+                        let times = (caller.came_at, self.clock.now());
+                        drive.stand_in(self.denials.would_stand_in_for(policy, plan, i, times));
                     }
                 }
             }
+        }
+    }
+
+    /// Takes the reply to a request that was sent at `asked_at`.
+    fn hear(
+        &self,
+        policy: &Policy,
+        plan: &mut Plan,
+        drive: &mut Drive,
+        (id, asked_at): (AskId, Timestamp),
+        reply: Result<Vec<u8>, Lost>,
+    ) {
+        let partition = drive.request(id).map(|request| request.partition);
+        let is_reply = reply.is_ok();
+        match (drive.hear(policy, plan, id, reply), partition) {
+            (Heard::Used, Some(i)) if is_reply => self.denials.hear(policy, plan, i, asked_at),
+            (Heard::Misread, _) => self.note(Event::Misread, "the store's reply cannot be read"),
+            (Heard::Used | Heard::Unasked, _) => {}
         }
     }
 

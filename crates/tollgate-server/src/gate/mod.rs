@@ -6,6 +6,7 @@
 pub mod call_counts;
 pub mod counting;
 pub(crate) mod lines;
+pub(crate) mod remembered;
 pub(crate) mod tenant_cache;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use crate::clock::Clock;
 use crate::gate::call_counts::CallCounts;
 use crate::gate::counting::{Counting, EngineTold, Own};
 use crate::gate::lines::Lines;
+use crate::gate::remembered::Remembered;
 use crate::gate::tenant_cache::TenantCache;
 use crate::log::{Level, Log};
 use crate::policy::following::Following;
@@ -48,6 +50,8 @@ pub struct Gate {
     pub following: Following,
     pub(crate) lines: Lines,
     pub(crate) tenants: TenantCache,
+    /// Denies requests without asking the store.
+    pub(crate) denials: Remembered,
     pub(crate) hash_key: Vec<u8>,
     /// The secret from which the names of the fleet's counts are derived; `None` where no node
     /// leases.
@@ -124,6 +128,7 @@ impl Gate {
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Self> {
         let lines = Lines::new(parts.following.active().policy.waiting());
+        let denials = Remembered::new(parts.store.timeout(), parts.seed);
         Arc::new(Self {
             store: parts.store,
             clock: parts.clock,
@@ -132,6 +137,7 @@ impl Gate {
             following: parts.following,
             lines,
             tenants: TenantCache::new(parts.seed),
+            denials,
             hash_key: parts.hash_key,
             fleet_secret: parts.fleet_secret,
             seed: parts.seed,

@@ -269,14 +269,16 @@ mod tests {
         tokio::spawn(engine(listener));
         let mut options = Options::new(Address::parse(&address).expect("an address"));
         // However slow the machine is.
-        options.timeout = std::time::Duration::from_secs(60);
+        let timeout = std::time::Duration::from_secs(60);
+        options.timeout = timeout;
         options.settings.tolerance_ms = 1 << 40;
         (options.shards, options.settings.max_asks) = (1, 1);
         let clock = Clock::showing(Timestamp::from_millis(1_780_000_000_000));
         let policy = compile(POLICY, b"", Spoken::default()).expect("a policy");
         let file = File::new(POLICY.to_owned(), policy);
+        let engine = Engine::new(options).expect("random bytes");
         Gate::new(Parts {
-            store: Store::Redis(Redis::new(Engine::new(options).expect("random bytes"), b"")),
+            store: Store::Redis(Redis::new(engine, timeout, b"")),
             clock,
             log: Log::nowhere(clock),
             following: Following::new(file, false, false, Spoken::default()),

@@ -165,6 +165,10 @@ async fn operate_key(gate: &Gate, policy: &Policy, call: &KeyCall) -> StoreReply
     let look = async |facts| look(gate, policy, facts).await;
     let count = |asked| count(gate, policy, asked);
     let (reply, event) = key_work::carry_out(policy, call, look, count).await;
+    if !matches!(call, KeyCall::Explain { .. } | KeyCall::State(_)) {
+        // Whatever the result was: the change may have been made.
+        gate.denials.forget_all();
+    }
     if let Some(event) = event {
         let fields = [
             ("operation", Value::from(event.operation)),

@@ -17,7 +17,7 @@ pub mod redis;
 mod rules;
 pub mod table;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_redis::Engine;
 use tollgate_service::settle::Sealer;
 use tollgate_service::{StoreCall, StoreReply};
@@ -106,6 +106,15 @@ impl Store {
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         self.engine().is_none_or(Engine::is_reachable)
+    }
+
+    /// How long a call may take, where the counts are not in this process.
+    #[must_use]
+    pub const fn timeout(&self) -> Option<Span> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.timeout()),
+        }
     }
 
     /// The engine, where there is one.

@@ -7,7 +7,10 @@
 //! state, and changes fail until it is restarted, because two histories with the same numbers would
 //! contradict each other.
 
+use std::time::Duration;
+
 use tokio::sync::Mutex;
+use tollgate_core::Span;
 use tollgate_redis::{Engine, Failed, Fault};
 use tollgate_service::settle::Sealer;
 use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
@@ -25,6 +28,7 @@ const MAX_TRIES: u32 = 8;
 /// The store.
 pub struct Redis {
     engine: Engine,
+    timeout: Span,
     /// Derived from the secret that all servers of the engine share; `None` without one.
     sealer: Option<Sealer>,
     rules: Mutex<Rules>,
@@ -44,12 +48,14 @@ struct Rules {
 }
 
 impl Redis {
-    /// The store in `engine`; it sends nothing yet. `secret` is shared by all servers of the
+    /// The store in `engine`, a call of which takes at most `timeout`; it sends nothing yet.
+    /// `secret` is shared by all servers of the
     /// engine, or empty.
     #[must_use]
-    pub fn new(engine: Engine, secret: &[u8]) -> Self {
+    pub fn new(engine: Engine, timeout: Duration, secret: &[u8]) -> Self {
+        let timeout = Span::from_nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         let sealer = Sealer::new(secret, b"redis");
-        Self { engine, sealer, rules: Mutex::new(Rules::default()) }
+        Self { engine, timeout, sealer, rules: Mutex::new(Rules::default()) }
     }
 
     pub(super) fn name_of(&self, key: &[u8]) -> Name {
@@ -58,6 +64,10 @@ impl Redis {
 
     pub(super) const fn sealer(&self) -> Option<&Sealer> {
         self.sealer.as_ref()
+    }
+
+    pub(super) const fn timeout(&self) -> Span {
+        self.timeout
     }
 
     /// The engine.

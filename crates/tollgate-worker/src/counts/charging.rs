@@ -11,7 +11,7 @@
 //! `MAX_CALLS` and its neighbours in `host.mjs`.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Failure, Plan, Policy};
+use tollgate_policy::{Failure, Plan, Policy};
 use tollgate_service::Ask;
 use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Request, Spent};
 use tollgate_service::metrics::Event;
@@ -48,7 +48,7 @@ impl Objects {
         let drive = Drive::decide(policy, plan, Order::ChargeFirst, spent);
         let mut calls = self.run(policy, plan, drive).await;
         self.denials.close(policy, plan);
-        if calls.keeps_to_denial(plan) && self.denials.stands_in(policy, plan, calls.came_at) {
+        if self.denials.overrules_failure(policy, plan, calls.came_at) {
             self.counters.add(Event::RememberedDenial);
             calls.give_back(plan).await;
         }
@@ -89,17 +89,6 @@ impl Calls<'_> {
     pub(crate) async fn give_back(&mut self, plan: &mut Plan) {
         self.drive.leave();
         self.carry_out(plan).await;
-    }
-
-    /// True when an object did not respond, and a cached denial was valid when the request came: a
-    /// slow object must not reopen a quota that is used up.
-    fn keeps_to_denial(&self, plan: &Plan) -> bool {
-        let outcome = plan.outcome(self.policy);
-        let is_open = outcome.is_failure() || !matches!(outcome.answer(), Answer::Refuse { .. });
-        plan.has_failed()
-            && !plan.is_outdated()
-            && is_open
-            && self.objects.denials.would_stand_in(self.policy, plan, self.came_at)
     }
 
     async fn carry_out(&mut self, plan: &mut Plan) {

@@ -43,12 +43,7 @@ impl Remembered {
     }
 
     /// True when a denial that was valid at `came_at`, or was received since, would decide the
-    /// request, whose calls failed.
-    pub(crate) fn would_stand_in(&self, policy: &Policy, plan: &Plan, came_at: Timestamp) -> bool {
-        self.0.borrow_mut().would_stand_in(policy, plan, (came_at, js::now()))
-    }
-
-    /// The same for the count of partition `i` alone, if its object does not respond.
+    /// request if the object of partition `i` does not respond.
     pub(crate) fn would_stand_in_for(
         &self,
         policy: &Policy,
@@ -59,9 +54,14 @@ impl Remembered {
         self.0.borrow_mut().would_stand_in_for(policy, plan, i, (came_at, js::now()))
     }
 
-    /// Applies such a denial; true when the request is decided by it.
-    pub(crate) fn stands_in(&self, policy: &Policy, plan: &mut Plan, came_at: Timestamp) -> bool {
-        self.0.borrow_mut().stands_in(policy, plan, (came_at, js::now()))
+    /// True when such a denial decides the request, because an object did not respond.
+    pub(crate) fn overrules_failure(
+        &self,
+        policy: &Policy,
+        plan: &mut Plan,
+        came_at: Timestamp,
+    ) -> bool {
+        self.0.borrow_mut().overrules_failure(policy, plan, (came_at, js::now()))
     }
 
     /// Remembers the denial of the object of partition `i`, if there was one. A reply to one of

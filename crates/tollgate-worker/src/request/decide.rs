@@ -10,6 +10,7 @@ use std::rc::Rc;
 use tollgate_core::Span;
 use tollgate_policy::{Facts, Plan, Policy, Problems};
 use tollgate_service::check::{Decided, KeyBudget};
+use tollgate_service::drive::MAX_REPLANS;
 use tollgate_service::metrics::Event;
 
 use crate::active::Active;
@@ -21,10 +22,6 @@ use crate::request::events;
 use crate::request::facts::{WithClaims, with_claims};
 use crate::request::planning;
 use crate::runtime::js;
-
-/// How often a request is planned again. A policy is rarely replaced again meanwhile; after that
-/// `on_failure` decides.
-const MAX_REPLANS: u32 = 2;
 
 /// A decided request, and the plan and policy that decided it.
 pub(crate) struct Decision<F> {
