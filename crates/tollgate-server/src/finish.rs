@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// See the module.
-pub(crate) struct ToItsEnd<T: Send + 'static> {
+pub(crate) struct RunToCompletion<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     has_begun: bool,
 }
@@ -17,8 +17,8 @@ pub(crate) struct ToItsEnd<T: Send + 'static> {
 /// Runs `work` to its end, whether or not a caller waits for it.
 pub(crate) fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
-) -> ToItsEnd<T> {
-    ToItsEnd { work: Some(Box::pin(work)), has_begun: false }
+) -> RunToCompletion<T> {
+    RunToCompletion { work: Some(Box::pin(work)), has_begun: false }
 }
 
 /// Runs this in its own task. Without a runtime the process is ending, and nothing is left to do.
@@ -28,7 +28,7 @@ pub(crate) fn alone(work: impl Future<Output: Send + 'static> + Send + 'static) 
     }
 }
 
-impl<T: Send + 'static> Future for ToItsEnd<T> {
+impl<T: Send + 'static> Future for RunToCompletion<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -40,7 +40,7 @@ impl<T: Send + 'static> Future for ToItsEnd<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for ToItsEnd<T> {
+impl<T: Send + 'static> Drop for RunToCompletion<T> {
     fn drop(&mut self) {
         if let (Some(work), true) = (self.work.take(), self.has_begun) {
             alone(work);

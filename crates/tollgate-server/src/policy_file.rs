@@ -20,7 +20,7 @@ use tollgate_yaml::{Document, Language};
 
 use crate::gate::Gate;
 use crate::log::Level;
-use crate::policy::active::{self, Spoken};
+use crate::policy::active::{self, ProtocolRestrictions};
 use crate::policy::following::File;
 
 /// The longest policy that is read: the policy crate's limit, and room to detect a longer one.
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(crate) struct PolicyFile {
     gate: Arc<Gate>,
     path: PathBuf,
-    looks: Mutex<Looks>,
+    looks: Mutex<FileChecks>,
 }
 
 /// The result of reading the file.
@@ -58,7 +58,7 @@ impl Contents {
         &self,
         path: &Path,
         hash_key: &[u8],
-        spoken: Spoken,
+        spoken: ProtocolRestrictions,
     ) -> Result<File, Problems> {
         match self {
             Self::Text(text) => {
@@ -99,13 +99,13 @@ enum Fingerprint {
 
 /// The checks of the file so far.
 #[derive(Debug)]
-struct Looks {
+struct FileChecks {
     /// The contents that were last taken: enforced, or found invalid.
     taken: Fingerprint,
     last: Fingerprint,
 }
 
-impl Looks {
+impl FileChecks {
     /// Notes a check that read `now`; true when that is to be taken.
     fn note(&mut self, now: Fingerprint) -> bool {
         let is_due = now != self.taken && now == self.last;
@@ -118,7 +118,7 @@ impl PolicyFile {
     /// The file at `path`, whose `contents` `gate` was made from.
     pub(crate) fn new(gate: Arc<Gate>, path: PathBuf, contents: &Contents) -> Self {
         let taken = contents.fingerprint();
-        let looks = Mutex::new(Looks { last: taken.clone(), taken });
+        let looks = Mutex::new(FileChecks { last: taken.clone(), taken });
         Self { gate, path, looks }
     }
 
@@ -152,7 +152,7 @@ impl PolicyFile {
 
     /// Makes the policy in `contents` this server's file. It is then in force as after any other
     /// deployment, unless an operator wrote another at run time.
-    async fn take(&self, looks: &mut Looks, contents: Contents) {
+    async fn take(&self, looks: &mut FileChecks, contents: Contents) {
         let gate = &self.gate;
         let spoken = gate.following.spoken();
         let taken = contents.fingerprint();
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn contents_are_taken_once_when_two_looks_agree() {
         let text = Fingerprint::Text;
-        let mut looks = Looks { taken: text(1), last: text(1) };
+        let mut looks = FileChecks { taken: text(1), last: text(1) };
         let mut note = |now: Fingerprint| {
             let is_due = looks.note(now.clone());
             if is_due {

@@ -15,7 +15,7 @@ use crate::entity_tag::Tags;
 use crate::media_type::is_media_type;
 use crate::problem::Wrong;
 use crate::query::{MAX_TARGET, Query};
-use crate::routes::{Operation, Right, Route, find};
+use crate::routes::{Operation, Permission, Route, find};
 use crate::service::Call;
 
 /// The longest field that is read: 4 KiB.
@@ -83,7 +83,7 @@ impl Asked {
             if_none_match: tags(call, "if-none-match")?,
             accept: (call.field)("accept").filter(|accept| accept.len() <= MAX_FIELD),
             is_head: call.method == "HEAD",
-            is_write: method.right == Right::Write,
+            is_write: method.right == Permission::Write,
         })
     }
 }
@@ -145,7 +145,7 @@ fn is_json(call: &Call<'_>) -> Result<(), Answer> {
 
 /// Rejects an operation that has no secret.
 fn is_on(tokens: &Tokens, route: &Route) -> Result<(), Answer> {
-    let is_metrics = route.methods.iter().any(|method| method.right == Right::Metrics);
+    let is_metrics = route.methods.iter().any(|method| method.right == Permission::Metrics);
     if tokens.admin.is_some() || (is_metrics && tokens.metrics.is_some()) {
         return Ok(());
     }
@@ -154,8 +154,8 @@ fn is_on(tokens: &Tokens, route: &Route) -> Result<(), Answer> {
 }
 
 /// The access of a request's token, if the operation needs one.
-fn access(tokens: &Tokens, right: Right, call: &Call<'_>) -> Result<Option<Access>, Answer> {
-    if right == Right::Public {
+fn access(tokens: &Tokens, right: Permission, call: &Call<'_>) -> Result<Option<Access>, Answer> {
+    if right == Permission::Public {
         return Ok(None);
     }
     let authorization = field(call, "authorization")?;
@@ -168,17 +168,17 @@ fn access(tokens: &Tokens, right: Right, call: &Call<'_>) -> Result<Option<Acces
         return Err(Wrong::Unauthorized.answer(detail).with("www-authenticate", challenge));
     };
     let is_allowed = match right {
-        Right::Public => true,
-        Right::Metrics => access != Access::Follow,
-        Right::Follow => access != Access::Metrics,
-        Right::Read => matches!(access, Access::Admin | Access::Read),
-        Right::Write => access == Access::Admin,
+        Permission::Public => true,
+        Permission::Metrics => access != Access::Follow,
+        Permission::Follow => access != Access::Metrics,
+        Permission::Read => matches!(access, Access::Admin | Access::Read),
+        Permission::Write => access == Access::Admin,
     };
     if is_allowed {
         return Ok(Some(access));
     }
     let detail = match (right, access) {
-        (Right::Write, _) => "this token may not write; use ADMIN_TOKEN",
+        (Permission::Write, _) => "this token may not write; use ADMIN_TOKEN",
         (_, Access::Follow) => {
             "this token may read the policy in force only; use READ_TOKEN or ADMIN_TOKEN"
         }

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::access::Access;
     use crate::bearer::Token;
-    use crate::routes::{PREFIX, ROUTES, Right};
+    use crate::routes::{PREFIX, Permission, ROUTES};
 
     /// Guards: a stranger that makes a deployment copy its policy, or ask an object for it.
     #[test]
@@ -293,7 +293,7 @@ mod tests {
                     };
                     assert_eq!(allowed.wants_newest(), is_about_rules.iter().any(is_about));
                     let writes = allowed.writer().map(|actor| actor.token);
-                    let is_write = method.right == Right::Write;
+                    let is_write = method.right == Permission::Write;
                     assert_eq!(writes, is_write.then_some(Access::Admin), "{}", route.path);
                 }
             }

@@ -15,7 +15,7 @@ mod tests {
     use super::*;
     use crate::check::MAX_BATCH;
     use crate::problem::Wrong;
-    use crate::routes::{PREFIX, ROUTES, Right};
+    use crate::routes::{PREFIX, Permission, ROUTES};
 
     fn document() -> serde_json::Value {
         serde_json::from_str(OPEN_API).expect("JSON")
@@ -33,11 +33,11 @@ mod tests {
         for route in ROUTES {
             for method in route.methods {
                 let tokens = match method.right {
-                    Right::Public => "",
-                    Right::Metrics => "metrics, read, admin",
-                    Right::Follow => "follow, read, admin",
-                    Right::Read => "read, admin",
-                    Right::Write => "admin",
+                    Permission::Public => "",
+                    Permission::Metrics => "metrics, read, admin",
+                    Permission::Follow => "follow, read, admin",
+                    Permission::Read => "read, admin",
+                    Permission::Write => "admin",
                 };
                 expected.insert(format!("{} {PREFIX}{} {tokens}", method.name, route.path));
             }

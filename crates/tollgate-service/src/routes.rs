@@ -44,7 +44,7 @@ pub(crate) enum Operation {
 
 /// The permission for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Right {
+pub(crate) enum Permission {
     /// Every caller, where there is an admin API.
     Public,
     /// Callers that may read, or read metrics only.
@@ -70,15 +70,15 @@ pub(crate) struct Route {
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     pub(crate) operation: Operation,
-    pub(crate) right: Right,
+    pub(crate) right: Permission,
 }
 
 const fn get(operation: Operation) -> Method {
-    Method { name: "GET", operation, right: Right::Read }
+    Method { name: "GET", operation, right: Permission::Read }
 }
 
 const fn write(name: &'static str, operation: Operation) -> Method {
-    Method { name, operation, right: Right::Write }
+    Method { name, operation, right: Permission::Write }
 }
 
 /// Every path.
@@ -86,7 +86,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "admin/policy",
         methods: &[
-            Method { name: "GET", operation: Operation::ReadPolicy, right: Right::Follow },
+            Method { name: "GET", operation: Operation::ReadPolicy, right: Permission::Follow },
             write("PUT", Operation::PutPolicy),
             write("DELETE", Operation::DeletePolicy),
         ],
@@ -106,7 +106,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "admin/explain",
         // It consumes nothing, so a caller that may read may use it.
-        methods: &[Method { name: "POST", operation: Operation::Explain, right: Right::Read }],
+        methods: &[Method { name: "POST", operation: Operation::Explain, right: Permission::Read }],
     },
     Route { path: "admin/keys", methods: &[get(Operation::ReadKey)] },
     Route { path: "admin/keys/history", methods: &[get(Operation::ReadKeyHistory)] },
@@ -118,12 +118,16 @@ pub(crate) const ROUTES: &[Route] = &[
         methods: &[Method {
             name: "GET",
             operation: Operation::ReadMetrics,
-            right: Right::Metrics,
+            right: Permission::Metrics,
         }],
     },
     Route {
         path: "openapi.json",
-        methods: &[Method { name: "GET", operation: Operation::ReadOpenApi, right: Right::Public }],
+        methods: &[Method {
+            name: "GET",
+            operation: Operation::ReadOpenApi,
+            right: Permission::Public,
+        }],
     },
 ];
 

@@ -26,12 +26,12 @@ const KEPT_WAYS: usize = 6;
 /// One set. `E` is an entry, cheap to clone.
 #[derive(Debug)]
 pub struct TenantSet<E> {
-    tenants: Vec<Remembered<E>>,
+    tenants: Vec<CachedTenant<E>>,
 }
 
 /// The cached state of one tenant.
 #[derive(Debug)]
-struct Remembered<E> {
+struct CachedTenant<E> {
     id: Box<[u8]>,
     /// It was requested more than once.
     is_back: bool,
@@ -69,7 +69,7 @@ fn is_within(at: Timestamp, span: Span, now: Timestamp) -> bool {
     at <= now && now < at.saturating_add(span)
 }
 
-impl<E: Clone> Remembered<E> {
+impl<E: Clone> CachedTenant<E> {
     fn new(id: &[u8], now: Timestamp) -> Self {
         Self {
             id: id.into(),
@@ -200,7 +200,7 @@ impl<E: Clone> TenantSet<E> {
         &mut self,
         id: &[u8],
         now: Timestamp,
-        step: impl FnOnce(&mut Remembered<E>) -> T,
+        step: impl FnOnce(&mut CachedTenant<E>) -> T,
     ) -> T {
         let tenants = &mut self.tenants;
         let mut tenant = match tenants.iter().position(|tenant| *tenant.id == *id) {
@@ -210,7 +210,7 @@ impl<E: Clone> TenantSet<E> {
                     let (at, _) = oldest(tenants, false).unzip();
                     tenants.swap_remove(at.unwrap_or_default());
                 }
-                Remembered::new(id, now)
+                CachedTenant::new(id, now)
             }
         };
         let done = step(&mut tenant);
@@ -226,7 +226,10 @@ impl<E: Clone> TenantSet<E> {
 }
 
 /// Of the tenants that recurred, or of those that did not, the one that came longest ago.
-fn oldest<E>(tenants: &mut [Remembered<E>], is_back: bool) -> Option<(usize, &mut Remembered<E>)> {
+fn oldest<E>(
+    tenants: &mut [CachedTenant<E>],
+    is_back: bool,
+) -> Option<(usize, &mut CachedTenant<E>)> {
     let them = tenants.iter_mut().enumerate().filter(|(_, tenant)| tenant.is_back == is_back);
     them.min_by_key(|(_, tenant)| tenant.used_at)
 }

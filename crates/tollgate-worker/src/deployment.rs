@@ -68,7 +68,7 @@ pub(crate) struct Gate {
 
 /// The context of one request in a deployment.
 #[derive(Clone, Copy)]
-pub(crate) struct Visit<'a> {
+pub(crate) struct RequestContext<'a> {
     pub(crate) deployment: &'a Rc<Deployment>,
     pub(crate) gate: &'a Gate,
     pub(crate) context: &'a Context,

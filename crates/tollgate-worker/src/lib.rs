@@ -27,7 +27,7 @@ use wasm_bindgen::prelude::*;
 use worker::js_sys::Function;
 use worker::{Env, web_sys, worker_sys};
 
-use crate::deployment::{Deployment, Visit};
+use crate::deployment::{Deployment, RequestContext};
 use crate::follow::policy;
 use crate::operate::{admin, assets, background};
 use crate::request::leasing;
@@ -69,7 +69,7 @@ async fn respond(
         return response;
     }
     let Some(gate) = deployment.gate() else { return js::send(&reports::misconfigured()) };
-    let visit = Visit { deployment: &deployment, gate, context: &context };
+    let visit = RequestContext { deployment: &deployment, gate, context: &context };
     if is_ours(path) {
         return js::send(&admin::answer(visit, &request, target).await);
     }
@@ -103,7 +103,7 @@ async fn health(
         return Reply::not_allowed("GET, HEAD");
     }
     let active = match deployment.gate() {
-        Some(gate) => policy(&Visit { deployment, gate, context }).await,
+        Some(gate) => policy(&RequestContext { deployment, gate, context }).await,
         None => None,
     };
     deployment.health(request, active.as_deref())

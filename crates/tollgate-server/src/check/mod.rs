@@ -25,10 +25,10 @@ use tollgate_service::metrics::Event;
 use tollgate_service::{Answer, settle};
 
 use crate::check::charges::Charges;
-use crate::check::waiting::Waited;
+use crate::check::waiting::WaitResult;
 use crate::gate::Gate;
 use crate::policy::active::Active;
-use crate::traces::{self, Kind, Open};
+use crate::traces::{self, ActiveSpan, Kind};
 
 /// The most rules of a request that its trace contains.
 const MAX_TRACED_RULES: usize = 32;
@@ -91,7 +91,7 @@ pub async fn decide_within(gate: &Arc<Gate>, facts: &impl Facts, patience: Span)
 
 /// Records the decision in a trace: the deciding rules, and of the key only the hash that is also
 /// in the log.
-fn tell_trace(gate: &Gate, decision: &Decision, span: &mut Open) {
+fn tell_trace(gate: &Gate, decision: &Decision, span: &mut ActiveSpan) {
     let policy = &*decision.active.policy;
     let outcome = decision.decided.plan.outcome(policy);
     let word = match outcome.final_answer() {
@@ -135,10 +135,10 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
         let mut plan = Plan::new();
         tenants::plan(gate, policy, facts, &mut plan).await;
         let done = if plan.has_failed() {
-            Waited::default() // its tenant's quotas are unknown
+            WaitResult::default() // its tenant's quotas are unknown
         } else if gate.denials.refuses(policy, &mut plan, gate.clock.now()) {
             gate.counting.add(Event::RememberedDenial);
-            Waited::default()
+            WaitResult::default()
         } else {
             waiting::decide(gate, policy, &mut plan, patience).await
         };
@@ -159,7 +159,7 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
             gate.report_failures(policy, &plan);
         }
         let decided = Decided { plan, waited: done.waited, id: None };
-        let Waited { is_overload, charges, .. } = done;
+        let WaitResult { is_overload, charges, .. } = done;
         return Decision { decided, active, is_overload, charges };
     }
 }
@@ -176,7 +176,7 @@ pub async fn answer(gate: &Arc<Gate>, body: &[u8]) -> Answer {
             let each = requests.into_iter().map(|request| one_of(gate, request, &budget));
             let each = stream::iter(each).buffered(BATCH_AT_ONCE);
             let each = each.collect::<Vec<_>>().await;
-            check::answers(&each.into_iter().map(Told::keep).collect::<Vec<_>>())
+            check::answers(&each.into_iter().map(PendingAnswer::keep).collect::<Vec<_>>())
         }
         Err(answer) => answer,
     }
@@ -188,26 +188,26 @@ async fn one_of(
     gate: &Arc<Gate>,
     request: Result<DescribedRequest, Problems>,
     budget: &KeyBudget,
-) -> Told {
+) -> PendingAnswer {
     let facts = match request {
         Ok(facts) => facts,
-        Err(problems) => return Told::free(check::wrong(&problems)),
+        Err(problems) => return PendingAnswer::free(check::wrong(&problems)),
     };
     let mut plan = Plan::new();
     gate.following.active().policy.plan(&facts, &mut plan);
     if let Err(problems) = budget.take(plan.len()) {
-        return Told::free(check::wrong(&problems));
+        return PendingAnswer::free(check::wrong(&problems));
     }
-    one(gate, &facts).await.unwrap_or_else(|refused| Told::free(refused.body.into_owned()))
+    one(gate, &facts).await.unwrap_or_else(|refused| PendingAnswer::free(refused.body.into_owned()))
 }
 
 /// A response and its decision, whose charges are kept once the response is sent.
-struct Told {
+struct PendingAnswer {
     text: String,
     charges: Charges,
 }
 
-impl Told {
+impl PendingAnswer {
     /// A response without a charge.
     fn free(text: String) -> Self {
         Self { text, charges: Charges::default() }
@@ -230,14 +230,16 @@ pub fn overloaded() -> Answer {
 ///
 /// # Errors
 /// The response when there is nothing to decide, or during an overload.
-async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<Told, Answer> {
+async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<PendingAnswer, Answer> {
     if let Some(status) = facts.response_status() {
         let active = gate.following.active();
         let policy = &*active.policy;
         let mut plan = Plan::new();
         tenants::plan(gate, policy, facts, &mut plan).await;
         let is_due = !plan.has_failed() && plan.settle(policy, Some(status));
-        return Ok(Told::free(check::reported(is_due && gate.settle(policy, &mut plan).await)));
+        return Ok(PendingAnswer::free(check::reported(
+            is_due && gate.settle(policy, &mut plan).await,
+        )));
     }
     if facts.is_to_be_settled() && gate.store.sealer().is_none() {
         return Err(check::refused(&settle::off()));
@@ -252,7 +254,7 @@ async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<Told, Answer>
     let content_type = facts.header("content-type").unwrap_or_default();
     let policy = &*active.policy;
     let text = check::answer(&decided.plan.outcome(policy), policy, &decided, &content_type);
-    Ok(Told { text, charges })
+    Ok(PendingAnswer { text, charges })
 }
 
 impl Gate {

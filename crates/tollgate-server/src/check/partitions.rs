@@ -39,9 +39,9 @@ struct Caller {
 }
 
 /// Dropped with the caller's future.
-struct Guard(Arc<Caller>);
+struct RefundOnDrop(Arc<Caller>);
 
-impl Drop for Guard {
+impl Drop for RefundOnDrop {
     fn drop(&mut self) {
         self.0.has_left.store(true, Ordering::Relaxed);
     }
@@ -102,7 +102,7 @@ impl Gate {
         let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
         let caller = Arc::new(self.caller());
         // A report is recorded whatever happens.
-        let _guard = (!plan.reports()).then(|| Guard(Arc::clone(&caller)));
+        let _guard = (!plan.reports()).then(|| RefundOnDrop(Arc::clone(&caller)));
         let mut moved = std::mem::replace(plan, Plan::new());
         let done;
         (*plan, done) = to_its_end(async move {

@@ -20,11 +20,11 @@ use tollgate_service::drive::waiting::{self, Waiting};
 use crate::check::charges::Charges;
 use crate::check::partitions::Charged;
 use crate::gate::Gate;
-use crate::gate::lines::{Line, Place};
+use crate::gate::lines::{Line, WaitingSlot};
 
 /// How a request was decided.
 #[derive(Default)]
-pub(crate) struct Waited {
+pub(crate) struct WaitResult {
     /// How long it waited since it came.
     pub(crate) waited: Span,
     /// The store reports an overload.
@@ -33,7 +33,7 @@ pub(crate) struct Waited {
     pub(crate) charges: Charges,
 }
 
-impl Waited {
+impl WaitResult {
     fn take(&mut self, charged: Charged) {
         (self.is_overload, self.charges) = (charged.is_overload, charged.charges);
     }
@@ -45,11 +45,11 @@ pub(crate) async fn decide(
     policy: &Arc<Policy>,
     plan: &mut Plan,
     patience: Span,
-) -> Waited {
+) -> WaitResult {
     let since = gate.clock.now();
     // A report of use that has already happened waits for nothing.
     let patience = if plan.reports() { Span::ZERO } else { patience };
-    let done = Waited::default();
+    let done = WaitResult::default();
     let mut request = Waiter { gate, policy, since, patience, plan, done };
     if let Some((turn, place)) = request.arrive().await {
         request.wait(turn, place).await;
@@ -66,12 +66,12 @@ struct Waiter<'a> {
     /// How long it may wait, whatever its rules allow.
     patience: Span,
     plan: &'a mut Plan,
-    done: Waited,
+    done: WaitResult,
 }
 
 impl<'a> Waiter<'a> {
     /// Decides the request on arrival; returns its place in a line, if it waits.
-    async fn arrive(&mut self) -> Option<(Turn, Place<'a>)> {
+    async fn arrive(&mut self) -> Option<(Turn, WaitingSlot<'a>)> {
         let (gate, policy) = (self.gate, self.policy);
         let waiting = self.waiting();
         let ahead = waiting.behind_others(&gate.lines.queue(), policy, self.plan);
@@ -112,7 +112,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// Waits until the request has its decision.
-    async fn wait(&mut self, mut turn: Turn, place: Place<'a>) {
+    async fn wait(&mut self, mut turn: Turn, place: WaitingSlot<'a>) {
         let (gate, policy, ticket) = (self.gate, self.policy, place.ticket);
         loop {
             let now = gate.clock.now();
@@ -140,7 +140,7 @@ impl<'a> Waiter<'a> {
 
     /// The place where the request continues to wait after it was decided again; `None` if it has
     /// its decision.
-    fn decided_again(&mut self, place: &Place<'_>, stood_in: Turn) -> Option<Turn> {
+    fn decided_again(&mut self, place: &WaitingSlot<'_>, stood_in: Turn) -> Option<Turn> {
         let times = (self.done.waited, self.gate.clock.now());
         let mut queue = self.gate.lines.queue();
         let ticket = place.ticket;
@@ -158,7 +158,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// Goes behind others, or is denied.
-    fn join(&mut self, turn: Turn) -> Option<Place<'a>> {
+    fn join(&mut self, turn: Turn) -> Option<WaitingSlot<'a>> {
         let (gate, now) = (self.gate, self.gate.clock.now());
         let waiting = self.waiting();
         let joined = waiting.join(&mut gate.lines.queue(), self.policy, self.plan, (turn, now), ());

@@ -15,7 +15,7 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// A value, and its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct SettingValue {
     pub(crate) text: String,
     /// `--listen`, `TOLLGATE_LISTEN`, or the name in the file.
     pub(crate) place: String,
@@ -23,7 +23,7 @@ pub(crate) struct Given {
 
 /// All values.
 #[derive(Debug, Default)]
-pub(crate) struct Sources(BTreeMap<String, Given>);
+pub(crate) struct Sources(BTreeMap<String, SettingValue>);
 
 impl Sources {
     /// Reads all of them; mistakes go to `problems`.
@@ -47,13 +47,13 @@ impl Sources {
             let of_flag = flag(&flag_name).map(|text| (text, format!("--{flag_name}")));
             let of_variable = || variable(&variable_name).map(|text| (text, variable_name.clone()));
             if let Some((text, place)) = of_flag.or_else(of_variable) {
-                given.insert(name.to_owned(), Given { text, place });
+                given.insert(name.to_owned(), SettingValue { text, place });
             }
         }
         for (secret, file) in SECRETS.iter().zip(&files) {
             let by_name = given.remove(file);
-            let by_variable =
-                variable(&secret.variable()).map(|text| Given { text, place: secret.variable() });
+            let by_variable = variable(&secret.variable())
+                .map(|text| SettingValue { text, place: secret.variable() });
             let found = match (by_variable, by_name) {
                 (Some(_), Some(other)) => {
                     let message =
@@ -73,10 +73,10 @@ impl Sources {
     }
 
     /// The value of a setting, or its default.
-    pub(crate) fn get(&self, name: &str) -> Option<Given> {
+    pub(crate) fn get(&self, name: &str) -> Option<SettingValue> {
         let default = || {
             let row = SETTINGS.iter().find(|setting| setting.name == name)?;
-            Some(Given { text: row.default?.to_owned(), place: name.to_owned() })
+            Some(SettingValue { text: row.default?.to_owned(), place: name.to_owned() })
         };
         self.0.get(name).cloned().or_else(default)
     }
@@ -86,9 +86,9 @@ fn file_of(secret: &Setting) -> String {
     format!("{}_file", secret.name)
 }
 
-fn read_secret(named: &Given, problems: &mut Problems) -> Option<Given> {
+fn read_secret(named: &SettingValue, problems: &mut Problems) -> Option<SettingValue> {
     match read(Path::new(&named.text)) {
-        Ok(text) => Some(Given { text, place: named.place.clone() }),
+        Ok(text) => Some(SettingValue { text, place: named.place.clone() }),
         Err(why) => {
             problems.0.push(Problem::new(&named.place, format!("cannot be read: {why}")));
             None
@@ -97,7 +97,7 @@ fn read_secret(named: &Given, problems: &mut Problems) -> Option<Given> {
 }
 
 /// The members of the file of settings, as texts.
-fn members(path: &Path, problems: &mut Problems) -> BTreeMap<String, Given> {
+fn members(path: &Path, problems: &mut Problems) -> BTreeMap<String, SettingValue> {
     let text = match read(path) {
         Ok(text) => text,
         Err(why) => {
@@ -125,7 +125,7 @@ fn members(path: &Path, problems: &mut Problems) -> BTreeMap<String, Given> {
         } else if !is_setting {
             problems.0.push(Problem::new(&name, "is no setting; see --help".to_owned()));
         } else if let Some(text) = text_of(&value) {
-            given.insert(name.clone(), Given { text, place: name });
+            given.insert(name.clone(), SettingValue { text, place: name });
         } else {
             let message = "is no text, number or list of texts".to_owned();
             problems.0.push(Problem::new(&name, message));

@@ -18,7 +18,7 @@ use crate::config::reader::Reader;
 use crate::listen::peer::{CertifiedName, Peer};
 use crate::listen::tls::Files;
 use crate::operate::admin::Operators;
-use crate::policy::active::Spoken;
+use crate::policy::active::ProtocolRestrictions;
 
 use crate::config::settings::SECRETS;
 use crate::config::sources::Sources;
@@ -50,7 +50,7 @@ pub struct Config {
     /// Certificates and key, if it uses TLS.
     pub tls: Option<Files>,
     /// The protocols in addition to `POST /check`.
-    pub spoken: Spoken,
+    pub spoken: ProtocolRestrictions,
     /// The allowed callers.
     pub callers: Callers,
     /// The allowed operators, and their scopes below `/.well-known/tollgate/`.
@@ -176,7 +176,7 @@ impl Config {
             engine,
             engine_tls,
             tls,
-            spoken: Spoken {
+            spoken: ProtocolRestrictions {
                 without_responses: protocols.without_responses(),
                 passes_success: protocols.passes_success(),
             },

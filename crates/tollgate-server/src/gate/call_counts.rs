@@ -10,7 +10,7 @@ use tollgate_service::metrics::{Family, Format};
 
 /// The method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Called {
+pub enum CallMethod {
     /// Envoy's rate limit service.
     RateLimit,
     /// Envoy's external authorization.
@@ -21,7 +21,7 @@ pub enum Called {
     Unknown,
 }
 
-impl Called {
+impl CallMethod {
     const ALL: [Self; 4] = [Self::RateLimit, Self::ExtAuthz, Self::Health, Self::Unknown];
 
     const fn label(self) -> &'static str {
@@ -35,7 +35,7 @@ impl Called {
 }
 
 /// A number for each of them and each status.
-type Numbers<T> = [[T; Code::ALL.len()]; Called::ALL.len()];
+type Numbers<T> = [[T; Code::ALL.len()]; CallMethod::ALL.len()];
 
 /// The counts.
 #[derive(Debug, Default)]
@@ -43,8 +43,8 @@ pub struct CallCounts(Numbers<AtomicU64>);
 
 impl CallCounts {
     /// Counts one.
-    pub fn add(&self, called: Called, code: Code) {
-        let row = Called::ALL.iter().position(|it| *it == called);
+    pub fn add(&self, called: CallMethod, code: Code) {
+        let row = CallMethod::ALL.iter().position(|it| *it == called);
         let column = Code::ALL.iter().position(|it| *it == code);
         let cell = row.zip(column).and_then(|(row, column)| self.0.get(row)?.get(column));
         if let Some(cell) = cell {
@@ -54,7 +54,7 @@ impl CallCounts {
 
     /// Appends the family; a code other than OK has a series from its first call on.
     pub fn write(&self, format: Format, text: &mut String) {
-        let rows = Called::ALL.iter().zip(&self.0);
+        let rows = CallMethod::ALL.iter().zip(&self.0);
         let samples = rows.flat_map(|(called, row)| {
             let cells = Code::ALL.iter().zip(row);
             cells.map(|(code, cell)| (*code, [called.label(), code.name()], cell))

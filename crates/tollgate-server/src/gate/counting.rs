@@ -13,7 +13,7 @@ use tollgate_redis::{Engine, Fault, Tally};
 use tollgate_service::metrics::{Counters, Event, Family, Format, PolicyInForce, Sums};
 
 use crate::gate::call_counts::CallCounts;
-use crate::store::table::Held;
+use crate::store::table::Occupancy;
 
 /// Parts: more than the busy threads of any server.
 const PARTS: usize = 64;
@@ -26,12 +26,12 @@ thread_local! {
 
 /// The counts.
 #[derive(Debug)]
-pub struct Counting {
+pub struct ServerMetrics {
     parts: Vec<Mutex<Counters>>,
     sums: Mutex<(Sums, u64)>,
 }
 
-impl Counting {
+impl ServerMetrics {
     /// Nothing counted; `is_off` when no caller can ever read the counters.
     #[must_use]
     pub fn new(is_off: bool) -> Self {
@@ -76,7 +76,13 @@ impl Counting {
 
     /// The text of all counters, including those of the store and the server.
     #[must_use]
-    pub fn text(&self, format: Format, now_ms: u64, own: &Own, calls: &CallCounts) -> String {
+    pub fn text(
+        &self,
+        format: Format,
+        now_ms: u64,
+        own: &ServerCounts,
+        calls: &CallCounts,
+    ) -> String {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = sums.0.text(format, now_ms / 1000);
         let end = "# EOF\n";
@@ -93,9 +99,9 @@ impl Counting {
 
 /// Numbers that only a server has.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Own {
+pub struct ServerCounts {
     /// The contents of the table.
-    pub held: Held,
+    pub held: Occupancy,
     /// Open connections.
     pub connections: u64,
     /// Connections that were closed because there were too many.
@@ -121,12 +127,12 @@ pub struct Own {
     /// Spans that a collector took, and those that were dropped.
     pub spans: (u64, u64),
     /// Operations on the engine, if there is one.
-    pub engine: Option<EngineTold>,
+    pub engine: Option<EngineCounts>,
 }
 
 /// Operations on the engine that servers share.
 #[derive(Clone, Copy, Debug)]
-pub struct EngineTold {
+pub struct EngineCounts {
     /// Calls, and their results.
     pub tally: Tally,
     /// How often a node was found to have lost its data.
@@ -135,7 +141,7 @@ pub struct EngineTold {
     pub faults: [(Fault, u64); Fault::ALL.len()],
 }
 
-impl Own {
+impl ServerCounts {
     fn write(&self, format: Format, text: &mut String) {
         let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let (spans_sent, spans_dropped) = self.spans;
@@ -165,7 +171,7 @@ impl Own {
     }
 }
 
-impl EngineTold {
+impl EngineCounts {
     /// The numbers of an engine.
     #[must_use]
     pub fn of(engine: &Engine) -> Self {
@@ -205,10 +211,13 @@ mod tests {
 
     #[test]
     fn the_text_has_every_family_of_the_server_once() {
-        let counting = Counting::new(false);
+        let counting = ServerMetrics::new(false);
         let tally = Tally::default();
         let faults = Fault::ALL.map(|fault| (fault, 0));
-        let own = Own { engine: Some(EngineTold { tally, emptied: 0, faults }), ..Own::default() };
+        let own = ServerCounts {
+            engine: Some(EngineCounts { tally, emptied: 0, faults }),
+            ..ServerCounts::default()
+        };
         let text = counting.text(Format::Prometheus, 0, &own, &CallCounts::default());
         let heads = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let mut heads: Vec<_> = heads.map(str::to_owned).collect();

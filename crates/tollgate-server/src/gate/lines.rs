@@ -19,7 +19,7 @@ pub(crate) type Line = (u128, u32);
 pub(crate) struct Lines(Mutex<Queue<Line, ()>>);
 
 /// The place of a waiting request.
-pub(crate) struct Place<'a> {
+pub(crate) struct WaitingSlot<'a> {
     lines: &'a Lines,
     clock: &'a Clock,
     pub(crate) ticket: Ticket,
@@ -40,12 +40,12 @@ impl Lines {
         self.queue().set_limits(limits);
     }
 
-    pub(crate) const fn hold<'a>(&'a self, clock: &'a Clock, ticket: Ticket) -> Place<'a> {
-        Place { lines: self, clock, ticket }
+    pub(crate) const fn hold<'a>(&'a self, clock: &'a Clock, ticket: Ticket) -> WaitingSlot<'a> {
+        WaitingSlot { lines: self, clock, ticket }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingSlot<'_> {
     fn drop(&mut self) {
         let now: Timestamp = self.clock.now();
         // A request that has its decision is no longer in it.

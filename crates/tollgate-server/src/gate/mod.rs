@@ -19,7 +19,7 @@ use tollgate_service::{Unauthorized, lease, line};
 
 use crate::clock::Clock;
 use crate::gate::call_counts::CallCounts;
-use crate::gate::counting::{Counting, EngineTold, Own};
+use crate::gate::counting::{EngineCounts, ServerCounts, ServerMetrics};
 use crate::gate::lines::Lines;
 use crate::gate::remembered::Remembered;
 use crate::gate::tenant_cache::TenantCache;
@@ -45,7 +45,7 @@ pub struct Gate {
     /// The log.
     pub log: Log,
     /// The counters.
-    pub counting: Counting,
+    pub counting: ServerMetrics,
     /// The policy in force.
     pub following: Following,
     pub(crate) lines: Lines,
@@ -66,34 +66,34 @@ pub struct Gate {
     limit_said_ms: Mutex<u64>,
     /// The sender of spans, if traces are configured; set before the first request.
     pub(crate) traces: OnceLock<Traces>,
-    /// The counters of the listeners: see [`Own`].
+    /// The counters of the listeners: see [`ServerCounts`].
     pub traffic: Traffic,
 }
 
 /// The counters of the listeners.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// See [`Own::connections`].
+    /// See [`ServerCounts::connections`].
     pub connections: AtomicU64,
-    /// See [`Own::connections_refused`].
+    /// See [`ServerCounts::connections_refused`].
     pub connections_refused: AtomicU64,
-    /// See [`Own::connections_of_one`].
+    /// See [`ServerCounts::connections_of_one`].
     pub connections_of_one: AtomicU64,
-    /// See [`Own::misled`].
+    /// See [`ServerCounts::misled`].
     pub misled: AtomicU64,
-    /// See [`Own::reports_denied`].
+    /// See [`ServerCounts::reports_denied`].
     pub reports_denied: AtomicU64,
-    /// See [`Own::limits_ignored`].
+    /// See [`ServerCounts::limits_ignored`].
     pub limits_ignored: AtomicU64,
-    /// See [`Own::files_refused`].
+    /// See [`ServerCounts::files_refused`].
     pub files_refused: AtomicU64,
-    /// See [`Own::overloaded`].
+    /// See [`ServerCounts::overloaded`].
     pub overloaded: AtomicU64,
-    /// See [`Own::timed_out`].
+    /// See [`ServerCounts::timed_out`].
     pub timed_out: AtomicU64,
-    /// See [`Own::certificates_refused`].
+    /// See [`ServerCounts::certificates_refused`].
     pub certificates_refused: AtomicU64,
-    /// See [`Own::handshakes_failed`].
+    /// See [`ServerCounts::handshakes_failed`].
     pub handshakes_failed: AtomicU64,
     /// gRPC calls, and their statuses.
     pub calls: CallCounts,
@@ -133,7 +133,7 @@ impl Gate {
             store: parts.store,
             clock: parts.clock,
             log: parts.log,
-            counting: Counting::new(parts.is_uncounted),
+            counting: ServerMetrics::new(parts.is_uncounted),
             following: parts.following,
             lines,
             tenants: TenantCache::new(parts.seed),
@@ -159,13 +159,13 @@ impl Gate {
 
     /// The server's own numbers.
     #[must_use]
-    pub fn own(&self) -> Own {
+    pub fn own(&self) -> ServerCounts {
         use std::sync::atomic::Ordering::Relaxed;
         let Traffic { connections, connections_refused, .. } = &self.traffic;
         let Traffic { connections_of_one, misled, overloaded, timed_out, .. } = &self.traffic;
         let Traffic { certificates_refused, handshakes_failed, .. } = &self.traffic;
         let Traffic { reports_denied, limits_ignored, files_refused, .. } = &self.traffic;
-        Own {
+        ServerCounts {
             held: self.store.held(),
             connections: connections.load(Relaxed),
             connections_refused: connections_refused.load(Relaxed),
@@ -179,7 +179,7 @@ impl Gate {
             certificates_refused: certificates_refused.load(Relaxed),
             handshakes_failed: handshakes_failed.load(Relaxed),
             spans: self.traces.get().map(Traces::told).unwrap_or_default(),
-            engine: self.store.engine().map(EngineTold::of),
+            engine: self.store.engine().map(EngineCounts::of),
         }
     }
 

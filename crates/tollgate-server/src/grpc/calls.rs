@@ -21,7 +21,7 @@ use tollgate_service::{Answer, Api};
 
 use crate::check::FOREVER;
 use crate::forward;
-use crate::gate::call_counts::Called;
+use crate::gate::call_counts::CallMethod;
 use crate::grpc::{self, Method};
 use crate::http::body::Body;
 use crate::http::{Http, NoBody, response};
@@ -124,7 +124,7 @@ async fn respond_to(
     }
     let (head, body) = request.into_parts();
     let method = Method::of(head.uri.path(), http.callers.protocols);
-    let called = method.as_ref().map_or(Called::Unknown, |method| method.called());
+    let called = method.as_ref().map_or(CallMethod::Unknown, |method| method.called());
     let is_public = method.as_ref().is_ok_and(|method| method.is_public());
     let Some(_permit) = (if is_public { http.admit_stranger(peer.address) } else { http.admit() })
     else {

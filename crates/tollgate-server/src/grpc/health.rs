@@ -14,7 +14,7 @@ use tollgate_grpc::status::{Code, Status};
 use tollgate_grpc::{authorization, rate_limit};
 
 use crate::http::protocols::Protocols;
-use crate::listen::addresses::{Addresses, Place};
+use crate::listen::addresses::{Addresses, ConnectionSlot};
 
 /// The number of watchers at a time, and of one address: more than any server has load balancers,
 /// and more than the threads of a load balancer that watch separately.
@@ -69,7 +69,7 @@ impl Watchers {
 /// A place to watch from.
 pub(crate) struct Watcher {
     ending: watch::Receiver<bool>,
-    _places: (OwnedSemaphorePermit, Place),
+    _places: (OwnedSemaphorePermit, ConnectionSlot),
 }
 
 impl Watcher {

@@ -23,7 +23,7 @@ use tollgate_grpc::status::{Code, Status};
 use tollgate_grpc::{authorization as authorizations, health as healths, rate_limit as limits};
 
 use crate::gate::Gate;
-use crate::gate::call_counts::Called;
+use crate::gate::call_counts::CallMethod;
 use crate::http::protocols::Protocols;
 
 /// The method of a path.
@@ -61,11 +61,11 @@ impl Method {
     }
 
     /// The method that it is counted as.
-    pub(crate) const fn called(self) -> Called {
+    pub(crate) const fn called(self) -> CallMethod {
         match self {
-            Self::RateLimit => Called::RateLimit,
-            Self::Authorize => Called::ExtAuthz,
-            Self::Health | Self::Watch => Called::Health,
+            Self::RateLimit => CallMethod::RateLimit,
+            Self::Authorize => CallMethod::ExtAuthz,
+            Self::Health | Self::Watch => CallMethod::Health,
         }
     }
 

@@ -191,7 +191,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::gate::Parts;
     use crate::log::Log;
-    use crate::policy::active::{Spoken, compile};
+    use crate::policy::active::{ProtocolRestrictions, compile};
     use crate::policy::following::{File, Following};
     use crate::store::Store;
     use crate::store::redis::Redis;
@@ -274,14 +274,14 @@ mod tests {
         options.settings.tolerance_ms = 1 << 40;
         (options.shards, options.settings.max_asks) = (1, 1);
         let clock = Clock::showing(Timestamp::from_millis(1_780_000_000_000));
-        let policy = compile(POLICY, b"", Spoken::default()).expect("a policy");
+        let policy = compile(POLICY, b"", ProtocolRestrictions::default()).expect("a policy");
         let file = File::new(POLICY.to_owned(), policy);
         let engine = Engine::new(options).expect("random bytes");
         Gate::new(Parts {
             store: Store::Redis(Redis::new(engine, timeout, b"")),
             clock,
             log: Log::nowhere(clock),
-            following: Following::new(file, false, false, Spoken::default()),
+            following: Following::new(file, false, false, ProtocolRestrictions::default()),
             hash_key: Vec::new(),
             fleet_secret: None,
             log_share: Share::DEFAULT,

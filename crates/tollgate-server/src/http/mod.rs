@@ -34,7 +34,7 @@ use crate::forward::Shape;
 use crate::gate::Gate;
 use crate::grpc::Watchers;
 use crate::http::body::Body;
-use crate::listen::addresses::{Addresses, Place};
+use crate::listen::addresses::{Addresses, ConnectionSlot};
 use crate::listen::peer::Peer;
 use crate::operate::admin::{self, Operators};
 
@@ -81,7 +81,7 @@ pub struct Http {
 /// Room for one request, until its response is made.
 pub(crate) struct Room<'a> {
     _permit: SemaphorePermit<'a>,
-    _of_one: Option<Place>,
+    _of_one: Option<ConnectionSlot>,
 }
 
 impl Http {
@@ -163,7 +163,7 @@ impl Http {
     fn admit_to<'a>(
         &self,
         places: &'a Semaphore,
-        of_one: impl FnOnce() -> Option<Option<Place>>,
+        of_one: impl FnOnce() -> Option<Option<ConnectionSlot>>,
     ) -> Option<Room<'a>> {
         let permit = places.try_acquire().ok();
         let room = permit.and_then(|permit| Some(Room { _permit: permit, _of_one: of_one()? }));

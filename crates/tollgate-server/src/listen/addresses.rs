@@ -20,7 +20,7 @@ pub(crate) struct Addresses {
 
 /// A connection of an address; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     addresses: Arc<Addresses>,
     address: IpAddr,
 }
@@ -32,7 +32,7 @@ impl Addresses {
     }
 
     /// One more connection of `address`; `None` when it has the most that it may have.
-    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         let address = one(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match open.entry(address) {
@@ -40,11 +40,11 @@ impl Addresses {
             Entry::Occupied(mut held) => *held.get_mut() = held.get().saturating_add(1),
             Entry::Vacant(free) => drop(free.insert(1)),
         }
-        Some(Place { addresses: Arc::clone(self), address })
+        Some(ConnectionSlot { addresses: Arc::clone(self), address })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.addresses.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Occupied(mut held) = open.entry(self.address) {

@@ -86,9 +86,9 @@ impl Activity {
         }
     }
 
-    fn begin(self: &Arc<Self>) -> UnderWay {
+    fn begin(self: &Arc<Self>) -> ActiveRequest {
         self.under_way.fetch_add(1, Ordering::Relaxed);
-        UnderWay(Arc::clone(self))
+        ActiveRequest(Arc::clone(self))
     }
 
     fn now_ms(&self) -> u64 {
@@ -106,15 +106,15 @@ impl Activity {
 }
 
 /// A current request; it ends when this is dropped, as it is when the client leaves.
-struct UnderWay(Arc<Activity>);
+struct ActiveRequest(Arc<Activity>);
 
-impl UnderWay {
+impl ActiveRequest {
     fn is_last(&self) -> bool {
         self.0.is_ending.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.last_ms.store(self.0.now_ms(), Ordering::Relaxed);
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);

@@ -111,7 +111,7 @@ impl Server {
         let ticking = tokio::spawn(tick(Arc::clone(&gate)));
         let following = tokio::spawn(follow(Arc::clone(&gate)));
         let tls = self.tls.clone();
-        let entrance = Entrance {
+        let entrance = Acceptor {
             addresses: Arc::new(Addresses::new(self.http.limits.connections_per_address)),
             http: Arc::clone(&self.http),
             tls: self.tls,
@@ -188,7 +188,7 @@ async fn end_connections(
 }
 
 /// The entry of connections.
-struct Entrance {
+struct Acceptor {
     http: Arc<Http>,
     tls: Option<Arc<Tls>>,
     connections: Arc<Semaphore>,
@@ -196,7 +196,7 @@ struct Entrance {
     drain: watch::Receiver<DrainPhase>,
 }
 
-impl Entrance {
+impl Acceptor {
     /// Accepts connections until the sender of `close` is gone, then those that the kernel has
     /// accepted already: closing the listener would reset them, and lose the requests of their
     /// clients.
@@ -236,7 +236,7 @@ impl Entrance {
         traffic.connections.fetch_add(1, Ordering::Relaxed);
         let (http, tls, drain) = (Arc::clone(&self.http), self.tls.clone(), self.drain.clone());
         tokio::spawn(async move {
-            let open = Open(Arc::clone(&http.gate));
+            let open = OpenConnection(Arc::clone(&http.gate));
             connection::serve(stream, address, http, tls, drain).await;
             drop((open, permit, place));
         });
@@ -259,9 +259,9 @@ fn queued(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)
 }
 
 /// A connection that is open, for the metrics.
-struct Open(Arc<Gate>);
+struct OpenConnection(Arc<Gate>);
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.traffic.connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ pub use tollgate_service::deployment::Active;
 /// The restrictions that the protocols other than `POST /check` put on a policy. Each is the name
 /// of the setting that turns its protocol on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spoken {
+pub struct ProtocolRestrictions {
     /// Callers of this protocol never report the response, so nothing could be charged by it.
     pub without_responses: Option<&'static str>,
     /// A response with a status from 200 to 299 allows the request, whatever it was meant to be.
@@ -21,7 +21,11 @@ pub struct Spoken {
 ///
 /// # Errors
 /// All its mistakes.
-pub fn compile(text: &str, hash_key: &[u8], spoken: Spoken) -> Result<Policy, Problems> {
+pub fn compile(
+    text: &str,
+    hash_key: &[u8],
+    spoken: ProtocolRestrictions,
+) -> Result<Policy, Problems> {
     let mut policy = tollgate_language::compile(text, Surface::Server)?;
     let problems = objections(&policy, spoken);
     if !problems.0.is_empty() {
@@ -36,7 +40,7 @@ pub fn compile(text: &str, hash_key: &[u8], spoken: Spoken) -> Result<Policy, Pr
 /// of the request are no longer known. Rules that the other protocols cannot carry out are
 /// mistakes, too.
 #[must_use]
-pub fn objections(policy: &Policy, spoken: Spoken) -> Problems {
+pub fn objections(policy: &Policy, spoken: ProtocolRestrictions) -> Problems {
     let mut problems = Problems::default();
     for (i, rule) in policy.rules().iter().enumerate() {
         let mut wrong = |place: &str, message: String| {
@@ -74,7 +78,7 @@ pub fn objections(policy: &Policy, spoken: Spoken) -> Problems {
 
 /// Certain mistakes that are only logged.
 #[must_use]
-pub fn warnings(policy: &Policy, has_secret: bool, spoken: Spoken) -> Problems {
+pub fn warnings(policy: &Policy, has_secret: bool, spoken: ProtocolRestrictions) -> Problems {
     let mut warnings = deployment::warnings(policy, (!has_secret).then_some("hash_key"));
     // A protocol that takes any success for permission asks over HTTP, without the body.
     if let Some(setting) = spoken.passes_success {

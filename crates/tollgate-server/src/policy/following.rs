@@ -17,7 +17,7 @@ use tollgate_service::{
 };
 
 use crate::log::{Level, Log};
-use crate::policy::active::{self, Active, Spoken};
+use crate::policy::active::{self, Active, ProtocolRestrictions};
 use crate::store::Store;
 
 /// The policy file of this server.
@@ -45,7 +45,7 @@ pub struct Following {
     /// The policy may be changed at run time.
     is_on: bool,
     has_secret: bool,
-    spoken: Spoken,
+    spoken: ProtocolRestrictions,
     state: RwLock<State>,
     asking: tokio::sync::Mutex<()>,
 }
@@ -77,7 +77,7 @@ pub struct Known {
 impl Following {
     /// The file is in force until the store returns another policy.
     #[must_use]
-    pub fn new(file: File, is_on: bool, has_secret: bool, spoken: Spoken) -> Self {
+    pub fn new(file: File, is_on: bool, has_secret: bool, spoken: ProtocolRestrictions) -> Self {
         let active = Arc::new(of_file(&file, is_on));
         let mut fleet = FleetPolicies::default();
         fleet.follow(&active.policy, Timestamp::ZERO);
@@ -101,7 +101,7 @@ impl Following {
 
     /// The requirements on a policy in addition to that it compiles.
     #[must_use]
-    pub const fn spoken(&self) -> Spoken {
+    pub const fn spoken(&self) -> ProtocolRestrictions {
         self.spoken
     }
 
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn who_hears_late_of_a_change_answers_the_policy_before_no_longer() {
         let file = File::new(text(1), policy(1));
-        let following = Following::new(file, true, false, Spoken::default());
+        let following = Following::new(file, true, false, ProtocolRestrictions::default());
         let log = Log::nowhere(Clock::start());
         let start = 1_780_000_000_000;
         let put = |version: u64, at_ms: u64| {

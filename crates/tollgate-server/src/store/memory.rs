@@ -14,7 +14,7 @@ use crate::store::ask::{Ask, Name, NoReply};
 use crate::store::folder::OnDisk;
 use crate::store::journal::{Journal, Opened};
 use crate::store::rules::Rules;
-use crate::store::table::{Held, Table, TableLimits};
+use crate::store::table::{Occupancy, Table, TableLimits};
 
 /// The store.
 pub struct Memory {
@@ -105,7 +105,7 @@ impl Memory {
         self.table.sweep(number, now);
     }
 
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn held(&self) -> Occupancy {
         self.table.held()
     }
 }

@@ -86,10 +86,10 @@ impl Store {
 
     /// The contents of the store, for its metrics in addition to those of requests.
     #[must_use]
-    pub fn held(&self) -> table::Held {
+    pub fn held(&self) -> table::Occupancy {
         match self {
             Self::Memory(memory) => memory.held(),
-            Self::Redis(_) => table::Held::default(),
+            Self::Redis(_) => table::Occupancy::default(),
         }
     }
 

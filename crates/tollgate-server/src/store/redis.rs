@@ -16,7 +16,7 @@ use tollgate_service::settle::Sealer;
 use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
 
 use crate::store::ask::{Ask, Name, NoReply};
-use crate::traces::{self, Kind, Open};
+use crate::traces::{self, ActiveSpan, Kind};
 
 /// The name of the log, after the prefix.
 const LOG: &str = "rules";
@@ -85,7 +85,7 @@ impl Redis {
             Ask::Operate(request) => tollgate_redis::Ask::Operate(request.to_vec()),
         };
         let span = traces::child("store", Kind::Internal);
-        let tag = span.as_ref().map(Open::tag);
+        let tag = span.as_ref().map(ActiveSpan::tag);
         let name = tollgate_redis::Name::new(*name);
         let unreadable = |what| {
             NoReply::Unreadable(format!("the engine's key {} {what}", self.engine.key_of(&name)))

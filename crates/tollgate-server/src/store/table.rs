@@ -65,7 +65,7 @@ pub struct TableLimits {
 
 /// How full a table is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Occupancy {
     /// Keys in the table.
     pub keys: usize,
     /// Bytes that are allocated for them.
@@ -154,12 +154,12 @@ impl Table {
 
     /// The contents of the table.
     #[must_use]
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> Occupancy {
         let evicted = self.evicted.load(Ordering::Relaxed);
-        self.shards.iter().fold(Held { evicted, ..Held::default() }, |held, shard| {
+        self.shards.iter().fold(Occupancy { evicted, ..Occupancy::default() }, |held, shard| {
             let shard = lock(shard);
             let keys = held.keys.saturating_add(shard.keys);
-            Held { keys, bytes: held.bytes.saturating_add(shard.bytes), evicted }
+            Occupancy { keys, bytes: held.bytes.saturating_add(shard.bytes), evicted }
         })
     }
 

@@ -43,7 +43,7 @@ const MAX_LINKS: usize = 64;
 
 tokio::task_local! {
     /// The current span of this task.
-    static HERE: Here;
+    static HERE: SpanContext;
 }
 
 /// The sender of spans.
@@ -62,7 +62,7 @@ struct Inner {
 
 /// A place in a trace.
 #[derive(Clone, Debug)]
-struct Here {
+struct SpanContext {
     traces: Traces,
     at: Parent,
     /// The caller is allowed.
@@ -95,7 +95,7 @@ impl Traces {
 
     /// The span of a request with these header fields, if it is traced: when its caller traces it,
     /// and of callers without trace information the configured share.
-    pub(crate) fn request(&self, name: &'static str, headers: &HeaderMap) -> Option<Open> {
+    pub(crate) fn request(&self, name: &'static str, headers: &HeaderMap) -> Option<ActiveSpan> {
         let parent = Parent::of(headers);
         let number = self.number();
         let (is_traced, trace) = match &parent {
@@ -106,7 +106,12 @@ impl Traces {
             let is_admitted = Arc::new(AtomicBool::new(false));
             let above = parent.map(|(parent, _)| parent.span);
             let at = Parent { trace, span: self.span_id() };
-            Open::new(Here { traces: self.clone(), at, is_admitted }, above, name, Kind::Server)
+            ActiveSpan::new(
+                SpanContext { traces: self.clone(), at, is_admitted },
+                above,
+                name,
+                Kind::Server,
+            )
         })
     }
 
@@ -148,23 +153,23 @@ pub(crate) fn admitted() {
 }
 
 /// A child of this task's current span, if there is one.
-pub(crate) fn child(name: &'static str, kind: Kind) -> Option<Open> {
+pub(crate) fn child(name: &'static str, kind: Kind) -> Option<ActiveSpan> {
     HERE.try_with(|above| {
         let at = Parent { trace: above.at.trace, span: above.traces.span_id() };
-        Open::new(Here { at, ..above.clone() }, Some(above.at.span), name, kind)
+        ActiveSpan::new(SpanContext { at, ..above.clone() }, Some(above.at.span), name, kind)
     })
     .ok()
 }
 
 /// A current span; it ends, and is recorded, when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Open {
-    here: Here,
+pub(crate) struct ActiveSpan {
+    here: SpanContext,
     record: Record,
 }
 
-impl Open {
-    fn new(here: Here, above: Option<[u8; 8]>, name: &'static str, kind: Kind) -> Self {
+impl ActiveSpan {
+    fn new(here: SpanContext, above: Option<[u8; 8]>, name: &'static str, kind: Kind) -> Self {
         let began_ns = here.traces.now_ns();
         let record = Record {
             at: here.at,
@@ -201,7 +206,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for ActiveSpan {
     fn drop(&mut self) {
         if !self.here.is_admitted.load(Ordering::Relaxed) {
             return;

@@ -42,19 +42,19 @@ pub(crate) fn answered(reply: &PolicyReply) -> Next {
         return Step::Answer(answer);
     };
     let next_before = rows.last().filter(|_| *more).map(|(number, _)| *number);
-    let page = Page { changes: rows.iter().map(Shown::new).collect(), next_before };
+    let page = Page { changes: rows.iter().map(HistoryEntry::new).collect(), next_before };
     Step::Answer(Answer::json(serde_json::to_string(&page).unwrap_or_default()))
 }
 
 #[derive(Serialize)]
 struct Page<'a> {
-    changes: Vec<Shown<'a>>,
+    changes: Vec<HistoryEntry<'a>>,
     /// `before` for the next page; `None` on the last.
     next_before: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct HistoryEntry<'a> {
     number: u64,
     at_ms: u64,
     act: KeyAct,
@@ -67,7 +67,7 @@ struct Shown<'a> {
     after: &'a str,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> HistoryEntry<'a> {
     fn new((number, row): &'a (u64, KeyRow)) -> Self {
         let (change, actor) = (&row.change, row.actor.as_ref());
         Self {

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 
 use crate::access::Access;
-use crate::admin::policy_documents::{InForce, Ready};
+use crate::admin::policy_documents::{CheckedDocument, InForce};
 use crate::admin::step::Step;
 use crate::admin::{json_body, precondition};
 use crate::answer::{Answer, JSON};
@@ -43,7 +43,7 @@ pub(crate) enum State {
     Current {
         /// The store has the text of the deployed file, or it was sent to the store.
         has_text: bool,
-        wants: Wants,
+        wants: ReadPurpose,
     },
     /// The version to roll back to was requested.
     Target {
@@ -51,14 +51,14 @@ pub(crate) enum State {
         to: u64,
     },
     /// A change was requested.
-    Change(Box<Ready>),
+    Change(Box<CheckedDocument>),
     History,
     Version,
 }
 
 /// The purpose of reading the policy in force.
 #[derive(Debug)]
-pub(crate) enum Wants {
+pub(crate) enum ReadPurpose {
     Read,
     Put(String),
     Delete,
@@ -78,12 +78,12 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, An
             let number = digits(&asked.parameter).ok_or_else(no_version)?;
             return Ok(Step::Ask(PolicyCall::Version { number }, State::Version));
         }
-        Operation::PutPolicy => Wants::Put(json_body::document(service, body)?),
-        Operation::DeletePolicy => Wants::Delete,
-        Operation::RollBack => Wants::RollBack(target(body)?),
-        _ => Wants::Read,
+        Operation::PutPolicy => ReadPurpose::Put(json_body::document(service, body)?),
+        Operation::DeletePolicy => ReadPurpose::Delete,
+        Operation::RollBack => ReadPurpose::RollBack(target(body)?),
+        _ => ReadPurpose::Read,
     };
-    if !matches!(wants, Wants::Read) {
+    if !matches!(wants, ReadPurpose::Read) {
         is_dry(asked)?;
         precondition::named(asked)?;
     }
@@ -126,7 +126,7 @@ pub(crate) fn answered(
 }
 
 /// Asks for the policy in force.
-fn read(service: &Service<'_>, asked: &Asked, wants: Wants, text: Option<String>) -> Next {
+fn read(service: &Service<'_>, asked: &Asked, wants: ReadPurpose, text: Option<String>) -> Next {
     let has_text = text.is_some();
     let deployed = Deployed { fingerprint: service.deployed.fingerprint, text };
     let call = PolicyCall::Read { deployed, known: None, seen: None, now_ms: asked.now_ms };
@@ -137,34 +137,35 @@ fn read(service: &Service<'_>, asked: &Asked, wants: Wants, text: Option<String>
 fn with_current(
     service: &Service<'_>,
     asked: &Asked,
-    wants: Wants,
+    wants: ReadPurpose,
     current: Current,
 ) -> Result<Next, Answer> {
     let in_force = InForce::new(service, &current)?;
-    if matches!(wants, Wants::Read) {
+    if matches!(wants, ReadPurpose::Read) {
         return shown(service, asked, &in_force).map(Step::Answer);
     }
     precondition::holds(asked, Some(&in_force.tag()))?;
     match wants {
-        Wants::Put(text) => {
-            let ready = Ready::sent(service, &in_force, &text)?;
+        ReadPurpose::Put(text) => {
+            let ready = CheckedDocument::sent(service, &in_force, &text)?;
             let is_same = in_force.source == Source::Written && ready.is_text(in_force.text);
             if is_same && !is_dry(asked)? {
                 return Ok(Step::Answer(ready.answer(in_force.version)));
             }
             put(service, asked, &in_force, ready, Kind::Put)
         }
-        Wants::RollBack(to) if to == in_force.version => {
+        ReadPurpose::RollBack(to) if to == in_force.version => {
             Err(Wrong::Conflict.answer(&format!("version {to} is in force")))
         }
-        Wants::RollBack(to) => {
+        ReadPurpose::RollBack(to) => {
             Ok(Step::Ask(PolicyCall::Version { number: to }, State::Target { current, to }))
         }
-        Wants::Delete if in_force.source == Source::Deployed => {
+        ReadPurpose::Delete if in_force.source == Source::Deployed => {
             Err(Wrong::Conflict.answer("the deployed file is in force"))
         }
-        Wants::Delete | Wants::Read => {
-            let ready = Ready::new(service, &in_force, service.deployed.text.to_string())?;
+        ReadPurpose::Delete | ReadPurpose::Read => {
+            let ready =
+                CheckedDocument::new(service, &in_force, service.deployed.text.to_string())?;
             put(service, asked, &in_force, ready, Kind::Delete)
         }
     }
@@ -181,7 +182,7 @@ fn rolled_back(
     let target = target.ok_or_else(no_version)?;
     let text = InForce::kept(&target)?.text.to_string();
     let in_force = InForce::new(service, &current)?;
-    let ready = Ready::new(service, &in_force, text)?;
+    let ready = CheckedDocument::new(service, &in_force, text)?;
     put(service, asked, &in_force, ready, Kind::Rollback { to })
 }
 
@@ -190,7 +191,7 @@ fn put(
     service: &Service<'_>,
     asked: &Asked,
     in_force: &InForce<'_>,
-    mut ready: Ready,
+    mut ready: CheckedDocument,
     kind: Kind,
 ) -> Result<Next, Answer> {
     if is_dry(asked)? {
@@ -260,14 +261,14 @@ fn history(asked: &Asked) -> Result<Next, Answer> {
 
 #[derive(Serialize)]
 struct Page<'a> {
-    versions: Vec<Shown<'a>>,
+    versions: Vec<HistoryEntry<'a>>,
     /// `before` for the next page; `None` on the last.
     next_before: Option<u64>,
 }
 
 /// A row of the history in a response.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct HistoryEntry<'a> {
     version: u64,
     previous: u64,
     at_ms: u64,
@@ -282,7 +283,7 @@ struct Shown<'a> {
     summary: &'a Summary,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> HistoryEntry<'a> {
     fn new(it: &'a HistoryRow) -> Self {
         let (kind, to) = match it.row.kind {
             Kind::Deploy => ("deploy", None),
@@ -301,7 +302,7 @@ impl<'a> Shown<'a> {
 
 fn page(rows: &[HistoryRow], more: bool) -> Answer {
     let next_before = rows.last().filter(|_| more).map(|row| row.version);
-    let page = Page { versions: rows.iter().map(Shown::new).collect(), next_before };
+    let page = Page { versions: rows.iter().map(HistoryEntry::new).collect(), next_before };
     Answer::json(serde_json::to_string(&page).unwrap_or_default())
 }
 

@@ -1,7 +1,7 @@
 //! A document that is to be put in force, and the one that is in force.
 //!
-//! Invariant: a `Ready` document was compiled as it will be enforced, with its keys in it;
-//! reports about it contain nothing of the keys.
+//! Invariant: a `CheckedDocument` was compiled as it will be enforced, with its keys in it; reports
+//! about it contain nothing of the keys.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -68,7 +68,7 @@ impl<'a> InForce<'a> {
 
 /// A document that may be put in force.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct CheckedDocument {
     /// The text that is put in force.
     text: String,
     /// The masked text.
@@ -102,7 +102,7 @@ struct Warning<'a> {
     detail: &'a str,
 }
 
-impl Ready {
+impl CheckedDocument {
     /// A document as it was sent, to replace `current`.
     ///
     /// # Errors

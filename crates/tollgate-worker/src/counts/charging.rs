@@ -17,7 +17,7 @@ use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Request, S
 use tollgate_service::metrics::Event;
 
 use crate::counts::objects::{Keys, Objects};
-use crate::operate::tally::Trouble;
+use crate::operate::tally::FailureKind;
 use crate::runtime::js::{self, Call, KeyObject, NoReply};
 
 /// The calls of one request, and its objects.
@@ -30,7 +30,7 @@ pub(crate) struct Calls<'a> {
 }
 
 /// A call that is under way.
-struct Sent {
+struct PendingCall {
     id: AskId,
     call: Call,
     at: Timestamp,
@@ -105,7 +105,7 @@ impl Calls<'_> {
         }
     }
 
-    fn send(&self, id: AskId) -> Option<Sent> {
+    fn send(&self, id: AskId) -> Option<PendingCall> {
         let Request { partition, event, ask } = self.drive.request(id)?;
         let object = self.object(partition)?;
         self.objects.counters.add(event);
@@ -117,7 +117,7 @@ impl Calls<'_> {
             }
             Ask::Look(request) | Ask::Charge(request) => Call::check(object, request),
         };
-        Some(Sent { id, call, at: js::now() })
+        Some(PendingCall { id, call, at: js::now() })
     }
 
     fn object(&self, partition: usize) -> Option<&KeyObject> {
@@ -127,10 +127,10 @@ impl Calls<'_> {
 
     /// Waits for the calls under way, or for half of the time if the drive may go on then. Returns
     /// the calls that are still awaited.
-    async fn hear(&mut self, plan: &mut Plan, round: Vec<Sent>) -> Vec<Sent> {
+    async fn hear(&mut self, plan: &mut Plan, round: Vec<PendingCall>) -> Vec<PendingCall> {
         let may_go_on = self.drive.may_go_on();
         let mut silent = Vec::new();
-        for Sent { id, call, at } in round {
+        for PendingCall { id, call, at } in round {
             match call.reply().await {
                 Err(NoReply::Late) if may_go_on => silent.push((id, at)),
                 reply => self.accept(plan, (id, at), reply),
@@ -147,7 +147,7 @@ impl Calls<'_> {
         let rest = |(id, at)| {
             let Request { partition, .. } = self.drive.request(id)?;
             let call = Call::rest(self.object(partition)?);
-            self.drive.awaits(id).then_some(Sent { id, call, at })
+            self.drive.awaits(id).then_some(PendingCall { id, call, at })
         };
         silent.into_iter().filter_map(rest).collect()
     }
@@ -167,17 +167,17 @@ impl Calls<'_> {
         };
         let reply = match reply {
             Ok(reply) if reply.is_empty() && event != Event::Refund => {
-                lost(Trouble::Corrupt, "", Failure::Corrupt)
+                lost(FailureKind::Corrupt, "", Failure::Corrupt)
             }
             Ok(reply) => Ok(reply),
-            Err(NoReply::Late) => lost(Trouble::Late, "", Failure::Unreachable),
-            Err(NoReply::Failed(word)) => lost(Trouble::Failed, &word, Failure::Unreachable),
+            Err(NoReply::Late) => lost(FailureKind::Late, "", Failure::Unreachable),
+            Err(NoReply::Failed(word)) => lost(FailureKind::Failed, &word, Failure::Unreachable),
         };
         let is_reply = reply.is_ok();
         match self.drive.hear(policy, plan, id, reply) {
             Heard::Used if is_reply => objects.denials.hear(policy, plan, partition, at),
             Heard::Misread => {
-                objects.note(Trouble::Misread, "");
+                objects.note(FailureKind::Misread, "");
             }
             Heard::Used | Heard::Unasked => {}
         }

@@ -15,7 +15,7 @@ use wasm_bindgen::JsValue;
 use crate::counts::denials::Remembered;
 use crate::counts::lines::Lines;
 use crate::counts::object_name::object_name;
-use crate::operate::tally::{Tally, Trouble};
+use crate::operate::tally::{FailureKind, Tally};
 use crate::runtime::js::{self, KeyObject};
 
 /// The objects, and how they are named.
@@ -61,15 +61,15 @@ impl Objects {
     /// Counts the decision of `on_failure`, if it decided.
     pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
         if plan.newer().is_some() {
-            self.note(Trouble::Behind, "");
+            self.note(FailureKind::Behind, "");
         }
         if plan.has_failed() {
             let outcome = plan.outcome(policy);
             match outcome.final_answer() {
                 Answer::Pass | Answer::Delay(_) => {
-                    self.note(Trouble::LetThrough, "");
+                    self.note(FailureKind::LetThrough, "");
                 }
-                _ if outcome.is_failure() => self.note(Trouble::Refused, ""),
+                _ if outcome.is_failure() => self.note(FailureKind::Refused, ""),
                 Answer::Refuse { .. } | Answer::Retry(_) => {}
             }
         }
@@ -77,7 +77,7 @@ impl Objects {
     }
 
     /// Counts a failure; `word` is the platform's error message, if any.
-    pub(crate) fn note(&self, trouble: Trouble, word: &str) {
+    pub(crate) fn note(&self, trouble: FailureKind, word: &str) {
         if let Some(event) = trouble.event() {
             self.counters.add(event);
         }

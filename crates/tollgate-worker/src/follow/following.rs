@@ -64,7 +64,7 @@ pub(crate) struct Following {
 
 /// The policy that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Freshness {
     /// One that was in force at most [`FRESH`] ago.
     Fresh,
     /// One of this generation or a later one.
@@ -73,7 +73,7 @@ pub(crate) enum Wish {
     Check(u64),
 }
 
-impl Wish {
+impl Freshness {
     /// The generation that a check is sent for; 0 for any.
     pub(crate) const fn generation(self) -> u64 {
         match self {
@@ -115,22 +115,22 @@ impl Following {
 
     /// The wish for the policy that is in force now, regardless of which isolate changed it: a
     /// check that is not yet sent.
-    pub(crate) const fn newest(&self) -> Wish {
-        Wish::Check(self.sent.saturating_add(1))
+    pub(crate) const fn newest(&self) -> Freshness {
+        Freshness::Check(self.sent.saturating_add(1))
     }
 
     /// The next step of a request with this wish.
     pub(crate) fn next(
         &mut self,
         now: Timestamp,
-        wish: Wish,
+        wish: Freshness,
         timeout_ms: u32,
         has_asked: bool,
     ) -> Next {
         let is_fulfilled = match wish {
-            Wish::Fresh => self.was_checked(now),
-            Wish::Generation(generation) => self.reaches(generation),
-            Wish::Check(number) => self.answered >= number,
+            Freshness::Fresh => self.was_checked(now),
+            Freshness::Generation(generation) => self.reaches(generation),
+            Freshness::Check(number) => self.answered >= number,
         };
         if is_fulfilled {
             return Next::Done;
@@ -276,19 +276,19 @@ mod tests {
     fn one_request_asks_and_the_others_wait_for_it() {
         let mut following = checked(7);
         assert!(following.is_fresh(at(4_999)) && !following.is_fresh(at(5_000)));
-        let mut next = |now, asked| following.next(at(now), Wish::Fresh, TIMEOUT_MS, asked);
+        let mut next = |now, asked| following.next(at(now), Freshness::Fresh, TIMEOUT_MS, asked);
         assert_eq!(next(4_999, false), Next::Done);
         assert_eq!(next(5_000, false), Next::Ask);
         following.asks(at(5_000));
         for now in [5_000, 5_001, 5_499] {
             assert_eq!(
-                following.next(at(now), Wish::Fresh, TIMEOUT_MS, now == 5_000),
+                following.next(at(now), Freshness::Fresh, TIMEOUT_MS, now == 5_000),
                 Next::Wait,
                 "{now}"
             );
         }
         following.checked(at(5_000), 0);
-        assert_eq!(following.next(at(5_500), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(5_500), Freshness::Fresh, TIMEOUT_MS, false), Next::Done);
         // Counted from when it was sent: later changes are not known.
         assert!(following.is_fresh(at(9_999)) && !following.is_fresh(at(10_000)));
         // A clock that was set back.
@@ -300,8 +300,8 @@ mod tests {
         let mut following = checked(7);
         following.asks(at(6_000));
         // The request that finds it late reports it, once.
-        assert_eq!(following.next(at(6_500), Wish::Fresh, TIMEOUT_MS, false), Next::Late);
-        for wish in [Wish::Fresh, Wish::Generation(8), Wish::Check(2)] {
+        assert_eq!(following.next(at(6_500), Freshness::Fresh, TIMEOUT_MS, false), Next::Late);
+        for wish in [Freshness::Fresh, Freshness::Generation(8), Freshness::Check(2)] {
             assert_eq!(following.next(at(6_501), wish, TIMEOUT_MS, false), Next::Done);
         }
         // It may still get a reply.
@@ -309,35 +309,47 @@ mod tests {
         assert!(following.is_fresh(at(6_600)));
         following.asks(at(12_000));
         following.failed(at(12_100), "it is broken");
-        assert_eq!(following.next(at(13_099), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(13_099), Freshness::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(13_100), Freshness::Fresh, TIMEOUT_MS, false), Next::Ask);
         following.asks(at(13_100));
         // Except for the request that asks.
-        assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, true), Next::Wait);
-        assert_eq!(following.next(at(13_600), Wish::Fresh, TIMEOUT_MS, true), Next::Late);
+        assert_eq!(following.next(at(13_100), Freshness::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(13_100), Freshness::Fresh, TIMEOUT_MS, true), Next::Wait);
+        assert_eq!(following.next(at(13_600), Freshness::Fresh, TIMEOUT_MS, true), Next::Late);
         // A check that the platform stopped without notice.
-        assert_eq!(following.next(at(33_099), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(33_100), Wish::Fresh, TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(33_099), Freshness::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(33_100), Freshness::Fresh, TIMEOUT_MS, false), Next::Ask);
     }
 
     #[test]
     fn a_newer_generation_is_asked_for_at_once_and_not_over_and_over() {
         let mut following = checked(7);
-        assert_eq!(following.next(at(100), Wish::Generation(7), TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(100), Wish::Generation(8), TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(
+            following.next(at(100), Freshness::Generation(7), TIMEOUT_MS, false),
+            Next::Done
+        );
+        assert_eq!(following.next(at(100), Freshness::Generation(8), TIMEOUT_MS, false), Next::Ask);
         following.asks(at(100));
-        assert_eq!(following.next(at(101), Wish::Generation(8), TIMEOUT_MS, true), Next::Wait);
+        assert_eq!(following.next(at(101), Freshness::Generation(8), TIMEOUT_MS, true), Next::Wait);
         // No policy has that generation: a count that was damaged.
         following.checked(at(100), 8);
-        assert_eq!(following.next(at(102), Wish::Generation(8), TIMEOUT_MS, true), Next::Done);
-        assert_eq!(following.next(at(102), Wish::Generation(8), TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(102), Wish::Generation(9), TIMEOUT_MS, false), Next::Ask);
-        assert_eq!(following.next(at(1_100), Wish::Generation(8), TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(102), Freshness::Generation(8), TIMEOUT_MS, true), Next::Done);
+        assert_eq!(
+            following.next(at(102), Freshness::Generation(8), TIMEOUT_MS, false),
+            Next::Done
+        );
+        assert_eq!(following.next(at(102), Freshness::Generation(9), TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(
+            following.next(at(1_100), Freshness::Generation(8), TIMEOUT_MS, false),
+            Next::Ask
+        );
         // A generation that is found.
         following.active = Some(active(8));
         following.checked(at(1_100), 9);
-        assert_eq!(following.next(at(1_101), Wish::Generation(8), TIMEOUT_MS, false), Next::Done);
+        assert_eq!(
+            following.next(at(1_101), Freshness::Generation(8), TIMEOUT_MS, false),
+            Next::Done
+        );
         assert!(following.is_fresh(at(1_101)));
     }
 
@@ -355,7 +367,7 @@ mod tests {
         following.checked(at(0), 0);
         assert!(!following.is_fresh(at(1)), "its requests are counted");
         assert_eq!(
-            following.next(at(1), Wish::Fresh, TIMEOUT_MS, false),
+            following.next(at(1), Freshness::Fresh, TIMEOUT_MS, false),
             Next::Done,
             "and nobody asks"
         );
@@ -367,7 +379,7 @@ mod tests {
     fn who_wants_the_newest_waits_for_a_check_that_was_sent_after_he_came() {
         let mut following = checked(7);
         let wish = following.newest();
-        assert_eq!(following.next(at(1), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(1), Freshness::Fresh, TIMEOUT_MS, false), Next::Done);
         assert_eq!(following.next(at(1), wish, TIMEOUT_MS, false), Next::Ask);
         following.asks(at(1));
         // A request that comes now cannot know when that one got its reply.
@@ -389,7 +401,7 @@ mod tests {
         following.expire();
         following.checked(at(5_000), 0);
         assert!(!following.is_fresh(at(5_001)));
-        assert_eq!(following.next(at(5_001), Wish::Fresh, TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(5_001), Freshness::Fresh, TIMEOUT_MS, false), Next::Ask);
         following.asks(at(5_001));
         following.checked(at(5_001), 0);
         assert!(following.is_fresh(at(5_002)));

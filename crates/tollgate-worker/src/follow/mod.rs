@@ -27,12 +27,12 @@ use tollgate_service::{
 };
 
 use crate::active::{self, Active};
-use crate::deployment::{Gate, Visit};
-use crate::follow::following::{Follower, Next, Wish};
+use crate::deployment::{Gate, RequestContext};
+use crate::follow::following::{Follower, Freshness, Next};
 use crate::object::policy_object::FIRST_GENERATION;
 use crate::object::policy_wire::{InForce, Question};
 use crate::operate::store;
-use crate::operate::tally::Trouble;
+use crate::operate::tally::FailureKind;
 use crate::runtime::js;
 
 /// How long a check may run, whether or not a request waits for it.
@@ -41,12 +41,12 @@ const CHECK_MS: u32 = 10_000;
 const LOOK_MS: u64 = 50;
 
 /// The policy to decide a request under; `None` when there is none; the health report shows why.
-pub(crate) async fn policy(visit: &Visit<'_>) -> Option<Rc<Active>> {
+pub(crate) async fn policy(visit: &RequestContext<'_>) -> Option<Rc<Active>> {
     let Some(follower) = &visit.gate.follower else { return best(visit.gate) };
     if !follower.following.borrow().is_fresh(js::now()) {
-        follower.follow(visit, Wish::Fresh).await;
+        follower.follow(visit, Freshness::Fresh).await;
         if !follower.following.borrow().is_fresh(js::now()) {
-            visit.gate.objects.note(Trouble::Outdated, "");
+            visit.gate.objects.note(FailureKind::Outdated, "");
         }
     }
     best(visit.gate)
@@ -54,7 +54,7 @@ pub(crate) async fn policy(visit: &Visit<'_>) -> Option<Rc<Active>> {
 
 /// The policy that is in force now, if it can be fetched. It is for an operator, who may have
 /// changed the policy in another isolate and must not see an earlier one.
-pub(crate) async fn newest(visit: &Visit<'_>) -> Option<Rc<Active>> {
+pub(crate) async fn newest(visit: &RequestContext<'_>) -> Option<Rc<Active>> {
     if let Some(follower) = &visit.gate.follower {
         let wish = follower.following.borrow().newest();
         follower.follow(visit, wish).await;
@@ -64,8 +64,8 @@ pub(crate) async fn newest(visit: &Visit<'_>) -> Option<Rc<Active>> {
 
 /// A policy of `generation` or a later one, if it can be fetched, for a request that met counts of
 /// it.
-pub(crate) async fn policy_of(visit: &Visit<'_>, generation: u64) -> Option<Rc<Active>> {
-    visit.gate.follower.as_ref()?.follow(visit, Wish::Generation(generation)).await;
+pub(crate) async fn policy_of(visit: &RequestContext<'_>, generation: u64) -> Option<Rc<Active>> {
+    visit.gate.follower.as_ref()?.follow(visit, Freshness::Generation(generation)).await;
     best(visit.gate).filter(|active| active.policy.version() >= generation)
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn best(gate: &Gate) -> Option<Rc<Active>> {
 
 impl Follower {
     /// Waits, within the time-out, for a check if one is due, or for the wished policy.
-    async fn follow(&self, visit: &Visit<'_>, wish: Wish) {
+    async fn follow(&self, visit: &RequestContext<'_>, wish: Freshness) {
         let timeout_ms = visit.gate.objects.timeout_ms;
         let mut has_asked = false;
         loop {
@@ -92,7 +92,7 @@ impl Follower {
             let next = self.following.borrow_mut().next(now, wish, timeout_ms, has_asked);
             match next {
                 Next::Done => return,
-                Next::Late => return visit.gate.objects.note(Trouble::Unchecked, ""),
+                Next::Late => return visit.gate.objects.note(FailureKind::Unchecked, ""),
                 Next::Ask => {
                     has_asked = true;
                     self.start(visit, now, wish.generation());
@@ -103,7 +103,7 @@ impl Follower {
     }
 
     /// Begins a check that outlives this request.
-    fn start(&self, visit: &Visit<'_>, now: Timestamp, generation: u64) {
+    fn start(&self, visit: &RequestContext<'_>, now: Timestamp, generation: u64) {
         self.following.borrow_mut().asks(now);
         let deployment = Rc::clone(visit.deployment);
         visit.context.wait_until(async move {
@@ -177,7 +177,7 @@ impl Follower {
     }
 
     fn failed(&self, gate: &Gate, why: &str) {
-        gate.objects.note(Trouble::Unchecked, why);
+        gate.objects.note(FailureKind::Unchecked, why);
         gate.objects.report();
         self.following.borrow_mut().failed(js::now(), why);
     }

@@ -16,7 +16,7 @@
 //! `entry.mjs` calls soon after: one write for all requests allowed meanwhile. Units whose charge
 //! is lost in a crash in between are allowed again.
 
-pub(crate) mod kept_entry;
+pub(crate) mod stored_entry;
 pub(crate) mod key_history;
 pub(crate) mod metrics_object;
 pub(crate) mod policy_object;
@@ -36,8 +36,8 @@ use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, ArrayBuffer, Date, Function, Object, Promise, Uint8Array};
 use worker::worker_sys::{DurableObjectStorage, SqlStorageCursor};
 
-use crate::object::kept_entry::KeptEntry;
-use crate::object::tenant_wire::Kept;
+use crate::object::stored_entry::StoredEntry;
+use crate::object::tenant_wire::TenantRecord;
 use crate::runtime::js;
 
 /// The object behind `Limiter` of `entry.mjs`. No method is asynchronous, and none panics.
@@ -48,7 +48,7 @@ pub struct Limiter {
     save_soon: Function,
     memory: RefCell<Option<Memory>>,
     /// The entry of the tenant that the key is.
-    entry: KeptEntry,
+    entry: StoredEntry,
 }
 
 /// The content of storage, or what it will be once it is saved.
@@ -69,7 +69,7 @@ impl Limiter {
     /// once.
     #[wasm_bindgen(constructor)]
     pub fn new(storage: DurableObjectStorage, save_soon: Function) -> Self {
-        let (memory, entry) = (RefCell::default(), KeptEntry::default());
+        let (memory, entry) = (RefCell::default(), StoredEntry::default());
         Self { storage, save_soon, memory, entry }
     }
 
@@ -112,7 +112,7 @@ impl Limiter {
     /// # Errors
     /// The bytes are not an entry, or storage fails; nothing is changed then.
     pub fn take(&self, entry: &[u8]) -> Result<(), JsValue> {
-        let kept = Kept::read(entry).ok_or_else(|| error("this is no entry"))?;
+        let kept = TenantRecord::read(entry).ok_or_else(|| error("this is no entry"))?;
         self.entry.take(&self.storage, &kept)
     }
 

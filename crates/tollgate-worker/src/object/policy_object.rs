@@ -23,7 +23,7 @@ use worker::worker_sys::DurableObjectStorage;
 
 use crate::object::key_history;
 use crate::object::policy_wire::{InForce as Found, Question};
-use crate::object::versions::{self, Known, New};
+use crate::object::versions::{self, NewVersion, VersionSummary};
 use crate::runtime::js;
 use crate::settings::Binding;
 use crate::settings::operator;
@@ -46,7 +46,7 @@ pub struct Policies {
     storage: DurableObjectStorage,
     /// How many versions keep their texts.
     kept: u64,
-    known: RefCell<Option<Known>>,
+    known: RefCell<Option<VersionSummary>>,
 }
 
 #[wasm_bindgen]
@@ -134,7 +134,7 @@ impl Policies {
         let mut known = self.known.try_borrow_mut().map_err(|_| Fault::Ours("re-entered"))?;
         let known = match &mut *known {
             Some(known) => known,
-            none => none.insert(Known::read(&self.storage)?),
+            none => none.insert(VersionSummary::read(&self.storage)?),
         };
         match call {
             PolicyCall::Read { deployed, known: version, seen, now_ms } => {
@@ -167,7 +167,7 @@ impl Policies {
     /// and met a count of the generation `seen`.
     fn read(
         &self,
-        known: &mut Known,
+        known: &mut VersionSummary,
         deployed: &Deployed,
         version: Option<u64>,
         seen: u64,
@@ -201,7 +201,7 @@ impl Policies {
     /// policy when this object was restored to an earlier day.
     fn number(
         &self,
-        known: &mut Known,
+        known: &mut VersionSummary,
         number: u64,
         deployed: &Deployed,
         was_set_back: bool,
@@ -225,7 +225,7 @@ impl Policies {
         Ok(InForce { version: number, source: Source::Deployed })
     }
 
-    fn change(&self, known: &mut Known, change: &Change) -> Result<PolicyReply, Fault> {
+    fn change(&self, known: &mut VersionSummary, change: &Change) -> Result<PolicyReply, Fault> {
         let version = in_force(known, change.deployed).map_or(0, |in_force| in_force.version);
         if version != change.expects {
             return Ok(PolicyReply::Conflict { version });
@@ -243,7 +243,7 @@ impl Policies {
 
     fn write(
         &self,
-        known: &mut Known,
+        known: &mut VersionSummary,
         number: u64,
         is_change: bool,
         fingerprint: Option<u64>,
@@ -253,7 +253,7 @@ impl Policies {
         if text.len() > MAX_TEXT {
             return Err(Fault::Ours("the text is too long"));
         }
-        let new = New { is_change, fingerprint, row, text };
+        let new = NewVersion { is_change, fingerprint, row, text };
         known.write(&self.storage, number, &new)?;
         if fingerprint.is_none() && versions::compiled(&self.storage, number).is_err() {
             js::fail("each isolate compiles the policy: its compiled form could not be stored");
@@ -268,7 +268,7 @@ impl Policies {
 
 /// The policy in force for an isolate that has the deployed file with this fingerprint; `None` when
 /// that is the file itself, and it has no number yet.
-fn in_force(known: &Known, fingerprint: u64) -> Option<InForce> {
+fn in_force(known: &VersionSummary, fingerprint: u64) -> Option<InForce> {
     match known.change {
         Some(change) if change.source == Source::Written => {
             Some(InForce { version: change.number, source: Source::Written })
@@ -281,7 +281,7 @@ fn in_force(known: &Known, fingerprint: u64) -> Option<InForce> {
 }
 
 /// The number that orders counts.
-fn generation(known: &Known) -> u64 {
+fn generation(known: &VersionSummary) -> u64 {
     known.change.map_or(FIRST_GENERATION, |change| change.number)
 }
 

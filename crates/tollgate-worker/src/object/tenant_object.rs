@@ -21,9 +21,9 @@ use worker::Env;
 use worker::js_sys::{Array, Date, Object, Uint8Array};
 use worker::worker_sys::DurableObjectStorage;
 
-use crate::object::kept_entry::KeptEntry;
 use crate::object::sql::{Row, Value, run};
-use crate::object::tenant_wire::{Kept, Places, Request, names};
+use crate::object::stored_entry::StoredEntry;
+use crate::object::tenant_wire::{Places, Request, TenantRecord, names};
 use crate::runtime::js;
 use crate::settings::Settings;
 use crate::settings::namespaces::{OBJECTS, TENANTS, objects};
@@ -56,7 +56,7 @@ const CREATE: [&str; 4] = [
 pub struct Tenants {
     storage: DurableObjectStorage,
     /// The entry in a tenant's own object.
-    kept: KeptEntry,
+    kept: StoredEntry,
     has_tables: Cell<bool>,
     /// A write was made since the flag was last read.
     has_written: Cell<bool>,
@@ -80,7 +80,7 @@ impl Tenants {
     /// The object over its `ctx.storage`; nothing is read yet.
     #[wasm_bindgen(constructor)]
     pub fn new(storage: DurableObjectStorage) -> Self {
-        let kept = KeptEntry::default();
+        let kept = StoredEntry::default();
         let (has_tables, has_written, alarm_ms) = Default::default();
         Self { storage, kept, has_tables, has_written, alarm_ms }
     }
@@ -92,7 +92,7 @@ impl Tenants {
     /// The bytes are not a request, or storage fails; nothing was changed then.
     pub fn call(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
         match Request::read(request) {
-            Some(Request::Get) => self.kept.with(&self.storage, Kept::to_bytes),
+            Some(Request::Get) => self.kept.with(&self.storage, TenantRecord::to_bytes),
             Some(Request::Take(kept)) => self.kept.take(&self.storage, &kept).map(|()| Vec::new()),
             Some(Request::Of { call, places }) => {
                 Ok(StoreReply::Tenants(self.answer(call, &places)?).to_json().into_bytes())
@@ -121,8 +121,8 @@ impl Tenants {
         let below = [Value::Number(js::whole(below).min(MAX_REVISION))];
         let Some(row) = run(&self.storage, query, &below)?.next()? else { return Ok(Array::new()) };
         let text = |column| row.text(column).unwrap_or_default();
-        let kept = Kept { revision: row.number(0).unwrap_or_default(), entry: row.text(1) };
-        let none = Kept { revision: kept.revision, entry: None };
+        let kept = TenantRecord { revision: row.number(0).unwrap_or_default(), entry: row.text(1) };
+        let none = TenantRecord { revision: kept.revision, entry: None };
         let delivery = |counts: bool, name: &str, bytes: &[u8]| {
             Array::of3(&counts.into(), &name.into(), &Uint8Array::from(bytes))
         };
@@ -207,12 +207,12 @@ impl Tenants {
     }
 
     /// The entry of `id` in the list, and where it is and was stored.
-    fn listed(&self, id: &str) -> Result<(Option<StoredTenant>, Lies), JsValue> {
+    fn listed(&self, id: &str) -> Result<(Option<StoredTenant>, Location), JsValue> {
         let query = "SELECT id, revision, entry, object, tenancy, counts, gone FROM tenants_v1 \
                      WHERE id = ?";
         let row = run(&self.storage, query, &[Value::Text(id)])?.next()?;
         let text = |column| row.as_ref().and_then(|row| row.text(column)).unwrap_or_default();
-        let lies = Lies { object: text(3), tenancy: text(4), counts: text(5), gone: text(6) };
+        let lies = Location { object: text(3), tenancy: text(4), counts: text(5), gone: text(6) };
         Ok((row.as_ref().and_then(stored), lies))
     }
 
@@ -221,7 +221,7 @@ impl Tenants {
         id: &str,
         entry: &str,
         is_new: bool,
-        lies: &Lies,
+        lies: &Location,
     ) -> Result<TenantReply, JsValue> {
         let (revision, entries) = self.sum()?;
         if is_new && entries >= MAX_ENTRIES {
@@ -232,7 +232,7 @@ impl Tenants {
         Ok(TenantReply::Written { revision, is_new })
     }
 
-    fn remove(&self, id: &str, is_there: bool, lies: &Lies) -> Result<TenantReply, JsValue> {
+    fn remove(&self, id: &str, is_there: bool, lies: &Location) -> Result<TenantReply, JsValue> {
         let (revision, entries) = self.sum()?;
         let entries = entries.saturating_sub(is_there.into());
         self.write((id, None), lies, (revision, entries))?;
@@ -252,7 +252,7 @@ impl Tenants {
     fn write(
         &self,
         (id, entry): (&str, Option<&str>),
-        lies: &Lies,
+        lies: &Location,
         (revision, entries): (u64, u64),
     ) -> Result<u64, JsValue> {
         let revision = revision.saturating_add(1);
@@ -260,7 +260,7 @@ impl Tenants {
         let write = "INSERT INTO tenants_sum_v1 VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE \
                      SET revision = excluded.revision, entries = excluded.entries";
         run(&self.storage, write, &values)?;
-        let Lies { object, tenancy, counts, gone } = lies;
+        let Location { object, tenancy, counts, gone } = lies;
         let texts = [object, tenancy, counts, gone].map(|text| Value::Text(text));
         let mut values = vec![Value::Text(id), Value::Number(revision), Value::of(entry)];
         values.extend(texts);
@@ -311,7 +311,7 @@ impl Tenants {
 
 /// Where an entry is stored, according to the list.
 #[derive(Default)]
-struct Lies {
+struct Location {
     object: String,
     tenancy: String,
     counts: String,
@@ -319,7 +319,7 @@ struct Lies {
     gone: String,
 }
 
-impl Lies {
+impl Location {
     /// The same once it is stored at `places`: the objects that had it must be informed.
     fn moved_to(&self, places: &Places) -> Self {
         let before = names(&self.gone).chain(names(&self.counts));

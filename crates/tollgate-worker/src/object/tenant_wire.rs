@@ -2,7 +2,7 @@
 //!
 //! Invariant: any bytes are parsed as a request or rejected. All numbers are little-endian. A
 //! request begins with a tag. 0 asks a tenant's object for its entry. 1 delivers an entry, as a
-//! [`Kept`]. 2 is for the list: the places of the entry that is meant ([`Places`]) and a
+//! [`TenantRecord`]. 2 is for the list: the places of the entry that is meant ([`Places`]) and a
 //! [`StoreCall`]. 3 asks the list whether all entries are stored next to the counts of a tenancy
 //! `u64`; the reply is 1 or 0.
 
@@ -19,10 +19,10 @@ const NAME_LEN: usize = 64;
 /// A request to an object of this class.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// A tenant's object: its entry, as a [`Kept`].
+    /// A tenant's object: its entry, as a [`TenantRecord`].
     Get,
     /// A tenant's object: keep this.
-    Take(Kept),
+    Take(TenantRecord),
     /// The list: carry this out.
     Of {
         call: TenantCall,
@@ -74,7 +74,7 @@ impl Request {
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         match bytes.split_first()? {
             (&GET, []) => Some(Self::Get),
-            (&TAKE, rest) => Kept::read(rest).map(Self::Take),
+            (&TAKE, rest) => TenantRecord::read(rest).map(Self::Take),
             (&LIST, rest) => {
                 let (places, json) = Places::read(rest)?;
                 let StoreCall::Tenants(call) = StoreCall::from_json(json)? else { return None };
@@ -91,7 +91,7 @@ impl Request {
     }
 
     /// Hands `kept` on to a tenant's object.
-    pub(crate) fn take(kept: &Kept) -> Vec<u8> {
+    pub(crate) fn take(kept: &TenantRecord) -> Vec<u8> {
         let mut bytes = vec![TAKE];
         bytes.extend(kept.to_bytes());
         bytes
@@ -115,14 +115,14 @@ impl Request {
 
 /// The content of a tenant's object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct TenantRecord {
     /// Grows with each write; 0 when there was none.
     pub(crate) revision: u64,
     /// None when it was removed.
     pub(crate) entry: Option<String>,
 }
 
-impl Kept {
+impl TenantRecord {
     /// The revision of the existing entry; 0 for none, also for one that was removed.
     pub(crate) fn in_force(&self) -> u64 {
         if self.entry.is_some() { self.revision } else { 0 }
@@ -167,8 +167,8 @@ mod tests {
         }
         assert_eq!(Request::read(&Request::are_beside(7)), Some(Request::AreBeside(7)));
         for entry in [None, Some(String::new()), Some("{\"note\": \"ü\"}".to_owned())] {
-            let kept = Kept { revision: 1 << 52, entry };
-            assert_eq!(Kept::read(&kept.to_bytes()), Some(kept.clone()));
+            let kept = TenantRecord { revision: 1 << 52, entry };
+            assert_eq!(TenantRecord::read(&kept.to_bytes()), Some(kept.clone()));
             assert_eq!(Request::read(&Request::take(&kept)), Some(Request::Take(kept)));
         }
     }
@@ -188,11 +188,11 @@ mod tests {
         ] {
             assert_eq!(Request::read(bytes), None, "{bytes:?}");
         }
-        let mut kept = Kept { revision: 7, entry: Some("a".into()) }.to_bytes();
+        let mut kept = TenantRecord { revision: 7, entry: Some("a".into()) }.to_bytes();
         kept.push(0xff);
-        assert_eq!(Kept::read(&kept), None);
-        kept = Kept::default().to_bytes();
+        assert_eq!(TenantRecord::read(&kept), None);
+        kept = TenantRecord::default().to_bytes();
         kept.push(b'a');
-        assert_eq!(Kept::read(&kept), None);
+        assert_eq!(TenantRecord::read(&kept), None);
     }
 }

@@ -46,7 +46,7 @@ const ROWS_PER_TEXT: u64 = 10;
 
 /// The data of the table that a check needs.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct VersionSummary {
     /// The highest number that was ever given; 0 for none.
     pub(crate) newest: u64,
     pub(crate) change: Option<LastChange>,
@@ -65,7 +65,7 @@ pub(crate) struct LastChange {
 }
 
 /// A version to be written.
-pub(crate) struct New<'a> {
+pub(crate) struct NewVersion<'a> {
     pub(crate) is_change: bool,
     /// The fingerprint of a deployed file; none for a text that an operator wrote.
     pub(crate) fingerprint: Option<u64>,
@@ -73,7 +73,7 @@ pub(crate) struct New<'a> {
     pub(crate) text: &'a str,
 }
 
-impl Known {
+impl VersionSummary {
     /// The number of the deployed file with this fingerprint, if an isolate asked with it since the
     /// last change.
     pub(crate) fn deployed(&self, fingerprint: u64) -> Option<u64> {
@@ -110,7 +110,7 @@ impl Known {
         &mut self,
         storage: &DurableObjectStorage,
         number: u64,
-        new: &New<'_>,
+        new: &NewVersion<'_>,
     ) -> Result<(), JsValue> {
         let fingerprint = new.fingerprint.map(|print| format!("{print:016x}"));
         let values = [

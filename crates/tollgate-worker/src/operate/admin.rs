@@ -16,7 +16,7 @@ use tollgate_service::{
 use worker::web_sys;
 
 use crate::active::{Active, objections};
-use crate::deployment::{Gate, Visit};
+use crate::deployment::{Gate, RequestContext};
 use crate::follow::{newest, policy};
 use crate::operate::background;
 use crate::operate::{keys, store};
@@ -28,14 +28,14 @@ use crate::runtime::js;
 /// that is loaded when an operator sends a request.
 #[inline(never)]
 pub(crate) fn answer<'a>(
-    visit: Visit<'a>,
+    visit: RequestContext<'a>,
     request: &'a web_sys::Request,
     target: &'a str,
 ) -> Pin<Box<dyn Future<Output = Answer> + 'a>> {
     Box::pin(async move { answered(&visit, request, target).await })
 }
 
-async fn answered(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -> Answer {
+async fn answered(visit: &RequestContext<'_>, request: &web_sys::Request, target: &str) -> Answer {
     let (gate, operator) = (visit.gate, &visit.gate.settings.operator);
     let headers = request.headers();
     let field = |name: &str| headers.get(name).ok().flatten();
@@ -98,7 +98,7 @@ async fn answered(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -
 
 /// The response to a caller without permission; it is counted and logged when the token is the
 /// reason.
-fn refused(visit: &Visit<'_>, answer: Answer, has_token: bool) -> Answer {
+fn refused(visit: &RequestContext<'_>, answer: Answer, has_token: bool) -> Answer {
     note_token(&visit.gate.objects, Unauthorized::of(Api::Admin, &answer, has_token));
     background::schedule(visit.deployment, visit.context);
     answer

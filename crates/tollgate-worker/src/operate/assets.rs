@@ -39,7 +39,7 @@ const ADMIN: Site = Site {
 
 /// The resource that a path requests.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked<'p> {
+enum Resource<'p> {
     /// The page.
     Page,
     /// A file next to the page; its name is a hash of its content.
@@ -52,18 +52,18 @@ enum Asked<'p> {
 
 impl Site {
     /// The resource that `path` requests; `None` when it is not below the page.
-    fn asked<'p>(&self, path: &'p str) -> Option<Asked<'p>> {
+    fn asked<'p>(&self, path: &'p str) -> Option<Resource<'p>> {
         let rest = path.strip_prefix(self.folder)?;
         let Some(name) = rest.strip_prefix('/') else {
-            return rest.is_empty().then_some(Asked::Folder);
+            return rest.is_empty().then_some(Resource::Folder);
         };
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         match name {
-            "" => Some(Asked::Page),
+            "" => Some(Resource::Page),
             name if !name.starts_with('.') && name.bytes().all(is_plain) && self.is_file(name) => {
-                Some(Asked::File(name))
+                Some(Resource::File(name))
             }
-            _ => self.endings.is_empty().then_some(Asked::Nothing),
+            _ => self.endings.is_empty().then_some(Resource::Nothing),
         }
     }
 
@@ -97,13 +97,13 @@ pub(crate) async fn answer(
         return Some(js::send(&Reply::not_allowed("GET, HEAD")));
     }
     let kept = match asked {
-        Asked::Page => "no-cache",
-        Asked::File(_) => "public, max-age=31536000, immutable",
-        Asked::Folder => {
+        Resource::Page => "no-cache",
+        Resource::File(_) => "public, max-age=31536000, immutable",
+        Resource::Folder => {
             let reply = Reply::problem(308, "Permanent Redirect", "the page ends with a slash");
             return Some(js::send(&reply.with("location", &format!("{}/", site.folder))));
         }
-        Asked::Nothing => return Some(js::send(&nothing())),
+        Resource::Nothing => return Some(js::send(&nothing())),
     };
     let found = js::asset(assets, request, path, &site.fields(kept)).await;
     Some(found.unwrap_or_else(|| js::send(&nothing())))
@@ -120,15 +120,15 @@ mod tests {
     #[test]
     fn the_page_has_its_folder_and_nothing_else() {
         for (path, expected) in [
-            ("/.well-known/tollgate/playground/", Some(Asked::Page)),
-            ("/.well-known/tollgate/playground", Some(Asked::Folder)),
-            ("/.well-known/tollgate/playground/main-A1.js", Some(Asked::File("main-A1.js"))),
-            ("/.well-known/tollgate/playground/a/b", Some(Asked::Nothing)),
-            ("/.well-known/tollgate/playground//", Some(Asked::Nothing)),
-            ("/.well-known/tollgate/playground/..", Some(Asked::Nothing)),
-            ("/.well-known/tollgate/playground/.env", Some(Asked::Nothing)),
-            ("/.well-known/tollgate/playground/%2e%2e%2fhealth", Some(Asked::Nothing)),
-            ("/.well-known/tollgate/playground/a%00", Some(Asked::Nothing)),
+            ("/.well-known/tollgate/playground/", Some(Resource::Page)),
+            ("/.well-known/tollgate/playground", Some(Resource::Folder)),
+            ("/.well-known/tollgate/playground/main-A1.js", Some(Resource::File("main-A1.js"))),
+            ("/.well-known/tollgate/playground/a/b", Some(Resource::Nothing)),
+            ("/.well-known/tollgate/playground//", Some(Resource::Nothing)),
+            ("/.well-known/tollgate/playground/..", Some(Resource::Nothing)),
+            ("/.well-known/tollgate/playground/.env", Some(Resource::Nothing)),
+            ("/.well-known/tollgate/playground/%2e%2e%2fhealth", Some(Resource::Nothing)),
+            ("/.well-known/tollgate/playground/a%00", Some(Resource::Nothing)),
             ("/.well-known/tollgate/playgrounds", None),
             ("/.well-known/tollgate/health", None),
             ("/.WELL-KNOWN/tollgate/playground/", None),
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn the_operators_page_leaves_the_api_alone() {
         for (path, expected) in [
-            ("/.well-known/tollgate/admin/", Some(Asked::Page)),
-            ("/.well-known/tollgate/admin", Some(Asked::Folder)),
-            ("/.well-known/tollgate/admin/main-A1.js", Some(Asked::File("main-A1.js"))),
-            ("/.well-known/tollgate/admin/NOTICE.txt", Some(Asked::File("NOTICE.txt"))),
+            ("/.well-known/tollgate/admin/", Some(Resource::Page)),
+            ("/.well-known/tollgate/admin", Some(Resource::Folder)),
+            ("/.well-known/tollgate/admin/main-A1.js", Some(Resource::File("main-A1.js"))),
+            ("/.well-known/tollgate/admin/NOTICE.txt", Some(Resource::File("NOTICE.txt"))),
             ("/.well-known/tollgate/admin/policy", None),
             ("/.well-known/tollgate/admin/policy/history", None),
             ("/.well-known/tollgate/admin/tenants/a.js", None),

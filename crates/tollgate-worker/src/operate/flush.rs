@@ -16,7 +16,7 @@ use crate::active::Active;
 use crate::counts::objects::Objects;
 use crate::object::shard;
 use crate::operate::points::points;
-use crate::operate::tally::Trouble;
+use crate::operate::tally::FailureKind;
 use crate::runtime::js;
 
 /// How long the sums may take, which wait for others to write them together.
@@ -34,12 +34,12 @@ pub(crate) struct Flush {
     pub(crate) analytics: Option<JsValue>,
     /// The time between two flushes.
     pub(crate) interval: Span,
-    pub(crate) state: State,
+    pub(crate) state: FlushState,
 }
 
 /// The state of the flushes.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct FlushState {
     /// When the task that will flush was begun.
     pub(crate) begun_at: Cell<Option<Timestamp>>,
     /// This isolate's random number; 0 until it is needed.
@@ -68,7 +68,7 @@ pub(crate) async fn flush(flush: &Flush, objects: &Objects, active: &Active) {
             has_taken = true;
         }
         let Some(why) = send(flush).await else { continue };
-        objects.note(Trouble::Metrics, &why);
+        objects.note(FailureKind::Metrics, &why);
         objects.report();
         if has_failed {
             return;
@@ -134,7 +134,7 @@ fn write_points(analytics: &JsValue, delta: &Delta, objects: &Objects) {
     for (series, count) in points(decisions) {
         let values: Vec<&str> = series.values().collect();
         if let Some(why) = js::write_point(analytics, &values, count) {
-            objects.note(Trouble::Metrics, &why);
+            objects.note(FailureKind::Metrics, &why);
         }
     }
 }

@@ -17,7 +17,7 @@ const MAX_WORD: usize = 200;
 
 /// The kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum FailureKind {
     /// An object did not reply in time.
     Late,
     /// An object, or the platform in its place, gave an error.
@@ -46,7 +46,7 @@ pub(crate) enum Trouble {
     Tenant,
 }
 
-impl Trouble {
+impl FailureKind {
     /// Each kind, with its word in a line of the log, where people and their alerts look for it.
     const ALL: [(Self, &str); 13] = [
         (Self::Late, "late"),
@@ -86,8 +86,8 @@ impl Trouble {
 /// How often each thing failed since the last line, and since the isolate started.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    since: [u64; Trouble::ALL.len()],
-    total: [u64; Trouble::ALL.len()],
+    since: [u64; FailureKind::ALL.len()],
+    total: [u64; FailureKind::ALL.len()],
     last_word: String,
     reported_at: Option<Timestamp>,
     /// Some failure is not reported yet.
@@ -96,9 +96,10 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Counts one `trouble`; `word` is the platform's error message, if any.
-    pub(crate) fn note(&mut self, trouble: Trouble, word: &str) {
+    pub(crate) fn note(&mut self, trouble: FailureKind, word: &str) {
         for counts in [&mut self.since, &mut self.total] {
-            let of = counts.iter_mut().zip(Trouble::ALL).find(|(_, (kind, _))| *kind == trouble);
+            let of =
+                counts.iter_mut().zip(FailureKind::ALL).find(|(_, (kind, _))| *kind == trouble);
             if let Some((count, _)) = of {
                 *count = count.saturating_add(1);
             }
@@ -135,7 +136,7 @@ impl Tally {
 
 /// `late=3 let_through=3`: the counts that are not zero.
 fn words(counts: &[u64]) -> String {
-    let some = counts.iter().zip(Trouble::ALL).filter(|(count, _)| **count > 0);
+    let some = counts.iter().zip(FailureKind::ALL).filter(|(count, _)| **count > 0);
     some.map(|(count, (_, word))| format!("{word}={count}")).collect::<Vec<_>>().join(" ")
 }
 
@@ -151,18 +152,18 @@ mod tests {
     fn the_first_failure_is_reported_at_once_and_a_flood_in_one_line() {
         let mut tally = Tally::default();
         assert_eq!(tally.line(at(100)), None);
-        tally.note(Trouble::Late, "");
-        tally.note(Trouble::LetThrough, "");
+        tally.note(FailureKind::Late, "");
+        tally.note(FailureKind::LetThrough, "");
         let first = "late=1 let_through=1";
         let expected = format!("failures: {first}; since this isolate started: {first}");
         assert_eq!(tally.line(at(100)).as_ref(), Some(&expected));
         assert_eq!(tally.line(at(200)), None, "nothing came since");
-        tally.note(Trouble::Late, "");
+        tally.note(FailureKind::Late, "");
         assert!(tally.line(at(200)).is_some());
         for second in 200..210 {
             for _ in 0..1000 {
-                tally.note(Trouble::Failed, "storage\nis broken");
-                tally.note(Trouble::Refused, "");
+                tally.note(FailureKind::Failed, "storage\nis broken");
+                tally.note(FailureKind::Refused, "");
             }
             assert_eq!(tally.line(at(second)), None, "{second}");
         }
@@ -174,9 +175,9 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_does_not_silence() {
         let mut tally = Tally::default();
-        tally.note(Trouble::Origin, "x");
+        tally.note(FailureKind::Origin, "x");
         assert!(tally.line(at(1_000_000)).is_some());
-        tally.note(Trouble::Origin, &"x".repeat(10_000));
+        tally.note(FailureKind::Origin, &"x".repeat(10_000));
         let line = tally.line(at(5)).expect("a line");
         assert!(line.len() < 400, "{}", line.len());
     }

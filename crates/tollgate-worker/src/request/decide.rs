@@ -16,7 +16,7 @@ use tollgate_service::metrics::Event;
 use crate::active::Active;
 use crate::counts::objects::Objects;
 use crate::counts::wait;
-use crate::deployment::Visit;
+use crate::deployment::RequestContext;
 use crate::follow::policy_of;
 use crate::request::events;
 use crate::request::facts::{WithClaims, with_claims};
@@ -46,7 +46,7 @@ pub(crate) enum Caller<'a> {
 /// # Errors
 /// The shared budget of calls is used up; no object was called then.
 pub(crate) async fn decide<F: Facts>(
-    visit: &Visit<'_>,
+    visit: &RequestContext<'_>,
     mut active: Rc<Active>,
     facts: F,
     caller: Caller<'_>,

@@ -14,7 +14,7 @@ use wasm_bindgen::JsCast;
 use worker::{Context, js_sys, web_sys};
 
 use crate::deployment::{Deployment, Gate};
-use crate::operate::tally::Trouble;
+use crate::operate::tally::FailureKind;
 use crate::request::decide::{Ending, settle};
 use crate::request::origin::{NoResponse, forwarded};
 use crate::runtime::js;
@@ -72,11 +72,11 @@ impl Forward {
         let bad_gateway = || Reply::problem(502, "Bad Gateway", "the origin does not answer");
         let (mut reply, ending) = match why {
             NoResponse::Origin(word) => {
-                gate.objects.note(Trouble::Origin, &word);
+                gate.objects.note(FailureKind::Origin, &word);
                 (bad_gateway(), Ending::Answered(502))
             }
             NoResponse::Either(word) => {
-                gate.objects.note(Trouble::Origin, &word);
+                gate.objects.note(FailureKind::Origin, &word);
                 (bad_gateway(), Ending::ClientLeft)
             }
             NoResponse::BrokenOff => (bad_gateway(), Ending::ClientLeft),
@@ -85,7 +85,7 @@ impl Forward {
                 (Reply::problem(411, "Length Required", detail), Ending::NotSent)
             }
             NoResponse::NotSent(word) => {
-                gate.objects.note(Trouble::Internal, &word);
+                gate.objects.note(FailureKind::Internal, &word);
                 let detail = "the request could not be forwarded";
                 (Reply::problem(500, "Internal Server Error", detail), Ending::NotSent)
             }

@@ -23,10 +23,10 @@ use worker::web_sys;
 use crate::active::{self, Active};
 use crate::counts::object_name::object_name;
 use crate::counts::objects::Objects;
-use crate::deployment::{Gate, Visit};
+use crate::deployment::{Gate, RequestContext};
 use crate::follow::{newest, policy_of};
 use crate::operate::store;
-use crate::operate::tally::Trouble;
+use crate::operate::tally::FailureKind;
 use crate::request::events::note_token;
 use crate::runtime::js::{self, Call, KeyObject, NoReply};
 use crate::settings::FLEET_SECRET;
@@ -39,7 +39,7 @@ const NAME: &str = "lease";
 /// meanwhile.
 const MAX_REPLANS: u32 = 2;
 
-type Asked = Result<Vec<u8>, NoReply>;
+type ObjectReply = Result<Vec<u8>, NoReply>;
 
 /// True for a path that is handled here.
 pub(crate) fn is_ours(path: &str, is_service: bool) -> bool {
@@ -50,13 +50,16 @@ pub(crate) fn is_ours(path: &str, is_service: bool) -> bool {
 /// every request runs: it is in the half of the module that is loaded when a node leases.
 #[inline(never)]
 pub(crate) fn answer<'a>(
-    visit: Visit<'a>,
+    visit: RequestContext<'a>,
     request: &'a web_sys::Request,
 ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, Reply>> + 'a>> {
     Box::pin(async move { answered(&visit, request).await })
 }
 
-async fn answered(visit: &Visit<'_>, request: &web_sys::Request) -> Result<Vec<u8>, Reply> {
+async fn answered(
+    visit: &RequestContext<'_>,
+    request: &web_sys::Request,
+) -> Result<Vec<u8>, Reply> {
     let objects = &visit.gate.objects;
     if request.method() != "POST" {
         return Err(Reply::not_allowed("POST"));
@@ -86,7 +89,7 @@ async fn answered(visit: &Visit<'_>, request: &web_sys::Request) -> Result<Vec<u
 
 /// Reads a node's request; if its policy is not known here, asks the policy object for it.
 async fn read(
-    visit: &Visit<'_>,
+    visit: &RequestContext<'_>,
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<Lease, Refused> {
@@ -150,7 +153,7 @@ fn unauthorized(objects: &Objects, request: &web_sys::Request) -> Reply {
 /// Decides all keys, none of them for a request that another denies. Keys that are behind a newer
 /// policy are decided again under that.
 async fn decide(
-    visit: &Visit<'_>,
+    visit: &RequestContext<'_>,
     mut lease: Lease,
     (content_type, body): (Option<&str>, &[u8]),
 ) -> Vec<LeaseReply> {
@@ -174,12 +177,12 @@ async fn decide(
 }
 
 /// The replies in the form sent to the node. A key that is still behind is not decided.
-fn told(objects: &Objects, lease: &Lease, replies: Vec<Asked>) -> Vec<LeaseReply> {
+fn told(objects: &Objects, lease: &Lease, replies: Vec<ObjectReply>) -> Vec<LeaseReply> {
     let each = versions(lease, &replies).into_iter().zip(replies);
-    let tell = |(newer, reply): (Option<u64>, Asked)| match newer {
+    let tell = |(newer, reply): (Option<u64>, ObjectReply)| match newer {
         None => replied(objects, reply),
         Some(_) => {
-            objects.note(Trouble::Behind, "");
+            objects.note(FailureKind::Behind, "");
             LeaseReply::Failed
         }
     };
@@ -187,7 +190,7 @@ fn told(objects: &Objects, lease: &Lease, replies: Vec<Asked>) -> Vec<LeaseReply
 }
 
 /// For each key the version that its object has seen, where that is newer than ours.
-fn versions(lease: &Lease, replies: &[Asked]) -> Vec<Option<u64>> {
+fn versions(lease: &Lease, replies: &[ObjectReply]) -> Vec<Option<u64>> {
     let each = lease.keys().iter().zip(replies);
     each.map(|(key, reply)| newer(key, reply.as_ref().ok()?)).collect()
 }
@@ -198,7 +201,7 @@ async fn ask(
     lease: &Lease,
     mut course: Course<'_, NoReply>,
     since: Timestamp,
-) -> Vec<Asked> {
+) -> Vec<ObjectReply> {
     let object = |key: &lease::Key| {
         let name = object_name(&objects.hash_key, &key.name);
         js::key_object(&objects.namespace, &name, None, (objects.timeout_ms, since))
@@ -228,10 +231,10 @@ async fn ask(
 }
 
 /// A reply in the form sent to the node.
-fn replied(objects: &Objects, reply: Asked) -> LeaseReply {
+fn replied(objects: &Objects, reply: ObjectReply) -> LeaseReply {
     match reply {
         Ok(reply) if reply.is_empty() => {
-            objects.note(Trouble::Corrupt, "");
+            objects.note(FailureKind::Corrupt, "");
             LeaseReply::Failed
         }
         Ok(reply) => {
@@ -249,8 +252,8 @@ fn replied(objects: &Objects, reply: Asked) -> LeaseReply {
 
 fn note(objects: &Objects, why: &NoReply) {
     match why {
-        NoReply::Late => objects.note(Trouble::Late, ""),
-        NoReply::Failed(word) => objects.note(Trouble::Failed, word),
+        NoReply::Late => objects.note(FailureKind::Late, ""),
+        NoReply::Failed(word) => objects.note(FailureKind::Failed, word),
     }
 }
 

@@ -8,8 +8,8 @@
 //!
 //! Where the entry is stored next to a count that the request is charged to, it is not requested
 //! separately. The request is planned with the last known entry, or with none, and that count
-//! decides it only if this entry is right ([`Question`]). No request is planned with entries where
-//! the policy has no tenants, and none is requested where no rule applies.
+//! decides it only if this entry is right ([`EntryLookup`]). No request is planned with entries
+//! where the policy has no tenants, and none is requested where no rule applies.
 
 use std::rc::Rc;
 
@@ -17,14 +17,14 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{EntryReply, Facts, Failure, Plan, Policy};
 
 use crate::counts::objects::Objects;
-use crate::deployment::Visit;
-use crate::operate::tally::Trouble;
+use crate::deployment::RequestContext;
+use crate::operate::tally::FailureKind;
 use crate::runtime::js;
 use crate::tenants::Tenants;
 use crate::tenants::tenant_cache::{Entry, Look};
 
 /// The question about its tenant's entry that a request sends together with its charge.
-pub(crate) struct Question<'a> {
+pub(crate) struct EntryLookup<'a> {
     tenants: &'a Tenants,
     id: Vec<u8>,
     asked_at: Timestamp,
@@ -32,7 +32,7 @@ pub(crate) struct Question<'a> {
     revision: u64,
 }
 
-impl Question<'_> {
+impl EntryLookup<'_> {
     /// Records the reply about the entry. True when there is another entry, and the request must be
     /// planned again.
     pub(crate) fn heard(self, plan: &Plan, objects: &Objects) -> bool {
@@ -58,11 +58,11 @@ impl Question<'_> {
 /// Plans a request that is to be decided, as [`plan`] does. Where the count that decides it knows
 /// the tenant's entry, plans with a guess of the entry instead: then there is a question.
 pub(crate) async fn plan_to_decide<'a>(
-    visit: &Visit<'a>,
+    visit: &RequestContext<'a>,
     policy: &Policy,
     facts: &impl Facts,
     plan: &mut Plan,
-) -> Option<Question<'a>> {
+) -> Option<EntryLookup<'a>> {
     policy.plan(facts, plan);
     let tenants = visit.gate.tenants.as_ref()?;
     let id = plan.tenant()?.to_vec();
@@ -78,7 +78,7 @@ pub(crate) async fn plan_to_decide<'a>(
                 plan_under(&entry, policy, &id, facts, plan);
             }
             if plan.ask_under(policy, revision) {
-                return Some(Question { tenants, id, asked_at, revision });
+                return Some(EntryLookup { tenants, id, asked_at, revision });
             }
             policy.plan(facts, plan);
         }
@@ -92,7 +92,7 @@ pub(crate) async fn plan_to_decide<'a>(
 
 /// True when every entry is stored next to the counts of this policy. The list is asked that
 /// outside the requests, rarely; until the reply is known, false is assumed.
-fn is_beside(tenants: &Tenants, visit: &Visit<'_>, policy: &Policy) -> bool {
+fn is_beside(tenants: &Tenants, visit: &RequestContext<'_>, policy: &Policy) -> bool {
     let tenancy = policy.tenants().map_or(0, |tenants| tenants.identity());
     if tenancy == 0 {
         return false;
@@ -149,7 +149,7 @@ fn plan_with(
         Look::Known(Some(entry)) => plan_under(&entry, policy, id, facts, plan),
         Look::Known(None) => {}
         Look::Ask | Look::Wait | Look::Unknown => {
-            objects.note(Trouble::Tenant, "");
+            objects.note(FailureKind::Tenant, "");
             if plan.fails_closed(policy) {
                 plan.each_partition(|partition| partition.fail(Failure::Unreachable));
             }

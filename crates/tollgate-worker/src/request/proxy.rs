@@ -11,7 +11,7 @@ use tollgate_service::{Answer as Reply, Fields, check};
 use worker::web_sys;
 
 use crate::active::Active;
-use crate::deployment::Visit;
+use crate::deployment::RequestContext;
 use crate::request::decide::{Caller, Decision, decide};
 use crate::request::facts::Incoming;
 use crate::request::forward::Forward;
@@ -20,7 +20,7 @@ use crate::runtime::js;
 
 /// Forwards the request to the origin, if the policy allows it; otherwise responds here.
 pub(crate) async fn proxy(
-    visit: &Visit<'_>,
+    visit: &RequestContext<'_>,
     active: Rc<Active>,
     origin: &str,
     request: &web_sys::Request,

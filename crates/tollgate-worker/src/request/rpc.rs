@@ -13,7 +13,7 @@ use worker::js_sys::{Array, Function};
 use worker::worker_sys;
 use worker::{Context, Env};
 
-use crate::deployment::{Deployment, Visit};
+use crate::deployment::{Deployment, RequestContext};
 use crate::follow::policy;
 use crate::operate::background;
 use crate::request::service::decided;
@@ -60,7 +60,7 @@ async fn answer(call: Call, body: &str, env: &Env, context: &Context) -> Answer 
     }
     let deployment = Deployment::of(env);
     let Some(gate) = deployment.gate() else { return reports::misconfigured() };
-    let visit = Visit { deployment: &deployment, gate, context };
+    let visit = RequestContext { deployment: &deployment, gate, context };
     let Some(active) = policy(&visit).await else { return reports::misconfigured() };
     background::schedule(&deployment, context);
     match call {

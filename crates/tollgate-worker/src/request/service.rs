@@ -13,7 +13,7 @@ use tollgate_service::{Answer as Reply, Api, Unauthorized, check, settle as sett
 use worker::web_sys;
 
 use crate::active::Active;
-use crate::deployment::Visit;
+use crate::deployment::RequestContext;
 use crate::request::decide::{Caller, Decision, Ending, decide, settle};
 use crate::request::events::note_token;
 use crate::request::facts::with_claims;
@@ -29,7 +29,7 @@ const SETTLE_PATH: &str = "/check/settle";
 
 /// Responds to a request to the service.
 pub(crate) async fn service(
-    visit: &Visit<'_>,
+    visit: &RequestContext<'_>,
     active: Rc<Active>,
     request: &web_sys::Request,
     target: &str,
@@ -64,7 +64,7 @@ pub(crate) async fn service(
 }
 
 /// Decides the requests that `body` describes, one or several.
-pub(crate) async fn decided(visit: &Visit<'_>, active: Rc<Active>, body: &[u8]) -> Reply {
+pub(crate) async fn decided(visit: &RequestContext<'_>, active: Rc<Active>, body: &[u8]) -> Reply {
     match check::requests(body) {
         Ok(DescribedRequests::One(facts)) => match check_one(visit, active, facts, None).await {
             Ok(answer) => Reply::json(answer),
@@ -91,7 +91,7 @@ pub(crate) async fn decided(visit: &Visit<'_>, active: Rc<Active>, body: &[u8]) 
 /// # Errors
 /// The problems that are found here.
 async fn check_one(
-    visit: &Visit<'_>,
+    visit: &RequestContext<'_>,
     active: Rc<Active>,
     facts: DescribedRequest,
     budget: Option<&KeyBudget>,

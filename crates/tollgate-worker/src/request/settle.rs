@@ -17,8 +17,8 @@ use tollgate_storage::Settlement;
 
 use crate::counts::object_name::{name_of, object_hash};
 use crate::counts::objects::Objects;
-use crate::deployment::{Gate, Visit};
-use crate::operate::tally::Trouble;
+use crate::deployment::{Gate, RequestContext};
+use crate::operate::tally::FailureKind;
 use crate::runtime::js::{self, Call, NoReply};
 
 impl Gate {
@@ -45,7 +45,7 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<Stri
 }
 
 /// Settles the costs in `body`.
-pub(crate) async fn settled(visit: &Visit<'_>, body: &[u8]) -> Reply {
+pub(crate) async fn settled(visit: &RequestContext<'_>, body: &[u8]) -> Reply {
     let Asked { receipts, cost } = match settle::asked(visit.gate.sealer(), body, js::now()) {
         Ok(asked) => asked,
         Err(answer) => return answer,
@@ -74,11 +74,11 @@ fn read(objects: &Objects, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement
         Ok(reply) => match Settlement::read(&reply) {
             Ok(settlement) => return Some(settlement),
             // A row that cannot be read was removed: the count starts again, without this charge.
-            Err(_) if reply.is_empty() => (Trouble::Corrupt, String::new()),
-            Err(_) => (Trouble::Misread, String::new()),
+            Err(_) if reply.is_empty() => (FailureKind::Corrupt, String::new()),
+            Err(_) => (FailureKind::Misread, String::new()),
         },
-        Err(NoReply::Late) => (Trouble::Late, String::new()),
-        Err(NoReply::Failed(word)) => (Trouble::Failed, word),
+        Err(NoReply::Late) => (FailureKind::Late, String::new()),
+        Err(NoReply::Failed(word)) => (FailureKind::Failed, word),
     };
     objects.note(trouble, &word);
     None

@@ -104,9 +104,9 @@ struct Task {
 }
 
 /// Wakes the task of this number.
-struct Bell(u64);
+struct TaskWaker(u64);
 
-impl Wake for Bell {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         let Some(future) = TASKS.with_borrow_mut(|tasks| {
             let task = tasks.get_mut(&self.0)?;
@@ -128,7 +128,7 @@ pub(crate) fn run(future: impl Future<Output = JsValue> + 'static, answer: Funct
     LAST_TASK.set(number);
     let task = Task { waiting: None, is_woken: false, answer };
     TASKS.with_borrow_mut(|tasks| tasks.insert(number, task));
-    let waker = Waker::from(Arc::new(Bell(number)));
+    let waker = Waker::from(Arc::new(TaskWaker(number)));
     advance(number, &waker, Box::pin(future)).map_or(JsValue::UNDEFINED, |(value, _)| value)
 }
 

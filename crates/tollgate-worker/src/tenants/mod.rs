@@ -4,7 +4,7 @@
 //! entry that cannot be read or fetched is counted as a failure, and fetched again after a second.
 //! Deliberately absent: the plan of a request with that entry; that is in `planning`.
 
-pub(crate) mod beside;
+pub(crate) mod entry_location;
 pub(crate) mod tenant_cache;
 
 use std::cell::RefCell;
@@ -19,11 +19,11 @@ use wasm_bindgen::JsValue;
 
 use crate::counts::object_name::object_name;
 use crate::counts::objects::Objects;
-use crate::object::tenant_wire::{Kept, Places, Request};
-use crate::operate::tally::Trouble;
+use crate::object::tenant_wire::{Places, Request, TenantRecord};
+use crate::operate::tally::FailureKind;
 use crate::runtime::js::{self, Bell, Call, NoReply};
 use crate::settings::Settings;
-use crate::tenants::beside::Beside;
+use crate::tenants::entry_location::EntryLocation;
 use crate::tenants::tenant_cache::{Entry, Look, TenantCache};
 
 /// The object that lists all entries. No tenant has a name that begins so: see [`Tenants::object`].
@@ -40,7 +40,7 @@ pub(crate) struct Tenants {
     /// Rung when a call got its reply.
     pub(crate) bell: Bell,
     /// Whether the entries are stored next to the counts. Not borrowed across an await.
-    pub(crate) beside: RefCell<Beside>,
+    pub(crate) beside: RefCell<EntryLocation>,
 }
 
 impl Tenants {
@@ -98,8 +98,8 @@ impl Tenants {
         let reply = call.reply().await;
         match reply {
             Ok(bytes) => return self.hear(id, asked_at, &bytes, objects),
-            Err(NoReply::Late) => objects.note(Trouble::Late, ""),
-            Err(NoReply::Failed(why)) => objects.note(Trouble::Failed, &why),
+            Err(NoReply::Late) => objects.note(FailureKind::Late, ""),
+            Err(NoReply::Failed(why)) => objects.note(FailureKind::Failed, &why),
         }
         self.cache.borrow_mut().fail(id, js::now());
     }
@@ -107,15 +107,15 @@ impl Tenants {
     /// Remembers an object's reply about the tenant's entry, requested at `asked_at`.
     pub(crate) fn hear(&self, id: &[u8], asked_at: Timestamp, kept: &[u8], objects: &Objects) {
         let mut cache = self.cache.borrow_mut();
-        let Some(Kept { revision, entry }) = Kept::read(kept) else {
-            objects.note(Trouble::Misread, "a tenant's object gave no entry");
+        let Some(TenantRecord { revision, entry }) = TenantRecord::read(kept) else {
+            objects.note(FailureKind::Misread, "a tenant's object gave no entry");
             return cache.fail(id, js::now());
         };
         // An object accepts only entries; one that a later version of this code wrote may not be
         // readable.
         match entry.map(|entry| tollgate_language::tenant_entry(entry.as_bytes())) {
             Some(Err(_)) => {
-                objects.note(Trouble::Misread, "a tenant's entry cannot be read");
+                objects.note(FailureKind::Misread, "a tenant's entry cannot be read");
                 cache.fail(id, js::now());
             }
             Some(Ok(entry)) => {

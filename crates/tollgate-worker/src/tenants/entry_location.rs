@@ -19,7 +19,7 @@ const PATIENCE: Span = Span::from_secs(5);
 
 /// The known state of one tenancy.
 #[derive(Default)]
-pub(crate) struct Beside {
+pub(crate) struct EntryLocation {
     /// The tenancy, and the version of the policy.
     of: (u64, u64),
     since: Timestamp,
@@ -34,7 +34,7 @@ fn is_within(at: Timestamp, span: Span, now: Timestamp) -> bool {
     at <= now && now < at.saturating_add(span)
 }
 
-impl Beside {
+impl EntryLocation {
     /// True when the caller must ask: no call is under way and the last reply is too old.
     pub(crate) fn is_to_be_asked(&mut self, tenancy: u64, version: u64, now: Timestamp) -> bool {
         if self.of != (tenancy, version) {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn what_was_said_is_believed_of_one_version_for_a_while() {
-        let mut beside = Beside::default();
+        let mut beside = EntryLocation::default();
         assert!(beside.is_to_be_asked(7, 1, at(0)));
         assert!(!beside.is_to_be_asked(7, 1, at(1)), "somebody does");
         assert!(!beside.is_known(7, 1, at(1)));
@@ -97,7 +97,7 @@ mod tests {
         beside.answer(7, false, at(20));
         assert!(!beside.is_known(7, 2, at(20)) && !beside.is_to_be_asked(7, 2, at(21)));
         // A call that was stopped, and a clock that was set back.
-        let mut beside = Beside::default();
+        let mut beside = EntryLocation::default();
         assert!(beside.is_to_be_asked(7, 1, at(10)) && beside.is_to_be_asked(7, 1, at(15)));
         beside.answer(7, true, at(15));
         assert!(!beside.is_known(7, 1, at(3)));

@@ -12,7 +12,7 @@ use wasm_bindgen::JsValue;
 use worker::worker_sys::DurableObjectStorage;
 
 use crate::object::sql::{Value, run};
-use crate::object::tenant_wire::Kept;
+use crate::object::tenant_wire::TenantRecord;
 
 /// Its only row.
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS entry_v1 (one INTEGER PRIMARY KEY \
@@ -24,16 +24,16 @@ const WRITE: &str = "INSERT INTO entry_v1 VALUES (1, ?, ?) ON CONFLICT (one) DO 
 
 /// The entry that an object stores of its tenant; it is read once.
 #[derive(Default)]
-pub(crate) struct KeptEntry {
-    memory: RefCell<OnceCell<Kept>>,
+pub(crate) struct StoredEntry {
+    memory: RefCell<OnceCell<TenantRecord>>,
 }
 
-impl KeptEntry {
+impl StoredEntry {
     /// Calls `step` with the entry; it is empty, of revision 0, when there never was one.
     pub(crate) fn with<T>(
         &self,
         storage: &DurableObjectStorage,
-        step: impl FnOnce(&Kept) -> T,
+        step: impl FnOnce(&TenantRecord) -> T,
     ) -> Result<T, JsValue> {
         let memory = self.memory.borrow();
         if let Some(kept) = memory.get() {
@@ -44,7 +44,11 @@ impl KeptEntry {
     }
 
     /// Stores the entry that the list delivers, unless it is older than the stored one.
-    pub(crate) fn take(&self, storage: &DurableObjectStorage, kept: &Kept) -> Result<(), JsValue> {
+    pub(crate) fn take(
+        &self,
+        storage: &DurableObjectStorage,
+        kept: &TenantRecord,
+    ) -> Result<(), JsValue> {
         if self.with(storage, |known| known.revision)? >= kept.revision {
             return Ok(());
         }
@@ -56,12 +60,12 @@ impl KeptEntry {
     }
 }
 
-fn read(storage: &DurableObjectStorage) -> Result<Kept, JsValue> {
+fn read(storage: &DurableObjectStorage) -> Result<TenantRecord, JsValue> {
     if run(storage, FIND, &[])?.next()?.is_none() {
-        return Ok(Kept::default());
+        return Ok(TenantRecord::default());
     }
     let row = run(storage, LOAD, &[])?.next()?;
-    Ok(row.map_or_else(Kept::default, |row| Kept {
+    Ok(row.map_or_else(TenantRecord::default, |row| TenantRecord {
         revision: row.number(0).unwrap_or_default(),
         entry: row.text(1),
     }))
