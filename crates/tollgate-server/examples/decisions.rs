@@ -43,7 +43,7 @@ use tollgate_server::http::{Http, Page};
 use tollgate_server::listen::peer::Peer;
 use tollgate_server::log::Log;
 use tollgate_server::operate::admin::Operators;
-use tollgate_server::policy::active::Spoken;
+use tollgate_server::policy::active::ProtocolRestrictions;
 use tollgate_server::policy::following::{File, Following};
 use tollgate_server::store::Store;
 use tollgate_server::store::memory::Memory;
@@ -79,7 +79,7 @@ fn gate(policy: &str) -> Arc<Gate> {
         store: Store::Memory(memory),
         clock,
         log: Log::nowhere(clock),
-        following: Following::new(file, false, false, Spoken::default()),
+        following: Following::new(file, false, false, ProtocolRestrictions::default()),
         hash_key: Vec::new(),
         fleet_secret: None,
         log_share: Share::DEFAULT,

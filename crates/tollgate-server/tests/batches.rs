@@ -8,7 +8,7 @@ use tollgate_server::check;
 use tollgate_server::clock::Clock;
 use tollgate_server::gate::{Gate, Parts};
 use tollgate_server::log::Log;
-use tollgate_server::policy::active::{Spoken, compile};
+use tollgate_server::policy::active::{ProtocolRestrictions, compile};
 use tollgate_server::policy::following::{File, Following};
 use tollgate_server::store::Store;
 use tollgate_server::store::memory::Memory;
@@ -29,13 +29,13 @@ fn gate() -> Arc<Gate> {
     let limits = TableLimits { keys: 10_000, bytes: 1 << 26 };
     let memory = Memory::open(clock, limits, [7; 16], None).expect("a store");
     let text = policy();
-    let policy = compile(&text, b"", Spoken::default()).expect("a policy");
+    let policy = compile(&text, b"", ProtocolRestrictions::default()).expect("a policy");
     let file = File::new(text, policy);
     Gate::new(Parts {
         store: Store::Memory(memory),
         clock,
         log: Log::nowhere(clock),
-        following: Following::new(file, false, false, Spoken::default()),
+        following: Following::new(file, false, false, ProtocolRestrictions::default()),
         hash_key: Vec::new(),
         fleet_secret: None,
         log_share: Share::DEFAULT,

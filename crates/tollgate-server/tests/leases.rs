@@ -12,7 +12,7 @@ use tollgate_server::check::{self, leasing};
 use tollgate_server::clock::Clock;
 use tollgate_server::gate::{Gate, Parts};
 use tollgate_server::log::Log;
-use tollgate_server::policy::active::{Spoken, compile};
+use tollgate_server::policy::active::{ProtocolRestrictions, compile};
 use tollgate_server::policy::following::{File, Following};
 use tollgate_server::store::Store;
 use tollgate_server::store::memory::Memory;
@@ -36,7 +36,7 @@ fn policy() -> String {
 }
 
 fn file(text: String) -> File {
-    let policy = compile(&text, b"", Spoken::default()).expect("a policy");
+    let policy = compile(&text, b"", ProtocolRestrictions::default()).expect("a policy");
     File::new(text, policy)
 }
 
@@ -48,7 +48,7 @@ fn gate(secret: Option<&str>) -> Arc<Gate> {
         store: Store::Memory(memory),
         clock,
         log: Log::nowhere(clock),
-        following: Following::new(file(policy()), false, false, Spoken::default()),
+        following: Following::new(file(policy()), false, false, ProtocolRestrictions::default()),
         hash_key: Vec::new(),
         fleet_secret: secret.map(fleet_secret),
         log_share: Share::DEFAULT,
