@@ -590,6 +590,25 @@ fn a_request_with_a_unit_of_its_own_is_not_denied_for_a_silent_store() {
     assert!(!front.denials.overrules_failure(&policy, &mut plan, times));
 }
 
+/// Guards: a client that is denied for another hour because its request was charged in memory only:
+/// the store did not respond, and may not have charged it.
+#[test]
+fn a_charge_that_the_store_did_not_confirm_denies_for_a_second() {
+    let policy = policy(
+        r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1h", "algorithm": "gcra"}]}"#,
+    );
+    let (mut objects, mut front) = (Objects::default(), Front::new(3, 0));
+    front.denials = front.denials.patient(PATIENCE);
+    front.decide(&policy, &mut objects, &client(1), START);
+    let hour = 3_600_000;
+    let (mut plan, is_refused) = arrive(&mut front, &policy, 1, hour);
+    assert!(!is_refused, "its unit is back");
+    plan.partition_mut(0).unwrap().fail(Failure::Unreachable);
+    front.denials.close(&policy, &plan);
+    let trusted = FRESH.as_millis_ceil() + PATIENCE.as_millis_ceil();
+    assert!(!arrive(&mut front, &policy, 1, hour + trusted + 1).1, "the store is asked");
+}
+
 /// The refund of a settled cost is found within a second; a denial of a rule that names no cost is
 /// used until its time, whatever is settled elsewhere.
 #[test]

@@ -228,6 +228,10 @@ impl Denials {
                 let is_unheard = is_unheard && self.patience > Span::ZERO;
                 let stands = |entry: &mut Entry| {
                     entry.asked_at = None;
+                    if partition.is_silent() {
+                        // It was charged ahead of a request that the store may not have charged.
+                        entry.final_under = None;
+                    }
                     is_unheard || (entry.is_used_up && is_charged)
                 };
                 if !self.table.find(hash).is_none_or(stands) {
