@@ -469,9 +469,7 @@ fn a_policy_that_is_wrong_here_is_refused_with_every_problem() {
     let said = process.said();
     let is_of_it = |line: &String| line.contains("policy 4 is rejected: ");
     assert!(said.len() >= 2 && said.iter().all(is_of_it), "{said:?}");
-    assert!(
-        said.iter().any(|line| line.contains("is rejected: tenant: is for surfaces with a store"))
-    );
+    assert!(said.iter().any(|line| line.contains("is rejected: tenant: needs a store of tenants")));
     assert_eq!(failures(&process), [0, 2]);
     assert_eq!(process.metric("tollgate.policy_version.plugin=p"), 0);
     assert_eq!(workers[0].limit("a"), 3);

@@ -1282,7 +1282,7 @@ fn a_request_under_too_many_rules_is_refused_by_check_and_never_let_through() {
     };
     assert_eq!(compile(&rules(64, "/x/y")), Ok(()));
     let refused = compile(&rules(65, "/x/y")).unwrap_err();
-    assert!(refused.starts_with("rules[64].scope: is one of 65 rules of the fleet"), "{refused}");
+    assert!(refused.starts_with("rules[64].scope: is one of 65 rules with \"fleet\""), "{refused}");
     let apart: Vec<_> = (0..200).flat_map(|i| rules(1, &format!("/x/{i}"))).collect();
     assert_eq!(compile(&apart), Ok(()));
     assert!(
