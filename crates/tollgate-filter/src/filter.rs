@@ -4,7 +4,7 @@
 //! Invariant: whatever a host calls, in any order, about any context, known or not, also during a
 //! call of ours, gets a return value and never a trap. So a map is only ever borrowed between host
 //! calls, never across one, and an unknown context lets the request continue. Deliberately absent:
-//! decisions (the policy's) and unsafe calls (`host`, `abi`).
+//! decisions (the policy's) and unsafe calls (`tollgate-envoy`).
 
 use std::cell::Cell;
 use std::rc::Rc;

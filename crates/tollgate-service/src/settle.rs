@@ -3,8 +3,8 @@
 //! Invariant: an id is sealed. It cannot be made without the secret, and an id of another
 //! deployment is invalid here. It contains everything that settling needs, so nothing is stored for
 //! a request that may never be settled: the names of its counts, which are hashes under the same
-//! secret, and a receipt of each (`remote/settle.rs` of the policy crate). Deliberately absent:
-//! asking the counts, and the handling of a cost there.
+//! secret, and a receipt of each (`pipeline/remote/request.rs` of the policy crate). Deliberately
+//! absent: asking the counts, and the handling of a cost there.
 //!
 //! An id is Base64 for URLs of: 1, the format; a random number `u64`; when it was charged,
 //! nanoseconds `u64`; per count its name, 32 bytes, and its receipt after its length `u16`; then

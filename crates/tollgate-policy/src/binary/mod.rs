@@ -10,7 +10,7 @@
 //! | 1 | [`VERSION`] |
 //! | 8 | the shape: a hash of the names and kinds of everything that follows |
 //! | 1 | the surface |
-//! | | the policy: `form.rs`, `rule_form.rs`; first, for a proxy, its authority: `plugin_form.rs` |
+//! | | the policy: `spec/coded.rs`; first, for a proxy, its authority: `plugin_form.rs` |
 //! | 8 | the checksum of everything before it, SipHash-1-3 |
 //!
 //! Numbers of eight bytes are little-endian.

@@ -1,6 +1,7 @@
 //! The charges of a request, until its caller gets the decision.
 //!
-//! Invariant: no client is charged for a response that it never got. Charges that are dropped
+//! Invariant: no client that left before its response was made is charged; one whose connection
+//! breaks while the response is sent stays charged. Charges that are dropped
 //! before they are kept are refunded, whether the client left, another part of the call was denied,
 //! or there was an overload. Each is refunded once, and only the amount that the count reported as
 //! charged. Deliberately absent: charges whose response was sent; their cost is settled

@@ -201,7 +201,7 @@ async fn one_of(
     one(gate, &facts).await.unwrap_or_else(|refused| PendingAnswer::free(refused.body.into_owned()))
 }
 
-/// A response and its decision, whose charges are kept once the response is sent.
+/// A response and its decision, whose charges are kept once the response is handed over to be sent.
 struct PendingAnswer {
     text: String,
     charges: Charges,

@@ -81,7 +81,9 @@ enum Stage {
     Over,
 }
 
-/// See the module. The plan is the caller's, and is the same in every call.
+/// Charges one request in all its counts: call [`Drive::next`], send what it returns, and pass each
+/// reply to [`Drive::hear`], until it is done. The plan is the caller's, and is the same in every
+/// call.
 #[derive(Debug, Default)]
 pub struct Drive {
     stage: Stage,
@@ -391,7 +393,7 @@ impl Drive {
     }
 }
 
-/// All partitions but one.
+/// Sets aside the partitions that are neither asked nor charged before they are taken up again.
 fn set_aside(plan: &mut Plan, is_aside: impl Fn(usize) -> bool) {
     for i in (0..plan.len()).filter(|i| is_aside(*i)) {
         plan.partition_mut(i).iter_mut().for_each(|it| it.set_aside());
