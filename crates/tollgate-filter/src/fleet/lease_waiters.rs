@@ -316,7 +316,7 @@ mod tests {
         // order.
         let mut lines = [const { Vec::<u32>::new() }; 3];
         let mut ready = Vec::<usize>::new();
-        let mut turns = 0;
+        let mut turns = 0_u32;
         for stream in 0..10_000 {
             let line = usize::try_from(random.below(3)).unwrap();
             let at = |line: usize| WaitStage::KeyQueue(key(u64::try_from(line).unwrap()));
@@ -342,7 +342,7 @@ mod tests {
                     let Some(first) = ready.first().copied() else { continue };
                     let next = lines[first].remove(0);
                     assert_eq!(waiters.pop_next(true), Some(next));
-                    turns += 1;
+                    turns = turns.saturating_add(1);
                     if random.below(2) == 0 {
                         waiters.rejoin(at(first), next);
                         lines[first].insert(0, next);

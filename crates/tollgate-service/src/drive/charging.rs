@@ -81,9 +81,8 @@ enum Stage {
     Over,
 }
 
-/// Charges one request in all its counts: call [`Drive::next`], send what it returns, and pass each
-/// reply to [`Drive::hear`], until it is done. The plan is the caller's, and is the same in every
-/// call.
+/// Charges one request in all its counts: send what [`Drive::next`] returns and pass each reply to
+/// [`Drive::hear`], until it is done. The plan is the caller's, and is the same in every call.
 #[derive(Debug, Default)]
 pub struct Drive {
     stage: Stage,
