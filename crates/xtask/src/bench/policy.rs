@@ -44,7 +44,7 @@ const KINDS: [Kind; 15] = [
     Kind(ENTRIES, "headers", "rules by a header", [1_500.0, 1_870.0], Hardly),
     Kind(ENTRIES, "networks", "rules by a network", [1_475.0, 1_660.0], Hardly),
     Kind(ENTRIES, "tiers", "tiers by a header", [1_510.0, 1_985.0], Hardly),
-    Kind(ENTRIES, "tier-keys", "tiers by a key", [1_365.0, 1_705.0], Hardly),
+    Kind(ENTRIES, "tier-keys", "tiers by a key", [1_365.0, 1_740.0], Hardly),
     Kind(ENTRIES, "exempt", "exempt entries of which none holds", [1_450.0, 1_450.0], Hardly),
     Kind(ENTRIES, "values", "values of one header", [1_290.0, 1_925.0], Hardly),
     Kind(ENTRIES, "cidrs", "networks of one list", [1_260.0, 1_530.0], Hardly),
