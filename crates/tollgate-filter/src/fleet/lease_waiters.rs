@@ -43,9 +43,7 @@ pub struct LeaseWaiters {
     lines: SlabMap<HoldingsKey, Line>,
     /// Lines whose first request may get units now, each with the number of its entry; and entries
     /// that ended, which no line has the number of.
-    ready: VecDeque<(u64, HoldingsKey)>,
-    /// The number of the next entry.
-    next_entry: u64,
+    ready: ReadyLines,
     unsent: Queue,
     /// The number of each stream in its one queue.
     numbers: BTreeMap<u64, u64>,
@@ -59,6 +57,23 @@ struct Line {
     queue: Queue,
     /// The number of its entry among those that are ready, if its first request may get units now.
     entry: Option<u64>,
+}
+
+/// Keys of lines in the order of their turns, each with a number of its own.
+#[derive(Default)]
+struct ReadyLines {
+    entries: VecDeque<(u64, HoldingsKey)>,
+    next: u64,
+}
+
+impl ReadyLines {
+    /// Adds a line at the end, and returns the number of its entry.
+    fn add(&mut self, key: HoldingsKey) -> u64 {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.entries.push_back((number, key));
+        number
+    }
 }
 
 /// Streams by numbers in the order of their turns. It has the same type as the numbers of the
@@ -99,7 +114,7 @@ impl LeaseWaiters {
 
     /// True when a request may have its turn now.
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.entries.is_empty()
     }
 
     /// A request of this many bytes begins to wait; false when too many do.
@@ -149,10 +164,8 @@ impl LeaseWaiters {
 
     /// The first of a line may get units now.
     pub fn mark_ready(&mut self, key: HoldingsKey) {
-        if let Some(line) = self.lines.get_mut(&key).filter(|line| line.entry.is_none()) {
-            line.entry = Some(self.next_entry);
-            self.ready.push_back((self.next_entry, key));
-            self.next_entry = self.next_entry.wrapping_add(1);
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.entry.get_or_insert_with(|| self.ready.add(key));
             self.drop_ended();
         }
     }
@@ -161,20 +174,16 @@ impl LeaseWaiters {
     /// otherwise only the first lines would have it, and requests in the last ones would wait
     /// forever.
     pub fn mark_all_ready(&mut self) {
-        let Self { ready, next_entry, .. } = self;
+        let ready = &mut self.ready;
         self.lines.for_each_mut(|key, line| {
-            if line.entry.is_none() {
-                line.entry = Some(*next_entry);
-                ready.push_back((*next_entry, *key));
-                *next_entry = next_entry.wrapping_add(1);
-            }
+            line.entry.get_or_insert_with(|| ready.add(*key));
         });
         self.drop_ended();
     }
 
     /// The next request that may have its turn, removed from its line.
     pub fn pop_next(&mut self, may_send: bool) -> Option<u32> {
-        while let Some((entry, key)) = self.ready.front() {
+        while let Some((entry, key)) = self.ready.entries.front() {
             let line = self.lines.get_mut(key).filter(|line| line.entry == Some(*entry));
             let first = line.and_then(|line| {
                 let (_, stream) = line.queue.0.pop_first()?;
@@ -183,11 +192,11 @@ impl LeaseWaiters {
             if let Some((stream, is_last)) = first {
                 if is_last {
                     self.lines.remove(key);
-                    self.ready.pop_front();
+                    self.ready.entries.pop_front();
                 }
                 return self.leave(stream);
             }
-            self.ready.pop_front();
+            self.ready.entries.pop_front();
         }
         let (_, stream) = if may_send { self.unsent.0.pop_first() } else { None }?;
         self.leave(stream)
@@ -211,16 +220,19 @@ impl LeaseWaiters {
     /// The first of this line gets nothing now. It is mostly the one that had its turn last.
     fn mark_blocked(&mut self, key: HoldingsKey) {
         if let Some(line) = self.lines.get_mut(&key) {
-            line.entry = None;
+            let entry = line.entry.take();
+            if entry.is_some() && self.ready.entries.front().map(|(first, _)| *first) == entry {
+                self.ready.entries.pop_front();
+            }
         }
     }
 
     /// Drops the entries that ended when they are more than half, so that clients that come and
     /// leave do not add up.
     fn drop_ended(&mut self) {
-        if self.ready.len() / 2 > self.lines.len() {
+        if self.ready.entries.len() / 2 > self.lines.len() {
             let lines = &self.lines;
-            self.ready.retain(|(entry, key)| {
+            self.ready.entries.retain(|(entry, key)| {
                 lines.get(key).is_some_and(|line| line.entry == Some(*entry))
             });
         }
@@ -267,6 +279,7 @@ mod tests {
         }
         assert_eq!(turns, [2; 100]);
     }
+
     fn key(i: u64) -> HoldingsKey {
         HoldingsKey { policy: 1, group: 0, fingerprint: NonZeroU64::MIN.saturating_add(i) }
     }
@@ -358,6 +371,7 @@ mod tests {
         }
         turns
     }
+
     // Guards: a list that grows with every client that comes and leaves behind a line that has its
     // turn first.
     #[test]
@@ -371,7 +385,7 @@ mod tests {
             waiters.mark_ready(key(1));
             waiters.end(WaitStage::KeyQueue(key(1)), stream, 1);
         }
-        assert!(waiters.ready.len() < 10, "{}", waiters.ready.len());
+        assert!(waiters.ready.entries.len() < 10, "{}", waiters.ready.entries.len());
         assert_eq!(waiters.pop_next(true), Some(0));
     }
 }
