@@ -26,17 +26,17 @@ pub(crate) struct Request<'r> {
 }
 
 impl Request<'_> {
-    /// The assumed value of `field`, or else `told`.
+    /// The assumed value of `field`, or else `logged`.
     fn or_given<'a>(
         &'a self,
         is: impl Fn(&Field) -> bool,
-        told: impl FnOnce() -> Option<&'a [u8]>,
+        logged: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Option<Cow<'a, [u8]>> {
         let value = match self.assumed.fields.is_empty() {
-            true => told(),
+            true => logged(),
             false => match self.assumed.get(is) {
                 Some(assumed) => assumed,
-                None => told(),
+                None => logged(),
             },
         };
         value.map(Cow::Borrowed)
@@ -45,8 +45,8 @@ impl Request<'_> {
     /// The value of a cookie or parameter that replaces the one in the header or target: the
     /// assumed one (`Some(None)`: no request has it), else the one in its column. `None` when there
     /// is neither.
-    fn instead<'a>(&'a self, field: &Field, told: Option<&'a [u8]>) -> Option<Option<&'a [u8]>> {
-        self.assumed.get(|other| other == field).or_else(|| told.map(Some))
+    fn instead<'a>(&'a self, field: &Field, logged: Option<&'a [u8]>) -> Option<Option<&'a [u8]>> {
+        self.assumed.get(|other| other == field).or_else(|| logged.map(Some))
     }
 
     /// The header, with the cookies that have a column or are assumed in place of its own.
@@ -54,8 +54,8 @@ impl Request<'_> {
         let is_all_assumed = self.assumed.has(&Field::header("cookie"));
         for field in self.columns {
             let Field::Cookie(name) = field else { continue };
-            let told = self.record.cookie(name).filter(|_| !is_all_assumed);
-            let Some(value) = self.instead(field, told) else { continue };
+            let logged = self.record.cookie(name).filter(|_| !is_all_assumed);
+            let Some(value) = self.instead(field, logged) else { continue };
             let own = header.as_deref().unwrap_or_default();
             let others = own.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
             let others = others.filter(|pair| !pair.is_empty() && name_of(pair) != name.as_bytes());
@@ -71,8 +71,8 @@ impl Request<'_> {
         let is_assumed = self.assumed.has(&Field::Target) && target.contains(&b'?');
         for field in self.columns {
             let Field::Query(name) = field else { continue };
-            let told = self.record.query(name).filter(|_| !is_assumed);
-            let Some(value) = self.instead(field, told) else { continue };
+            let logged = self.record.query(name).filter(|_| !is_assumed);
+            let Some(value) = self.instead(field, logged) else { continue };
             let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
             let (path, query) = target.split_at_checked(end).unwrap_or_default();
             let query = query.get(1..).unwrap_or_default();

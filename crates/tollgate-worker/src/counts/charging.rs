@@ -161,8 +161,8 @@ impl Calls<'_> {
     ) {
         let Some(Request { partition, event, .. }) = self.drive.request(id) else { return };
         let (objects, policy) = (self.objects, self.policy);
-        let lost = |trouble, word: &str, failure| {
-            objects.note(trouble, word);
+        let lost = |kind, word: &str, failure| {
+            objects.note(kind, word);
             Err(Lost::Failed(failure))
         };
         let reply = match reply {

@@ -77,11 +77,11 @@ impl Objects {
     }
 
     /// Counts a failure; `word` is the platform's error message, if any.
-    pub(crate) fn note(&self, trouble: FailureKind, word: &str) {
-        if let Some(event) = trouble.event() {
+    pub(crate) fn note(&self, kind: FailureKind, word: &str) {
+        if let Some(event) = kind.event() {
             self.counters.add(event);
         }
-        self.tally.borrow_mut().note(trouble, word);
+        self.tally.borrow_mut().note(kind, word);
     }
 
     /// Logs the latest failures, if it is time.

@@ -95,11 +95,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts one `trouble`; `word` is the platform's error message, if any.
-    pub(crate) fn note(&mut self, trouble: FailureKind, word: &str) {
+    /// Counts one `failure`; `word` is the platform's error message, if any.
+    pub(crate) fn note(&mut self, failure: FailureKind, word: &str) {
         for counts in [&mut self.since, &mut self.total] {
             let of =
-                counts.iter_mut().zip(FailureKind::ALL).find(|(_, (kind, _))| *kind == trouble);
+                counts.iter_mut().zip(FailureKind::ALL).find(|(_, (kind, _))| *kind == failure);
             if let Some((count, _)) = of {
                 *count = count.saturating_add(1);
             }

@@ -97,8 +97,8 @@ fn is_beside(tenants: &Tenants, visit: &RequestContext<'_>, policy: &Policy) -> 
     if tenancy == 0 {
         return false;
     }
-    let mut beside = tenants.beside.borrow_mut();
-    if beside.is_to_be_asked(tenancy, policy.version(), js::now()) {
+    let mut entry_location = tenants.entry_location.borrow_mut();
+    if entry_location.is_to_be_asked(tenancy, policy.version(), js::now()) {
         let deployment = Rc::clone(visit.deployment);
         visit.context.wait_until(async move {
             let tenants = deployment.gate().and_then(|gate| gate.tenants.as_ref());
@@ -107,7 +107,7 @@ fn is_beside(tenants: &Tenants, visit: &RequestContext<'_>, policy: &Policy) -> 
             }
         });
     }
-    beside.is_known(tenancy, policy.version(), js::now())
+    entry_location.is_known(tenancy, policy.version(), js::now())
 }
 
 /// Plans with `entry` while it is in force.

@@ -70,7 +70,7 @@ pub(crate) async fn settled(visit: &RequestContext<'_>, body: &[u8]) -> Reply {
 
 /// Reads an object's reply; a failure is counted.
 fn read(objects: &Objects, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement> {
-    let (trouble, word) = match reply {
+    let (kind, word) = match reply {
         Ok(reply) => match Settlement::read(&reply) {
             Ok(settlement) => return Some(settlement),
             // A row that cannot be read was removed: the count starts again, without this charge.
@@ -80,6 +80,6 @@ fn read(objects: &Objects, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement
         Err(NoReply::Late) => (FailureKind::Late, String::new()),
         Err(NoReply::Failed(word)) => (FailureKind::Failed, word),
     };
-    objects.note(trouble, &word);
+    objects.note(kind, &word);
     None
 }

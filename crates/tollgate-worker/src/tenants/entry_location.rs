@@ -79,27 +79,36 @@ mod tests {
 
     #[test]
     fn what_was_said_is_believed_of_one_version_for_a_while() {
-        let mut beside = EntryLocation::default();
-        assert!(beside.is_to_be_asked(7, 1, at(0)));
-        assert!(!beside.is_to_be_asked(7, 1, at(1)), "somebody does");
-        assert!(!beside.is_known(7, 1, at(1)));
-        beside.answer(7, true, at(0));
-        assert!(beside.is_known(7, 1, at(4)) && !beside.is_to_be_asked(7, 1, at(4)));
+        let mut entry_location = EntryLocation::default();
+        assert!(entry_location.is_to_be_asked(7, 1, at(0)));
+        assert!(!entry_location.is_to_be_asked(7, 1, at(1)), "a call is under way");
+        assert!(!entry_location.is_known(7, 1, at(1)));
+        entry_location.answer(7, true, at(0));
+        assert!(
+            entry_location.is_known(7, 1, at(4)) && !entry_location.is_to_be_asked(7, 1, at(4))
+        );
         // While other isolates may have the policy before.
-        assert!(!beside.is_known(7, 1, at(5)) && beside.is_to_be_asked(7, 1, at(5)));
-        beside.answer(7, true, at(14));
-        assert!(beside.is_known(7, 1, at(73)) && !beside.is_known(7, 1, at(74)));
+        assert!(
+            !entry_location.is_known(7, 1, at(5)) && entry_location.is_to_be_asked(7, 1, at(5))
+        );
+        entry_location.answer(7, true, at(14));
+        assert!(entry_location.is_known(7, 1, at(73)) && !entry_location.is_known(7, 1, at(74)));
         // Of another version, or tenancy, nothing is known.
-        assert!(!beside.is_known(7, 2, at(20)) && !beside.is_known(8, 1, at(20)));
-        assert!(beside.is_to_be_asked(7, 2, at(20)));
-        beside.answer(7, true, at(14));
-        assert!(!beside.is_known(7, 2, at(20)), "asked under the one before");
-        beside.answer(7, false, at(20));
-        assert!(!beside.is_known(7, 2, at(20)) && !beside.is_to_be_asked(7, 2, at(21)));
+        assert!(!entry_location.is_known(7, 2, at(20)) && !entry_location.is_known(8, 1, at(20)));
+        assert!(entry_location.is_to_be_asked(7, 2, at(20)));
+        entry_location.answer(7, true, at(14));
+        assert!(!entry_location.is_known(7, 2, at(20)), "asked under the one before");
+        entry_location.answer(7, false, at(20));
+        assert!(
+            !entry_location.is_known(7, 2, at(20)) && !entry_location.is_to_be_asked(7, 2, at(21))
+        );
         // A call that was stopped, and a clock that was set back.
-        let mut beside = EntryLocation::default();
-        assert!(beside.is_to_be_asked(7, 1, at(10)) && beside.is_to_be_asked(7, 1, at(15)));
-        beside.answer(7, true, at(15));
-        assert!(!beside.is_known(7, 1, at(3)));
+        let mut entry_location = EntryLocation::default();
+        assert!(
+            entry_location.is_to_be_asked(7, 1, at(10))
+                && entry_location.is_to_be_asked(7, 1, at(15))
+        );
+        entry_location.answer(7, true, at(15));
+        assert!(!entry_location.is_known(7, 1, at(3)));
     }
 }

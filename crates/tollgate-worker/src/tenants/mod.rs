@@ -40,16 +40,16 @@ pub(crate) struct Tenants {
     /// Rung when a call got its reply.
     pub(crate) bell: Bell,
     /// Whether the entries are stored next to the counts. Not borrowed across an await.
-    pub(crate) beside: RefCell<EntryLocation>,
+    pub(crate) entry_location: RefCell<EntryLocation>,
 }
 
 impl Tenants {
     pub(crate) fn new(objects: JsValue, settings: &Settings) -> Self {
         let cache = RefCell::new(TenantCache::new([js::random(), js::random()]));
         let (hash_key, fleet_secret) = (settings.hash_key.clone(), settings.fleet_secret);
-        let (timeout_ms, bell, beside) =
+        let (timeout_ms, bell, entry_location) =
             (settings.object_timeout_ms, js::bell(), RefCell::default());
-        Self { objects, hash_key, fleet_secret, timeout_ms, cache, bell, beside }
+        Self { objects, hash_key, fleet_secret, timeout_ms, cache, bell, entry_location }
     }
 
     /// The name of the object that has the entry of the tenant `name`. It reveals nothing of the
@@ -167,7 +167,7 @@ impl Tenants {
         let asked_at = js::now();
         let reply = self.ask_list(&Request::are_beside(tenancy), self.timeout_ms, true).await;
         let are_beside = reply.is_ok_and(|reply| reply == [1]);
-        self.beside.borrow_mut().answer(tenancy, are_beside, asked_at);
+        self.entry_location.borrow_mut().answer(tenancy, are_beside, asked_at);
     }
 
     async fn ask_list(

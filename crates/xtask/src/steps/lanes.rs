@@ -90,8 +90,8 @@ fn run_step(workspace: &Workspace, step: &'static Step) -> Ended {
     let terminal = TERMINAL.try_lock().ok();
     let started = Instant::now();
     let title = format!("{}: {}", step.group, step.name);
-    let beside = if terminal.is_some() { "" } else { ", at the same time as others" };
-    println!("\n=== {title}{beside}");
+    let note = if terminal.is_some() { "" } else { ", at the same time as others" };
+    println!("\n=== {title}{note}");
     let log = log_of(workspace, step);
     let status = process(step, terminal.is_none().then_some(&log));
     let passed = status.as_ref().is_ok_and(|passed| *passed);
