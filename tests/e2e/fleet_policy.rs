@@ -98,7 +98,7 @@ fn a_policy_that_is_wrong_changes_nothing_and_is_said_once() {
     assert_eq!(admitted(&mut client, "k", 20), 0, "nothing is counted anew");
     let said = || {
         let log = envoy.server.log();
-        log.lines().filter(|line| line.contains("is rejected: tenant: is for")).count()
+        log.lines().filter(|line| line.contains("is rejected: tenant: needs a store")).count()
     };
     assert_eq!(said(), 1, "{}", envoy.server.log());
     put(&server, &policy(3, 50));

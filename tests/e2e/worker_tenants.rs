@@ -65,7 +65,7 @@ fn an_operator_gives_a_tenant_its_limits() {
     for (entry, status, said) in [
         (json!({"tier": "glod"}), 422, "did you mean"),
         (json!({"quotas": {"or": [year(1)]}}), 422, "did you mean"),
-        (json!({}), 422, "says nothing"),
+        (json!({}), 422, "has no effect"),
         (json!({"tier": "gold", "note": "n".repeat(16 * 1024)}), 413, "16384"),
     ] {
         let refused = put(&mut client, "acme", &entry);
