@@ -12,7 +12,7 @@ use crate::convert_oracle::{Call, Generator, Oracle};
 use crate::support::{Ran, tollgate, tollgate_reading};
 use serde_json::Value;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Entry, Facts, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Entry, Facts, Partition, Plan, Policy, Surface};
 use tollgate_test_support::golden::assert_file;
 
 /// A server with a map for a store: each descriptor of a call is a separate request.
@@ -86,9 +86,9 @@ impl Server {
         for partition in plan.partitions().filter(Partition::changed) {
             store.insert(partition.key().to_vec(), partition.value().to_vec());
         }
-        match plan.outcome(policy).answer() {
-            Answer::Pass => false,
-            Answer::Refuse { status: 429 } => true,
+        match plan.outcome(policy).disposition() {
+            Disposition::Allow => false,
+            Disposition::Deny { status: 429 } => true,
             other => panic!("{other:?}"),
         }
     }

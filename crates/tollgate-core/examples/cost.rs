@@ -45,7 +45,7 @@ mod native {
     use governor::nanos::Nanos;
     use governor::state::{InMemoryState, NotKeyed};
     use governor::{InsufficientCapacity, NotUntil, Quota as TheirQuota, RateLimiter};
-    use tollgate_core::{Algorithm, Decision, Limiter, Quota, Ruling, Span, Timestamp};
+    use tollgate_core::{Admission, Algorithm, Decision, Limiter, Quota, Span, Timestamp};
 
     type Theirs = RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, NoOpMiddleware<Nanos>>;
     type TheirsWithState =
@@ -106,7 +106,7 @@ mod native {
         }
     }
 
-    impl Answer for Ruling {
+    impl Answer for Admission {
         fn is_admitted(&self) -> bool {
             (*self).is_admitted()
         }
@@ -154,13 +154,14 @@ mod native {
 
     /// For a caller that needs only the verdict and one number.
     #[inline(never)]
-    fn decide_lazily(limiter: &Limiter, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
+    fn decide_lazily(limiter: &Limiter, state: &mut [u8], now: Timestamp, cost: u64) -> Admission {
         limiter.admit(state, now, cost)
     }
 
     /// The loop and a call that decides nothing, which the compiler does not know.
     fn nothing(count: u64, step_ns: u64) -> u64 {
-        let admit: fn(&Limiter, &mut [u8], Timestamp, u64) -> Ruling = |_, _, _, _| Ruling::Admit;
+        let admit: fn(&Limiter, &mut [u8], Timestamp, u64) -> Admission =
+            |_, _, _, _| Admission::Admit;
         ours(limiter("gcra"), count, step_ns, black_box(admit))
     }
 
@@ -187,7 +188,7 @@ mod native {
     /// The loop, with the steps of its clock, and a call that decides nothing.
     fn governor_loop(count: u64, step_ns: u64) -> u64 {
         let limiter = |clock| RateLimiter::direct_with_clock(their_quota(), clock);
-        let admit: fn(&Theirs, NonZeroU32) -> Ruling = |_, _| Ruling::Admit;
+        let admit: fn(&Theirs, NonZeroU32) -> Admission = |_, _| Admission::Admit;
         let admit = black_box(admit);
         theirs(limiter, count, step_ns, |limiter, cost, _| admit(limiter, cost))
     }

@@ -21,7 +21,7 @@ pub enum Verdict {
 /// [`Limiter::admit`](crate::Limiter::admit) and
 /// [`Limiter::would_admit`](crate::Limiter::would_admit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruling {
+pub enum Admission {
     /// [`Verdict::Allow`].
     Admit,
     /// [`Verdict::Delay`]: allowed, and to continue after this long.
@@ -33,7 +33,7 @@ pub enum Ruling {
     Never,
 }
 
-impl Ruling {
+impl Admission {
     /// True when the cost was (or would be) charged.
     #[must_use]
     #[inline]
@@ -61,7 +61,7 @@ impl Ruling {
     }
 }
 
-impl From<&Decision> for Ruling {
+impl From<&Decision> for Admission {
     fn from(decision: &Decision) -> Self {
         match (decision.verdict, decision.retry_after) {
             (Verdict::Allow, _) => Self::Admit,

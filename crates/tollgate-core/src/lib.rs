@@ -48,7 +48,7 @@ pub use algorithms::sliding_log::SlidingLog;
 pub use algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
 pub use algorithms::{Algorithm, DEFAULT_BUCKETS};
-pub use decision::{Charge, Decision, Ruling, Verdict};
+pub use decision::{Admission, Charge, Decision, Verdict};
 pub use layout::ENCODING_VERSION;
 pub use limiter::{FULLY_USED, Limiter};
 pub use quota::{

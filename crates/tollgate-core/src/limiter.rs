@@ -16,7 +16,7 @@ use crate::algorithms::step::{
     admit_fast, admit_slow, check, check_fast, check_slow, peek, peek_fast, peek_slow,
 };
 use crate::algorithms::token_bucket::{TokenBucket, TokenBucketState};
-use crate::decision::{Charge, Decision, Ruling};
+use crate::decision::{Admission, Charge, Decision};
 use crate::encoding::Encoded;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Span, Timestamp};
@@ -120,7 +120,7 @@ impl Limiter {
     ///
     /// It saves a division and most of the decision: half the instructions for GCRA.
     #[inline]
-    pub fn admit(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
+    pub fn admit(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Admission {
         match self {
             Self::Gcra(gcra) => admit_fast(gcra, state, now, cost)
                 .unwrap_or_else(|| admit_slow(gcra, state, now, cost)),
@@ -133,8 +133,8 @@ impl Limiter {
     /// or, when one denies, read them with [`Limiter::peek`].
     #[must_use]
     #[inline]
-    pub fn would_admit(&self, state: &[u8], now: Timestamp, cost: u64) -> Ruling {
-        Ruling::from(&self.peek(state, now, cost))
+    pub fn would_admit(&self, state: &[u8], now: Timestamp, cost: u64) -> Admission {
+        Admission::from(&self.peek(state, now, cost))
     }
 
     /// The decision that [`Limiter::check`] would return, without recording anything.
@@ -166,8 +166,8 @@ impl Limiter {
     }
 
     #[inline(never)]
-    fn admit_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
-        Ruling::from(&self.check_any(state, now, cost))
+    fn admit_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Admission {
+        Admission::from(&self.check_any(state, now, cost))
     }
 
     #[inline(never)]

@@ -56,7 +56,7 @@ proptest! {
     ) {
         let mut keys = [Algorithm::Gcra, Algorithm::TokenBucket, Algorithm::LeakyBucket]
             .map(|algorithm| Key::new(build(algorithm, numbers)));
-        let mut charged: Vec<Admission> = Vec::new();
+        let mut charged: Vec<AdmittedRequest> = Vec::new();
         let mut now = start.min(LATEST.as_nanos());
         for (fault, cost, refund, debited) in steps {
             now = fault.after(now);
@@ -79,7 +79,7 @@ proptest! {
             prop_assert_eq!(gcra_at.max(at(now)), token_at.max(at(now)));
             prop_assert_eq!(gcra_at.max(at(now)), leaky_at.max(at(now)));
             if gcra.is_admitted() {
-                charged.push(Admission { at: now, cost, decision: gcra });
+                charged.push(AdmittedRequest { at: now, cost, decision: gcra });
             }
         }
     }
@@ -257,10 +257,10 @@ proptest! {
             now += window_ns / 60 * (part % 3) + part;
             let decision = key.check(now, cost);
             if decision.is_admitted() {
-                admitted.push(Admission { at: now, cost, decision });
+                admitted.push(AdmittedRequest { at: now, cost, decision });
             }
         }
-        for Admission { at, .. } in &admitted {
+        for AdmittedRequest { at, .. } in &admitted {
             let units = units_within(&admitted, *at, window_ns);
             prop_assert!(units <= limiter.max_in_window(), "{units} from {at} by {limiter:?}");
         }
@@ -274,7 +274,7 @@ proptest! {
         steps in prop::collection::vec((fault(), cost(), prop::option::weighted(0.3, any::<prop::sample::Index>()), debited()), 1..60),
     ) {
         let mut key = Key::new(limiter);
-        let mut charged: Vec<Admission> = Vec::new();
+        let mut charged: Vec<AdmittedRequest> = Vec::new();
         let mut now = START;
         for (fault, cost, refund, debited) in steps {
             now = fault.after(now);
@@ -285,7 +285,7 @@ proptest! {
             key.debit(now, debited);
             let decision = key.check(now, cost);
             if decision.is_admitted() {
-                charged.push(Admission { at: now, cost, decision });
+                charged.push(AdmittedRequest { at: now, cost, decision });
             }
             prop_assert!(limiter.is_consistent(&key.state), "{key:?}");
             let mut repaired = key.state.clone();
@@ -441,7 +441,7 @@ fn a_damaged_byte_is_healed_while_the_key_is_in_use() {
                 let now = START + step * STEP_NS;
                 let decision = key.check(now, 1);
                 if decision.is_admitted() {
-                    admitted.push(Admission { at: now, cost: 1, decision });
+                    admitted.push(AdmittedRequest { at: now, cost: 1, decision });
                 }
             }
             let what = format!("byte {byte} as {value} by {limiter:?}");

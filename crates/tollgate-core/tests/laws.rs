@@ -5,7 +5,7 @@
 
 use crate::support::arbitrary::*;
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Charge, FULLY_USED, Limiter, Ruling, Span, Verdict};
+use tollgate_core::{Admission, Algorithm, Charge, FULLY_USED, Limiter, Span, Verdict};
 
 const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };
 
@@ -77,15 +77,15 @@ proptest! {
         let interval_ns = emission_interval_ns(limiter.quota());
         let mut key = Key::new(limiter);
         let (mut now, mut retry_after) = (start, None);
-        let mut queued: Vec<Admission> = Vec::new();
+        let mut queued: Vec<AdmittedRequest> = Vec::new();
         let mut departures: Vec<(u64, u64)> = Vec::new();
-        let departs_at = |a: &Admission| a.at + wait_ns(&a.decision.verdict);
+        let departs_at = |a: &AdmittedRequest| a.at + wait_ns(&a.decision.verdict);
         for (pause, cost, refund) in steps {
             now = pause.after(now, limiter.window().as_nanos(), retry_after);
             let decision = key.check(now, cost);
             retry_after = decision.retry_after;
             if decision.is_admitted() {
-                queued.push(Admission { at: now, cost, decision });
+                queued.push(AdmittedRequest { at: now, cost, decision });
             }
             if let (Some(index), false) = (refund, queued.is_empty()) {
                 let a = queued.remove(index.index(queued.len()));
@@ -173,7 +173,7 @@ proptest! {
     fn a_ruling_is_a_decision_in_short(limiter in limiter(), start in start(), steps in steps(40)) {
         let mut lazy = Key::new(limiter);
         run(&mut Key::new(limiter), start, &steps, |key, now, cost, decision| {
-            let whole = Ruling::from(decision);
+            let whole = Admission::from(decision);
             let earlier = lazy.state.clone();
             assert_eq!(limiter.would_admit(&lazy.state, at(now), cost), whole, "{limiter:?}");
             assert_eq!(lazy.state, earlier);
@@ -257,7 +257,7 @@ proptest! {
         let window_ns = limiter.window().as_nanos();
         let mut now = start;
         let mut retry_after = None;
-        let mut net: Vec<Admission> = Vec::new();
+        let mut net: Vec<AdmittedRequest> = Vec::new();
         for (pause, cost, refund) in steps {
             now = pause.after(now, window_ns, retry_after);
             if let (Some(index), false) = (refund, net.is_empty()) {
@@ -267,7 +267,7 @@ proptest! {
             let decision = key.check(now, cost);
             retry_after = decision.retry_after;
             if decision.is_admitted() {
-                net.push(Admission { at: now, cost, decision });
+                net.push(AdmittedRequest { at: now, cost, decision });
             }
         }
         for a in &net {

@@ -70,14 +70,14 @@ proptest! {
         let mut oracle = Oracle::new(&limiter);
         let mut key = Key::new(limiter);
         let (mut now, mut retry_after) = (start, None);
-        let mut charged: Vec<Admission> = Vec::new();
+        let mut charged: Vec<AdmittedRequest> = Vec::new();
         for (pause, cost, refund) in steps {
             now = pause.after(now, limiter.window().as_nanos(), retry_after);
             let decision = key.check(now, cost);
             retry_after = decision.retry_after;
             oracle.follow(now, cost, &decision);
             if decision.is_admitted() && cost > 0 {
-                charged.push(Admission { at: now, cost, decision });
+                charged.push(AdmittedRequest { at: now, cost, decision });
             }
             if let (Some(index), false) = (refund, charged.is_empty()) {
                 let last = charged.len() - 1;

@@ -25,7 +25,7 @@
 //! #     fn peer(&self) -> Option<IpAddr> { Some(Ipv4Addr::LOCALHOST.into()) }
 //! # }
 //! # let (request, now) = (Request, tollgate_policy::Timestamp::from_millis(1));
-//! use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
+//! use tollgate_policy::{Disposition, Partition, Plan, Policy, Surface};
 //!
 //! let policy = tollgate_language::compile(r#"{"version": 1, "rules": [
 //!     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 10, "window": "1m"}]}
@@ -44,7 +44,7 @@
 //!     store.insert(partition.key().to_vec(), partition.value().to_vec());
 //! }
 //! let outcome = plan.outcome(&policy);
-//! assert_eq!(outcome.answer(), Answer::Pass);
+//! assert_eq!(outcome.disposition(), Disposition::Allow);
 //! let mut fields = Vec::new();
 //! outcome.headers(&mut |name, value| fields.push(format!("{name}: {value}")));
 //! assert_eq!(fields, [r#"ratelimit-policy: "each";q=10;w=60"#, r#"ratelimit: "each";r=9;t=54"#]);
@@ -83,7 +83,7 @@ mod compiled_for_tests;
 
 pub use answer::fields::NearestQuota;
 pub use answer::grpc::{GrpcStatus, grpc_content_type};
-pub use answer::outcome::{Answer, Outcome};
+pub use answer::outcome::{Disposition, Outcome};
 pub use answer::problem_details::ProblemDetails;
 pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::net::IpAddr;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Entry, Facts, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Entry, Facts, Plan, Policy, Surface};
 
 /// The system's allocator, counting the requests of each thread.
 struct Counting;
@@ -133,8 +133,11 @@ fn check_on(surface: Surface, document: &str, partitions: usize) {
         }
         plan.decide(&policy, Timestamp::from_millis(i * 10_000));
         let outcome = plan.outcome(&policy);
-        let answer = outcome.answer();
-        assert!(matches!(answer, Answer::Pass | Answer::Delay(_)), "{answer:?}: {document}");
+        let answer = outcome.disposition();
+        assert!(
+            matches!(answer, Disposition::Allow | Disposition::Delay(_)),
+            "{answer:?}: {document}"
+        );
         outcome.headers(&mut |name, value| bytes += name.len() + value.len());
         outcome.marks(&mut |name, value| bytes += name.len() + value.len());
         bytes += outcome.rules().count();

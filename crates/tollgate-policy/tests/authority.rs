@@ -3,13 +3,13 @@
 //! Invariant: no spelling of a host avoids a rule for it. A host that cannot be read is denied with
 //! 400 by every rule that it could concern, and affects no other.
 
-use tollgate_policy::{Answer, RuleResult};
+use tollgate_policy::{Disposition, RuleResult};
 
 use crate::support::{Request, Surfaced, get};
 
-const PASS: Answer = Answer::Pass;
-const DENIED: Answer = Answer::Refuse { status: 429 };
-const BAD: Answer = Answer::Refuse { status: 400 };
+const PASS: Disposition = Disposition::Allow;
+const DENIED: Disposition = Disposition::Deny { status: 429 };
+const BAD: Disposition = Disposition::Deny { status: 400 };
 
 fn to(host: &'static str) -> Request {
     Request { host, ..get("/login", "192.0.2.1") }

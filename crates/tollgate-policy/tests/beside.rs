@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, EntryReply, Plan, Policy, Surface, Tenant};
+use tollgate_policy::{Disposition, EntryReply, Plan, Policy, Surface, Tenant};
 use tollgate_storage::{Counts, WireError};
 
 const ALONE: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
@@ -79,7 +79,9 @@ impl Front {
             }
             assert!(self.plan.ask_under(&self.policy, revision));
             let is_outdated = self.ask(true, now);
-            if !is_outdated && matches!(self.plan.outcome(&self.policy).answer(), Answer::Pass) {
+            if !is_outdated
+                && matches!(self.plan.outcome(&self.policy).disposition(), Disposition::Allow)
+            {
                 assert!(!self.ask(false, now));
             }
             assert_eq!(self.plan.entry_reply() == Some(EntryReply::Same), !is_outdated);

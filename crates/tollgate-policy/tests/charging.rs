@@ -3,12 +3,12 @@
 
 use proptest::prelude::*;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Failure, Plan, RuleResult};
+use tollgate_policy::{Disposition, Failure, Plan, RuleResult};
 use tollgate_storage::Counts;
 
 use crate::support::{Request, Surfaced};
 
-const DENIED: Answer = Answer::Refuse { status: 429 };
+const DENIED: Disposition = Disposition::Deny { status: 429 };
 
 /// A policy of these rules, each with a name and a key.
 fn rules(rules: &[&str]) -> String {
@@ -33,7 +33,7 @@ const RESERVE: &str = r#", "reserve": true"#;
 /// The plan of an allowed request, to be settled later.
 fn sent(surface: &mut Surfaced, millis: u64) -> Option<Plan> {
     let seen = surface.check(&login(), millis);
-    (seen.answer == Answer::Pass).then(|| std::mem::take(&mut surface.plan))
+    (seen.answer == Disposition::Allow).then(|| std::mem::take(&mut surface.plan))
 }
 
 fn login() -> Request {
@@ -276,7 +276,7 @@ fn sent_there(surface: &mut Surfaced, counts: &mut Counts, millis: u64) -> Optio
     plan.partition(0).unwrap().request(policy, &mut request);
     let answered = counts.answer(&request, Timestamp::from_millis(millis)).unwrap();
     plan.partition_mut(0).unwrap().accept(policy, &answered.reply).unwrap();
-    (plan.outcome(policy).answer() == Answer::Pass).then(|| std::mem::take(plan))
+    (plan.outcome(policy).disposition() == Disposition::Allow).then(|| std::mem::take(plan))
 }
 
 fn settled_there(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Failure, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Failure, Plan, Policy, Surface};
 use tollgate_storage::{Counts, StoredSet, WireError, carry_set};
 use tollgate_test_support::hex;
 
@@ -211,7 +211,7 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
         assert_eq!(seen(&policy, &elsewhere, Span::ZERO), seen_here, "{round}");
         let verdicts = here.outcome(&policy).verdicts();
         assert_eq!(elsewhere.outcome(&policy).verdicts(), verdicts, "{round}");
-        let has_passed = matches!(seen_here.answer, Answer::Pass | Answer::Delay(_));
+        let has_passed = matches!(seen_here.answer, Disposition::Allow | Disposition::Delay(_));
         admitted += usize::from(has_passed && kind == Kind::Check);
         if kind == Kind::Check && random.one_in(8) {
             // Another key then denied it.
@@ -274,11 +274,11 @@ fn charged_rule(name: &str, quota: &str, charge: &str, version: u64) -> Policy {
 }
 
 /// The result of another request of the client.
-fn decided(counts: &mut Counts, policy: &Policy, millis: u64) -> (Answer, Plan) {
+fn decided(counts: &mut Counts, policy: &Policy, millis: u64) -> (Disposition, Plan) {
     let mut plan = Plan::new();
     policy.plan(&get("/", "192.0.2.1"), &mut plan);
     let _ = ask(counts, &mut plan, policy, Timestamp::from_millis(millis), Kind::Check);
-    (plan.outcome(policy).answer(), plan)
+    (plan.outcome(policy).disposition(), plan)
 }
 
 /// The used units are computed from the old quota once. Otherwise a client that is denied under the
@@ -289,7 +289,7 @@ fn a_changed_quota_keeps_its_word_to_who_is_refused() {
     let after = one_rule("r", r#""limit": 10, "window": "1m""#, 2);
     let mut counts = Counts::default();
     for _ in 0..10 {
-        assert_eq!(decided(&mut counts, &before, START).0, Answer::Pass);
+        assert_eq!(decided(&mut counts, &before, START).0, Disposition::Allow);
     }
     let (mut plan, mut asked) = (Plan::new(), Vec::new());
     after.plan(&get("/", "192.0.2.1"), &mut plan);
@@ -301,10 +301,10 @@ fn a_changed_quota_keeps_its_word_to_who_is_refused() {
     assert_eq!(wait, Span::from_secs(6));
     // Evicted in between, asked too early, and then at its time.
     let mut counts = Counts::decode(&row_of(&counts, Timestamp::from_millis(START))).unwrap();
-    assert!(matches!(decided(&mut counts, &after, START + 5_999).0, Answer::Refuse { .. }));
+    assert!(matches!(decided(&mut counts, &after, START + 5_999).0, Disposition::Deny { .. }));
     let again = counts.answer(&asked, Timestamp::from_millis(START + 5_999)).unwrap();
     assert!(!again.is_changed, "carried once");
-    assert_eq!(decided(&mut counts, &after, START + 6_000).0, Answer::Pass);
+    assert_eq!(decided(&mut counts, &after, START + 6_000).0, Disposition::Allow);
 }
 
 /// Two files are deployed in parallel, or one is rolled back and deployed again: a client whose
@@ -329,7 +329,7 @@ fn who_meets_two_quotas_in_turn_gets_no_more_than_both_have() {
             for i in 0..1_000_u64 {
                 for (of, policy) in [&low, &high].into_iter().enumerate() {
                     let (answer, _) = decided(&mut counts, policy, START + i);
-                    admitted[of] += u32::from(answer == Answer::Pass);
+                    admitted[of] += u32::from(answer == Disposition::Allow);
                     // Evicted in between.
                     let row = row_of(&counts, Timestamp::from_millis(START + i));
                     counts = Counts::decode(&row).expect("a row");
@@ -346,7 +346,7 @@ fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
     let [old, new] = [3, 7].map(|version| one_held_rule(r#""limit": 5, "window": "1h""#, version));
     let mut counts = Counts::default();
     let (_, mut under_way) = decided(&mut counts, &old, START);
-    assert_eq!(decided(&mut counts, &new, START).0, Answer::Pass);
+    assert_eq!(decided(&mut counts, &new, START).0, Disposition::Allow);
     let kept = counts.clone();
 
     let (mut plan, mut asked) = (Plan::new(), Vec::new());
@@ -368,7 +368,7 @@ fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
     assert_eq!(plan.outcome(&new).verdicts()[0].quotas[0].1.remaining, 3, "two of three are held");
     // And no request of a front that counts no versions is denied.
     let unversioned = one_held_rule(r#""limit": 5, "window": "1h""#, 0);
-    assert_eq!(decided(&mut counts, &unversioned, START).0, Answer::Pass);
+    assert_eq!(decided(&mut counts, &unversioned, START).0, Disposition::Allow);
     assert_eq!(counts.version(), 7);
 }
 
@@ -396,7 +396,7 @@ fn what_responses_bring_about_meets_the_quota_of_now() {
         charged += usize::from(plan.partition(0).unwrap().changed());
     }
     assert_eq!(charged, 2);
-    assert!(matches!(decided(&mut counts, &new, START).0, Answer::Refuse { .. }));
+    assert!(matches!(decided(&mut counts, &new, START).0, Disposition::Deny { .. }));
 
     let [old, new] = [(5, 1), (6, 2)].map(|(limit, version)| {
         one_held_rule(&format!(r#""limit": {limit}, "window": "1h""#), version)
@@ -434,7 +434,7 @@ fn a_row_is_bounded_whatever_rules_were() {
     let row = row_of(&counts, Timestamp::from_millis(START + 1_200));
     // Ten bytes record that some were forgotten, so that none of their units are given back.
     assert_eq!(row.len(), ROW_HEAD + 10 + 1_024 * 62);
-    assert!(matches!(decided(&mut counts, &used_up, START + 1_200).0, Answer::Refuse { .. }));
+    assert!(matches!(decided(&mut counts, &used_up, START + 1_200).0, Disposition::Deny { .. }));
 }
 
 /// Stored and sent permanently: these bytes are read by later and earlier code.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Denials, FRESH, Failure, Plan, Policy, Surface};
+use tollgate_policy::{Denials, Disposition, FRESH, Failure, Plan, Policy, Surface};
 use tollgate_storage::Counts;
 
 use crate::support::{Request, Seen, get, seen};
@@ -57,7 +57,10 @@ impl Objects {
                 let reply = counts.answer(&request, now).unwrap().reply;
                 plan.partition_mut(i).unwrap().accept(policy, &reply).unwrap();
             }
-            if matches!(plan.outcome(policy).answer(), Answer::Refuse { .. } | Answer::Retry(_)) {
+            if matches!(
+                plan.outcome(policy).disposition(),
+                Disposition::Deny { .. } | Disposition::Retry(_)
+            ) {
                 break;
             }
         }
@@ -111,7 +114,7 @@ impl Front {
                     plan.partition_mut(i).unwrap().accept(policy, &reply).unwrap();
                     self.denials.hear(policy, &plan, i, here);
                 }
-                if matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }) {
+                if matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. }) {
                     break;
                 }
             }
@@ -156,7 +159,8 @@ impl Front {
                 charged.insert(i, (key, request, reply));
             }
         };
-        let refuses = |plan: &Plan| matches!(plan.outcome(policy).answer(), Answer::Refuse { .. });
+        let refuses =
+            |plan: &Plan| matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. });
         let between: Vec<_> =
             (0..plan.len()).filter(|i| ![order.first, order.last].contains(i)).collect();
         plan.partition_mut(order.last).unwrap().set_aside();
@@ -236,7 +240,7 @@ proptest! {
             let mut front = Front::new(u8::try_from(n).unwrap(), 3);
             let (asked, _) = front.decide_in_order(&policy, &mut objects, &request, ms);
             prop_assert_eq!(&asked, &expected);
-            if asked.answer == Answer::Pass {
+            if asked.answer == Disposition::Allow {
                 continue;
             }
             // Nothing was charged, so the next request gets the same result, without asking.
@@ -332,15 +336,15 @@ proptest! {
             let expected = objects.oracle(&policy, &request, now);
             let (seen, is_remembered) = fronts[front].decide(&policy, &mut objects, &request, ms);
             if is_remembered {
-                prop_assert_eq!(seen.answer, Answer::Refuse { status: 429 });
+                prop_assert_eq!(seen.answer, Disposition::Deny { status: 429 });
                 let refuses = |(_, then): &(u64, Objects)| {
                     let answer = then.oracle(&policy, &request, now).answer;
-                    matches!(answer, Answer::Refuse { .. })
+                    matches!(answer, Disposition::Deny { .. })
                 };
                 prop_assert!(lately.iter().any(refuses), "never refused in the last second");
                 continue;
             }
-            if seen.answer == Answer::Pass {
+            if seen.answer == Disposition::Allow {
                 for (_, then) in &mut lately {
                     Front::new(0, 0).decide(&policy, then, &request, ms);
                 }
@@ -394,8 +398,8 @@ impl Flood {
             plan.partition_mut(0).unwrap().accept(&self.policy, &reply).unwrap();
             self.front.denials.hear(&self.policy, &plan, 0, self.front.clock(at));
             self.front.denials.close(&self.policy, &plan);
-            let answer = plan.outcome(&self.policy).answer();
-            self.passed += u64::from(matches!(answer, Answer::Pass | Answer::Delay(_)));
+            let answer = plan.outcome(&self.policy).disposition();
+            self.passed += u64::from(matches!(answer, Disposition::Allow | Disposition::Delay(_)));
         }
     }
 }
@@ -530,12 +534,12 @@ fn a_silent_store_does_not_open_what_was_used_up() {
             plan.partition_mut(i).unwrap().fail(failure);
         }
         front.denials.close(&policy, &plan);
-        assert_eq!(plan.outcome(&policy).answer(), Answer::Pass, "on_failure");
+        assert_eq!(plan.outcome(&policy).disposition(), Disposition::Allow, "on_failure");
         let times = (came_at, now);
         let decides = front.denials.overrules_failure(&policy, &mut plan, times);
         assert_eq!(decides, stands, "{after_ms}");
         if stands {
-            assert_eq!(plan.outcome(&policy).answer(), Answer::Refuse { status: 429 });
+            assert_eq!(plan.outcome(&policy).disposition(), Disposition::Deny { status: 429 });
             assert!(!plan.has_failed());
         }
         // The next one asks, and no request is denied for longer than the store may take.
@@ -568,7 +572,11 @@ fn what_a_count_answered_to_the_request_itself_decides_nothing() {
         "its own unit was the last"
     );
     assert!(!front.denials.overrules_failure(&policy, &mut plan, times));
-    assert_eq!(plan.outcome(&policy).answer(), Answer::Pass, "on_failure, and the site is charged");
+    assert_eq!(
+        plan.outcome(&policy).disposition(),
+        Disposition::Allow,
+        "on_failure, and the site is charged"
+    );
     assert!(arrive(&mut front, &policy, 2, 3).1, "the next one is denied");
 }
 

@@ -1,9 +1,9 @@
 //! Descriptors: the input of a rate limit service, as conditions and as keys.
 
 use crate::support::{Descriptor, Request, Surfaced};
-use tollgate_policy::{Answer, Surface};
+use tollgate_policy::{Disposition, Surface};
 
-const DENIED: Answer = Answer::Refuse { status: 429 };
+const DENIED: Disposition = Disposition::Deny { status: 429 };
 
 /// A list of a condition, the entries of a descriptor, and whether these are those.
 type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
@@ -151,7 +151,7 @@ fn a_key_part_is_the_value_of_the_entry() {
     let by = |key: &str| Surfaced::on(&rule(&format!(r#""key": [{key}]"#)), Surface::Server);
     let mut users = by(r#"{"descriptor": "user"}"#);
     let mut admits = |entries: &[(&'static str, &'static str)]| {
-        users.check(&asked(entries, &[]), 0).answer == Answer::Pass
+        users.check(&asked(entries, &[]), 0).answer == Disposition::Allow
     };
     assert!(admits(&[("user", "7")]));
     assert!(!admits(&[("user", "7")]));
@@ -192,7 +192,7 @@ fn tiers_and_named_keys_know_descriptors() {
     );
     let admitted = |entries: &[(&'static str, &'static str)]| {
         let mut users = Surfaced::on(&document, Surface::Server);
-        (0..5).filter(|_| users.check(&asked(entries, &[]), 0).answer == Answer::Pass).count()
+        (0..5).filter(|_| users.check(&asked(entries, &[]), 0).answer == Disposition::Allow).count()
     };
     assert_eq!(admitted(&[("user", "7")]), 2);
     assert_eq!(admitted(&[("user", "8"), ("plan", "gold")]), 3);

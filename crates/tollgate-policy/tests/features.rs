@@ -1,11 +1,11 @@
 //! Every feature of the policy document, as a client sees it.
 
 use tollgate_core::Span;
-use tollgate_policy::{Answer, Failure, RuleResult, Surface};
+use tollgate_policy::{Disposition, Failure, RuleResult, Surface};
 
 use crate::support::{Request, Surfaced, get};
 
-const DENIED: Answer = Answer::Refuse { status: 429 };
+const DENIED: Disposition = Disposition::Deny { status: 429 };
 
 /// A policy of one rule, key the client's address, 1 per minute unless `fields` contain another
 /// quota.
@@ -180,10 +180,10 @@ fn a_library_is_given_every_fact() {
         claims: vec![("sub", "a")],
         ..get("/", "192.0.2.1")
     };
-    assert_eq!(library.check(&request, 0).answer, Answer::Pass);
+    assert_eq!(library.check(&request, 0).answer, Disposition::Allow);
     assert_eq!(library.check(&request, 0).answer, DENIED);
     let other = Request { claims: vec![("sub", "b")], ..request.clone() };
-    assert_eq!(library.check(&other, 0).answer, Answer::Pass, "another claim");
+    assert_eq!(library.check(&other, 0).answer, Disposition::Allow, "another claim");
     let elsewhere = Request { country: Some("FR"), ..request }.header("x-country", "DE");
     assert!(library.check(&elsewhere, 0).headers.is_empty(), "it knows the country by itself");
 }
@@ -221,9 +221,9 @@ fn every_key_part_counts_by_its_value() {
         let document =
             rule(key).replace(r#""rules""#, r#""jwt": {"metadata": "payload"}, "rules""#);
         let mut surface = Surfaced::new(&document);
-        assert_eq!(surface.check(&first, 0).answer, Answer::Pass, "{key}");
+        assert_eq!(surface.check(&first, 0).answer, Disposition::Allow, "{key}");
         assert_eq!(surface.check(&same, 0).answer, DENIED, "{key}: the same value");
-        assert_eq!(surface.check(&other, 0).answer, Answer::Pass, "{key}: another value");
+        assert_eq!(surface.check(&other, 0).answer, Disposition::Allow, "{key}: another value");
     }
 }
 
@@ -238,12 +238,12 @@ fn a_missing_part_is_skipped_denied_or_shared() {
     assert_eq!(denied.header("retry-after"), None);
     assert!(denied.body.unwrap().contains("the request lacks what its quota is counted by"));
     let mut shared = Surfaced::new(&rule(&format!(r#"{key}, "on_missing": "shared""#)));
-    assert_eq!(shared.check(&at("/"), 0).answer, Answer::Pass);
+    assert_eq!(shared.check(&at("/"), 0).answer, Disposition::Allow);
     assert_eq!(shared.check(&at("/"), 0).answer, DENIED);
     assert_eq!(shared.check(&get("/", "192.0.2.9"), 0).answer, DENIED, "by nothing else either");
     assert_eq!(
         shared.check(&at("/").header("x-k", ""), 0).answer,
-        Answer::Pass,
+        Disposition::Allow,
         "empty is not missing"
     );
     // But a route has no empty name, as Envoy gives it to all routes without a name.
@@ -320,18 +320,18 @@ fn failed_logins_only() {
         r#""charge": {"response_status": ["401", "5xx"]}, "quotas": [{"limit": 2, "window": "1h"}]"#,
     ));
     for _ in 0..5 {
-        assert_eq!(surface.check(&at("/login"), 0).answer, Answer::Pass);
+        assert_eq!(surface.check(&at("/login"), 0).answer, Disposition::Allow);
         assert!(!surface.settle(200, 0), "a success is not charged");
     }
     for status in [401, 503] {
-        assert_eq!(surface.check(&at("/login"), 0).answer, Answer::Pass);
+        assert_eq!(surface.check(&at("/login"), 0).answer, Disposition::Allow);
         assert!(surface.plan.is_deferred());
         assert!(surface.settle(status, 0));
         assert!(!surface.settle(status, 0), "a response is charged once");
     }
     assert_eq!(surface.check(&at("/login"), 0).answer, DENIED);
     assert!(!surface.settle(401, 0), "a denial is not charged");
-    assert_eq!(surface.check(&at("/login"), 1_800_000).answer, Answer::Pass);
+    assert_eq!(surface.check(&at("/login"), 1_800_000).answer, Disposition::Allow);
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn tiers_replace_the_quotas() {
             {"name": "gold", "priority": 10, "key_values": ["k-1", "k-2"], "quotas": [{"limit": 3, "window": "1m"}]}]"#,
     ));
     let limit = |surface: &mut Surfaced, request: Request| {
-        (0..10).filter(|_| surface.check(&request, 0).answer == Answer::Pass).count()
+        (0..10).filter(|_| surface.check(&request, 0).answer == Disposition::Allow).count()
     };
     assert_eq!(limit(&mut surface, at("/").header("x-k", "other")), 1);
     assert_eq!(limit(&mut surface, at("/").header("x-k", "k-1")), 3);
@@ -368,7 +368,7 @@ fn a_shadow_is_counted_and_never_heard() {
     let mut surface = Surfaced::new(&rule(r#""mode": "shadow""#));
     for _ in 0..3 {
         let seen = surface.check(&at("/"), 0);
-        assert_eq!((seen.answer, seen.headers), (Answer::Pass, vec![]));
+        assert_eq!((seen.answer, seen.headers), (Disposition::Allow, vec![]));
     }
     let results: Vec<_> = surface.plan.outcome(&surface.policy).rules().collect();
     assert_eq!(results, [(0, RuleResult::Shadowed)]);
@@ -434,17 +434,17 @@ fn actions() {
     };
     assert_eq!(after_one(r#""deny""#).answer, DENIED);
     let own = after_one(r#"{"deny": {"status": 503, "body": "busy"}}"#);
-    assert_eq!(own.answer, Answer::Refuse { status: 503 });
+    assert_eq!(own.answer, Disposition::Deny { status: 503 });
     assert_eq!(
         (own.header("content-type"), own.body.as_deref()),
         (Some("text/plain"), Some("busy"))
     );
     assert_eq!(own.header("retry-after"), Some("60"));
     let marked = after_one(r#"{"mark": {"header": "X-Over", "value": "yes"}}"#);
-    assert_eq!(marked.answer, Answer::Pass);
+    assert_eq!(marked.answer, Disposition::Allow);
     assert_eq!(marked.marks, [("x-over".to_string(), "yes".to_string())]);
     let silent = after_one(r#"{"respond": {"status": 200, "body": "ok"}}"#);
-    assert_eq!(silent.answer, Answer::Refuse { status: 200 });
+    assert_eq!(silent.answer, Disposition::Deny { status: 200 });
     assert_eq!(silent.body.as_deref(), Some("ok"));
     assert_eq!(
         silent.headers,
@@ -483,7 +483,7 @@ fn a_denial_beside_a_missing_part_says_what_is_missing() {
             {"name": "part", "when": {"methods": ["PUT"]}, "key": [{"header": "x-k"}], "on_missing": "deny",
              "quotas": [{"limit": 1, "window": "1m"}]}]}"#,
     );
-    assert_eq!(surface.check(&at("/"), 0).answer, Answer::Pass);
+    assert_eq!(surface.check(&at("/"), 0).answer, Disposition::Allow);
     let denied = surface.check(&at("/").method("PUT"), 0);
     assert_eq!((denied.answer, denied.header("retry-after")), (DENIED, None));
     assert!(denied.body.unwrap().contains("the request lacks what its quota is counted by"));
@@ -504,7 +504,7 @@ fn a_missing_part_is_answered_as_the_rule_answers() {
     ] {
         let mut surface = Surfaced::new(&rule(&format!("{missing}{action}")));
         let denied = surface.check(&at("/"), 0);
-        assert_eq!(denied.answer, Answer::Refuse { status }, "{action}");
+        assert_eq!(denied.answer, Disposition::Deny { status }, "{action}");
         assert_eq!(denied.header("retry-after"), None, "{action}");
         let said = denied.body.as_deref().unwrap();
         let problem = format!("\"status\":{status},\"detail\":\"the request lacks what its quota");
@@ -526,10 +526,10 @@ fn a_request_waits_as_long_as_the_action_lets_it() {
     let mut surface = Surfaced::new(&rule(
         r#""action": {"delay": {"max": "2s"}}, "quotas": [{"limit": 1, "window": "1500ms"}]"#,
     ));
-    assert_eq!(surface.check(&at("/"), 0).answer, Answer::Pass);
-    assert_eq!(surface.check(&at("/"), 0).answer, Answer::Retry(Span::from_millis(1500)));
+    assert_eq!(surface.check(&at("/"), 0).answer, Disposition::Allow);
+    assert_eq!(surface.check(&at("/"), 0).answer, Disposition::Retry(Span::from_millis(1500)));
     surface.waited = Span::from_millis(1500);
-    assert_eq!(surface.check(&at("/"), 1500).answer, Answer::Pass);
+    assert_eq!(surface.check(&at("/"), 1500).answer, Disposition::Allow);
     // The final count: the rule delayed it, unless it did not wait.
     for (waited, result) in [(0, RuleResult::Allowed), (1500, RuleResult::Delayed)] {
         let outcome = surface.plan.outcome(&surface.policy);
@@ -549,12 +549,12 @@ fn a_queue_delays_up_to_its_length_and_no_longer_than_the_action_says() {
         r#""quotas": [{"limit": 1, "window": "1s", "burst": 4, "algorithm": "leaky-queue"}]"#;
     let mut surface = Surfaced::new(&rule(quotas));
     let answers: Vec<_> = (0..5).map(|_| surface.check(&at("/"), 0).answer).collect();
-    let delay = |secs| Answer::Delay(Span::from_secs(secs));
-    assert_eq!(answers, [Answer::Pass, delay(1), delay(2), delay(3), DENIED]);
+    let delay = |secs| Disposition::Delay(Span::from_secs(secs));
+    assert_eq!(answers, [Disposition::Allow, delay(1), delay(2), delay(3), DENIED]);
     let mut bounded =
         Surfaced::new(&rule(&format!(r#"{quotas}, "action": {{"delay": {{"max": "1s"}}}}"#)));
     let answers: Vec<_> = (0..3).map(|_| bounded.check(&at("/"), 0).answer).collect();
-    assert_eq!(answers, [Answer::Pass, delay(1), DENIED]);
+    assert_eq!(answers, [Disposition::Allow, delay(1), DENIED]);
     assert_eq!(bounded.check(&at("/"), 0).header("retry-after"), Some("1"));
     assert_eq!(bounded.check(&at("/"), 1000).answer, delay(1));
 }
@@ -565,7 +565,7 @@ fn a_shadow_delays_nobody_and_does_not_say_so() {
     let queue = r#"{"limit": 1, "window": "1s", "burst": 4, "algorithm": "leaky-queue"}"#;
     let mut surface = Surfaced::new(&rule(&format!(r#""mode": "shadow", "quotas": [{queue}]"#)));
     for result in [RuleResult::Allowed, RuleResult::Shadowed] {
-        assert_eq!(surface.check(&at("/"), 0).answer, Answer::Pass);
+        assert_eq!(surface.check(&at("/"), 0).answer, Disposition::Allow);
         let outcome = surface.plan.outcome(&surface.policy);
         let said = outcome.decisions().next().unwrap();
         assert_eq!(said.result, result);
@@ -597,7 +597,7 @@ fn a_rule_that_marks_or_shadows_refuses_nothing_for_others() {
             {"name": "hard", "key": [], "quotas": [{"limit": 3, "window": "1m"}]}]}"#,
     );
     let answers: Vec<_> = (0..4).map(|_| surface.check(&at("/"), 0).answer).collect();
-    assert_eq!(answers, [Answer::Pass, Answer::Pass, Answer::Pass, DENIED]);
+    assert_eq!(answers, [Disposition::Allow, Disposition::Allow, Disposition::Allow, DENIED]);
     assert_eq!(surface.store.len(), 1, "rules with the same key are one stored value");
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::support::Request;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Entry, Facts, NearestQuota, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Entry, Facts, NearestQuota, Plan, Policy, Surface};
 
 /// A descriptor: no method, path, host, header or address.
 struct Descriptor(Option<u64>);
@@ -63,7 +63,7 @@ fn hits_multiply_the_cost_of_every_rule() {
     ] {
         let plan = decide(&policy, &mut stored, &Descriptor(hits));
         let outcome = plan.outcome(&policy);
-        assert_eq!(outcome.final_answer() == Answer::Pass, passes, "{hits:?}");
+        assert_eq!(outcome.final_disposition() == Disposition::Allow, passes, "{hits:?}");
         let nearest = outcome.nearest().expect("a quota");
         let expected = ("hour", 100, left);
         assert_eq!((nearest.name, nearest.limit, nearest.remaining), expected, "{hits:?}");

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Plan, Surface};
+use tollgate_policy::{Disposition, Plan, Surface};
 
 use crate::support::{Request, Surfaced, get};
 
@@ -389,7 +389,7 @@ proptest! {
             stored[..8].copy_from_slice(&record[..8]);
         }
         surface.store.insert(key, stored);
-        let passed = |answer| matches!(answer, Answer::Pass | Answer::Delay(_));
+        let passed = |answer| matches!(answer, Disposition::Allow | Disposition::Delay(_));
         let admitted = (0..40).filter(|_| passed(surface.check(&request, now).answer)).count();
         prop_assert!(admitted <= 10, "{admitted} units at once of a quota of 10 ({algorithm})");
     }

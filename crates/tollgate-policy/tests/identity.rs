@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use crate::support::{Request, Surfaced};
 use format::{Case, Group, corpus};
-use tollgate_policy::{Answer, Surface};
+use tollgate_policy::{Disposition, Surface};
 
 /// One client may send one request; whole addresses are clients.
 fn policy(settings: &str) -> String {
@@ -30,7 +30,7 @@ fn request(peer: IpAddr, case: &Case) -> Request {
 /// True when `case` is counted as a request of its client by `connection`.
 fn is_counted_as_its_client(group: &Group, case: &Case, surface: Surface) -> bool {
     let mut surfaced = Surfaced::on(&policy(group.settings), surface);
-    assert_eq!(surfaced.check(&request(group.peer, case), 0).answer, Answer::Pass);
+    assert_eq!(surfaced.check(&request(group.peer, case), 0).answer, Disposition::Allow);
     // The same client without proxies: its remaining units show whether it was the counted one.
     let key = surfaced.plan.partition(0).unwrap().key().to_vec();
     let mut direct = Surfaced::on(&policy("{}"), surface);

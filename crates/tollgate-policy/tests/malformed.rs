@@ -3,11 +3,11 @@
 //!
 //! Invariant: such a request charges nothing, loads nothing, and no spelling of it removes a mark.
 
-use tollgate_policy::{Answer, Plan, RuleResult, Surface};
+use tollgate_policy::{Disposition, Plan, RuleResult, Surface};
 
 use crate::support::{Request, Surfaced, get};
 
-const BAD: Answer = Answer::Refuse { status: 400 };
+const BAD: Disposition = Disposition::Deny { status: 400 };
 
 /// A rule that cannot read two costs that differ, and one that can read anything.
 fn document(fields: &str) -> String {
@@ -47,7 +47,7 @@ fn an_enforced_rule_refuses_and_nothing_is_loaded_or_charged() {
     );
     assert_eq!(surface.plan.outcome(&surface.policy).grpc().code, 3);
     assert!(surface.store.is_empty());
-    assert_eq!(surface.check(&get("/", "192.0.2.1"), 0).answer, Answer::Pass);
+    assert_eq!(surface.check(&get("/", "192.0.2.1"), 0).answer, Disposition::Allow);
 }
 
 // A custom status is for requests over a limit, and a wait ends in the same request.
@@ -68,10 +68,10 @@ fn whatever_the_action_says_the_answer_is_400() {
 fn what_is_not_enforced_counts_it_and_lets_it_pass() {
     for mode in [r#""shadow""#, r#"{"enforce_percent": 0}"#] {
         let mut surface = Surfaced::new(&document(&format!(r#", "mode": {mode}"#)));
-        assert_eq!(surface.check(&twice(), 0).answer, Answer::Pass, "{mode}");
+        assert_eq!(surface.check(&twice(), 0).answer, Disposition::Allow, "{mode}");
         let expected = [(0, RuleResult::Malformed), (1, RuleResult::Allowed)];
         assert_eq!(results(&surface), expected, "{mode}");
-        assert_eq!(surface.check(&twice(), 0).answer, Answer::Refuse { status: 429 }, "{mode}");
+        assert_eq!(surface.check(&twice(), 0).answer, Disposition::Deny { status: 429 }, "{mode}");
     }
     let document = document(r#", "mode": {"enforce_percent": 1}"#);
     assert_eq!(Surfaced::new(&document).check(&twice(), 0).answer, BAD, "it may be of those");
@@ -82,7 +82,7 @@ fn a_mark_stays_on_what_cannot_be_read() {
     let mark = r#", "action": {"mark": {"header": "x-over-limit", "value": "1"}}"#;
     let mut surface = Surfaced::new(&document(mark));
     let seen = surface.check(&twice(), 0);
-    assert_eq!(seen.answer, Answer::Pass);
+    assert_eq!(seen.answer, Disposition::Allow);
     assert_eq!(seen.marks, [("x-over-limit".to_owned(), "1".to_owned())]);
     let mut shadow = Surfaced::new(&document(&format!(r#"{mark}, "mode": "shadow""#)));
     assert_eq!(shadow.check(&twice(), 0).marks, []);
@@ -91,9 +91,9 @@ fn a_mark_stays_on_what_cannot_be_read() {
 #[test]
 fn the_same_cost_twice_is_one_cost() {
     for (lines, answer) in [
-        (&["9", "9"][..], Answer::Pass),
-        (&["9, 9 ,,\t9"], Answer::Pass),
-        (&["9", ""], Answer::Pass),
+        (&["9", "9"][..], Disposition::Allow),
+        (&["9, 9 ,,\t9"], Disposition::Allow),
+        (&["9", ""], Disposition::Allow),
         (&["9", "09"], BAD),
         (&["9,1"], BAD),
         (&["9", "none"], BAD),
@@ -103,7 +103,7 @@ fn the_same_cost_twice_is_one_cost() {
             |ip| lines.iter().fold(get("/", ip), |request, line| request.header("x-cost", line));
         assert_eq!(surface.check(&request("192.0.2.1"), 0).answer, answer, "{lines:?}");
         let again = surface.check(&request("192.0.2.2"), 0).answer;
-        assert_ne!(again, Answer::Pass, "nine twice is more than ten: {lines:?}");
+        assert_ne!(again, Disposition::Allow, "nine twice is more than ten: {lines:?}");
     }
 }
 
@@ -112,7 +112,7 @@ fn the_same_cost_twice_is_one_cost() {
 fn lengths_that_differ_cannot_be_read() {
     let document =
         document("").replace(r#"{"header": "x-cost", "max": 9}"#, r#"{"content_length_per": 100}"#);
-    for (lengths, answer) in [("100, 100", Answer::Pass), ("100, 2000", BAD)] {
+    for (lengths, answer) in [("100, 100", Disposition::Allow), ("100, 2000", BAD)] {
         let request = get("/", "192.0.2.1").header("content-length", lengths);
         assert_eq!(Surfaced::new(&document).check(&request, 0).answer, answer, "{lengths}");
     }

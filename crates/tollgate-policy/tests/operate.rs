@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, GivenKey, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Disposition, GivenKey, Plan, Policy, RuleResult, Surface};
 use tollgate_storage::{Counts, KeyOperation, KeyState, MAX_BLOCK};
 
 use crate::support::{get, seen};
@@ -44,7 +44,7 @@ impl Object {
     }
 
     fn passes(&mut self, policy: &Policy, plan: &str, now: Timestamp) -> bool {
-        self.check(policy, plan, now).0.outcome(policy).answer() == Answer::Pass
+        self.check(policy, plan, now).0.outcome(policy).disposition() == Disposition::Allow
     }
 
     /// Does it twice: the second time nothing changes.
@@ -96,7 +96,7 @@ fn a_block_refuses_until_its_time_whatever_the_policy_becomes() {
     object.operate(&shadow, "each", KeyOperation::Block(at(9_000)), at(700));
     let (decided, ..) = object.check(&shadow, "none", at(700));
     let outcome = decided.outcome(&shadow);
-    assert_eq!(outcome.answer(), Answer::Pass);
+    assert_eq!(outcome.disposition(), Disposition::Allow);
     assert_eq!(outcome.rules().next(), Some((0, RuleResult::Shadowed)));
     // Ended, and never longer than a year.
     object.operate(&policy, "each", KeyOperation::Unblock, at(701));

@@ -4,7 +4,7 @@
 //! Invariant: a rule counts every request that some server takes to its path; an exemption exempts
 //! only requests that every server takes to its path.
 
-use tollgate_policy::{Answer, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Plan, Policy, Surface};
 
 use crate::support::{Surfaced, get};
 
@@ -101,8 +101,11 @@ fn keys_are_made_of_the_reading_with_slashes() {
 fn what_servers_dispute_is_no_key() {
     let refused = |fields: &str, rule: &str, target: &str| {
         let seen = Surfaced::new(&document(fields, rule)).check(&get(target, "192.0.2.1"), 0);
-        assert!(matches!(seen.answer, Answer::Pass | Answer::Refuse { status: 400 }), "{target}");
-        seen.answer != Answer::Pass
+        assert!(
+            matches!(seen.answer, Disposition::Allow | Disposition::Deny { status: 400 }),
+            "{target}"
+        );
+        seen.answer != Disposition::Allow
     };
     let by_path = r#""key": ["path"]"#;
     for target in ["/a\\b/..%2flogin", "/a%2fb/../login", "/a//../login", "/login/.", "/login%2f"] {

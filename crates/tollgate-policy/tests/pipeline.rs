@@ -1,7 +1,7 @@
 //! The pipeline from document to response, as a surface runs it, on an in-memory store.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Failure, Plan, RuleResult, Surface};
+use tollgate_policy::{Disposition, Failure, Plan, RuleResult, Surface};
 use tollgate_storage::Counts;
 
 use crate::support::{Request, Surfaced, get, seen};
@@ -15,7 +15,7 @@ fn a_client_is_admitted_up_to_its_quota_and_told_the_numbers() {
     let mut surface = Surfaced::new(PER_CLIENT);
     let request = get("/api/x?q=1", "192.0.2.1");
     let first = surface.check(&request, 10_000);
-    assert_eq!(first.answer, Answer::Pass);
+    assert_eq!(first.answer, Disposition::Allow);
     assert_eq!(
         first.headers,
         [
@@ -23,9 +23,9 @@ fn a_client_is_admitted_up_to_its_quota_and_told_the_numbers() {
             ("ratelimit", r#""burst";r=1;t=1, "day";r=2;t=57600"#.to_string()),
         ]
     );
-    assert_eq!(surface.check(&request, 10_000).answer, Answer::Pass);
+    assert_eq!(surface.check(&request, 10_000).answer, Disposition::Allow);
     let third = surface.check(&request, 10_000);
-    assert_eq!(third.answer, Answer::Refuse { status: 429 });
+    assert_eq!(third.answer, Disposition::Deny { status: 429 });
     assert_eq!(third.header("retry-after"), Some("1"));
     assert_eq!(third.header("cache-control"), Some("no-store"));
     assert_eq!(third.header("content-type"), Some("application/problem+json"));
@@ -37,13 +37,13 @@ fn a_client_is_admitted_up_to_its_quota_and_told_the_numbers() {
         )
     );
     // The denial was charged to neither quota: the day still has its third unit a second later.
-    assert_eq!(surface.check(&request, 11_000).answer, Answer::Pass);
-    assert_eq!(surface.check(&request, 13_000).answer, Answer::Refuse { status: 429 });
+    assert_eq!(surface.check(&request, 11_000).answer, Disposition::Allow);
+    assert_eq!(surface.check(&request, 13_000).answer, Disposition::Deny { status: 429 });
     // Another client is another key; one /64 is one client.
-    assert_eq!(surface.check(&get("/api/x", "2001:db8::1"), 13_000).answer, Answer::Pass);
-    assert_eq!(surface.check(&get("/api/x", "2001:db8::2"), 13_000).answer, Answer::Pass);
+    assert_eq!(surface.check(&get("/api/x", "2001:db8::1"), 13_000).answer, Disposition::Allow);
+    assert_eq!(surface.check(&get("/api/x", "2001:db8::2"), 13_000).answer, Disposition::Allow);
     let same = surface.check(&get("/api/x", "2001:db8::3"), 13_000);
-    assert_eq!(same.answer, Answer::Refuse { status: 429 });
+    assert_eq!(same.answer, Disposition::Deny { status: 429 });
 }
 
 #[test]
@@ -77,14 +77,14 @@ fn with_key(ip: &str, key: &[u8]) -> Request {
 fn what_one_key_denies_is_charged_to_no_other() {
     let mut surface = Surfaced::new(TWO_KEYS);
     let request = with_key("192.0.2.1", b"\xff\xfe not UTF-8");
-    assert_eq!(surface.check(&request, 0).answer, Answer::Pass);
+    assert_eq!(surface.check(&request, 0).answer, Disposition::Allow);
     for _ in 0..20 {
         let denied = surface.check(&request, 0);
         assert_eq!(denied.header("ratelimit"), Some(r#""key";r=9;t=54, "ip";r=0;t=60"#));
     }
     for ip in 2..11 {
         let admitted = surface.check(&with_key(&format!("192.0.2.{ip}"), b"\xff\xfe not UTF-8"), 0);
-        assert_eq!(admitted.answer, Answer::Pass);
+        assert_eq!(admitted.answer, Disposition::Allow);
     }
 }
 
@@ -104,7 +104,7 @@ fn a_failed_partition_answers_as_its_rule_says() {
     plan.partition_mut(0).unwrap().fail(Failure::Unreachable);
     plan.partition_mut(1).unwrap().load(&surface.policy, None);
     plan.decide(&surface.policy, Timestamp::ZERO);
-    assert_eq!(seen(&surface.policy, &plan, Span::ZERO).answer, Answer::Pass);
+    assert_eq!(seen(&surface.policy, &plan, Span::ZERO).answer, Disposition::Allow);
     assert!(!plan.partition(0).unwrap().changed());
     assert!(plan.partition(1).unwrap().changed());
     let results: Vec<_> = plan.outcome(&surface.policy).rules().collect();
@@ -115,7 +115,7 @@ fn a_failed_partition_answers_as_its_rule_says() {
     plan.partition_mut(1).unwrap().fail(Failure::Contended);
     plan.decide(&surface.policy, Timestamp::ZERO);
     let refused = seen(&surface.policy, &plan, Span::ZERO);
-    assert_eq!(refused.answer, Answer::Refuse { status: 503 });
+    assert_eq!(refused.answer, Disposition::Deny { status: 503 });
     assert_eq!(refused.header("retry-after"), None);
     assert!(refused.body.unwrap().contains("#temporary-reduced-capacity\""));
     assert!(!plan.partition(0).unwrap().changed(), "a refused request is charged nowhere");
@@ -148,7 +148,7 @@ fn a_lost_race_is_decided_again_and_rolled_back() {
     );
     plan.partition_mut(0).unwrap().refunded(policy, now);
     let refused = seen(policy, &plan, Span::ZERO);
-    assert_eq!(refused.answer, Answer::Refuse { status: 429 });
+    assert_eq!(refused.answer, Disposition::Deny { status: 429 });
     assert_eq!(refused.header("ratelimit"), Some(r#""key";r=10;t=60, "ip";r=0;t=60"#));
     plan.partition_mut(0).unwrap().load(policy, Some(&refunded));
     assert!(plan.partition_mut(0).unwrap().redecide(policy, now));
@@ -291,7 +291,8 @@ fn a_quota_alone_decides_as_it_does_beside_another() {
             let request = get("/", "192.0.2.1");
             let seen = alone.check(&request, now);
             assert_eq!(seen, two.check(&request, now), "{algorithm} {action} at {now} ms");
-            denied += u32::from(matches!(seen.answer, Answer::Refuse { .. } | Answer::Retry(_)));
+            denied +=
+                u32::from(matches!(seen.answer, Disposition::Deny { .. } | Disposition::Retry(_)));
         }
     }
     assert!(denied > 500, "{denied}");

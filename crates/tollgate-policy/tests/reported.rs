@@ -3,10 +3,10 @@
 
 use crate::support::{Request, Surfaced, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Partition, Plan, Policy, Surface};
 use tollgate_storage::{Counts, KeyOperation};
 
-const DENIED: Answer = Answer::Refuse { status: 429 };
+const DENIED: Disposition = Disposition::Deny { status: 429 };
 
 /// A descriptor of one user, with this many hits.
 fn asked(hits: u64) -> Request {
@@ -48,18 +48,18 @@ impl Elsewhere {
     }
 
     /// Decides a request as `Plan::decide` does on one store.
-    fn check(&mut self, policy: &Policy, request: &Request, millis: u64) -> Answer {
+    fn check(&mut self, policy: &Policy, request: &Request, millis: u64) -> Disposition {
         let mut plan = Plan::new();
         policy.plan(request, &mut plan);
         self.ask((policy, &mut plan), |it, out| it.peek_request(policy, out), millis);
-        if matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }) {
+        if matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. }) {
             if plan.reports() {
                 self.ask((policy, &mut plan), |it, out| it.report_request(policy, out), millis);
             }
         } else {
             self.ask((policy, &mut plan), |it, out| it.request(policy, out), millis);
         }
-        plan.outcome(policy).answer()
+        plan.outcome(policy).disposition()
     }
 }
 
@@ -75,10 +75,10 @@ fn a_budget_ends_though_its_last_report_did_not_fit() {
     for i in 0..11 {
         let answer = surface.check(&asked(0), i).answer;
         assert_eq!(elsewhere.check(&compiled, &asked(0), i), answer, "request {i}");
-        if answer == Answer::Pass {
+        if answer == Disposition::Allow {
             passed += 1;
             let answer = surface.check(&asked(300), i).answer;
-            assert_eq!(answer, Answer::Pass, "the look before it was not over the limit");
+            assert_eq!(answer, Disposition::Allow, "the look before it was not over the limit");
             assert_eq!(elsewhere.check(&compiled, &asked(300), i), answer);
         }
     }
@@ -87,14 +87,14 @@ fn a_budget_ends_though_its_last_report_did_not_fit() {
     assert_eq!(denied.answer, DENIED);
     assert_eq!(denied.header("retry-after"), Some("13")); // 201 units of 60 ms, less 20 ms
     assert_eq!(surface.check(&asked(0), 20 + 12_039).answer, DENIED);
-    assert_eq!(surface.check(&asked(0), 20 + 12_060).answer, Answer::Pass);
+    assert_eq!(surface.check(&asked(0), 20 + 12_060).answer, Disposition::Allow);
 }
 
 #[test]
 fn a_report_is_recorded_whatever_it_is_answered() {
     // Over the limit already: 1,200 are used, and 100 more are.
     let mut surface = Surfaced::on(&budget("", ""), Surface::Server);
-    assert_eq!(surface.check(&asked(1200), 0).answer, Answer::Pass);
+    assert_eq!(surface.check(&asked(1200), 0).answer, Disposition::Allow);
     let denied = surface.check(&asked(100), 0);
     assert_eq!(denied.answer, DENIED);
     assert_eq!(denied.header("retry-after"), Some("19")); // 301 units of 60 ms, after the report
@@ -115,7 +115,7 @@ fn a_report_is_recorded_whatever_other_rules_decide() {
         let (mut surface, mut elsewhere) =
             (Surfaced::on(&policy, Surface::Server), Elsewhere::default());
         for (i, (hits, expected, left)) in [
-            (2, Answer::Pass, "\"tokens\";r=998;t=59, \"calls\";r=0;t=30"),
+            (2, Disposition::Allow, "\"tokens\";r=998;t=59, \"calls\";r=0;t=30"),
             (500, DENIED, "\"tokens\";r=498;t=29, \"calls\";r=0;t=30"),
             (600, DENIED, "\"tokens\";r=0;t=7, \"calls\";r=0;t=30"),
             (0, DENIED, "\"tokens\";r=0;t=7, \"calls\";r=0;t=30"),
@@ -135,21 +135,21 @@ fn a_report_is_recorded_whatever_other_rules_decide() {
 #[test]
 fn a_report_is_recorded_in_shadow_and_where_another_rule_lacks_its_key() {
     let mut surface = Surfaced::on(&budget(r#", "mode": "shadow""#, ""), Surface::Server);
-    assert_eq!(surface.check(&asked(2000), 0).answer, Answer::Pass);
+    assert_eq!(surface.check(&asked(2000), 0).answer, Disposition::Allow);
     let result = |surface: &Surfaced| {
         let outcome = surface.plan.outcome(&surface.policy);
         outcome.decisions().next().unwrap().result
     };
-    assert_eq!(surface.check(&asked(0), 0).answer, Answer::Pass);
+    assert_eq!(surface.check(&asked(0), 0).answer, Disposition::Allow);
     assert_eq!(result(&surface).label(), "shadowed");
     // A rule that denies requests without its key denies them before anything is loaded; not a
     // report.
     let keyed = r#", {"name": "keyed", "when": {"domain": "llm"}, "key": [{"descriptor": "none"}],
         "on_missing": "deny", "quotas": [{"limit": 2, "window": "1m"}]}"#;
     let mut surface = Surfaced::on(&budget("", keyed), Surface::Server);
-    assert_ne!(surface.check(&asked(2000), 0).answer, Answer::Pass);
+    assert_ne!(surface.check(&asked(2000), 0).answer, Disposition::Allow);
     assert_eq!(surface.store.len(), 1, "the report is stored");
-    assert_ne!(surface.check(&asked(0), 0).answer, Answer::Pass);
+    assert_ne!(surface.check(&asked(0), 0).answer, Disposition::Allow);
 }
 
 #[test]
@@ -199,5 +199,5 @@ fn a_blocked_key_is_reported_all_the_same() {
     operate(&mut elsewhere, until, 0);
     assert_eq!(elsewhere.check(&policy, &asked(1_200), 1_000), DENIED);
     assert_eq!(elsewhere.check(&policy, &asked(0), 5_001), DENIED, "201 units are not back");
-    assert_eq!(elsewhere.check(&policy, &asked(0), 13_061), Answer::Pass);
+    assert_eq!(elsewhere.check(&policy, &asked(0), 13_061), Disposition::Allow);
 }

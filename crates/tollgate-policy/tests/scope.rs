@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::support::{Surfaced, get};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Group, Partition, Plan, Policy, RuleResult, Scope, Surface};
+use tollgate_policy::{Disposition, Group, Partition, Plan, Policy, RuleResult, Scope, Surface};
 use tollgate_storage::{LeaseAsk, LeaseQuestion, WireError};
 
 /// A policy of these rules, each by the client's address with 12 per minute unless it contains
@@ -81,9 +81,9 @@ fn a_share_divides_limits_and_bursts_rounded_down_of_rules_and_tiers() {
     let mut surface = Surfaced::new(&document(&[SHARE]));
     let request = get("/", "192.0.2.1");
     let answers = [0, 1, 5_000].map(|at| surface.check(&request, at));
-    assert_eq!(answers[0].answer, Answer::Pass);
+    assert_eq!(answers[0].answer, Disposition::Allow);
     assert_eq!(answers[0].header("ratelimit-policy"), Some(r#""r0";q=1;w=60"#));
-    assert_eq!(answers[1].answer, Answer::Refuse { status: 429 });
+    assert_eq!(answers[1].answer, Disposition::Deny { status: 429 });
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_node_without_its_authority_goes_on_as_each_rule_says() {
     });
     plan.decide(&policy, Timestamp::from_millis(1));
     let outcome = plan.outcome(&policy);
-    assert_eq!(outcome.answer(), Answer::Pass);
+    assert_eq!(outcome.disposition(), Disposition::Allow);
     let results: Vec<RuleResult> = outcome.rules().map(|(_, result)| result).collect();
     assert_eq!(results[1], RuleResult::Failed);
     let limits = outcome.decisions().filter(|it| it.rule != 1);
@@ -161,13 +161,15 @@ fn a_node_without_its_authority_goes_on_as_each_rule_says() {
 
 #[test]
 fn a_rule_that_does_not_go_on_alone_fails_as_it_says() {
-    for (mode, answer) in [("allow", Answer::Pass), ("deny", Answer::Refuse { status: 503 })] {
+    for (mode, answer) in
+        [("allow", Disposition::Allow), ("deny", Disposition::Deny { status: 503 })]
+    {
         let rule = format!(r#""scope": "fleet", "on_failure": "{mode}""#);
         let policy = compiled(&[&rule], Surface::Envoy);
         let mut plan = planned(&policy);
         assert_eq!(plan.fall_back(&policy, 0), None);
         plan.decide(&policy, Timestamp::from_millis(1));
-        assert_eq!(plan.outcome(&policy).answer(), answer);
+        assert_eq!(plan.outcome(&policy).disposition(), answer);
     }
     assert_eq!(
         planned(&compiled(&[FLEET], Surface::Envoy))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Decision, Directory, Plan, Policy, Surface, is_value};
+use tollgate_policy::{Decision, Directory, Disposition, Plan, Policy, Surface, is_value};
 
 const START: u64 = 1_780_000_000_000;
 const RULES: usize = 100;
@@ -48,12 +48,12 @@ fn a_key_takes_what_the_rules_take_that_it_uses() {
     let mut surface = thousand();
     assert!(surface.policy.groups()[0].is_sparse());
     for used in [7, 999, 7, 0, 999, 7] {
-        assert_eq!(surface.check(&at(used), START).answer, Answer::Pass);
+        assert_eq!(surface.check(&at(used), START).answer, Disposition::Allow);
     }
     let stored = surface.store.values().next().unwrap();
     assert!(is_value(stored));
     assert_eq!(stored.len(), 3 * RECORD);
-    assert!(matches!(surface.check(&at(7), START).answer, Answer::Refuse { .. }));
+    assert!(matches!(surface.check(&at(7), START).answer, Disposition::Deny { .. }));
     assert_eq!(surface.store.values().next().unwrap().len(), 3 * RECORD);
 }
 
@@ -65,9 +65,9 @@ fn what_is_idle_leaves_when_a_record_comes() {
         // Each is used up in full for a minute; so 60 of them are not idle at a time.
         let millis = START + u64::try_from(used).unwrap() * 1_000;
         for _ in 0..3 {
-            assert_eq!(surface.check(&at(used), millis).answer, Answer::Pass);
+            assert_eq!(surface.check(&at(used), millis).answer, Disposition::Allow);
         }
-        assert!(matches!(surface.check(&at(used), millis).answer, Answer::Refuse { .. }));
+        assert!(matches!(surface.check(&at(used), millis).answer, Disposition::Deny { .. }));
         let stored = surface.store.values().next().unwrap();
         assert!(stored.len() <= 61 * RECORD, "{} after {used}", stored.len());
     }
@@ -95,7 +95,7 @@ fn every_rule_decides_as_if_it_were_alone() {
         let before = all.store.values().next().map_or(0, Vec::len);
         let seen = all.check(&at(of), millis);
         assert_eq!(seen, alone[of].check(&at(of), millis), "{round}: rule {of}");
-        refused += usize::from(matches!(seen.answer, Answer::Refuse { .. }));
+        refused += usize::from(matches!(seen.answer, Disposition::Deny { .. }));
         let after = all.store.values().next().map_or(0, Vec::len);
         shrank += usize::from(after < before);
         longest = longest.max(after);
@@ -190,7 +190,7 @@ fn counts_go_on_when_values_become_sparse_and_whole_again() {
             }
             load(&mut plan, &policy, &known, stored.as_deref(), START);
             plan.decide(&policy, Timestamp::from_millis(START));
-            let is_admitted = matches!(plan.outcome(&policy).answer(), Answer::Pass);
+            let is_admitted = matches!(plan.outcome(&policy).disposition(), Disposition::Allow);
             *by_path.entry(path).or_insert(0) += u32::from(is_admitted);
             let partition = plan.partition(0).unwrap();
             if partition.changed() || partition.is_carried() {
@@ -233,7 +233,7 @@ fn a_value_with_all_records_is_read_as_well() {
     let key = surface.plan.partition(0).unwrap().key().to_vec();
     assert!(surface.plan.partition_mut(0).unwrap().load_own(&surface.policy, Some(&all)));
     surface.store.insert(key, all);
-    assert_eq!(surface.check(&at(5), START).answer, Answer::Pass);
-    assert!(matches!(surface.check(&at(5), START).answer, Answer::Refuse { .. }));
-    assert_eq!(surface.check(&at(6), START).answer, Answer::Pass);
+    assert_eq!(surface.check(&at(5), START).answer, Disposition::Allow);
+    assert!(matches!(surface.check(&at(5), START).answer, Disposition::Deny { .. }));
+    assert_eq!(surface.check(&at(6), START).answer, Disposition::Allow);
 }

@@ -5,11 +5,11 @@
 
 use crate::support::{Seen, Surfaced, get};
 use sfv::{BareItem, List, ListEntry, Parser};
-use tollgate_policy::Answer;
+use tollgate_policy::Disposition;
 
 /// A time at which neither a window nor a second begins.
 const START_MS: u64 = 1_900_000_900_137;
-const DENIED: Answer = Answer::Refuse { status: 429 };
+const DENIED: Disposition = Disposition::Deny { status: 429 };
 const TEN_MINUTES_US: u64 = 600_000_000;
 
 /// The algorithms whose clients get 95 % of the rate; `leaky-queue` itself spreads requests.
@@ -46,7 +46,7 @@ impl Client {
     /// longest pace.
     fn paced(&mut self) -> (u64, u64) {
         let seen = self.asks(1);
-        assert_eq!(seen.answer, Answer::Pass, "after {} us", self.now_us);
+        assert_eq!(seen.answer, Disposition::Allow, "after {} us", self.now_us);
         let told = told(seen.header("ratelimit").unwrap());
         told.into_iter().max_by_key(|(r, t)| pace_us(*r, *t)).unwrap()
     }

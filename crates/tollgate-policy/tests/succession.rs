@@ -7,7 +7,7 @@ use crate::support::*;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
-use tollgate_policy::{Answer, Directory, Plan, Policy, Registered, Surface, is_value};
+use tollgate_policy::{Directory, Disposition, Plan, Policy, Registered, Surface, is_value};
 use tollgate_test_support::hex;
 
 const NOW: u64 = 1_780_000_000_000;
@@ -77,7 +77,7 @@ impl Listener {
 
     /// How many of `tries` are allowed at one time.
     fn admitted(&mut self, shared: &mut Shared, tries: usize, millis: u64) -> usize {
-        let is_admitted = |answer| matches!(answer, Answer::Pass | Answer::Delay(_));
+        let is_admitted = |answer| matches!(answer, Disposition::Allow | Disposition::Delay(_));
         (0..tries).filter(|_| is_admitted(self.check(shared, millis).answer)).count()
     }
 }
@@ -217,8 +217,8 @@ fn the_time_to_come_back_holds_after_a_change() {
     let mut new = Listener::of(&of("1m"), &mut shared);
     let refused = new.check(&mut shared, NOW);
     assert_eq!(refused.header("retry-after"), Some("6"));
-    assert_eq!(new.check(&mut shared, NOW + 5_999).answer, Answer::Refuse { status: 429 });
-    assert_eq!(new.check(&mut shared, NOW + 6_000).answer, Answer::Pass);
+    assert_eq!(new.check(&mut shared, NOW + 5_999).answer, Disposition::Deny { status: 429 });
+    assert_eq!(new.check(&mut shared, NOW + 6_000).answer, Disposition::Allow);
 }
 
 #[test]
@@ -331,10 +331,10 @@ fn a_place_that_was_held_under_other_quotas_stays_taken() {
         let mut shared = Shared::default();
         let mut old = Listener::of(&held(10), &mut shared);
         for _ in 0..2 {
-            assert_eq!(old.check(&mut shared, NOW).answer, Answer::Pass);
+            assert_eq!(old.check(&mut shared, NOW).answer, Disposition::Allow);
         }
         let mut new = Listener::of(&held(limit), &mut shared);
-        assert_eq!(new.check(&mut shared, NOW).answer, Answer::Pass);
+        assert_eq!(new.check(&mut shared, NOW).answer, Disposition::Allow);
         // The older listener's last one ends without a charge.
         old.settle(&mut shared, 500, NOW);
         assert_eq!(new.admitted(&mut shared, 30, NOW), left, "limit {limit}");

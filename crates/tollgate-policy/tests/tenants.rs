@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
-    Answer, MAX_TENANT_ENTRY, MAX_TENANT_ID, NoKey, Partition, Plan, Policy, Surface, Tenant,
+    Disposition, MAX_TENANT_ENTRY, MAX_TENANT_ID, NoKey, Partition, Plan, Policy, Surface, Tenant,
     TenantEntry,
 };
 
@@ -73,7 +73,7 @@ impl Operated {
 
     /// How many of `n` requests at once are allowed.
     fn admitted(&mut self, request: &Request, n: usize, millis: u64) -> usize {
-        (0..n).filter(|_| self.check(request, millis).answer == Answer::Pass).count()
+        (0..n).filter(|_| self.check(request, millis).answer == Disposition::Allow).count()
     }
 }
 
@@ -327,7 +327,7 @@ fn a_request_of_two_tenants_is_refused() {
     let mut operated = Operated::new(GOLD);
     operated.put("acme", r#"{"tier": "gold"}"#);
     let both = org("other").header("x-org", "acme");
-    assert_eq!(operated.check(&both, 1).answer, Answer::Refuse { status: 400 });
+    assert_eq!(operated.check(&both, 1).answer, Disposition::Deny { status: 400 });
     assert!(operated.counts.is_empty());
     let mut first = Operated::new(
         &GOLD.replace(r#"{"header": "x-org"}"#, r#"{"header": "x-org", "repeated": "first"}"#),
@@ -495,7 +495,7 @@ fn an_entry_decides_as_a_tier_would() {
             }
             let (one, other) = (entries.check(&request, now), tiers.check(&request, now));
             assert_eq!(one, other, "seed {seed}, request {i} at {now}: {request:?}");
-            refused += u32::from(one.answer != Answer::Pass);
+            refused += u32::from(one.answer != Disposition::Allow);
             let outcome = entries.plan.outcome(&entries.policy);
             by_entry += u32::from(outcome.decisions().any(|rule| rule.set.is_of_tenant()));
         }

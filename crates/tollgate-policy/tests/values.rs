@@ -5,13 +5,13 @@
 //! one request is allowed; a request whose values differ is denied with 400, unless the policy
 //! specifies which is meant.
 
-use tollgate_policy::{Answer, Surface};
+use tollgate_policy::{Disposition, Surface};
 
 use crate::support::{Request, Surfaced, get};
 
-const PASS: Answer = Answer::Pass;
-const DENIED: Answer = Answer::Refuse { status: 429 };
-const BAD: Answer = Answer::Refuse { status: 400 };
+const PASS: Disposition = Disposition::Allow;
+const DENIED: Disposition = Disposition::Deny { status: 429 };
+const BAD: Disposition = Disposition::Deny { status: 400 };
 
 fn at(target: &str) -> Request {
     get(target, "192.0.2.1")
@@ -38,7 +38,7 @@ fn padded(value: &str) -> Vec<String> {
 #[track_caller]
 fn one_count(document: &str, requests: impl IntoIterator<Item = Request>) {
     let mut surface = Surfaced::new(document);
-    let answers: Vec<Answer> =
+    let answers: Vec<Disposition> =
         requests.into_iter().map(|request| surface.check(&request, 0).answer).collect();
     assert!(answers.len() > 1);
     assert_eq!(answers[0], PASS);

@@ -3,7 +3,7 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Limits, Pace};
-use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Disposition, Plan, Policy, RuleResult, Surface};
 
 use crate::support::{Request, get};
 
@@ -30,13 +30,13 @@ fn planned(policy: &Policy, request: &Request) -> Plan {
 }
 
 /// Decides on the stored value and stores the charge.
-fn decide(policy: &Policy, plan: &mut Plan, stored: &mut Vec<u8>, now: u64) -> Answer {
+fn decide(policy: &Policy, plan: &mut Plan, stored: &mut Vec<u8>, now: u64) -> Disposition {
     plan.partition_mut(0).unwrap().load(policy, Some(stored));
     plan.decide(policy, at(now));
     if plan.partition(0).unwrap().changed() {
         *stored = plan.partition(0).unwrap().value().to_vec();
     }
-    plan.outcome(policy).answer()
+    plan.outcome(policy).disposition()
 }
 
 fn request(cost: &str) -> Request {
@@ -47,10 +47,10 @@ fn request(cost: &str) -> Request {
 fn a_kept_plan_is_decided_again_as_it_came() {
     let (policy, mut stored) = (policy(TURN), Vec::new());
     let mut first = planned(&policy, &request("4"));
-    assert_eq!(decide(&policy, &mut first, &mut stored, 1_000), Answer::Pass);
+    assert_eq!(decide(&policy, &mut first, &mut stored, 1_000), Disposition::Allow);
     let mut waits = planned(&policy, &request("3"));
     let answer = decide(&policy, &mut waits, &mut stored, 1_000);
-    assert_eq!(answer, Answer::Retry(Span::from_secs(3)));
+    assert_eq!(answer, Disposition::Retry(Span::from_secs(3)));
     let outcome = waits.outcome(&policy);
     let turn = outcome.turn().unwrap();
     assert_eq!((turn.partition, turn.cost, turn.max), (0, 3, Span::from_secs(10)));
@@ -58,12 +58,15 @@ fn a_kept_plan_is_decided_again_as_it_came() {
     waits.memory().shrink();
     assert_eq!(
         decide(&policy, &mut waits, &mut stored, 3_999),
-        Answer::Retry(Span::from_millis(1))
+        Disposition::Retry(Span::from_millis(1))
     );
-    assert_eq!(decide(&policy, &mut waits, &mut stored, 4_000), Answer::Pass);
+    assert_eq!(decide(&policy, &mut waits, &mut stored, 4_000), Disposition::Allow);
     // Its cost was charged once: the next unit comes a second later.
     let mut next = planned(&policy, &request("1"));
-    assert_eq!(decide(&policy, &mut next, &mut stored, 4_000), Answer::Retry(Span::from_secs(1)));
+    assert_eq!(
+        decide(&policy, &mut next, &mut stored, 4_000),
+        Disposition::Retry(Span::from_secs(1))
+    );
     // Another tier is another line.
     let paid = planned(&policy, &request("1").header("x-plan", "paid"));
     assert_ne!(paid.waiting(&policy).turns().next().unwrap().record, turn.record);
@@ -125,7 +128,7 @@ fn whoever_may_not_wait_is_refused_and_told_when_to_come_back() {
         let before = stored.clone();
         let mut plan = planned(&policy, &request("3"));
         let answer = decide(&policy, &mut plan, &mut stored, 1_000);
-        assert!(matches!(answer, Answer::Retry(_) | Answer::Delay(_)), "{answer:?}");
+        assert!(matches!(answer, Disposition::Retry(_) | Disposition::Delay(_)), "{answer:?}");
         plan.waiting_mut(&policy).reject(full);
         if plan.partition(0).unwrap().changed() {
             plan.partition_mut(0).unwrap().load(&policy, Some(&stored));
@@ -134,7 +137,7 @@ fn whoever_may_not_wait_is_refused_and_told_when_to_come_back() {
             assert_eq!(plan.partition(0).unwrap().value(), before, "its place is given back");
         }
         let outcome = plan.outcome(&policy);
-        assert_eq!(outcome.answer(), Answer::Refuse { status }, "{full:?}");
+        assert_eq!(outcome.disposition(), Disposition::Deny { status }, "{full:?}");
         assert_eq!(outcome.retry_after(), Some(wait));
         assert!(!outcome.is_failure());
         assert_eq!(outcome.rules().next(), Some((0, RuleResult::Denied)));
@@ -186,20 +189,24 @@ fn a_look_charges_nothing_and_says_who_refuses() {
     let request = get("/", "192.0.2.1");
     let mut stored = Vec::new();
     let mut plan = planned(&policy, &request);
-    assert_eq!(decide(&policy, &mut plan, &mut stored, 1_000), Answer::Pass);
+    assert_eq!(decide(&policy, &mut plan, &mut stored, 1_000), Disposition::Allow);
     let mut look = planned(&policy, &request);
     look.partition_mut(0).unwrap().load(&policy, Some(&stored));
     look.waiting_mut(&policy).look(at(1_000));
-    assert_eq!(look.outcome(&policy).answer(), Answer::Retry(Span::from_secs(1)));
+    assert_eq!(look.outcome(&policy).disposition(), Disposition::Retry(Span::from_secs(1)));
     assert!(!look.partition(0).unwrap().changed());
     assert_eq!(look.partition(0).unwrap().value(), stored);
     let turn = look.waiting(&policy).turns().next().unwrap();
     let pace: Pace = look.waiting(&policy).pace(&turn, at(1_000)).unwrap();
     assert_eq!((pace.fits_at(0, 1), pace.fits_at(4, 1)), (at(2_000), at(6_000)));
-    assert_eq!(decide(&policy, &mut plan, &mut stored, 2_000), Answer::Pass);
+    assert_eq!(decide(&policy, &mut plan, &mut stored, 2_000), Disposition::Allow);
     look.partition_mut(0).unwrap().load(&policy, Some(&stored));
     look.waiting_mut(&policy).look(at(2_000));
-    assert_eq!(look.outcome(&policy).answer(), Answer::Refuse { status: 429 }, "by the other rule");
+    assert_eq!(
+        look.outcome(&policy).disposition(),
+        Disposition::Deny { status: 429 },
+        "by the other rule"
+    );
 }
 
 #[test]
@@ -220,12 +227,16 @@ fn a_place_can_be_another_one() {
     let mut next = planned(&policy, &request);
     let mut stored = leaves.partition(0).unwrap().value().to_vec();
     let answer = decide(&policy, &mut next, &mut stored, 1_500);
-    assert_eq!(answer, Answer::Delay(Span::from_millis(2_500)), "at 4 s, where the last one was");
+    assert_eq!(
+        answer,
+        Disposition::Delay(Span::from_millis(2_500)),
+        "at 4 s, where the last one was"
+    );
     // A time that could not be given back serves the next one, and is not charged again.
     let mut spare = planned(&policy, &request);
     spare.partition_mut(0).unwrap().load(&policy, Some(&stored));
     spare.waiting_mut(&policy).take_place(at(1_500), at(3_000));
-    assert_eq!(spare.outcome(&policy).answer(), Answer::Delay(Span::from_millis(1_500)));
+    assert_eq!(spare.outcome(&policy).disposition(), Disposition::Delay(Span::from_millis(1_500)));
     assert!(!spare.partition(0).unwrap().changed());
     assert_eq!(spare.partition(0).unwrap().value(), stored);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{Answer, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Plan, Policy, Surface};
 use tollgate_server::clock::Clock;
 use tollgate_server::store::table::{Table, TableLimits};
 
@@ -33,7 +33,7 @@ fn is_admitted(policy: &Policy, table: &Table, clock: &Clock, n: u64) -> bool {
         .expect("a request")
         .expect("a row");
     plan.partition_mut(0).expect("one").accept(policy, &reply).expect("a reply");
-    plan.outcome(policy).answer() == Answer::Pass
+    plan.outcome(policy).disposition() == Disposition::Allow
 }
 
 fn table(keys: usize, bytes: usize) -> Table {

@@ -9,7 +9,7 @@ use alloc::string::String;
 use tollgate_language::MAX_DOCUMENT;
 
 use crate::access::{Access, Actor, Tokens};
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::check::MAX_BODY;
 use crate::entity_tag::Tags;
 use crate::media_type::is_media_type;
@@ -51,7 +51,7 @@ impl Asked {
         tokens: &Tokens,
         actor_header: Option<&str>,
         call: &Call<'_>,
-    ) -> Result<Self, Answer> {
+    ) -> Result<Self, ApiResponse> {
         if call.target.len() > MAX_TARGET {
             let detail = format!("use at most {MAX_TARGET} bytes of path and query");
             return Err(Wrong::UriTooLong.answer(&detail));
@@ -135,7 +135,7 @@ pub(crate) const fn body_limit(operation: Operation) -> Option<usize> {
 }
 
 /// Rejects a body whose content type is not JSON, as a form of another site would send it.
-fn is_json(call: &Call<'_>) -> Result<(), Answer> {
+fn is_json(call: &Call<'_>) -> Result<(), ApiResponse> {
     let value = field(call, "content-type")?.unwrap_or_default();
     if is_media_type(&value, "application/json") {
         return Ok(());
@@ -144,7 +144,7 @@ fn is_json(call: &Call<'_>) -> Result<(), Answer> {
 }
 
 /// Rejects an operation that has no secret.
-fn is_on(tokens: &Tokens, route: &Route) -> Result<(), Answer> {
+fn is_on(tokens: &Tokens, route: &Route) -> Result<(), ApiResponse> {
     let is_metrics = route.methods.iter().any(|method| method.right == Permission::Metrics);
     if tokens.admin.is_some() || (is_metrics && tokens.metrics.is_some()) {
         return Ok(());
@@ -154,7 +154,11 @@ fn is_on(tokens: &Tokens, route: &Route) -> Result<(), Answer> {
 }
 
 /// The access of a request's token, if the operation needs one.
-fn access(tokens: &Tokens, right: Permission, call: &Call<'_>) -> Result<Option<Access>, Answer> {
+fn access(
+    tokens: &Tokens,
+    right: Permission,
+    call: &Call<'_>,
+) -> Result<Option<Access>, ApiResponse> {
     if right == Permission::Public {
         return Ok(None);
     }
@@ -191,7 +195,7 @@ fn access(tokens: &Tokens, right: Permission, call: &Call<'_>) -> Result<Option<
 }
 
 /// The tags in the field `name`.
-fn tags(call: &Call<'_>, name: &str) -> Result<Option<Tags>, Answer> {
+fn tags(call: &Call<'_>, name: &str) -> Result<Option<Tags>, ApiResponse> {
     let Some(value) = field(call, name)? else { return Ok(None) };
     let wrong = || {
         let detail =
@@ -202,7 +206,7 @@ fn tags(call: &Call<'_>, name: &str) -> Result<Option<Tags>, Answer> {
 }
 
 /// The value of the field `name`.
-pub(crate) fn field(call: &Call<'_>, name: &str) -> Result<Option<String>, Answer> {
+pub(crate) fn field(call: &Call<'_>, name: &str) -> Result<Option<String>, ApiResponse> {
     let value = (call.field)(name);
     if value.as_ref().is_some_and(|value| value.len() > MAX_FIELD) {
         let detail = format!("{name} has at most {MAX_FIELD} bytes");

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::access::{Actor, Tokens};
 use crate::admin::step::Step;
 use crate::admin::{key_history, keys, metrics, policy, tenants};
-use crate::answer::{Answer, JSON};
+use crate::api_response::{ApiResponse, JSON};
 use crate::asked::{Asked, body_limit};
 use crate::metrics::Format;
 use crate::open_api::OPEN_API;
@@ -24,7 +24,7 @@ use crate::store::{StoreCall, StoreReply};
 #[derive(Debug)]
 pub enum Next {
     /// Send this response.
-    Answer(Answer),
+    Response(ApiResponse),
     /// Read the body, then continue with [`WantsBody::read`].
     Body(WantsBody),
     /// Ask the store, then continue with [`WantsStore::answered`].
@@ -71,11 +71,11 @@ impl Allowed {
         tokens: &Tokens,
         actor_header: Option<&str>,
         call: &Call<'_>,
-    ) -> Result<Self, Answer> {
+    ) -> Result<Self, ApiResponse> {
         let is_head = call.method == "HEAD";
         let asked = Asked::read(tokens, actor_header, call).map_err(|it| sent(it, is_head))?;
         if asked.operation == Operation::ReadOpenApi {
-            return Err(sent(Answer::new(200, JSON, OPEN_API), is_head));
+            return Err(sent(ApiResponse::new(200, JSON, OPEN_API), is_head));
         }
         Ok(Self(Box::new(asked)))
     }
@@ -144,7 +144,7 @@ impl WantsBody {
             Some(body) => begun(service, self.asked, body),
             None => {
                 let detail = format!("send at most {} bytes", self.limit);
-                Next::Answer(Wrong::TooLarge.answer(&detail))
+                Next::Response(Wrong::TooLarge.answer(&detail))
             }
         }
     }
@@ -175,7 +175,7 @@ impl WantsStore {
                 next(asked, step, keys::Call::of_store, State::Keys)
             }
             (State::Keys(keys::State::Noting), StoreReply::Policy(PolicyReply::Noted)) => {
-                Next::Answer(sent(keys::noted(), asked.is_head))
+                Next::Response(sent(keys::noted(), asked.is_head))
             }
             (State::KeyHistory(()), StoreReply::Policy(reply)) => {
                 let step = key_history::answered(&reply);
@@ -187,7 +187,7 @@ impl WantsStore {
             }
             _ => {
                 let answer = Wrong::StoreUnavailable.answer("the store does not answer; try again");
-                Next::Answer(sent(answer.with("retry-after", "1"), asked.is_head))
+                Next::Response(sent(answer.with("retry-after", "1"), asked.is_head))
             }
         }
     }
@@ -229,7 +229,7 @@ fn begun(service: &Service<'_>, asked: Box<Asked>, body: Vec<u8>) -> Next {
         }
         // `Allowed` has already responded to it.
         Operation::ReadOpenApi => {
-            Next::Answer(sent(Answer::new(200, JSON, OPEN_API), asked.is_head))
+            Next::Response(sent(ApiResponse::new(200, JSON, OPEN_API), asked.is_head))
         }
     }
 }
@@ -242,7 +242,7 @@ fn next<C, S>(
     state_of: impl FnOnce(S) -> State,
 ) -> Next {
     match step {
-        Step::Answer(answer) => Next::Answer(sent(answer, asked.is_head)),
+        Step::Response(answer) => Next::Response(sent(answer, asked.is_head)),
         Step::Ask(call, state) => {
             Next::Store(WantsStore { call: Box::new(call_of(call)), asked, state: state_of(state) })
         }
@@ -250,8 +250,8 @@ fn next<C, S>(
 }
 
 /// `answer` as it is sent: to `HEAD` without its body (RFC 9110, 9.3.2).
-fn sent(answer: Answer, is_head: bool) -> Answer {
-    if is_head { Answer { body: "".into(), ..answer } } else { answer }
+fn sent(answer: ApiResponse, is_head: bool) -> ApiResponse {
+    if is_head { ApiResponse { body: "".into(), ..answer } } else { answer }
 }
 
 #[cfg(test)]

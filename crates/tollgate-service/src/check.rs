@@ -17,11 +17,11 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_core::Span;
 use tollgate_language::DescribedRequests;
 use tollgate_policy::{
-    Answer as Ruling, Outcome, Plan, Policy, Problem, ProblemDetails, Problems, RuleResult,
+    Disposition, Outcome, Plan, Policy, Problem, ProblemDetails, Problems, RuleResult,
     grpc_content_type,
 };
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 
 /// The longest body of `POST /check`: 64 KiB, for one request or several.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -70,20 +70,20 @@ impl KeyBudget {
 /// # Errors
 /// The response when there is nothing to decide: the body is not JSON, or the one request or the
 /// list is wrong.
-pub fn requests(body: &[u8]) -> Result<DescribedRequests, Answer> {
+pub fn requests(body: &[u8]) -> Result<DescribedRequests, ApiResponse> {
     DescribedRequests::parse(body, MAX_BATCH).map_err(|problems| refused(&problems))
 }
 
 /// The response to a request that is wrong.
 #[must_use]
-pub fn refused(problems: &Problems) -> Answer {
-    Answer::problems(400, "Bad Request", WRONG, problems)
+pub fn refused(problems: &Problems) -> ApiResponse {
+    ApiResponse::problems(400, "Bad Request", WRONG, problems)
 }
 
 /// The response to a body that is longer than [`MAX_BODY`].
 #[must_use]
-pub fn too_long() -> Answer {
-    Answer::problem(413, "Content Too Large", "send at most 65536 bytes")
+pub fn too_long() -> ApiResponse {
+    ApiResponse::problem(413, "Content Too Large", "send at most 65536 bytes")
 }
 
 const WRONG: &str = "the check request is wrong; see errors";
@@ -105,8 +105,8 @@ pub fn reported(charged: bool) -> String {
 /// The response to several requests: `{"answers": [...]}`, each the JSON of a single request, in
 /// the order of the requests.
 #[must_use]
-pub fn answers(each: &[String]) -> Answer {
-    Answer::json(format!("{{\"answers\":[{}]}}", each.join(",")))
+pub fn answers(each: &[String]) -> ApiResponse {
+    ApiResponse::json(format!("{{\"answers\":[{}]}}", each.join(",")))
 }
 
 /// A decided request.
@@ -148,11 +148,11 @@ impl Serialize for CheckAnswer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { outcome, policy, decided, .. } = self;
         let mut map = serializer.serialize_map(None)?;
-        let (decision, delay, status) = match outcome.final_answer() {
-            Ruling::Pass => ("allow", None, None),
-            Ruling::Delay(delay) => ("delay", Some(delay), None),
-            Ruling::Refuse { status } => ("deny", None, Some(status)),
-            Ruling::Retry(_) => ("deny", None, None), // a final answer is never a retry
+        let (decision, delay, status) = match outcome.final_disposition() {
+            Disposition::Allow => ("allow", None, None),
+            Disposition::Delay(delay) => ("delay", Some(delay), None),
+            Disposition::Deny { status } => ("deny", None, Some(status)),
+            Disposition::Retry(_) => ("deny", None, None), // a final answer is never a retry
         };
         map.serialize_entry("decision", decision)?;
         let rules: Vec<_> = outcome

@@ -3,7 +3,7 @@
 //! Invariant: it contains no data of the client. Only the caller knows the hash of its partition
 //! key and the number of omitted lines. Deliberately absent: failures of calls of a store.
 
-use tollgate_policy::{Answer, Outcome, Policy, RuleDecision};
+use tollgate_policy::{Disposition, Outcome, Policy, RuleDecision};
 
 use crate::log::{Kind, Line};
 use crate::metrics::TENANT;
@@ -21,10 +21,13 @@ pub fn line<'a>(
     let quota = decision.said_by();
     let name = quota.and_then(|quota| set.quotas().get(quota));
     let said = quota.and_then(|quota| decision.quotas.get(quota));
-    let answer = outcome.final_answer();
+    let answer = outcome.final_disposition();
     let status = match answer {
-        Answer::Refuse { status } if event != Kind::ShadowRefused => Some(status),
-        Answer::Refuse { .. } | Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => None,
+        Disposition::Deny { status } if event != Kind::ShadowRefused => Some(status),
+        Disposition::Deny { .. }
+        | Disposition::Allow
+        | Disposition::Delay(_)
+        | Disposition::Retry(_) => None,
     };
     Line {
         event,

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use tollgate_policy::{Policy, Problem, Problems};
 
-use crate::answer::{Answer, HEALTH_PATH};
+use crate::api_response::{ApiResponse, HEALTH_PATH};
 use crate::store::policy::Source;
 
 /// Problems that are logged one by one; an operator with more runs `tollgate check`.
@@ -75,7 +75,11 @@ struct FollowedReport<'a> {
 /// The report of a deployment with these problems: of its settings, and of the policy in force or
 /// the reason that it is not enforced.
 #[must_use]
-pub fn report(problems: &Problems, enforced: Option<&Enforced<'_>>, is_trusted: bool) -> Answer {
+pub fn report(
+    problems: &Problems,
+    enforced: Option<&Enforced<'_>>,
+    is_trusted: bool,
+) -> ApiResponse {
     if let (Some(enforced), true) = (enforced, problems.0.is_empty()) {
         let Enforced { policy, status, .. } = *enforced;
         let followed = enforced.followed.as_ref().map(|it| FollowedReport {
@@ -87,7 +91,7 @@ pub fn report(problems: &Problems, enforced: Option<&Enforced<'_>>, is_trusted: 
         });
         let (rules, fingerprint) = (policy.rules().len(), policy.public_fingerprint());
         let report = Report { status, rules, policy: format!("{fingerprint:016x}"), followed };
-        return Answer::json(serde_json::to_string(&report).unwrap_or_default());
+        return ApiResponse::json(serde_json::to_string(&report).unwrap_or_default());
     }
     let detail = match enforced {
         None => "every request is refused until this is corrected; see errors",
@@ -95,14 +99,14 @@ pub fn report(problems: &Problems, enforced: Option<&Enforced<'_>>, is_trusted: 
     };
     let places = places(problems);
     let shown = if is_trusted { problems } else { &places };
-    Answer::problems(500, "Misconfigured", detail, shown)
+    ApiResponse::problems(500, "Misconfigured", detail, shown)
 }
 
 /// The response to every request while there are problems.
 #[must_use]
-pub fn misconfigured() -> Answer {
+pub fn misconfigured() -> ApiResponse {
     let detail = format!("the policy or a setting is wrong; see {HEALTH_PATH}");
-    Answer::problem(500, "Misconfigured", &detail)
+    ApiResponse::problem(500, "Misconfigured", &detail)
 }
 
 /// Logs every problem that causes all requests to be denied, one line each.

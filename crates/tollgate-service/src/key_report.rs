@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Limiter, Span, Timestamp};
-use tollgate_policy::{Answer, GivenKey, Outcome, Policy, QuotaSet, RuleDecision, pk_text};
+use tollgate_policy::{Disposition, GivenKey, Outcome, Policy, QuotaSet, RuleDecision, pk_text};
 use tollgate_storage::KeyState;
 
 use crate::store::key_history::KeyChange;
@@ -148,10 +148,10 @@ fn used<'a>(policy: &'a Policy, key: &GivenKey, state: &KeyState) -> (Vec<Quota<
 /// contains it.
 #[must_use]
 pub fn explained(policy: &Policy, outcome: &Outcome<'_>) -> String {
-    let (decision, status) = match outcome.final_answer() {
-        Answer::Pass => ("allow", None),
-        Answer::Delay(_) | Answer::Retry(_) => ("delay", None),
-        Answer::Refuse { status } => ("deny", Some(status)),
+    let (decision, status) = match outcome.final_disposition() {
+        Disposition::Allow => ("allow", None),
+        Disposition::Delay(_) | Disposition::Retry(_) => ("delay", None),
+        Disposition::Deny { status } => ("deny", Some(status)),
     };
     let decisions: Vec<RuleDecision<'_>> = outcome.decisions().collect();
     let rules: Vec<Rule<'_>> =

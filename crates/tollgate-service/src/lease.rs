@@ -18,7 +18,7 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Group, Policy};
 use tollgate_storage::{Counts, LeaseQuestion, LeaseReply, MAX_LEASE_MESSAGE, WireError, key_hash};
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::media_type::is_media_type;
 
 /// The longest body, and the longest response: 64 KiB.
@@ -137,7 +137,7 @@ pub struct Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The response.
-    pub answer: Answer,
+    pub answer: ApiResponse,
     /// The node has other fleet rules than the current ones, or has them for longer than [`KEPT`].
     pub is_of_another_policy: bool,
 }
@@ -157,12 +157,12 @@ impl Lease {
         let refused = |answer| Refused { answer, is_of_another_policy: false };
         if !is_media_type(content_type.unwrap_or_default(), CONTENT_TYPE) {
             let detail = "send application/octet-stream";
-            return Err(refused(Answer::problem(415, "Unsupported Media Type", detail)));
+            return Err(refused(ApiResponse::problem(415, "Unsupported Media Type", detail)));
         }
         if body.len() > MAX_BODY {
             return Err(refused(too_long()));
         }
-        let wrong = |_| refused(Answer::problem(400, "Bad Request", "this is no question"));
+        let wrong = |_| refused(ApiResponse::problem(400, "Bad Request", "this is no question"));
         let question = LeaseQuestion::read(body).map_err(wrong)?;
         let policy = known.find(question.policy, now).ok_or_else(another_policy)?;
         let is_direct = |rules: &[tollgate_storage::LeaseRule]| rules.iter().any(|it| it.cost > 0);
@@ -235,23 +235,23 @@ pub fn answer(mut replies: Vec<LeaseReply>) -> Vec<u8> {
 
 /// The response to a body that is longer than [`MAX_BODY`].
 #[must_use]
-pub fn too_long() -> Answer {
-    Answer::problem(413, "Content Too Large", "send at most 65536 bytes")
+pub fn too_long() -> ApiResponse {
+    ApiResponse::problem(413, "Content Too Large", "send at most 65536 bytes")
 }
 
 /// The response where there is no secret by which counts are named.
 #[must_use]
-pub fn off(setting: &str) -> Answer {
+pub fn off(setting: &str) -> ApiResponse {
     let detail = format!(
         "{setting} is not set: it names the counts of the fleet, the same secret in every node"
     );
-    Answer::problem(404, "Not Found", &detail)
+    ApiResponse::problem(404, "Not Found", &detail)
 }
 
 fn another_policy() -> Refused {
     let detail = "the rules of the fleet are others here than in the policy that this was asked \
                   under; take the policy of this authority";
-    Refused { answer: Answer::problem(409, "Conflict", detail), is_of_another_policy: true }
+    Refused { answer: ApiResponse::problem(409, "Conflict", detail), is_of_another_policy: true }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The HTTP API for operators and callers: `/check`, `/lease`, the admin API, metrics and the
 //! health report, as one contract for every service that implements it.
 //!
-//! A request is a [`Call`]. [`Service::begin`] returns the [`Next`] step: an [`Answer`], a body to
-//! read, or a [`StoreCall`] to carry out; the latter two with a way to continue. The connecting
-//! service loops until there is an answer.
+//! A request is a [`Call`]. [`Service::begin`] returns the [`Next`] step: an [`ApiResponse`], a
+//! body to read, or a [`StoreCall`] to carry out; the latter two with a way to continue. The
+//! connecting service loops until there is a response.
 //!
 //! Invariant: sans-I/O. Requests come in as values, responses and operations on a store go out as
 //! values; the connecting service reads sockets, secrets, clocks and stores. Deliberately absent:
@@ -38,7 +38,7 @@ mod lease_course;
 pub mod lease;
 pub mod check;
 pub mod health;
-mod answer;
+mod api_response;
 mod media_type;
 mod bearer;
 pub mod key_work;
@@ -49,7 +49,7 @@ pub mod metrics;
 pub mod log;
 
 pub use access::{Access, Actor, Tokens};
-pub use answer::{Answer, Fields, HEALTH_PATH};
+pub use api_response::{ApiResponse, Fields, HEALTH_PATH};
 pub use bearer::Token;
 pub use begin::{Allowed, Next, WantsBody, WantsStore};
 pub use events::line;

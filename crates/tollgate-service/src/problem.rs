@@ -7,7 +7,7 @@ use alloc::string::String;
 
 use tollgate_policy::{ProblemDetails, Problems};
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 
 /// The base of the types' URLs, where they are described.
 pub const PROBLEM_TYPES: &str =
@@ -70,17 +70,17 @@ types! {
 
 impl Wrong {
     /// The response, with the mistake in this request.
-    pub(crate) fn answer(self, detail: &str) -> Answer {
+    pub(crate) fn answer(self, detail: &str) -> ApiResponse {
         self.with_errors(detail, &Problems::default())
     }
 
     /// The response with a list of errors.
-    pub(crate) fn with_errors(self, detail: &str, errors: &Problems) -> Answer {
+    pub(crate) fn with_errors(self, detail: &str, errors: &Problems) -> ApiResponse {
         let (status, slug, title) = self.about();
         let mut kind = String::from(PROBLEM_TYPES);
         kind.push_str(slug);
         let details = ProblemDetails { kind: &kind, title, status, detail };
-        Answer::new(status, ProblemDetails::MEDIA_TYPE, details.with_errors(errors))
+        ApiResponse::new(status, ProblemDetails::MEDIA_TYPE, details.with_errors(errors))
     }
 }
 

@@ -25,7 +25,7 @@ use tollgate_policy::{Partition, Plan, Policy, Problem, Problems};
 use tollgate_storage::Bytes;
 use tollgate_storage::{SETTLE_WITHIN, Settlement};
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 
 /// The purpose in the derivation of the key.
 const PURPOSE: &[u8] = b"tollgate settle 1";
@@ -143,11 +143,11 @@ impl Receipts {
 ///
 /// # Errors
 /// The response: it is wrong, or too old, or nothing is settled here.
-pub fn asked(sealer: Option<&Sealer>, body: &[u8], now: Timestamp) -> Result<Asked, Answer> {
+pub fn asked(sealer: Option<&Sealer>, body: &[u8], now: Timestamp) -> Result<Asked, ApiResponse> {
     let Some(sealer) = sealer else {
-        return Err(Answer::problem(404, "Not Found", OFF));
+        return Err(ApiResponse::problem(404, "Not Found", OFF));
     };
-    let wrong = |problems: &Problems| Answer::problems(400, "Bad Request", WRONG, problems);
+    let wrong = |problems: &Problems| ApiResponse::problems(400, "Bad Request", WRONG, problems);
     let described = DescribedSettlement::parse(body).map_err(|problems| wrong(&problems))?;
     let Some(receipts) = sealer.open(described.id()) else {
         let message = "is no id that this deployment gave".to_string();
@@ -172,12 +172,12 @@ const WRONG: &str = "the settlement is wrong; see errors";
 /// The response when every count has settled `cost`; `None` is a count that did not reply, so that
 /// its result is unknown.
 #[must_use]
-pub fn answer(cost: u64, each: Vec<Option<Settlement>>) -> Answer {
+pub fn answer(cost: u64, each: Vec<Option<Settlement>>) -> ApiResponse {
     let mut settlement = None::<Settlement>;
     for said in each {
         let Some(next) = said else {
             let detail = "a count does not answer; settle the same cost again";
-            let answer = Answer::problem(503, "Service Unavailable", detail);
+            let answer = ApiResponse::problem(503, "Service Unavailable", detail);
             return answer.with("retry-after", "1");
         };
         settlement = Some(settlement.map_or(next, |it| it.and(next)));
@@ -187,8 +187,8 @@ pub fn answer(cost: u64, each: Vec<Option<Settlement>>) -> Answer {
 
 /// The response for the result `settlement` of `cost`, if there was anything to settle:
 /// `{"result","cost","charged"}`.
-fn settled(cost: u64, settlement: Option<Settlement>) -> Answer {
-    Answer::json(match settlement {
+fn settled(cost: u64, settlement: Option<Settlement>) -> ApiResponse {
+    ApiResponse::json(match settlement {
         None => format!("{{\"result\":\"settled\",\"cost\":{cost},\"charged\":null}}"),
         Some(Settlement::Stands { charged }) => {
             format!("{{\"result\":\"settled\",\"cost\":{cost},\"charged\":{charged}}}")

@@ -9,7 +9,7 @@ use alloc::string::String;
 
 use serde::Serialize;
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::metrics::Event;
 
 /// The API that needs a token.
@@ -55,7 +55,7 @@ impl Unauthorized {
     /// The request that `answer` denied, if that was because of the token; `has_token` when the
     /// request had a field `authorization`.
     #[must_use]
-    pub fn of(api: Api, answer: &Answer, has_token: bool) -> Option<Self> {
+    pub fn of(api: Api, answer: &ApiResponse, has_token: bool) -> Option<Self> {
         let reason = match (answer.status, has_token) {
             (401, false) => Reason::Missing,
             (401, true) => Reason::Wrong,
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn each_refusal_is_one_event_and_a_line_without_the_request() {
-        let answer = |status| Answer::problem(status, "x", "a detail");
+        let answer = |status| ApiResponse::problem(status, "x", "a detail");
         let mut seen = BTreeSet::new();
         for (api, status, has_token, words, expected) in [
             (Api::Admin, 401, false, ("admin", "missing"), Event::AdminTokenMissing),

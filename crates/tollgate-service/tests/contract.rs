@@ -1,10 +1,10 @@
 //! The admin API over HTTP: every response to a wrong request, and that it changed nothing.
 
 use crate::common::*;
-use tollgate_service::{Answer, Tokens};
+use tollgate_service::{ApiResponse, Tokens};
 
 /// Status and kind of problem.
-fn problem(answer: &Answer) -> (u16, String) {
+fn problem(answer: &ApiResponse) -> (u16, String) {
     let is_problem = answer.fields.get("content-type") == Some("application/problem+json");
     assert!(is_problem && answer.fields.get("cache-control") == Some("no-store"), "{answer:?}");
     let document: serde_json::Value =
@@ -107,7 +107,7 @@ fn a_refused_request_reads_no_body_and_asks_no_store() {
     for (method, path) in ALL {
         let ask = Ask::new(method, path).with("authorization", "Bearer wrong").json("{}");
         let next = it.begin(&ask);
-        assert!(matches!(next, tollgate_service::Next::Answer(_)), "{method} {path}");
+        assert!(matches!(next, tollgate_service::Next::Response(_)), "{method} {path}");
     }
     assert_eq!(*it.calls.borrow(), 0);
 }
@@ -412,14 +412,14 @@ fn of_two_who_saw_the_same_exactly_one_wins() {
                 {
                     return next;
                 }
-                assert!(!matches!(next, tollgate_service::Next::Answer(_)), "{next:?}");
+                assert!(!matches!(next, tollgate_service::Next::Response(_)), "{next:?}");
                 next = it.step(next, ask);
             }
         };
         let (first, last) = (up_to_change(&one), up_to_change(&other));
         let finish = |mut next, ask: &Ask| loop {
             next = match next {
-                tollgate_service::Next::Answer(answer) => return answer,
+                tollgate_service::Next::Response(answer) => return answer,
                 other => it.step(other, ask),
             };
         };
@@ -461,7 +461,7 @@ fn a_store_that_fails_or_talks_nonsense_is_said_to() {
                 steps += 1;
                 assert!(steps < 9, "it ends");
                 next = match next {
-                    tollgate_service::Next::Answer(answer) => break answer,
+                    tollgate_service::Next::Response(answer) => break answer,
                     tollgate_service::Next::Store(wants) => it.answered(wants, reply.clone()),
                     other => it.step(other, &ask),
                 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{Answer, Denials, Failure, Plan, Policy, Surface};
+use tollgate_policy::{Denials, Disposition, Failure, Plan, Policy, Surface};
 use tollgate_service::Ask;
 use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Spent};
 use tollgate_service::metrics::Event;
@@ -82,7 +82,8 @@ impl Client {
     }
 
     fn is_allowed(&self, policy: &Policy) -> bool {
-        !self.has_left && matches!(self.plan.outcome(policy).final_answer(), Answer::Pass)
+        !self.has_left
+            && matches!(self.plan.outcome(policy).final_disposition(), Disposition::Allow)
     }
 }
 

@@ -6,8 +6,8 @@ use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Policy, Surface};
 use tollgate_service::{
-    Answer, KEY_ROWS, KeyCall, KeyChange, KeyReply, MemoryLimits, MemoryStore, MetricsReply, Next,
-    StoreCall, StoreReply, key_report,
+    ApiResponse, KEY_ROWS, KeyCall, KeyChange, KeyReply, MemoryLimits, MemoryStore, MetricsReply,
+    Next, StoreCall, StoreReply, key_report,
 };
 use tollgate_storage::{Counts, KeyOperation, KeyState};
 
@@ -30,7 +30,7 @@ fn put(id: &str, name: &str, value: &str) -> Ask {
     Ask::new("PUT", &format!("admin/tenants/{id}")).with(name, value).json(GOLD)
 }
 
-fn read(answer: &Answer) -> Value {
+fn read(answer: &ApiResponse) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("JSON: {answer:?}"))
 }
 
@@ -196,7 +196,7 @@ fn of_two_who_saw_the_same_entry_exactly_one_writes() {
         let (a, b) = (compared(&one), compared(&other));
         let finish = |mut next, ask: &Ask| loop {
             next = match next {
-                Next::Answer(answer) => return answer.status,
+                Next::Response(answer) => return answer.status,
                 other => it.step(other, ask),
             };
         };
@@ -342,7 +342,7 @@ fn what_cannot_be_noted_is_not_said_to_be_done() {
     let next = it.step(next, &ask);
     let Next::Store(wants) = next else { panic!("it is to be noted") };
     assert!(matches!(wants.call(), StoreCall::Policy(tollgate_service::PolicyCall::NoteKey(_))));
-    let Next::Answer(answer) = it.answered(wants, StoreReply::Failed("down".into())) else {
+    let Next::Response(answer) = it.answered(wants, StoreReply::Failed("down".into())) else {
         panic!("an answer")
     };
     assert_eq!(answer.status, 503);
@@ -516,7 +516,7 @@ fn provoke(it: &Deployment, method: &str, path: &str) {
         let mut next = it.begin(&right);
         loop {
             next = match next {
-                Next::Answer(answer) => {
+                Next::Response(answer) => {
                     open_api::check(&right.method, &right.target, &answer);
                     break;
                 }
@@ -620,7 +620,7 @@ fn race_for_a_tenant(it: &Deployment) {
             if method == "PUT" { it.step(next, &ask) } else { next }
         };
         it.ask(&put("acme", "if-match", "*"));
-        let Next::Answer(answer) = it.step(compared, &ask) else { panic!("an answer") };
+        let Next::Response(answer) = it.step(compared, &ask) else { panic!("an answer") };
         assert_eq!(answer.status, 409);
         open_api::check(&ask.method, &ask.target, &answer);
     }

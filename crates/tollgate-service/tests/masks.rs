@@ -3,7 +3,7 @@
 use crate::common::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tollgate_service::{Answer, MemoryLimits};
+use tollgate_service::{ApiResponse, MemoryLimits};
 
 const SECRET: &str = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA";
 const OTHER: &str = "b3RoZXItb3RoZXItb3RoZXItb3RoZXItb3RoZXItb3RoZXI";
@@ -28,7 +28,7 @@ fn start(keys: &str) -> Deployment {
 }
 
 /// Nothing of a key is in `answer`.
-fn discreet(answer: &Answer) {
+fn discreet(answer: &ApiResponse) {
     let all = format!("{} {}", answer.fields.lines(), answer.body);
     for part in [SECRET, OTHER, &SECRET[..12], &OTHER[..12], "HS256", "oct"] {
         assert!(!all.contains(part), "{part}: {all}");

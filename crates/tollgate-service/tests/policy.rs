@@ -2,13 +2,13 @@
 
 use crate::common::*;
 use serde_json::{Value, json};
-use tollgate_service::{Answer, MemoryLimits};
+use tollgate_service::{ApiResponse, MemoryLimits};
 
-fn read(answer: &Answer) -> Value {
+fn read(answer: &ApiResponse) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("JSON: {answer:?}"))
 }
 
-fn roll_back(it: &Deployment, to: u64, query: &str) -> Answer {
+fn roll_back(it: &Deployment, to: u64, query: &str) -> ApiResponse {
     let ask =
         Ask::new("POST", &format!("admin/policy/rollback{query}")).with("if-match", &it.tag());
     it.ask(&ask.json(format!("{{\"to\":{to}}}")))

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{Answer, Denials, FRESH, Failure, Plan, Policy, Surface};
+use tollgate_policy::{Denials, Disposition, FRESH, Failure, Plan, Policy, Surface};
 use tollgate_service::Ask;
 use tollgate_service::drive::{AskId, Drive, Lost, Next, Order, Spent};
 use tollgate_service::metrics::Event;
@@ -91,7 +91,7 @@ fn would_deny(policy: &Policy, facts: &DescribedRequest, counts: &All, at: Times
             return true; // its policy is older: nothing to compare with
         }
     }
-    matches!(plan.outcome(policy).answer(), Answer::Refuse { .. })
+    matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. })
 }
 
 /// A call: its partition and event, its bytes, the charge that it refunds, and when it was sent.
@@ -327,7 +327,8 @@ impl World {
             request.drive.as_mut().unwrap().leave();
             return self.pump(i);
         }
-        let is_allowed = matches!(request.plan.outcome(&policy).final_answer(), Answer::Pass);
+        let is_allowed =
+            matches!(request.plan.outcome(&policy).final_disposition(), Disposition::Allow);
         self.seen.allowed += u32::from(is_allowed);
     }
 
@@ -425,7 +426,7 @@ fn decide(
     denials: Option<&mut Denials>,
     facts: &DescribedRequest,
     now: Timestamp,
-) -> (Answer, Option<Span>, bool) {
+) -> (Disposition, Option<Span>, bool) {
     let mut plan = Plan::new();
     policy.plan(facts, &mut plan);
     let mut denials = denials;
@@ -457,7 +458,7 @@ fn decide(
         }
     }
     let outcome = plan.outcome(policy);
-    (outcome.answer(), outcome.retry_after(), is_remembered)
+    (outcome.disposition(), outcome.retry_after(), is_remembered)
 }
 
 // Guards: a server that decides otherwise because it remembers. The same requests with and without
@@ -483,7 +484,7 @@ fn where_nothing_comes_back_remembering_changes_no_decision() {
                 assert_eq!(wait, expected_wait, "seed {seed}, request {n}");
             }
             remembered += u32::from(is_remembered);
-            denied += u32::from(matches!(expected, Answer::Refuse { .. }));
+            denied += u32::from(matches!(expected, Disposition::Deny { .. }));
         }
         // Of several keys a charge that was refunded may leave other bytes of the same meaning.
         if policy.groups().len() > 1 {

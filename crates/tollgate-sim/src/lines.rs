@@ -8,7 +8,7 @@ use std::mem;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Seat, Spot, Ticket, Turn};
-use tollgate_policy::{Answer, Plan};
+use tollgate_policy::{Disposition, Plan};
 
 use crate::node::{Line, Node, UnsettledResponse, Waiter};
 use crate::node_decision::{Arrival, Fate};
@@ -22,17 +22,17 @@ impl Node {
     pub(crate) fn after(&mut self, arrival: Arrival, now: Timestamp) -> Fate {
         let waited = now.since(arrival.at);
         let outcome = self.plan.outcome(&self.policy);
-        match outcome.answer_after(waited) {
-            Answer::Pass => {
+        match outcome.disposition_after(waited) {
+            Disposition::Allow => {
                 self.unsettled = Some(UnsettledResponse { status: arrival.status, at: now });
                 Fate::Admitted
             }
-            Answer::Delay(wait) => self.hold(arrival, wait, now),
-            Answer::Retry(wait) => match outcome.turn() {
+            Disposition::Delay(wait) => self.hold(arrival, wait, now),
+            Disposition::Retry(wait) => match outcome.turn() {
                 Some(turn) => self.enqueue(arrival, turn, now),
                 None => self.reject(Full::Late(wait), now),
             },
-            Answer::Refuse { status } => {
+            Disposition::Deny { status } => {
                 Fate::Denied { status, retry_after: outcome.retry_after() }
             }
         }
@@ -50,11 +50,13 @@ impl Node {
         self.load();
         self.plan.waiting_mut(&self.policy).look(now);
         let outcome = self.plan.outcome(&self.policy);
-        match outcome.answer() {
-            Answer::Refuse { status } => {
+        match outcome.disposition() {
+            Disposition::Deny { status } => {
                 Fate::Denied { status, retry_after: outcome.retry_after() }
             }
-            Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => self.enqueue(arrival, turn, now),
+            Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_) => {
+                self.enqueue(arrival, turn, now)
+            }
         }
     }
 
@@ -107,9 +109,9 @@ impl Node {
         mem::swap(&mut self.plan, &mut waiter.plan);
         self.commit(now);
         let outcome = self.plan.outcome(&self.policy);
-        let answer = outcome.answer_after(now.since(arrival.at));
+        let answer = outcome.disposition_after(now.since(arrival.at));
         // Another rule may delay it now: then it moves to that queue.
-        if let (Answer::Retry(_), Some(next)) = (answer, outcome.turn())
+        if let (Disposition::Retry(_), Some(next)) = (answer, outcome.turn())
             && let Some(pace) = self.plan.waiting(&self.policy).pace(&next, now)
         {
             let mut waiter = self.stand_up(arrival, Some(next));
@@ -146,9 +148,9 @@ impl Node {
             }
         });
         let outcome = plan.outcome(policy);
-        let status = match outcome.answer() {
-            Answer::Refuse { status } => status,
-            Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => 503,
+        let status = match outcome.disposition() {
+            Disposition::Deny { status } => status,
+            Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_) => 503,
         };
         Fate::Denied { status, retry_after: outcome.retry_after() }
     }

@@ -11,7 +11,7 @@
 use std::mem;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Facts, Failure, Plan};
+use tollgate_policy::{Disposition, Facts, Failure, Plan};
 
 use crate::node::Node;
 use crate::node_decision::{Arrival, NodeDecision};
@@ -90,8 +90,8 @@ impl Node {
                 if job.tries >= MAX_TRIES {
                     partition.fail(Failure::Contended);
                     job.tries = 0;
-                    let answer = job.plan.outcome(&self.policy).answer();
-                    if !matches!(answer, Answer::Refuse { .. } | Answer::Retry(_)) {
+                    let answer = job.plan.outcome(&self.policy).disposition();
+                    if !matches!(answer, Disposition::Deny { .. } | Disposition::Retry(_)) {
                         continue; // the rule allows such requests
                     }
                 }

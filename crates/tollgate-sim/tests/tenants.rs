@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Facts, Plan, Policy, Surface, Tenant, TenantEntry};
+use tollgate_policy::{Disposition, Facts, Plan, Policy, Surface, Tenant, TenantEntry};
 use tollgate_sim::{Node, Run, Store, Tenants, Traffic};
 use tollgate_storage::Counts;
 
@@ -101,7 +101,7 @@ impl Surfaced {
             let reply = count.answer(&request, now).unwrap().reply;
             partition.accept(policy, &reply).unwrap();
         });
-        !matches!(plan.outcome(policy).answer(), Answer::Refuse { .. })
+        !matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. })
     }
 }
 

@@ -15,7 +15,7 @@ use tollgate_service::deployment::fingerprint;
 use tollgate_service::log::Sampler;
 use tollgate_service::metrics::Counters;
 use tollgate_service::settle::Sealer;
-use tollgate_service::{Access, Answer as Reply, Source, Token, health};
+use tollgate_service::{Access, ApiResponse, Source, Token, health};
 use worker::wasm_bindgen::JsValue;
 use worker::{Context, Env, web_sys};
 
@@ -144,7 +144,11 @@ impl Deployment {
 
     /// The health report: what is wrong with this deployment, if anything, and the policy in force,
     /// `active`.
-    pub(crate) fn health(&self, request: &web_sys::Request, active: Option<&Active>) -> Reply {
+    pub(crate) fn health(
+        &self,
+        request: &web_sys::Request,
+        active: Option<&Active>,
+    ) -> ApiResponse {
         let is_trusted = self.trusts(request);
         let gate = match &self.gate {
             Ok(gate) => gate,

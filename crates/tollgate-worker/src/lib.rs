@@ -35,7 +35,7 @@ use crate::request::proxy::proxy;
 use crate::request::service::service;
 use crate::request::target::{path, target};
 use crate::runtime::{js, tasks};
-use tollgate_service::{Answer as Reply, HEALTH_PATH, health as reports, is_ours};
+use tollgate_service::{ApiResponse, HEALTH_PATH, health as reports, is_ours};
 
 /// Responds to one request. Either it returns the response at once, or it returns `undefined` and
 /// calls `answer` with the response later. Never fails.
@@ -98,9 +98,9 @@ async fn health(
     deployment: &Rc<Deployment>,
     request: &web_sys::Request,
     context: &worker::Context,
-) -> Reply {
+) -> ApiResponse {
     if !matches!(request.method().as_str(), "GET" | "HEAD") {
-        return Reply::not_allowed("GET, HEAD");
+        return ApiResponse::not_allowed("GET, HEAD");
     }
     let active = match deployment.gate() {
         Some(gate) => policy(&RequestContext { deployment, gate, context }).await,

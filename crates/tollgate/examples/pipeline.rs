@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use tollgate::{Answer, Facts, Partition, Plan, Policy, Timestamp};
+use tollgate::{Disposition, Facts, Partition, Plan, Policy, Timestamp};
 
 /// Two rules. Every client may send two requests at once and then one per 30 seconds. A client that
 /// has sent three wrong passwords has to wait.
@@ -81,16 +81,18 @@ impl Service {
         self.decide(&mut plan, now);
 
         let outcome = plan.outcome(&self.policy);
-        let answer = outcome.answer();
+        let answer = outcome.disposition();
         println!("{seconds:>3} s  {} {}  {answer:?}", request.method, request.target);
         outcome.headers(&mut |name, value| println!("         {name}: {value}"));
         let status = match answer {
-            Answer::Refuse { status } => {
+            Disposition::Deny { status } => {
                 println!("         {}", outcome.body());
                 return status;
             }
-            Answer::Pass => respond(request),
-            Answer::Delay(_) | Answer::Retry(_) => panic!("no rule here lets requests wait"),
+            Disposition::Allow => respond(request),
+            Disposition::Delay(_) | Disposition::Retry(_) => {
+                panic!("no rule here lets requests wait")
+            }
         };
         // The rule for guesses was charged at the decision; a request that was not a guess is
         // refunded.

@@ -23,7 +23,7 @@
 //! #     fn peer(&self) -> Option<IpAddr> { Some(Ipv4Addr::LOCALHOST.into()) }
 //! # }
 //! # let (request, now) = (Request, tollgate::Timestamp::from_millis(1));
-//! use tollgate::{Answer, Partition, Plan};
+//! use tollgate::{Disposition, Partition, Plan};
 //!
 //! let policy = tollgate::compile(r#"{"version": 1, "rules": [
 //!     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 10, "window": "1m"}]}
@@ -42,7 +42,7 @@
 //!     store.insert(partition.key().to_vec(), partition.value().to_vec());
 //! }
 //! let outcome = plan.outcome(&policy);
-//! assert_eq!(outcome.answer(), Answer::Pass);
+//! assert_eq!(outcome.disposition(), Disposition::Allow);
 //! let mut fields = Vec::new();
 //! outcome.headers(&mut |name, value| fields.push(format!("{name}: {value}")));
 //! assert_eq!(fields, [r#"ratelimit-policy: "each";q=10;w=60"#, r#"ratelimit: "each";r=9;t=54"#]);
@@ -64,7 +64,7 @@ pub use tollgate_policy::waiting;
 pub use tollgate_language::{MAX_DOCUMENT, tenant_entry};
 pub use tollgate_policy::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 pub use tollgate_policy::{
-    Answer, CompiledQuota, Directory, Entry, Facts, Failure, Group, GrpcStatus, Malformed,
+    CompiledQuota, Directory, Disposition, Entry, Facts, Failure, Group, GrpcStatus, Malformed,
     NearestQuota, NotCompiled, Outcome, Partition, PartitionMut, Plan, Policy, Problem,
     ProblemDetails, Problems, QuotaSet, Registered, Rule, RuleDecision, RuleResult, Scope, Surface,
     Tenant, TenantEntry, UsedShare, grpc_content_type, is_value,

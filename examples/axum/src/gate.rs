@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tollgate::waiting::Full;
-use tollgate::{Answer, Facts, Partition, Plan, Policy, Problems, Span, Timestamp};
+use tollgate::{Disposition, Facts, Partition, Plan, Policy, Problems, Span, Timestamp};
 
 use crate::table::Counts;
 
@@ -78,11 +78,11 @@ impl Gate {
         loop {
             self.commit(&mut plan);
             let waited = span(arrived.elapsed());
-            let (wait, is_let_go) = match plan.outcome(&self.policy).answer_after(waited) {
-                Answer::Pass => return Decided { plan, refused: None },
-                Answer::Refuse { status } => return Decided { plan, refused: Some(status) },
-                Answer::Delay(wait) => (wait, true),
-                Answer::Retry(wait) => (wait, false),
+            let (wait, is_let_go) = match plan.outcome(&self.policy).disposition_after(waited) {
+                Disposition::Allow => return Decided { plan, refused: None },
+                Disposition::Deny { status } => return Decided { plan, refused: Some(status) },
+                Disposition::Delay(wait) => (wait, true),
+                Disposition::Retry(wait) => (wait, false),
             };
             let Ok(_place) = self.waiting.try_acquire() else {
                 return self.reject(plan, wait);
@@ -133,9 +133,9 @@ impl Gate {
             }
         });
         drop(counts);
-        let refused = match plan.outcome(&self.policy).answer() {
-            Answer::Refuse { status } => Some(status),
-            Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => None,
+        let refused = match plan.outcome(&self.policy).disposition() {
+            Disposition::Deny { status } => Some(status),
+            Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_) => None,
         };
         Decided { plan, refused }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Partition, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Disposition, Partition, Plan, Policy, RuleResult, Surface};
 
 use crate::case::{Case, Event};
 use crate::requests::Request;
@@ -88,15 +88,15 @@ impl<'c> Reference<'c> {
         let (mut fields, mut marks) = (vec![], vec![]);
         let mut sink = |name: &str, value: &str| fields.push((name.to_owned(), value.to_owned()));
         let (status, body) = match (answer, event.request.grpc()) {
-            (Answer::Refuse { .. }, Some(kind)) => {
+            (Disposition::Deny { .. }, Some(kind)) => {
                 outcome.grpc_headers(kind, &mut sink);
                 (200, Some(String::new()))
             }
-            (Answer::Refuse { status }, None) => {
+            (Disposition::Deny { status }, None) => {
                 outcome.headers(&mut sink);
                 (status, Some(outcome.body()))
             }
-            (Answer::Pass | Answer::Delay(_) | Answer::Retry(_), _) => {
+            (Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_), _) => {
                 outcome.headers(&mut sink);
                 (event.status, None)
             }
@@ -116,19 +116,20 @@ impl<'c> Reference<'c> {
     }
 
     /// Decides until the result is not "ask again"; a delay is the last of the waits.
-    fn decide(&mut self, request: &Request, waits_ms: &mut Vec<u64>) -> Answer {
+    fn decide(&mut self, request: &Request, waits_ms: &mut Vec<u64>) -> Disposition {
         loop {
             let waited = waits_ms.iter().sum::<u64>();
             self.policy.plan(request, &mut self.plan);
             self.commit(self.came_ms + waited);
-            let answer = self.plan.outcome(&self.policy).answer_after(Span::from_millis(waited));
+            let answer =
+                self.plan.outcome(&self.policy).disposition_after(Span::from_millis(waited));
             match answer {
-                Answer::Retry(wait) => waits_ms.push(wait.as_millis_ceil()),
-                Answer::Delay(wait) => {
+                Disposition::Retry(wait) => waits_ms.push(wait.as_millis_ceil()),
+                Disposition::Delay(wait) => {
                     waits_ms.push(wait.as_millis_ceil());
                     return answer;
                 }
-                Answer::Pass | Answer::Refuse { .. } => return answer,
+                Disposition::Allow | Disposition::Deny { .. } => return answer,
             }
         }
     }

@@ -10,7 +10,7 @@
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::explain::Applicability;
-use tollgate_policy::{Answer, Facts, Plan, Policy, Problems, Surface};
+use tollgate_policy::{Disposition, Facts, Plan, Policy, Problems, Surface};
 
 use super::request::Request;
 
@@ -107,7 +107,8 @@ pub fn decided(policy: &Policy, request: &impl Facts) {
         }
         plan.decide(policy, now);
         let outcome = plan.outcome(policy);
-        let refused = matches!(outcome.answer(), Answer::Refuse { .. } | Answer::Retry(_));
+        let refused =
+            matches!(outcome.disposition(), Disposition::Deny { .. } | Disposition::Retry(_));
         shown(policy, &plan);
         for (i, value) in stored.iter_mut().enumerate() {
             assert!(!(refused && plan.partition(i).unwrap().changed()), "charged for a refusal");
@@ -148,7 +149,7 @@ fn agrees_with_applicability(policy: &Policy, request: &impl Facts, plan: &Plan)
     let applies = each.filter(|(_, applies_how)| *applies_how == Applicability::Applies);
     let said: Vec<usize> = applies.map(|(i, _)| i).collect();
     let planned: Vec<usize> = plan.outcome(policy).rules().map(|(i, _)| i).collect();
-    let is_refused = matches!(plan.outcome(policy).answer(), Answer::Refuse { .. });
+    let is_refused = matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. });
     if plan.partitions().next().is_none() && is_refused {
         assert!(planned.iter().all(|rule| said.contains(rule)), "{planned:?} of {said:?}");
     } else {
@@ -183,7 +184,7 @@ fn decided_elsewhere(policy: &Policy, request: &impl Facts, stored: &[u8], now: 
     front.partition_mut(0).unwrap().accept(policy, &answered.reply).expect("a reply");
     assert_eq!(answered.is_changed, here.partition(0).unwrap().changed());
     assert_eq!(front.outcome(policy).verdicts(), here.outcome(policy).verdicts());
-    assert_eq!(front.outcome(policy).answer(), here.outcome(policy).answer());
+    assert_eq!(front.outcome(policy).disposition(), here.outcome(policy).disposition());
 }
 
 /// Every text for a client fits into a header field, and is the same when it is requested again.
@@ -204,7 +205,7 @@ pub fn shown(policy: &Policy, plan: &Plan) {
     });
     let body = outcome.body();
     assert!(printable(body.trim_end_matches('\n')), "{body:?}");
-    if let Answer::Refuse { status } = outcome.answer_after(Span::from_secs(1)) {
+    if let Disposition::Deny { status } = outcome.disposition_after(Span::from_secs(1)) {
         assert!((200..600).contains(&status), "{status}");
     }
     for (rule, _) in outcome.rules() {

@@ -11,7 +11,7 @@ use arbitrary::{Result, Unstructured};
 use tollgate_core::{
     ALLOWED_SKEW, Algorithm, Charge, Decision, LATEST, Limiter, Quota, Span, Timestamp,
 };
-use tollgate_policy::{Answer, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Plan, Policy, Surface};
 
 use super::counts;
 use super::policy::shown;
@@ -338,9 +338,9 @@ fn stored_value(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
         assert!(loaded.len() <= group.value_len());
         plan.decide(policy, now);
         shown(policy, &plan);
-        match plan.outcome(policy).answer() {
-            Answer::Pass | Answer::Delay(_) => admitted += 1,
-            Answer::Retry(_) | Answer::Refuse { .. } => {
+        match plan.outcome(policy).disposition() {
+            Disposition::Allow | Disposition::Delay(_) => admitted += 1,
+            Disposition::Retry(_) | Disposition::Deny { .. } => {
                 // A sparse value may have lost idle records.
                 assert!(plan.partition(0).unwrap().value() == loaded || group.is_sparse());
             }

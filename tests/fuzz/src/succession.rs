@@ -6,7 +6,7 @@
 //! the value has; a loaded value is valid.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Directory, Plan, Policy, Registered, is_value};
+use tollgate_policy::{Directory, Disposition, Plan, Policy, Registered, is_value};
 
 use super::request::Request;
 
@@ -36,7 +36,7 @@ pub fn check(policy: &Policy, bytes: &[u8], most: usize) {
             partition.load_with(policy, &known, &stored, NOW);
         }
         plan.decide(policy, NOW);
-        admitted += usize::from(matches!(plan.outcome(policy).answer(), Answer::Pass));
+        admitted += usize::from(matches!(plan.outcome(policy).disposition(), Disposition::Allow));
         let partition = plan.partition(0).expect("the same");
         assert!(is_value(partition.value()));
         if partition.changed() || partition.is_carried() {

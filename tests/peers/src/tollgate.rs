@@ -2,7 +2,7 @@
 
 use crate::{Limiter, Rate};
 use std::{borrow::Cow, collections::HashMap, net::IpAddr};
-use tollgate::{Answer, Facts, Partition, Plan, Policy, Timestamp};
+use tollgate::{Disposition, Facts, Partition, Plan, Policy, Timestamp};
 use tollgate_core::{Algorithm, Quota, Span};
 
 /// One algorithm, whose states are in a map by key.
@@ -83,6 +83,6 @@ impl Limiter for Whole {
                 stored.insert(partition.key().to_vec(), partition.value().to_vec());
             }
         }
-        plan.outcome(policy).answer() == Answer::Pass
+        plan.outcome(policy).disposition() == Disposition::Allow
     }
 }

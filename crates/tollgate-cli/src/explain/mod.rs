@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Partition, Plan, Policy, Surface};
 use tollgate_sim::Tenants as ByTenant;
 
 use crate::args::ExplainArgs;
@@ -91,7 +91,7 @@ fn explain(
     let mut before = EarlierDecisions::default();
     for _ in 1..args.repeat {
         gate.decide(request);
-        before.count(gate.plan.outcome(policy).answer());
+        before.count(gate.plan.outcome(policy).disposition());
         gate.settle(args.status);
         gate.now = gate.now.saturating_add(args.every);
     }
@@ -118,8 +118,8 @@ impl Gate<'_> {
 
     /// Handles the response to a request that passed: charges the rules that charge by it.
     fn settle(&mut self, status: u16) {
-        let answer = self.plan.outcome(self.policy).answer();
-        let passed = matches!(answer, Answer::Pass | Answer::Delay(_));
+        let answer = self.plan.outcome(self.policy).disposition();
+        let passed = matches!(answer, Disposition::Allow | Disposition::Delay(_));
         if passed && self.plan.is_deferred() && self.plan.settle(self.policy, Some(status)) {
             self.commit();
         }

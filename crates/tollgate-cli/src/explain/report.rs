@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use tollgate_core::{Decision, Timestamp, Verdict};
 use tollgate_policy::explain::{Applicability, RuleVerdict, words};
-use tollgate_policy::{Answer, Malformed, Outcome, Plan, Policy, QuotaSet, Tenant};
+use tollgate_policy::{Disposition, Malformed, Outcome, Plan, Policy, QuotaSet, Tenant};
 
 use super::request::Request;
 use crate::tenants::Tenants;
@@ -132,12 +132,12 @@ impl EarlierDecisions {
     }
 
     /// Counts one decision.
-    pub(super) const fn count(&mut self, answer: Answer) {
+    pub(super) const fn count(&mut self, answer: Disposition) {
         let counter = match answer {
-            Answer::Pass => &mut self.passed,
-            Answer::Delay(_) => &mut self.delayed,
-            Answer::Retry(_) => &mut self.waiting,
-            Answer::Refuse { .. } => &mut self.refused,
+            Disposition::Allow => &mut self.passed,
+            Disposition::Delay(_) => &mut self.delayed,
+            Disposition::Retry(_) => &mut self.waiting,
+            Disposition::Deny { .. } => &mut self.refused,
         };
         *counter = counter.saturating_add(1);
     }
@@ -164,7 +164,7 @@ impl Report {
             request: before.total().saturating_add(1),
             before,
             rules: rules(policy, request, plan, &outcome),
-            decision: decided(outcome.answer()),
+            decision: decided(outcome.disposition()),
             headers: Vec::new(),
             body: None,
             origin_headers: Vec::new(),
@@ -288,16 +288,16 @@ fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport
     QuotaReport { name: name.to_owned(), verdict, limit, burst, remaining, wait_ms, words }
 }
 
-fn decided(answer: Answer) -> FinalDecision {
+fn decided(answer: Disposition) -> FinalDecision {
     let (answer, status, wait, words) = match answer {
-        Answer::Pass => ("pass", None, None, "pass".to_owned()),
-        Answer::Delay(wait) => {
+        Disposition::Allow => ("pass", None, None, "pass".to_owned()),
+        Disposition::Delay(wait) => {
             ("delay", None, Some(wait), format!("wait {}, then pass", words::wait(wait)))
         }
-        Answer::Retry(wait) => {
+        Disposition::Retry(wait) => {
             ("retry", None, Some(wait), format!("wait {}, then decide again", words::wait(wait)))
         }
-        Answer::Refuse { status } => {
+        Disposition::Deny { status } => {
             let how = if status < 400 { "respond, do not pass on: " } else { "refuse with " };
             ("refuse", Some(status), None, format!("{how}{status}"))
         }

@@ -6,7 +6,7 @@
 //!
 //! Deliberately not here: the ring of the log and the buckets, which works on its bytes in place.
 
-use crate::decision::{Decision, Ruling};
+use crate::decision::{Admission, Decision};
 use crate::encoding::Encoded;
 use crate::time::Timestamp;
 
@@ -65,8 +65,8 @@ pub(crate) fn admit_fast<A: Step>(
     bytes: &mut [u8],
     now: Timestamp,
     cost: u64,
-) -> Option<Ruling> {
-    check_fast(algorithm, bytes, now, cost).map(|decision| Ruling::from(&decision))
+) -> Option<Admission> {
+    check_fast(algorithm, bytes, now, cost).map(|decision| Admission::from(&decision))
 }
 
 /// The decision that [`check_fast`] would return.
@@ -127,8 +127,8 @@ pub(crate) fn admit_slow<A: Step>(
     bytes: &mut [u8],
     now: Timestamp,
     cost: u64,
-) -> Ruling {
-    Ruling::from(&check_slow(algorithm, bytes, now, cost))
+) -> Admission {
+    Admission::from(&check_slow(algorithm, bytes, now, cost))
 }
 
 /// The decision that [`check`] would return.

@@ -59,7 +59,7 @@ pub const fn at(nanos: u64) -> Timestamp {
 
 /// An allowed request, as the tests remember it.
 #[derive(Clone, Copy, Debug)]
-pub struct Admission {
+pub struct AdmittedRequest {
     pub at: u64,
     pub cost: u64,
     pub decision: Decision,
@@ -196,7 +196,7 @@ pub fn run(
     start: u64,
     steps: &[Step],
     mut seen: impl FnMut(&mut Key, u64, u64, &Decision),
-) -> Vec<Admission> {
+) -> Vec<AdmittedRequest> {
     let window_ns = key.limiter.window().as_nanos();
     let mut now = start;
     let mut retry_after = None;
@@ -207,15 +207,15 @@ pub fn run(
         retry_after = decision.retry_after;
         seen(key, now, step.cost, &decision);
         if decision.is_admitted() {
-            admitted.push(Admission { at: now, cost: step.cost, decision });
+            admitted.push(AdmittedRequest { at: now, cost: step.cost, decision });
         }
     }
     admitted
 }
 
 /// Units allowed from `start` on for `span_ns`, half-open.
-pub fn units_within(admitted: &[Admission], start: u64, span_ns: u64) -> u64 {
-    let inside = |a: &&Admission| a.at >= start && a.at - start < span_ns;
+pub fn units_within(admitted: &[AdmittedRequest], start: u64, span_ns: u64) -> u64 {
+    let inside = |a: &&AdmittedRequest| a.at >= start && a.at - start < span_ns;
     admitted.iter().filter(inside).map(|a| a.cost).sum()
 }
 

@@ -9,7 +9,7 @@
 //! [`SharedData`] represents them.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Failure, Partition, Plan};
+use tollgate_policy::{Disposition, Failure, Partition, Plan};
 use tollgate_table::{Bucket, Seed, Table, claim};
 
 use crate::config::Config;
@@ -96,7 +96,7 @@ impl<S: SharedData> Enforcement<'_, S> {
             Commit::Denied => true,
             Commit::Failed(failure) => {
                 self.fail(index, failure, stats);
-                matches!(self.answer(), Answer::Refuse { .. } | Answer::Retry(_))
+                matches!(self.answer(), Disposition::Deny { .. } | Disposition::Retry(_))
             }
         }
     }
@@ -194,8 +194,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    fn answer(&self) -> Answer {
-        self.plan.outcome(&self.config.policy).answer()
+    fn answer(&self) -> Disposition {
+        self.plan.outcome(&self.config.policy).disposition()
     }
 
     fn fail(&mut self, index: usize, failure: Failure, stats: &mut CommitStats) {

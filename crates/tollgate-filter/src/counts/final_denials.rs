@@ -13,7 +13,7 @@
 //! share change with each of their requests, and denials report them.
 
 use tollgate_core::Algorithm;
-use tollgate_policy::{Answer, Outcome, Policy, Rule, RuleResult};
+use tollgate_policy::{Disposition, Outcome, Policy, Rule, RuleResult};
 
 /// The properties of a policy's rules.
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl FinalDenials {
             })
         };
         let mut results = outcome.rules();
-        matches!(outcome.answer(), Answer::Refuse { .. })
+        matches!(outcome.disposition(), Disposition::Deny { .. })
             && results.all(|(index, result)| {
                 kind(index).is_some_and(|kind| match result {
                     RuleResult::Denied | RuleResult::Shadowed | RuleResult::Marked => kind.is_final,

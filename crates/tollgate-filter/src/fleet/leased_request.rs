@@ -7,7 +7,7 @@
 //! leases; that is `spending`'s; and how many may wait; that is `lease_waiters`'s.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Paid, waiting::Full};
+use tollgate_policy::{Disposition, Paid, waiting::Full};
 use tollgate_storage::{DirectAnswer, MAX_LEASE_SETS};
 
 use crate::fleet::circuit_breaker::Availability;
@@ -220,24 +220,24 @@ impl<H: Proxy> HeldRequest<H> {
             self.authority.end(stage, self.id, bytes);
         }
         let waited = now.since(self.arrived_at);
-        match self.policy.outcome(&self.plan).answer_after(waited) {
-            Answer::Pass => {
+        match self.policy.outcome(&self.plan).disposition_after(waited) {
+            Disposition::Allow => {
                 self.record_allowed(waited);
                 if self.is_stopped {
                     return self.resume();
                 }
                 Pending::Response(PendingResponse::Fields(self.policy, self.plan))
             }
-            Answer::Delay(wait) => {
+            Disposition::Delay(wait) => {
                 self.is_stopped = true;
                 self.paid = lease.paid;
                 self.wait_until(now.saturating_add(wait), now)
             }
-            Answer::Retry(wait) => {
+            Disposition::Retry(wait) => {
                 self.refund(lease.paid, now);
                 self.reject_waiting(Full::Late(wait), now)
             }
-            Answer::Refuse { .. } => {
+            Disposition::Deny { .. } => {
                 self.refund(lease.paid, now);
                 self.deny(waited)
             }

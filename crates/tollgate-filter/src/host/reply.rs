@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use tollgate_policy::{Answer, Outcome};
+use tollgate_policy::{Disposition, Outcome};
 
 use crate::observability::labels::Labels;
 use crate::wire::header_map::HeaderMapWriter;
@@ -49,9 +49,9 @@ impl Reply {
     /// The response to a request that `outcome` denies, or to one of `grpc`'s content type.
     pub fn new(outcome: &Outcome<'_>, labels: &Labels, grpc: Option<&'static str>) -> Self {
         let mut headers = HeaderMapWriter::default();
-        let status = match outcome.final_answer() {
-            Answer::Refuse { status } => status,
-            answer @ (Answer::Pass | Answer::Delay(_) | Answer::Retry(_)) => {
+        let status = match outcome.final_disposition() {
+            Disposition::Deny { status } => status,
+            answer @ (Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_)) => {
                 debug_assert!(false, "not a denial: {answer:?}");
                 503
             }

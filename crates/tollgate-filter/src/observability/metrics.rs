@@ -11,7 +11,7 @@
 //! not a label of a rule.
 
 use tollgate_core::Span;
-use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
+use tollgate_policy::{Disposition, Outcome, Policy, RuleDecision, RuleResult};
 use tollgate_table::Table;
 
 use crate::counts::commit_stats::CommitStats;
@@ -147,12 +147,12 @@ impl Metrics {
         has_failed: bool,
         buffer: &CounterBuffer<H>,
     ) -> bool {
-        let answer = outcome.final_answer();
+        let answer = outcome.final_disposition();
         let result = match answer {
-            Answer::Refuse { .. } | Answer::Retry(_) => RequestResult::Denied,
-            Answer::Delay(_) => RequestResult::Delayed,
-            Answer::Pass if waited > Span::ZERO => RequestResult::Delayed,
-            Answer::Pass => RequestResult::Passed,
+            Disposition::Deny { .. } | Disposition::Retry(_) => RequestResult::Denied,
+            Disposition::Delay(_) => RequestResult::Delayed,
+            Disposition::Allow if waited > Span::ZERO => RequestResult::Delayed,
+            Disposition::Allow => RequestResult::Passed,
         };
         self.record_result(result, buffer);
         // When only shadow rules fail, `on_failure` decides nothing.
@@ -160,9 +160,9 @@ impl Metrics {
         if has_failed && outcome.decisions().any(is_binding) {
             let [allowed, denied] = self.failed_requests;
             match answer {
-                Answer::Pass | Answer::Delay(_) => buffer.add(allowed, 1),
+                Disposition::Allow | Disposition::Delay(_) => buffer.add(allowed, 1),
                 _ if outcome.is_failure() => buffer.add(denied, 1),
-                Answer::Refuse { .. } | Answer::Retry(_) => {}
+                Disposition::Deny { .. } | Disposition::Retry(_) => {}
             }
         }
         self.rules.count(outcome, waited, buffer)

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Turn};
-use tollgate_policy::{Answer, Plan};
+use tollgate_policy::{Disposition, Plan};
 
 use crate::active_policy::{ActivePolicy, grpc_type};
 use crate::fleet::authority_client::AuthorityClient;
@@ -46,24 +46,25 @@ impl<H: Proxy> Arrival<'_, H> {
         }
         self.policy.decide_at(&mut plan, clock);
         if self.policy.has_fleet()
-            && let Answer::Pass | Answer::Delay(_) = self.policy.outcome(&plan).answer()
+            && let Disposition::Allow | Disposition::Delay(_) =
+                self.policy.outcome(&plan).disposition()
         {
             return self.lease(plan, now);
         }
-        match self.policy.outcome(&plan).answer() {
-            Answer::Pass => {
+        match self.policy.outcome(&plan).disposition() {
+            Disposition::Allow => {
                 self.record_allowed(&plan);
                 Pending::Response(PendingResponse::Fields(self.policy, plan))
             }
-            Answer::Delay(wait) => {
+            Disposition::Delay(wait) => {
                 let held = self.hold(plan, now);
                 held.wait_until(now.saturating_add(wait), now)
             }
-            Answer::Retry(wait) => match self.policy.outcome(&plan).turn() {
+            Disposition::Retry(wait) => match self.policy.outcome(&plan).turn() {
                 Some(turn) => self.hold(plan, now).join_queue(turn, now),
                 None => self.hold(plan, now).reject_waiting(Full::Late(wait), now),
             },
-            Answer::Refuse { .. } => self.deny(plan),
+            Disposition::Deny { .. } => self.deny(plan),
         }
     }
 
@@ -73,7 +74,7 @@ impl<H: Proxy> Arrival<'_, H> {
         let (status, spent) = self.policy.spend(&mut plan, availability == Availability::Available);
         if matches!(status, SpendStatus::Paid)
             && spent.prefetches.is_empty()
-            && self.policy.outcome(&plan).answer() == Answer::Pass
+            && self.policy.outcome(&plan).disposition() == Disposition::Allow
         {
             self.record_allowed(&plan);
             return Pending::Response(PendingResponse::Fields(self.policy, plan));
@@ -92,8 +93,8 @@ impl<H: Proxy> Arrival<'_, H> {
     /// Joins the line after the others, unless a rule denies the request.
     fn follow(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
         self.policy.look(&mut plan, now);
-        match self.policy.outcome(&plan).answer() {
-            Answer::Refuse { .. } => self.deny(plan),
+        match self.policy.outcome(&plan).disposition() {
+            Disposition::Deny { .. } => self.deny(plan),
             _ => self.hold(plan, now).join_queue(turn, now),
         }
     }

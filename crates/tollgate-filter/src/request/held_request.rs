@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Pace, Seat, Spot, Ticket, Turn};
-use tollgate_policy::{Answer, Paid, Plan};
+use tollgate_policy::{Disposition, Paid, Plan};
 
 use crate::active_policy::ActivePolicy;
 use crate::fleet::authority_client::AuthorityClient;
@@ -171,26 +171,28 @@ impl<H: Proxy> HeldRequest<H> {
         }
         self.policy.decide_at(&mut self.plan, Some(now));
         let waited = now.since(self.arrived_at);
-        let answer = self.policy.outcome(&self.plan).answer_after(waited);
+        let answer = self.policy.outcome(&self.plan).disposition_after(waited);
         // Another rule may delay it now: then it moves to that rule's line, at that rule's pace.
         let next = self.policy.outcome(&self.plan).turn();
         let pace = |turn: &Turn| self.policy.waiting(&self.plan).pace(turn, now);
         let next = next.and_then(|next| Some((next, pace(&next)?)));
-        if let (Answer::Retry(_), Some((next, pace))) = (answer, next) {
+        if let (Disposition::Retry(_), Some((next, pace))) = (answer, next) {
             return self.move_to_queue(ticket, next, pace, now);
         }
         let pace = self.policy.waiting(&self.plan).pace(&turn, now);
         self.position = None;
         self.waiting.with(|queue| queue.done(ticket, now, pace));
         match answer {
-            Answer::Pass | Answer::Delay(_) if self.policy.has_fleet() => self.take_leases(now),
-            Answer::Pass => {
+            Disposition::Allow | Disposition::Delay(_) if self.policy.has_fleet() => {
+                self.take_leases(now)
+            }
+            Disposition::Allow => {
                 self.record_allowed(waited);
                 self.resume_after_wait()
             }
-            Answer::Delay(wait) => self.wait_until(now.saturating_add(wait), now),
-            Answer::Retry(wait) => self.reject_waiting(Full::Late(wait), now),
-            Answer::Refuse { .. } => self.deny(waited),
+            Disposition::Delay(wait) => self.wait_until(now.saturating_add(wait), now),
+            Disposition::Retry(wait) => self.reject_waiting(Full::Late(wait), now),
+            Disposition::Deny { .. } => self.deny(waited),
         }
     }
 

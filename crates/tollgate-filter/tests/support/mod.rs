@@ -28,7 +28,7 @@ use tollgate_filter::counts::extents;
 use tollgate_filter::counts::numbering;
 use tollgate_filter::counts::scratch::Scratch;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
-use tollgate_policy::{Answer, Facts, Plan};
+use tollgate_policy::{Disposition, Facts, Plan};
 
 use host_map::{HostMap, Numbered, Numbers};
 
@@ -189,8 +189,8 @@ impl Worker {
     pub fn ask(&mut self, shared: &impl SharedData, key: &[u8], now: u64) -> (bool, CommitStats) {
         self.config.policy.plan(&Of(key, "/"), &mut self.plan);
         let stats = self.enforcement(shared, now).run();
-        let answer = self.plan.outcome(&self.config.policy).answer();
-        (matches!(answer, Answer::Pass | Answer::Delay(_)), stats)
+        let answer = self.plan.outcome(&self.config.policy).disposition();
+        (matches!(answer, Disposition::Allow | Disposition::Delay(_)), stats)
     }
 
     /// The whole response to a request of `key` for `path`, and whether it came from memory.
@@ -203,7 +203,7 @@ impl Worker {
         self.config.policy.plan(&Of(key, path), &mut self.plan);
         let stats = self.enforcement(shared, now).run();
         let outcome = self.plan.outcome(&self.config.policy);
-        let mut said = format!("{:?}", outcome.answer());
+        let mut said = format!("{:?}", outcome.disposition());
         outcome.headers(&mut |name, value| said.push_str(&format!("\n{name}: {value}")));
         for (rule, result) in outcome.rules() {
             said.push_str(&format!("\nrule {rule}: {result:?}"));

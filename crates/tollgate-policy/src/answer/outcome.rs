@@ -23,16 +23,16 @@ use tollgate_http_syntax::malformed::Malformed;
 
 /// Whether the request may proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Disposition {
     /// Yes, now.
-    Pass,
+    Allow,
     /// After waiting this long; its place is taken.
     Delay(Span),
     /// Not yet: wait this long, then load and decide the same plan again, and call
-    /// [`Outcome::answer_after`].
+    /// [`Outcome::disposition_after`].
     Retry(Span),
     /// No: respond with this status and the outcome's headers and body.
-    Refuse {
+    Deny {
         /// 429 when a quota denies, 503 when a failure does, 400 when the request cannot be read,
         /// or the status of the rule's action.
         status: u16,
@@ -80,29 +80,29 @@ impl Plan {
 impl<'a> Outcome<'a> {
     /// Whether a request that has not waited yet may proceed.
     #[must_use]
-    pub fn answer(&self) -> Answer {
-        self.answer_after(Span::ZERO)
+    pub fn disposition(&self) -> Disposition {
+        self.disposition_after(Span::ZERO)
     }
 
-    /// Whether a request that has already waited this long for [`Answer::Retry`] may proceed.
+    /// Whether a request that has already waited this long for [`Disposition::Retry`] may proceed.
     #[must_use]
-    pub fn answer_after(&self, waited: Span) -> Answer {
+    pub fn disposition_after(&self, waited: Span) -> Disposition {
         if self.cause.is_some()
             && self.plan.rejected_waiting.is_none()
             && let Some(wait) = self.worth_waiting(waited)
         {
-            return Answer::Retry(wait);
+            return Disposition::Retry(wait);
         }
-        self.final_answer()
+        self.final_disposition()
     }
 
-    /// Whether a request that can wait no longer may proceed. Never [`Answer::Retry`]: a rule that
-    /// would let it wait longer denies it.
+    /// Whether a request that can wait no longer may proceed. Never [`Disposition::Retry`]: a rule
+    /// that would let it wait longer denies it.
     #[must_use]
-    pub fn final_answer(&self) -> Answer {
+    pub fn final_disposition(&self) -> Disposition {
         match self.cause {
-            Some(cause) => Answer::Refuse { status: status_of(cause) },
-            None => self.delay().map_or(Answer::Pass, Answer::Delay),
+            Some(cause) => Disposition::Deny { status: status_of(cause) },
+            None => self.delay().map_or(Disposition::Allow, Disposition::Delay),
         }
     }
 

@@ -121,10 +121,11 @@ impl<'a> Outcome<'a> {
         })
     }
 
-    /// [`Outcome::rules`] for a request that has waited this long for [`Answer::Retry`]: a rule
-    /// that lets requests wait has then delayed it, not allowed it at once.
+    /// [`Outcome::rules`] for a request that has waited this long for
+    /// [`Disposition::Retry`]: a rule that lets requests wait has then
+    /// delayed it, not allowed it at once.
     ///
-    /// [`Answer::Retry`]: crate::Answer::Retry
+    /// [`Disposition::Retry`]: crate::Disposition::Retry
     pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
         let outcome = *self;
         let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked());

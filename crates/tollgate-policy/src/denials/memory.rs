@@ -14,7 +14,7 @@ use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use tollgate_core::{Decision, Span, Timestamp};
 
-use crate::answer::outcome::Answer;
+use crate::answer::outcome::Disposition;
 use crate::denials::table::{Entry, Table};
 use crate::denials::trust::{Belief, Counts, FRESH, can_be_settled, is_believed, is_final};
 use crate::pipeline::applied::{AppliedRule, Basis};
@@ -141,7 +141,7 @@ impl Denials {
     ) -> bool {
         if recalled == Recalled::Refused {
             plan.take_for_decided();
-            if matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }) {
+            if matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. }) {
                 self.refused = self.refused.saturating_add(1);
                 return true;
             }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Timestamp;
 
-use crate::answer::outcome::Answer;
+use crate::answer::outcome::Disposition;
 use crate::denials::memory::{Denials, Recalled, hash};
 use crate::denials::table::Entry;
 use crate::denials::trust::{Belief, Counts, is_believed};
@@ -35,7 +35,8 @@ impl Denials {
             return false;
         }
         let outcome = plan.outcome(policy);
-        let is_open = outcome.is_failure() || !matches!(outcome.answer(), Answer::Refuse { .. });
+        let is_open =
+            outcome.is_failure() || !matches!(outcome.disposition(), Disposition::Deny { .. });
         is_open && self.would_stand_in(policy, plan, times) && self.stands_in(policy, plan, times)
     }
 

@@ -44,8 +44,9 @@ impl Turn {
 }
 
 impl Outcome<'_> {
-    /// The line of a request whose answer is [`Answer::Retry`](crate::Answer::Retry): of several
-    /// rules that make it wait, the one with the longest wait. Its `max` is the shortest of theirs.
+    /// The line of a request whose disposition is
+    /// [`Disposition::Retry`](crate::Disposition::Retry): of several rules that make it wait, the
+    /// one with the longest wait. Its `max` is the shortest of theirs.
     #[must_use]
     pub fn turn(&self) -> Option<Turn> {
         let mut found: Option<(Span, Turn)> = None;

@@ -78,9 +78,9 @@ impl<'p> WaitingPlan<'p> {
         self.place_by(applied)
     }
 
-    /// The place in a `leaky-queue` of a request whose answer is
-    /// [`Answer::Delay`](crate::Answer::Delay). `None` when it has places in several, so that no
-    /// other request can use its time.
+    /// The place in a `leaky-queue` of a request whose disposition is
+    /// [`Disposition::Delay`](crate::Disposition::Delay). `None` when it has places in several, so
+    /// that no other request can use its time.
     #[must_use]
     pub fn place(&self) -> Option<Turn> {
         let mut found = None;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Entry, Facts, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Entry, Facts, Partition, Plan, Policy, Surface};
 
 pub use tollgate_test_support::Random;
 
@@ -109,7 +109,7 @@ pub fn get(target: &str, ip: &str) -> Request {
 /// The response that a client sees.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
-    pub answer: Answer,
+    pub answer: Disposition,
     pub headers: Vec<(&'static str, String)>,
     pub marks: Vec<(String, String)>,
     pub body: Option<String>,
@@ -186,7 +186,7 @@ pub fn seen(policy: &Policy, plan: &Plan, waited: Span) -> Seen {
     outcome.headers(&mut |name, value| headers.push((name, value.to_string())));
     let mut marks = vec![];
     outcome.marks(&mut |name, value| marks.push((name.to_string(), value.to_string())));
-    let answer = outcome.answer_after(waited);
-    let body = matches!(answer, Answer::Refuse { .. }).then(|| outcome.body());
+    let answer = outcome.disposition_after(waited);
+    let body = matches!(answer, Disposition::Deny { .. }).then(|| outcome.body());
     Seen { answer, headers, marks, body }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tollgate_service::lease::{self, Lease};
 use tollgate_service::metrics::Event;
-use tollgate_service::{self as service, Answer, Course, Round};
+use tollgate_service::{self as service, ApiResponse, Course, Round};
 use tollgate_storage::{LeaseReply, read_leased};
 
 use crate::finish::to_its_end;
@@ -27,7 +27,7 @@ pub async fn answer(
     gate: &Arc<Gate>,
     content_type: Option<&str>,
     body: &[u8],
-) -> Result<Vec<u8>, Answer> {
+) -> Result<Vec<u8>, ApiResponse> {
     if gate.fleet_secret.is_none() {
         return Err(lease::off("fleet_secret"));
     }

@@ -18,11 +18,11 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tollgate_core::Span;
 use tollgate_language::{DescribedRequest, DescribedRequests};
-use tollgate_policy::{Answer as Ruling, Facts, Plan, Problems};
+use tollgate_policy::{Disposition, Facts, Plan, Problems};
 use tollgate_service::check::{self, BATCH_AT_ONCE, Decided, KeyBudget};
 use tollgate_service::drive::MAX_REPLANS;
 use tollgate_service::metrics::Event;
-use tollgate_service::{Answer, settle};
+use tollgate_service::{ApiResponse, settle};
 
 use crate::check::charges::Charges;
 use crate::check::waiting::WaitResult;
@@ -94,11 +94,11 @@ pub async fn decide_within(gate: &Arc<Gate>, facts: &impl Facts, patience: Span)
 fn tell_trace(gate: &Gate, decision: &Decision, span: &mut ActiveSpan) {
     let policy = &*decision.active.policy;
     let outcome = decision.decided.plan.outcome(policy);
-    let word = match outcome.final_answer() {
+    let word = match outcome.final_disposition() {
         _ if decision.is_overload => "overloaded",
-        Ruling::Pass => "allow",
-        Ruling::Delay(_) => "delay",
-        Ruling::Refuse { .. } | Ruling::Retry(_) => "deny",
+        Disposition::Allow => "allow",
+        Disposition::Delay(_) => "delay",
+        Disposition::Deny { .. } | Disposition::Retry(_) => "deny",
     };
     span.say("tollgate.decision", word);
     span.say("tollgate.policy_version", decision.active.version);
@@ -165,10 +165,10 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
 }
 
 /// Returns the response to the body of a `POST /check`.
-pub async fn answer(gate: &Arc<Gate>, body: &[u8]) -> Answer {
+pub async fn answer(gate: &Arc<Gate>, body: &[u8]) -> ApiResponse {
     match check::requests(body) {
         Ok(DescribedRequests::One(facts)) => match one(gate, &facts).await {
-            Ok(told) => Answer::json(told.keep()),
+            Ok(told) => ApiResponse::json(told.keep()),
             Err(refused) => refused,
         },
         Ok(DescribedRequests::Many(requests)) => {
@@ -221,16 +221,16 @@ impl PendingAnswer {
 
 /// The response to a request during an overload.
 #[must_use]
-pub fn overloaded() -> Answer {
+pub fn overloaded() -> ApiResponse {
     let detail = "too many requests are under way; try again";
-    Answer::problem(503, "Service Unavailable", detail).with("retry-after", "1")
+    ApiResponse::problem(503, "Service Unavailable", detail).with("retry-after", "1")
 }
 
 /// Decides one described request, or takes note of its response. Returns the response as JSON.
 ///
 /// # Errors
 /// The response when there is nothing to decide, or during an overload.
-async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<PendingAnswer, Answer> {
+async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<PendingAnswer, ApiResponse> {
     if let Some(status) = facts.response_status() {
         let active = gate.following.active();
         let policy = &*active.policy;

@@ -8,7 +8,7 @@
 
 use futures_util::future::join_all;
 use tollgate_policy::{Partition, Policy};
-use tollgate_service::Answer;
+use tollgate_service::ApiResponse;
 use tollgate_service::check::Decided;
 use tollgate_service::metrics::Event;
 use tollgate_service::settle::{self, Asked, Receipts};
@@ -28,7 +28,7 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<Stri
 }
 
 /// Settles the costs in `body`.
-pub async fn answer(gate: &Gate, body: &[u8]) -> Answer {
+pub async fn answer(gate: &Gate, body: &[u8]) -> ApiResponse {
     let Asked { receipts, cost } = match settle::asked(gate.store.sealer(), body, gate.clock.now())
     {
         Ok(asked) => asked,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Turn};
-use tollgate_policy::{Answer, Plan, Policy};
+use tollgate_policy::{Disposition, Plan, Policy};
 use tollgate_service::drive::Spent;
 use tollgate_service::drive::waiting::{self, Waiting};
 
@@ -86,10 +86,10 @@ impl<'a> Waiter<'a> {
                 self.done.take(charged);
                 return None;
             }
-            let answer = self.plan.outcome(policy).answer();
+            let answer = self.plan.outcome(policy).disposition();
             return match answer {
-                Answer::Refuse { .. } => None,
-                Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => {
+                Disposition::Deny { .. } => None,
+                Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_) => {
                     Some((turn, self.join(turn)?))
                 }
             };
@@ -100,7 +100,7 @@ impl<'a> Waiter<'a> {
         if self.done.is_overload || self.plan.newer().is_some() {
             return None;
         }
-        if let Answer::Retry(wait) = self.plan.outcome(policy).answer() {
+        if let Disposition::Retry(wait) = self.plan.outcome(policy).disposition() {
             if self.plan.reports() {
                 self.plan.waiting_mut(policy).reject(Full::Late(wait));
                 return None;

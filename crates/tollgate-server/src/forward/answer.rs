@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use tollgate_policy::{Facts, Outcome, grpc_content_type};
-use tollgate_service::{Answer, Fields};
+use tollgate_service::{ApiResponse, Fields};
 
 use super::shape::Shape;
 
@@ -19,19 +19,19 @@ const REFUSED: u16 = 403;
 const MAX_BODY_FIELD: usize = 1024;
 
 /// The request is allowed: the fields for the client's response, and the marks for the request.
-pub(super) fn allowed(outcome: &Outcome<'_>) -> Answer {
+pub(super) fn allowed(outcome: &Outcome<'_>) -> ApiResponse {
     let mut fields = Fields::of(outcome);
     fields.append(&Fields::marks(outcome));
-    Answer { status: 200, fields, body: Cow::Borrowed("") }
+    ApiResponse { status: 200, fields, body: Cow::Borrowed("") }
 }
 
 /// The request is denied. A gRPC client maps the HTTP status to its own (429 becomes UNAVAILABLE)
 /// and the text to its message, which Envoy makes from it.
-pub(super) fn refused(outcome: &Outcome<'_>, status: u16, facts: &impl Facts) -> Answer {
+pub(super) fn refused(outcome: &Outcome<'_>, status: u16, facts: &impl Facts) -> ApiResponse {
     let status = if matches!(status, 200..=299) { REFUSED } else { status };
     let is_grpc = grpc_content_type(&facts.header("content-type").unwrap_or_default()).is_some();
     if !is_grpc {
-        return Answer { status, fields: Fields::of(outcome), body: outcome.body().into() };
+        return ApiResponse { status, fields: Fields::of(outcome), body: outcome.body().into() };
     }
     let mut fields = Fields::default();
     outcome.headers(&mut |name, value| {
@@ -40,12 +40,12 @@ pub(super) fn refused(outcome: &Outcome<'_>, status: u16, facts: &impl Facts) ->
         }
     });
     fields.add("content-type", "text/plain");
-    Answer { status, fields, body: outcome.grpc().message.into() }
+    ApiResponse { status, fields, body: outcome.grpc().message.into() }
 }
 
 impl Shape {
     /// A denial as the protocol can carry it.
-    pub(crate) fn says(self, refusal: Answer) -> Answer {
+    pub(crate) fn says(self, refusal: ApiResponse) -> ApiResponse {
         match self {
             Self::Envoy => no_failure(refusal),
             Self::Forwarded => refusal,
@@ -56,22 +56,22 @@ impl Shape {
 
 /// A denial for Envoy. Envoy takes statuses from 500 on for a failure of the server and then
 /// decides by its own setting, which may allow the request.
-fn no_failure(refusal: Answer) -> Answer {
+fn no_failure(refusal: ApiResponse) -> ApiResponse {
     let status = if refusal.status >= 500 { 429 } else { refusal.status };
-    Answer { status, ..refusal }
+    ApiResponse { status, ..refusal }
 }
 
 /// A denial for nginx. nginx takes 403 for a denial and passes nothing of it to its client. Status
 /// and body are in fields, from which nginx's configuration makes the response.
-fn in_fields(refusal: Answer) -> Answer {
-    let Answer { status, mut fields, body } = refusal;
+fn in_fields(refusal: ApiResponse) -> ApiResponse {
+    let ApiResponse { status, mut fields, body } = refusal;
     fields.add("x-tollgate-status", &status.to_string());
     let line = body.trim_ascii_end();
     let is_field = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if line.len() <= MAX_BODY_FIELD && line.bytes().all(is_field) {
         fields.add("x-tollgate-body", line);
     }
-    Answer { status: REFUSED, fields, body: Cow::Borrowed("") }
+    ApiResponse { status: REFUSED, fields, body: Cow::Borrowed("") }
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
         for (status, expected) in
             [(304, 304), (403, 403), (429, 429), (499, 499), (500, 429), (503, 429)]
         {
-            let said = no_failure(Answer::problem(status, "x", "y").with("retry-after", "1"));
+            let said = no_failure(ApiResponse::problem(status, "x", "y").with("retry-after", "1"));
             assert_eq!((said.status, said.fields.get("retry-after")), (expected, Some("1")));
         }
     }
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn nginx_is_told_in_fields() {
         let refusal = |body: &str| {
-            let answer = Answer::problem(429, "x", "y");
-            in_fields(Answer { body: body.to_owned().into(), ..answer })
+            let answer = ApiResponse::problem(429, "x", "y");
+            in_fields(ApiResponse { body: body.to_owned().into(), ..answer })
         };
         let said = refusal("{\"a\": 1}\n");
         assert_eq!((said.status, said.body.as_ref()), (403, ""));

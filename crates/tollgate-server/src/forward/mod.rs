@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use hyper::http::request::Parts;
 use tollgate_core::Span;
-use tollgate_policy::Answer as Ruling;
-use tollgate_service::Answer;
+use tollgate_policy::Disposition;
+use tollgate_service::ApiResponse;
 
 pub(crate) use self::shape::Shape;
 
@@ -38,12 +38,17 @@ pub(crate) fn is_below(path: &str) -> bool {
 }
 
 /// Responds to an allowed proxy; `behind` is the rest of its path after ours.
-pub(crate) async fn answer(gate: &Arc<Gate>, shape: Shape, head: &Parts, behind: &str) -> Answer {
+pub(crate) async fn answer(
+    gate: &Arc<Gate>,
+    shape: Shape,
+    head: &Parts,
+    behind: &str,
+) -> ApiResponse {
     let facts = match Original::read(shape, head, behind) {
         Ok(facts) => facts,
         Err(wrong) => {
             gate.note_misled(shape.protocol(), &wrong);
-            return Answer::problem(400, "Bad Request", &wrong);
+            return ApiResponse::problem(400, "Bad Request", &wrong);
         }
     };
     let decision = check::decide_within(gate, &facts, PATIENCE).await;
@@ -52,14 +57,14 @@ pub(crate) async fn answer(gate: &Arc<Gate>, shape: Shape, head: &Parts, behind:
     }
     let (said, delay) = {
         let outcome = decision.decided.plan.outcome(&decision.active.policy);
-        match outcome.final_answer() {
-            Ruling::Pass => (answer::allowed(&outcome), Span::ZERO),
-            Ruling::Delay(delay) => (answer::allowed(&outcome), delay),
-            Ruling::Refuse { status } => {
+        match outcome.final_disposition() {
+            Disposition::Allow => (answer::allowed(&outcome), Span::ZERO),
+            Disposition::Delay(delay) => (answer::allowed(&outcome), delay),
+            Disposition::Deny { status } => {
                 (shape.says(answer::refused(&outcome, status, &facts)), Span::ZERO)
             }
             // A final answer is never a retry.
-            Ruling::Retry(_) => (shape.says(check::overloaded()), Span::ZERO),
+            Disposition::Retry(_) => (shape.says(check::overloaded()), Span::ZERO),
         }
     };
     decision.wait(delay).await;
@@ -68,14 +73,14 @@ pub(crate) async fn answer(gate: &Arc<Gate>, shape: Shape, head: &Parts, behind:
 
 /// The response to a proxy that is not allowed. The proxy's client gets it, and has no token of
 /// ours to send.
-pub(crate) fn stranger() -> Answer {
+pub(crate) fn stranger() -> ApiResponse {
     let detail = "who asks says whose request it is, and this proxy may not: give it the token, or \
                   list its address in trusted_callers";
-    Answer::problem(403, "Forbidden", detail)
+    ApiResponse::problem(403, "Forbidden", detail)
 }
 
 /// The response to a proxy whose protocol is switched off.
-pub(crate) fn off(shape: Shape) -> Answer {
+pub(crate) fn off(shape: Shape) -> ApiResponse {
     let detail = format!("this is off: it needs {} among the protocols", shape.protocol());
-    Answer::problem(404, "Not Found", &detail)
+    ApiResponse::problem(404, "Not Found", &detail)
 }

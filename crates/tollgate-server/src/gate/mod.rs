@@ -12,7 +12,7 @@ pub(crate) mod tenant_cache;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate_policy::{Answer, Outcome, Plan, Policy};
+use tollgate_policy::{Disposition, Outcome, Plan, Policy};
 use tollgate_service::log::{Kind, Sampler, Share};
 use tollgate_service::metrics::Event;
 use tollgate_service::{Unauthorized, lease, line};
@@ -314,10 +314,10 @@ impl Gate {
         }
         if plan.has_failed() {
             let outcome = plan.outcome(policy);
-            match outcome.final_answer() {
-                Answer::Pass | Answer::Delay(_) => self.counting.add(Event::LetThrough),
+            match outcome.final_disposition() {
+                Disposition::Allow | Disposition::Delay(_) => self.counting.add(Event::LetThrough),
                 _ if outcome.is_failure() => self.counting.add(Event::RefusedByFailure),
-                Answer::Refuse { .. } | Answer::Retry(_) => {}
+                Disposition::Deny { .. } | Disposition::Retry(_) => {}
             }
         }
     }

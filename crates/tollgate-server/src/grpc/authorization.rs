@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_core::Span;
 use tollgate_grpc::authorization::{CheckRequest, CheckResponse};
 use tollgate_grpc::status::Status;
-use tollgate_policy::{Answer, Facts, Outcome, grpc_content_type};
+use tollgate_policy::{Disposition, Facts, Outcome, grpc_content_type};
 
 use super::answering::overloaded;
 use super::facts::Authorized;
@@ -28,12 +28,12 @@ pub(super) async fn answer(
     }
     let (said, delay) = {
         let outcome = decision.decided.plan.outcome(&decision.active.policy);
-        match outcome.final_answer() {
-            Answer::Pass => (allowed(&outcome), Span::ZERO),
+        match outcome.final_disposition() {
+            Disposition::Allow => (allowed(&outcome), Span::ZERO),
             // A final answer is never a retry.
-            Answer::Retry(_) => return Err(overloaded()),
-            Answer::Delay(delay) => (allowed(&outcome), delay),
-            Answer::Refuse { status } => (denied(&outcome, status, &request), Span::ZERO),
+            Disposition::Retry(_) => return Err(overloaded()),
+            Disposition::Delay(delay) => (allowed(&outcome), delay),
+            Disposition::Deny { status } => (denied(&outcome, status, &request), Span::ZERO),
         }
     };
     decision.wait(delay).await;

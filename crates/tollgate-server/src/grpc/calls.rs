@@ -17,7 +17,7 @@ use tollgate_grpc::frame;
 use tollgate_grpc::health::Serving;
 use tollgate_grpc::status::{Code, Status};
 use tollgate_policy::grpc_content_type;
-use tollgate_service::{Answer, Api};
+use tollgate_service::{Api, ApiResponse};
 
 use crate::check::FOREVER;
 use crate::forward;
@@ -116,7 +116,7 @@ async fn respond_to(
 ) -> Result<Response<Body>, Infallible> {
     if !has_its_host(&request) {
         let detail = "send one Host: the host that the request is for";
-        let answer = Answer::problem(400, "Bad Request", detail);
+        let answer = ApiResponse::problem(400, "Bad Request", detail);
         return Ok(response(answer, request.method() == "HEAD"));
     }
     if !is_call(&request) {

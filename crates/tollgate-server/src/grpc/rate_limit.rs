@@ -16,7 +16,9 @@ use tollgate_grpc::rate_limit::{
     self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
 };
 use tollgate_grpc::status::Status;
-use tollgate_policy::{Answer, NearestQuota, Outcome, ProblemDetails, RuleDecision, RuleResult};
+use tollgate_policy::{
+    Disposition, NearestQuota, Outcome, ProblemDetails, RuleDecision, RuleResult,
+};
 use tollgate_service::check::BATCH_AT_ONCE;
 
 use super::answering::overloaded;
@@ -142,20 +144,23 @@ fn told(outcome: &Outcome<'_>) -> String {
     outcome.headers(&mut |name, value| {
         is_problem |= (name, value) == ("content-type", ProblemDetails::MEDIA_TYPE)
     });
-    match outcome.final_answer() {
-        Answer::Refuse { status } if status == ENVOYS_STATUS || !is_problem => outcome.body(),
-        Answer::Refuse { .. } | Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => String::new(),
+    match outcome.final_disposition() {
+        Disposition::Deny { status } if status == ENVOYS_STATUS || !is_problem => outcome.body(),
+        Disposition::Deny { .. }
+        | Disposition::Allow
+        | Disposition::Delay(_)
+        | Disposition::Retry(_) => String::new(),
     }
 }
 
 fn is_over(outcome: &Outcome<'_>) -> bool {
-    matches!(outcome.final_answer(), Answer::Refuse { .. })
+    matches!(outcome.final_disposition(), Disposition::Deny { .. })
 }
 
 fn delay(outcome: &Outcome<'_>) -> Span {
-    match outcome.final_answer() {
-        Answer::Delay(delay) => delay,
-        Answer::Pass | Answer::Retry(_) | Answer::Refuse { .. } => Span::ZERO,
+    match outcome.final_disposition() {
+        Disposition::Delay(delay) => delay,
+        Disposition::Allow | Disposition::Retry(_) | Disposition::Deny { .. } => Span::ZERO,
     }
 }
 

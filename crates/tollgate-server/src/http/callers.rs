@@ -7,7 +7,7 @@
 
 use hyper::header::{AUTHORIZATION, HeaderMap, ORIGIN};
 use hyper::http::request::Parts;
-use tollgate_service::{Answer, Api, Unauthorized, is_media_type};
+use tollgate_service::{Api, ApiResponse, Unauthorized, is_media_type};
 
 use super::{Http, field};
 use crate::forward::{self, Shape};
@@ -17,12 +17,12 @@ use crate::traces;
 impl Http {
     /// Denies a caller that has no token, no certificate and no listed address, and a caller
     /// without a token that is a page in a browser.
-    pub(crate) fn authorize(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
+    pub(crate) fn authorize(&self, peer: Peer, headers: &HeaderMap) -> Result<(), ApiResponse> {
         if self.callers.trusts(peer) {
             if headers.contains_key(ORIGIN) {
                 let detail = "a page in a browser may not ask, and `origin` is what one sends: set \
                               check_token for a caller that is none";
-                return Err(Answer::problem(403, "Forbidden", detail));
+                return Err(ApiResponse::problem(403, "Forbidden", detail));
             }
             traces::admitted();
             return Ok(());
@@ -34,31 +34,31 @@ impl Http {
             }
             Some(_) => {
                 let detail = "send \"authorization: Bearer\" with the token of this service";
-                let answer = Answer::problem(401, "Unauthorized", detail);
+                let answer = ApiResponse::problem(401, "Unauthorized", detail);
                 Err(answer.with("www-authenticate", "Bearer"))
             }
             None => {
                 let detail = "who asks says whose request it is, and this one may not: set check_token, \
                               or list its address in trusted_callers, or its certificate in tls_clients";
-                Err(Answer::problem(403, "Forbidden", detail))
+                Err(ApiResponse::problem(403, "Forbidden", detail))
             }
         }
     }
 
     /// Denies content types other than JSON to callers that need no token: a page of another site
     /// can send such types without asking.
-    pub(super) fn is_json(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
+    pub(super) fn is_json(&self, peer: Peer, headers: &HeaderMap) -> Result<(), ApiResponse> {
         let given = field(headers, "content-type");
         let is_json = given.is_none_or(|given| is_media_type(&given, "application/json"));
         if is_json || !self.callers.trusts(peer) {
             return Ok(());
         }
         let detail = "send \"content-type: application/json\"";
-        Err(Answer::problem(415, "Unsupported Media Type", detail))
+        Err(ApiResponse::problem(415, "Unsupported Media Type", detail))
     }
 
     /// Counts a response that denies a token or an address.
-    pub(crate) fn note_refused(&self, api: Api, answer: &Answer, headers: &HeaderMap) {
+    pub(crate) fn note_refused(&self, api: Api, answer: &ApiResponse, headers: &HeaderMap) {
         let has_token = headers.contains_key(AUTHORIZATION);
         if let Some(refused) = Unauthorized::of(api, answer, has_token) {
             self.gate.note_unauthorized(refused);
@@ -72,7 +72,7 @@ impl Http {
         head: &Parts,
         shape: Shape,
         behind: &str,
-    ) -> Answer {
+    ) -> ApiResponse {
         if !shape.is_spoken(self.callers.protocols) {
             return forward::off(shape);
         }
@@ -95,7 +95,7 @@ impl Http {
             _ => false,
         };
         let status = if self.callers.token.is_some() { 401 } else { 403 };
-        let answer = || Answer::problem(status, "", "");
+        let answer = || ApiResponse::problem(status, "", "");
         if is_trusted { None } else { Unauthorized::of(Api::Check, &answer(), first.is_some()) }
     }
 }

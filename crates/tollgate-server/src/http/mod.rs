@@ -25,7 +25,8 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tollgate_service::{
-    Access, Answer, Api, Call, HEALTH_PATH, check as service, health as reports, is_ours, lease,
+    Access, Api, ApiResponse, Call, HEALTH_PATH, check as service, health as reports, is_ours,
+    lease,
 };
 
 use crate::check::{self, leasing, settling};
@@ -173,7 +174,7 @@ impl Http {
         room
     }
 
-    async fn answer(&self, peer: Peer, head: &Parts, body: Incoming) -> Answer {
+    async fn answer(&self, peer: Peer, head: &Parts, body: Incoming) -> ApiResponse {
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         let path = target.split('?').next().unwrap_or_default();
         let method = head.method.as_str();
@@ -194,10 +195,10 @@ impl Http {
         if !matches!(path, CHECK_PATH | SETTLE_PATH) {
             let detail = "use POST /check, POST /check/settle, POST /lease or GET \
                           /.well-known/tollgate/health";
-            return Answer::problem(404, "Not Found", detail);
+            return ApiResponse::problem(404, "Not Found", detail);
         }
         if method != "POST" {
-            return Answer::not_allowed("POST");
+            return ApiResponse::not_allowed("POST");
         }
         let allowed = self.authorize(peer, &head.headers);
         if let Err(answer) = allowed.and_then(|()| self.is_json(peer, &head.headers)) {
@@ -217,9 +218,9 @@ impl Http {
         peer: Peer,
         head: &Parts,
         body: Incoming,
-    ) -> Result<Response<Body>, Answer> {
+    ) -> Result<Response<Body>, ApiResponse> {
         if head.method != "POST" {
-            return Err(Answer::not_allowed("POST"));
+            return Err(ApiResponse::not_allowed("POST"));
         }
         if let Err(answer) = self.authorize(peer, &head.headers) {
             self.note_refused(Api::Check, &answer, &head.headers);
@@ -236,7 +237,7 @@ impl Http {
         Ok(response)
     }
 
-    async fn operate(&self, head: &Parts, target: &str, body: Incoming) -> Answer {
+    async fn operate(&self, head: &Parts, target: &str, body: Incoming) -> ApiResponse {
         let method = head.method.as_str();
         let allowed = {
             let field = |name: &str| field(&head.headers, name);
@@ -315,9 +316,9 @@ impl Http {
         }
     }
 
-    fn health(&self, method: &str, headers: &HeaderMap) -> Answer {
+    fn health(&self, method: &str, headers: &HeaderMap) -> ApiResponse {
         if !matches!(method, "GET" | "HEAD") {
-            return Answer::not_allowed("GET, HEAD");
+            return ApiResponse::not_allowed("GET, HEAD");
         }
         let authorization = field(headers, "authorization");
         let access = self.operators.tokens.access(authorization.as_deref());
@@ -354,16 +355,14 @@ pub(crate) enum NoBody {
 }
 
 impl NoBody {
-    fn answer(self, too_long: fn() -> Answer) -> Answer {
-        let answer = match self {
+    fn answer(self, too_long: fn() -> ApiResponse) -> ApiResponse {
+        let (status, title, detail) = match self {
             Self::TooLong => return too_long(),
-            Self::Broken => {
-                Answer::problem(400, "Bad Request", "the body is broken off or malformed")
-            }
-            Self::Late => Answer::problem(408, "Request Timeout", "the body did not come in time"),
-            Self::Overloaded => check::overloaded(),
+            Self::Broken => (400, "Bad Request", "the body is broken off or malformed"),
+            Self::Late => (408, "Request Timeout", "the body did not come in time"),
+            Self::Overloaded => return check::overloaded().with("connection", "close"),
         };
-        answer.with("connection", "close")
+        ApiResponse::problem(status, title, detail).with("connection", "close")
     }
 }
 
@@ -381,7 +380,7 @@ fn field(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 /// A response as it is sent.
-pub(crate) fn response(answer: Answer, is_head: bool) -> Response<Body> {
+pub(crate) fn response(answer: ApiResponse, is_head: bool) -> Response<Body> {
     let body = match (is_head, answer.body) {
         (true, _) => Bytes::new(),
         (false, std::borrow::Cow::Borrowed(text)) => Bytes::from_static(text.as_bytes()),

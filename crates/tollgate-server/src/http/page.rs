@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tollgate_service::Answer;
+use tollgate_service::ApiResponse;
 
 /// The path of the page, without its last slash. No path of the admin API ends like a file.
 const FOLDER: &str = "/.well-known/tollgate/admin";
@@ -55,12 +55,12 @@ impl Page {
 
     /// The response to a request for the page or one of its files; `None` when `path` is not
     /// theirs.
-    pub(super) fn answer(&self, method: &str, path: &str) -> Option<Answer> {
+    pub(super) fn answer(&self, method: &str, path: &str) -> Option<ApiResponse> {
         let rest = path.strip_prefix(FOLDER).filter(|_| !self.0.is_empty())?;
         let name = match rest.strip_prefix('/') {
             None if rest.is_empty() => {
                 let detail = "the page ends with a slash";
-                let answer = Answer::problem(308, "Permanent Redirect", detail);
+                let answer = ApiResponse::problem(308, "Permanent Redirect", detail);
                 return Some(answer.with("location", &format!("{FOLDER}/")));
             }
             None => return None,
@@ -69,10 +69,10 @@ impl Page {
             Some(name) => kind(name).map(|_| name)?,
         };
         if !matches!(method, "GET" | "HEAD") {
-            return Some(Answer::not_allowed("GET, HEAD"));
+            return Some(ApiResponse::not_allowed("GET, HEAD"));
         }
         let Some(text) = self.0.get(name) else {
-            return Some(Answer::problem(404, "Not Found", "the page has no such file"));
+            return Some(ApiResponse::problem(404, "Not Found", "the page has no such file"));
         };
         let policy = format!("{}; frame-ancestors 'none'", POLICY.trim());
         // The name of a file is a hash of its content.
@@ -88,7 +88,7 @@ impl Page {
             ("cross-origin-resource-policy", "same-origin"),
         ];
         let body = Cow::Owned(text.clone());
-        let answer = Answer { status: 200, fields: Default::default(), body };
+        let answer = ApiResponse { status: 200, fields: Default::default(), body };
         Some(fields.into_iter().fold(answer, |answer, (name, value)| answer.with(name, value)))
     }
 }

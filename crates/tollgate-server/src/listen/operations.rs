@@ -17,7 +17,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tollgate_service::Answer;
+use tollgate_service::ApiResponse;
 
 use crate::http::{Http, response};
 
@@ -53,11 +53,11 @@ pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>) {
     }
 }
 
-fn answer(path: &str, unready: Option<&str>) -> Answer {
+fn answer(path: &str, unready: Option<&str>) -> ApiResponse {
     match (path, unready) {
-        ("/live", _) => Answer::json("{\"status\":\"live\"}".to_owned()),
-        ("/ready", None) => Answer::json("{\"status\":\"ready\"}".to_owned()),
-        ("/ready", Some(why)) => Answer::problem(503, "Service Unavailable", why),
-        _ => Answer::problem(404, "Not Found", "use /live or /ready"),
+        ("/live", _) => ApiResponse::json("{\"status\":\"live\"}".to_owned()),
+        ("/ready", None) => ApiResponse::json("{\"status\":\"ready\"}".to_owned()),
+        ("/ready", Some(why)) => ApiResponse::problem(503, "Service Unavailable", why),
+        _ => ApiResponse::problem(404, "Not Found", "use /live or /ready"),
     }
 }

@@ -14,7 +14,7 @@ use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Policy, Problems, Surface};
 use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{
-    Allowed, Answer, Call, DeployedFile, KeyCall, MetricsCall, MetricsReply, Next, PREFIX,
+    Allowed, ApiResponse, Call, DeployedFile, KeyCall, MetricsCall, MetricsReply, Next, PREFIX,
     PolicyCall, Service, StoreCall, StoreReply, TenantCall, Tokens,
 };
 use tollgate_yaml::{Document, Language};
@@ -56,7 +56,7 @@ impl Operators {
 ///
 /// # Errors
 /// The response to a caller that is not allowed.
-pub fn allowed(operators: &Operators, call: &Call<'_>) -> Result<Allowed, Answer> {
+pub fn allowed(operators: &Operators, call: &Call<'_>) -> Result<Allowed, ApiResponse> {
     Allowed::read(&operators.tokens, operators.audit_header.as_deref(), call)
 }
 
@@ -67,7 +67,7 @@ pub async fn answer(
     allowed: Allowed,
     (method, target): (&str, &str),
     body: impl AsyncFnOnce(usize) -> Option<Vec<u8>>,
-) -> Answer {
+) -> ApiResponse {
     if allowed.wants_newest() {
         // Another server of the fleet may have made the last change.
         gate.follow(0).await;
@@ -80,7 +80,7 @@ pub async fn answer(
     let mut next = service(&active, &file, gate, &objections).begin(allowed);
     loop {
         next = match next {
-            Next::Answer(answer) => {
+            Next::Response(answer) => {
                 if let Some(writer) = writer {
                     let path = target.strip_prefix(PREFIX).unwrap_or_default();
                     let fields = [

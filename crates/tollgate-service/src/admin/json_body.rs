@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use tollgate_policy::{Problem, Problems};
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::document::{Members, without_mark};
 use crate::problem::Wrong;
 use crate::service::Service;
@@ -21,7 +21,7 @@ const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` ma
 ///
 /// # Errors
 /// The response: it is not UTF-8.
-pub(crate) fn text(body: Vec<u8>) -> Result<String, Answer> {
+pub(crate) fn text(body: Vec<u8>) -> Result<String, ApiResponse> {
     String::from_utf8(body).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Wrong::Malformed.answer(&format!("the body is no UTF-8 at byte {at}"))
@@ -32,13 +32,13 @@ pub(crate) fn text(body: Vec<u8>) -> Result<String, Answer> {
 ///
 /// # Errors
 /// The response: it is not UTF-8, or wrong YAML.
-pub(crate) fn document(service: &Service<'_>, body: Vec<u8>) -> Result<String, Answer> {
+pub(crate) fn document(service: &Service<'_>, body: Vec<u8>) -> Result<String, ApiResponse> {
     (service.to_json)(text(body)?).map_err(|problems| invalids(&problems))
 }
 
 /// The response to a document that is not JSON; for one that may be YAML it explains how to convert
 /// it.
-pub(crate) fn not_json(error: &serde_json::Error, text: &str) -> Answer {
+pub(crate) fn not_json(error: &serde_json::Error, text: &str) -> ApiResponse {
     let is_yaml = !without_mark(text).trim_ascii_start().starts_with(['{', '[']);
     let hint = if is_yaml { NO_YAML } else { "" };
     Wrong::Malformed.answer(&format!("the body is not JSON: {error}{hint}"))
@@ -48,7 +48,7 @@ pub(crate) fn not_json(error: &serde_json::Error, text: &str) -> Answer {
 ///
 /// # Errors
 /// The response: it is not a JSON object, or has others.
-pub(crate) fn members<'t>(text: &'t str, known: &[&str]) -> Result<Members<'t>, Answer> {
+pub(crate) fn members<'t>(text: &'t str, known: &[&str]) -> Result<Members<'t>, ApiResponse> {
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
         return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));
     }
@@ -75,12 +75,12 @@ pub(crate) fn members<'t>(text: &'t str, known: &[&str]) -> Result<Members<'t>, 
 }
 
 /// The response to a body with one mistake.
-pub(crate) fn invalid(path: &str, message: String) -> Answer {
+pub(crate) fn invalid(path: &str, message: String) -> ApiResponse {
     invalids(&Problems([Problem::new(path, message)].into()))
 }
 
 /// The response to a body with mistakes.
-pub(crate) fn invalids(problems: &Problems) -> Answer {
+pub(crate) fn invalids(problems: &Problems) -> ApiResponse {
     Wrong::Invalid
         .with_errors("the document is wrong and nothing was changed; see errors", problems)
 }

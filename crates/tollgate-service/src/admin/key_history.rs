@@ -10,7 +10,7 @@ use tollgate_policy::pk_text;
 
 use crate::access::Access;
 use crate::admin::step::Step;
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::asked::Asked;
 use crate::problem::Wrong;
 use crate::store::key_history::{KeyAct, KeyRow};
@@ -29,7 +29,7 @@ pub(crate) fn begin(asked: &Asked) -> Next {
     };
     let (before, limit) = match (number("before", 1..=u64::MAX), number("limit", 1..=MAX_ROWS)) {
         (Ok(before), Ok(limit)) => (before, limit.unwrap_or(ROWS)),
-        (Err(answer), _) | (_, Err(answer)) => return Step::Answer(answer),
+        (Err(answer), _) | (_, Err(answer)) => return Step::Response(answer),
     };
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
     Step::Ask(PolicyCall::KeyHistory { before, limit }, ())
@@ -39,11 +39,11 @@ pub(crate) fn begin(asked: &Asked) -> Next {
 pub(crate) fn answered(reply: &PolicyReply) -> Next {
     let PolicyReply::KeyHistory { rows, more } = reply else {
         let answer = Wrong::StoreUnavailable.answer("the store answered something else");
-        return Step::Answer(answer);
+        return Step::Response(answer);
     };
     let next_before = rows.last().filter(|_| *more).map(|(number, _)| *number);
     let page = Page { changes: rows.iter().map(HistoryEntry::new).collect(), next_before };
-    Step::Answer(Answer::json(serde_json::to_string(&page).unwrap_or_default()))
+    Step::Response(ApiResponse::json(serde_json::to_string(&page).unwrap_or_default()))
 }
 
 #[derive(Serialize)]

@@ -12,7 +12,7 @@ use tollgate_policy::{MAX_TENANT_ID, Problem, Problems};
 
 use crate::admin::json_body;
 use crate::admin::step::Step;
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::asked::Asked;
 use crate::document::{Members, items};
 use crate::problem::Wrong;
@@ -63,11 +63,11 @@ impl Call {
 pub(crate) fn begin(asked: &Asked, body: Vec<u8>) -> Next {
     match call(asked, body) {
         Ok(call) => Step::Ask(Call::Key(call), State::Asked),
-        Err(answer) => Step::Answer(answer),
+        Err(answer) => Step::Response(answer),
     }
 }
 
-fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, Answer> {
+fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, ApiResponse> {
     Ok(match asked.operation {
         Operation::Explain => KeyCall::Explain { request: request(body)? },
         Operation::ResetKey => KeyCall::Reset(named(&json_body::text(body)?, &[])?.0),
@@ -93,8 +93,8 @@ fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, Answer> {
 
 /// Continues with the reply.
 pub(crate) fn answered(asked: &Asked, reply: KeyReply) -> Next {
-    Step::Answer(match reply {
-        KeyReply::Explained(body) | KeyReply::State(body) => Answer::json(body),
+    Step::Response(match reply {
+        KeyReply::Explained(body) | KeyReply::State(body) => ApiResponse::json(body),
         KeyReply::Done(change) => {
             let act = match asked.operation {
                 Operation::BlockKey => KeyAct::Block,
@@ -111,12 +111,12 @@ pub(crate) fn answered(asked: &Asked, reply: KeyReply) -> Next {
 
 /// The response to an operation that is noted in the history. An operation that could not be noted
 /// gets 503: it is done all the same, and may be repeated until it is noted.
-pub(crate) fn noted() -> Answer {
-    Answer::bodiless(204)
+pub(crate) fn noted() -> ApiResponse {
+    ApiResponse::bodiless(204)
 }
 
 /// The request in a body.
-fn request(body: Vec<u8>) -> Result<String, Answer> {
+fn request(body: Vec<u8>) -> Result<String, ApiResponse> {
     let text = json_body::text(body)?;
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));
@@ -131,7 +131,7 @@ fn request(body: Vec<u8>) -> Result<String, Answer> {
 }
 
 /// The key in a body, and all of its members: `others` in addition to `rule` and `key`.
-fn named<'t>(text: &'t str, others: &[&str]) -> Result<(RuleKey, Members<'t>), Answer> {
+fn named<'t>(text: &'t str, others: &[&str]) -> Result<(RuleKey, Members<'t>), ApiResponse> {
     let members = json_body::members(text, &[&["rule", "key", TENANT], others].concat())?;
     let parts = members.get("key").and_then(items);
     let texts = parts.map(|parts| parts.into_iter().map(|part| serde_json::from_str(part).ok()));
@@ -177,7 +177,7 @@ fn bounded(key: &RuleKey) -> Result<(), Problem> {
 }
 
 /// The end of the block in a body.
-fn until(asked: &Asked, members: &Members<'_>) -> Result<u64, Answer> {
+fn until(asked: &Asked, members: &Members<'_>) -> Result<u64, ApiResponse> {
     let given = members.get("until_ms").and_then(digits);
     let latest = asked.now_ms.saturating_add(MAX_BLOCK_MS);
     let until = given.filter(|until| (asked.now_ms..=latest).contains(until));

@@ -3,7 +3,7 @@
 //! Invariant: the text comes from the owner of the sums; this file only selects the format.
 
 use crate::admin::step::Step;
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::asked::Asked;
 use crate::metrics::Format;
 use crate::store::metrics::{MetricsCall, MetricsReply};
@@ -19,5 +19,5 @@ pub(crate) fn begin(asked: &Asked) -> Next {
 /// Continues with the text.
 pub(crate) fn answered(format: Format, reply: MetricsReply) -> Next {
     let MetricsReply::Text(text) = reply;
-    Step::Answer(Answer::new(200, format.content_type(), text))
+    Step::Response(ApiResponse::new(200, format.content_type(), text))
 }

@@ -15,7 +15,7 @@ use crate::access::Access;
 use crate::admin::policy_documents::{CheckedDocument, InForce};
 use crate::admin::step::Step;
 use crate::admin::{json_body, precondition};
-use crate::answer::{Answer, JSON};
+use crate::api_response::{ApiResponse, JSON};
 use crate::asked::Asked;
 use crate::mask::discreet;
 use crate::problem::Wrong;
@@ -67,10 +67,10 @@ pub(crate) enum ReadPurpose {
 
 /// Begins an operation on the policy.
 pub(crate) fn begin(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Next {
-    begun(service, asked, body).unwrap_or_else(Step::Answer)
+    begun(service, asked, body).unwrap_or_else(Step::Response)
 }
 
-fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, Answer> {
+fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, ApiResponse> {
     let wants = match asked.operation {
         Operation::ReadHistory => return history(asked),
         Operation::ReadVersion => {
@@ -108,21 +108,21 @@ pub(crate) fn answered(
             rolled_back(service, asked, current, to, target)
         }
         (State::Change(ready), PolicyReply::Changed { version }) => {
-            Ok(Step::Answer(ready.answer(version)))
+            Ok(Step::Response(ready.answer(version)))
         }
         (State::Change(_), PolicyReply::Conflict { version }) => {
             let detail = format!("version {version} was put in force meanwhile; read it again");
             Err(Wrong::Conflict.answer(&detail))
         }
         (State::History, PolicyReply::History { rows, more }) => {
-            Ok(Step::Answer(page(&rows, more)))
+            Ok(Step::Response(page(&rows, more)))
         }
         (State::Version, PolicyReply::Version(found)) => {
-            version(service, asked, found).map(Step::Answer)
+            version(service, asked, found).map(Step::Response)
         }
         _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
     };
-    step.unwrap_or_else(Step::Answer)
+    step.unwrap_or_else(Step::Response)
 }
 
 /// Asks for the policy in force.
@@ -139,10 +139,10 @@ fn with_current(
     asked: &Asked,
     wants: ReadPurpose,
     current: Current,
-) -> Result<Next, Answer> {
+) -> Result<Next, ApiResponse> {
     let in_force = InForce::new(service, &current)?;
     if matches!(wants, ReadPurpose::Read) {
-        return shown(service, asked, &in_force).map(Step::Answer);
+        return shown(service, asked, &in_force).map(Step::Response);
     }
     precondition::holds(asked, Some(&in_force.tag()))?;
     match wants {
@@ -150,7 +150,7 @@ fn with_current(
             let ready = CheckedDocument::sent(service, &in_force, &text)?;
             let is_same = in_force.source == Source::Written && ready.is_text(in_force.text);
             if is_same && !is_dry(asked)? {
-                return Ok(Step::Answer(ready.answer(in_force.version)));
+                return Ok(Step::Response(ready.answer(in_force.version)));
             }
             put(service, asked, &in_force, ready, Kind::Put)
         }
@@ -178,7 +178,7 @@ fn rolled_back(
     current: Current,
     to: u64,
     target: Option<Current>,
-) -> Result<Next, Answer> {
+) -> Result<Next, ApiResponse> {
     let target = target.ok_or_else(no_version)?;
     let text = InForce::kept(&target)?.text.to_string();
     let in_force = InForce::new(service, &current)?;
@@ -193,9 +193,9 @@ fn put(
     in_force: &InForce<'_>,
     mut ready: CheckedDocument,
     kind: Kind,
-) -> Result<Next, Answer> {
+) -> Result<Next, ApiResponse> {
     if is_dry(asked)? {
-        return Ok(Step::Answer(ready.dry_answer(in_force)));
+        return Ok(Step::Response(ready.dry_answer(in_force)));
     }
     let row =
         Row { at_ms: asked.now_ms, kind, actor: asked.actor.clone(), summary: ready.summary() };
@@ -209,20 +209,28 @@ fn put(
 }
 
 /// The document in force.
-fn shown(service: &Service<'_>, asked: &Asked, in_force: &InForce<'_>) -> Result<Answer, Answer> {
+fn shown(
+    service: &Service<'_>,
+    asked: &Asked,
+    in_force: &InForce<'_>,
+) -> Result<ApiResponse, ApiResponse> {
     readable(service, in_force)?;
     document(asked, in_force).ok_or_else(unreadable)
 }
 
 /// A version of the document.
-fn version(service: &Service<'_>, asked: &Asked, found: Option<Current>) -> Result<Answer, Answer> {
+fn version(
+    service: &Service<'_>,
+    asked: &Asked,
+    found: Option<Current>,
+) -> Result<ApiResponse, ApiResponse> {
     let found = found.ok_or_else(no_version)?;
     shown(service, asked, &InForce::kept(&found)?)
 }
 
 /// Rejects a file that is not a policy: a secret may be anywhere in it. A document that was written
 /// at run time has compiled.
-fn readable(service: &Service<'_>, version: &InForce<'_>) -> Result<(), Answer> {
+fn readable(service: &Service<'_>, version: &InForce<'_>) -> Result<(), ApiResponse> {
     if version.source == Source::Deployed
         && let Err(problems) = tollgate_language::compile(version.text, service.surface)
     {
@@ -233,23 +241,23 @@ fn readable(service: &Service<'_>, version: &InForce<'_>) -> Result<(), Answer> 
     Ok(())
 }
 
-fn unreadable() -> Answer {
+fn unreadable() -> ApiResponse {
     Wrong::Unreadable.answer("the text of this version is no document")
 }
 
-fn document(asked: &Asked, version: &InForce<'_>) -> Option<Answer> {
+fn document(asked: &Asked, version: &InForce<'_>) -> Option<ApiResponse> {
     let (shown, tag) = (version.shown()?, version.tag());
     if let Some(unchanged) = precondition::unchanged(asked, &tag) {
         return Some(unchanged);
     }
     let source = version.source.word();
-    let answer = Answer::new(200, JSON, shown).with("etag", &tag);
+    let answer = ApiResponse::new(200, JSON, shown).with("etag", &tag);
     let number = version.version.to_string();
     Some(answer.with("tollgate-policy-version", &number).with("tollgate-policy-source", source))
 }
 
 /// Asks for a page of the history.
-fn history(asked: &Asked) -> Result<Next, Answer> {
+fn history(asked: &Asked) -> Result<Next, ApiResponse> {
     let number = |name, range| {
         asked.query.number(name, range).map_err(|detail| Wrong::Malformed.answer(&detail))
     };
@@ -300,24 +308,24 @@ impl<'a> HistoryEntry<'a> {
     }
 }
 
-fn page(rows: &[HistoryRow], more: bool) -> Answer {
+fn page(rows: &[HistoryRow], more: bool) -> ApiResponse {
     let next_before = rows.last().filter(|_| more).map(|row| row.version);
     let page = Page { versions: rows.iter().map(HistoryEntry::new).collect(), next_before };
-    Answer::json(serde_json::to_string(&page).unwrap_or_default())
+    ApiResponse::json(serde_json::to_string(&page).unwrap_or_default())
 }
 
 /// The version to roll back to in a body.
-fn target(body: Vec<u8>) -> Result<u64, Answer> {
+fn target(body: Vec<u8>) -> Result<u64, ApiResponse> {
     let text = json_body::text(body)?;
     let members = json_body::members(&text, &[TO])?;
     let to = members.get(TO).and_then(digits).filter(|to| *to > 0);
     to.ok_or_else(|| json_body::invalid(TO, "is a version of the history, such as 7".to_string()))
 }
 
-fn is_dry(asked: &Asked) -> Result<bool, Answer> {
+fn is_dry(asked: &Asked) -> Result<bool, ApiResponse> {
     asked.query.flag("dry_run").map_err(|detail| Wrong::Malformed.answer(&detail))
 }
 
-fn no_version() -> Answer {
+fn no_version() -> ApiResponse {
     Wrong::NotFound.answer("there is no such version, or its text is no longer kept")
 }

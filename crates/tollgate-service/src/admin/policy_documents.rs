@@ -10,7 +10,7 @@ use serde::Serialize;
 use tollgate_policy::Problems;
 
 use crate::admin::json_body::{self, invalids};
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::changes::{Changes, Compiled};
 use crate::document::without_mark;
 use crate::entity_tag::strong;
@@ -32,7 +32,7 @@ impl<'a> InForce<'a> {
     ///
     /// # Errors
     /// The response when the text is not there.
-    pub(crate) fn kept(version: &'a Current) -> Result<Self, Answer> {
+    pub(crate) fn kept(version: &'a Current) -> Result<Self, ApiResponse> {
         let lost = || Wrong::StoreUnavailable.answer("the store has lost the text");
         let text = version.text.as_deref().ok_or_else(lost)?;
         Ok(Self { version: version.version, source: version.source, text })
@@ -42,7 +42,7 @@ impl<'a> InForce<'a> {
     ///
     /// # Errors
     /// The response when the text is not there.
-    pub(crate) fn new(service: &Service<'a>, current: &'a Current) -> Result<Self, Answer> {
+    pub(crate) fn new(service: &Service<'a>, current: &'a Current) -> Result<Self, ApiResponse> {
         let Current { version, source, text, generation: _, relieved: _ } = current;
         let (version, source) = (*version, *source);
         let text: &'a str = match (text, source) {
@@ -111,7 +111,7 @@ impl CheckedDocument {
         service: &Service<'_>,
         current: &InForce<'_>,
         text: &str,
-    ) -> Result<Self, Answer> {
+    ) -> Result<Self, ApiResponse> {
         if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(without_mark(text)) {
             return Err(json_body::not_json(&error, text));
         }
@@ -127,7 +127,7 @@ impl CheckedDocument {
         service: &Service<'_>,
         current: &InForce<'_>,
         text: String,
-    ) -> Result<Self, Answer> {
+    ) -> Result<Self, ApiResponse> {
         let compiled = tollgate_language::compile(&text, service.surface).and_then(|policy| {
             let problems = (service.objections)(&policy);
             if problems.0.is_empty() { Ok(policy) } else { Err(problems) }
@@ -165,22 +165,22 @@ impl CheckedDocument {
     }
 
     /// The response: this is in force as `version`.
-    pub(crate) fn answer(&self, version: u64) -> Answer {
+    pub(crate) fn answer(&self, version: u64) -> ApiResponse {
         self.report(version, false).with("etag", &strong(version, &self.shown))
     }
 
     /// The response to a dry run: `current` is still in force.
-    pub(crate) fn dry_answer(&self, current: &InForce<'_>) -> Answer {
+    pub(crate) fn dry_answer(&self, current: &InForce<'_>) -> ApiResponse {
         self.report(current.version, true).with("etag", &current.tag())
     }
 
-    fn report(&self, version: u64, dry_run: bool) -> Answer {
+    fn report(&self, version: u64, dry_run: bool) -> ApiResponse {
         let warnings = self.warnings.0.iter();
         let warnings = warnings.map(|it| Warning { path: &it.path, detail: &it.message });
         let entries = self.entries.filter(|_| dry_run);
         let entries = entries.map(|detail| Warning { path: "tenant", detail });
         let warnings = warnings.chain(entries).collect();
         let report = Report { version, dry_run, changes: &self.changes, warnings };
-        Answer::json(serde_json::to_string(&report).unwrap_or_default())
+        ApiResponse::json(serde_json::to_string(&report).unwrap_or_default())
     }
 }

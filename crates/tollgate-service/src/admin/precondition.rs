@@ -4,22 +4,22 @@
 //! version that its client has not read. `*` matches any version (RFC 9110, 13.1.1): a client that
 //! sends it accepts that.
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::asked::Asked;
 use crate::entity_tag::Tags;
 use crate::problem::Wrong;
 
 /// The response to a read whose client has `tag` already (RFC 9110, 13.1.2 and 15.4.5).
-pub(crate) fn unchanged(asked: &Asked, tag: &str) -> Option<Answer> {
+pub(crate) fn unchanged(asked: &Asked, tag: &str) -> Option<ApiResponse> {
     let has_it = asked.if_none_match.as_ref().is_some_and(|tags| tags.match_weakly(tag));
-    has_it.then(|| Answer::bodiless(304).with("etag", tag))
+    has_it.then(|| ApiResponse::bodiless(304).with("etag", tag))
 }
 
 /// Rejects a write without a precondition.
 ///
 /// # Errors
 /// The response.
-pub(crate) fn named(asked: &Asked) -> Result<(), Answer> {
+pub(crate) fn named(asked: &Asked) -> Result<(), ApiResponse> {
     if asked.if_match.is_some() || asked.if_none_match.is_some() {
         return Ok(());
     }
@@ -32,7 +32,7 @@ pub(crate) fn named(asked: &Asked) -> Result<(), Answer> {
 ///
 /// # Errors
 /// The response.
-pub(crate) fn holds(asked: &Asked, tag: Option<&str>) -> Result<(), Answer> {
+pub(crate) fn holds(asked: &Asked, tag: Option<&str>) -> Result<(), ApiResponse> {
     let matches = |tags: &Tags| tag.is_some_and(|tag| tags.match_strongly(tag));
     let is_named = |tags: &Tags| tag.is_some_and(|tag| tags.match_weakly(tag));
     if asked.if_match.as_ref().is_none_or(matches)

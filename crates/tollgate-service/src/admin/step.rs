@@ -2,12 +2,12 @@
 //!
 //! Invariant: a step results in a response, or in exactly one call of the store to continue from.
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 
 /// The next step of an operation that sends `Call` and continues from `State`.
 pub(crate) enum Step<Call, State> {
     /// Send this response.
-    Answer(Answer),
+    Response(ApiResponse),
     /// Send this call, and continue from this state.
     Ask(Call, State),
 }

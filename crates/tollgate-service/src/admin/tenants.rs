@@ -15,7 +15,7 @@ use tollgate_policy::{MAX_TENANT_ENTRY, MAX_TENANT_ID};
 
 use crate::admin::step::Step;
 use crate::admin::{json_body, precondition};
-use crate::answer::{Answer, JSON};
+use crate::api_response::{ApiResponse, JSON};
 use crate::asked::Asked;
 use crate::entity_tag::{Tags, strong};
 use crate::problem::Wrong;
@@ -63,10 +63,10 @@ impl Write {
 
 /// Begins an operation on tenants.
 pub(crate) fn begin(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Next {
-    begun(service, asked, body).unwrap_or_else(Step::Answer)
+    begun(service, asked, body).unwrap_or_else(Step::Response)
 }
 
-fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, Answer> {
+fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, ApiResponse> {
     if asked.operation == Operation::ListTenants {
         return list(asked);
     }
@@ -108,9 +108,11 @@ pub(crate) fn answered(
         ) => {
             let status = if is_new { 201 } else { 200 };
             let tag = strong(revision, &entry);
-            Ok(Step::Answer(Answer::new(status, JSON, entry).with("etag", &tag)))
+            Ok(Step::Response(ApiResponse::new(status, JSON, entry).with("etag", &tag)))
         }
-        (State::Done { .. }, TenantReply::Removed) => Ok(Step::Answer(Answer::bodiless(204))),
+        (State::Done { .. }, TenantReply::Removed) => {
+            Ok(Step::Response(ApiResponse::bodiless(204)))
+        }
         (State::Done { was_compared, .. }, TenantReply::Unexpected(found)) => {
             Err(unexpected(was_compared, found.as_ref()))
         }
@@ -118,19 +120,19 @@ pub(crate) fn answered(
             Err(Wrong::StoreFull.answer("there is no room for another tenant; remove some"))
         }
         (State::Listed, TenantReply::List { entries, more }) => {
-            Ok(Step::Answer(page(service, &entries, more)))
+            Ok(Step::Response(page(service, &entries, more)))
         }
         _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
     };
-    step.unwrap_or_else(Step::Answer)
+    step.unwrap_or_else(Step::Response)
 }
 
-fn read(asked: &Asked, found: Option<StoredTenant>) -> Result<Next, Answer> {
+fn read(asked: &Asked, found: Option<StoredTenant>) -> Result<Next, ApiResponse> {
     let found = found.ok_or_else(none)?;
     let tag = strong(found.revision, &found.entry);
     let answer = precondition::unchanged(asked, &tag)
-        .unwrap_or_else(|| Answer::new(200, JSON, found.entry).with("etag", &tag));
-    Ok(Step::Answer(answer))
+        .unwrap_or_else(|| ApiResponse::new(200, JSON, found.entry).with("etag", &tag));
+    Ok(Step::Response(answer))
 }
 
 /// Writes if the precondition holds for `found`.
@@ -139,7 +141,7 @@ fn compared(
     id: &str,
     write: Write,
     found: Option<&StoredTenant>,
-) -> Result<Next, Answer> {
+) -> Result<Next, ApiResponse> {
     // Without it nothing else matters (RFC 9110, 13.2.1).
     if found.is_none() && matches!(write, Write::Remove) {
         return Err(none());
@@ -152,7 +154,7 @@ fn compared(
 }
 
 /// The store found a state other than the expected one.
-fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> Answer {
+fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> ApiResponse {
     let wrong = if was_compared { Wrong::Conflict } else { Wrong::PreconditionFailed };
     let (detail, tag) = match found {
         None => ("there is no such tenant", None),
@@ -165,7 +167,7 @@ fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> Answer {
 
 /// The one name of the tenant that `text` spells, if a request can be of it: `SHOP.example` and
 /// `shop.example` are one entry, and isolates find it by that.
-fn id(service: &Service<'_>, text: &str) -> Result<String, Answer> {
+fn id(service: &Service<'_>, text: &str) -> Result<String, ApiResponse> {
     // A client's library would leave both out of a path.
     let is_named = !matches!(text, "" | "." | "..") && text.len() <= MAX_TENANT_ID;
     let name = match service.policy.and_then(|policy| policy.tenants()) {
@@ -182,7 +184,7 @@ fn id(service: &Service<'_>, text: &str) -> Result<String, Answer> {
 
 /// The entry in a body, if it can be written under the policy in force and has an effect. An entry
 /// that expires later stays, and is listed, without an effect.
-fn entry(service: &Service<'_>, now_ms: u64, body: Vec<u8>) -> Result<String, Answer> {
+fn entry(service: &Service<'_>, now_ms: u64, body: Vec<u8>) -> Result<String, ApiResponse> {
     let text = json_body::document(service, body)?;
     if text.len() > MAX_TENANT_ENTRY {
         return Err(Wrong::TooLarge.answer(&format!("send at most {MAX_TENANT_ENTRY} bytes")));
@@ -203,7 +205,7 @@ fn entry(service: &Service<'_>, now_ms: u64, body: Vec<u8>) -> Result<String, An
     Ok(text)
 }
 
-fn list(asked: &Asked) -> Result<Next, Answer> {
+fn list(asked: &Asked) -> Result<Next, ApiResponse> {
     let limit = asked.query.number("limit", 1..=ENTRIES);
     let limit = limit.map_err(|detail| Wrong::Malformed.answer(&detail))?.unwrap_or(ENTRIES);
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
@@ -229,7 +231,7 @@ struct Listed<'a> {
     without_effect: Vec<String>,
 }
 
-fn page(service: &Service<'_>, entries: &[StoredTenant], more: bool) -> Answer {
+fn page(service: &Service<'_>, entries: &[StoredTenant], more: bool) -> ApiResponse {
     let listed = |it: &'_ StoredTenant| strong(it.revision, &it.entry);
     let tenants = entries.iter().map(|it| Listed {
         id: &it.id,
@@ -239,7 +241,7 @@ fn page(service: &Service<'_>, entries: &[StoredTenant], more: bool) -> Answer {
     });
     let next_after = entries.last().filter(|_| more).map(|it| it.id.as_str());
     let page = Page { tenants: tenants.collect(), next_after };
-    Answer::json(serde_json::to_string(&page).unwrap_or_default())
+    ApiResponse::json(serde_json::to_string(&page).unwrap_or_default())
 }
 
 fn without_effect(service: &Service<'_>, entry: &str) -> Vec<String> {
@@ -251,6 +253,6 @@ fn without_effect(service: &Service<'_>, entry: &str) -> Vec<String> {
     tollgate_language::without_effect(policy, &entry).0.iter().map(ToString::to_string).collect()
 }
 
-fn none() -> Answer {
+fn none() -> ApiResponse {
     Wrong::NotFound.answer("there is no such tenant")
 }

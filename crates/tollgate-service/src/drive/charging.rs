@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, ChargingOrder, Failure, Partition, Plan, Policy};
+use tollgate_policy::{ChargingOrder, Disposition, Failure, Partition, Plan, Policy};
 use tollgate_storage::WireError;
 
 use crate::drive::asks::{AskId, Asks, Charge, Heard, Lost, Next, Request, Use};
@@ -380,14 +380,14 @@ impl Drive {
     /// True when it is denied. A place beyond the time that the caller waits is denied, too, and is
     /// refunded like every charge of a denied request.
     fn is_refused(&self, policy: &Policy, plan: &mut Plan) -> bool {
-        match plan.outcome(policy).answer_after(self.spent.waited) {
-            Answer::Refuse { .. } | Answer::Retry(_) => true,
-            Answer::Delay(delay) if delay > self.spent.left => {
+        match plan.outcome(policy).disposition_after(self.spent.waited) {
+            Disposition::Deny { .. } | Disposition::Retry(_) => true,
+            Disposition::Delay(delay) if delay > self.spent.left => {
                 let late = delay.saturating_sub(self.spent.left);
                 plan.waiting_mut(policy).reject(Full::Late(late));
                 true
             }
-            Answer::Pass | Answer::Delay(_) => false,
+            Disposition::Allow | Disposition::Delay(_) => false,
         }
     }
 }

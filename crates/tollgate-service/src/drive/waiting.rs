@@ -7,7 +7,7 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Queue, Seat, Ticket, Turn};
-use tollgate_policy::{Answer, Plan, Policy};
+use tollgate_policy::{Disposition, Plan, Policy};
 
 /// A waiting request polls again at least this often, because those ahead of it may have left.
 pub const LONGEST_SLEEP: Span = Span::from_secs(1);
@@ -74,7 +74,7 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
         (waited, now): (Span, Timestamp),
     ) -> Option<Turn> {
         let outcome = plan.outcome(policy);
-        let is_turned_down = matches!(outcome.answer_after(waited), Answer::Retry(_));
+        let is_turned_down = matches!(outcome.disposition_after(waited), Disposition::Retry(_));
         let again = (is_turned_down && plan.newer().is_none())
             .then(|| outcome.turn())
             .flatten()

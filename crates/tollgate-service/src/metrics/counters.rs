@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use tollgate_core::Span;
-use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
+use tollgate_policy::{Disposition, Outcome, Policy, RuleDecision, RuleResult};
 
 use super::delta::Delta;
 use super::event::Event;
@@ -100,15 +100,17 @@ impl Counters {
     }
 
     fn count_answer(&self, outcome: &Outcome<'_>, waited: Span) {
-        let (event, wait) = match outcome.final_answer() {
-            Answer::Refuse { .. } | Answer::Retry(_) => (Event::Refused, Span::ZERO),
+        let (event, wait) = match outcome.final_disposition() {
+            Disposition::Deny { .. } | Disposition::Retry(_) => (Event::Refused, Span::ZERO),
             // A caller that only asks gets the wait in its response and has not waited.
-            Answer::Delay(delay) => {
+            Disposition::Delay(delay) => {
                 (Event::Delayed, if waited > Span::ZERO { waited } else { delay })
             }
-            Answer::Pass if waited > Span::ZERO => (Event::Delayed, waited),
-            Answer::Pass if outcome.rules().next().is_none() => (Event::Unlimited, Span::ZERO),
-            Answer::Pass => (Event::Passed, Span::ZERO),
+            Disposition::Allow if waited > Span::ZERO => (Event::Delayed, waited),
+            Disposition::Allow if outcome.rules().next().is_none() => {
+                (Event::Unlimited, Span::ZERO)
+            }
+            Disposition::Allow => (Event::Passed, Span::ZERO),
         };
         self.add(event);
         if outcome.is_waiting_full() {

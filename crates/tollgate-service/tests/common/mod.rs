@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use tollgate_policy::{Policy, Problems, Surface};
 use tollgate_service::{
-    Allowed, Answer, Call, DeployedFile, MemoryLimits, MemoryStore, Next, Service, StoreCall,
+    Allowed, ApiResponse, Call, DeployedFile, MemoryLimits, MemoryStore, Next, Service, StoreCall,
     StoreReply, Token, Tokens,
 };
 
@@ -94,11 +94,11 @@ impl Deployment {
     }
 
     /// The response to `ask`, which the OpenAPI document must list.
-    pub fn ask(&self, ask: &Ask) -> Answer {
+    pub fn ask(&self, ask: &Ask) -> ApiResponse {
         let mut next = self.begin(ask);
         loop {
             next = match next {
-                Next::Answer(answer) => {
+                Next::Response(answer) => {
                     open_api::check(&ask.method, &ask.target, &answer);
                     return answer;
                 }
@@ -117,14 +117,14 @@ impl Deployment {
             Call { method: &ask.method, target: &ask.target, field: &field, now_ms: self.now_ms };
         match Allowed::read(&self.tokens, Some("cf-access-authenticated-user-email"), &call) {
             Ok(allowed) => self.serve(|service| service.begin(allowed)),
-            Err(answer) => Next::Answer(answer),
+            Err(answer) => Next::Response(answer),
         }
     }
 
     /// One more step.
     pub fn step(&self, next: Next, ask: &Ask) -> Next {
         match next {
-            Next::Answer(answer) => Next::Answer(answer),
+            Next::Response(answer) => Next::Response(answer),
             Next::Body(wants) => {
                 let fits = ask.body.len() <= wants.limit();
                 let body = fits.then(|| ask.body.clone());
@@ -170,7 +170,7 @@ impl Deployment {
     }
 
     /// Puts a policy in force.
-    pub fn put(&self, document: &str) -> Answer {
+    pub fn put(&self, document: &str) -> ApiResponse {
         let ask = Ask::new("PUT", "admin/policy").with("if-match", &self.tag());
         self.ask(&ask.json(document))
     }

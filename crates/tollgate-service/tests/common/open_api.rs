@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
-use tollgate_service::{Answer, OPEN_API};
+use tollgate_service::{ApiResponse, OPEN_API};
 
 thread_local! {
     static DOCUMENT: Value = serde_json::from_str(OPEN_API).expect("JSON");
@@ -17,7 +17,7 @@ thread_local! {
 }
 
 /// Compares `answer` with the document.
-pub fn check(method: &str, target: &str, answer: &Answer) {
+pub fn check(method: &str, target: &str, answer: &ApiResponse) {
     DOCUMENT.with(|document| Spec(document).check(method, target, answer));
 }
 
@@ -43,7 +43,7 @@ pub fn documented() -> BTreeSet<String> {
 struct Spec<'d>(&'d Value);
 
 impl<'d> Spec<'d> {
-    fn check(&self, method: &str, target: &str, answer: &Answer) {
+    fn check(&self, method: &str, target: &str, answer: &ApiResponse) {
         let path = target.split('?').next().unwrap_or_default();
         let name = if method == "HEAD" { "get".into() } else { method.to_ascii_lowercase() };
         let methods = self.0["paths"].as_object().expect("paths");
@@ -74,7 +74,7 @@ impl<'d> Spec<'d> {
         }
     }
 
-    fn body(&self, id: &str, content: &Value, answer: &Answer) {
+    fn body(&self, id: &str, content: &Value, answer: &ApiResponse) {
         let Some(content) = content.as_object() else {
             assert!(answer.body.is_empty(), "{id}: a body is not documented: {answer:?}");
             return;

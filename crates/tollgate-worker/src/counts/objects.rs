@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use tollgate_policy::{Answer, Partition, Plan, Policy};
+use tollgate_policy::{Disposition, Partition, Plan, Policy};
 use tollgate_service::lease::key_name;
 use tollgate_service::log::Sampler;
 use tollgate_service::metrics::Counters;
@@ -65,12 +65,12 @@ impl Objects {
         }
         if plan.has_failed() {
             let outcome = plan.outcome(policy);
-            match outcome.final_answer() {
-                Answer::Pass | Answer::Delay(_) => {
+            match outcome.final_disposition() {
+                Disposition::Allow | Disposition::Delay(_) => {
                     self.note(FailureKind::LetThrough, "");
                 }
                 _ if outcome.is_failure() => self.note(FailureKind::Refused, ""),
-                Answer::Refuse { .. } | Answer::Retry(_) => {}
+                Disposition::Deny { .. } | Disposition::Retry(_) => {}
             }
         }
         self.report();

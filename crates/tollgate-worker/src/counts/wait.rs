@@ -12,7 +12,7 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Spot, Ticket, Turn};
-use tollgate_policy::{Answer, Plan, Policy};
+use tollgate_policy::{Disposition, Plan, Policy};
 use tollgate_service::drive::waiting::{self, REQUEST_BYTES, Waiting};
 
 use crate::counts::charging::Calls;
@@ -67,9 +67,9 @@ impl<'a> Waiter<'a> {
                 calls.charge(self.plan).await;
                 return Some((None, self.take_place(calls).await?));
             }
-            return match self.plan.outcome(policy).answer() {
-                Answer::Refuse { .. } => None,
-                Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => {
+            return match self.plan.outcome(policy).disposition() {
+                Disposition::Deny { .. } => None,
+                Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_) => {
                     Some((Some(turn), self.join(turn)?))
                 }
             };
@@ -78,7 +78,7 @@ impl<'a> Waiter<'a> {
         if self.plan.newer().is_some() {
             return None;
         }
-        if matches!(self.plan.outcome(policy).answer(), Answer::Retry(_)) {
+        if matches!(self.plan.outcome(policy).disposition(), Disposition::Retry(_)) {
             let turn = self.plan.outcome(policy).turn()?;
             return Some((Some(turn), self.join(turn)?));
         }
@@ -88,8 +88,8 @@ impl<'a> Waiter<'a> {
     /// If the request was just given a place in a `leaky-queue`, waits for that place; gives it
     /// back when the request may not wait.
     async fn take_place(&mut self, mut calls: Calls<'_>) -> Option<Ticket> {
-        let answer = self.plan.outcome(self.policy).answer_after(self.waited);
-        let Answer::Delay(wait) = answer else { return None };
+        let answer = self.plan.outcome(self.policy).disposition_after(self.waited);
+        let Disposition::Delay(wait) = answer else { return None };
         if !self.holds || self.plan.newer().is_some() {
             return None;
         }

@@ -10,8 +10,8 @@ use std::pin::Pin;
 
 use tollgate_policy::Surface;
 use tollgate_service::{
-    Actor, Allowed, Answer, Api, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall, Service,
-    StoreCall, StoreReply, Unauthorized,
+    Actor, Allowed, Api, ApiResponse, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall,
+    Service, StoreCall, StoreReply, Unauthorized,
 };
 use worker::web_sys;
 
@@ -31,11 +31,11 @@ pub(crate) fn answer<'a>(
     visit: RequestContext<'a>,
     request: &'a web_sys::Request,
     target: &'a str,
-) -> Pin<Box<dyn Future<Output = Answer> + 'a>> {
-    Box::pin(async move { answered(&visit, request, target).await })
+) -> Pin<Box<dyn Future<Output = ApiResponse> + 'a>> {
+    Box::pin(async move { run(&visit, request, target).await })
 }
 
-async fn answered(visit: &RequestContext<'_>, request: &web_sys::Request, target: &str) -> Answer {
+async fn run(visit: &RequestContext<'_>, request: &web_sys::Request, target: &str) -> ApiResponse {
     let (gate, operator) = (visit.gate, &visit.gate.settings.operator);
     let headers = request.headers();
     let field = |name: &str| headers.get(name).ok().flatten();
@@ -47,9 +47,11 @@ async fn answered(visit: &RequestContext<'_>, request: &web_sys::Request, target
         Err(answer) => return refused(visit, answer, field("authorization").is_some()),
     };
     let active = if allowed.wants_newest() { newest(visit).await } else { policy(visit).await };
-    let is_on = gate.follower.is_some() && allowed.wants_file();
-    let text = if is_on { js::policy_text() } else { String::new() };
-    let fingerprint = gate.follower.as_ref().map_or(0, |follower| follower.fingerprint);
+    let text = match gate.follower {
+        Some(_) if allowed.wants_file() => js::policy_text(),
+        _ => String::new(),
+    };
+    let fingerprint = gate.follower.as_ref().map_or(0, |it| it.fingerprint);
     let service = Service {
         surface: Surface::Worker,
         deployed: DeployedFile { text: &text, fingerprint },
@@ -61,7 +63,7 @@ async fn answered(visit: &RequestContext<'_>, request: &web_sys::Request, target
     let mut next = service.begin(allowed);
     loop {
         next = match next {
-            Next::Answer(answer) => {
+            Next::Response(answer) => {
                 if let Some(writer) = writer {
                     js::warn(&line(&writer, &method, target, answer.status));
                 }
@@ -79,13 +81,9 @@ async fn answered(visit: &RequestContext<'_>, request: &web_sys::Request, target
                         store::ask(gate, in_force, call).await
                     }
                 };
-                if let (
-                    StoreCall::Policy(PolicyCall::Change(_) | PolicyCall::NoteKey(_)),
-                    Some(follower),
-                ) = (wants.call(), &gate.follower)
-                {
-                    // Whatever the result: the change may have been made.
-                    follower.following.borrow_mut().expire();
+                // Whatever the result: the change may have been made.
+                if changes_policy(wants.call()) {
+                    gate.follower.iter().for_each(|it| it.following.borrow_mut().expire());
                 }
                 if let StoreReply::Failed(why) = &reply {
                     js::fail(&format!("an operator's request failed: {why}"));
@@ -96,9 +94,14 @@ async fn answered(visit: &RequestContext<'_>, request: &web_sys::Request, target
     }
 }
 
+/// True when the policy in force may be another one after this call.
+fn changes_policy(call: &StoreCall) -> bool {
+    matches!(call, StoreCall::Policy(PolicyCall::Change(_) | PolicyCall::NoteKey(_)))
+}
+
 /// The response to a caller without permission; it is counted and logged when the token is the
 /// reason.
-fn refused(visit: &RequestContext<'_>, answer: Answer, has_token: bool) -> Answer {
+fn refused(visit: &RequestContext<'_>, answer: ApiResponse, has_token: bool) -> ApiResponse {
     note_token(&visit.gate.objects, Unauthorized::of(Api::Admin, &answer, has_token));
     background::schedule(visit.deployment, visit.context);
     answer

@@ -10,7 +10,7 @@ use worker::wasm_bindgen::JsValue;
 use worker::web_sys;
 
 use crate::runtime::js;
-use tollgate_service::Answer as Reply;
+use tollgate_service::ApiResponse;
 
 /// The name of the binding in wrangler.toml.
 pub(crate) const ASSETS: &str = "ASSETS";
@@ -94,13 +94,14 @@ pub(crate) async fn answer(
     let sites = if is_operated { &[PLAYGROUND, ADMIN][..] } else { &[PLAYGROUND] };
     let (site, asked) = sites.iter().find_map(|site| Some((site, site.asked(path)?)))?;
     if !matches!(request.method().as_str(), "GET" | "HEAD") {
-        return Some(js::send(&Reply::not_allowed("GET, HEAD")));
+        return Some(js::send(&ApiResponse::not_allowed("GET, HEAD")));
     }
     let kept = match asked {
         Resource::Page => "no-cache",
         Resource::File(_) => "public, max-age=31536000, immutable",
         Resource::Folder => {
-            let reply = Reply::problem(308, "Permanent Redirect", "the page ends with a slash");
+            let reply =
+                ApiResponse::problem(308, "Permanent Redirect", "the page ends with a slash");
             return Some(js::send(&reply.with("location", &format!("{}/", site.folder))));
         }
         Resource::Nothing => return Some(js::send(&nothing())),
@@ -109,8 +110,8 @@ pub(crate) async fn answer(
     Some(found.unwrap_or_else(|| js::send(&nothing())))
 }
 
-fn nothing() -> Reply {
-    Reply::problem(404, "Not Found", "the page has no such file")
+fn nothing() -> ApiResponse {
+    ApiResponse::problem(404, "Not Found", "the page has no such file")
 }
 
 #[cfg(test)]

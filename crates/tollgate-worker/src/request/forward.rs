@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tollgate_policy::{Plan, Policy};
-use tollgate_service::{Answer as Reply, Fields, health};
+use tollgate_service::{ApiResponse, Fields, health};
 use wasm_bindgen::JsCast;
 use worker::{Context, js_sys, web_sys};
 
@@ -69,7 +69,7 @@ impl Forward {
 
     /// Responds in place of the origin.
     async fn failed(&mut self, gate: &Gate, why: NoResponse) -> web_sys::Response {
-        let bad_gateway = || Reply::problem(502, "Bad Gateway", "the origin does not answer");
+        let bad_gateway = || ApiResponse::problem(502, "Bad Gateway", "the origin does not answer");
         let (mut reply, ending) = match why {
             NoResponse::Origin(word) => {
                 gate.objects.note(FailureKind::Origin, &word);
@@ -82,12 +82,12 @@ impl Forward {
             NoResponse::BrokenOff => (bad_gateway(), Ending::ClientLeft),
             NoResponse::LengthRequired => {
                 let detail = "a GET or HEAD with a body needs a Content-Length";
-                (Reply::problem(411, "Length Required", detail), Ending::NotSent)
+                (ApiResponse::problem(411, "Length Required", detail), Ending::NotSent)
             }
             NoResponse::NotSent(word) => {
                 gate.objects.note(FailureKind::Internal, &word);
                 let detail = "the request could not be forwarded";
-                (Reply::problem(500, "Internal Server Error", detail), Ending::NotSent)
+                (ApiResponse::problem(500, "Internal Server Error", detail), Ending::NotSent)
             }
         };
         self.settle(gate, ending).await;

@@ -14,7 +14,7 @@ use tollgate_core::Timestamp;
 use tollgate_service::lease::{self, KEPT, Lease, Refused, newer};
 use tollgate_service::metrics::Event;
 use tollgate_service::{
-    Answer as Reply, Api, Ask, Course, PREFIX, PolicyCall, PolicyReply, StoreCall, StoreReply,
+    Api, ApiResponse, Ask, Course, PREFIX, PolicyCall, PolicyReply, StoreCall, StoreReply,
     Unauthorized,
 };
 use tollgate_storage::{LeaseReply, read_leased};
@@ -52,17 +52,17 @@ pub(crate) fn is_ours(path: &str, is_service: bool) -> bool {
 pub(crate) fn answer<'a>(
     visit: RequestContext<'a>,
     request: &'a web_sys::Request,
-) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, Reply>> + 'a>> {
+) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, ApiResponse>> + 'a>> {
     Box::pin(async move { answered(&visit, request).await })
 }
 
 async fn answered(
     visit: &RequestContext<'_>,
     request: &web_sys::Request,
-) -> Result<Vec<u8>, Reply> {
+) -> Result<Vec<u8>, ApiResponse> {
     let objects = &visit.gate.objects;
     if request.method() != "POST" {
-        return Err(Reply::not_allowed("POST"));
+        return Err(ApiResponse::not_allowed("POST"));
     }
     if !visit.deployment.authorizes(request) {
         return Err(unauthorized(objects, request));
@@ -142,9 +142,10 @@ async fn policy_object(gate: &Gate, call: PolicyCall) -> PolicyReply {
     }
 }
 
-fn unauthorized(objects: &Objects, request: &web_sys::Request) -> Reply {
+fn unauthorized(objects: &Objects, request: &web_sys::Request) -> ApiResponse {
     let detail = "send \"authorization: Bearer\" with the token of this service";
-    let answer = Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
+    let answer =
+        ApiResponse::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
     let has_token = request.headers().has("authorization").unwrap_or_default();
     note_token(objects, Unauthorized::of(Api::Check, &answer, has_token));
     answer

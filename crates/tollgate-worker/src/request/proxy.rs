@@ -6,8 +6,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tollgate_policy::{Answer, Outcome};
-use tollgate_service::{Answer as Reply, Fields, check};
+use tollgate_policy::{Disposition, Outcome};
+use tollgate_service::{ApiResponse, Fields, check};
 use worker::web_sys;
 
 use crate::active::Active;
@@ -28,7 +28,7 @@ pub(crate) async fn proxy(
 ) -> Result<Forward, web_sys::Response> {
     if leaves(origin, target) {
         let detail = "the path leads out of the folder that is served";
-        return Err(js::send(&Reply::problem(400, "Bad Request", detail)));
+        return Err(js::send(&ApiResponse::problem(400, "Bad Request", detail)));
     }
     let headers = request.headers();
     let facts = Incoming { request, method: request.method(), target, headers: &headers };
@@ -37,7 +37,7 @@ pub(crate) async fn proxy(
         decided.map_err(|problems| js::send(&check::refused(&problems)))?;
     let policy = Arc::clone(&active.policy);
     let outcome = decided.plan.outcome(&policy);
-    if let Answer::Refuse { status } = outcome.final_answer() {
+    if let Disposition::Deny { status } = outcome.final_disposition() {
         return Err(refuse(&outcome, status, &facts.facts));
     }
     Ok(Forward {
@@ -53,5 +53,5 @@ pub(crate) async fn proxy(
 
 fn refuse(outcome: &Outcome<'_>, status: u16, facts: &Incoming<'_>) -> web_sys::Response {
     let content_type = facts.text("content-type").unwrap_or_default();
-    js::send(&Reply::refusal(outcome, status, &content_type))
+    js::send(&ApiResponse::refusal(outcome, status, &content_type))
 }

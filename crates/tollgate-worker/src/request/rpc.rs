@@ -6,7 +6,7 @@
 //! front of an origin. Deliberately absent: the conversion of a JavaScript value to that JSON; that
 //! is in `entry.mjs`.
 
-use tollgate_service::{Answer, check, health as reports};
+use tollgate_service::{ApiResponse, check, health as reports};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use worker::js_sys::{Array, Function};
@@ -54,7 +54,7 @@ fn asked(
     tasks::run(asked, tell)
 }
 
-async fn answer(call: Call, body: &str, env: &Env, context: &Context) -> Answer {
+async fn answer(call: Call, body: &str, env: &Env, context: &Context) -> ApiResponse {
     if body.len() > check::MAX_BODY {
         return check::too_long();
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use tollgate_language::{DescribedRequest, DescribedRequests};
 use tollgate_policy::{Facts, Plan, Problems};
 use tollgate_service::check::{BATCH_AT_ONCE, KeyBudget};
-use tollgate_service::{Answer as Reply, Api, Unauthorized, check, settle as settling};
+use tollgate_service::{Api, ApiResponse, Unauthorized, check, settle as settling};
 use worker::web_sys;
 
 use crate::active::Active;
@@ -34,21 +34,22 @@ pub(crate) async fn service(
     request: &web_sys::Request,
     target: &str,
     is_authorized: bool,
-) -> Reply {
+) -> ApiResponse {
     let path = path(target);
     if !matches!(path, CHECK_PATH | SETTLE_PATH) {
-        return Reply::problem(
+        return ApiResponse::problem(
             404,
             "Not Found",
             "use POST /check, POST /check/settle or GET /.well-known/tollgate/health",
         );
     }
     if request.method() != "POST" {
-        return Reply::not_allowed("POST");
+        return ApiResponse::not_allowed("POST");
     }
     if !is_authorized {
         let detail = "send \"authorization: Bearer\" with the token of this service";
-        let answer = Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
+        let answer =
+            ApiResponse::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
         let has_token = request.headers().has("authorization").unwrap_or_default();
         note_token(&visit.gate.objects, Unauthorized::of(Api::Check, &answer, has_token));
         return answer;
@@ -64,10 +65,14 @@ pub(crate) async fn service(
 }
 
 /// Decides the requests that `body` describes, one or several.
-pub(crate) async fn decided(visit: &RequestContext<'_>, active: Rc<Active>, body: &[u8]) -> Reply {
+pub(crate) async fn decided(
+    visit: &RequestContext<'_>,
+    active: Rc<Active>,
+    body: &[u8],
+) -> ApiResponse {
     match check::requests(body) {
         Ok(DescribedRequests::One(facts)) => match check_one(visit, active, facts, None).await {
-            Ok(answer) => Reply::json(answer),
+            Ok(answer) => ApiResponse::json(answer),
             Err(problems) => check::refused(&problems),
         },
         Ok(DescribedRequests::Many(requests)) => {

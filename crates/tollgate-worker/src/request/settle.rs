@@ -8,7 +8,7 @@
 //! absent: the policy; the id contains the charge, and the object its final value.
 
 use tollgate_policy::{Partition, Policy};
-use tollgate_service::Answer as Reply;
+use tollgate_service::ApiResponse;
 use tollgate_service::check::Decided;
 use tollgate_service::lease::key_name;
 use tollgate_service::metrics::Event;
@@ -45,7 +45,7 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<Stri
 }
 
 /// Settles the costs in `body`.
-pub(crate) async fn settled(visit: &RequestContext<'_>, body: &[u8]) -> Reply {
+pub(crate) async fn settled(visit: &RequestContext<'_>, body: &[u8]) -> ApiResponse {
     let Asked { receipts, cost } = match settle::asked(visit.gate.sealer(), body, js::now()) {
         Ok(asked) => asked,
         Err(answer) => return answer,

@@ -5,7 +5,7 @@
 
 use tollgate_core::Timestamp;
 use tollgate_policy::spec::Jwt;
-use tollgate_service::Answer as Reply;
+use tollgate_service::ApiResponse;
 use tollgate_service::lease::CONTENT_TYPE;
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{self, Array, Promise, Uint8Array};
@@ -160,7 +160,7 @@ extern "C" {
 }
 
 /// The response of a reply that is ours.
-pub(crate) fn send(reply: &Reply) -> web_sys::Response {
+pub(crate) fn send(reply: &ApiResponse) -> web_sys::Response {
     respond(reply.status, reply.fields.lines(), &reply.body)
 }
 

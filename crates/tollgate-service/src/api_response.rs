@@ -63,7 +63,7 @@ impl Fields {
 
 /// A whole response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ApiResponse {
     /// The status.
     pub status: u16,
     /// The header fields.
@@ -72,7 +72,7 @@ pub struct Answer {
     pub body: Cow<'static, str>,
 }
 
-impl Answer {
+impl ApiResponse {
     /// 200 with a JSON document that is not cached.
     #[must_use]
     pub fn json(body: String) -> Self {
@@ -141,11 +141,12 @@ mod tests {
     #[test]
     fn a_problem_is_a_document_with_its_errors() {
         let errors = Problems(vec![Problem::new("a[0]", "\"x\" is not y".into())]);
-        let answer = Answer::problems(400, "Bad Request", "the check request is wrong", &errors);
+        let answer =
+            ApiResponse::problems(400, "Bad Request", "the check request is wrong", &errors);
         let body = r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"the check request is wrong","errors":[{"path":"a[0]","detail":"\"x\" is not y"}]}"#;
         assert_eq!((answer.status, answer.body.as_ref()), (400, body));
         let fields = "content-type: application/problem+json\ncache-control: no-store\n";
         assert_eq!(answer.fields.0, fields);
-        assert!(!Answer::problem(404, "Not Found", "x").body.contains("errors"));
+        assert!(!ApiResponse::problem(404, "Not Found", "x").body.contains("errors"));
     }
 }
