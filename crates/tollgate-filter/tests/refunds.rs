@@ -71,7 +71,7 @@ fn what_was_denied_beside_a_charge_that_was_taken_back_is_looked_at_again() {
     // Both keys are read, and the first is charged; then another request uses up the second.
     let mut meanwhile = |call: usize| {
         if call == 3 {
-            assert!(third.told(&shared, ("/all", b"another"), NOON).0.starts_with("Pass"));
+            assert!(third.told(&shared, ("/all", b"another"), NOON).0.starts_with("Allow"));
             denied.extend((0..3).map(|_| worker.told(&shared, ("/", b"client"), NOON)));
         }
     };
@@ -81,10 +81,10 @@ fn what_was_denied_beside_a_charge_that_was_taken_back_is_looked_at_again() {
         calls: RefCell::default(),
     };
     let (said, _) = other.told(&interrupted, ("/all", b"client"), NOON);
-    assert!(said.starts_with("Refuse"), "{said}");
+    assert!(said.starts_with("Deny"), "{said}");
     let remembered: Vec<bool> = denied.iter().map(|(_, remembered)| *remembered).collect();
     assert_eq!(remembered, [false, false, true], "{denied:?}");
-    assert!(denied.iter().all(|(said, _)| said.starts_with("Refuse")), "{denied:?}");
+    assert!(denied.iter().all(|(said, _)| said.starts_with("Deny")), "{denied:?}");
     let (said, _) = worker.told(&shared, ("/", b"client"), NOON);
-    assert!(said.starts_with("Pass"), "{said}");
+    assert!(said.starts_with("Allow"), "{said}");
 }
