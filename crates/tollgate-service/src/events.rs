@@ -21,8 +21,7 @@ pub fn line<'a>(
     let quota = decision.said_by();
     let name = quota.and_then(|quota| set.quotas().get(quota));
     let said = quota.and_then(|quota| decision.quotas.get(quota));
-    let answer = outcome.final_disposition();
-    let status = match answer {
+    let status = match outcome.final_disposition() {
         Disposition::Deny { status } if event != Kind::ShadowRefused => Some(status),
         Disposition::Deny { .. }
         | Disposition::Allow

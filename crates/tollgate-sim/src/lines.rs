@@ -109,9 +109,9 @@ impl Node {
         mem::swap(&mut self.plan, &mut waiter.plan);
         self.commit(now);
         let outcome = self.plan.outcome(&self.policy);
-        let answer = outcome.disposition_after(now.since(arrival.at));
+        let disposition = outcome.disposition_after(now.since(arrival.at));
         // Another rule may delay it now: then it moves to that queue.
-        if let (Disposition::Retry(_), Some(next)) = (answer, outcome.turn())
+        if let (Disposition::Retry(_), Some(next)) = (disposition, outcome.turn())
             && let Some(pace) = self.plan.waiting(&self.policy).pace(&next, now)
         {
             let mut waiter = self.stand_up(arrival, Some(next));

@@ -90,8 +90,8 @@ impl Node {
                 if job.tries >= MAX_TRIES {
                     partition.fail(Failure::Contended);
                     job.tries = 0;
-                    let answer = job.plan.outcome(&self.policy).disposition();
-                    if !matches!(answer, Disposition::Deny { .. } | Disposition::Retry(_)) {
+                    let disposition = job.plan.outcome(&self.policy).disposition();
+                    if !matches!(disposition, Disposition::Deny { .. } | Disposition::Retry(_)) {
                         continue; // the rule allows such requests
                     }
                 }

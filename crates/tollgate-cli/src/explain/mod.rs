@@ -118,8 +118,8 @@ impl Gate<'_> {
 
     /// Handles the response to a request that passed: charges the rules that charge by it.
     fn settle(&mut self, status: u16) {
-        let answer = self.plan.outcome(self.policy).disposition();
-        let passed = matches!(answer, Disposition::Allow | Disposition::Delay(_));
+        let disposition = self.plan.outcome(self.policy).disposition();
+        let passed = matches!(disposition, Disposition::Allow | Disposition::Delay(_));
         if passed && self.plan.is_deferred() && self.plan.settle(self.policy, Some(status)) {
             self.commit();
         }

@@ -132,8 +132,8 @@ impl EarlierDecisions {
     }
 
     /// Counts one decision.
-    pub(super) const fn count(&mut self, answer: Disposition) {
-        let counter = match answer {
+    pub(super) const fn count(&mut self, disposition: Disposition) {
+        let counter = match disposition {
             Disposition::Allow => &mut self.passed,
             Disposition::Delay(_) => &mut self.delayed,
             Disposition::Retry(_) => &mut self.waiting,
@@ -288,8 +288,8 @@ fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport
     QuotaReport { name: name.to_owned(), verdict, limit, burst, remaining, wait_ms, words }
 }
 
-fn decided(answer: Disposition) -> FinalDecision {
-    let (answer, status, wait, words) = match answer {
+fn decided(disposition: Disposition) -> FinalDecision {
+    let (answer, status, wait, words) = match disposition {
         Disposition::Allow => ("pass", None, None, "pass".to_owned()),
         Disposition::Delay(wait) => {
             ("delay", None, Some(wait), format!("wait {}, then pass", words::wait(wait)))

@@ -96,7 +96,7 @@ impl<S: SharedData> Enforcement<'_, S> {
             Commit::Denied => true,
             Commit::Failed(failure) => {
                 self.fail(index, failure, stats);
-                matches!(self.answer(), Disposition::Deny { .. } | Disposition::Retry(_))
+                matches!(self.disposition(), Disposition::Deny { .. } | Disposition::Retry(_))
             }
         }
     }
@@ -194,7 +194,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    fn answer(&self) -> Disposition {
+    fn disposition(&self) -> Disposition {
         self.plan.outcome(&self.config.policy).disposition()
     }
 

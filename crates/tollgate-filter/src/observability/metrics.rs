@@ -147,8 +147,8 @@ impl Metrics {
         has_failed: bool,
         buffer: &CounterBuffer<H>,
     ) -> bool {
-        let answer = outcome.final_disposition();
-        let result = match answer {
+        let disposition = outcome.final_disposition();
+        let result = match disposition {
             Disposition::Deny { .. } | Disposition::Retry(_) => RequestResult::Denied,
             Disposition::Delay(_) => RequestResult::Delayed,
             Disposition::Allow if waited > Span::ZERO => RequestResult::Delayed,
@@ -159,7 +159,7 @@ impl Metrics {
         let is_binding = |it: RuleDecision<'_>| it.is_binding && it.result == RuleResult::Failed;
         if has_failed && outcome.decisions().any(is_binding) {
             let [allowed, denied] = self.failed_requests;
-            match answer {
+            match disposition {
                 Disposition::Allow | Disposition::Delay(_) => buffer.add(allowed, 1),
                 _ if outcome.is_failure() => buffer.add(denied, 1),
                 Disposition::Deny { .. } | Disposition::Retry(_) => {}

@@ -171,18 +171,18 @@ impl<H: Proxy> HeldRequest<H> {
         }
         self.policy.decide_at(&mut self.plan, Some(now));
         let waited = now.since(self.arrived_at);
-        let answer = self.policy.outcome(&self.plan).disposition_after(waited);
+        let disposition = self.policy.outcome(&self.plan).disposition_after(waited);
         // Another rule may delay it now: then it moves to that rule's line, at that rule's pace.
         let next = self.policy.outcome(&self.plan).turn();
         let pace = |turn: &Turn| self.policy.waiting(&self.plan).pace(turn, now);
         let next = next.and_then(|next| Some((next, pace(&next)?)));
-        if let (Disposition::Retry(_), Some((next, pace))) = (answer, next) {
+        if let (Disposition::Retry(_), Some((next, pace))) = (disposition, next) {
             return self.move_to_queue(ticket, next, pace, now);
         }
         let pace = self.policy.waiting(&self.plan).pace(&turn, now);
         self.position = None;
         self.waiting.with(|queue| queue.done(ticket, now, pace));
-        match answer {
+        match disposition {
             Disposition::Allow | Disposition::Delay(_) if self.policy.has_fleet() => {
                 self.take_leases(now)
             }

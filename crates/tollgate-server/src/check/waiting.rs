@@ -86,8 +86,7 @@ impl<'a> Waiter<'a> {
                 self.done.take(charged);
                 return None;
             }
-            let answer = self.plan.outcome(policy).disposition();
-            return match answer {
+            return match self.plan.outcome(policy).disposition() {
                 Disposition::Deny { .. } => None,
                 Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_) => {
                     Some((turn, self.join(turn)?))

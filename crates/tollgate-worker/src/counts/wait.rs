@@ -88,8 +88,8 @@ impl<'a> Waiter<'a> {
     /// If the request was just given a place in a `leaky-queue`, waits for that place; gives it
     /// back when the request may not wait.
     async fn take_place(&mut self, mut calls: Calls<'_>) -> Option<Ticket> {
-        let answer = self.plan.outcome(self.policy).disposition_after(self.waited);
-        let Disposition::Delay(wait) = answer else { return None };
+        let disposition = self.plan.outcome(self.policy).disposition_after(self.waited);
+        let Disposition::Delay(wait) = disposition else { return None };
         if !self.holds || self.plan.newer().is_some() {
             return None;
         }

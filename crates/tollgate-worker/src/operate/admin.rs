@@ -47,11 +47,9 @@ async fn run(visit: &RequestContext<'_>, request: &web_sys::Request, target: &st
         Err(answer) => return refused(visit, answer, field("authorization").is_some()),
     };
     let active = if allowed.wants_newest() { newest(visit).await } else { policy(visit).await };
-    let text = match gate.follower {
-        Some(_) if allowed.wants_file() => js::policy_text(),
-        _ => String::new(),
-    };
-    let fingerprint = gate.follower.as_ref().map_or(0, |it| it.fingerprint);
+    let is_on = gate.follower.is_some() && allowed.wants_file();
+    let text = if is_on { js::policy_text() } else { String::new() };
+    let fingerprint = gate.follower.as_ref().map_or(0, |follower| follower.fingerprint);
     let service = Service {
         surface: Surface::Worker,
         deployed: DeployedFile { text: &text, fingerprint },
@@ -81,9 +79,11 @@ async fn run(visit: &RequestContext<'_>, request: &web_sys::Request, target: &st
                         store::ask(gate, in_force, call).await
                     }
                 };
-                // Whatever the result: the change may have been made.
-                if changes_policy(wants.call()) {
-                    gate.follower.iter().for_each(|it| it.following.borrow_mut().expire());
+                if changes_policy(wants.call())
+                    && let Some(follower) = &gate.follower
+                {
+                    // Whatever the result: the change may have been made.
+                    follower.following.borrow_mut().expire();
                 }
                 if let StoreReply::Failed(why) = &reply {
                     js::fail(&format!("an operator's request failed: {why}"));
