@@ -253,13 +253,16 @@ impl World {
         let is_known = reply.is_ok();
         let drive = client.drive.as_mut().unwrap();
         let heard = drive.hear(&self.policy, &mut client.plan, id, reply);
-        assert_eq!(heard, if is_first { Heard::Used } else { Heard::Unasked }, "{id:?}");
+        let Sent { partition, event, .. } = client.sent[&id];
+        let is_lost_refund = event == Event::Refund && !is_known;
+        let expected = if is_lost_refund { Heard::LostRefund } else { Heard::Used };
+        assert_eq!(heard, if is_first { expected } else { Heard::Unasked }, "{id:?}");
         if is_first {
-            let partition = client.sent[&id].partition;
             client.used.push(id);
             client.charged[partition] += u32::from(is_known && is_charge);
             if is_known && client.plan.partition(partition).unwrap().has_told() {
-                self.denials.hear(&self.policy, &client.plan, partition, self.now);
+                let times = (self.now, self.now);
+                self.denials.hear(&self.policy, &client.plan, partition, times);
             }
         }
     }

@@ -5,13 +5,13 @@
 //! The laws: where no unit comes back, every decision is the one that the store would make, to the
 //! number. Where one does, it is missed for at most a second and the time of a call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Denials, Disposition, FRESH, Failure, Plan, Policy, Surface};
 use tollgate_service::Ask;
-use tollgate_service::drive::{AskId, Drive, Lost, Next, Order, Spent};
+use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Spent};
 use tollgate_service::metrics::Event;
 use tollgate_storage::Counts;
 
@@ -109,6 +109,8 @@ struct Request {
     was_denied: bool,
     sent: BTreeMap<AskId, Sent>,
     is_done: bool,
+    /// The partitions whose count gave no reply.
+    silent: BTreeSet<usize>,
     /// When a call of it got no reply, or its client left: its charge is still expected then.
     unsure_at: Option<Timestamp>,
 }
@@ -259,6 +261,7 @@ impl World {
             was_denied,
             sent,
             is_done,
+            silent: BTreeSet::new(),
             unsure_at: None,
         });
         let i = self.requests.len() - 1;
@@ -290,6 +293,8 @@ impl World {
                         Ask::Look(bytes) | Ask::Charge(bytes) => (bytes, None),
                         Ask::Refund(bytes, reply) => (bytes, Some(reply.to_vec())),
                     };
+                    let is_again = charged.is_none() && request.silent.contains(&sent.partition);
+                    assert!(!is_again, "a silent count is asked again");
                     let row = (sent.partition, sent.event, bytes.to_vec(), charged, here);
                     request.sent.insert(id, row);
                     out.push(id);
@@ -353,17 +358,24 @@ impl World {
             }
             Message::Reply(i, id, reply) => {
                 let request = &mut self.requests[i];
-                let (partition, .., asked_at) = request.sent[&id];
+                let (partition, event, .., asked_at) = request.sent[&id];
                 let is_reply = reply.is_ok();
-                if !is_reply {
-                    request.unsure_at = Some(self.now);
-                }
                 let drive = request.drive.as_mut().unwrap();
                 let is_awaited = drive.awaits(id);
-                let _ = drive.hear(&request.policy, &mut request.plan, id, reply);
+                if !is_reply {
+                    request.unsure_at = Some(self.now);
+                    if is_awaited && event != Event::Refund {
+                        request.silent.insert(partition);
+                    }
+                }
+                let outcome = drive.hear(&request.policy, &mut request.plan, id, reply);
+                let Server { denials, ahead, .. } = &mut self.servers[request.server];
                 if is_reply && is_awaited && request.plan.partition(partition).unwrap().has_told() {
-                    let denials = &mut self.servers[request.server].denials;
-                    denials.hear(&request.policy, &request.plan, partition, asked_at);
+                    let times = (asked_at, self.now.saturating_add(*ahead));
+                    denials.hear(&request.policy, &request.plan, partition, times);
+                }
+                if outcome == Heard::LostRefund {
+                    denials.forget_partition(&request.policy, &request.plan, partition);
                 }
                 self.pump(i);
             }
@@ -450,7 +462,7 @@ fn decide(
             if let Some(denials) =
                 denials.as_mut().filter(|_| plan.partition(i).unwrap().has_told())
             {
-                denials.hear(policy, &plan, i, now);
+                denials.hear(policy, &plan, i, (now, now));
             }
         }
         if let Some(denials) = denials {
@@ -459,6 +471,50 @@ fn decide(
     }
     let outcome = plan.outcome(policy);
     (outcome.disposition(), outcome.retry_after(), is_remembered)
+}
+
+// Guards: a client that is denied by a charge that the store has refunded, because the reply to the
+// refund was lost.
+#[test]
+fn a_refund_without_a_reply_forgets_the_cached_denials_of_its_count() {
+    let quotas = r#""quotas": [{"limit": 1, "window": "1h"}]"#;
+    let document = format!(
+        r#"{{"version": 1, "rules": [{{"name": "client", "key": ["client_ip"], {quotas}}},
+            {{"name": "reads", "when": {{"methods": ["GET"]}}, "key": [], {quotas}}}]}}"#
+    );
+    let policy = tollgate_language::compile(&document, Surface::Server).unwrap();
+    let (mut counts, now) = (All::new(), Timestamp::from_millis(START_MS));
+    // One client takes the unit of all reads, so the next one is charged and refunded.
+    let _ = decide(&policy, &mut counts, None, &facts(1, 0), now);
+    let mut denials = Denials::new([7; 16]).patient(TIMEOUT).refunded();
+    let mut plan = Plan::new();
+    policy.plan(&facts(2, 0), &mut plan);
+    let mut drive = Drive::decide(&policy, &mut plan, Order::ChargeFirst, Spent::default());
+    let mut refunded = Vec::new();
+    while let Next::Send(id) = drive.next(&policy, &mut plan) {
+        let sent = drive.request(id).unwrap();
+        let i = sent.partition;
+        let of_key = counts.entry(plan.partition(i).unwrap().key().to_vec()).or_default();
+        if let Ask::Refund(bytes, reply) = sent.ask {
+            assert!(of_key.refund(bytes, reply, now).unwrap().is_changed);
+            let lost = Err(Lost::Failed(Failure::Unreachable));
+            refunded.push((i, drive.hear(&policy, &mut plan, id, lost)));
+        } else if let Ask::Look(bytes) | Ask::Charge(bytes) = sent.ask {
+            let reply = of_key.answer(bytes, now).unwrap().reply;
+            assert_eq!(drive.hear(&policy, &mut plan, id, Ok(reply)), Heard::Used);
+            denials.hear(&policy, &plan, i, (now, now));
+        }
+    }
+    denials.close(&policy, &plan);
+    assert_eq!(refunded, [(0, Heard::LostRefund)]);
+    let is_denied_here = |denials: &mut Denials| {
+        let mut write = Plan::new();
+        policy.plan(&facts(2, 1), &mut write);
+        denials.refuses(&policy, &mut write, now)
+    };
+    assert!(is_denied_here(&mut denials), "the charge is cached");
+    denials.forget_partition(&policy, &plan, 0);
+    assert!(!is_denied_here(&mut denials), "the store allows it");
 }
 
 // Guards: a server that decides otherwise because it remembers. The same requests with and without

@@ -150,9 +150,15 @@ impl Denials {
         false
     }
 
-    /// Stores the response of the store of partition `i`. `heard_at` is this process's time at or
-    /// before the response.
-    pub fn hear(&mut self, policy: &Policy, plan: &Plan, i: usize, heard_at: Timestamp) {
+    /// Stores the response of the store of partition `i`, which arrived at the second of the times
+    /// by this process's clock. The counts are dated to the first, at or before the response.
+    pub fn hear(
+        &mut self,
+        policy: &Policy,
+        plan: &Plan,
+        i: usize,
+        (heard_at, received_at): (Timestamp, Timestamp),
+    ) {
         let Some(partition) = plan.partition(i).filter(|p| p.stored.status.is_decided()) else {
             return;
         };
@@ -164,7 +170,7 @@ impl Denials {
             // A response that a later one overtook contains less. One that is far behind comes from
             // a clock that was set back.
             let overtakes = |known: &mut Entry| {
-                known.at > at && known.at.since(at) <= FRESH && known.heard_at <= heard_at
+                known.at > at && known.at.since(at) <= FRESH && known.heard_at <= received_at
             };
             if self.table.find(hash).is_some_and(overtakes) {
                 continue;

@@ -119,6 +119,13 @@ impl Denials {
         sets.map(|set| hash(self.seed, policy, set, partition.key())).collect()
     }
 
+    /// Forgets the counts of partition `i`, because a refund of its charge has no reply: the store
+    /// may have refunded it.
+    pub fn forget_partition(&mut self, policy: &Policy, plan: &Plan, i: usize) {
+        let places = self.places(policy, plan, i);
+        self.forget(&places);
+    }
+
     /// Forgets these counts, because a charge of them was refunded.
     pub fn forget(&mut self, places: &[u64]) {
         places.iter().for_each(|hash| self.table.remove(*hash));

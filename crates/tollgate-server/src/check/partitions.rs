@@ -199,12 +199,18 @@ impl Gate {
         (id, asked_at): (AskId, Timestamp),
         reply: Result<Vec<u8>, Lost>,
     ) {
-        let partition = drive.request(id).map(|request| request.partition);
+        let Some(Request { partition, .. }) = drive.request(id) else { return };
         let is_reply = reply.is_ok();
-        match (drive.hear(policy, plan, id, reply), partition) {
-            (Heard::Used, Some(i)) if is_reply => self.denials.hear(policy, plan, i, asked_at),
-            (Heard::Misread, _) => self.note(Event::Misread, "the store's reply cannot be read"),
-            (Heard::Used | Heard::Unasked, _) => {}
+        let outcome = drive.hear(policy, plan, id, reply);
+        match outcome {
+            Heard::Used if is_reply => {
+                self.denials.hear(policy, plan, partition, (asked_at, self.clock.now()));
+            }
+            Heard::LostRefund => self.denials.forget_partition(policy, plan, partition),
+            Heard::Used | Heard::Misread | Heard::Unasked => {}
+        }
+        if is_reply && matches!(outcome, Heard::LostRefund | Heard::Misread) {
+            self.note(Event::Misread, "the store's reply cannot be read");
         }
     }
 

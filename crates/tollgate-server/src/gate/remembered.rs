@@ -55,13 +55,26 @@ impl Remembered {
     }
 
     /// Remembers the denial of partition `i`, if there was one. It is dated to when the store was
-    /// asked, at `asked_at`: so by the remembered counts the time is never earlier than in the
-    /// engine, and none of them denies for longer than the engine would.
-    pub(crate) fn hear(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
+    /// asked, the first of `times`: so by the remembered counts the time is never earlier than in
+    /// the engine, and none of them denies for longer than the engine would. The second is now.
+    pub(crate) fn hear(
+        &self,
+        policy: &Policy,
+        plan: &Plan,
+        i: usize,
+        times: (Timestamp, Timestamp),
+    ) {
         if plan.partition(i).is_some_and(|partition| partition.has_told())
             && let Some(mut denials) = self.lock()
         {
-            denials.hear(policy, plan, i, asked_at);
+            denials.hear(policy, plan, i, times);
+        }
+    }
+
+    /// Forgets the counts of partition `i`: see [`Denials::forget_partition`].
+    pub(crate) fn forget_partition(&self, policy: &Policy, plan: &Plan, i: usize) {
+        if let Some(mut denials) = self.lock() {
+            denials.forget_partition(policy, plan, i);
         }
     }
 

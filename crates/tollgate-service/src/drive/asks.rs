@@ -45,6 +45,9 @@ pub enum Heard {
     Used,
     /// It cannot be read, and its count has failed.
     Misread,
+    /// A refund has no reply, or none that can be read: cached denials of its count are to be
+    /// forgotten, because they may contain the charge that was refunded.
+    LostRefund,
     /// It was not asked for, or it came before.
     Unasked,
 }
@@ -141,6 +144,11 @@ impl Asks {
     pub(super) fn charge_or_await(&self, partition: usize) -> bool {
         let mut its = self.0.iter().filter(|asked| asked.partition == partition);
         its.any(|asked| asked.used_as == Use::Charge || asked.state == State::Sent)
+    }
+
+    /// True when a request was sent to the count of `partition`.
+    pub(super) fn has_asked(&self, partition: usize) -> bool {
+        self.0.iter().any(|asked| asked.partition == partition)
     }
 
     /// From now on no reply is awaited.

@@ -182,7 +182,7 @@ impl Drive {
         };
         if is_refund {
             // Without a readable reply nothing changes: the request is denied in any case.
-            return if failure.is_some() && reply.is_ok() { Heard::Misread } else { heard };
+            return if failure.is_some() { Heard::LostRefund } else { heard };
         }
         self.is_overload |= reply == Err(Lost::Overloaded);
         if let Some(failure) = failure {
@@ -329,8 +329,12 @@ impl Drive {
         }
     }
 
+    /// Asks counts for their decisions, except those that already failed in this drive.
     fn look_at(&mut self, policy: &Policy, plan: &Plan, is_asked: impl Fn(usize) -> bool) {
         for partition in plan.partitions().filter(|it| is_asked(it.index())) {
+            if partition.has_failed() && self.asks.has_asked(partition.index()) {
+                continue;
+            }
             let mut request = Vec::new();
             if self.tells {
                 partition.told_peek_request(policy, &mut request);

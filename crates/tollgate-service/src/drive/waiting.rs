@@ -83,7 +83,7 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
             let _ = queue.done(ticket, now, plan.waiting(policy).pace(&stood_in, now));
             return None;
         };
-        let bytes = plan.memory().bytes();
+        let bytes = plan.memory().shrink();
         match queue.again(ticket, now, self.seat(plan, turn, bytes), pace) {
             Ok(()) => Some(turn),
             Err(full) => {

@@ -174,12 +174,14 @@ impl Calls<'_> {
             Err(NoReply::Failed(word)) => lost(FailureKind::Failed, &word, Failure::Unreachable),
         };
         let is_reply = reply.is_ok();
-        match self.drive.hear(policy, plan, id, reply) {
+        let outcome = self.drive.hear(policy, plan, id, reply);
+        match outcome {
             Heard::Used if is_reply => objects.denials.hear(policy, plan, partition, at),
-            Heard::Misread => {
-                objects.note(FailureKind::Misread, "");
-            }
-            Heard::Used | Heard::Unasked => {}
+            Heard::LostRefund => objects.denials.forget_partition(policy, plan, partition),
+            Heard::Used | Heard::Misread | Heard::Unasked => {}
+        }
+        if is_reply && matches!(outcome, Heard::LostRefund | Heard::Misread) {
+            objects.note(FailureKind::Misread, "");
         }
     }
 }

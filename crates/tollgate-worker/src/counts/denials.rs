@@ -70,8 +70,13 @@ impl Remembered {
     pub(crate) fn hear(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
         if plan.partition(i).is_some_and(|partition| partition.has_told()) {
             let heard_at = if plan.len() == 1 { js::now() } else { asked_at };
-            self.0.borrow_mut().hear(policy, plan, i, heard_at);
+            self.0.borrow_mut().hear(policy, plan, i, (heard_at, js::now()));
         }
+    }
+
+    /// Forgets the counts of partition `i`: see [`Denials::forget_partition`].
+    pub(crate) fn forget_partition(&self, policy: &Policy, plan: &Plan, i: usize) {
+        self.0.borrow_mut().forget_partition(policy, plan, i);
     }
 
     /// Forgets the denials that the replies to a request did not confirm.
