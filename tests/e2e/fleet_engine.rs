@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate_e2e::process::times;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Surface};
-use tollgate_redis::{Address, Ask, Engine, Failed, Name, Options, Tally};
+use tollgate_redis::{Address, Engine, Failed, KeyRequest, Name, Options, Tally};
 
 /// The limit of one key, for longer than any test.
 pub const LIMIT: u64 = 1_000;
@@ -109,7 +109,7 @@ pub async fn ask_all(
         tasks.push(tokio::spawn(async move {
             for i in 0..each {
                 let name = name(&server, client, i);
-                sum.count(&server.ask(name, Ask::Check(request.clone())).await);
+                sum.count(&server.ask(name, KeyRequest::Check(request.clone())).await);
             }
         }));
     }
@@ -176,15 +176,16 @@ fn what_was_charged_is_given_back_once_and_operators_see_it() {
             let [here, there] = [&servers[round % 2], &servers[(round + 1) % 2]];
             let name = here.name(b"key");
             assert_eq!(name, there.name(b"key"));
-            let reply = here.ask(name, Ask::Check(request.clone())).await.expect("an answer");
+            let reply =
+                here.ask(name, KeyRequest::Check(request.clone())).await.expect("an answer");
             assert!(is_charged(&reply), "{round}");
-            let refund = Ask::Refund { request: request.clone(), reply };
+            let refund = KeyRequest::Refund { request: request.clone(), reply };
             there.ask(name, refund).await.expect("an answer");
         }
         let name = servers[0].name(b"key");
         let mut admitted = 0;
         for _ in 0..20 {
-            let reply = servers[0].ask(name, Ask::Check(request.clone())).await;
+            let reply = servers[0].ask(name, KeyRequest::Check(request.clone())).await;
             admitted += u32::from(is_charged(&reply.expect("an answer")));
         }
         // A refund that comes later than its charge is smaller by that time: milliseconds of weeks.
@@ -200,7 +201,7 @@ fn a_value_lives_until_it_is_idle_and_half_a_minute() {
     runtime().block_on(async {
         let server = server(&redis.address(), |_| {});
         let name = server.name(b"key");
-        server.ask(name, Ask::Check(request(1))).await.expect("an answer");
+        server.ask(name, KeyRequest::Check(request(1))).await.expect("an answer");
     });
     let key = format!("tollgate:{}", server(&redis.address(), |_| {}).name(b"key"));
     let left: i64 = redis.command(&["PTTL", &key]).trim_start_matches(':').parse().expect("ms");

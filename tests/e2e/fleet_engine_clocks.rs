@@ -6,7 +6,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
-use tollgate_redis::{Ask, Engine};
+use tollgate_redis::{Engine, KeyRequest};
 
 use crate::fleet_engine_redis::{Kind, Redis};
 use crate::{Sum, is_charged, request_under, runtime, server, tally};
@@ -50,7 +50,7 @@ async fn ask(servers: &[Engine], algorithm: &'static str, each: usize) -> [u64; 
             tokio::spawn(async move {
                 let name = server.name(algorithm.as_bytes());
                 for _ in 0..each {
-                    sum.count(&server.ask(name, Ask::Check(request(algorithm))).await);
+                    sum.count(&server.ask(name, KeyRequest::Check(request(algorithm))).await);
                 }
             })
         })
@@ -110,7 +110,7 @@ fn fail_over(apart_ns: i64) -> [[u64; 2]; 3] {
         }
         // Other keys are decided by the new clock as usual.
         let fresh = servers[0].name(b"fresh");
-        let reply = servers[0].ask(fresh, Ask::Check(request("gcra"))).await;
+        let reply = servers[0].ask(fresh, KeyRequest::Check(request("gcra"))).await;
         assert!(is_charged(&reply.expect("an answer")));
         println!("{apart} s apart, {:?}: {sums:?}, {:?}", began.elapsed(), tally(&servers));
         let passed = began.elapsed().as_secs() * LIMIT / 3_600 + 1;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate_e2e::process::free_port;
-use tollgate_redis::{Ask, Engine, Failed, Fault, Settings, Warning};
+use tollgate_redis::{Engine, Failed, Fault, KeyRequest, Settings, Warning};
 
 use crate::fleet_engine_redis::{Kind, Redis};
 use crate::{LIMIT, Sum, ask_all, is_charged, request, runtime, server, tally};
@@ -29,7 +29,7 @@ async fn ask_until(servers: &[Engine], over: Arc<AtomicBool>) -> Arc<Sum> {
         tasks.push(tokio::spawn(async move {
             let name = server.name(b"hot");
             while !over.load(Ordering::Relaxed) {
-                let answer = server.ask(name, Ask::Check(request.clone())).await;
+                let answer = server.ask(name, KeyRequest::Check(request.clone())).await;
                 sum.count(&answer);
                 if answer.is_err() {
                     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -183,13 +183,13 @@ fn an_engine_without_memory_says_so_and_forgets_nobody() {
         assert_eq!(server.greet().await, Ok(vec![]));
         let hot = server.name(b"hot");
         for _ in 0..2 {
-            server.ask(hot, Ask::Check(request(1))).await.expect("an answer");
+            server.ask(hot, KeyRequest::Check(request(1))).await.expect("an answer");
         }
         redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
         let fresh = server.name(b"fresh");
-        let full = server.ask(fresh, Ask::Check(request(1))).await;
+        let full = server.ask(fresh, KeyRequest::Check(request(1))).await;
         assert_eq!(full, Err(Failed::Engine(Fault::OutOfMemory)));
-        let reply = server.ask(hot, Ask::Check(request(1))).await.expect("a denial");
+        let reply = server.ask(hot, KeyRequest::Check(request(1))).await.expect("a denial");
         assert!(!is_charged(&reply), "it is still used up");
         let count = |fault| server.faults().find(|(other, _)| *other == fault).map(|(_, n)| n);
         assert_eq!(count(Fault::OutOfMemory), Some(1));
@@ -205,7 +205,7 @@ fn values_of_others_are_not_misread() {
         let server = server(&redis.address(), |_| {});
         let name = server.name(b"key");
         let key = server.key_of(&name);
-        let ask = || server.ask(name, Ask::Check(request(1)));
+        let ask = || server.ask(name, KeyRequest::Check(request(1)));
         let foreign = || server.faults().find(|(fault, _)| *fault == Fault::Foreign);
         redis.command(&["SET", &key, "\u{1}damaged"]);
         assert_eq!(ask().await, Err(Failed::Corrupt));
@@ -289,14 +289,14 @@ fn too_far_for_the_tolerance_is_a_failure_that_says_so() {
         let mut last = Ok(Vec::new());
         for i in 0..10 {
             let name = strict.name(format!("{i}").as_bytes());
-            last = strict.ask(name, Ask::Check(request(1))).await;
+            last = strict.ask(name, KeyRequest::Check(request(1))).await;
             if last.is_err() {
                 break;
             }
         }
         assert_eq!(last, Err(Failed::Engine(Fault::Clock)));
         let server = server(&address, |_| {});
-        let answer = server.ask(server.name(b"key"), Ask::Check(request(1))).await;
+        let answer = server.ask(server.name(b"key"), KeyRequest::Check(request(1))).await;
         assert!(is_charged(&answer.expect("within a second")));
     });
 }
@@ -339,7 +339,7 @@ fn what_is_no_engine_fails_everybody() {
             });
             for i in 0..20 {
                 let name = server.name(format!("{i}").as_bytes());
-                let answer = server.ask(name, Ask::Check(request(1))).await;
+                let answer = server.ask(name, KeyRequest::Check(request(1))).await;
                 assert!(answer.is_err(), "{answer:?}");
             }
             assert_eq!(server.under_way(), 0);

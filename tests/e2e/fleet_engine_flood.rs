@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tollgate_redis::{Ask, Failed, Fault, Warning};
+use tollgate_redis::{Failed, Fault, KeyRequest, Warning};
 
 use crate::fleet_engine_redis::{Kind, Redis};
 use crate::{is_charged, request, runtime, server};
@@ -45,7 +45,7 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
         // The key that uses its whole limit before the flood.
         let exhausted = server.name(b"exhausted");
         let one = request(1);
-        let reply = server.ask(exhausted, Ask::Check(one.clone())).await.expect("an answer");
+        let reply = server.ask(exhausted, KeyRequest::Check(one.clone())).await.expect("an answer");
         assert!(is_charged(&reply));
         let before = resident();
         let next = Arc::new(AtomicU64::new(0));
@@ -63,7 +63,7 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
                         }
                         let name = server.name(&number.to_le_bytes());
                         let came = loop {
-                            match server.ask(name, Ask::Check(one.clone())).await {
+                            match server.ask(name, KeyRequest::Check(one.clone())).await {
                                 Ok(reply) if is_charged(&reply) => break 0,
                                 Err(Failed::Engine(Fault::OutOfMemory)) => break 1,
                                 // A stalled machine: nothing was charged.
@@ -76,7 +76,7 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
                         };
                         counts[came].fetch_add(1, Ordering::Relaxed);
                         if number % 1_000 == 0 {
-                            let reply = server.ask(exhausted, Ask::Check(one.clone())).await;
+                            let reply = server.ask(exhausted, KeyRequest::Check(one.clone())).await;
                             // A denial needs no memory: the key stays denied.
                             assert!(!is_charged(&reply.expect("a denial")));
                             counts[2].fetch_add(1, Ordering::Relaxed);
@@ -110,8 +110,8 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
         let more = (most * 2).to_string();
         redis.command(&["CONFIG", "SET", "maxmemory", &more]);
         let name = server.name(b"after");
-        assert!(is_charged(&server.ask(name, Ask::Check(one.clone())).await.expect("room")));
-        let reply = server.ask(exhausted, Ask::Check(one)).await.expect("a denial");
+        assert!(is_charged(&server.ask(name, KeyRequest::Check(one.clone())).await.expect("room")));
+        let reply = server.ask(exhausted, KeyRequest::Check(one)).await.expect("a denial");
         assert!(!is_charged(&reply));
     });
 }
@@ -124,7 +124,9 @@ fn a_full_engine_takes_fresh_keys_again_when_values_expire() {
     runtime().block_on(async {
         let server = server(&redis.address(), |_| {});
         let filled = server.name(b"filled");
-        assert!(is_charged(&server.ask(filled, Ask::Check(one.clone())).await.expect("room")));
+        assert!(is_charged(
+            &server.ask(filled, KeyRequest::Check(one.clone())).await.expect("room")
+        ));
         // Other data, which expires, occupies all the memory.
         redis.command(&["SET", "other", &"x".repeat(100_000), "PX", "1500"]);
         let fill = "for i = 1, 200 do \
@@ -133,12 +135,12 @@ fn a_full_engine_takes_fresh_keys_again_when_values_expire() {
         let full = info(&redis, "memory", "used_memory") - 5_000_000;
         redis.command(&["CONFIG", "SET", "maxmemory", &full.to_string()]);
         let fresh = server.name(b"fresh");
-        let refused = server.ask(fresh, Ask::Check(one.clone())).await;
+        let refused = server.ask(fresh, KeyRequest::Check(one.clone())).await;
         assert_eq!(refused, Err(Failed::Engine(Fault::OutOfMemory)));
         for _ in 0..1_000 {
-            if let Ok(reply) = server.ask(fresh, Ask::Check(one.clone())).await {
+            if let Ok(reply) = server.ask(fresh, KeyRequest::Check(one.clone())).await {
                 assert!(is_charged(&reply));
-                let reply = server.ask(filled, Ask::Check(one.clone())).await;
+                let reply = server.ask(filled, KeyRequest::Check(one.clone())).await;
                 assert!(!is_charged(&reply.expect("a denial")), "it is still used up");
                 return;
             }
@@ -160,15 +162,21 @@ fn an_engine_that_evicts_is_warned_of_and_does_what_the_warning_says() {
             assert_eq!(server.greet().await, Ok(vec![Warning::Evicts(policy.to_owned())]));
         }
         let exhausted = server.name(b"exhausted");
-        assert!(is_charged(&server.ask(exhausted, Ask::Check(one.clone())).await.expect("room")));
+        assert!(is_charged(
+            &server.ask(exhausted, KeyRequest::Check(one.clone())).await.expect("room")
+        ));
         // Room for about 1,300 keys: one of them survives 18,700 random evictions with a
         // probability of one in a million. With room for 5,000 it was one in twenty.
         let most = info(&redis, "memory", "used_memory") + (1 << 18);
         redis.command(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
         for number in 0..20_000_u32 {
             let name = server.name(&number.to_le_bytes());
-            server.ask(name, Ask::Check(one.clone())).await.expect("it evicts, and takes it");
-            let reply = server.ask(exhausted, Ask::Check(one.clone())).await.expect("an answer");
+            server
+                .ask(name, KeyRequest::Check(one.clone()))
+                .await
+                .expect("it evicts, and takes it");
+            let reply =
+                server.ask(exhausted, KeyRequest::Check(one.clone())).await.expect("an answer");
             if is_charged(&reply) {
                 return;
             }

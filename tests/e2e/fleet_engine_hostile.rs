@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollgate_redis::{Ask, Failed, Fault};
+use tollgate_redis::{Failed, Fault, KeyRequest};
 
 use crate::{request, runtime, server};
 
@@ -48,7 +48,7 @@ fn asked(address: &str) -> Vec<Failed> {
         let mut failed = Vec::new();
         for i in 0..20 {
             let name = server.name(format!("{i}").as_bytes());
-            let answer = server.ask(name, Ask::Check(request(1))).await;
+            let answer = server.ask(name, KeyRequest::Check(request(1))).await;
             failed.push(answer.expect_err("nobody was charged"));
         }
         assert_eq!(server.under_way(), 0);
@@ -136,7 +136,7 @@ fn more_replies_than_questions_end_the_connection() {
         for i in 0..10 {
             let name = server.name(format!("{i}").as_bytes());
             // Successful or not: every request has one result.
-            let _ = server.ask(name, Ask::Check(request(1))).await;
+            let _ = server.ask(name, KeyRequest::Check(request(1))).await;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(server.under_way(), 0);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
-use tollgate_redis::{Ask, Engine, Failed, Fault, Options};
+use tollgate_redis::{Engine, Failed, Fault, KeyRequest, Options};
 
 use crate::fleet_cluster;
 use crate::fleet_engine_redis::{Kind, Redis};
@@ -56,7 +56,7 @@ fn slots_that_move_lose_nothing() {
         server.greet().await.expect("it is there");
         let name = server.name(b"hot");
         let ask = || async {
-            server.ask(name, Ask::Check(request(3))).await.map(|reply| is_charged(&reply))
+            server.ask(name, KeyRequest::Check(request(3))).await.map(|reply| is_charged(&reply))
         };
         assert_eq!(ask().await, Ok(true));
         let key = format!("tollgate:{name}");
@@ -121,7 +121,7 @@ fn a_primary_without_its_replica_refuses_where_it_must_have_one() {
     let primary = Redis::start_with(Kind::Plain, &["--min-replicas-to-write", "1"], None);
     runtime().block_on(async {
         let server = server(&primary.address(), |_| {});
-        let answer = server.ask(server.name(b"key"), Ask::Check(request(1))).await;
+        let answer = server.ask(server.name(b"key"), KeyRequest::Check(request(1))).await;
         assert_eq!(answer, Err(Failed::Engine(Fault::TooFewReplicas)));
     });
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tollgate_core::Span;
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
-use tollgate_redis::{Ask, Engine, Failed, Fault, Replicas};
+use tollgate_redis::{Engine, Failed, Fault, KeyRequest, Replicas};
 
 use crate::fleet_engine_redis::{Kind, Redis};
 use crate::{LIMIT, Sum, ask_all, is_charged, request, runtime, server, tally};
@@ -48,7 +48,9 @@ fn a_charge_that_no_replica_has_fails_and_stays() {
         let ask = |key: &'static str| {
             let (name, request) = (server.name(key.as_bytes()), request(2));
             let server = server.clone();
-            async move { server.ask(name, Ask::Check(request)).await.map(|reply| is_charged(&reply)) }
+            async move {
+                server.ask(name, KeyRequest::Check(request)).await.map(|reply| is_charged(&reply))
+            }
         };
         // A machine that runs other tests may be slow once; then use another key.
         let (mut first, keys) = (Err(Failed::Open), ["a", "b", "c", "d", "e"]);
@@ -146,7 +148,7 @@ async fn load(servers: &[Engine], keys: usize, over: Arc<AtomicBool>) -> Vec<Arc
             while !over.load(Ordering::Relaxed) {
                 i += 1;
                 let name = server.name(format!("key {}", i % keys).as_bytes());
-                let answer = server.ask(name, Ask::Check(request.clone())).await;
+                let answer = server.ask(name, KeyRequest::Check(request.clone())).await;
                 sums[i % keys].count(&answer);
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }

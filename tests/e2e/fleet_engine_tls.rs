@@ -10,7 +10,7 @@ use rcgen::{
     KeyPair, date_time_ymd,
 };
 use tollgate_e2e::process::{READY_WITHIN, TempDir, free_port, wait_until};
-use tollgate_redis::{Ask, Failed, Fault, Tls, TlsFiles};
+use tollgate_redis::{Failed, Fault, KeyRequest, Tls, TlsFiles};
 
 use crate::fleet_engine_redis::{Kind, Redis};
 use crate::{ask_all, is_charged, request, runtime, server};
@@ -106,7 +106,7 @@ fn open(files: TlsFiles) -> Arc<Tls> {
 fn ask(address: &str, tls: &Arc<Tls>) -> Result<bool, Failed> {
     runtime().block_on(async {
         let server = server(address, |options| options.tls = Some(tls.clone()));
-        let answer = server.ask(server.name(b"key"), Ask::Check(request(1))).await;
+        let answer = server.ask(server.name(b"key"), KeyRequest::Check(request(1))).await;
         assert_eq!(server.under_way(), 0);
         answer.map(|reply| is_charged(&reply))
     })
@@ -151,7 +151,7 @@ fn an_engine_over_tls_decides_and_who_is_not_trusted_does_not() {
     ));
     let answer = runtime().block_on(async {
         let server = server(&format!("redis://127.0.0.1:{port}"), |_| {});
-        server.ask(server.name(b"key"), Ask::Check(request(1))).await
+        server.ask(server.name(b"key"), KeyRequest::Check(request(1))).await
     });
     assert!(matches!(answer, Err(Failed::Engine(_))), "{answer:?}");
     // Another name, unless that name is expected.
@@ -180,7 +180,7 @@ fn files_are_read_again_and_bad_ones_replace_nothing() {
     runtime.block_on(async {
         let address = format!("rediss://127.0.0.1:{port}");
         let server = server(&address, |options| options.tls = Some(tls.clone()));
-        let ask = || server.ask(server.name(b"key"), Ask::Check(request(9)));
+        let ask = || server.ask(server.name(b"key"), KeyRequest::Check(request(9)));
         assert_eq!(ask().await, Err(Failed::Engine(Fault::Tls)));
         write(b"no certificate");
         let bad = server.reload_tls().expect_err("a bad file");
@@ -245,7 +245,7 @@ fn a_primary_that_a_sentinel_names_is_spoken_to_over_tls() {
     runtime().block_on(async {
         let server = server(&address, |options| options.tls = Some(ours.tls()));
         assert_eq!(server.greet().await, Ok(vec![]));
-        let reply = server.ask(server.name(b"key"), Ask::Check(request(1))).await;
+        let reply = server.ask(server.name(b"key"), KeyRequest::Check(request(1))).await;
         assert!(is_charged(&reply.expect("an answer")));
     });
     let others = Certificates::new();
@@ -307,14 +307,14 @@ fn a_user_logs_in_with_no_more_rights_than_the_documents_say() {
     runtime().block_on(async {
         let right = server(&address("tollgate:secret"), |_| {});
         assert_eq!(right.greet().await, Ok(vec![]));
-        let reply = right.ask(right.name(b"key"), Ask::Check(request(1))).await;
+        let reply = right.ask(right.name(b"key"), KeyRequest::Check(request(1))).await;
         assert!(is_charged(&reply.expect("an answer")));
         assert_eq!(right.append("rules", 0, b"entry").await, Ok(true));
         assert_eq!(right.length("rules").await, Ok(1));
         assert_eq!(right.entries("rules", 0).await, Ok(vec![b"entry".to_vec()]));
         for login in ["tollgate:wrong", "nobody:secret", "reader:secret"] {
             let server = server(&address(login), |_| {});
-            let answer = server.ask(server.name(b"key"), Ask::Check(request(1))).await;
+            let answer = server.ask(server.name(b"key"), KeyRequest::Check(request(1))).await;
             assert_eq!(answer, Err(Failed::Engine(Fault::Forbidden)), "{login}");
         }
     });

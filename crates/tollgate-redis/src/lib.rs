@@ -34,7 +34,7 @@ mod address;
 pub mod commit;
 
 pub use address::{Address, BadAddress, Kind};
-pub use commit::{Ask, Failed, Fault, Name, Settings, Tally};
+pub use commit::{Failed, Fault, KeyRequest, Name, Settings, Tally};
 pub use engine::Engine;
 pub use info::Warning;
 pub use observe::{Observer, RoundTrip, Tag};

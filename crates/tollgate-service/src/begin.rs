@@ -1,6 +1,6 @@
 //! One request to the service, from its head to its response.
 //!
-//! Invariant: no body is read, and no store is asked, before the request was found to be allowed: a
+//! Invariant: no body is read, and no store is head, before the request was found to be allowed: a
 //! [`Service`], which may be expensive to make, takes only an [`Allowed`] request.
 
 use alloc::boxed::Box;
@@ -11,10 +11,10 @@ use crate::access::{Actor, Tokens};
 use crate::admin::step::Step;
 use crate::admin::{key_history, keys, metrics, policy, tenants};
 use crate::api_response::{ApiResponse, JSON};
-use crate::asked::{Asked, body_limit};
 use crate::metrics::Format;
 use crate::open_api::OPEN_API;
 use crate::problem::Wrong;
+use crate::request_head::{RequestHead, body_limit};
 use crate::routes::Operation;
 use crate::service::{Call, Service};
 use crate::store::policy::PolicyReply;
@@ -35,14 +35,14 @@ pub enum Next {
 #[derive(Debug)]
 pub struct WantsBody {
     limit: usize,
-    asked: Box<Asked>,
+    head: Box<RequestHead>,
 }
 
 /// A request that needs a response of the store.
 #[derive(Debug)]
 pub struct WantsStore {
     call: Box<StoreCall>,
-    asked: Box<Asked>,
+    head: Box<RequestHead>,
     state: State,
 }
 
@@ -58,7 +58,7 @@ enum State {
 
 /// An allowed request: only its head was read.
 #[derive(Debug)]
-pub struct Allowed(Box<Asked>);
+pub struct Allowed(Box<RequestHead>);
 
 impl Allowed {
     /// Checks the head of a request below `/.well-known/tollgate/`. `actor_header` is the name, in
@@ -73,11 +73,11 @@ impl Allowed {
         call: &Call<'_>,
     ) -> Result<Self, ApiResponse> {
         let is_head = call.method == "HEAD";
-        let asked = Asked::read(tokens, actor_header, call).map_err(|it| sent(it, is_head))?;
-        if asked.operation == Operation::ReadOpenApi {
+        let head = RequestHead::read(tokens, actor_header, call).map_err(|it| sent(it, is_head))?;
+        if head.operation == Operation::ReadOpenApi {
             return Err(sent(ApiResponse::new(200, JSON, OPEN_API), is_head));
         }
-        Ok(Self(Box::new(asked)))
+        Ok(Self(Box::new(head)))
     }
 
     /// True when the text of the deployed file is needed: for operations on the policy in force.
@@ -122,10 +122,10 @@ impl Allowed {
 impl Service<'_> {
     /// Begins to serve a request. Never fails: a mistake gets a response.
     #[must_use]
-    pub fn begin(&self, Allowed(asked): Allowed) -> Next {
-        match body_limit(asked.operation) {
-            Some(limit) => Next::Body(WantsBody { limit, asked }),
-            None => begun(self, asked, Vec::new()),
+    pub fn begin(&self, Allowed(head): Allowed) -> Next {
+        match body_limit(head.operation) {
+            Some(limit) => Next::Body(WantsBody { limit, head }),
+            None => begun(self, head, Vec::new()),
         }
     }
 }
@@ -141,7 +141,7 @@ impl WantsBody {
     #[must_use]
     pub fn read(self, service: &Service<'_>, body: Option<Vec<u8>>) -> Next {
         match body.filter(|body| body.len() <= self.limit) {
-            Some(body) => begun(service, self.asked, body),
+            Some(body) => begun(service, self.head, body),
             None => {
                 let detail = format!("send at most {} bytes", self.limit);
                 Next::Response(Wrong::TooLarge.answer(&detail))
@@ -160,91 +160,91 @@ impl WantsStore {
     /// Continues with the store's reply.
     #[must_use]
     pub fn answered(self, service: &Service<'_>, reply: StoreReply) -> Next {
-        let asked = self.asked;
+        let head = self.head;
         match (self.state, reply) {
             (State::Policy(state), StoreReply::Policy(reply)) => {
-                let step = policy::answered(service, &asked, state, reply);
-                next(asked, step, StoreCall::Policy, State::Policy)
+                let step = policy::answered(service, &head, state, reply);
+                next(head, step, StoreCall::Policy, State::Policy)
             }
             (State::Tenants(state), StoreReply::Tenants(reply)) => {
-                let step = tenants::answered(service, &asked, state, reply);
-                next(asked, step, StoreCall::Tenants, State::Tenants)
+                let step = tenants::answered(service, &head, state, reply);
+                next(head, step, StoreCall::Tenants, State::Tenants)
             }
             (State::Keys(keys::State::Asked), StoreReply::Keys(reply)) => {
-                let step = keys::answered(&asked, reply);
-                next(asked, step, keys::Call::of_store, State::Keys)
+                let step = keys::answered(&head, reply);
+                next(head, step, keys::Call::of_store, State::Keys)
             }
             (State::Keys(keys::State::Noting), StoreReply::Policy(PolicyReply::Noted)) => {
-                Next::Response(sent(keys::noted(), asked.is_head))
+                Next::Response(sent(keys::noted(), head.is_head))
             }
             (State::KeyHistory(()), StoreReply::Policy(reply)) => {
                 let step = key_history::answered(&reply);
-                next(asked, step, StoreCall::Policy, State::KeyHistory)
+                next(head, step, StoreCall::Policy, State::KeyHistory)
             }
             (State::Metrics(format), StoreReply::Metrics(reply)) => {
                 let step = metrics::answered(format, reply);
-                next(asked, step, StoreCall::Metrics, State::Metrics)
+                next(head, step, StoreCall::Metrics, State::Metrics)
             }
             _ => {
                 let answer = Wrong::StoreUnavailable.answer("the store does not answer; try again");
-                Next::Response(sent(answer.with("retry-after", "1"), asked.is_head))
+                Next::Response(sent(answer.with("retry-after", "1"), head.is_head))
             }
         }
     }
 }
 
-fn begun(service: &Service<'_>, asked: Box<Asked>, body: Vec<u8>) -> Next {
-    match asked.operation {
+fn begun(service: &Service<'_>, head: Box<RequestHead>, body: Vec<u8>) -> Next {
+    match head.operation {
         Operation::ReadPolicy
         | Operation::PutPolicy
         | Operation::DeletePolicy
         | Operation::ReadHistory
         | Operation::ReadVersion
         | Operation::RollBack => {
-            let step = policy::begin(service, &asked, body);
-            next(asked, step, StoreCall::Policy, State::Policy)
+            let step = policy::begin(service, &head, body);
+            next(head, step, StoreCall::Policy, State::Policy)
         }
         Operation::ListTenants
         | Operation::ReadTenant
         | Operation::PutTenant
         | Operation::DeleteTenant => {
-            let step = tenants::begin(service, &asked, body);
-            next(asked, step, StoreCall::Tenants, State::Tenants)
+            let step = tenants::begin(service, &head, body);
+            next(head, step, StoreCall::Tenants, State::Tenants)
         }
         Operation::Explain
         | Operation::ReadKey
         | Operation::ResetKey
         | Operation::BlockKey
         | Operation::UnblockKey => {
-            let step = keys::begin(&asked, body);
-            next(asked, step, keys::Call::of_store, State::Keys)
+            let step = keys::begin(&head, body);
+            next(head, step, keys::Call::of_store, State::Keys)
         }
         Operation::ReadKeyHistory => {
-            let step = key_history::begin(&asked);
-            next(asked, step, StoreCall::Policy, State::KeyHistory)
+            let step = key_history::begin(&head);
+            next(head, step, StoreCall::Policy, State::KeyHistory)
         }
         Operation::ReadMetrics => {
-            let step = metrics::begin(&asked);
-            next(asked, step, StoreCall::Metrics, State::Metrics)
+            let step = metrics::begin(&head);
+            next(head, step, StoreCall::Metrics, State::Metrics)
         }
         // `Allowed` has already responded to it.
         Operation::ReadOpenApi => {
-            Next::Response(sent(ApiResponse::new(200, JSON, OPEN_API), asked.is_head))
+            Next::Response(sent(ApiResponse::new(200, JSON, OPEN_API), head.is_head))
         }
     }
 }
 
 /// The next step after `step`, whose calls and states are of one kind.
 fn next<C, S>(
-    asked: Box<Asked>,
+    head: Box<RequestHead>,
     step: Step<C, S>,
     call_of: impl FnOnce(C) -> StoreCall,
     state_of: impl FnOnce(S) -> State,
 ) -> Next {
     match step {
-        Step::Response(answer) => Next::Response(sent(answer, asked.is_head)),
+        Step::Response(answer) => Next::Response(sent(answer, head.is_head)),
         Step::Ask(call, state) => {
-            Next::Store(WantsStore { call: Box::new(call_of(call)), asked, state: state_of(state) })
+            Next::Store(WantsStore { call: Box::new(call_of(call)), head, state: state_of(state) })
         }
     }
 }
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_stranger_has_an_answer_before_there_is_a_service() {
         let tokens = Tokens { admin: Some(Token::new(b"secret")), ..Tokens::default() };
-        let asked = |method: &str, path: &str, token: Option<&str>| {
+        let head = |method: &str, path: &str, token: Option<&str>| {
             let target = format!("{PREFIX}{path}").replace(['{', '}'], "");
             let field = |name: &str| match name {
                 "authorization" => token.map(Into::into),
@@ -280,9 +280,9 @@ mod tests {
                 let is_public = route.path == "openapi.json";
                 for token in [None, Some("Bearer secre"), Some("Basic secret"), Some("")] {
                     let expected = if is_public { 200 } else { 401 };
-                    assert_eq!(asked(method.name, route.path, token).err(), Some(expected));
+                    assert_eq!(head(method.name, route.path, token).err(), Some(expected));
                 }
-                let with_token = asked(method.name, route.path, Some("Bearer secret"));
+                let with_token = head(method.name, route.path, Some("Bearer secret"));
                 assert_eq!(with_token.is_ok(), !is_public, "{method:?} {}", route.path);
                 if let Ok(allowed) = with_token {
                     let is_of_policy = ["admin/policy", "admin/policy/rollback"];
@@ -298,7 +298,7 @@ mod tests {
                 }
             }
             for method in ["OPTIONS", "TRACE", "get", ""] {
-                assert_eq!(asked(method, route.path, None).err(), Some(405), "{method}");
+                assert_eq!(head(method, route.path, None).err(), Some(405), "{method}");
             }
         }
     }

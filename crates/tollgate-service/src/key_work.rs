@@ -3,7 +3,7 @@
 //! Invariant: a key is named by its value and goes no further than to its count, which is found by
 //! the key's hash: no response and no [`KeyEvent`] contains it. The operation first looks at the
 //! key, then changes it if a change is requested; both may be repeated. Deliberately absent: the
-//! permissions, the form of the responses, how a count is asked, and where events are written.
+//! permissions, the form of the responses, how a count is called, and where events are written.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use tollgate_storage::{KeyOperation, KeyState};
 
 use crate::key_report;
 use crate::store::StoreReply;
-use crate::store::keys::{AskedOfKey, KeyCall, KeyReply, RuleKey};
+use crate::store::keys::{KeyCall, KeyReply, KeyTask, RuleKey};
 
 /// Carries `call` out under the policy in force; returns the reply, and the event to be written
 /// about it.
@@ -26,10 +26,10 @@ pub async fn carry_out<'a, R: Future<Output = Result<Vec<u8>, String>>>(
     policy: &Policy,
     call: &'a KeyCall,
     look: impl AsyncFnOnce(DescribedRequest) -> Plan,
-    count: impl FnMut(KeyAsk) -> R,
+    count: impl FnMut(OperatorRequest) -> R,
 ) -> (StoreReply, Option<KeyEvent<'a>>) {
-    let (key, operation) = match call.asked() {
-        AskedOfKey::Explain(request) => {
+    let (key, operation) = match call.task() {
+        KeyTask::Explain(request) => {
             let reply = match DescribedRequest::parse(request.as_bytes()) {
                 Ok(facts) => {
                     let plan = look(facts).await;
@@ -39,7 +39,7 @@ pub async fn carry_out<'a, R: Future<Output = Result<Vec<u8>, String>>>(
             };
             return (StoreReply::Keys(reply), None);
         }
-        AskedOfKey::Operate(key, operation) => (key, operation),
+        KeyTask::Operate(key, operation) => (key, operation),
     };
     let work = match KeyWork::begin(policy, (key, operation)) {
         Ok(work) => work,
@@ -53,7 +53,7 @@ pub async fn carry_out<'a, R: Future<Output = Result<Vec<u8>, String>>>(
 
 /// A request to a key's count.
 #[derive(Clone, Debug)]
-pub struct KeyAsk {
+pub struct OperatorRequest {
     /// The key; its count is found by the hash of its bytes.
     pub key: GivenKey,
     /// [`KeyOperation::Describe`], then the change, if one is requested.
@@ -64,7 +64,7 @@ pub struct KeyAsk {
 
 /// One operation in progress.
 struct KeyWork<'a> {
-    asked: &'a RuleKey,
+    rule_key: &'a RuleKey,
     key: GivenKey,
     operation: KeyOperation,
 }
@@ -97,23 +97,24 @@ pub struct KeyEvent<'a> {
 }
 
 impl<'a> KeyWork<'a> {
-    /// Begins the operation on the key in `asked`.
+    /// Begins the operation on the key in `rule_key`.
     ///
     /// # Errors
     /// The response when the policy has no such rule, or the rule no such key.
     fn begin(
         policy: &Policy,
-        (asked, operation): (&'a RuleKey, KeyOperation),
+        (rule_key, operation): (&'a RuleKey, KeyOperation),
     ) -> Result<Self, KeyReply> {
-        let found = policy.key_of(&asked.rule, &asked.key).and_then(|key| match &asked.tenant {
-            Some(tenant) => key.of_tenant(policy, tenant),
-            None => Ok(key),
-        });
+        let found =
+            policy.key_of(&rule_key.rule, &rule_key.key).and_then(|key| match &rule_key.tenant {
+                Some(tenant) => key.of_tenant(policy, tenant),
+                None => Ok(key),
+            });
         match found {
-            Ok(key) if asked.is_half_of_a_block(policy, &key, operation) => {
+            Ok(key) if rule_key.is_half_of_a_block(policy, &key, operation) => {
                 Err(KeyReply::NoKey { path: "tenant".to_string(), why: HALF_A_BLOCK.to_string() })
             }
-            Ok(key) => Ok(Self { asked, key, operation }),
+            Ok(key) => Ok(Self { rule_key, key, operation }),
             Err(NoKey::NoRule) => Err(KeyReply::NoRule),
             Err(NoKey::Wrong(Problem { path, message: why, .. })) => {
                 Err(KeyReply::NoKey { path, why })
@@ -124,13 +125,13 @@ impl<'a> KeyWork<'a> {
     async fn carry_out<R: Future<Output = Result<Vec<u8>, String>>>(
         &self,
         policy: &Policy,
-        mut count: impl FnMut(KeyAsk) -> R,
+        mut count: impl FnMut(OperatorRequest) -> R,
     ) -> Result<(KeyReply, Option<KeyEvent<'a>>), String> {
         let read = |reply: Vec<u8>| KeyState::read(&reply).map_err(|why| why.to_string());
         let mut ask = |operation| {
             let mut request = Vec::new();
             self.key.request(policy, operation, &mut request);
-            count(KeyAsk { key: self.key.clone(), operation, request })
+            count(OperatorRequest { key: self.key.clone(), operation, request })
         };
         let before = read(ask(KeyOperation::Describe).await?)?;
         let Some(operation) = self.word() else {
@@ -139,11 +140,11 @@ impl<'a> KeyWork<'a> {
         let after = read(ask(self.operation).await?)?;
         let event = KeyEvent {
             operation,
-            rule: &self.asked.rule,
+            rule: &self.rule_key.rule,
             pk: pk_text(self.key.pk(policy)),
             blocked_until_ms: after.blocked_until.map(key_report::millis),
         };
-        let tenant = self.asked.tenant.as_deref();
+        let tenant = self.rule_key.tenant.as_deref();
         let change = key_report::change(policy, &self.key, tenant, &before, &after);
         Ok((KeyReply::Done(change), Some(event)))
     }

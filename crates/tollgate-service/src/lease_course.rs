@@ -19,14 +19,14 @@ pub struct Round<'a> {
     /// The index of its key in [`Lease::keys`].
     pub key: usize,
     /// The request about it.
-    pub ask: Ask<'a>,
+    pub ask: CountRequest<'a>,
 }
 
 /// The request about one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask<'a> {
+pub enum CountRequest<'a> {
     /// Peek; for [`Counts::answer`](tollgate_storage::Counts::answer).
-    Look(&'a [u8]),
+    Peek(&'a [u8]),
     /// Decide; for the same.
     Charge(&'a [u8]),
     /// Refund the charge: the request and the reply, for
@@ -34,20 +34,20 @@ pub enum Ask<'a> {
     Refund(&'a [u8], &'a [u8]),
 }
 
-impl Ask<'_> {
+impl CountRequest<'_> {
     /// The event that it is counted as.
     #[must_use]
     pub const fn event(self) -> Event {
         match self {
-            Self::Look(_) => Event::Look,
+            Self::Peek(_) => Event::Look,
             Self::Charge(_) => Event::Check,
             Self::Refund(..) => Event::Refund,
         }
     }
 }
 
-/// The course of one lease request: ask a [round](Self::round), [hear](Self::hear) it, until the
-/// round is empty.
+/// The course of one lease request: send a [round](Self::round) and [receive](Self::receive) its
+/// replies, until the round is empty.
 #[derive(Debug)]
 pub struct Course<'l, E> {
     lease: &'l Lease,
@@ -90,19 +90,19 @@ impl<'l, E> Course<'l, E> {
         &'a self,
         key: &'a crate::lease::Key,
         reply: &'a Option<Result<Vec<u8>, E>>,
-    ) -> Option<Ask<'a>> {
+    ) -> Option<CountRequest<'a>> {
         match (self.stage, reply) {
-            (Stage::Look, None) => Some(Ask::Look(&key.look)),
-            (Stage::Charge, None) => Some(Ask::Charge(&key.request)),
+            (Stage::Look, None) => Some(CountRequest::Peek(&key.look)),
+            (Stage::Charge, None) => Some(CountRequest::Charge(&key.request)),
             (Stage::Refund, Some(Ok(reply))) if !refuses(&key.request, reply) => {
-                Some(Ask::Refund(&key.request, reply))
+                Some(CountRequest::Refund(&key.request, reply))
             }
             _ => None,
         }
     }
 
     /// Takes the replies of [`Course::round`], in its order. Returns the failures of refunds.
-    pub fn hear(&mut self, replies: impl IntoIterator<Item = Result<Vec<u8>, E>>) -> Vec<E> {
+    pub fn receive(&mut self, replies: impl IntoIterator<Item = Result<Vec<u8>, E>>) -> Vec<E> {
         let asked: Vec<usize> = self.round().iter().map(|round| round.key).collect();
         let mut failed = Vec::new();
         for (place, reply) in asked.into_iter().zip(replies) {
@@ -217,8 +217,10 @@ mod tests {
             }
             let counts = &mut self.counts[round.key];
             let answered = match round.ask {
-                Ask::Look(request) | Ask::Charge(request) => counts.answer(request, AT),
-                Ask::Refund(request, reply) => counts.refund(request, reply, AT),
+                CountRequest::Peek(request) | CountRequest::Charge(request) => {
+                    counts.answer(request, AT)
+                }
+                CountRequest::Refund(request, reply) => counts.refund(request, reply, AT),
             };
             Ok(answered.unwrap().reply)
         }
@@ -228,7 +230,7 @@ mod tests {
             for _ in 0..4 {
                 let round = course.round();
                 let replies: Vec<_> = round.iter().map(|it| self.one(it)).collect();
-                course.hear(replies);
+                course.receive(replies);
             }
             assert!(course.round().is_empty(), "three rounds at the most");
             course.replies(|| "unasked")
@@ -292,18 +294,18 @@ mod tests {
         let lease = lease(&policy, 2, 1);
         let mut course = Course::new(&lease);
         let looks: Vec<_> = course.round().iter().map(|it| world.one(it)).collect();
-        course.hear(looks);
+        course.receive(looks);
         // Another client takes all of the second key meanwhile.
         while world.counts[1]
             .answer(&lease.keys()[1].request, AT)
             .is_ok_and(|answered| !refuses(&lease.keys()[1].request, &answered.reply))
         {}
         let charges: Vec<_> = course.round().iter().map(|it| world.one(it)).collect();
-        course.hear(charges);
+        course.receive(charges);
         world.calls();
         let refunds: Vec<_> = course.round().iter().map(|it| world.one(it)).collect();
         assert_eq!(world.calls(), [(0, Event::Refund), (2, Event::Refund)]);
-        assert!(course.hear(refunds).is_empty());
+        assert!(course.receive(refunds).is_empty());
         assert!(course.round().is_empty());
         let replies = course.replies(|| "unasked");
         assert_eq!(units(&replies)[0], 10, "its node has it");
@@ -328,7 +330,7 @@ mod tests {
         world.silent = [false; 3];
         let lease = lease(&policy, 2, 3);
         let mut course = Course::new(&lease);
-        course.hear(vec![Ok(vec![]), Err("late"), Err("late")]);
+        course.receive(vec![Ok(vec![]), Err("late"), Err("late")]);
         assert!(course.round().is_empty(), "an answer that is none refuses");
     }
 
@@ -347,7 +349,7 @@ mod tests {
         let known = replies.into_iter().enumerate().map(|(i, reply)| (i != 1).then_some(reply));
         let mut course = Course::again(&again, known.collect());
         let second: Vec<_> = course.round().iter().map(|it| world.one(it)).collect();
-        course.hear(second);
+        course.receive(second);
         assert_eq!(world.calls(), [(1, Event::Check)]);
         assert!(course.round().is_empty());
         assert!(course.replies(|| "unasked").iter().all(Result::is_ok));

@@ -19,7 +19,7 @@ mod begin;
 mod admin;
 mod changes;
 mod mask;
-mod asked;
+mod request_head;
 mod service;
 pub mod deployment;
 mod memory;
@@ -53,7 +53,7 @@ pub use api_response::{ApiResponse, Fields, HEALTH_PATH};
 pub use bearer::Token;
 pub use begin::{Allowed, Next, WantsBody, WantsStore};
 pub use events::line;
-pub use lease_course::{Ask, Course, Round};
+pub use lease_course::{CountRequest, Course, Round};
 pub use media_type::is_media_type;
 pub use memory::MemoryStore;
 pub use memory::limits::MemoryLimits;
@@ -62,7 +62,7 @@ pub use problem::PROBLEM_TYPES;
 pub use routes::{PREFIX, is_ours};
 pub use service::{Call, DeployedFile, Service};
 pub use store::key_history::{KEY_ROWS, KeyAct, KeyChange, KeyRow};
-pub use store::keys::{AskedOfKey, KeyCall, KeyReply, RuleKey};
+pub use store::keys::{KeyCall, KeyReply, KeyTask, RuleKey};
 pub use store::metrics::{MetricsCall, MetricsReply};
 pub use store::policy::{
     Change, Current, Deployed, HistoryRow, Kind, NewPolicy, PolicyCall, PolicyReply, Row, Source,

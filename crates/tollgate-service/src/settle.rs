@@ -53,7 +53,7 @@ pub struct Receipts {
 
 /// A request to settle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct SettleRequest {
     /// The counts that charged it.
     pub receipts: Receipts,
     /// Its final cost, in quota units.
@@ -143,7 +143,11 @@ impl Receipts {
 ///
 /// # Errors
 /// The response: it is wrong, or too old, or nothing is settled here.
-pub fn asked(sealer: Option<&Sealer>, body: &[u8], now: Timestamp) -> Result<Asked, ApiResponse> {
+pub fn request(
+    sealer: Option<&Sealer>,
+    body: &[u8],
+    now: Timestamp,
+) -> Result<SettleRequest, ApiResponse> {
     let Some(sealer) = sealer else {
         return Err(ApiResponse::problem(404, "Not Found", OFF));
     };
@@ -156,7 +160,7 @@ pub fn asked(sealer: Option<&Sealer>, body: &[u8], now: Timestamp) -> Result<Ask
     if receipts.are_too_old(now) && !receipts.counts.is_empty() {
         return Err(settled(described.cost(), Some(Settlement::TooOld)));
     }
-    Ok(Asked { receipts, cost: described.cost() })
+    Ok(SettleRequest { receipts, cost: described.cost() })
 }
 
 /// The mistake of a request for an id where nothing is settled.
@@ -261,11 +265,12 @@ mod tests {
     fn what_cannot_be_settled_says_why() {
         let (ours, others) = (sealer("s", "d"), sealer("t", "d"));
         let at = receipts().charged_at;
-        let status = |sealer, body: &str| asked(sealer, body.as_bytes(), at).map_err(|a| a.status);
+        let status =
+            |sealer, body: &str| request(sealer, body.as_bytes(), at).map_err(|a| a.status);
         assert_eq!(status(None, "{}"), Err(404));
         let id = ours.id(&receipts());
         let good = format!("{{\"id\":\"{id}\",\"cost\":5}}");
-        assert_eq!(status(Some(&ours), &good), Ok(Asked { receipts: receipts(), cost: 5 }));
+        assert_eq!(status(Some(&ours), &good), Ok(SettleRequest { receipts: receipts(), cost: 5 }));
         assert_eq!(status(Some(&others), &good), Err(400));
         for wrong in ["", "{}", "[]", r#"{"id":"AA","cost":5}"#, &good.replace('5', "-5")] {
             assert_eq!(status(Some(&ours), wrong), Err(400), "{wrong}");

@@ -18,5 +18,5 @@ mod every_answer;
 mod key_work;
 mod masks;
 mod policy;
-mod remembered;
+mod cached_denials;
 mod types;

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Denials, Disposition, Failure, Plan, Policy, Surface};
-use tollgate_service::Ask;
-use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Spent};
+use tollgate_service::CountRequest;
+use tollgate_service::drive::{
+    Drive, MissingReply, Next, Order, ReplyOutcome, RequestId, WaitBudget,
+};
 use tollgate_service::metrics::Event;
 use tollgate_storage::Counts;
 use tollgate_test_support::Random;
@@ -35,9 +37,9 @@ fn policy(on_failure: &str) -> Policy {
 #[derive(Clone)]
 enum Message {
     Arrival(usize),
-    ToCount(usize, AskId),
+    ToCount(usize, RequestId),
     /// The reply, and whether it belongs to a charge that the count carried out.
-    Reply(usize, AskId, Result<Vec<u8>, Lost>, bool),
+    Reply(usize, RequestId, Result<Vec<u8>, MissingReply>, bool),
 }
 
 /// The bytes of a request that was sent.
@@ -53,8 +55,8 @@ struct Client {
     /// `None` before it comes, and where it is denied by a cached denial alone.
     drive: Option<Drive>,
     came_at: Timestamp,
-    sent: BTreeMap<AskId, Sent>,
-    used: Vec<AskId>,
+    sent: BTreeMap<RequestId, Sent>,
+    used: Vec<RequestId>,
     is_done: bool,
     has_left: bool,
     /// For each partition: requests that it sent, charges that the drive knows of, and refunds that
@@ -134,7 +136,7 @@ impl World {
             self.seen.denied_from_memory += 1;
             return;
         }
-        let drive = Drive::decide(policy, &mut client.plan, self.order, Spent::default());
+        let drive = Drive::decide(policy, &mut client.plan, self.order, WaitBudget::default());
         self.seen.suspects += u32::from(drive.suspect().is_some());
         client.drive = Some(drive);
     }
@@ -146,7 +148,7 @@ impl World {
         if let Some(suspect) = drive.suspect() {
             let times = (client.came_at, self.now);
             let plan = &client.plan;
-            drive.stand_in(self.denials.would_stand_in_for(&self.policy, plan, suspect, times));
+            drive.trust_denial(self.denials.would_stand_in_for(&self.policy, plan, suspect, times));
         }
     }
 
@@ -162,8 +164,8 @@ impl World {
                 Next::Send(id) => {
                     let request = drive.request(id).unwrap();
                     let (bytes, charged) = match request.ask {
-                        Ask::Look(bytes) | Ask::Charge(bytes) => (bytes, None),
-                        Ask::Refund(bytes, reply) => (bytes, Some(reply.to_vec())),
+                        CountRequest::Peek(bytes) | CountRequest::Charge(bytes) => (bytes, None),
+                        CountRequest::Refund(bytes, reply) => (bytes, Some(reply.to_vec())),
                     };
                     let (partition, event) = (request.partition, request.event);
                     let request = bytes.to_vec();
@@ -184,14 +186,14 @@ impl World {
     /// to be sent.
     fn end(&mut self, i: usize) -> bool {
         let (policy, client, denials) = (&self.policy, &mut self.clients[i], &mut self.denials);
-        if std::mem::replace(&mut client.is_done, true) || self.order == Order::AskAll {
+        if std::mem::replace(&mut client.is_done, true) || self.order == Order::PeekAll {
             return true;
         }
         denials.close(policy, &client.plan);
         let times = (client.came_at, self.now);
         if denials.overrules_failure(policy, &mut client.plan, times) {
             self.seen.stood_in += 1;
-            client.drive.as_mut().unwrap().leave();
+            client.drive.as_mut().unwrap().withdraw();
             assert!(!client.is_allowed(policy), "a denial decides");
             return self.pump(i);
         }
@@ -199,15 +201,16 @@ impl World {
     }
 
     /// Half of the time of client `i` has passed.
-    fn go_on(&mut self, i: usize) {
+    fn skip_late(&mut self, i: usize) {
         self.recall(i);
         let (policy, client) = (&self.policy, &mut self.clients[i]);
         let drive = client.drive.as_mut().unwrap();
-        let open: Vec<AskId> = client.sent.keys().copied().filter(|id| drive.awaits(*id)).collect();
-        let may_go_on = drive.may_go_on();
-        drive.go_on(policy, &mut client.plan);
+        let open: Vec<RequestId> =
+            client.sent.keys().copied().filter(|id| drive.awaits(*id)).collect();
+        let may_skip_late = drive.may_skip_late();
+        drive.skip_late(policy, &mut client.plan);
         for id in open.iter().filter(|id| !drive.awaits(**id)) {
-            assert!(may_go_on && client.sent[id].event == Event::Look, "a charge is given up");
+            assert!(may_skip_late && client.sent[id].event == Event::Look, "a charge is given up");
             self.seen.given_up += 1;
             client.used.push(*id);
         }
@@ -217,13 +220,13 @@ impl World {
         let drive = client.drive.as_ref().unwrap();
         let is_awaited = open.iter().any(|id| drive.awaits(*id));
         if client.checks != before {
-            assert!(may_go_on);
+            assert!(may_skip_late);
             self.seen.went_on += u32::from(is_awaited);
         }
     }
 
     /// The count carries out a request; its reply.
-    fn carry_out(&mut self, i: usize, id: AskId) -> Message {
+    fn carry_out(&mut self, i: usize, id: RequestId) -> Message {
         let client = &self.clients[i];
         let sent = &client.sent[&id];
         let key = client.plan.partition(sent.partition).unwrap().key().to_vec();
@@ -247,22 +250,27 @@ impl World {
         Message::Reply(i, id, Ok(answered.reply), is_charge)
     }
 
-    fn hear(&mut self, i: usize, id: AskId, reply: Result<Vec<u8>, Lost>, is_charge: bool) {
+    fn receive(
+        &mut self,
+        i: usize,
+        id: RequestId,
+        reply: Result<Vec<u8>, MissingReply>,
+        is_charge: bool,
+    ) {
         let client = &mut self.clients[i];
         let is_first = !client.used.contains(&id);
         let is_known = reply.is_ok();
         let drive = client.drive.as_mut().unwrap();
-        let heard = drive.hear(&self.policy, &mut client.plan, id, reply);
+        let outcome = drive.receive(&self.policy, &mut client.plan, id, reply);
         let Sent { partition, event, .. } = client.sent[&id];
         let is_lost_refund = event == Event::Refund && !is_known;
-        let expected = if is_lost_refund { Heard::LostRefund } else { Heard::Used };
-        assert_eq!(heard, if is_first { expected } else { Heard::Unasked }, "{id:?}");
+        let expected = if is_lost_refund { ReplyOutcome::LostRefund } else { ReplyOutcome::Used };
+        assert_eq!(outcome, if is_first { expected } else { ReplyOutcome::Unexpected }, "{id:?}");
         if is_first {
             client.used.push(id);
             client.charged[partition] += u32::from(is_known && is_charge);
             if is_known && client.plan.partition(partition).unwrap().has_told() {
-                let times = (self.now, self.now);
-                self.denials.hear(&self.policy, &client.plan, partition, times);
+                self.denials.record_reply(&self.policy, &client.plan, partition, self.now);
             }
         }
     }
@@ -274,19 +282,19 @@ impl World {
         let at = self.random.index(self.messages.len());
         let message = self.messages.swap_remove(at);
         let fault = if has_faults { self.random.below(20) } else { 19 };
-        let lost = Err(Lost::Failed(Failure::Unreachable));
+        let lost = Err(MissingReply::Failed(Failure::Unreachable));
         match (message, fault) {
             (Message::Arrival(i), _) => self.arrive(i),
             (message @ (Message::ToCount(i, _) | Message::Reply(i, ..)), 6..=9) => {
                 self.messages.push(message);
-                self.go_on(i);
+                self.skip_late(i);
             }
-            // Lost on its way.
-            (Message::ToCount(i, id), 0) => self.hear(i, id, lost, false),
+            // MissingReply on its way.
+            (Message::ToCount(i, id), 0) => self.receive(i, id, lost, false),
             // Too late: it is given up, and carried out later.
             (Message::ToCount(i, id), 1) => {
                 if !self.clients[i].used.contains(&id) {
-                    self.hear(i, id, lost, false);
+                    self.receive(i, id, lost, false);
                 }
                 self.messages.push(Message::ToCount(i, id));
             }
@@ -296,20 +304,20 @@ impl World {
             }
             (Message::Reply(i, id, ..), 2) => {
                 if !self.clients[i].used.contains(&id) {
-                    self.hear(i, id, lost, false);
+                    self.receive(i, id, lost, false);
                 }
             }
             (Message::Reply(i, id, reply, is_charge), 3 | 4) => {
-                self.hear(i, id, reply.clone(), is_charge);
+                self.receive(i, id, reply.clone(), is_charge);
                 self.messages.push(Message::Reply(i, id, reply, is_charge));
             }
             (Message::Reply(i, id, reply, is_charge), 5) => {
-                self.hear(i, id, reply, is_charge);
+                self.receive(i, id, reply, is_charge);
                 self.clients[i].has_left = true;
-                self.clients[i].drive.as_mut().unwrap().leave();
+                self.clients[i].drive.as_mut().unwrap().withdraw();
                 self.pump(i);
             }
-            (Message::Reply(i, id, reply, is_charge), _) => self.hear(i, id, reply, is_charge),
+            (Message::Reply(i, id, reply, is_charge), _) => self.receive(i, id, reply, is_charge),
         }
     }
 
@@ -348,7 +356,7 @@ impl World {
 #[test]
 fn every_schedule_keeps_the_laws() {
     let kinds =
-        [Order::AskAll, Order::ChargeFirst].map(|order| [(order, "deny"), (order, "allow")]);
+        [Order::PeekAll, Order::ChargeFirst].map(|order| [(order, "deny"), (order, "allow")]);
     let mut seen = Seen::default();
     for ((order, on_failure), seed) in
         kinds.into_iter().flatten().flat_map(|kind| (0..SEEDS).map(move |seed| (kind, seed)))
@@ -378,7 +386,7 @@ fn every_schedule_keeps_the_laws() {
 // of a denied request.
 #[test]
 fn one_after_the_other_is_decided_as_plain_counters_would() {
-    for (order, seed) in [Order::AskAll, Order::ChargeFirst]
+    for (order, seed) in [Order::PeekAll, Order::ChargeFirst]
         .into_iter()
         .flat_map(|order| (0..200).map(move |seed| (order, seed)))
     {
@@ -427,7 +435,7 @@ fn rounds(world: &mut World, i: usize) -> Vec<Vec<(usize, Event)>> {
         for message in asked {
             let Message::ToCount(i, id) = message else { continue };
             let Message::Reply(i, id, reply, is_charge) = world.carry_out(i, id) else { continue };
-            world.hear(i, id, reply, is_charge);
+            world.receive(i, id, reply, is_charge);
         }
     }
     rounds
@@ -444,7 +452,7 @@ fn three_keys_take_four_calls_in_two_rounds() {
     first.sort_by_key(|(partition, _)| *partition);
     then.sort_by_key(|(partition, _)| *partition);
     assert_eq!(rounds(&mut world, 0), [first, then]);
-    let mut world = World::new(0, Order::AskAll, "deny");
+    let mut world = World::new(0, Order::PeekAll, "deny");
     let all = |event| (0..3).map(|i| (i, event)).collect::<Vec<_>>();
     assert_eq!(rounds(&mut world, 0), [all(look), all(charge)]);
 }
@@ -458,7 +466,7 @@ fn reply(world: &mut World, i: usize, partition: usize) {
     let at = world.messages.iter().position(is_it).unwrap();
     let Message::ToCount(i, id) = world.messages.swap_remove(at) else { return };
     let Message::Reply(i, id, reply, is_charge) = world.carry_out(i, id) else { return };
-    world.hear(i, id, reply, is_charge);
+    world.receive(i, id, reply, is_charge);
 }
 
 // Guards: a shared count that misses the requests of clients whose own counts are slow, and one
@@ -473,7 +481,7 @@ fn after_half_of_the_time_the_others_are_charged_if_the_request_would_pass() {
         let between = 3 - first - last;
         world.arrive(0);
         assert!(!world.pump(0));
-        world.go_on(0);
+        world.skip_late(0);
         let mut expected = vec![(first, charge), (between, look)];
         expected.extend(goes_on.then_some((last, charge)));
         expected.sort_by_key(|(partition, _)| *partition);

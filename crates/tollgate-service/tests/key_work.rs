@@ -8,7 +8,7 @@ use serde_json::json;
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Policy, Surface, Tenant};
-use tollgate_service::key_work::{self, KeyAsk};
+use tollgate_service::key_work::{self, OperatorRequest};
 use tollgate_service::{KeyCall, KeyReply, RuleKey, StoreReply, key_report};
 use tollgate_storage::{Counts, KeyOperation};
 
@@ -35,7 +35,7 @@ fn carried_out(
     mut count: impl FnMut(Vec<u8>) -> Vec<u8>,
 ) -> (StoreReply, Said) {
     let look = async |_| panic!("nothing is to be explained");
-    let count = |asked: KeyAsk| core::future::ready(Ok(count(asked.request)));
+    let count = |asked: OperatorRequest| core::future::ready(Ok(count(asked.request)));
     let done = pin!(key_work::carry_out(policy, call, look, count));
     let Poll::Ready((reply, event)) = done.poll(&mut Context::from_waker(Waker::noop())) else {
         panic!("nothing is waited for")

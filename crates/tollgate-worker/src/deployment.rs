@@ -20,7 +20,7 @@ use worker::wasm_bindgen::JsValue;
 use worker::{Context, Env, web_sys};
 
 use crate::active::{self, Active};
-use crate::counts::denials::Remembered;
+use crate::counts::denials::CachedDenials;
 use crate::counts::lines::Lines;
 use crate::counts::objects::Objects;
 use crate::follow::fleet::Fleet;
@@ -194,11 +194,11 @@ fn wrong_assets(env: &Env) -> Option<Problem> {
     is_wrong.then(|| Problem::new(ASSETS, message.to_owned()))
 }
 
-fn remembered(env: &Env, settings: &Settings) -> Remembered {
+fn remembered(env: &Env, settings: &Settings) -> CachedDenials {
     let is_operated = js::binding(env, ADMIN_TOKEN).is_some();
     let (settles, leases) = (!settings.hash_key.is_empty(), settings.fleet_secret.is_some());
     let timeout = Span::from_millis(settings.object_timeout_ms.into());
-    Remembered::new(is_operated, settles, leases, timeout)
+    CachedDenials::new(is_operated, settles, leases, timeout)
 }
 
 fn at_ms(at: Timestamp) -> u64 {

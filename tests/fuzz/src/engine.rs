@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use tollgate_core::Span;
-use tollgate_redis::commit::{Ask, Committer, Event, Fault, Name, Operation, Reply, Settings};
+use tollgate_redis::commit::{
+    Committer, Event, Fault, KeyRequest, Name, Operation, Reply, Settings,
+};
 use tollgate_redis::reply::{CommandResult, of_commit, of_read};
 use tollgate_redis::resp::{self, Value};
 
@@ -20,7 +22,7 @@ pub fn check(bytes: &[u8]) {
     let (mut events, mut answers) = (Vec::new(), 0);
     for who in 0..ASKS {
         let name = Name::new([u8::try_from(who % 3).unwrap_or(0); 32]);
-        let ask = Ask::Check(bytes.iter().copied().take(64).collect());
+        let ask = KeyRequest::Check(bytes.iter().copied().take(64).collect());
         let ask = if who % 2 == 0 { describe() } else { ask };
         let mono = Span::from_millis(u64::from(who));
         committer.ask((name, 0), (ask, who), mono, &mut events);
@@ -56,9 +58,9 @@ pub fn check(bytes: &[u8]) {
 }
 
 /// A look at a key's usage: it changes nothing.
-fn describe() -> Ask {
+fn describe() -> KeyRequest {
     let zeros = [0; 8];
-    Ask::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat())
+    KeyRequest::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat())
 }
 
 fn meant(heard: CommandResult) -> Reply {

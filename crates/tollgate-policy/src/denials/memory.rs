@@ -150,15 +150,9 @@ impl Denials {
         false
     }
 
-    /// Stores the response of the store of partition `i`, which arrived at the second of the times
-    /// by this process's clock. The counts are dated to the first, at or before the response.
-    pub fn hear(
-        &mut self,
-        policy: &Policy,
-        plan: &Plan,
-        i: usize,
-        (heard_at, received_at): (Timestamp, Timestamp),
-    ) {
+    /// Records the reply of the store of partition `i`. `received_at` is this process's time at or
+    /// before the reply.
+    pub fn record_reply(&mut self, policy: &Policy, plan: &Plan, i: usize, received_at: Timestamp) {
         let Some(partition) = plan.partition(i).filter(|p| p.stored.status.is_decided()) else {
             return;
         };
@@ -170,7 +164,7 @@ impl Denials {
             // A response that a later one overtook contains less. One that is far behind comes from
             // a clock that was set back.
             let overtakes = |known: &mut Entry| {
-                known.at > at && known.at.since(at) <= FRESH && known.heard_at <= received_at
+                known.at > at && known.at.since(at) <= FRESH && known.received_at <= received_at
             };
             if self.table.find(hash).is_some_and(overtakes) {
                 continue;
@@ -193,14 +187,15 @@ impl Denials {
             let wait = refused_for(set, states, at, applied.cost).max(blocked);
             let is_final = final_under.is_some();
             let longest = FRESH.saturating_add(self.patience);
-            let over_at = heard_at.saturating_add(if is_final { wait } else { wait.min(longest) });
+            let over_at =
+                received_at.saturating_add(if is_final { wait } else { wait.min(longest) });
             let states = states.into();
             self.table.put(
                 Entry {
                     hash,
                     states,
                     at,
-                    heard_at,
+                    received_at,
                     over_at,
                     asked_at: None,
                     final_under,
@@ -208,7 +203,7 @@ impl Denials {
                     hits: 0,
                     blocked_until,
                 },
-                heard_at,
+                received_at,
             );
         }
     }
@@ -229,16 +224,16 @@ impl Denials {
                 }
                 let hash = hash(self.seed, policy, set, partition.key());
                 let is_charged = applied.charged.is_some();
-                let is_unheard =
+                let is_unanswered =
                     partition.is_silent() || partition.stored.status == Status::Pending;
-                let is_unheard = is_unheard && self.patience > Span::ZERO;
+                let is_unanswered = is_unanswered && self.patience > Span::ZERO;
                 let stands = |entry: &mut Entry| {
                     entry.asked_at = None;
                     if partition.is_silent() {
                         // It was charged ahead of a request that the store may not have charged.
                         entry.final_under = None;
                     }
-                    is_unheard || (entry.is_used_up && is_charged)
+                    is_unanswered || (entry.is_used_up && is_charged)
                 };
                 if !self.table.find(hash).is_none_or(stands) {
                     self.table.remove(hash);

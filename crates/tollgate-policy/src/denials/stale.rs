@@ -87,10 +87,10 @@ impl Denials {
         let (relieved, patience) = (self.relieved, self.patience);
         let stood = plan.suspect.is_some();
         let denies = |entry: &Entry, set: &QuotaSet, cost: u64| {
-            let is_heard_since = entry.heard_at > came_at;
-            let time = if is_heard_since { now } else { came_at };
+            let is_received_since = entry.received_at > came_at;
+            let time = if is_received_since { now } else { came_at };
             let at = entry.at_of_store(time);
-            (is_heard_since || stood)
+            (is_received_since || stood)
                 && is_believed(entry, relieved, time, patience)
                 && (entry.blocked_until.is_some_and(|until| until > at)
                     || denies_now(set, &entry.states, at, cost))
@@ -154,7 +154,9 @@ impl Denials {
     /// The partition whose denial was received last, among those in the plan's decisions.
     pub(crate) fn latest_denial(&mut self, policy: &Policy, plan: &Plan) -> Option<usize> {
         let mut latest: Option<(Timestamp, usize)> = None;
-        self.each_denial(policy, plan, |entry, i| latest = latest.max(Some((entry.heard_at, i))));
+        self.each_denial(policy, plan, |entry, i| {
+            latest = latest.max(Some((entry.received_at, i)))
+        });
         latest.map(|(_, i)| i)
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     /// The store's time at which these were its states.
     pub(crate) at: Timestamp,
     /// This process's time at that moment.
-    pub(crate) heard_at: Timestamp,
+    pub(crate) received_at: Timestamp,
     /// This process's time after which the entry is no longer useful.
     pub(crate) over_at: Timestamp,
     /// This process's time when a request was sent to refresh the entry, because it was too old.
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// The store's time when this process's clock shows `now`.
     pub(crate) fn at_of_store(&self, now: Timestamp) -> Timestamp {
-        self.at.saturating_add(now.since(self.heard_at))
+        self.at.saturating_add(now.since(self.received_at))
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
             hash,
             states: vec![0; len].into(),
             at: at(0),
-            heard_at: at(0),
+            received_at: at(0),
             over_at: at(over_ms),
             asked_at: None,
             final_under: Some(0),

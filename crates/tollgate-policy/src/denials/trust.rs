@@ -42,7 +42,7 @@ pub(crate) fn is_believed(
     beyond: Span,
 ) -> bool {
     let is_final = entry.final_under.is_some() && entry.final_under == relieved;
-    let age = now.checked_since(entry.heard_at);
+    let age = now.checked_since(entry.received_at);
     age.is_some_and(|age| is_final || age <= FRESH.saturating_add(beyond))
 }
 

@@ -6,8 +6,8 @@
 use tollgate_core::Timestamp;
 use tollgate_storage::{Clock, Counts};
 
-use crate::commit::ask::{Ask, Failed};
 use crate::commit::call::{Fault, Write};
+use crate::commit::request::{Failed, KeyRequest};
 use crate::commit::value::{self, Tag, UnreadableValue};
 use crate::commit::value_memory::KnownValue;
 
@@ -33,7 +33,7 @@ impl BatchResult {
 /// does not show that replicas have that commit.
 pub(crate) fn decide<'a>(
     stored: Option<&KnownValue>,
-    asks: impl Iterator<Item = &'a Ask>,
+    asks: impl Iterator<Item = &'a KeyRequest>,
     clock: &Clock,
     (tag, is_replicated): (Tag, bool),
 ) -> BatchResult {
@@ -42,7 +42,7 @@ pub(crate) fn decide<'a>(
         Err(why) => return unreadable(why, asks.count(), (tag, clock.now)),
     };
     let mut is_changed = false;
-    let mut reply = |ask: &Ask| {
+    let mut reply = |ask: &KeyRequest| {
         let step = ask.apply(&mut counts, clock)?;
         is_changed |= step.is_changed || is_replicated && ask.depends_on_earlier();
         Ok(step.reply)

@@ -20,14 +20,14 @@ use std::collections::{HashMap, VecDeque};
 use tollgate_core::{Span, Timestamp};
 use tollgate_storage::{CLOCK_ERROR, Clock};
 
-use crate::commit::ask::{Ask, Failed};
 use crate::commit::batch;
 use crate::commit::breaker::Gate;
 use crate::commit::call::{Call, CallId, Operation, Reply, Write};
-use crate::commit::key::{Answer, Flight, Key, PendingAsk};
+use crate::commit::key::{Answer, Flight, Key, PendingRequest};
 use crate::commit::lane::Lane;
 use crate::commit::mutation::{self, Mutation};
 use crate::commit::name::Name;
+use crate::commit::request::{Failed, KeyRequest};
 use crate::commit::settings::Settings;
 use crate::commit::tally::Tally;
 use crate::commit::value::{TAG_LEN, Tags};
@@ -67,7 +67,7 @@ pub struct Committer<T> {
 #[derive(Debug)]
 pub(crate) enum Trace {
     /// A call was sent; `decided` lists the requests and their answers.
-    Sent { id: CallId, now: Timestamp, decided: Vec<(u64, Ask, Answer)> },
+    Sent { id: CallId, now: Timestamp, decided: Vec<(u64, KeyRequest, Answer)> },
     /// An answer, and the call that it depends on.
     Answered(u64, Option<CallId>),
 }
@@ -122,7 +122,7 @@ impl<T> Committer<T> {
     pub fn ask(
         &mut self,
         (name, lane): (Name, usize),
-        (ask, caller): (Ask, T),
+        (ask, caller): (KeyRequest, T),
         mono: Span,
         out: &mut Vec<Event<T>>,
     ) {
@@ -135,7 +135,7 @@ impl<T> Committer<T> {
         self.asks = self.asks.saturating_add(1);
         let remembered = &mut self.remembered;
         let key = self.keys.entry(name).or_insert_with(|| Key::new(lane, remembered.take(&name)));
-        key.waiting.push_back(PendingAsk {
+        key.waiting.push_back(PendingRequest {
             ask,
             caller,
             since: mono,
@@ -287,7 +287,7 @@ impl<T> Committer<T> {
         #[cfg(test)]
         if matches!(what, Operation::Commit { .. }) {
             let asks = flight.batch.iter().zip(&flight.decided.replies);
-            let one = |(pending, reply): (&PendingAsk<T>, &Answer)| {
+            let one = |(pending, reply): (&PendingRequest<T>, &Answer)| {
                 (pending.number, pending.ask.clone(), reply.clone())
             };
             let decided = asks.map(one).collect();
@@ -303,7 +303,7 @@ impl<T> Committer<T> {
     fn dismiss_overdue(&mut self, name: Name, mono: Span, out: &mut Vec<Event<T>>) {
         let longest = self.settings.max_wait;
         let Some(key) = self.keys.get_mut(&name) else { return };
-        let is_overdue = |pending: &PendingAsk<T>| mono.saturating_sub(pending.since) > longest;
+        let is_overdue = |pending: &PendingRequest<T>| mono.saturating_sub(pending.since) > longest;
         if !key.waiting.iter().any(is_overdue) {
             return;
         }
@@ -331,7 +331,7 @@ impl<T> Committer<T> {
     /// Answers one request; tests also record the call that the answer depends on.
     pub(crate) fn answer(
         &mut self,
-        pending: PendingAsk<T>,
+        pending: PendingRequest<T>,
         answer: Answer,
         depends_on: Option<CallId>,
         out: &mut Vec<Event<T>>,
@@ -398,9 +398,9 @@ mod tests {
     }
 
     /// A request of an operator: it describes a key of no rule, and changes nothing.
-    fn look() -> Ask {
+    fn look() -> KeyRequest {
         let zeros = [0; 8];
-        Ask::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat())
+        KeyRequest::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat())
     }
 
     #[test]
@@ -574,7 +574,7 @@ mod tests {
             let ask = &mut key.rules[0].ask;
             (ask.number, ask.want, ask.least, ask.life) = (number, 10, 1, Span::from_secs(1));
             let request = policy.lease_request(&key, 1, false).expect("of the policy");
-            committer.ask((NAME, 0), (Ask::Check(request), 0), ms(mono), &mut out);
+            committer.ask((NAME, 0), (KeyRequest::Check(request), 0), ms(mono), &mut out);
             loop {
                 match out.pop() {
                     Some(Event::Answer(_, reply)) => {

@@ -9,9 +9,9 @@ use tollgate_core::Span;
 #[cfg(test)]
 use tollgate_core::Timestamp;
 
-use crate::commit::ask::{Ask, Failed};
 use crate::commit::batch::BatchResult;
 use crate::commit::call::{CallId, Fault};
+use crate::commit::request::{Failed, KeyRequest};
 use crate::commit::value::Tag;
 use crate::commit::value_memory::KnownValue;
 
@@ -20,8 +20,8 @@ const MAX_BATCH: usize = 1_024;
 
 /// A request that has no response yet.
 #[derive(Debug)]
-pub(crate) struct PendingAsk<T> {
-    pub(crate) ask: Ask,
+pub(crate) struct PendingRequest<T> {
+    pub(crate) ask: KeyRequest,
     pub(crate) caller: T,
     /// When it arrived.
     pub(crate) since: Span,
@@ -47,7 +47,7 @@ pub(crate) struct Flight<T> {
     /// The call that commits the batch; a read may follow it.
     pub(crate) call: CallId,
     pub(crate) sent: Span,
-    pub(crate) batch: Vec<PendingAsk<T>>,
+    pub(crate) batch: Vec<PendingRequest<T>>,
     pub(crate) decided: BatchResult,
     pub(crate) tag: Tag,
     /// The engine's time of the decision.
@@ -63,7 +63,7 @@ pub(crate) struct Flight<T> {
 #[derive(Debug)]
 pub(crate) struct Key<T> {
     pub(crate) lane: usize,
-    pub(crate) waiting: VecDeque<PendingAsk<T>>,
+    pub(crate) waiting: VecDeque<PendingRequest<T>>,
     /// The stored bytes, as far as they are known.
     pub(crate) stored: Option<KnownValue>,
     pub(crate) flight: Option<Flight<T>>,
@@ -80,20 +80,20 @@ impl<T> Key<T> {
     }
 
     /// Takes the first waiting requests, to be decided together.
-    pub(crate) fn take_batch(&mut self) -> Vec<PendingAsk<T>> {
+    pub(crate) fn take_batch(&mut self) -> Vec<PendingRequest<T>> {
         let len = self.waiting.len().min(MAX_BATCH);
         self.waiting.drain(..len).collect()
     }
 
     /// Puts the requests of a batch that have no response before all others, in their order.
-    pub(crate) fn put_back(&mut self, batch: Vec<PendingAsk<T>>) {
+    pub(crate) fn put_back(&mut self, batch: Vec<PendingRequest<T>>) {
         for pending in batch.into_iter().rev() {
             self.waiting.push_front(pending);
         }
     }
 
     /// All requests that wait or are in `flight`.
-    pub(crate) fn take_requests(&mut self, flight: Option<Flight<T>>) -> Vec<PendingAsk<T>> {
+    pub(crate) fn take_requests(&mut self, flight: Option<Flight<T>>) -> Vec<PendingRequest<T>> {
         let mut all = flight.map_or_else(Vec::new, |flight| flight.batch);
         all.extend(self.waiting.drain(..));
         all

@@ -25,7 +25,7 @@ mod lane;
 mod value_memory;
 mod value;
 mod call;
-mod ask;
+mod request;
 mod breaker;
 mod clock;
 mod steady;
@@ -45,10 +45,11 @@ mod mutation;
 )]
 mod model;
 
-pub use ask::{Ask, Failed};
 pub use call::{Call, CallId, Fault, Operation, Reply, SCRIPT, Write};
 pub use committer::{Committer, Event};
+pub(crate) use key::Answer;
 pub use name::Name;
+pub use request::{Failed, KeyRequest};
 pub use settings::Settings;
 pub use tally::Tally;
 pub use value::TAG_LEN;

@@ -6,12 +6,12 @@
 
 use tollgate_core::Span;
 
-use crate::commit::ask::Failed;
 use crate::commit::call::{Fault, Operation, Reply, Write};
 use crate::commit::committer::{Committer, Event};
-use crate::commit::key::{Doubt, Flight, PendingAsk};
+use crate::commit::key::{Doubt, Flight, PendingRequest};
 use crate::commit::mutation::{self, Mutation};
 use crate::commit::name::Name;
+use crate::commit::request::Failed;
 use crate::commit::tally::Tally;
 use crate::commit::value::{Tag, tag_of};
 use crate::commit::value_memory::KnownValue;
@@ -240,7 +240,7 @@ impl<T> Committer<T> {
     fn decide_again(
         &mut self,
         name: Name,
-        batch: Vec<PendingAsk<T>>,
+        batch: Vec<PendingRequest<T>>,
         stored: Option<KnownValue>,
         out: &mut Vec<Event<T>>,
     ) {
@@ -254,10 +254,10 @@ impl<T> Committer<T> {
     /// Answers the requests whose earlier attempt left the stored `tag`; returns the others.
     fn answer_doubts(
         &mut self,
-        batch: Vec<PendingAsk<T>>,
+        batch: Vec<PendingRequest<T>>,
         tag: Option<Tag>,
         out: &mut Vec<Event<T>>,
-    ) -> Vec<PendingAsk<T>> {
+    ) -> Vec<PendingRequest<T>> {
         let mut others = Vec::with_capacity(batch.len());
         for mut pending in batch {
             match pending.doubt.take_if(|doubt| Some(doubt.tag) == tag) {
@@ -297,8 +297,8 @@ mod tests {
     use tollgate_policy::{Plan, Surface};
 
     use super::*;
-    use crate::commit::ask::Ask;
     use crate::commit::call::Call;
+    use crate::commit::request::KeyRequest;
     use crate::commit::settings::Settings;
     use crate::commit::value::TAG_LEN;
 
@@ -309,7 +309,7 @@ mod tests {
         Span::from_millis(ms)
     }
 
-    fn check(limit: u64) -> Ask {
+    fn check(limit: u64) -> KeyRequest {
         let document = format!(
             r#"{{"version": 1, "rules": [{{"name": "r", "key": [],
                 "quotas": [{{"limit": {limit}, "window": "1h"}}]}}]}}"#
@@ -320,14 +320,14 @@ mod tests {
         policy.plan(&facts.expect("a request"), &mut plan);
         let mut request = Vec::new();
         plan.partition(0).expect("one key").request(&policy, &mut request);
-        Ask::Check(request)
+        KeyRequest::Check(request)
     }
 
     type CommitterAndEvents = (Committer<u32>, Vec<Event<u32>>);
 
     /// A committer whose clock is set; it gets `asks` requests `ask`, and returns the call that is
     /// sent then.
-    fn committer_with(asks: u32, ask: &Ask) -> (CommitterAndEvents, Call) {
+    fn committer_with(asks: u32, ask: &KeyRequest) -> (CommitterAndEvents, Call) {
         let settings = Settings { is_replicated: true, ..Settings::default() };
         let mut committer = Committer::new(settings, [0; TAG_LEN]);
         let mut out = Vec::new();
@@ -417,7 +417,7 @@ mod tests {
         let left = written(&call);
         committer.reply(call.id, Reply::Done { time: TIME }, ms(2), &mut out);
         let zeros = [0; 8];
-        let look = Ask::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat());
+        let look = KeyRequest::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat());
         committer.ask((NAME, 0), (look, 1), ms(3), &mut out);
         let again = out.pop();
         let Some(Event::Call(again)) = again else { panic!("{again:?}") };

@@ -14,7 +14,7 @@ use tollgate_service::metrics::Event;
 
 use crate::finish::{alone, to_its_end};
 use crate::gate::Gate;
-use crate::store::{Ask, Name, NoReply};
+use crate::store::{Name, NoReply, StoreRequest};
 
 /// The request to one count, and its response.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Charge {
     /// Refunds it: returns the count's response to that.
     pub(crate) async fn refund(&self, gate: &Gate) -> Result<Vec<u8>, NoReply> {
         gate.counting.add(Event::Refund);
-        let ask = Ask::Refund { request: &self.request, reply: &self.reply };
+        let ask = StoreRequest::Refund { request: &self.request, reply: &self.reply };
         let reply = gate.store.ask(&self.name, ask).await;
         // Also without a reply: the store may have refunded it.
         gate.denials.forget(&self.places);

@@ -17,7 +17,7 @@ use tollgate_storage::{LeaseReply, read_leased};
 
 use crate::finish::to_its_end;
 use crate::gate::Gate;
-use crate::store::{Ask, Name, NoReply};
+use crate::store::{Name, NoReply, StoreRequest};
 
 /// The response to a body: the bytes, or the problem.
 ///
@@ -55,7 +55,7 @@ async fn decide(gate: &Gate, lease: &Lease) -> Vec<Result<Vec<u8>, NoReply>> {
             return course.replies(|| NoReply::Late);
         }
         let replies = join_all(round.iter().map(|it| ask(gate, &names, it))).await;
-        course.hear(replies).iter().for_each(|why| gate.note_no_reply(why));
+        course.receive(replies).iter().for_each(|why| gate.note_no_reply(why));
     }
 }
 
@@ -64,8 +64,10 @@ async fn ask(gate: &Gate, names: &[Name], round: &Round<'_>) -> Result<Vec<u8>, 
     gate.counting.add(round.ask.event());
     let Some(name) = names.get(round.key) else { return Err(NoReply::Late) };
     let ask = match round.ask {
-        service::Ask::Look(request) | service::Ask::Charge(request) => Ask::Check(request),
-        service::Ask::Refund(request, reply) => Ask::Refund { request, reply },
+        service::CountRequest::Peek(request) | service::CountRequest::Charge(request) => {
+            StoreRequest::Check(request)
+        }
+        service::CountRequest::Refund(request, reply) => StoreRequest::Refund { request, reply },
     };
     gate.store.ask(name, ask).await
 }

@@ -14,13 +14,15 @@ use futures_util::future::join_all;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Failure, Plan, Policy};
 use tollgate_service as service;
-use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Request, Spent};
+use tollgate_service::drive::{
+    Drive, MissingReply, Next, Order, ReplyOutcome, Request, RequestId, WaitBudget,
+};
 use tollgate_service::metrics::Event;
 
 use crate::check::charges::{Charge, Charges};
 use crate::finish::to_its_end;
 use crate::gate::Gate;
-use crate::store::{Ask, Name, NoReply};
+use crate::store::{Name, NoReply, StoreRequest};
 
 /// A plan that was decided once.
 #[derive(Debug)]
@@ -54,7 +56,7 @@ impl Gate {
         self: &Arc<Self>,
         policy: &Arc<Policy>,
         plan: &mut Plan,
-        spent: Spent,
+        spent: WaitBudget,
     ) -> Charged {
         let drive = Drive::decide(policy, plan, self.order(), spent);
         self.run_to_its_end(policy, plan, drive).await
@@ -65,16 +67,16 @@ impl Gate {
         self: &Arc<Self>,
         policy: &Arc<Policy>,
         plan: &mut Plan,
-        spent: Spent,
+        spent: WaitBudget,
     ) -> Charged {
         let drive = Drive::charge(policy, plan, spent);
         self.run_to_its_end(policy, plan, drive).await
     }
 
-    /// Peeks in every partition, for a caller that only looks, or waits behind others. True during
+    /// Peeks in every partition, for a caller that only peeks, or waits behind others. True during
     /// an overload.
-    pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> bool {
-        let mut drive = Drive::look(policy, plan, self.order());
+    pub(crate) async fn peek(&self, policy: &Policy, plan: &mut Plan) -> bool {
+        let mut drive = Drive::peek(policy, plan, self.order());
         self.run(policy, plan, &mut drive, (&self.caller(), &self.names(policy, plan))).await;
         drive.is_overload()
     }
@@ -127,10 +129,10 @@ impl Gate {
         let times = (caller.came_at, self.clock.now());
         if !is_overload && self.denials.overrules_failure(policy, plan, times) {
             self.counting.add(Event::RememberedDenial);
-            drive.leave();
+            drive.withdraw();
             self.run(policy, plan, &mut drive, (caller, &names)).await;
         }
-        let charge = |service::drive::Charge { partition, request, reply }| {
+        let charge = |service::drive::ConfirmedCharge { partition, request, reply }| {
             let places = self.denials.places(policy, plan, partition);
             Some(Charge { name: *names.get(partition)?, request, reply, places })
         };
@@ -140,7 +142,7 @@ impl Gate {
 
     /// Calls to an engine cost; asking memory is free.
     const fn order(&self) -> Order {
-        if self.store.engine().is_some() { Order::ChargeFirst } else { Order::AskAll }
+        if self.store.engine().is_some() { Order::ChargeFirst } else { Order::PeekAll }
     }
 
     /// A caller that comes now.
@@ -163,10 +165,10 @@ impl Gate {
         drive: &mut Drive,
         (caller, names): (&Caller, &[Name]),
     ) {
-        let mut round: Vec<AskId> = Vec::new();
+        let mut round: Vec<RequestId> = Vec::new();
         loop {
             if round.is_empty() && caller.has_left.load(Ordering::Relaxed) {
-                drive.leave();
+                drive.withdraw();
             }
             match drive.next(policy, plan) {
                 Next::Done => return,
@@ -179,11 +181,11 @@ impl Gate {
                         _ => join_all(requests.map(|it| self.ask(names, it))).await,
                     };
                     for (id, reply) in round.drain(..).zip(replies) {
-                        self.hear(policy, plan, drive, (id, asked_at), reply);
+                        self.receive(policy, plan, drive, (id, asked_at), reply);
                     }
                     if let Some(i) = drive.suspect() {
                         let times = (caller.came_at, self.clock.now());
-                        drive.stand_in(self.denials.would_stand_in_for(policy, plan, i, times));
+                        drive.trust_denial(self.denials.would_stand_in_for(policy, plan, i, times));
                     }
                 }
             }
@@ -191,44 +193,52 @@ impl Gate {
     }
 
     /// Takes the reply to a request that was sent at `asked_at`.
-    fn hear(
+    fn receive(
         &self,
         policy: &Policy,
         plan: &mut Plan,
         drive: &mut Drive,
-        (id, asked_at): (AskId, Timestamp),
-        reply: Result<Vec<u8>, Lost>,
+        (id, asked_at): (RequestId, Timestamp),
+        reply: Result<Vec<u8>, MissingReply>,
     ) {
         let Some(Request { partition, .. }) = drive.request(id) else { return };
         let is_reply = reply.is_ok();
-        let outcome = drive.hear(policy, plan, id, reply);
+        let outcome = drive.receive(policy, plan, id, reply);
         match outcome {
-            Heard::Used if is_reply => {
-                self.denials.hear(policy, plan, partition, (asked_at, self.clock.now()));
+            ReplyOutcome::Used if is_reply => {
+                self.denials.record_reply(policy, plan, partition, asked_at)
             }
-            Heard::LostRefund => self.denials.forget_partition(policy, plan, partition),
-            Heard::Used | Heard::Misread | Heard::Unasked => {}
+            ReplyOutcome::LostRefund => self.denials.forget_partition(policy, plan, partition),
+            ReplyOutcome::Used | ReplyOutcome::Misread | ReplyOutcome::Unexpected => {}
         }
-        if is_reply && matches!(outcome, Heard::LostRefund | Heard::Misread) {
+        if is_reply && matches!(outcome, ReplyOutcome::LostRefund | ReplyOutcome::Misread) {
             self.note(Event::Misread, "the store's reply cannot be read");
         }
     }
 
     /// Sends a request to its count; a failure is counted.
-    async fn ask(&self, names: &[Name], request: Option<Request<'_>>) -> Result<Vec<u8>, Lost> {
-        let unreachable = Lost::Failed(Failure::Unreachable);
+    async fn ask(
+        &self,
+        names: &[Name],
+        request: Option<Request<'_>>,
+    ) -> Result<Vec<u8>, MissingReply> {
+        let unreachable = MissingReply::Failed(Failure::Unreachable);
         let Request { partition, event, ask } = request.ok_or(unreachable)?;
         self.counting.add(event);
         let ask = match ask {
-            service::Ask::Look(request) | service::Ask::Charge(request) => Ask::Check(request),
-            service::Ask::Refund(request, reply) => Ask::Refund { request, reply },
+            service::CountRequest::Peek(request) | service::CountRequest::Charge(request) => {
+                StoreRequest::Check(request)
+            }
+            service::CountRequest::Refund(request, reply) => {
+                StoreRequest::Refund { request, reply }
+            }
         };
         let reply = self.store.ask(names.get(partition).ok_or(unreachable)?, ask).await;
         reply.map_err(|why| {
             self.note_no_reply(&why);
             match why {
-                NoReply::Overloaded => Lost::Overloaded,
-                NoReply::Unreadable(_) => Lost::Failed(Failure::Corrupt),
+                NoReply::Overloaded => MissingReply::Overloaded,
+                NoReply::Unreadable(_) => MissingReply::Failed(Failure::Corrupt),
                 NoReply::Late | NoReply::Failed(_) => unreachable,
             }
         })

@@ -11,11 +11,11 @@ use tollgate_policy::{Partition, Policy};
 use tollgate_service::ApiResponse;
 use tollgate_service::check::Decided;
 use tollgate_service::metrics::Event;
-use tollgate_service::settle::{self, Asked, Receipts};
+use tollgate_service::settle::{self, Receipts, SettleRequest};
 use tollgate_storage::Settlement;
 
 use crate::gate::Gate;
-use crate::store::{Ask, NoReply};
+use crate::store::{NoReply, StoreRequest};
 
 /// The id of a decided request, where the store seals any.
 pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<String> {
@@ -29,16 +29,16 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<Stri
 
 /// Settles the costs in `body`.
 pub async fn answer(gate: &Gate, body: &[u8]) -> ApiResponse {
-    let Asked { receipts, cost } = match settle::asked(gate.store.sealer(), body, gate.clock.now())
-    {
-        Ok(asked) => asked,
-        Err(answer) => return answer,
-    };
+    let SettleRequest { receipts, cost } =
+        match settle::request(gate.store.sealer(), body, gate.clock.now()) {
+            Ok(asked) => asked,
+            Err(answer) => return answer,
+        };
     let number = receipts.number;
     let each = receipts.counts.iter().map(|(name, receipt)| async move {
         gate.counting.add(Event::Settle);
         let request = Settlement::request(number, cost, receipt);
-        gate.store.ask(name, Ask::Check(&request)).await
+        gate.store.ask(name, StoreRequest::Check(&request)).await
     });
     let each = join_all(each).await.into_iter().map(|reply| read(gate, reply));
     settle::answer(cost, each.collect())

@@ -14,7 +14,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Turn};
 use tollgate_policy::{Disposition, Plan, Policy};
-use tollgate_service::drive::Spent;
+use tollgate_service::drive::WaitBudget;
 use tollgate_service::drive::waiting::{self, Waiting};
 
 use crate::check::charges::Charges;
@@ -76,7 +76,7 @@ impl<'a> Waiter<'a> {
         let waiting = self.waiting();
         let ahead = waiting.behind_others(&gate.lines.queue(), policy, self.plan);
         if let Some(turn) = ahead {
-            self.done.is_overload = gate.look(policy, self.plan).await;
+            self.done.is_overload = gate.peek(policy, self.plan).await;
             if self.done.is_overload || self.plan.newer().is_some() {
                 return None;
             }
@@ -147,8 +147,8 @@ impl<'a> Waiter<'a> {
     }
 
     /// How long it has waited, and how long it may still wait.
-    fn spent(&self, waited: Span) -> Spent {
-        Spent { waited, left: self.patience.saturating_sub(waited) }
+    fn spent(&self, waited: Span) -> WaitBudget {
+        WaitBudget { waited, left: self.patience.saturating_sub(waited) }
     }
 
     fn waiting(&self) -> Waiting<impl Fn(&Plan, Turn) -> Line + use<'a>> {

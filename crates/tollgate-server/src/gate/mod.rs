@@ -6,7 +6,7 @@
 pub mod call_counts;
 pub mod counting;
 pub(crate) mod lines;
-pub(crate) mod remembered;
+pub(crate) mod cached_denials;
 pub(crate) mod tenant_cache;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use tollgate_service::metrics::Event;
 use tollgate_service::{Unauthorized, lease, line};
 
 use crate::clock::Clock;
+use crate::gate::cached_denials::CachedDenials;
 use crate::gate::call_counts::CallCounts;
 use crate::gate::counting::{EngineCounts, ServerCounts, ServerMetrics};
 use crate::gate::lines::Lines;
-use crate::gate::remembered::Remembered;
 use crate::gate::tenant_cache::TenantCache;
 use crate::log::{Level, Log};
 use crate::policy::following::Following;
@@ -51,7 +51,7 @@ pub struct Gate {
     pub(crate) lines: Lines,
     pub(crate) tenants: TenantCache,
     /// Denies requests without asking the store.
-    pub(crate) denials: Remembered,
+    pub(crate) denials: CachedDenials,
     pub(crate) hash_key: Vec<u8>,
     /// The secret from which the names of the fleet's counts are derived; `None` where no node
     /// leases.
@@ -128,7 +128,7 @@ impl Gate {
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Self> {
         let lines = Lines::new(parts.following.active().policy.waiting());
-        let denials = Remembered::new(parts.store.timeout(), parts.seed);
+        let denials = CachedDenials::new(parts.store.timeout(), parts.seed);
         Arc::new(Self {
             store: parts.store,
             clock: parts.clock,

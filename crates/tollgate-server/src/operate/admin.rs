@@ -12,7 +12,7 @@
 use serde_json::Value;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Policy, Problems, Surface};
-use tollgate_service::key_work::{self, KeyAsk};
+use tollgate_service::key_work::{self, OperatorRequest};
 use tollgate_service::{
     Allowed, ApiResponse, Call, DeployedFile, KeyCall, MetricsCall, MetricsReply, Next, PREFIX,
     PolicyCall, Service, StoreCall, StoreReply, TenantCall, Tokens,
@@ -24,7 +24,7 @@ use crate::gate::Gate;
 use crate::log::Level;
 use crate::policy::active::{Active, objections};
 use crate::policy::following::File;
-use crate::store::{Ask, NoReply};
+use crate::store::{NoReply, StoreRequest};
 
 /// The credentials of operators, and the header that names them.
 #[derive(Default)]
@@ -187,16 +187,16 @@ async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
     tenants::plan(gate, policy, &facts, &mut plan).await;
     // Else the tenant's quotas are unknown, and `on_failure` has decided.
     if !plan.has_failed() {
-        gate.look(policy, &mut plan).await;
+        gate.peek(policy, &mut plan).await;
     }
     plan
 }
 
 /// Asks the key's count.
-async fn count(gate: &Gate, policy: &Policy, asked: KeyAsk) -> Result<Vec<u8>, String> {
+async fn count(gate: &Gate, policy: &Policy, asked: OperatorRequest) -> Result<Vec<u8>, String> {
     let reply = gate
         .store
-        .ask(&gate.name_of(policy, asked.key.bytes()), Ask::Operate(&asked.request))
+        .ask(&gate.name_of(policy, asked.key.bytes()), StoreRequest::Operate(&asked.request))
         .await;
     reply.map_err(|why| match why {
         NoReply::Late => "the store does not answer in time".to_owned(),

@@ -10,9 +10,9 @@ use tollgate_service::settle::Sealer;
 use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
 
 use crate::clock::Clock;
-use crate::store::ask::{Ask, Name, NoReply};
 use crate::store::folder::OnDisk;
 use crate::store::journal::{Journal, Opened};
+use crate::store::request::{Name, NoReply, StoreRequest};
 use crate::store::rules::Rules;
 use crate::store::table::{Occupancy, Table, TableLimits};
 
@@ -78,13 +78,13 @@ impl Memory {
         self.sealer.as_ref()
     }
 
-    pub(super) fn ask(&self, name: &Name, ask: Ask<'_>) -> Result<Vec<u8>, NoReply> {
+    pub(super) fn ask(&self, name: &Name, ask: StoreRequest<'_>) -> Result<Vec<u8>, NoReply> {
         // Leases may be granted from the start: leases of the previous process were of counts that
         // are gone with it, and are part of the cost of that loss.
         let reply = self.table.step(name, &self.clock, |counts, now| match ask {
-            Ask::Check(request) => counts.answer(request, now),
-            Ask::Refund { request, reply } => counts.refund(request, reply, now),
-            Ask::Operate(request) => counts.operate(request, now),
+            StoreRequest::Check(request) => counts.answer(request, now),
+            StoreRequest::Refund { request, reply } => counts.refund(request, reply, now),
+            StoreRequest::Operate(request) => counts.operate(request, now),
         });
         let unreadable =
             || NoReply::Unreadable("the stored counts are damaged; the key starts again".into());

@@ -7,7 +7,7 @@
 //! Deliberately absent: a trait. There are few stores, they are listed here, and the compiler asks
 //! each of them for every operation.
 
-mod ask;
+mod request;
 #[cfg(test)]
 mod failing;
 mod folder;
@@ -22,9 +22,9 @@ use tollgate_redis::Engine;
 use tollgate_service::settle::Sealer;
 use tollgate_service::{StoreCall, StoreReply};
 
-pub use self::ask::{Ask, Name, NoReply};
 use self::memory::Memory;
 use self::redis::Redis;
+pub use self::request::{Name, NoReply, StoreRequest};
 
 /// A store.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Store {
     ///
     /// # Errors
     /// There is no reply.
-    pub async fn ask(&self, name: &Name, ask: Ask<'_>) -> Result<Vec<u8>, NoReply> {
+    pub async fn ask(&self, name: &Name, ask: StoreRequest<'_>) -> Result<Vec<u8>, NoReply> {
         match self {
             Self::Memory(memory) => memory.ask(name, ask),
             Self::Redis(redis) => redis.ask(name, ask).await,

@@ -15,7 +15,7 @@ use tollgate_redis::{Engine, Failed, Fault};
 use tollgate_service::settle::Sealer;
 use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
 
-use crate::store::ask::{Ask, Name, NoReply};
+use crate::store::request::{Name, NoReply, StoreRequest};
 use crate::traces::{self, ActiveSpan, Kind};
 
 /// The name of the log, after the prefix.
@@ -76,13 +76,14 @@ impl Redis {
         &self.engine
     }
 
-    pub(super) async fn ask(&self, name: &Name, ask: Ask<'_>) -> Result<Vec<u8>, NoReply> {
+    pub(super) async fn ask(&self, name: &Name, ask: StoreRequest<'_>) -> Result<Vec<u8>, NoReply> {
         let ask = match ask {
-            Ask::Check(request) => tollgate_redis::Ask::Check(request.to_vec()),
-            Ask::Refund { request, reply } => {
-                tollgate_redis::Ask::Refund { request: request.to_vec(), reply: reply.to_vec() }
-            }
-            Ask::Operate(request) => tollgate_redis::Ask::Operate(request.to_vec()),
+            StoreRequest::Check(request) => tollgate_redis::KeyRequest::Check(request.to_vec()),
+            StoreRequest::Refund { request, reply } => tollgate_redis::KeyRequest::Refund {
+                request: request.to_vec(),
+                reply: reply.to_vec(),
+            },
+            StoreRequest::Operate(request) => tollgate_redis::KeyRequest::Operate(request.to_vec()),
         };
         let span = traces::child("store", Kind::Internal);
         let tag = span.as_ref().map(ActiveSpan::tag);

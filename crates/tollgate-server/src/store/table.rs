@@ -22,7 +22,7 @@ use tollgate_core::{ALLOWED_SKEW, Timestamp};
 use tollgate_storage::{Answered, Counts, WireError};
 
 use crate::clock::Clock;
-use crate::store::ask::Name;
+use crate::store::request::Name;
 
 /// Places in a bucket, and places for each key that the table is to hold: keys fall into buckets by
 /// chance, and with twice the room hardly one of a thousand finds its bucket full.

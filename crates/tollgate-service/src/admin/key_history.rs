@@ -11,8 +11,8 @@ use tollgate_policy::pk_text;
 use crate::access::Access;
 use crate::admin::step::Step;
 use crate::api_response::ApiResponse;
-use crate::asked::Asked;
 use crate::problem::Wrong;
+use crate::request_head::RequestHead;
 use crate::store::key_history::{KeyAct, KeyRow};
 use crate::store::policy::{PolicyCall, PolicyReply};
 
@@ -23,9 +23,9 @@ const MAX_ROWS: u64 = 100;
 type Next = Step<PolicyCall, ()>;
 
 /// Asks for a page.
-pub(crate) fn begin(asked: &Asked) -> Next {
+pub(crate) fn begin(head: &RequestHead) -> Next {
     let number = |name, range| {
-        asked.query.number(name, range).map_err(|detail| Wrong::Malformed.answer(&detail))
+        head.query.number(name, range).map_err(|detail| Wrong::Malformed.answer(&detail))
     };
     let (before, limit) = match (number("before", 1..=u64::MAX), number("limit", 1..=MAX_ROWS)) {
         (Ok(before), Ok(limit)) => (before, limit.unwrap_or(ROWS)),

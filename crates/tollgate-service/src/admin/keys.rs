@@ -13,10 +13,10 @@ use tollgate_policy::{MAX_TENANT_ID, Problem, Problems};
 use crate::admin::json_body;
 use crate::admin::step::Step;
 use crate::api_response::ApiResponse;
-use crate::asked::Asked;
 use crate::document::{Members, items};
 use crate::problem::Wrong;
 use crate::query::digits;
+use crate::request_head::RequestHead;
 use crate::routes::Operation;
 use crate::store::StoreCall;
 use crate::store::key_history::{KeyAct, KeyRow};
@@ -60,27 +60,27 @@ impl Call {
 }
 
 /// Begins an operation on a key.
-pub(crate) fn begin(asked: &Asked, body: Vec<u8>) -> Next {
-    match call(asked, body) {
+pub(crate) fn begin(head: &RequestHead, body: Vec<u8>) -> Next {
+    match call(head, body) {
         Ok(call) => Step::Ask(Call::Key(call), State::Asked),
         Err(answer) => Step::Response(answer),
     }
 }
 
-fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, ApiResponse> {
-    Ok(match asked.operation {
+fn call(head: &RequestHead, body: Vec<u8>) -> Result<KeyCall, ApiResponse> {
+    Ok(match head.operation {
         Operation::Explain => KeyCall::Explain { request: request(body)? },
         Operation::ResetKey => KeyCall::Reset(named(&json_body::text(body)?, &[])?.0),
         Operation::UnblockKey => KeyCall::Unblock(named(&json_body::text(body)?, &[])?.0),
         Operation::BlockKey => {
             let text = json_body::text(body)?;
             let (key, members) = named(&text, &["until_ms"])?;
-            KeyCall::Block { key, until_ms: until(asked, &members)? }
+            KeyCall::Block { key, until_ms: until(head, &members)? }
         }
         _ => {
-            let parts = asked.query.all("key").map(ToString::to_string).collect();
-            let rule = asked.query.get("rule").unwrap_or_default().to_string();
-            let tenant = asked.query.get("tenant").map(ToString::to_string);
+            let parts = head.query.all("key").map(ToString::to_string).collect();
+            let rule = head.query.get("rule").unwrap_or_default().to_string();
+            let tenant = head.query.get("tenant").map(ToString::to_string);
             let key = RuleKey { rule, key: parts, tenant, is_of_no_tenant: false };
             bounded(&key).map_err(|problem| {
                 let detail = format!("{}: {}", problem.path, problem.message);
@@ -92,16 +92,16 @@ fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, ApiResponse> {
 }
 
 /// Continues with the reply.
-pub(crate) fn answered(asked: &Asked, reply: KeyReply) -> Next {
+pub(crate) fn answered(head: &RequestHead, reply: KeyReply) -> Next {
     Step::Response(match reply {
         KeyReply::Explained(body) | KeyReply::State(body) => ApiResponse::json(body),
         KeyReply::Done(change) => {
-            let act = match asked.operation {
+            let act = match head.operation {
                 Operation::BlockKey => KeyAct::Block,
                 Operation::UnblockKey => KeyAct::Unblock,
                 _ => KeyAct::Reset,
             };
-            let row = KeyRow { at_ms: asked.now_ms, act, actor: asked.actor.clone(), change };
+            let row = KeyRow { at_ms: head.now_ms, act, actor: head.actor.clone(), change };
             return Step::Ask(Call::Note(row), State::Noting);
         }
         KeyReply::NoRule => Wrong::NotFound.answer("the policy has no rule of this name"),
@@ -177,10 +177,10 @@ fn bounded(key: &RuleKey) -> Result<(), Problem> {
 }
 
 /// The end of the block in a body.
-fn until(asked: &Asked, members: &Members<'_>) -> Result<u64, ApiResponse> {
+fn until(head: &RequestHead, members: &Members<'_>) -> Result<u64, ApiResponse> {
     let given = members.get("until_ms").and_then(digits);
-    let latest = asked.now_ms.saturating_add(MAX_BLOCK_MS);
-    let until = given.filter(|until| (asked.now_ms..=latest).contains(until));
+    let latest = head.now_ms.saturating_add(MAX_BLOCK_MS);
+    let until = given.filter(|until| (head.now_ms..=latest).contains(until));
     let message = "is a time within a year from now, in milliseconds since 1970";
     until.ok_or_else(|| json_body::invalid("until_ms", message.to_string()))
 }

@@ -4,15 +4,15 @@
 
 use crate::admin::step::Step;
 use crate::api_response::ApiResponse;
-use crate::asked::Asked;
 use crate::metrics::Format;
+use crate::request_head::RequestHead;
 use crate::store::metrics::{MetricsCall, MetricsReply};
 
 type Next = Step<MetricsCall, Format>;
 
 /// Begins to read.
-pub(crate) fn begin(asked: &Asked) -> Next {
-    let format = Format::accepted(asked.accept.as_deref());
+pub(crate) fn begin(head: &RequestHead) -> Next {
+    let format = Format::accepted(head.accept.as_deref());
     Step::Ask(MetricsCall::Read(format), format)
 }
 

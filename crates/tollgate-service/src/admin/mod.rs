@@ -1,7 +1,7 @@
 //! The admin API: the store calls of each operation, and its response.
 //!
-//! Invariant: a request that comes here is allowed ([`Asked`](crate::asked::Asked)). An operation
-//! is a few steps, each either the response or one more call of the store.
+//! Invariant: a request that comes here is allowed (its [head](crate::request_head::RequestHead)
+//! was read). An operation is a few steps, each either the response or one more call of the store.
 
 pub(crate) mod key_history;
 pub(crate) mod keys;

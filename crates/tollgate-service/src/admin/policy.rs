@@ -16,10 +16,10 @@ use crate::admin::policy_documents::{CheckedDocument, InForce};
 use crate::admin::step::Step;
 use crate::admin::{json_body, precondition};
 use crate::api_response::{ApiResponse, JSON};
-use crate::asked::Asked;
 use crate::mask::discreet;
 use crate::problem::Wrong;
 use crate::query::digits;
+use crate::request_head::RequestHead;
 use crate::routes::Operation;
 use crate::service::Service;
 use crate::store::policy::{
@@ -66,16 +66,16 @@ pub(crate) enum ReadPurpose {
 }
 
 /// Begins an operation on the policy.
-pub(crate) fn begin(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Next {
-    begun(service, asked, body).unwrap_or_else(Step::Response)
+pub(crate) fn begin(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Next {
+    begun(service, head, body).unwrap_or_else(Step::Response)
 }
 
-fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, ApiResponse> {
-    let wants = match asked.operation {
-        Operation::ReadHistory => return history(asked),
+fn begun(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Result<Next, ApiResponse> {
+    let wants = match head.operation {
+        Operation::ReadHistory => return history(head),
         Operation::ReadVersion => {
             // A name that is not a number names no version.
-            let number = digits(&asked.parameter).ok_or_else(no_version)?;
+            let number = digits(&head.parameter).ok_or_else(no_version)?;
             return Ok(Step::Ask(PolicyCall::Version { number }, State::Version));
         }
         Operation::PutPolicy => ReadPurpose::Put(json_body::document(service, body)?),
@@ -84,28 +84,28 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, Ap
         _ => ReadPurpose::Read,
     };
     if !matches!(wants, ReadPurpose::Read) {
-        is_dry(asked)?;
-        precondition::named(asked)?;
+        is_dry(head)?;
+        precondition::named(head)?;
     }
-    Ok(read(service, asked, wants, None))
+    Ok(read(service, head, wants, None))
 }
 
 /// Continues with the store's reply.
 pub(crate) fn answered(
     service: &Service<'_>,
-    asked: &Asked,
+    head: &RequestHead,
     state: State,
     reply: PolicyReply,
 ) -> Next {
     let step = match (state, reply) {
         (State::Current { has_text: false, wants }, PolicyReply::SendText) => {
-            Ok(read(service, asked, wants, Some(service.deployed.text.to_string())))
+            Ok(read(service, head, wants, Some(service.deployed.text.to_string())))
         }
         (State::Current { wants, .. }, PolicyReply::Current(current)) => {
-            with_current(service, asked, wants, current)
+            with_current(service, head, wants, current)
         }
         (State::Target { current, to }, PolicyReply::Version(target)) => {
-            rolled_back(service, asked, current, to, target)
+            rolled_back(service, head, current, to, target)
         }
         (State::Change(ready), PolicyReply::Changed { version }) => {
             Ok(Step::Response(ready.answer(version)))
@@ -118,7 +118,7 @@ pub(crate) fn answered(
             Ok(Step::Response(page(&rows, more)))
         }
         (State::Version, PolicyReply::Version(found)) => {
-            version(service, asked, found).map(Step::Response)
+            version(service, head, found).map(Step::Response)
         }
         _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
     };
@@ -126,33 +126,38 @@ pub(crate) fn answered(
 }
 
 /// Asks for the policy in force.
-fn read(service: &Service<'_>, asked: &Asked, wants: ReadPurpose, text: Option<String>) -> Next {
+fn read(
+    service: &Service<'_>,
+    head: &RequestHead,
+    wants: ReadPurpose,
+    text: Option<String>,
+) -> Next {
     let has_text = text.is_some();
     let deployed = Deployed { fingerprint: service.deployed.fingerprint, text };
-    let call = PolicyCall::Read { deployed, known: None, seen: None, now_ms: asked.now_ms };
+    let call = PolicyCall::Read { deployed, known: None, seen: None, now_ms: head.now_ms };
     Step::Ask(call, State::Current { has_text, wants })
 }
 
 /// Continues the operation with the policy in force.
 fn with_current(
     service: &Service<'_>,
-    asked: &Asked,
+    head: &RequestHead,
     wants: ReadPurpose,
     current: Current,
 ) -> Result<Next, ApiResponse> {
     let in_force = InForce::new(service, &current)?;
     if matches!(wants, ReadPurpose::Read) {
-        return shown(service, asked, &in_force).map(Step::Response);
+        return shown(service, head, &in_force).map(Step::Response);
     }
-    precondition::holds(asked, Some(&in_force.tag()))?;
+    precondition::holds(head, Some(&in_force.tag()))?;
     match wants {
         ReadPurpose::Put(text) => {
             let ready = CheckedDocument::sent(service, &in_force, &text)?;
             let is_same = in_force.source == Source::Written && ready.is_text(in_force.text);
-            if is_same && !is_dry(asked)? {
+            if is_same && !is_dry(head)? {
                 return Ok(Step::Response(ready.answer(in_force.version)));
             }
-            put(service, asked, &in_force, ready, Kind::Put)
+            put(service, head, &in_force, ready, Kind::Put)
         }
         ReadPurpose::RollBack(to) if to == in_force.version => {
             Err(Wrong::Conflict.answer(&format!("version {to} is in force")))
@@ -166,7 +171,7 @@ fn with_current(
         ReadPurpose::Delete | ReadPurpose::Read => {
             let ready =
                 CheckedDocument::new(service, &in_force, service.deployed.text.to_string())?;
-            put(service, asked, &in_force, ready, Kind::Delete)
+            put(service, head, &in_force, ready, Kind::Delete)
         }
     }
 }
@@ -174,7 +179,7 @@ fn with_current(
 /// Puts the text of an earlier version in force.
 fn rolled_back(
     service: &Service<'_>,
-    asked: &Asked,
+    head: &RequestHead,
     current: Current,
     to: u64,
     target: Option<Current>,
@@ -183,22 +188,21 @@ fn rolled_back(
     let text = InForce::kept(&target)?.text.to_string();
     let in_force = InForce::new(service, &current)?;
     let ready = CheckedDocument::new(service, &in_force, text)?;
-    put(service, asked, &in_force, ready, Kind::Rollback { to })
+    put(service, head, &in_force, ready, Kind::Rollback { to })
 }
 
 /// Asks the store to put `ready` in force; a dry run gets its response at once.
 fn put(
     service: &Service<'_>,
-    asked: &Asked,
+    head: &RequestHead,
     in_force: &InForce<'_>,
     mut ready: CheckedDocument,
     kind: Kind,
 ) -> Result<Next, ApiResponse> {
-    if is_dry(asked)? {
+    if is_dry(head)? {
         return Ok(Step::Response(ready.dry_answer(in_force)));
     }
-    let row =
-        Row { at_ms: asked.now_ms, kind, actor: asked.actor.clone(), summary: ready.summary() };
+    let row = Row { at_ms: head.now_ms, kind, actor: head.actor.clone(), summary: ready.summary() };
     let (text, fingerprint) = (ready.take_text(), service.deployed.fingerprint);
     let policy = match kind {
         Kind::Delete => NewPolicy::Deployed(Deployed { fingerprint, text: Some(text) }),
@@ -211,21 +215,21 @@ fn put(
 /// The document in force.
 fn shown(
     service: &Service<'_>,
-    asked: &Asked,
+    head: &RequestHead,
     in_force: &InForce<'_>,
 ) -> Result<ApiResponse, ApiResponse> {
     readable(service, in_force)?;
-    document(asked, in_force).ok_or_else(unreadable)
+    document(head, in_force).ok_or_else(unreadable)
 }
 
 /// A version of the document.
 fn version(
     service: &Service<'_>,
-    asked: &Asked,
+    head: &RequestHead,
     found: Option<Current>,
 ) -> Result<ApiResponse, ApiResponse> {
     let found = found.ok_or_else(no_version)?;
-    shown(service, asked, &InForce::kept(&found)?)
+    shown(service, head, &InForce::kept(&found)?)
 }
 
 /// Rejects a file that is not a policy: a secret may be anywhere in it. A document that was written
@@ -245,9 +249,9 @@ fn unreadable() -> ApiResponse {
     Wrong::Unreadable.answer("the text of this version is no document")
 }
 
-fn document(asked: &Asked, version: &InForce<'_>) -> Option<ApiResponse> {
+fn document(head: &RequestHead, version: &InForce<'_>) -> Option<ApiResponse> {
     let (shown, tag) = (version.shown()?, version.tag());
-    if let Some(unchanged) = precondition::unchanged(asked, &tag) {
+    if let Some(unchanged) = precondition::unchanged(head, &tag) {
         return Some(unchanged);
     }
     let source = version.source.word();
@@ -257,9 +261,9 @@ fn document(asked: &Asked, version: &InForce<'_>) -> Option<ApiResponse> {
 }
 
 /// Asks for a page of the history.
-fn history(asked: &Asked) -> Result<Next, ApiResponse> {
+fn history(head: &RequestHead) -> Result<Next, ApiResponse> {
     let number = |name, range| {
-        asked.query.number(name, range).map_err(|detail| Wrong::Malformed.answer(&detail))
+        head.query.number(name, range).map_err(|detail| Wrong::Malformed.answer(&detail))
     };
     let before = number("before", 1..=u64::MAX)?;
     let limit = number("limit", 1..=MAX_ROWS)?.unwrap_or(ROWS);
@@ -322,8 +326,8 @@ fn target(body: Vec<u8>) -> Result<u64, ApiResponse> {
     to.ok_or_else(|| json_body::invalid(TO, "is a version of the history, such as 7".to_string()))
 }
 
-fn is_dry(asked: &Asked) -> Result<bool, ApiResponse> {
-    asked.query.flag("dry_run").map_err(|detail| Wrong::Malformed.answer(&detail))
+fn is_dry(head: &RequestHead) -> Result<bool, ApiResponse> {
+    head.query.flag("dry_run").map_err(|detail| Wrong::Malformed.answer(&detail))
 }
 
 fn no_version() -> ApiResponse {

@@ -5,13 +5,13 @@
 //! sends it accepts that.
 
 use crate::api_response::ApiResponse;
-use crate::asked::Asked;
 use crate::entity_tag::Tags;
 use crate::problem::Wrong;
+use crate::request_head::RequestHead;
 
 /// The response to a read whose client has `tag` already (RFC 9110, 13.1.2 and 15.4.5).
-pub(crate) fn unchanged(asked: &Asked, tag: &str) -> Option<ApiResponse> {
-    let has_it = asked.if_none_match.as_ref().is_some_and(|tags| tags.match_weakly(tag));
+pub(crate) fn unchanged(head: &RequestHead, tag: &str) -> Option<ApiResponse> {
+    let has_it = head.if_none_match.as_ref().is_some_and(|tags| tags.match_weakly(tag));
     has_it.then(|| ApiResponse::bodiless(304).with("etag", tag))
 }
 
@@ -19,8 +19,8 @@ pub(crate) fn unchanged(asked: &Asked, tag: &str) -> Option<ApiResponse> {
 ///
 /// # Errors
 /// The response.
-pub(crate) fn named(asked: &Asked) -> Result<(), ApiResponse> {
-    if asked.if_match.is_some() || asked.if_none_match.is_some() {
+pub(crate) fn named(head: &RequestHead) -> Result<(), ApiResponse> {
+    if head.if_match.is_some() || head.if_none_match.is_some() {
         return Ok(());
     }
     let detail = "send \"if-match\" with the etag of what you read, or \"*\" for whatever is there";
@@ -32,11 +32,11 @@ pub(crate) fn named(asked: &Asked) -> Result<(), ApiResponse> {
 ///
 /// # Errors
 /// The response.
-pub(crate) fn holds(asked: &Asked, tag: Option<&str>) -> Result<(), ApiResponse> {
+pub(crate) fn holds(head: &RequestHead, tag: Option<&str>) -> Result<(), ApiResponse> {
     let matches = |tags: &Tags| tag.is_some_and(|tag| tags.match_strongly(tag));
     let is_named = |tags: &Tags| tag.is_some_and(|tag| tags.match_weakly(tag));
-    if asked.if_match.as_ref().is_none_or(matches)
-        && !asked.if_none_match.as_ref().is_some_and(is_named)
+    if head.if_match.as_ref().is_none_or(matches)
+        && !head.if_none_match.as_ref().is_some_and(is_named)
     {
         return Ok(());
     }

@@ -16,9 +16,9 @@ use tollgate_policy::{MAX_TENANT_ENTRY, MAX_TENANT_ID};
 use crate::admin::step::Step;
 use crate::admin::{json_body, precondition};
 use crate::api_response::{ApiResponse, JSON};
-use crate::asked::Asked;
 use crate::entity_tag::{Tags, strong};
 use crate::problem::Wrong;
+use crate::request_head::RequestHead;
 use crate::routes::Operation;
 use crate::service::Service;
 use crate::store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
@@ -62,22 +62,22 @@ impl Write {
 }
 
 /// Begins an operation on tenants.
-pub(crate) fn begin(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Next {
-    begun(service, asked, body).unwrap_or_else(Step::Response)
+pub(crate) fn begin(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Next {
+    begun(service, head, body).unwrap_or_else(Step::Response)
 }
 
-fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, ApiResponse> {
-    if asked.operation == Operation::ListTenants {
-        return list(asked);
+fn begun(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Result<Next, ApiResponse> {
+    if head.operation == Operation::ListTenants {
+        return list(head);
     }
-    let id = id(service, &asked.parameter)?;
-    let write = match asked.operation {
-        Operation::PutTenant => Write::Put(entry(service, asked.now_ms, body)?),
+    let id = id(service, &head.parameter)?;
+    let write = match head.operation {
+        Operation::PutTenant => Write::Put(entry(service, head.now_ms, body)?),
         Operation::DeleteTenant => Write::Remove,
         _ => return Ok(Step::Ask(TenantCall::Get { id }, State::Read)),
     };
-    precondition::named(asked)?;
-    let direct = match (&asked.if_match, &asked.if_none_match, &write) {
+    precondition::named(head)?;
+    let direct = match (&head.if_match, &head.if_none_match, &write) {
         (Some(Tags::Any), None, Write::Put(_)) => Some(Expect::Anything),
         (None, Some(Tags::Any), Write::Put(_)) => Some(Expect::Nothing),
         _ => None,
@@ -93,14 +93,14 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, Ap
 /// Continues with the store's reply.
 pub(crate) fn answered(
     service: &Service<'_>,
-    asked: &Asked,
+    head: &RequestHead,
     state: State,
     reply: TenantReply,
 ) -> Next {
     let step = match (state, reply) {
-        (State::Read, TenantReply::Entry(found)) => read(asked, found),
+        (State::Read, TenantReply::Entry(found)) => read(head, found),
         (State::Compared(id, write), TenantReply::Entry(found)) => {
-            compared(asked, &id, write, found.as_ref())
+            compared(head, &id, write, found.as_ref())
         }
         (
             State::Done { write: Write::Put(entry), .. },
@@ -127,17 +127,17 @@ pub(crate) fn answered(
     step.unwrap_or_else(Step::Response)
 }
 
-fn read(asked: &Asked, found: Option<StoredTenant>) -> Result<Next, ApiResponse> {
+fn read(head: &RequestHead, found: Option<StoredTenant>) -> Result<Next, ApiResponse> {
     let found = found.ok_or_else(none)?;
     let tag = strong(found.revision, &found.entry);
-    let answer = precondition::unchanged(asked, &tag)
+    let answer = precondition::unchanged(head, &tag)
         .unwrap_or_else(|| ApiResponse::new(200, JSON, found.entry).with("etag", &tag));
     Ok(Step::Response(answer))
 }
 
 /// Writes if the precondition holds for `found`.
 fn compared(
-    asked: &Asked,
+    head: &RequestHead,
     id: &str,
     write: Write,
     found: Option<&StoredTenant>,
@@ -147,7 +147,7 @@ fn compared(
         return Err(none());
     }
     let tag = found.map(|found| strong(found.revision, &found.entry));
-    precondition::holds(asked, tag.as_deref())?;
+    precondition::holds(head, tag.as_deref())?;
     let expect = found.map_or(Expect::Nothing, |found| Expect::Revisions([found.revision].into()));
     let call = write.call(id, expect);
     Ok(Step::Ask(call, State::Done { write, was_compared: true }))
@@ -205,11 +205,11 @@ fn entry(service: &Service<'_>, now_ms: u64, body: Vec<u8>) -> Result<String, Ap
     Ok(text)
 }
 
-fn list(asked: &Asked) -> Result<Next, ApiResponse> {
-    let limit = asked.query.number("limit", 1..=ENTRIES);
+fn list(head: &RequestHead) -> Result<Next, ApiResponse> {
+    let limit = head.query.number("limit", 1..=ENTRIES);
     let limit = limit.map_err(|detail| Wrong::Malformed.answer(&detail))?.unwrap_or(ENTRIES);
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    let after = asked.query.get("after").filter(|after| !after.is_empty()).map(ToString::to_string);
+    let after = head.query.get("after").filter(|after| !after.is_empty()).map(ToString::to_string);
     Ok(Step::Ask(TenantCall::List { after, limit }, State::Listed))
 }
 

@@ -13,42 +13,28 @@
 //! charged. If it still denies, nothing is charged. If it does not reply, and the denial was valid
 //! when the request came, the request is denied by it.
 //!
-//! The caller may report that half of the time has passed ([`Drive::go_on`]). If the request would
-//! pass without the counts that have not replied, the others are charged meanwhile: a count that
-//! all clients share must not miss requests because the count of one client is slow.
+//! The caller may report that half of the time has passed ([`Drive::skip_late`]). If the request
+//! would pass without the counts that have not replied, the others are charged meanwhile: a count
+//! that all clients share must not miss requests because the count of one client is slow.
 
 use alloc::vec::Vec;
 
-use tollgate_core::Span;
 use tollgate_policy::waiting::Full;
 use tollgate_policy::{ChargingOrder, Disposition, Failure, Partition, Plan, Policy};
 use tollgate_storage::WireError;
 
-use crate::drive::asks::{AskId, Asks, Charge, Heard, Lost, Next, Request, Use};
+use crate::drive::requests::{
+    ConfirmedCharge, MissingReply, Next, Purpose, ReplyOutcome, Request, RequestId, Requests,
+};
+use crate::drive::waiting::WaitBudget;
 use crate::metrics::Event;
-
-/// How long a request has waited, and how long it may still wait, whatever its rules allow.
-#[derive(Clone, Copy, Debug)]
-pub struct Spent {
-    /// Since it came.
-    pub waited: Span,
-    /// A place beyond this is denied.
-    pub left: Span,
-}
-
-impl Default for Spent {
-    /// It has not waited, and may wait for as long as its rules allow.
-    fn default() -> Self {
-        Self { waited: Span::ZERO, left: Span::MAX }
-    }
-}
 
 /// How the counts of a request with several keys are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// All are asked before any is charged: for a store in memory, where asking is free, and where
     /// a charge of a new client takes a place in a bounded table even if it is refunded.
-    AskAll,
+    PeekAll,
     /// By [`Plan::charging_order`], where there is one: for a store whose calls cost.
     ChargeFirst,
 }
@@ -62,12 +48,12 @@ impl Order {
 /// The round that is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// All are asked, for a caller that only looks.
-    Look,
+    /// All are asked, for a caller that only peeks.
+    Peek,
     /// All are asked before any is charged.
-    AskAll,
+    PeekAll,
     /// The count that denied last is asked; all others are left out.
-    AskSuspect(usize, ChargingOrder),
+    PeekSuspect(usize, ChargingOrder),
     /// One is charged, those in between are asked; the last is left out.
     ChargeOne(ChargingOrder),
     /// All that were not late are charged; the late ones have not replied yet.
@@ -82,20 +68,20 @@ enum Stage {
 }
 
 /// Charges one request in all its counts: send what [`Drive::next`] returns and pass each reply to
-/// [`Drive::hear`], until it is done. The plan is the caller's, and is the same in every call.
+/// [`Drive::receive`], until it is done. The plan is the caller's, and is the same in every call.
 #[derive(Debug, Default)]
 pub struct Drive {
     stage: Stage,
-    spent: Spent,
-    asks: Asks,
-    /// Replies to looks contain what [`Denials`](tollgate_policy::Denials) remember.
-    tells: bool,
+    budget: WaitBudget,
+    requests: Requests,
+    /// Replies to peeks contain what [`Denials`](tollgate_policy::Denials) remember.
+    wants_counts: bool,
     /// Half of the time of this round has passed.
     is_late: bool,
     /// The cached denial of the suspect decides if its count does not reply.
-    stands_in: bool,
+    trusts_denial: bool,
     is_overload: bool,
-    is_left: bool,
+    is_withdrawn: bool,
 }
 
 impl Drive {
@@ -106,28 +92,28 @@ impl Drive {
 
     /// Decides the plan once, all or nothing.
     #[must_use]
-    pub fn decide(policy: &Policy, plan: &mut Plan, order: Order, spent: Spent) -> Self {
+    pub fn decide(policy: &Policy, plan: &mut Plan, order: Order, budget: WaitBudget) -> Self {
         let ends = order.ends(policy, plan).filter(|_| !plan.reports());
         let stage = match (ends, plan.suspect()) {
             _ if plan.len() < 2 => Stage::ChargeAll,
-            (Some(ends), Some(suspect)) => Stage::AskSuspect(suspect, ends),
+            (Some(ends), Some(suspect)) => Stage::PeekSuspect(suspect, ends),
             (Some(ends), None) => Stage::ChargeOne(ends),
-            (None, _) => Stage::AskAll,
+            (None, _) => Stage::PeekAll,
         };
-        Self { spent, tells: ends.is_some(), ..Self::default() }.begin(stage, policy, plan)
+        Self { budget, wants_counts: ends.is_some(), ..Self::default() }.begin(stage, policy, plan)
     }
 
     /// Charges a plan whose counts were asked before.
     #[must_use]
-    pub fn charge(policy: &Policy, plan: &mut Plan, spent: Spent) -> Self {
-        Self { spent, ..Self::default() }.begin(Stage::ChargeAll, policy, plan)
+    pub fn charge(policy: &Policy, plan: &mut Plan, budget: WaitBudget) -> Self {
+        Self { budget, ..Self::default() }.begin(Stage::ChargeAll, policy, plan)
     }
 
-    /// Asks every count for its decision; charges none.
+    /// Requests every count for its decision; charges none.
     #[must_use]
-    pub fn look(policy: &Policy, plan: &mut Plan, order: Order) -> Self {
-        let tells = order.ends(policy, plan).is_some();
-        Self { tells, ..Self::default() }.begin(Stage::Look, policy, plan)
+    pub fn peek(policy: &Policy, plan: &mut Plan, order: Order) -> Self {
+        let wants_counts = order.ends(policy, plan).is_some();
+        Self { wants_counts, ..Self::default() }.begin(Stage::Peek, policy, plan)
     }
 
     /// Carries out the effects of a settled plan's response.
@@ -139,10 +125,10 @@ impl Drive {
     /// The next step. Each request is returned once.
     pub fn next(&mut self, policy: &Policy, plan: &mut Plan) -> Next {
         loop {
-            if let Some(id) = self.asks.take() {
+            if let Some(id) = self.requests.take() {
                 return Next::Send(id);
             }
-            if self.asks.are_open() {
+            if self.requests.are_open() {
                 return Next::Wait;
             }
             if self.stage == Stage::Over {
@@ -154,63 +140,65 @@ impl Drive {
 
     /// The bytes of a request that [`Drive::next`] returned.
     #[must_use]
-    pub fn request(&self, id: AskId) -> Option<Request<'_>> {
-        self.asks.request(id)
+    pub fn request(&self, id: RequestId) -> Option<Request<'_>> {
+        self.requests.request(id)
     }
 
     /// Takes the reply to a request, or the reason why there is none.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         policy: &Policy,
         plan: &mut Plan,
-        id: AskId,
-        reply: Result<Vec<u8>, Lost>,
-    ) -> Heard {
-        let Some((i, is_refund)) = self.asks.close(id) else { return Heard::Unasked };
-        let Some(mut partition) = plan.partition_mut(i) else { return Heard::Unasked };
-        let (heard, failure) = match &reply {
+        id: RequestId,
+        reply: Result<Vec<u8>, MissingReply>,
+    ) -> ReplyOutcome {
+        let Some((i, is_refund)) = self.requests.close(id) else { return ReplyOutcome::Unexpected };
+        let Some(mut partition) = plan.partition_mut(i) else { return ReplyOutcome::Unexpected };
+        let (outcome, failure) = match &reply {
             Ok(bytes) => match partition.accept(policy, bytes) {
-                Ok(()) => (Heard::Used, None),
-                Err(WireError::Newer(version)) => (Heard::Used, Some(Failure::Newer(version))),
-                Err(WireError::OtherEntry) => (Heard::Used, Some(Failure::OtherEntry)),
+                Ok(()) => (ReplyOutcome::Used, None),
+                Err(WireError::Newer(version)) => {
+                    (ReplyOutcome::Used, Some(Failure::Newer(version)))
+                }
+                Err(WireError::OtherEntry) => (ReplyOutcome::Used, Some(Failure::OtherEntry)),
                 Err(WireError::Malformed | WireError::OtherPolicy) => {
-                    (Heard::Misread, Some(Failure::Unreachable))
+                    (ReplyOutcome::Misread, Some(Failure::Unreachable))
                 }
             },
-            Err(Lost::Failed(failure)) => (Heard::Used, Some(*failure)),
-            Err(Lost::Overloaded) => (Heard::Used, Some(Failure::Unreachable)),
+            Err(MissingReply::Failed(failure)) => (ReplyOutcome::Used, Some(*failure)),
+            Err(MissingReply::Overloaded) => (ReplyOutcome::Used, Some(Failure::Unreachable)),
         };
         if is_refund {
             // Without a readable reply nothing changes: the request is denied in any case.
-            return if failure.is_some() { Heard::LostRefund } else { heard };
+            return if failure.is_some() { ReplyOutcome::LostRefund } else { outcome };
         }
-        self.is_overload |= reply == Err(Lost::Overloaded);
+        self.is_overload |= reply == Err(MissingReply::Overloaded);
         if let Some(failure) = failure {
             partition.fail(failure);
         } else if let Ok(bytes) = reply
             && partition.view().changed()
         {
-            self.asks.was_charged(id, bytes);
+            self.requests.was_charged(id, bytes);
         }
-        heard
+        outcome
     }
 
-    /// True while [`Drive::go_on`] may have an effect.
+    /// True while [`Drive::skip_late`] may have an effect.
     #[must_use]
-    pub const fn may_go_on(&self) -> bool {
-        !self.is_late && matches!(self.stage, Stage::AskSuspect(..) | Stage::ChargeOne(_))
+    pub const fn may_skip_late(&self) -> bool {
+        !self.is_late && matches!(self.stage, Stage::PeekSuspect(..) | Stage::ChargeOne(_))
     }
 
     /// Half of the time has passed, and replies are missing: what can be done without them is done
     /// meanwhile. The caller still waits for those that are [awaited](Drive::awaits).
-    pub fn go_on(&mut self, policy: &Policy, plan: &mut Plan) {
-        if !self.may_go_on() {
+    pub fn skip_late(&mut self, policy: &Policy, plan: &mut Plan) {
+        if !self.may_skip_late() {
             return;
         }
         self.is_late = true;
         match self.stage {
-            Stage::AskSuspect(_, ends) if !self.stands_in => {
-                self.asks.give_up();
+            Stage::PeekSuspect(_, ends) if !self.trusts_denial => {
+                self.requests.give_up();
                 plan.each_partition(|it| it.take_up());
                 self.enter(Stage::ChargeOne(ends), policy, plan);
             }
@@ -225,29 +213,29 @@ impl Drive {
 
     /// False when a reply to this request would not be used.
     #[must_use]
-    pub fn awaits(&self, id: AskId) -> bool {
-        self.asks.is_open(id)
+    pub fn awaits(&self, id: RequestId) -> bool {
+        self.requests.is_open(id)
     }
 
     /// The partition whose denial is being confirmed, before any count is charged.
     #[must_use]
     pub const fn suspect(&self) -> Option<usize> {
-        if let Stage::AskSuspect(suspect, _) = self.stage { Some(suspect) } else { None }
+        if let Stage::PeekSuspect(suspect, _) = self.stage { Some(suspect) } else { None }
     }
 
     /// Whether the cached denial of [`Drive::suspect`] decides if its count does not reply.
-    pub const fn stand_in(&mut self, stands_in: bool) {
-        self.stands_in = stands_in;
+    pub const fn trust_denial(&mut self, trusts_denial: bool) {
+        self.trusts_denial = trusts_denial;
     }
 
     /// The client left, or a cached denial decides: what was charged is refunded, also what is
-    /// being charged now, and nothing else is charged. A caller with a report must not leave: the
-    /// report is recorded whatever happens.
-    pub fn leave(&mut self) {
-        self.is_left = true;
-        self.asks.cancel_unsent();
+    /// being charged now, and nothing else is charged. A caller with a report must not withdraw:
+    /// the report is recorded whatever happens.
+    pub fn withdraw(&mut self) {
+        self.is_withdrawn = true;
+        self.requests.cancel_unsent();
         if self.stage == Stage::Over {
-            self.asks.refund_charged();
+            self.requests.refund_charged();
         }
     }
 
@@ -260,12 +248,12 @@ impl Drive {
     /// True when something is charged that was not refunded, or was settled.
     #[must_use]
     pub fn has_charged(&self) -> bool {
-        self.asks.have_charged()
+        self.requests.have_charged()
     }
 
     /// The charges of an allowed request, to be refunded if its client never gets the decision.
-    pub fn into_charges(self) -> impl Iterator<Item = Charge> {
-        self.asks.into_charges()
+    pub fn into_charges(self) -> impl Iterator<Item = ConfirmedCharge> {
+        self.requests.into_charges()
     }
 }
 
@@ -274,14 +262,14 @@ impl Drive {
     fn enter(&mut self, stage: Stage, policy: &Policy, plan: &mut Plan) {
         (self.stage, self.is_late) = (stage, false);
         match stage {
-            Stage::Look | Stage::AskAll => self.look_at(policy, plan, |_| true),
-            Stage::AskSuspect(suspect, _) => {
+            Stage::Peek | Stage::PeekAll => self.peek_at(policy, plan, |_| true),
+            Stage::PeekSuspect(suspect, _) => {
                 set_aside(plan, |i| i != suspect);
-                self.look_at(policy, plan, |i| i == suspect);
+                self.peek_at(policy, plan, |i| i == suspect);
             }
             Stage::ChargeOne(ends) => {
                 self.charge_those(policy, plan, |i| i == ends.first);
-                self.look_at(policy, plan, |i| i != ends.first && i != ends.last);
+                self.peek_at(policy, plan, |i| i != ends.first && i != ends.last);
                 set_aside(plan, |i| i == ends.last);
             }
             Stage::ChargeRest | Stage::ChargeAll => self.charge_those(policy, plan, |_| true),
@@ -293,55 +281,55 @@ impl Drive {
     /// The requests of the next round, after every request of this one was closed.
     fn advance(&mut self, policy: &Policy, plan: &mut Plan) {
         let stage = core::mem::replace(&mut self.stage, Stage::Over);
-        // A look and a settlement decide nothing, and must not change the plan.
-        if matches!(stage, Stage::Look | Stage::Settle | Stage::Over) {
+        // A peek and a settlement decide nothing, and must not change the plan.
+        if matches!(stage, Stage::Peek | Stage::Settle | Stage::Over) {
             return;
         }
         let is_void = self.is_void(plan);
         let is_refused = is_void || self.is_refused(policy, plan);
         match stage {
-            Stage::AskSuspect(suspect, ends) => {
+            Stage::PeekSuspect(suspect, ends) => {
                 plan.each_partition(|it| it.take_up());
                 let has_failed = plan.has_failed();
                 let is_silent = plan.partition(suspect).is_some_and(|it| it.is_silent());
-                let stands = if has_failed { is_silent && self.stands_in } else { is_refused };
+                let stands = if has_failed { is_silent && self.trusts_denial } else { is_refused };
                 if !stands && !is_void {
                     self.enter(Stage::ChargeOne(ends), policy, plan);
                 } else if !has_failed && !is_void {
-                    self.look_at(policy, plan, |i| i != suspect);
+                    self.peek_at(policy, plan, |i| i != suspect);
                 }
             }
-            Stage::AskAll if is_refused && (!plan.reports() || plan.is_outdated()) => {}
-            Stage::AskAll if is_refused => self.report(policy, plan),
+            Stage::PeekAll if is_refused && (!plan.reports() || plan.is_outdated()) => {}
+            Stage::PeekAll if is_refused => self.report(policy, plan),
             Stage::ChargeOne(ends) => {
                 plan.each_partition(|it| it.take_up());
                 if !is_refused {
                     return self.enter(Stage::ChargeAll, policy, plan);
                 }
                 if !is_void {
-                    self.look_at(policy, plan, |i| i == ends.last);
+                    self.peek_at(policy, plan, |i| i == ends.last);
                 }
-                self.asks.refund_charged();
+                self.requests.refund_charged();
             }
-            Stage::ChargeRest | Stage::ChargeAll if is_refused => self.asks.refund_charged(),
-            Stage::AskAll | Stage::ChargeRest => self.enter(Stage::ChargeAll, policy, plan),
-            Stage::ChargeAll | Stage::Look | Stage::Settle | Stage::Over => {}
+            Stage::ChargeRest | Stage::ChargeAll if is_refused => self.requests.refund_charged(),
+            Stage::PeekAll | Stage::ChargeRest => self.enter(Stage::ChargeAll, policy, plan),
+            Stage::ChargeAll | Stage::Peek | Stage::Settle | Stage::Over => {}
         }
     }
 
-    /// Asks counts for their decisions, except those that already failed in this drive.
-    fn look_at(&mut self, policy: &Policy, plan: &Plan, is_asked: impl Fn(usize) -> bool) {
+    /// Requests counts for their decisions, except those that already failed in this drive.
+    fn peek_at(&mut self, policy: &Policy, plan: &Plan, is_asked: impl Fn(usize) -> bool) {
         for partition in plan.partitions().filter(|it| is_asked(it.index())) {
-            if partition.has_failed() && self.asks.has_asked(partition.index()) {
+            if partition.has_failed() && self.requests.has_sent(partition.index()) {
                 continue;
             }
             let mut request = Vec::new();
-            if self.tells {
+            if self.wants_counts {
                 partition.told_peek_request(policy, &mut request);
             } else {
                 partition.peek_request(policy, &mut request);
             }
-            self.asks.add(partition.index(), (Use::Look, Event::Look), request);
+            self.requests.add(partition.index(), (Purpose::Peek, Event::Look), request);
         }
     }
 
@@ -350,10 +338,10 @@ impl Drive {
     fn charge_those(&mut self, policy: &Policy, plan: &Plan, is_asked: impl Fn(usize) -> bool) {
         let is_there = |it: &Partition<'_>| !it.has_failed() || it.reports();
         for partition in plan.partitions().filter(|it| is_asked(it.index()) && is_there(it)) {
-            if !self.asks.charge_or_await(partition.index()) {
+            if !self.requests.charge_or_await(partition.index()) {
                 let mut request = Vec::new();
                 partition.request(policy, &mut request);
-                self.asks.add(partition.index(), (Use::Charge, Event::Check), request);
+                self.requests.add(partition.index(), (Purpose::Charge, Event::Check), request);
             }
         }
     }
@@ -363,7 +351,7 @@ impl Drive {
         for partition in plan.partitions().filter(Partition::reports) {
             let mut request = Vec::new();
             partition.report_request(policy, &mut request);
-            self.asks.add(partition.index(), (Use::Record, Event::Check), request);
+            self.requests.add(partition.index(), (Purpose::Record, Event::Check), request);
         }
     }
 
@@ -372,22 +360,22 @@ impl Drive {
             let mut request = Vec::new();
             partition.settle_request(policy, &mut request);
             let event = if partition.gives_back() { Event::Settle } else { Event::Check };
-            self.asks.add(partition.index(), (Use::Record, event), request);
+            self.requests.add(partition.index(), (Purpose::Record, event), request);
         }
     }
 
     /// True when nothing is to be decided any more.
     fn is_void(&self, plan: &Plan) -> bool {
-        self.is_left || self.is_overload || plan.is_outdated()
+        self.is_withdrawn || self.is_overload || plan.is_outdated()
     }
 
     /// True when it is denied. A place beyond the time that the caller waits is denied, too, and is
     /// refunded like every charge of a denied request.
     fn is_refused(&self, policy: &Policy, plan: &mut Plan) -> bool {
-        match plan.outcome(policy).disposition_after(self.spent.waited) {
+        match plan.outcome(policy).disposition_after(self.budget.waited) {
             Disposition::Deny { .. } | Disposition::Retry(_) => true,
-            Disposition::Delay(delay) if delay > self.spent.left => {
-                let late = delay.saturating_sub(self.spent.left);
+            Disposition::Delay(delay) if delay > self.budget.left => {
+                let late = delay.saturating_sub(self.budget.left);
                 plan.waiting_mut(policy).reject(Full::Late(late));
                 true
             }

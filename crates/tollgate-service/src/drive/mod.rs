@@ -5,12 +5,13 @@
 //! most once.
 
 mod charging;
-mod asks;
+mod requests;
 pub mod waiting;
 
 /// How often a request is planned again under a newer policy, or another entry of its tenant. A
 /// policy is rarely replaced again meanwhile; after that `on_failure` decides.
 pub const MAX_REPLANS: u32 = 2;
 
-pub use asks::{AskId, Charge, Heard, Lost, Next, Request};
-pub use charging::{Drive, Order, Spent};
+pub use charging::{Drive, Order};
+pub use requests::{ConfirmedCharge, MissingReply, Next, ReplyOutcome, Request, RequestId};
+pub use waiting::WaitBudget;

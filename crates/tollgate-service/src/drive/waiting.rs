@@ -24,6 +24,22 @@ pub fn sleep(now: Timestamp, at: Timestamp) -> Span {
     if at > now { at.since(now).min(LONGEST_SLEEP) } else { SHORTEST_SLEEP }
 }
 
+/// How long a request has waited, and how long it may still wait, whatever its rules allow.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitBudget {
+    /// Since it came.
+    pub waited: Span,
+    /// A place beyond this is denied.
+    pub left: Span,
+}
+
+impl Default for WaitBudget {
+    /// It has not waited, and may wait for as long as its rules allow.
+    fn default() -> Self {
+        Self { waited: Span::ZERO, left: Span::MAX }
+    }
+}
+
 /// A request that may wait, and the lines of a surface.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<F> {

@@ -37,7 +37,7 @@ pub enum KeyCall {
 
 /// The request in a [`KeyCall`]: about a described request, or about one key.
 #[derive(Clone, Copy, Debug)]
-pub enum AskedOfKey<'a> {
+pub enum KeyTask<'a> {
     /// The decision that this request would get.
     Explain(&'a str),
     /// An operation on a key.
@@ -47,16 +47,16 @@ pub enum AskedOfKey<'a> {
 impl KeyCall {
     /// The request.
     #[must_use]
-    pub const fn asked(&self) -> AskedOfKey<'_> {
+    pub const fn task(&self) -> KeyTask<'_> {
         match self {
-            Self::Explain { request } => AskedOfKey::Explain(request.as_str()),
-            Self::State(key) => AskedOfKey::Operate(key, KeyOperation::Describe),
-            Self::Reset(key) => AskedOfKey::Operate(key, KeyOperation::Reset),
+            Self::Explain { request } => KeyTask::Explain(request.as_str()),
+            Self::State(key) => KeyTask::Operate(key, KeyOperation::Describe),
+            Self::Reset(key) => KeyTask::Operate(key, KeyOperation::Reset),
             Self::Block { key, until_ms } => {
                 let until = Timestamp::from_millis(*until_ms);
-                AskedOfKey::Operate(key, KeyOperation::Block(until))
+                KeyTask::Operate(key, KeyOperation::Block(until))
             }
-            Self::Unblock(key) => AskedOfKey::Operate(key, KeyOperation::Unblock),
+            Self::Unblock(key) => KeyTask::Operate(key, KeyOperation::Unblock),
         }
     }
 }

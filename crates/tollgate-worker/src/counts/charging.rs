@@ -12,8 +12,10 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Failure, Plan, Policy};
-use tollgate_service::Ask;
-use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Request, Spent};
+use tollgate_service::CountRequest;
+use tollgate_service::drive::{
+    Drive, MissingReply, Next, Order, ReplyOutcome, Request, RequestId, WaitBudget,
+};
 use tollgate_service::metrics::Event;
 
 use crate::counts::objects::{Keys, Objects};
@@ -31,7 +33,7 @@ pub(crate) struct Calls<'a> {
 
 /// A call that is under way.
 struct PendingCall {
-    id: AskId,
+    id: RequestId,
     call: Call,
     at: Timestamp,
 }
@@ -44,7 +46,7 @@ impl Objects {
         plan: &mut Plan,
         waited: Span,
     ) -> Calls<'a> {
-        let spent = Spent { waited, ..Spent::default() };
+        let spent = WaitBudget { waited, ..WaitBudget::default() };
         let drive = Drive::decide(policy, plan, Order::ChargeFirst, spent);
         let mut calls = self.run(policy, plan, drive).await;
         self.denials.close(policy, plan);
@@ -56,8 +58,8 @@ impl Objects {
     }
 
     /// Asks every object for its decision; charges none.
-    pub(crate) async fn look<'a>(&'a self, policy: &'a Policy, plan: &mut Plan) -> Calls<'a> {
-        let drive = Drive::look(policy, plan, Order::ChargeFirst);
+    pub(crate) async fn peek<'a>(&'a self, policy: &'a Policy, plan: &mut Plan) -> Calls<'a> {
+        let drive = Drive::peek(policy, plan, Order::ChargeFirst);
         self.run(policy, plan, drive).await
     }
 
@@ -81,13 +83,13 @@ impl Objects {
 impl Calls<'_> {
     /// Charges the objects, which were asked for their decisions before.
     pub(crate) async fn charge(&mut self, plan: &mut Plan) {
-        self.drive = Drive::charge(self.policy, plan, Spent::default());
+        self.drive = Drive::charge(self.policy, plan, WaitBudget::default());
         self.carry_out(plan).await;
     }
 
     /// Refunds every charge. The new replies contain the values without it.
     pub(crate) async fn give_back(&mut self, plan: &mut Plan) {
-        self.drive.leave();
+        self.drive.withdraw();
         self.carry_out(plan).await;
     }
 
@@ -96,7 +98,7 @@ impl Calls<'_> {
         loop {
             match self.drive.next(self.policy, plan) {
                 Next::Done => return,
-                Next::Wait => round = self.hear(plan, round).await,
+                Next::Wait => round = self.receive(plan, round).await,
                 Next::Send(id) => match self.send(id) {
                     Some(sent) => round.push(sent),
                     None => self.accept(plan, (id, js::now()), Err(NoReply::Late)),
@@ -105,17 +107,23 @@ impl Calls<'_> {
         }
     }
 
-    fn send(&self, id: AskId) -> Option<PendingCall> {
+    fn send(&self, id: RequestId) -> Option<PendingCall> {
         let Request { partition, event, ask } = self.drive.request(id)?;
         let object = self.object(partition)?;
         self.objects.counters.add(event);
         let call = match ask {
-            Ask::Refund(request, reply) => Call::refund(object, request, reply),
-            Ask::Charge(request) if event == Event::Settle => Call::settle(object, request),
-            Ask::Look(request) | Ask::Charge(request) if self.drive.may_go_on() => {
+            CountRequest::Refund(request, reply) => Call::refund(object, request, reply),
+            CountRequest::Charge(request) if event == Event::Settle => {
+                Call::settle(object, request)
+            }
+            CountRequest::Peek(request) | CountRequest::Charge(request)
+                if self.drive.may_skip_late() =>
+            {
                 Call::check_soon(object, request)
             }
-            Ask::Look(request) | Ask::Charge(request) => Call::check(object, request),
+            CountRequest::Peek(request) | CountRequest::Charge(request) => {
+                Call::check(object, request)
+            }
         };
         Some(PendingCall { id, call, at: js::now() })
     }
@@ -127,22 +135,22 @@ impl Calls<'_> {
 
     /// Waits for the calls under way, or for half of the time if the drive may go on then. Returns
     /// the calls that are still awaited.
-    async fn hear(&mut self, plan: &mut Plan, round: Vec<PendingCall>) -> Vec<PendingCall> {
-        let may_go_on = self.drive.may_go_on();
+    async fn receive(&mut self, plan: &mut Plan, round: Vec<PendingCall>) -> Vec<PendingCall> {
+        let may_skip_late = self.drive.may_skip_late();
         let mut silent = Vec::new();
         for PendingCall { id, call, at } in round {
             match call.reply().await {
-                Err(NoReply::Late) if may_go_on => silent.push((id, at)),
+                Err(NoReply::Late) if may_skip_late => silent.push((id, at)),
                 reply => self.accept(plan, (id, at), reply),
             }
         }
         if let Some(i) = self.drive.suspect() {
             let denials = &self.objects.denials;
-            let stands_in = denials.would_stand_in_for(self.policy, plan, i, self.came_at);
-            self.drive.stand_in(stands_in);
+            let trusts_denial = denials.would_stand_in_for(self.policy, plan, i, self.came_at);
+            self.drive.trust_denial(trusts_denial);
         }
         if !silent.is_empty() {
-            self.drive.go_on(self.policy, plan);
+            self.drive.skip_late(self.policy, plan);
         }
         let rest = |(id, at)| {
             let Request { partition, .. } = self.drive.request(id)?;
@@ -156,14 +164,14 @@ impl Calls<'_> {
     fn accept(
         &mut self,
         plan: &mut Plan,
-        (id, at): (AskId, Timestamp),
+        (id, at): (RequestId, Timestamp),
         reply: Result<Vec<u8>, NoReply>,
     ) {
         let Some(Request { partition, event, .. }) = self.drive.request(id) else { return };
         let (objects, policy) = (self.objects, self.policy);
         let lost = |kind, word: &str, failure| {
             objects.note(kind, word);
-            Err(Lost::Failed(failure))
+            Err(MissingReply::Failed(failure))
         };
         let reply = match reply {
             Ok(reply) if reply.is_empty() && event != Event::Refund => {
@@ -174,13 +182,15 @@ impl Calls<'_> {
             Err(NoReply::Failed(word)) => lost(FailureKind::Failed, &word, Failure::Unreachable),
         };
         let is_reply = reply.is_ok();
-        let outcome = self.drive.hear(policy, plan, id, reply);
+        let outcome = self.drive.receive(policy, plan, id, reply);
         match outcome {
-            Heard::Used if is_reply => objects.denials.hear(policy, plan, partition, at),
-            Heard::LostRefund => objects.denials.forget_partition(policy, plan, partition),
-            Heard::Used | Heard::Misread | Heard::Unasked => {}
+            ReplyOutcome::Used if is_reply => {
+                objects.denials.record_reply(policy, plan, partition, at)
+            }
+            ReplyOutcome::LostRefund => objects.denials.forget_partition(policy, plan, partition),
+            ReplyOutcome::Used | ReplyOutcome::Misread | ReplyOutcome::Unexpected => {}
         }
-        if is_reply && matches!(outcome, Heard::LostRefund | Heard::Misread) {
+        if is_reply && matches!(outcome, ReplyOutcome::LostRefund | ReplyOutcome::Misread) {
             objects.note(FailureKind::Misread, "");
         }
     }

@@ -14,9 +14,9 @@ use tollgate_policy::{Denials, Plan, Policy};
 use crate::runtime::js;
 
 /// The remembered denials. Not borrowed across an await.
-pub(crate) struct Remembered(RefCell<Denials>);
+pub(crate) struct CachedDenials(RefCell<Denials>);
 
-impl Remembered {
+impl CachedDenials {
     /// Empty. Create it only within a request: the platform gives random bytes at no other time.
     /// With `is_operated` an operator may reset a key, with `settles` a cost may turn out lower,
     /// and with `leases` leased units may come back. Objects are given up after `timeout`.
@@ -67,10 +67,10 @@ impl Remembered {
     /// Remembers the denial of the object of partition `i`, if there was one. A reply to one of
     /// several parallel calls may have arrived long before it is read. It is therefore dated to
     /// when the call was made, at `asked_at`.
-    pub(crate) fn hear(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
+    pub(crate) fn record_reply(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
         if plan.partition(i).is_some_and(|partition| partition.has_told()) {
-            let heard_at = if plan.len() == 1 { js::now() } else { asked_at };
-            self.0.borrow_mut().hear(policy, plan, i, (heard_at, js::now()));
+            let received_at = if plan.len() == 1 { js::now() } else { asked_at };
+            self.0.borrow_mut().record_reply(policy, plan, i, received_at);
         }
     }
 

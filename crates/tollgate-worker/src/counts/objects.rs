@@ -12,7 +12,7 @@ use tollgate_service::log::Sampler;
 use tollgate_service::metrics::Counters;
 use wasm_bindgen::JsValue;
 
-use crate::counts::denials::Remembered;
+use crate::counts::denials::CachedDenials;
 use crate::counts::lines::Lines;
 use crate::counts::object_name::object_name;
 use crate::operate::tally::{FailureKind, Tally};
@@ -27,7 +27,7 @@ pub(crate) struct Objects {
     /// An object that does not reply for this long has failed.
     pub(crate) timeout_ms: u32,
     /// Denies requests without calling any object.
-    pub(crate) denials: Remembered,
+    pub(crate) denials: CachedDenials,
     /// Not borrowed across an await.
     pub(crate) tally: RefCell<Tally>,
     /// The requests that wait.

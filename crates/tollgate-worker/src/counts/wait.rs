@@ -59,7 +59,7 @@ impl<'a> Waiter<'a> {
         let waiting = self.waiting();
         let ahead = waiting.behind_others(&objects.lines.queue.borrow(), policy, self.plan);
         if let Some(turn) = ahead {
-            let mut calls = objects.look(policy, self.plan).await;
+            let mut calls = objects.peek(policy, self.plan).await;
             if self.plan.newer().is_some() {
                 return None;
             }

@@ -8,7 +8,7 @@
 
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Group, Plan, Policy};
-use tollgate_service::key_work::{self, KeyAsk};
+use tollgate_service::key_work::{self, OperatorRequest};
 use tollgate_service::{KeyCall, StoreReply};
 use tollgate_storage::KeyOperation;
 
@@ -47,14 +47,18 @@ async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
     planning::plan(gate.tenants.as_ref(), &gate.objects, policy, &facts, &mut plan).await;
     // Otherwise the tenant's quotas are unknown, and `on_failure` has decided.
     if !plan.has_failed() {
-        gate.objects.look(policy, &mut plan).await;
+        gate.objects.peek(policy, &mut plan).await;
     }
     plan
 }
 
 /// Calls the key's object. Before that its shards report their spending to it, and after a change
 /// they hold nothing from before it.
-async fn count(objects: &Objects, policy: &Policy, asked: KeyAsk) -> Result<Vec<u8>, String> {
+async fn count(
+    objects: &Objects,
+    policy: &Policy,
+    asked: OperatorRequest,
+) -> Result<Vec<u8>, String> {
     let name = objects.name_of(policy, asked.key.bytes());
     let shards = policy.groups().get(asked.key.group).and_then(Group::shards);
     if let Err(why) = close_shards(objects, &name, shards).await {

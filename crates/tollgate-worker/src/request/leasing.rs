@@ -14,7 +14,7 @@ use tollgate_core::Timestamp;
 use tollgate_service::lease::{self, KEPT, Lease, Refused, newer};
 use tollgate_service::metrics::Event;
 use tollgate_service::{
-    Api, ApiResponse, Ask, Course, PREFIX, PolicyCall, PolicyReply, StoreCall, StoreReply,
+    Api, ApiResponse, CountRequest, Course, PREFIX, PolicyCall, PolicyReply, StoreCall, StoreReply,
     Unauthorized,
 };
 use tollgate_storage::{LeaseReply, read_leased};
@@ -213,8 +213,10 @@ async fn ask(
             objects.counters.add(round.ask.event());
             let key = keys.get(round.key)?;
             Some(match round.ask {
-                Ask::Look(request) | Ask::Charge(request) => Call::check(key, request),
-                Ask::Refund(request, reply) => Call::refund(key, request, reply),
+                CountRequest::Peek(request) | CountRequest::Charge(request) => {
+                    Call::check(key, request)
+                }
+                CountRequest::Refund(request, reply) => Call::refund(key, request, reply),
             })
         };
         let calls: Vec<Call> = course.round().into_iter().filter_map(call).collect();
@@ -225,7 +227,7 @@ async fn ask(
         for call in calls {
             replies.push(call.reply().await);
         }
-        for why in course.hear(replies) {
+        for why in course.receive(replies) {
             note(objects, &why);
         }
     }

@@ -12,7 +12,7 @@ use tollgate_service::ApiResponse;
 use tollgate_service::check::Decided;
 use tollgate_service::lease::key_name;
 use tollgate_service::metrics::Event;
-use tollgate_service::settle::{self, Asked, Receipts, Sealer};
+use tollgate_service::settle::{self, Receipts, Sealer, SettleRequest};
 use tollgate_storage::Settlement;
 
 use crate::counts::object_name::{name_of, object_hash};
@@ -46,10 +46,11 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<Stri
 
 /// Settles the costs in `body`.
 pub(crate) async fn settled(visit: &RequestContext<'_>, body: &[u8]) -> ApiResponse {
-    let Asked { receipts, cost } = match settle::asked(visit.gate.sealer(), body, js::now()) {
-        Ok(asked) => asked,
-        Err(answer) => return answer,
-    };
+    let SettleRequest { receipts, cost } =
+        match settle::request(visit.gate.sealer(), body, js::now()) {
+            Ok(asked) => asked,
+            Err(answer) => return answer,
+        };
     let objects = &visit.gate.objects;
     let since = js::now();
     let ask = |(hash, receipt): &([u8; 32], Vec<u8>)| {

@@ -91,7 +91,7 @@ impl PartitionMut<'_> {
 
 impl<'p> Partition<'p> {
     /// True when an object reported used-up states: pass them to
-    /// [`Denials::hear`](crate::Denials::hear).
+    /// [`Denials::record_reply`](crate::Denials::record_reply).
     #[must_use]
     pub const fn has_told(&self) -> bool {
         self.stored.status.is_decided() && !self.stored.value.is_empty()

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use tollgate_core::{Limiter, Timestamp};
 
 use super::world::{Applied, World};
-use crate::commit::ask::{Ask, Failed};
 use crate::commit::call::CallId;
 use crate::commit::committer::Trace;
 use crate::commit::key::Answer;
 use crate::commit::name::Name;
+use crate::commit::request::{Failed, KeyRequest};
 
 /// The sums of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +55,7 @@ fn decided_at(reply: &[u8]) -> Timestamp {
     Timestamp::from_nanos(u64::from_le_bytes(reply[1..9].try_into().expect("8 bytes")))
 }
 
-type Sent = HashMap<(usize, CallId), (Timestamp, Vec<(u64, Ask, Answer)>)>;
+type Sent = HashMap<(usize, CallId), (Timestamp, Vec<(u64, KeyRequest, Answer)>)>;
 
 /// Checks all answers.
 pub(super) fn check(world: &World) -> Sums {
@@ -101,7 +101,7 @@ fn replay(world: &World, sent: &Sent) -> HashMap<u64, u32> {
             if is_written {
                 *times.entry(*ticket).or_default() += 1;
             }
-            let gives_back = matches!(ask, Ask::Refund { .. });
+            let gives_back = matches!(ask, KeyRequest::Refund { .. });
             assert!(!gives_back || times.get(ticket).is_none_or(|n| *n <= 1), "given back twice");
         }
     }
@@ -109,14 +109,20 @@ fn replay(world: &World, sent: &Sent) -> HashMap<u64, u32> {
 }
 
 /// Applies to the state what the reply reports; true when it charged or refunded.
-fn step(limiter: &Limiter, state: &mut [u8], now: Timestamp, ask: &Ask, reply: &[u8]) -> bool {
+fn step(
+    limiter: &Limiter,
+    state: &mut [u8],
+    now: Timestamp,
+    ask: &KeyRequest,
+    reply: &[u8],
+) -> bool {
     match ask {
-        Ask::Check(_) => {
+        KeyRequest::Check(_) => {
             let decision = limiter.check(state, now, 1);
             assert_eq!(decision.is_admitted(), is_charged(reply), "the core decides {decision:?}");
             decision.is_admitted()
         }
-        Ask::Refund { reply: charged, .. } => {
+        KeyRequest::Refund { reply: charged, .. } => {
             let charge = tollgate_core::Charge {
                 at: decided_at(charged),
                 cost: 1,
@@ -125,7 +131,7 @@ fn step(limiter: &Limiter, state: &mut [u8], now: Timestamp, ask: &Ask, reply: &
             limiter.refund(state, charge, now);
             true
         }
-        Ask::Operate(_) => false,
+        KeyRequest::Operate(_) => false,
     }
 }
 
@@ -163,12 +169,12 @@ fn answers(world: &World, sent: &Sent, sums: &mut Sums) {
         let decided = sent[&call].1.iter().find(|(ticket, ..)| *ticket == number);
         assert_eq!(decided.and_then(|(.., answer)| answer.as_ref().ok()), Some(reply));
         match &ticket.ask {
-            Ask::Check(_) if is_charged(reply) => {
+            KeyRequest::Check(_) if is_charged(reply) => {
                 sums.admitted += 1;
                 sums.lost += u64::from(is_lost);
             }
-            Ask::Check(_) => sums.denied += 1,
-            Ask::Refund { .. } | Ask::Operate(_) => sums.given_back += 1,
+            KeyRequest::Check(_) => sums.denied += 1,
+            KeyRequest::Refund { .. } | KeyRequest::Operate(_) => sums.given_back += 1,
         }
     }
 }

@@ -10,10 +10,10 @@ use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Policy, Surface};
 use tollgate_test_support::Random;
 
-use crate::commit::ask::{Ask, Failed};
 use crate::commit::call::{Call, CallId, Fault, Operation, Reply, Write};
 use crate::commit::committer::{Committer, Event};
 use crate::commit::name::Name;
+use crate::commit::request::{Failed, KeyRequest};
 use crate::commit::settings::Settings;
 
 /// The virtual beginning, in milliseconds since 1970.
@@ -72,7 +72,7 @@ enum ModelEvent {
 /// The request with this number, and its result.
 pub(super) struct Ticket {
     pub(super) name: Name,
-    pub(super) ask: Ask,
+    pub(super) ask: KeyRequest,
     pub(super) server: usize,
     pub(super) answers: Vec<Result<Vec<u8>, Failed>>,
 }
@@ -185,7 +185,7 @@ impl World {
     fn requests(&mut self, server: usize, random: &mut Random) {
         for _ in 0..1 + random.below(3) {
             let key = random.below(self.keys) as u8;
-            self.ask(server, Name::new([key; 32]), Ask::Check(self.request.clone()), random);
+            self.ask(server, Name::new([key; 32]), KeyRequest::Check(self.request.clone()), random);
         }
         self.left = self.left.saturating_sub(1);
         if self.left > 0 {
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, server: usize, name: Name, ask: Ask, random: &mut Random) {
+    fn ask(&mut self, server: usize, name: Name, ask: KeyRequest, random: &mut Random) {
         let ticket = self.tickets.len() as u64;
         self.tickets.push(Ticket { name, ask: ask.clone(), server, answers: Vec::new() });
         let mut events = Vec::new();
@@ -210,13 +210,15 @@ impl World {
                 Event::Answer(ticket, answer) => {
                     let ticket = &mut self.tickets[ticket as usize];
                     ticket.answers.push(answer.clone());
-                    let (Ok(reply), Ask::Check(request)) = (answer, &ticket.ask) else { continue };
+                    let (Ok(reply), KeyRequest::Check(request)) = (answer, &ticket.ask) else {
+                        continue;
+                    };
                     if self.faults != Faults::Repeats
                         && super::history::is_charged(&reply)
                         && random.chance(15)
                     {
                         let (name, request) = (ticket.name, request.clone());
-                        self.ask(server, name, Ask::Refund { request, reply }, random);
+                        self.ask(server, name, KeyRequest::Refund { request, reply }, random);
                     }
                 }
             }

@@ -10,7 +10,7 @@ use crate::commit::mutation::{self, Mutation};
 
 /// A request for one key, as bytes of the policy crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum KeyRequest {
     /// The bytes of `Partition::request`, `peek_request` or `settle_request`: [`Counts::answer`].
     Check(Vec<u8>),
     /// Takes back the charge for `request`, whose reply was `reply`: [`Counts::refund`].
@@ -41,7 +41,7 @@ pub enum Failed {
     Open,
 }
 
-impl Ask {
+impl KeyRequest {
     /// Applies the request to the counts of the key.
     pub(crate) fn apply(&self, counts: &mut Counts, clock: &Clock) -> Result<Answered, Failed> {
         let answered = match self {

@@ -15,9 +15,9 @@ use tollgate_policy::{Denials, Plan, Policy};
 
 /// The remembered denials. Not locked across an await.
 #[derive(Debug)]
-pub(crate) struct Remembered(Option<Mutex<Denials>>);
+pub(crate) struct CachedDenials(Option<Mutex<Denials>>);
 
-impl Remembered {
+impl CachedDenials {
     /// Empty. The store is given up after `timeout`; `None` where no denial is to be remembered.
     /// `seed` is random and known only to this process.
     pub(crate) fn new(timeout: Option<Span>, seed: [u8; 16]) -> Self {
@@ -55,19 +55,13 @@ impl Remembered {
     }
 
     /// Remembers the denial of partition `i`, if there was one. It is dated to when the store was
-    /// asked, the first of `times`: so by the remembered counts the time is never earlier than in
-    /// the engine, and none of them denies for longer than the engine would. The second is now.
-    pub(crate) fn hear(
-        &self,
-        policy: &Policy,
-        plan: &Plan,
-        i: usize,
-        times: (Timestamp, Timestamp),
-    ) {
+    /// asked, at `asked_at`: so by the remembered counts the time is never earlier than in the
+    /// engine, and none of them denies for longer than the engine would.
+    pub(crate) fn record_reply(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
         if plan.partition(i).is_some_and(|partition| partition.has_told())
             && let Some(mut denials) = self.lock()
         {
-            denials.hear(policy, plan, i, times);
+            denials.record_reply(policy, plan, i, asked_at);
         }
     }
 

@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Denials, Disposition, FRESH, Failure, Plan, Policy, Surface};
-use tollgate_service::Ask;
-use tollgate_service::drive::{AskId, Drive, Heard, Lost, Next, Order, Spent};
+use tollgate_service::CountRequest;
+use tollgate_service::drive::{
+    Drive, MissingReply, Next, Order, ReplyOutcome, RequestId, WaitBudget,
+};
 use tollgate_service::metrics::Event;
 use tollgate_storage::Counts;
 
@@ -107,7 +109,7 @@ struct Request {
     came_at: Timestamp,
     /// The store would have denied it then, as far as this server could know.
     was_denied: bool,
-    sent: BTreeMap<AskId, Sent>,
+    sent: BTreeMap<RequestId, Sent>,
     is_done: bool,
     /// The partitions whose count gave no reply.
     silent: BTreeSet<usize>,
@@ -117,8 +119,8 @@ struct Request {
 
 enum Message {
     Arrival(usize, DescribedRequest),
-    ToStore(usize, AskId),
-    Reply(usize, AskId, Result<Vec<u8>, Lost>),
+    ToStore(usize, RequestId),
+    Reply(usize, RequestId, Result<Vec<u8>, MissingReply>),
     Leaves(usize),
     /// Units come back: of one key, of all, or by the store's clock.
     Reset,
@@ -248,7 +250,7 @@ impl World {
             self.seen.late += u32::from(!is_denied && !is_expected);
             return;
         }
-        let drive = Drive::decide(&policy, &mut plan, Order::ChargeFirst, Spent::default());
+        let drive = Drive::decide(&policy, &mut plan, Order::ChargeFirst, WaitBudget::default());
         let (drive, came_at, sent, is_done) = (Some(drive), self.now, BTreeMap::new(), false);
         let was_denied = is_denied || is_late || self.is_charge_expected(server);
         self.requests.push(Request {
@@ -281,7 +283,7 @@ impl World {
         let drive = request.drive.as_mut().unwrap();
         if let Some(suspect) = drive.suspect() {
             let plan = &request.plan;
-            drive.stand_in(denials.would_stand_in_for(&request.policy, plan, suspect, times));
+            drive.trust_denial(denials.would_stand_in_for(&request.policy, plan, suspect, times));
         }
         let is_decided = loop {
             match drive.next(&request.policy, &mut request.plan) {
@@ -290,8 +292,8 @@ impl World {
                 Next::Send(id) => {
                     let sent = drive.request(id).unwrap();
                     let (bytes, charged) = match sent.ask {
-                        Ask::Look(bytes) | Ask::Charge(bytes) => (bytes, None),
-                        Ask::Refund(bytes, reply) => (bytes, Some(reply.to_vec())),
+                        CountRequest::Peek(bytes) | CountRequest::Charge(bytes) => (bytes, None),
+                        CountRequest::Refund(bytes, reply) => (bytes, Some(reply.to_vec())),
                     };
                     let is_again = charged.is_none() && request.silent.contains(&sent.partition);
                     assert!(!is_again, "a silent count is asked again");
@@ -304,7 +306,7 @@ impl World {
         for id in out {
             let after = Span::from_millis(self.random.below(300));
             if self.random.one_in(20) {
-                let lost = Err(Lost::Failed(Failure::Unreachable));
+                let lost = Err(MissingReply::Failed(Failure::Unreachable));
                 self.post(TIMEOUT, Message::Reply(i, id, lost));
                 if self.random.one_in(2) {
                     continue;
@@ -329,7 +331,7 @@ impl World {
         if denials.overrules_failure(&policy, &mut request.plan, times) {
             assert!(may_deny, "an allowed request is denied while the store is silent");
             self.seen.overruled += 1;
-            request.drive.as_mut().unwrap().leave();
+            request.drive.as_mut().unwrap().withdraw();
             return self.pump(i);
         }
         let is_allowed =
@@ -368,20 +370,19 @@ impl World {
                         request.silent.insert(partition);
                     }
                 }
-                let outcome = drive.hear(&request.policy, &mut request.plan, id, reply);
-                let Server { denials, ahead, .. } = &mut self.servers[request.server];
+                let outcome = drive.receive(&request.policy, &mut request.plan, id, reply);
+                let denials = &mut self.servers[request.server].denials;
                 if is_reply && is_awaited && request.plan.partition(partition).unwrap().has_told() {
-                    let times = (asked_at, self.now.saturating_add(*ahead));
-                    denials.hear(&request.policy, &request.plan, partition, times);
+                    denials.record_reply(&request.policy, &request.plan, partition, asked_at);
                 }
-                if outcome == Heard::LostRefund {
+                if outcome == ReplyOutcome::LostRefund {
                     denials.forget_partition(&request.policy, &request.plan, partition);
                 }
                 self.pump(i);
             }
             Message::Leaves(i) => {
                 self.requests[i].unsure_at = Some(self.now);
-                self.requests[i].drive.as_mut().unwrap().leave();
+                self.requests[i].drive.as_mut().unwrap().withdraw();
                 self.pump(i);
             }
             Message::Reset => {
@@ -444,7 +445,7 @@ fn decide(
     let mut denials = denials;
     let is_remembered = denials.as_mut().is_some_and(|it| it.refuses(policy, &mut plan, now));
     if !is_remembered {
-        let mut drive = Drive::decide(policy, &mut plan, Order::ChargeFirst, Spent::default());
+        let mut drive = Drive::decide(policy, &mut plan, Order::ChargeFirst, WaitBudget::default());
         loop {
             let id = match drive.next(policy, &mut plan) {
                 Next::Done => break,
@@ -455,14 +456,16 @@ fn decide(
             let i = sent.partition;
             let of_key = counts.entry(plan.partition(i).unwrap().key().to_vec()).or_default();
             let answered = match sent.ask {
-                Ask::Look(bytes) | Ask::Charge(bytes) => of_key.answer(bytes, now),
-                Ask::Refund(bytes, reply) => of_key.refund(bytes, reply, now),
+                CountRequest::Peek(bytes) | CountRequest::Charge(bytes) => {
+                    of_key.answer(bytes, now)
+                }
+                CountRequest::Refund(bytes, reply) => of_key.refund(bytes, reply, now),
             };
-            let _ = drive.hear(policy, &mut plan, id, Ok(answered.unwrap().reply));
+            let _ = drive.receive(policy, &mut plan, id, Ok(answered.unwrap().reply));
             if let Some(denials) =
                 denials.as_mut().filter(|_| plan.partition(i).unwrap().has_told())
             {
-                denials.hear(policy, &plan, i, (now, now));
+                denials.record_reply(policy, &plan, i, now);
             }
         }
         if let Some(denials) = denials {
@@ -489,24 +492,24 @@ fn a_refund_without_a_reply_forgets_the_cached_denials_of_its_count() {
     let mut denials = Denials::new([7; 16]).patient(TIMEOUT).refunded();
     let mut plan = Plan::new();
     policy.plan(&facts(2, 0), &mut plan);
-    let mut drive = Drive::decide(&policy, &mut plan, Order::ChargeFirst, Spent::default());
+    let mut drive = Drive::decide(&policy, &mut plan, Order::ChargeFirst, WaitBudget::default());
     let mut refunded = Vec::new();
     while let Next::Send(id) = drive.next(&policy, &mut plan) {
         let sent = drive.request(id).unwrap();
         let i = sent.partition;
         let of_key = counts.entry(plan.partition(i).unwrap().key().to_vec()).or_default();
-        if let Ask::Refund(bytes, reply) = sent.ask {
+        if let CountRequest::Refund(bytes, reply) = sent.ask {
             assert!(of_key.refund(bytes, reply, now).unwrap().is_changed);
-            let lost = Err(Lost::Failed(Failure::Unreachable));
-            refunded.push((i, drive.hear(&policy, &mut plan, id, lost)));
-        } else if let Ask::Look(bytes) | Ask::Charge(bytes) = sent.ask {
+            let lost = Err(MissingReply::Failed(Failure::Unreachable));
+            refunded.push((i, drive.receive(&policy, &mut plan, id, lost)));
+        } else if let CountRequest::Peek(bytes) | CountRequest::Charge(bytes) = sent.ask {
             let reply = of_key.answer(bytes, now).unwrap().reply;
-            assert_eq!(drive.hear(&policy, &mut plan, id, Ok(reply)), Heard::Used);
-            denials.hear(&policy, &plan, i, (now, now));
+            assert_eq!(drive.receive(&policy, &mut plan, id, Ok(reply)), ReplyOutcome::Used);
+            denials.record_reply(&policy, &plan, i, now);
         }
     }
     denials.close(&policy, &plan);
-    assert_eq!(refunded, [(0, Heard::LostRefund)]);
+    assert_eq!(refunded, [(0, ReplyOutcome::LostRefund)]);
     let is_denied_here = |denials: &mut Denials| {
         let mut write = Plan::new();
         policy.plan(&facts(2, 1), &mut write);

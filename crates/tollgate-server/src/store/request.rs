@@ -21,7 +21,7 @@ pub enum NoReply {
 
 /// An operation on a partition.
 #[derive(Clone, Copy, Debug)]
-pub enum Ask<'a> {
+pub enum StoreRequest<'a> {
     /// Decide this request.
     Check(&'a [u8]),
     /// Refund the charge of `request`, whose response was `reply`. Sent once.

@@ -1,4 +1,4 @@
-//! An allowed request: the parts of its head that are needed later.
+//! The head of an allowed request: the parts that are needed later.
 //!
 //! Invariant: a value of this type comes from an allowed caller, and everything in it is bounded
 //! and decoded.
@@ -24,9 +24,9 @@ const MAX_FIELD: usize = 4096;
 /// The longest name of the author of a change, in characters.
 const MAX_ACTOR: usize = 128;
 
-/// An allowed request.
+/// The head of an allowed request.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestHead {
     pub(crate) operation: Operation,
     /// The parameter in the path.
     pub(crate) parameter: String,
@@ -42,7 +42,7 @@ pub(crate) struct Asked {
     pub(crate) is_write: bool,
 }
 
-impl Asked {
+impl RequestHead {
     /// Reads the head of a request.
     ///
     /// # Errors
