@@ -114,6 +114,7 @@ pub use policy::table_size::TableSize;
 pub use policy::tenant::Tenant;
 pub use policy::tenant_name::Tenants;
 pub use request::given_key::{GivenKey, NoKey};
+pub use spec::charging::Ending;
 pub use spec::problem::{Problem, Problems};
 pub use spec::scope::Scope;
 pub use spec::surface::Surface;
