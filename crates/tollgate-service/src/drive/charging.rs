@@ -49,13 +49,13 @@ pub enum Order {
     /// All are asked before any is charged: for a store in memory, where asking is free, and where
     /// a charge of a new client takes a place in a bounded table even if it is refunded.
     AskAll,
-    /// By [`Plan::charging_order`], where there is one: for a store whose calls cost.
+    /// By its [`ChargingOrder`], where there is one: for a store whose calls cost.
     ChargeFirst,
 }
 
 impl Order {
     fn ends(self, policy: &Policy, plan: &Plan) -> Option<ChargingOrder> {
-        (self == Self::ChargeFirst).then(|| plan.charging_order(policy)).flatten()
+        (self == Self::ChargeFirst).then(|| ChargingOrder::of(policy, plan)).flatten()
     }
 }
 
@@ -108,7 +108,7 @@ impl Drive {
     #[must_use]
     pub fn decide(policy: &Policy, plan: &mut Plan, order: Order, spent: Spent) -> Self {
         let ends = order.ends(policy, plan).filter(|_| !plan.reports());
-        let stage = match (ends, plan.suspect()) {
+        let stage = match (ends, ends.and_then(|ends| ends.suspect)) {
             _ if plan.len() < 2 => Stage::ChargeAll,
             (Some(ends), Some(suspect)) => Stage::AskSuspect(suspect, ends),
             (Some(ends), None) => Stage::ChargeOne(ends),
