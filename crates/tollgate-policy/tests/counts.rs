@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Ending, Failure, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Ending, Failure, Outdated, Plan, Policy, Surface};
 use tollgate_storage::{Counts, StoredSet, WireError, carry_set};
 use tollgate_test_support::hex;
 
@@ -359,8 +359,8 @@ fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
     let mut partition = plan.partition_mut(0).unwrap();
     assert_eq!(partition.accept(&old, &answered.reply), Err(WireError::Newer(7)));
     partition.fail(Failure::Newer(7));
-    assert_eq!((plan.newer(), plan.has_failed()), (Some(7), true));
-    assert_eq!(under_way.newer(), None);
+    assert_eq!((plan.outdated(), plan.has_failed()), (Some(Outdated::Policy(7)), true));
+    assert_eq!(under_way.outdated(), None);
 
     // The effects of a response are applied under any version.
     assert!(

@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tollgate_core::Span;
 use tollgate_language::{DescribedRequest, DescribedRequests};
-use tollgate_policy::{Disposition, Ending, Facts, Plan, Problems};
+use tollgate_policy::{Disposition, Ending, Facts, Outdated, Plan, Problems};
 use tollgate_service::check::{self, BATCH_AT_ONCE, Decided, KeyBudget};
 use tollgate_service::drive::MAX_REPLANS;
 use tollgate_service::metrics::Event;
@@ -142,7 +142,7 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
         } else {
             waiting::decide(gate, policy, &mut plan, patience).await
         };
-        if let Some(generation) = plan.newer()
+        if let Some(Outdated::Policy(generation)) = plan.outdated()
             && replans < MAX_REPLANS
             && let Some(next) = gate.policy_of(generation).await
         {

@@ -311,7 +311,7 @@ impl Drive {
                     self.look_at(policy, plan, |i| i != suspect);
                 }
             }
-            Stage::AskAll if is_refused && (!plan.reports() || plan.is_outdated()) => {}
+            Stage::AskAll if is_refused && (!plan.reports() || plan.outdated().is_some()) => {}
             Stage::AskAll if is_refused => self.report(policy, plan),
             Stage::ChargeOne(ends) => {
                 plan.each_partition(|it| it.take_up());
@@ -374,7 +374,7 @@ impl Drive {
 
     /// True when nothing is to be decided any more.
     fn is_void(&self, plan: &Plan) -> bool {
-        self.is_left || self.is_overload || plan.is_outdated()
+        self.is_left || self.is_overload || plan.outdated().is_some()
     }
 
     /// True when it is denied. A place beyond the time that the caller waits is denied, too, and is

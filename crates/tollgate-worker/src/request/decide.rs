@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use tollgate_core::Span;
-use tollgate_policy::{Ending, Facts, Plan, Policy, Problems};
+use tollgate_policy::{Ending, Facts, Outdated, Plan, Policy, Problems};
 use tollgate_service::check::{Decided, KeyBudget};
 use tollgate_service::drive::MAX_REPLANS;
 use tollgate_service::metrics::Event;
@@ -81,7 +81,7 @@ pub(crate) async fn decide<F: Facts>(
             replans = replans.saturating_add(1);
             continue;
         }
-        if let Some(generation) = plan.newer()
+        if let Some(Outdated::Policy(generation)) = plan.outdated()
             && replans < MAX_REPLANS
             && let Some(next) = policy_of(visit, generation).await
         {
