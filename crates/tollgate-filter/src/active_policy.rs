@@ -107,11 +107,11 @@ impl<H: Proxy> ActivePolicy<H> {
         if config.policy.hash_key().is_none() {
             config.policy.set_hash_key(seed);
         }
-        let node = match config.policy.has_fleet().then(|| NodeId::agree(&host)) {
+        let node = match config.has_fleet.then(|| NodeId::agree(&host)) {
             Some(None) => return Err("the host gives no name for this node"),
             node => node.flatten(),
         };
-        let fleet_fingerprint = config.policy.fleet_fingerprint();
+        let fleet_fingerprint = config.policy.fleet().fingerprint();
         let observer = Observer::new(host.clone(), &config, is_new, counters);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::new(Scratch::new(numbering)));

@@ -103,7 +103,7 @@ pub use pipeline::remote::spend::{Node, Paid, Spending};
 pub use pipeline::tenant::RequestTenant;
 pub use policy::compiled::Policy;
 pub use policy::directory::{Directory, Registered};
-pub use policy::fleet::{fleet_secret, plugin_hash_key};
+pub use policy::fleet::{FleetRules, fleet_secret, plugin_hash_key};
 pub use policy::group::{Group, QuotaSet};
 pub use policy::label::metric_label;
 pub use policy::lone::LoneQuota;
