@@ -113,7 +113,8 @@ impl<H: Proxy> ActivePolicy<H> {
         };
         let fleet_fingerprint = config.policy.fleet().fingerprint();
         let observer = Observer::new(host.clone(), &config, is_new, counters);
-        let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
+        let claims = config.policy.claims();
+        let payload = claims.and_then(|claims| claims.jwt().metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::new(Scratch::new(numbering)));
         let named = core::mem::take(&mut config.named).into_iter();
         let named = named.map(|(name, config)| {

@@ -114,6 +114,7 @@ pub use policy::rule::Rule;
 pub use policy::table_size::TableSize;
 pub use policy::tenant::Tenant;
 pub use policy::tenant_name::Tenants;
+pub use request::claims::Claims;
 pub use request::given_key::{GivenKey, NoKey};
 pub use spec::charging::Ending;
 pub use spec::problem::{Problem, Problems};
