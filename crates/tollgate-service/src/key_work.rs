@@ -105,7 +105,8 @@ impl<'a> KeyWork<'a> {
         policy: &Policy,
         (asked, operation): (&'a RuleKey, KeyOperation),
     ) -> Result<Self, KeyReply> {
-        let found = policy.key_of(&asked.rule, &asked.key).and_then(|key| match &asked.tenant {
+        let found = GivenKey::new(policy, &asked.rule, &asked.key);
+        let found = found.and_then(|key| match &asked.tenant {
             Some(tenant) => key.of_tenant(policy, tenant),
             None => Ok(key),
         });
