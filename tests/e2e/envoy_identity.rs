@@ -9,7 +9,7 @@ use tollgate_e2e::http2;
 use tollgate_e2e::identity::Told;
 use tollgate_e2e::identity::format::{Group, corpus};
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
-use tollgate_policy::{Surface, pk_text, plugin_hash_key};
+use tollgate_policy::{GivenKey, Surface, pk_text, plugin_hash_key};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
@@ -197,7 +197,7 @@ fn a_hash_key_makes_pk_the_same_in_every_envoy() {
     let mut compiled =
         tollgate_language::compile(&policy.to_string(), Surface::Envoy).expect("a policy");
     compiled.set_hash_key(plugin_hash_key(secret));
-    let key = compiled.key_of("r", &["a".to_owned()]).expect("a key");
+    let key = GivenKey::new(&compiled, "r", &["a".to_owned()]).expect("a key");
     let expected = pk_text(key.pk(&compiled));
     assert_eq!([pk(&keyed), pk(&keyed)], [expected.clone(), expected]);
     assert_ne!(pk(&policy), pk(&policy), "without one it is random");

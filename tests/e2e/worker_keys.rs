@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_e2e::http::Request;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
-use tollgate_policy::Surface;
+use tollgate_policy::{GivenKey, Surface};
 use tollgate_storage::{KeyOperation, KeyState};
 use tollgate_test_support::hex;
 
@@ -58,7 +58,7 @@ fn document(limit: u64) -> String {
 /// Applies the operation to a client, under the rule `each` of a document.
 fn operate(worker: &Workerd, document: &str, client: &str, operation: KeyOperation) -> KeyState {
     let policy = tollgate_language::compile(document, Surface::Worker).expect("a policy");
-    let key = policy.key_of("each", &[client.to_owned()]).expect("a key");
+    let key = GivenKey::new(&policy, "each", &[client.to_owned()]).expect("a key");
     let mut asked = Vec::new();
     key.request(&policy, operation, &mut asked);
     let operate = format!("{} {}", hex(key.bytes()), hex(&asked));
@@ -141,7 +141,7 @@ fn a_reset_in_a_flood_admits_one_fresh_quota() {
     let policy = tollgate_language::compile(&document(7), Surface::Worker).expect("a policy");
     let set = policy.rules()[0].quota_sets(&policy).next().expect("quotas");
     assert_eq!(state.decisions(&set.to_stored()), None, "nothing is used");
-    let more = policy.key_of("more", &["192.0.2.1".into()]).expect("a key");
+    let more = GivenKey::new(&policy, "more", &["192.0.2.1".into()]).expect("a key");
     assert_eq!(more.rule, 1);
 }
 

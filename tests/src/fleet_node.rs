@@ -137,7 +137,7 @@ impl Node {
 
     fn written(&self, keys: Vec<LeaseKey>) -> Vec<u8> {
         let mut body = Vec::new();
-        let (policy, table) = (self.policy.fleet_fingerprint(), self.table);
+        let (policy, table) = (self.policy.fleet().fingerprint(), self.table);
         LeaseQuestion { policy, table, keys }.write(&mut body);
         body
     }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use tollgate_policy::Policy;
+use tollgate_policy::{NotCompiled, Policy, Surface};
 use tollgate_yaml::Language;
 
 use crate::error::CommandError;
@@ -27,7 +27,7 @@ pub(crate) struct Input {
 pub(crate) fn read(path: &Path) -> Result<Input, CommandError> {
     let name = name_of(path);
     let bytes = bytes_of(path, MAX_INPUT)?;
-    if Policy::is_compiled(&bytes) {
+    if !matches!(Policy::read_compiled(&bytes, Surface::Library), Err(NotCompiled::Other)) {
         return Err(CommandError::Misuse(format!(
             "{name} is a compiled policy, which cannot be checked; give the document from which it was compiled"
         )));

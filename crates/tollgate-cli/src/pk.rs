@@ -84,7 +84,7 @@ pub(crate) fn run(args: &PkArgs) -> Result<(), CommandError> {
 const NO_SECRET: &str = "the hash needs the secret: name its file with --hash-key; a filter without hash_key makes a new secret at each start, so set hash_key";
 
 fn key(policy: &Policy, args: &PkArgs) -> Result<GivenKey, NoKey> {
-    let key = policy.key_of(&args.rule, &args.key)?;
+    let key = GivenKey::new(policy, &args.rule, &args.key)?;
     match &args.tenant {
         Some(tenant) => key.of_tenant(policy, tenant),
         None => Ok(key),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Limits, Turn, WaitingPlan, WaitingPlanMut};
-use tollgate_policy::{Facts, Failure, Outcome, Plan};
+use tollgate_policy::{Ending, Facts, Failure, Outcome, Plan};
 use tollgate_storage::key_hash;
 use tollgate_table::{Seed, Table, digest};
 
@@ -107,13 +107,14 @@ impl<H: Proxy> ActivePolicy<H> {
         if config.policy.hash_key().is_none() {
             config.policy.set_hash_key(seed);
         }
-        let node = match config.policy.has_fleet().then(|| NodeId::agree(&host)) {
+        let node = match config.has_fleet.then(|| NodeId::agree(&host)) {
             Some(None) => return Err("the host gives no name for this node"),
             node => node.flatten(),
         };
-        let fleet_fingerprint = config.policy.fleet_fingerprint();
+        let fleet_fingerprint = config.policy.fleet().fingerprint();
         let observer = Observer::new(host.clone(), &config, is_new, counters);
-        let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
+        let claims = config.policy.claims();
+        let payload = claims.and_then(|claims| claims.jwt().metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::new(Scratch::new(numbering)));
         let named = core::mem::take(&mut config.named).into_iter();
         let named = named.map(|(name, config)| {
@@ -203,14 +204,15 @@ impl<H: Proxy> ActivePolicy<H> {
     /// Charges and refunds as the response requires.
     pub fn settle(&self, plan: &mut Plan) {
         if plan.is_deferred() {
-            self.settle_as(plan, self.host.response_status());
+            let status = self.host.response_status();
+            self.settle_as(plan, status.map_or(Ending::Disconnect, Ending::Response));
         }
     }
 
-    /// The same for this status; `None` when there is no response.
-    fn settle_as(&self, plan: &mut Plan, status: Option<u16>) {
+    /// The same for a request that ended like this.
+    fn settle_as(&self, plan: &mut Plan, ending: Ending) {
         let Some(now) = self.host.now() else { return self.count_failure() }; // nothing is charged
-        if plan.settle(&self.config.policy, status) {
+        if plan.settle(&self.config.policy, ending) {
             let stats = self.enforce(plan, now, |enforcement| enforcement.charge());
             self.add(&stats);
         }
@@ -220,7 +222,7 @@ impl<H: Proxy> ActivePolicy<H> {
     /// host aborted it.
     pub fn end_without_status(&self, mut plan: Box<Plan>) {
         if plan.is_deferred() {
-            self.settle_as(&mut plan, None);
+            self.settle_as(&mut plan, Ending::Disconnect);
         }
         self.keep(plan);
     }

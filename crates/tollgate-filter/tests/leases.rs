@@ -378,7 +378,7 @@ impl Process {
         let world = &self.world;
         let question = LeaseQuestion::read(body).expect("a question");
         let policy = &world.policy;
-        assert_eq!(question.policy, policy.fleet_fingerprint(), "of this policy");
+        assert_eq!(question.policy, policy.fleet().fingerprint(), "of this policy");
         let mut counts = world.counts.borrow_mut();
         let now = world.now.get();
         let ask = |counts: &mut Counts, request: Result<Vec<u8>, WireError>| {
@@ -387,7 +387,7 @@ impl Process {
         let mut each = |is_look: bool| -> Vec<(Vec<u8>, bool)> {
             let keys = question.keys.iter().map(|key| {
                 let request =
-                    policy.lease_request(key, question.table, is_look).expect("a request");
+                    policy.fleet().lease_request(key, question.table, is_look).expect("a request");
                 let reply = ask(counts.entry(key.hash).or_default(), Ok(request.clone()));
                 let is_refused = Counts::refuses(&request, &reply).expect("a reply");
                 (reply, is_refused)
@@ -963,13 +963,13 @@ fn leases_of_two_policies_are_looked_after_beside_each_other() {
                     back.insert(read.policy);
                 }
             }
-            if read.policy == process.world.policy.fleet_fingerprint() {
+            if read.policy == process.world.policy.fleet().fingerprint() {
                 let body = process.decided(&question.body);
                 process.give(&question, "200", body);
                 continue;
             }
             let mut counts = Counts::default();
-            let request = other.lease_request(&read.keys[0], read.table, false).unwrap();
+            let request = other.fleet().lease_request(&read.keys[0], read.table, false).unwrap();
             let reply = counts.answer(&request, process.world.now.get()).unwrap().reply;
             let (leased, _) = tollgate_storage::read_leased(&reply).unwrap();
             granted.extend(leased[0].is_ok().then_some(read.policy));
@@ -983,7 +983,7 @@ fn leases_of_two_policies_are_looked_after_beside_each_other() {
         process.tick(0);
     }
     assert_eq!(granted.len(), 1, "a lease under the second policy");
-    let both = [process.world.policy.fleet_fingerprint(), other.fleet_fingerprint()];
+    let both = [process.world.policy.fleet().fingerprint(), other.fleet().fingerprint()];
     assert_eq!(back, BTreeSet::from(both));
 }
 

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::net::IpAddr;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Disposition, Entry, Facts, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Ending, Entry, Facts, Plan, Policy, Surface};
 
 /// The system's allocator, counting the requests of each thread.
 struct Counting;
@@ -148,7 +148,7 @@ fn check_on(surface: Surface, document: &str, partitions: usize) {
             stored.clear();
             stored.extend_from_slice(plan.partition(i).unwrap().value());
         }
-        if plan.is_deferred() && plan.settle(&policy, Some(401)) {
+        if plan.is_deferred() && plan.settle(&policy, Ending::Response(401)) {
             for (i, stored) in stored.iter().enumerate() {
                 plan.partition_mut(i)
                     .unwrap()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, EntryReply, Plan, Policy, Surface, Tenant};
+use tollgate_policy::{Disposition, Outdated, Plan, Policy, Surface, Tenant};
 use tollgate_storage::{Counts, WireError};
 
 const ALONE: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
@@ -64,7 +64,7 @@ impl Front {
             let accepted = plan.partition_mut(i).unwrap().accept(policy, &answered.reply);
             assert_eq!(accepted, if other.is_some() { Err(WireError::OtherEntry) } else { Ok(()) });
         }
-        plan.is_outdated()
+        plan.outdated().is_some()
     }
 
     /// Decides a request with this guess: the revision, and the entry.
@@ -84,8 +84,8 @@ impl Front {
             {
                 assert!(!self.ask(false, now));
             }
-            assert_eq!(self.plan.entry_reply() == Some(EntryReply::Same), !is_outdated);
-            if let Some(EntryReply::Other(kept)) = self.plan.entry_reply() {
+            assert_eq!(self.plan.tenant().unwrap().has_confirmed_entry(), !is_outdated);
+            if let Some(Outdated::Entry(kept)) = self.plan.outdated() {
                 assert_eq!(kept, revision_of(self, "acme").to_le_bytes());
                 revision = revision_of(self, "acme");
                 entry = entry_of(self, "acme");
@@ -231,5 +231,5 @@ fn what_a_response_brings_about_asks_for_no_entry_and_a_cut_request_says_none() 
     let told = Counts::other_entry(b"x").reply;
     let accepted = plan.partition_mut(0).unwrap().accept(&policy, &told);
     assert_eq!(accepted, Err(WireError::Malformed));
-    assert_eq!(plan.entry_reply(), None);
+    assert!(plan.outdated().is_none() && !plan.tenant().unwrap().has_confirmed_entry());
 }

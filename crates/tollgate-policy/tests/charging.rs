@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Disposition, Failure, Plan, RuleResult};
+use tollgate_policy::{Disposition, Ending, Failure, Plan, RuleResult};
 use tollgate_storage::Counts;
 
 use crate::support::{Request, Surfaced};
@@ -40,12 +40,7 @@ fn login() -> Request {
     Request { method: "POST", target: "/login".into(), ..Request::default() }
 }
 
-fn answered(
-    surface: &mut Surfaced,
-    plan: Plan,
-    status: impl Into<Option<u16>>,
-    millis: u64,
-) -> bool {
+fn answered(surface: &mut Surfaced, plan: Plan, status: u16, millis: u64) -> bool {
     surface.plan = plan;
     surface.settle(status, millis)
 }
@@ -95,7 +90,8 @@ fn a_client_that_leaves_is_charged_unless_the_policy_says_otherwise() {
         let mut count = 0;
         for _ in 0..20 {
             let Some(plan) = sent(&mut surface, 0) else { break };
-            answered(&mut surface, plan, None, 0);
+            surface.plan = plan;
+            surface.end(Ending::Disconnect, 0);
             count += 1;
         }
         assert_eq!(count, passed, "{charge}");
@@ -110,7 +106,7 @@ fn a_request_that_was_never_sent_is_not_charged() {
         for _ in 0..20 {
             surface.plan = sent(&mut surface, 0).unwrap();
             let has_place = charge.contains("reserve");
-            assert_eq!(surface.settle_uncharged(0), has_place, "{charge}: a place goes back");
+            assert_eq!(surface.end(Ending::NotSent, 0), has_place, "{charge}: a place goes back");
         }
         let left = if charge.contains("reserve") { 4 } else { 5 };
         let seen = surface.check(&login(), 0);
@@ -286,7 +282,7 @@ fn settled_there(
     status: u16,
     millis: u64,
 ) {
-    if plan.settle(&surface.policy, Some(status)) {
+    if plan.settle(&surface.policy, Ending::Response(status)) {
         let mut request = vec![];
         plan.partition(0).unwrap().settle_request(&surface.policy, &mut request);
         assert!(counts.answer(&request, Timestamp::from_millis(millis)).unwrap().is_changed);
@@ -315,9 +311,10 @@ proptest! {
                 under_way.extend(sent(&mut surface, 7_200_000));
             } else {
                 let plan = under_way.swap_remove(index.index(under_way.len()));
-                let status = if step == 3 { Some(200) } else { None };
-                failed += usize::from(status.is_none());
-                answered(&mut surface, plan, status, 7_200_000);
+                let ending = if step == 3 { Ending::Response(200) } else { Ending::Disconnect };
+                failed += usize::from(ending == Ending::Disconnect);
+                surface.plan = plan;
+                surface.end(ending, 7_200_000);
             }
             prop_assert!(under_way.len() + failed <= limit);
         }
@@ -337,7 +334,9 @@ proptest! {
         algorithm in 0..ALGORITHMS.len(),
         before in 0..4_u64,
         later in 0..4_000_000_u64,
-        status in prop::option::of(prop::sample::select(vec![200_u16, 401])),
+        ending in prop::sample::select(vec![
+            Ending::Response(200), Ending::Response(401), Ending::Disconnect, Ending::NotSent,
+        ]),
     ) {
         let quota = format!(r#"{{"limit": 5, "window": "1h", "algorithm": "{}"}}"#, ALGORITHMS[algorithm]);
         let held = format!(r#""charge": {{"response_status": ["401"], "reserve": true, "on_abort": "skip"}}, "quotas": [{quota}]"#);
@@ -353,11 +352,11 @@ proptest! {
         let policy = &surface.policy;
         let group = &policy.groups()[0];
         let mut counts = group.counts_of(policy, &stored).unwrap();
-        prop_assert!(plan.settle(policy, status) || status == Some(401));
+        prop_assert!(plan.settle(policy, ending) || ending == Ending::Response(401));
         let mut request = vec![];
         plan.partition(0).unwrap().settle_request(policy, &mut request);
         // Used units are settled, too, where the count stores held units separately.
-        let is_settled = status != Some(401) || KEEP_HOLDS.contains(&ALGORITHMS[algorithm]);
+        let is_settled = ending != Ending::Response(401) || KEEP_HOLDS.contains(&ALGORITHMS[algorithm]);
         prop_assert_eq!(plan.partition(0).unwrap().gives_back(), plan.partition(0).unwrap().applies() && is_settled);
         let now = Timestamp::from_millis(now + later);
         let answered = counts.answer(&request, now).unwrap();

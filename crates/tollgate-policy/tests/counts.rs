@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Failure, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Ending, Failure, Outdated, Plan, Policy, Surface};
 use tollgate_storage::{Counts, StoredSet, WireError, carry_set};
 use tollgate_test_support::hex;
 
@@ -226,9 +226,10 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
             }
             assert_eq!(seen(&policy, &elsewhere, Span::ZERO), seen(&policy, &here, Span::ZERO));
         } else if has_passed && kind == Kind::Check && random.one_in(3) {
-            let status = *random.pick(&[Some(200), Some(401), Some(503), None]);
-            let is_due = here.settle(&policy, status);
-            assert_eq!(elsewhere.settle(&policy, status), is_due);
+            let [ok, denied, failed] = [200, 401, 503].map(Ending::Response);
+            let ending = *random.pick(&[ok, denied, failed, Ending::Disconnect, Ending::NotSent]);
+            let is_due = here.settle(&policy, ending);
+            assert_eq!(elsewhere.settle(&policy, ending), is_due);
             let later = Timestamp::from_millis(ms + random.below(2_000));
             if is_due {
                 reference.decide(&policy, &mut here, later, false);
@@ -358,11 +359,14 @@ fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
     let mut partition = plan.partition_mut(0).unwrap();
     assert_eq!(partition.accept(&old, &answered.reply), Err(WireError::Newer(7)));
     partition.fail(Failure::Newer(7));
-    assert_eq!((plan.newer(), plan.has_failed()), (Some(7), true));
-    assert_eq!(under_way.newer(), None);
+    assert_eq!((plan.outdated(), plan.has_failed()), (Some(Outdated::Policy(7)), true));
+    assert_eq!(under_way.outdated(), None);
 
     // The effects of a response are applied under any version.
-    assert!(under_way.settle(&old, Some(200)) && under_way.partition(0).unwrap().gives_back());
+    assert!(
+        under_way.settle(&old, Ending::Response(200))
+            && under_way.partition(0).unwrap().gives_back()
+    );
     ask(&mut counts, &mut under_way, &old, Timestamp::from_millis(START), Kind::Settle);
     let (_, plan) = decided(&mut counts, &new, START);
     assert_eq!(plan.outcome(&new).verdicts()[0].quotas[0].1.remaining, 3, "two of three are held");
@@ -391,7 +395,7 @@ fn what_responses_bring_about_meets_the_quota_of_now() {
     decided(&mut counts, &new, START);
     let mut charged = 0;
     for plan in &mut under_way {
-        assert!(plan.settle(&old, Some(401)));
+        assert!(plan.settle(&old, Ending::Response(401)));
         ask(&mut counts, plan, &old, Timestamp::from_millis(START), Kind::Settle);
         charged += usize::from(plan.partition(0).unwrap().changed());
     }
@@ -404,7 +408,7 @@ fn what_responses_bring_about_meets_the_quota_of_now() {
     let mut counts = Counts::default();
     let (_, mut held) = decided(&mut counts, &old, START);
     decided(&mut counts, &new, START);
-    assert!(held.settle(&old, Some(200)) && held.partition(0).unwrap().gives_back());
+    assert!(held.settle(&old, Ending::Response(200)) && held.partition(0).unwrap().gives_back());
     let mut asked = Vec::new();
     held.partition(0).unwrap().settle_request(&old, &mut asked);
     assert!(!counts.answer(&asked, Timestamp::from_millis(START)).unwrap().is_changed);

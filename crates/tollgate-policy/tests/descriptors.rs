@@ -1,7 +1,7 @@
 //! Descriptors: the input of a rate limit service, as conditions and as keys.
 
 use crate::support::{Descriptor, Request, Surfaced};
-use tollgate_policy::{Disposition, Surface};
+use tollgate_policy::{Disposition, GivenKey, Surface};
 
 const DENIED: Disposition = Disposition::Deny { status: 429 };
 
@@ -200,7 +200,7 @@ fn tiers_and_named_keys_know_descriptors() {
     // An operator that names a key by its value means the key of a request with that value.
     let mut users = Surfaced::on(&document, Surface::Server);
     users.check(&asked(&[("user", "8")], &[]), 0);
-    let given = users.policy.key_of("r", &["8".into()]).unwrap();
+    let given = GivenKey::new(&users.policy, "r", &["8".into()]).unwrap();
     assert_eq!(given.bytes(), users.plan.partition(0).unwrap().key());
 }
 

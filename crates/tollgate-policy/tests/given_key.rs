@@ -1,7 +1,7 @@
 //! A key that is named by its values is the one that requests with these values are counted by.
 
 use serde_json::{Value, json};
-use tollgate_policy::{NoKey, Plan, Policy, Problem, Surface};
+use tollgate_policy::{GivenKey, NoKey, Plan, Policy, Problem, Surface};
 
 use crate::support::{Request, get};
 
@@ -27,7 +27,7 @@ fn policy() -> Policy {
 
 fn key_of(rule: &str, values: &[&str]) -> Result<Vec<u8>, NoKey> {
     let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-    policy().key_of(rule, &values).map(|key| key.bytes().to_vec())
+    GivenKey::new(&policy(), rule, &values).map(|key| key.bytes().to_vec())
 }
 
 /// The keys that a request is counted by.
@@ -199,7 +199,7 @@ fn every_key_part_of_the_schema_can_be_named() {
                 let mut plan = Plan::new();
                 policy.plan(&with(&form, value), &mut plan);
                 let of_request = plan.partitions().next().map(|one| one.key().to_vec());
-                let given = policy.key_of("r", &[value.to_owned()]);
+                let given = GivenKey::new(&policy, "r", &[value.to_owned()]);
                 let given = given.ok().map(|key| key.bytes().to_vec());
                 assert_eq!(given, of_request, "{form} {value:?}");
                 named += usize::from(given.is_some());

@@ -55,7 +55,7 @@ impl Object {
         operation: KeyOperation,
         now: Timestamp,
     ) -> KeyState {
-        let key: GivenKey = policy.key_of(rule, &["192.0.2.1".into()]).unwrap();
+        let key = GivenKey::new(policy, rule, &["192.0.2.1".into()]).unwrap();
         let mut request = Vec::new();
         key.request(policy, operation, &mut request);
         self.0.operate(&request, now).unwrap();

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 use tollgate_language::schema;
 use tollgate_policy::explain::{KeyValue, Reader};
-use tollgate_policy::{Entry, Facts, Plan, Policy, Surface};
+use tollgate_policy::{Ending, Entry, Facts, Plan, Policy, Surface};
 
 use crate::support::{Request, get};
 
@@ -131,10 +131,10 @@ fn costs_and_charges_name_what_they_read() {
     let charge = rule(r#""key": [], "charge": {"response_status": ["5xx"]}"#);
     assert_eq!(reads(&charge), ["0 charge: status"]);
     assert_eq!(
-        [499, 500, 599].map(|status| charge.rules()[0].is_charged_by(Some(status))),
+        [499, 500, 599].map(|status| charge.rules()[0].is_charged_by(Ending::Response(status))),
         [false, true, true]
     );
-    assert!(cost.rules()[0].is_charged_by(Some(404)), "by the request");
+    assert!(cost.rules()[0].is_charged_by(Ending::Response(404)), "by the request");
     assert!(reads(&rule(r#""key": [], "cost": 3"#)).is_empty());
     let values =
         r#"[{"name": "t", "key_values": ["k"], "quotas": [{"limit": 1, "window": "1m"}]}]"#;

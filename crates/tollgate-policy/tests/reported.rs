@@ -3,7 +3,7 @@
 
 use crate::support::{Request, Surfaced, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, GivenKey, Partition, Plan, Policy, Surface};
 use tollgate_storage::{Counts, KeyOperation};
 
 const DENIED: Disposition = Disposition::Deny { status: 429 };
@@ -189,7 +189,7 @@ fn a_blocked_key_is_reported_all_the_same() {
     let policy = tollgate_language::compile(&budget("", ""), Surface::Server).unwrap();
     let mut elsewhere = Elsewhere::default();
     let operate = |elsewhere: &mut Elsewhere, operation, millis| {
-        let key = policy.key_of("tokens", &["ada".into()]).unwrap();
+        let key = GivenKey::new(&policy, "tokens", &["ada".into()]).unwrap();
         let mut request = Vec::new();
         key.request(&policy, operation, &mut request);
         let counts = elsewhere.0.entry(key.bytes().to_vec()).or_default();

@@ -45,7 +45,7 @@ fn a_policy_that_names_no_scope_has_the_identities_that_it_had() {
     assert_eq!(sets, [10_903_740_446_717_461_196, 11_327_505_222_417_401_136]);
     let records: Vec<&[u8]> = parameters.chunks(50).map(|set| &set[8..12]).collect();
     assert_eq!(records, [[73, 169, 225, 196], [212, 159, 122, 218]]);
-    assert!(!policy.has_fleet());
+    assert!(policy.fleet().is_empty());
 }
 
 #[test]
@@ -100,21 +100,21 @@ fn a_lease_is_two_seconds_unless_the_rule_says_it_and_nothing_of_a_queue() {
 #[test]
 fn what_is_counted_for_the_fleet_has_one_identity_everywhere() {
     let rules = [FLEET, "", r#""scope": "fleet", "on_failure": {"share": 2}"#];
-    let one = compiled(&rules, Surface::Envoy).fleet_fingerprint();
+    let one = compiled(&rules, Surface::Envoy).fleet().fingerprint();
     for surface in [Surface::Worker, Surface::Server] {
-        assert_eq!(compiled(&rules, surface).fleet_fingerprint(), one);
+        assert_eq!(compiled(&rules, surface).fleet().fingerprint(), one);
     }
     // Local rules and spelling separate no node from its authority; quotas and keys do.
     let same = document(&rules).replace(": ", ":").replace("r1", "local");
     let same = tollgate_language::compile(&same, Surface::Server).unwrap();
-    assert_eq!(same.fleet_fingerprint(), one);
+    assert_eq!(same.fleet().fingerprint(), one);
     for (from, to) in [("\"limit\": 12", "\"limit\": 13"), ("client_ip", "host"), ("r0", "r9")] {
         let other =
             tollgate_language::compile(&document(&rules).replace(from, to), Surface::Server)
                 .unwrap();
-        assert!(other.fleet_fingerprint() != one, "{from}");
+        assert!(other.fleet().fingerprint() != one, "{from}");
     }
-    assert!(compiled(&[""], Surface::Server).fleet_fingerprint() != one);
+    assert!(compiled(&[""], Surface::Server).fleet().fingerprint() != one);
 }
 
 fn planned(policy: &Policy) -> Plan {
@@ -199,13 +199,13 @@ fn nothing_is_leased_of_a_rule_that_is_no_rule_of_the_fleet_or_asks_each_time() 
         let ask = &mut rule.ask;
         *ask = LeaseAsk { number: 1, want: 4, least: 1, life: Span::from_secs(9), ..ask.clone() };
     }
-    let request = authority.lease_request(&of_fleet, 1, false).unwrap();
+    let request = authority.fleet().lease_request(&of_fleet, 1, false).unwrap();
     let answered =
         tollgate_storage::Counts::default().answer(&request, Timestamp::from_millis(1)).unwrap();
     let (leased, _) = tollgate_storage::read_leased(&answered.reply).unwrap();
     assert_eq!(leased[0].unwrap().life, Span::from_secs(2), "no longer than the rule says");
     assert!(leased[1].is_err());
-    assert_eq!(authority.lease_request(&keys[1], 1, false), Err(WireError::OtherPolicy));
-    let question = LeaseQuestion { policy: node.fleet_fingerprint(), table: 1, keys };
-    assert_eq!(question.policy, authority.fleet_fingerprint());
+    assert_eq!(authority.fleet().lease_request(&keys[1], 1, false), Err(WireError::OtherPolicy));
+    let question = LeaseQuestion { policy: node.fleet().fingerprint(), table: 1, keys };
+    assert_eq!(question.policy, authority.fleet().fingerprint());
 }

@@ -4,7 +4,7 @@
 
 use crate::support::*;
 use tollgate_core::{Limiter, Timestamp};
-use tollgate_policy::{Plan, Policy, Surface};
+use tollgate_policy::{GivenKey, Plan, Policy, Surface};
 use tollgate_storage::{Counts, KeyOperation, MAX_SETTLED, SETTLE_WITHIN, Settlement, WireError};
 
 const START: u64 = 1_780_000_000_000;
@@ -51,7 +51,7 @@ fn settle(counts: &mut Counts, id: u64, cost: u64, receipt: &[u8], now: Timestam
 }
 
 fn left(counts: &mut Counts, policy: &Policy, now: Timestamp) -> u64 {
-    let key = policy.key_of("r", &["192.0.2.1".to_owned()]).unwrap();
+    let key = GivenKey::new(policy, "r", &["192.0.2.1".to_owned()]).unwrap();
     let mut request = Vec::new();
     key.request(policy, KeyOperation::Describe, &mut request);
     let state = counts.operate(&request, now).unwrap().reply;
@@ -328,7 +328,7 @@ fn a_reset_or_blocked_key_gives_nothing_back_and_charges() {
     for operation in [KeyOperation::Reset, KeyOperation::Block(at(START + 60 * MINUTE))] {
         let (policy, mut counts, receipt) = charged(BY_LOG);
         let mut request = Vec::new();
-        let key = policy.key_of("r", &["192.0.2.1".to_owned()]).unwrap();
+        let key = GivenKey::new(&policy, "r", &["192.0.2.1".to_owned()]).unwrap();
         key.request(&policy, operation, &mut request);
         counts.operate(&request, at(START + 1)).unwrap();
         let is_reset = operation == KeyOperation::Reset;
@@ -425,7 +425,7 @@ fn rules_that_name_a_cost_are_settled() {
     .join(",");
     let policy = policy(&document, 1);
     let used = |counts: &mut Counts, name: &str| {
-        let key = policy.key_of(name, &["192.0.2.1".to_owned()]).unwrap();
+        let key = GivenKey::new(&policy, name, &["192.0.2.1".to_owned()]).unwrap();
         let mut request = Vec::new();
         key.request(&policy, KeyOperation::Describe, &mut request);
         let reply = counts.operate(&request, at(START)).unwrap().reply;

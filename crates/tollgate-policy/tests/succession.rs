@@ -7,7 +7,9 @@ use crate::support::*;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
-use tollgate_policy::{Directory, Disposition, Plan, Policy, Registered, Surface, is_value};
+use tollgate_policy::{
+    Directory, Disposition, Ending, Plan, Policy, Registered, Surface, is_value,
+};
 use tollgate_test_support::hex;
 
 const NOW: u64 = 1_780_000_000_000;
@@ -49,7 +51,7 @@ impl Listener {
     }
 
     fn settle(&mut self, shared: &mut Shared, status: u16, millis: u64) {
-        if self.plan.settle(&self.policy, Some(status)) {
+        if self.plan.settle(&self.policy, Ending::Response(status)) {
             self.commit(shared, millis);
         }
     }

@@ -292,7 +292,7 @@ fn two_tokens_that_differ_are_refused() {
         let mut surface = Surfaced::on(&document, Surface::Worker);
         let request =
             Request { claims: vec![("sub", "somebody")], ..at("/").header("authorization", value) };
-        let found = surface.policy.token(&request);
+        let found = surface.policy.claims().unwrap().token(&request);
         assert_eq!(found.as_deref(), token.map(str::as_bytes), "{value}");
         assert_eq!(surface.check(&request, 0).answer, answer, "{value}");
     }

@@ -4,7 +4,7 @@
 //! and never before it is decided. A key is labelled only for an observer that wants to show it.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::RuleResult;
+use tollgate_policy::{Ending, RuleResult};
 use tollgate_sim::NodeDecision;
 
 use crate::label::Label;
@@ -54,7 +54,8 @@ pub(crate) fn report_counts(observer: &mut impl Observer, decided: &NodeDecision
     for rule in decided.rules() {
         let Some(key) = rule.key_hash else { continue };
         let is_over = !matches!(rule.result, RuleResult::Allowed | RuleResult::Failed);
-        let is_charged = rules.get(rule.rule).is_none_or(|r| r.is_charged_by(Some(status)));
+        let is_charged =
+            rules.get(rule.rule).is_none_or(|r| r.is_charged_by(Ending::Response(status)));
         let cost = if is_charged { rule.cost } else { 0 };
         let quota_set = rule.quota_set;
         observer.counted(CountedRequest { rule: rule.rule, quota_set, key, at, cost, is_over });

@@ -173,7 +173,7 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
     let traces = export(&gate, exporter);
     let log = &gate.log;
     gate.following.warn(&gate.following.active().policy, 0, log);
-    if gate.following.active().policy.has_fleet() && config.engine.is_none() {
+    if !gate.following.active().policy.fleet().is_empty() && config.engine.is_none() {
         log.say(Level::Info, "fleet_counted_here", FLEET_OF_ONE);
     }
     greet(&gate).await;

@@ -105,11 +105,11 @@ impl<'a> KeyWork<'a> {
         policy: &Policy,
         (rule_key, operation): (&'a RuleKey, KeyOperation),
     ) -> Result<Self, KeyReply> {
-        let found =
-            policy.key_of(&rule_key.rule, &rule_key.key).and_then(|key| match &rule_key.tenant {
-                Some(tenant) => key.of_tenant(policy, tenant),
-                None => Ok(key),
-            });
+        let found = GivenKey::new(policy, &rule_key.rule, &rule_key.key);
+        let found = found.and_then(|key| match &rule_key.tenant {
+            Some(tenant) => key.of_tenant(policy, tenant),
+            None => Ok(key),
+        });
         match found {
             Ok(key) if rule_key.is_half_of_a_block(policy, &key, operation) => {
                 Err(KeyReply::NoKey { path: "tenant".to_string(), why: HALF_A_BLOCK.to_string() })

@@ -78,7 +78,7 @@ impl FleetPolicies {
     /// Counts of the previous policy continue under its version, for [`KEPT`]: no count is ahead of
     /// it.
     pub fn follow(&mut self, policy: &Arc<Policy>, now: Timestamp) {
-        let fingerprint = policy.fleet_fingerprint();
+        let fingerprint = policy.fleet().fingerprint();
         self.0.retain(|known| known.fingerprint != fingerprint && now < known.end);
         // A repeated notification of the same policy does not prolong the previous one.
         for before in &mut self.0 {
@@ -101,7 +101,7 @@ impl FleetPolicies {
     pub fn follow_before(&mut self, mut policy: Policy, end: Timestamp) {
         let Some(newest) = self.0.first() else { return };
         let (today, version) = (newest.fingerprint, newest.policy.version());
-        let fingerprint = policy.fleet_fingerprint();
+        let fingerprint = policy.fleet().fingerprint();
         if fingerprint != today {
             policy.set_version(version);
             self.0.truncate(1);
@@ -170,7 +170,8 @@ impl Lease {
         let mut keys: Vec<Key> = Vec::with_capacity(question.keys.len());
         for key in &question.keys {
             let name = name(key.hash);
-            let request = |is_look| match policy.lease_request(key, question.table, is_look) {
+            let request = |is_look| match policy.fleet().lease_request(key, question.table, is_look)
+            {
                 Ok(request) => Ok(request),
                 Err(WireError::OtherPolicy) => Err(another_policy()),
                 Err(error) => Err(wrong(error)),
@@ -285,7 +286,7 @@ mod tests {
 
     fn body(policy: &Policy, keys: Vec<LeaseKey>) -> Vec<u8> {
         let mut body = Vec::new();
-        LeaseQuestion { policy: policy.fleet_fingerprint(), table: 9, keys }.write(&mut body);
+        LeaseQuestion { policy: policy.fleet().fingerprint(), table: 9, keys }.write(&mut body);
         body
     }
 
@@ -326,7 +327,7 @@ mod tests {
         // The same policy, followed again and again.
         known.follow(&two, at(10_000));
         let is_known = |known: &FleetPolicies, policy: &Policy, now| {
-            known.find(policy.fleet_fingerprint(), now).is_some()
+            known.find(policy.fleet().fingerprint(), now).is_some()
         };
         for (now, expected) in [(0, true), (19_999, true), (20_000, false), (1 << 40, false)] {
             assert_eq!(is_known(&known, &one, at(now)), expected, "{now}");
@@ -362,7 +363,7 @@ mod tests {
         }
         known.follow_before(Policy::clone(&all[0]), END);
         assert_eq!(answered(&known), [200, 409, 200]);
-        let is_known = |now| known.find(all[0].fleet_fingerprint(), now).is_some();
+        let is_known = |now| known.find(all[0].fleet().fingerprint(), now).is_some();
         assert!(!is_known(END) && is_known(END.saturating_sub(Span::from_millis(1))));
     }
 

@@ -192,7 +192,7 @@ mod tests {
             rule.ask.life = Span::from_secs(2);
         }
         let mut body = Vec::new();
-        LeaseQuestion { policy: policy.fleet_fingerprint(), table: 9, keys }.write(&mut body);
+        LeaseQuestion { policy: policy.fleet().fingerprint(), table: 9, keys }.write(&mut body);
         let mut known = FleetPolicies::default();
         known.follow(&Arc::new(policy.clone()), AT);
         Lease::read(&known, AT, Some(CONTENT_TYPE), &body).unwrap()

@@ -4,7 +4,7 @@ use crate::common::*;
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{Plan, Policy, Surface};
+use tollgate_policy::{GivenKey, Plan, Policy, Surface};
 use tollgate_service::{
     ApiResponse, KEY_ROWS, KeyCall, KeyChange, KeyReply, MemoryLimits, MemoryStore, MetricsReply,
     Next, StoreCall, StoreReply, key_report,
@@ -231,7 +231,7 @@ fn explained(request: &str) -> String {
 /// The report of a blocked key.
 fn state() -> String {
     let policy = counted();
-    let key = policy.key_of("each", &["192.0.2.1".into()]).unwrap();
+    let key = GivenKey::new(&policy, "each", &["192.0.2.1".into()]).unwrap();
     let mut request = Vec::new();
     key.request(&policy, KeyOperation::Block(Timestamp::from_millis(9_000)), &mut request);
     let answered = Counts::default().operate(&request, Timestamp::from_millis(1)).unwrap();

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use serde_json::json;
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{Plan, Policy, Surface, Tenant};
+use tollgate_policy::{GivenKey, Plan, Policy, Surface, Tenant};
 use tollgate_service::key_work::{self, OperatorRequest};
 use tollgate_service::{KeyCall, KeyReply, RuleKey, StoreReply, key_report};
 use tollgate_storage::{Counts, KeyOperation};
@@ -142,7 +142,7 @@ fn explained(entry: &str, block: Option<(&str, Option<&str>)>, method: &str) -> 
         let mut counts = Counts::default();
         let mut request = Vec::new();
         if let Some((rule, tenant)) = block {
-            let key = policy.key_of(rule, &["192.0.2.1".into()]).unwrap();
+            let key = GivenKey::new(&policy, rule, &["192.0.2.1".into()]).unwrap();
             let key = match tenant {
                 Some(tenant) => key.of_tenant(&policy, tenant).unwrap(),
                 None => key,

@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashTable;
 use tollgate_core::Timestamp;
-use tollgate_policy::{CompiledQuota, Policy, QuotaSet};
+use tollgate_policy::{CompiledQuota, Ending, Policy, QuotaSet};
 
 use crate::exact_log::{ExactLog, WindowCount};
 use crate::node_decision::NodeDecision;
@@ -129,7 +129,7 @@ impl Judge {
                     .policy
                     .rules()
                     .get(rule.rule)
-                    .is_none_or(|it| it.is_charged_by(Some(status))),
+                    .is_none_or(|it| it.is_charged_by(Ending::Response(status))),
             }
         }));
         if at > now {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Due, Full, Queue, Ticket, Turn};
-use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy};
+use tollgate_policy::{Ending, Facts, LoneQuota, Partition, Plan, Policy};
 
 use crate::node_decision::{Arrival, Fate, NodeDecision};
 use crate::store::{CountPlace, Place, Store};
@@ -235,7 +235,7 @@ impl Node {
     }
 
     fn respond(&mut self, UnsettledResponse { status, at }: UnsettledResponse) {
-        if self.plan.settle(&self.policy, Some(status)) {
+        if self.plan.settle(&self.policy, Ending::Response(status)) {
             self.commit(at);
         }
     }

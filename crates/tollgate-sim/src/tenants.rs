@@ -48,7 +48,7 @@ impl Tenants {
     /// The entry of the tenant in `plan`, if it is in force at `now`.
     #[must_use]
     pub fn of(&self, plan: &Plan, now: Timestamp) -> Option<&Arc<Tenant>> {
-        self.by_id.get(plan.tenant()?).filter(|tenant| tenant.is_in_force(now))
+        self.by_id.get(plan.tenant()?.id()).filter(|tenant| tenant.is_in_force(now))
     }
 
     /// Plans a request that comes at `now`, with the entry of its tenant.

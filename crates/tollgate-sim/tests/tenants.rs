@@ -85,7 +85,7 @@ impl Surfaced {
     fn admits(&mut self, policy: &Policy, asked: &TenantRequest, now: Timestamp) -> bool {
         let mut plan = Plan::new();
         policy.plan(asked, &mut plan);
-        if let Some(id) = plan.tenant().map(<[u8]>::to_vec)
+        if let Some(id) = plan.tenant().map(|tenant| tenant.id().to_vec())
             && let Some(entry) = self.entries.get(&id)
         {
             let tenant = Arc::new(Tenant::new(policy, &id, entry));

@@ -104,7 +104,7 @@ pub enum WireError {
     /// was charged, and the request must be planned again with that version.
     Newer(u64),
     /// The tenant has a different entry from the one with which the request was planned: nothing
-    /// was charged. The partition has stored the entry (`Plan::entry_reply`); do not
+    /// was charged. The partition has stored the entry (`Plan::outdated`); do not
     /// fail it for this.
     OtherEntry,
 }

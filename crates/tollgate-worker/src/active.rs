@@ -3,6 +3,7 @@
 //! Invariant: a document that cannot be enforced here never becomes an active policy, whether it
 //! does not compile or conflicts with the settings.
 
+use tollgate_language::fingerprint;
 use tollgate_policy::{Policy, Problem, Problems, Surface};
 use tollgate_service::deployment;
 pub(crate) use tollgate_service::deployment::Active;
@@ -18,7 +19,7 @@ pub(crate) fn deployed() -> Result<Policy, Problems> {
         return read(&text);
     }
     let why = match Policy::read_compiled(&compiled, Surface::Worker) {
-        Ok(policy) if policy.is_of(&text) => return Ok(policy),
+        Ok(policy) if policy.fingerprint() == fingerprint(&text) => return Ok(policy),
         Ok(_) => "is of another text".to_owned(),
         Err(why) => why.to_string(),
     };

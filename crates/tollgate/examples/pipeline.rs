@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use tollgate::{Disposition, Facts, Partition, Plan, Policy, Timestamp};
+use tollgate::{Disposition, Ending, Facts, Partition, Plan, Policy, Timestamp};
 
 /// Two rules. Every client may send two requests at once and then one per 30 seconds. A client that
 /// has sent three wrong passwords has to wait.
@@ -96,7 +96,7 @@ impl Service {
         };
         // The rule for guesses was charged at the decision; a request that was not a guess is
         // refunded.
-        if plan.is_deferred() && plan.settle(&self.policy, Some(status)) {
+        if plan.is_deferred() && plan.settle(&self.policy, Ending::Response(status)) {
             self.decide(&mut plan, now);
         }
         status

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tollgate::waiting::Full;
-use tollgate::{Disposition, Facts, Partition, Plan, Policy, Problems, Span, Timestamp};
+use tollgate::{Disposition, Ending, Facts, Partition, Plan, Policy, Problems, Span, Timestamp};
 
 use crate::table::Counts;
 
@@ -94,10 +94,9 @@ impl Gate {
         }
     }
 
-    /// Charges or refunds according to the response; `status` is `None` when the client left before
-    /// there was a response.
-    pub fn settle(&self, plan: &mut Plan, status: Option<u16>) {
-        if plan.is_deferred() && plan.settle(&self.policy, status) {
+    /// Charges or refunds according to how the request ended.
+    pub fn settle(&self, plan: &mut Plan, ending: Ending) {
+        if plan.is_deferred() && plan.settle(&self.policy, ending) {
             self.commit(plan);
         }
     }

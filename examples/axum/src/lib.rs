@@ -19,7 +19,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use tollgate::Plan;
+use tollgate::{Ending, Plan};
 
 pub use facts::HttpFacts;
 pub use gate::{Decided, Gate};
@@ -94,7 +94,7 @@ struct Unsettled {
 impl Unsettled {
     fn settle(mut self, status: StatusCode) {
         if let Some(mut plan) = self.plan.take() {
-            self.gate.settle(&mut plan, Some(status.as_u16()));
+            self.gate.settle(&mut plan, Ending::Response(status.as_u16()));
         }
     }
 }
@@ -102,7 +102,7 @@ impl Unsettled {
 impl Drop for Unsettled {
     fn drop(&mut self) {
         if let Some(mut plan) = self.plan.take() {
-            self.gate.settle(&mut plan, None);
+            self.gate.settle(&mut plan, Ending::Disconnect);
         }
     }
 }

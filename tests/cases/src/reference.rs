@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Partition, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Disposition, Ending, Partition, Plan, Policy, RuleResult, Surface};
 
 use crate::case::{Case, Event};
 use crate::requests::Request;
@@ -135,7 +135,8 @@ impl<'c> Reference<'c> {
     }
 
     fn settle(&mut self, at_ms: u64, waits_ms: &[u64], status: u16) -> bool {
-        let due = self.plan.is_deferred() && self.plan.settle(&self.policy, Some(status));
+        let due =
+            self.plan.is_deferred() && self.plan.settle(&self.policy, Ending::Response(status));
         if due {
             self.commit(at_ms + waits_ms.iter().sum::<u64>());
         }

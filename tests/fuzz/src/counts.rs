@@ -186,7 +186,7 @@ pub fn replied(policy: &Policy, request: &Request, reply: &[u8]) {
                 WireError::Malformed | WireError::OtherPolicy => Failure::Corrupt,
             };
             plan.partition_mut(0).unwrap().fail(failure);
-            assert_eq!(plan.newer().is_some(), matches!(failure, Failure::Newer(_)));
+            assert_eq!(plan.outdated().is_some(), matches!(failure, Failure::Newer(_)));
         }
     }
     shown(policy, &plan);

@@ -59,7 +59,9 @@ fn question(bytes: &[u8]) {
     assert_eq!(again, bytes);
     for key in &question.keys {
         for is_look in [false, true] {
-            let Ok(request) = POLICY.lease_request(key, question.table, is_look) else { continue };
+            let Ok(request) = POLICY.fleet().lease_request(key, question.table, is_look) else {
+                continue;
+            };
             let mut counts = Counts::default();
             let reply = counts.answer(&request, NOW).expect("a request").reply;
             let (leased, _) = read_leased(&reply).expect("a reply");
@@ -154,7 +156,7 @@ fn nodes(mut input: Unstructured<'_>) -> Result<()> {
                 let rule = LeaseRule { is_binding: true, cost, ask };
                 let group = group_of(set);
                 let key = LeaseKey { group, hash: [0; 16], rules: vec![rule] };
-                let (policy, table) = (POLICY.fleet_fingerprint(), node.table);
+                let (policy, table) = (POLICY.fleet().fingerprint(), node.table);
                 let mut message = Vec::new();
                 LeaseQuestion { policy, table, keys: vec![key] }.write(&mut message);
                 questions.push((i, number, message));
@@ -163,10 +165,12 @@ fn nodes(mut input: Unstructured<'_>) -> Result<()> {
                 let (node, number, message) =
                     questions[input.choose_index(questions.len())?].clone();
                 let question = LeaseQuestion::read(&message).expect("a question");
-                assert_eq!(question.policy, POLICY.fleet_fingerprint());
+                assert_eq!(question.policy, POLICY.fleet().fingerprint());
                 let key = &question.keys[0];
-                let request =
-                    POLICY.lease_request(key, question.table, false).expect("of the policy");
+                let request = POLICY
+                    .fleet()
+                    .lease_request(key, question.table, false)
+                    .expect("of the policy");
                 let reply = counts.answer(&request, now).expect("a request").reply;
                 let (_, rest) = read_leased(&reply).expect("a reply");
                 // The head is a byte and the time; the first flag means that it is charged.
@@ -211,7 +215,7 @@ fn group_of(set: &QuotaSet) -> u64 {
                 ..LeaseRule::default()
             }],
         };
-        POLICY.lease_request(&key, 0, true).is_ok()
+        POLICY.fleet().lease_request(&key, 0, true).is_ok()
     };
     POLICY.groups().iter().find(is_of).expect("of a group").identity()
 }

@@ -10,7 +10,7 @@
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::explain::Applicability;
-use tollgate_policy::{Disposition, Facts, Plan, Policy, Problems, Surface};
+use tollgate_policy::{Disposition, Ending, Facts, Plan, Policy, Problems, Surface};
 
 use super::request::Request;
 
@@ -127,12 +127,13 @@ pub fn decided(policy: &Policy, request: &impl Facts) {
             decided_elsewhere(policy, request, value, now);
         }
         if round == 0 {
-            for status in [Some(200), Some(401), Some(503), None] {
+            let [ok, denied, failed] = [200, 401, 503].map(Ending::Response);
+            for ending in [ok, denied, failed, Ending::Disconnect, Ending::NotSent] {
                 let mut plan = Plan::new();
                 policy.plan(request, &mut plan);
                 (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(policy, None));
                 plan.decide(policy, now);
-                if plan.settle(policy, status) {
+                if plan.settle(policy, ending) {
                     (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(policy, None));
                     plan.decide(policy, now);
                 }

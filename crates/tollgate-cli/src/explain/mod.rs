@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Disposition, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Ending, Partition, Plan, Policy, Surface};
 use tollgate_sim::Tenants as ByTenant;
 
 use crate::args::ExplainArgs;
@@ -120,7 +120,10 @@ impl Gate<'_> {
     fn settle(&mut self, status: u16) {
         let disposition = self.plan.outcome(self.policy).disposition();
         let passed = matches!(disposition, Disposition::Allow | Disposition::Delay(_));
-        if passed && self.plan.is_deferred() && self.plan.settle(self.policy, Some(status)) {
+        if passed
+            && self.plan.is_deferred()
+            && self.plan.settle(self.policy, Ending::Response(status))
+        {
             self.commit();
         }
     }

@@ -158,7 +158,7 @@ impl Report {
             assumed: request.assumed.clone(),
             client: policy.explain().client_address(request),
             paths: policy.explain().readings(request),
-            tenant: plan.tenant().and_then(|id| policy.tenants()?.name_of(id)),
+            tenant: plan.tenant().and_then(|tenant| policy.tenants()?.name_of(tenant.id())),
             entry: None,
             has_entries: false,
             request: before.total().saturating_add(1),
@@ -187,7 +187,7 @@ impl Report {
             line: place.line,
             in_force: plan
                 .tenant()
-                .is_some_and(|id| Tenant::new(policy, id, entry).is_in_force(now)),
+                .is_some_and(|tenant| Tenant::new(policy, tenant.id(), entry).is_in_force(now)),
             note: entry.note.clone(),
         });
         Self { entry, has_entries: tenants.are_given(), ..self }

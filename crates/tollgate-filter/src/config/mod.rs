@@ -107,7 +107,7 @@ impl Config {
     }
 
     fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
-        let has_fleet = policy.has_fleet();
+        let has_fleet = !policy.fleet().is_empty();
         let problems = unmet_requirements(&policy, fleet.is_some());
         if !problems.is_empty() {
             return Err(problems);

@@ -36,7 +36,7 @@ impl FinalDenials {
     pub fn of(policy: &Policy) -> Self {
         let mut quotas = policy.quota_sets().iter().flat_map(|set| set.quotas());
         let has_queue = quotas.any(|it| it.limiter().algorithm() == Algorithm::LeakyQueue);
-        if policy.has_fleet() || has_queue {
+        if !policy.fleet().is_empty() || has_queue {
             return Self::default();
         }
         let rules = policy.rules();

@@ -118,7 +118,7 @@ impl Metrics {
         define: Define<'_>,
     ) -> Self {
         let rules = RuleMetrics::define(policy, labels, plugin, host, define);
-        let has_fleet = policy.has_fleet();
+        let has_fleet = !policy.fleet().is_empty();
         Self {
             rules,
             requests: RequestResult::ALL

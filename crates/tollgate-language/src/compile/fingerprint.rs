@@ -1,16 +1,24 @@
-//! The public fingerprint of a document.
+//! The fingerprints of a document: of every byte, and the public one of its content.
 //!
-//! Invariant: it does not depend on the keys of tokens (`jwt.keys`): a reader who has all the rest
-//! of a document cannot find them by trying. Two documents with the same content have the same
-//! fingerprint, however they are written.
+//! Invariant: the public one does not depend on the keys of tokens (`jwt.keys`): a reader who has
+//! all the rest of a document cannot find them by trying. Two documents with the same content have
+//! the same public fingerprint, however they are written.
 
 use core::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
 use crate::json::node::Node;
+use tollgate_policy::spec::stable_hash;
 
-/// The fingerprint of `document`. It never changes between versions.
+/// The [fingerprint](tollgate_policy::Policy::fingerprint) of a policy that is compiled from this
+/// exact `document`, byte for byte: a policy with another one was compiled from another text.
+#[must_use]
+pub fn fingerprint(document: &str) -> u64 {
+    stable_hash(&[document.as_bytes()])
+}
+
+/// The public fingerprint of `document`. It never changes between versions.
 pub(crate) fn public_fingerprint(document: &Node) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0, 1);
     write(document, Some(&["jwt", "keys"]), &mut hasher);
@@ -87,6 +95,16 @@ mod tests {
         ] {
             let changed = document.replacen(from, to, 1);
             assert!(changed != document && of(&changed) != of(document), "{from}");
+        }
+    }
+
+    #[test]
+    fn a_policy_has_the_fingerprint_of_its_document_and_of_no_other() {
+        let document = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [{"limit": 10, "window": "1s"}]}]}"#;
+        let policy = compile(document, Surface::Worker).unwrap();
+        assert_eq!(policy.fingerprint(), fingerprint(document));
+        for other in [&document.replace("10", "11"), &document.replace(' ', ""), ""] {
+            assert_ne!(policy.fingerprint(), fingerprint(other), "{other}");
         }
     }
 

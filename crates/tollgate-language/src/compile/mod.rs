@@ -15,8 +15,11 @@ pub(crate) mod tenant;
 mod validate;
 mod warnings;
 
+pub use fingerprint::fingerprint;
+
 use core::cell::{Cell, RefCell};
 
+use crate::compile::fingerprint::public_fingerprint;
 use crate::compile::subsumption::MAX_COMPARED;
 use crate::document::jwt::without_masked_keys;
 use crate::document::root::Document;
@@ -25,7 +28,7 @@ use crate::json::place::{At, ProblemList, read_document};
 use crate::json::reader::FromNode;
 use crate::surface::traits;
 use tollgate_policy::Policy;
-use tollgate_policy::spec::{PolicySpec, Problems, Surface, stable_hash};
+use tollgate_policy::spec::{PolicySpec, Problems, Surface};
 
 /// Compiles a document for a surface.
 ///
@@ -69,7 +72,7 @@ fn spec_at(node: &Node, document: &str, surface: Surface, root: &At<'_>) -> Opti
     if root.problem_count() == 0 {
         validate::unreachable(&read, root);
     }
-    let fingerprints = (stable_hash(&[document.as_bytes()]), fingerprint::public_fingerprint(node));
+    let fingerprints = (fingerprint(document), public_fingerprint(node));
     let traits = traits(surface);
     validate::errors(&read, surface, traits, root);
     let noted = RefCell::new(ProblemList::default());

@@ -13,8 +13,8 @@ use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_http_syntax::values::trimmed;
 use tollgate_policy::spec::{
-    Action, Charging, ClientAddress, Condition, Conditions, Cost, KeyPart, Matcher, Mode, Origin,
-    PolicySpec, QuotaSpec, RuleSpec, Scope, SetSpec, Source, Trust, quoted_text,
+    Action, Charging, ClientAddress, Condition, Conditions, Cost, Ending, KeyPart, Matcher, Mode,
+    Origin, PolicySpec, QuotaSpec, RuleSpec, Scope, SetSpec, Source, Trust, quoted_text,
 };
 
 use crate::compile::subsumption::{implies, implies_values};
@@ -204,7 +204,7 @@ fn cost_warnings(rule: &RuleSpec, set: &SetSpec, at: &At<'_>) {
 /// A client that guesses passwords sends many guesses before the first response.
 fn guess_warning(rule: &RuleDoc, at: &At<'_>) {
     let Some(Charging::Response(charge)) = &rule.charge else { return };
-    let is_guess = [401, 403].into_iter().any(|status| charge.charges(Some(status)));
+    let is_guess = [401, 403].into_iter().any(|status| charge.charges(Ending::Response(status)));
     if is_guess && !charge.reserves() {
         at.problem(
             "is made when the response arrives, so any number of requests that are sent together are allowed; give \

@@ -45,7 +45,6 @@ use crate::policy::compiled::Policy;
 use crate::spec::coded::{Coded, shape, variants};
 use crate::spec::policy::PolicySpec;
 use crate::spec::surface::Surface;
-use crate::stable_hash::stable_hash;
 use tollgate_storage::Bytes;
 
 /// The meaning of the bytes, beyond their shape. Raise it when bytes of the same shape result in
@@ -65,7 +64,7 @@ const SHAPE: u64 = shape(&["policy"], &[Surface::SHAPE, PolicySpec::SHAPE]);
 /// Why bytes are not a compiled policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotCompiled {
-    /// They do not begin like one.
+    /// They do not begin like one, so they may be a document.
     Other,
     /// They were written by another version of this code.
     OtherVersion,
@@ -125,20 +124,6 @@ impl Policy {
         self.write_compiled(&mut bytes);
         let mut text = vec![0; Base64::encoded_len(&bytes)];
         Base64::encode(&bytes, &mut text).map(Into::into).unwrap_or_default()
-    }
-
-    /// True when it was compiled from this exact `document`, byte for byte: false for a policy that
-    /// was compiled before the document changed.
-    #[must_use]
-    pub fn is_of(&self, document: &str) -> bool {
-        self.fingerprint == stable_hash(&[document.as_bytes()])
-    }
-
-    /// True for bytes that are meant to be a compiled policy, whether or not they are valid: no
-    /// document begins like this.
-    #[must_use]
-    pub fn is_compiled(bytes: &[u8]) -> bool {
-        bytes.starts_with(MAGIC)
     }
 
     /// Reads the bytes of [`Policy::write_compiled`] for `surface`. Any bytes are accepted as

@@ -174,7 +174,7 @@ impl Denials {
                 && !self.refunds
                 && is_final(policy, set)
                 && !(self.settles && can_be_settled(policy, set))
-                && !(self.leases && policy.has_fleet())
+                && (!self.leases || policy.fleet().is_empty())
                 // A block can be ended by the operator that set it, and a tenant gets back its
                 // earlier quotas.
                 && (if self.is_operated { policy.tenants().is_none() } else { applied.blocked_until().is_none() });

@@ -31,7 +31,7 @@ impl Denials {
         plan: &mut Plan,
         times: (Timestamp, Timestamp),
     ) -> bool {
-        if !plan.has_failed() || plan.is_outdated() {
+        if !plan.has_failed() || plan.outdated().is_some() {
             return false;
         }
         let outcome = plan.outcome(policy);

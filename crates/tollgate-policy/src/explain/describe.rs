@@ -16,7 +16,7 @@ use crate::explain::rules::Explain;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::{Rule, Tier};
 use crate::spec::action::{Action, Delay, Reply};
-use crate::spec::charging::{Charging, StatusPattern};
+use crate::spec::charging::{Charging, Ending, StatusPattern};
 use crate::spec::client_ip::Source;
 use crate::spec::client_ip::Trust;
 use crate::spec::conditions::Conditions;
@@ -237,7 +237,7 @@ fn charging(charging: &Charging) -> String {
         Charging::Request => "when a request is admitted".to_owned(),
         Charging::Response(charge) => {
             let statuses = joined(charge.response_status.0.iter().map(status), " or ");
-            let never = if charge.charges(None) { ", or never comes" } else { "" };
+            let never = if charge.charges(Ending::Disconnect) { ", or never comes" } else { "" };
             let when = if charge.reserves() {
                 "when a request is admitted, and given back unless"
             } else {

@@ -18,7 +18,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
-use crate::spec::charging::{Charging, ResponseCharge};
+use crate::spec::charging::{Charging, Ending};
 use crate::spec::on_failure::OnFailure;
 use tollgate_storage::{Counted, Due};
 
@@ -49,22 +49,12 @@ impl Plan {
         });
     }
 
-    /// Turns the plan of an allowed request into the charges that its response's `status` requires:
-    /// costs to charge, and held units to refund or mark as used. False when there are none. `None`
-    /// is a request whose client disconnected before there was a response. Then load, decide and
-    /// commit as before: the partitions that the plan [applies](crate::Partition::applies) to. A
-    /// cost that no longer fits is not charged: the quota is already used up.
-    pub fn settle(&mut self, policy: &Policy, status: Option<u16>) -> bool {
-        self.settle_where(policy, |charge| charge.charges(status))
-    }
-
-    /// The same for a request that did not reach its origin because of an error on this side: no
-    /// response charges it, whatever its status is, and the places it holds are released.
-    pub fn settle_uncharged(&mut self, policy: &Policy) -> bool {
-        self.settle_where(policy, |_| false)
-    }
-
-    fn settle_where(&mut self, policy: &Policy, charges: impl Fn(&ResponseCharge) -> bool) -> bool {
+    /// Turns the plan of an allowed request into the charges that its `ending` requires: costs to
+    /// charge, and held units to refund or mark as used. False when there are none. Then load,
+    /// decide and commit as before: the partitions that the plan
+    /// [applies](crate::Partition::applies) to. A cost that no longer fits is not charged: the
+    /// quota is already used up.
+    pub fn settle(&mut self, policy: &Policy, ending: Ending) -> bool {
         let Self { applied, decisions, .. } = self;
         applied.retain_mut(|applied| {
             let charging =
@@ -74,7 +64,7 @@ impl Plan {
                 applied.effect = Effect::Mark; // a response denies nothing
             }
             applied.located = None;
-            applied.due = match (applied.due, charges(charge)) {
+            applied.due = match (applied.due, charge.charges(ending)) {
                 (Due::Later, true) if !denies(applied, policy, decisions) => Due::Now,
                 (Due::Held, false) if applied.charged.is_some() => Due::GivenBack,
                 (Due::Held, true) if applied.charged.is_some() && policy.keeps_holds(applied) => {

@@ -1,4 +1,4 @@
-//! The order in which separate counts of a request are charged.
+//! The order in which separate counts of a request are checked and charged.
 //!
 //! Invariant: a count that many clients share is charged last, when no other count denies any more,
 //! so that a flood denied by its own key never holds a place in the shared count. The count charged
@@ -18,39 +18,37 @@ use crate::policy::rule::Rule;
 use crate::request::key::parts;
 use crate::spec::key::Breadth;
 
-/// The ends of the order: indexes of partitions of a [`Plan`].
+/// The ends of the order: indexes of partitions of a [`Plan`]. The counts in between are checked
+/// together with the first and charged together with the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChargingOrder {
+    /// Checked before any count is charged: the partition with the last denial, when
+    /// [`Denials`](crate::Denials) no longer relies on it and this request checks it again. It
+    /// probably still denies; if it does, only check the others.
+    pub suspect: Option<usize>,
     /// Charged at once: its decision and its charge are one request.
     pub first: usize,
     /// Charged when no other count denies, without an earlier check.
     pub last: usize,
 }
 
-impl Plan {
-    /// The counts that are charged first and last; those in between are checked together with the
-    /// first and charged together with the last. `None` when there is one count, when a taken place
+impl ChargingOrder {
+    /// The order for the counts of `plan`. `None` when there is one count, when a taken place
     /// cannot always be returned (a queue), or when the request may wait: then check all counts
     /// before charging any.
     #[must_use]
-    pub fn charging_order(&self, policy: &Policy) -> Option<ChargingOrder> {
-        if self.partitions().nth(1).is_none() || self.may_wait(policy) {
+    pub fn of(policy: &Policy, plan: &Plan) -> Option<Self> {
+        if plan.partitions().nth(1).is_none() || plan.may_wait(policy) {
             return None;
         }
         let of = |partition: Partition<'_>| (breadth(policy, &partition), partition.index());
-        let first = self.partitions().map(of).min()?.1;
-        let last = self.partitions().map(of).max()?.1;
-        Some(ChargingOrder { first, last })
+        let first = plan.partitions().map(of).min()?.1;
+        let last = plan.partitions().map(of).max()?.1;
+        Some(Self { suspect: plan.suspect, first, last })
     }
+}
 
-    /// The partition with the last denial, when [`Denials`](crate::Denials) no longer relies on it
-    /// and this request checks it again. It probably still denies, so check it before any count is
-    /// charged, and if it denies, only check the others.
-    #[must_use]
-    pub const fn suspect(&self) -> Option<usize> {
-        self.suspect
-    }
-
+impl Plan {
     /// True when a rule may delay the request, or gives it a place in a queue.
     pub(crate) fn may_wait(&self, policy: &Policy) -> bool {
         self.applied.iter().any(|applied| {

@@ -79,24 +79,6 @@ impl Plan {
         }
     }
 
-    /// The newest policy version that wrote a partition's states, when it is newer than this
-    /// plan's: refund everything that the others charged, then plan the request again under that
-    /// version. Otherwise such a partition has failed.
-    #[must_use]
-    pub fn newer(&self) -> Option<u64> {
-        let versions = self.partitions.live().iter().filter_map(|stored| match stored.status {
-            Status::Failed(Failure::Newer(version)) => Some(version),
-            Status::Failed(
-                Failure::Unreachable | Failure::Contended | Failure::Corrupt | Failure::OtherEntry,
-            )
-            | Status::Pending
-            | Status::Loaded
-            | Status::Charged
-            | Status::Uncharged => None,
-        });
-        versions.max()
-    }
-
     /// True when a partition could not be loaded, decided or committed.
     #[must_use]
     pub fn has_failed(&self) -> bool {

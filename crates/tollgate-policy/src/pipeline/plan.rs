@@ -14,7 +14,6 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::request::lazy::Buffers;
-use crate::spec::on_failure::OnFailure;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;
 
@@ -144,24 +143,6 @@ impl Plan {
     #[must_use]
     pub fn reports(&self) -> bool {
         self.applied.iter().any(AppliedRule::reports)
-    }
-
-    /// The tenant of the request, as its canonical bytes, when a rule applies to it. Request its
-    /// entry from the store, and if there is one, plan again with [`Policy::plan_for`]. The bytes
-    /// contain data from the client: hash them, never log them.
-    #[must_use]
-    pub fn tenant(&self) -> Option<&[u8]> {
-        (!self.tenant.is_empty()).then_some(&*self.tenant)
-    }
-
-    /// True when a rule that applies denies on failure to read its state. It also denies when the
-    /// tenant's quotas are unknown.
-    #[must_use]
-    pub fn fails_closed(&self, policy: &Policy) -> bool {
-        self.applied.iter().filter(|applied| applied.is_binding()).any(|applied| {
-            let rule = policy.rules.get(usize::from(applied.rule));
-            rule.is_some_and(|rule| rule.terms.on_failure == OnFailure::Deny)
-        })
     }
 
     pub(crate) fn clear(&mut self) {

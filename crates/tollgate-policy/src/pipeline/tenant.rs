@@ -11,14 +11,55 @@ use alloc::vec::Vec;
 use crate::facts::Facts;
 use crate::pipeline::applied::AppliedSet;
 use crate::pipeline::partitions::Partitions;
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::policy::tenant::{Tenant, TenantSet};
 use crate::request::key::{parts, write_text, write_value};
 use crate::request::lazy::Request;
 use crate::spec::key::KeyPart;
+use crate::spec::on_failure::OnFailure;
 use crate::spec::tenant::MAX_TENANT_ID;
 use tollgate_http_syntax::malformed::Malformed;
+
+/// The tenant of a plan's request: [`Plan::tenant`].
+#[derive(Clone, Copy, Debug)]
+pub struct RequestTenant<'p>(&'p Plan);
+
+impl Plan {
+    /// The tenant of the request, when a rule applies to it. Request its entry from the store, and
+    /// if there is one, plan again with [`Policy::plan_for`].
+    #[must_use]
+    pub fn tenant(&self) -> Option<RequestTenant<'_>> {
+        (!self.tenant.is_empty()).then_some(RequestTenant(self))
+    }
+}
+
+impl<'p> RequestTenant<'p> {
+    /// Its canonical bytes. They contain data from the client: hash them, never log them.
+    #[must_use]
+    pub fn id(&self) -> &'p [u8] {
+        &self.0.tenant
+    }
+
+    /// True when a count has decided under the entry given to [`Plan::ask_under`]: the tenant has
+    /// that entry. False while there is no reply, and for every other reply.
+    #[must_use]
+    pub fn has_confirmed_entry(&self) -> bool {
+        let mut asked = self.0.partitions.live().iter().filter(|stored| stored.under.is_some());
+        asked.any(|stored| stored.status.is_decided())
+    }
+
+    /// True when a rule that applies denies on failure to read its state. It also denies when the
+    /// tenant's quotas are unknown.
+    #[must_use]
+    pub fn fails_closed(&self, policy: &Policy) -> bool {
+        self.0.applied.iter().filter(|applied| applied.is_binding()).any(|applied| {
+            let rule = policy.rules.get(usize::from(applied.rule));
+            rule.is_some_and(|rule| rule.terms.on_failure == OnFailure::Deny)
+        })
+    }
+}
 
 /// The quotas in a tenant's entry for a rule, and their priority relative to the rule's tiers.
 pub(crate) struct Choice {

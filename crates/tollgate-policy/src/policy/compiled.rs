@@ -82,14 +82,6 @@ impl Policy {
         &self.settings.spec.client
     }
 
-    /// The source of verified claims; `None` when neither a rule's key nor the tenant key uses a
-    /// claim.
-    #[must_use]
-    pub fn jwt(&self) -> Option<&Jwt> {
-        let is_read = self.all_key_parts().any(|part| matches!(part, KeyPart::JwtClaim(_)));
-        self.jwt.as_ref().filter(|_| is_read)
-    }
-
     /// The identity of the document, byte for byte. Do not publish it: a party that knows the rest
     /// of the document can use it to find the document's secrets by trial.
     #[must_use]
@@ -202,7 +194,7 @@ impl Policy {
     }
 
     /// All parts of keys, and the tenant key.
-    fn all_key_parts(&self) -> impl Iterator<Item = &KeyPart> {
+    pub(crate) fn all_key_parts(&self) -> impl Iterator<Item = &KeyPart> {
         let of_groups = self.groups.iter().flat_map(|group| &group.spec.key);
         of_groups.chain(self.tenant.iter().map(|tenant| &tenant.part))
     }

@@ -32,11 +32,23 @@ pub fn plugin_hash_key(text: &str) -> [u8; 16] {
     hasher.finish128().as_bytes()
 }
 
+/// The rules of a policy that count for the fleet: [`Policy::fleet`].
+#[derive(Clone, Copy, Debug)]
+pub struct FleetRules<'p>(pub(crate) &'p Policy);
+
 impl Policy {
-    /// True when a rule counts for the fleet: an authority keeps the count.
+    /// Its rules that count for the fleet: an authority keeps their counts.
     #[must_use]
-    pub fn has_fleet(&self) -> bool {
-        self.groups.iter().any(Group::is_fleet)
+    pub const fn fleet(&self) -> FleetRules<'_> {
+        FleetRules(self)
+    }
+}
+
+impl FleetRules<'_> {
+    /// True when no rule counts for the fleet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.0.groups.iter().any(Group::is_fleet)
     }
 
     /// The identity of everything that is counted for the fleet: the definitions of the keys, and
@@ -44,16 +56,18 @@ impl Policy {
     /// every order of the rules. With tenants it is different: a node does not know which tenant's
     /// quotas apply.
     #[must_use]
-    pub fn fleet_fingerprint(&self) -> u64 {
-        let mut groups: Vec<&Group> = self.groups.iter().filter(|group| group.is_fleet()).collect();
+    pub fn fingerprint(&self) -> u64 {
+        let policy = self.0;
+        let mut groups: Vec<&Group> =
+            policy.groups.iter().filter(|group| group.is_fleet()).collect();
         sort_by(&mut groups, |one, other| one.identity().cmp(&other.identity()));
         let mut bytes = Vec::new();
-        if self.tenant.is_some() {
+        if policy.tenant.is_some() {
             bytes.push(1);
         }
         for group in groups {
             bytes.extend(group.identity().to_le_bytes());
-            let sets = group.sets.iter().filter_map(|set| self.sets.get(usize::from(*set)));
+            let sets = group.sets.iter().filter_map(|set| policy.sets.get(usize::from(*set)));
             let mut sets: Vec<_> = sets.collect();
             sort_by(&mut sets, |one, other| one.stable_id.cmp(&other.stable_id));
             for set in sets {

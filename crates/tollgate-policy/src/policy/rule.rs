@@ -12,7 +12,7 @@ use crate::policy::by_value::ByValue;
 use crate::policy::index::IndexedBy;
 use crate::policy::label::metric_label;
 use crate::spec::action::{Action, Delay};
-use crate::spec::charging::Charging;
+use crate::spec::charging::{Charging, Ending};
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
 use crate::spec::mode::{Mode, Share};
@@ -154,13 +154,12 @@ impl Rule {
         matches!(self.terms.cost, Cost::Reported)
     }
 
-    /// True when an allowed request whose response has `status` is finally charged. `None` is a
-    /// request whose client disconnected before there was a response.
+    /// True when an allowed request that ended like this is finally charged.
     #[must_use]
-    pub fn is_charged_by(&self, status: Option<u16>) -> bool {
+    pub fn is_charged_by(&self, ending: Ending) -> bool {
         match &self.terms.charging {
             Charging::Request => true,
-            Charging::Response(charge) => charge.charges(status),
+            Charging::Response(charge) => charge.charges(ending),
         }
     }
 

@@ -19,7 +19,7 @@ pub(crate) struct TenantKey {
 /// A tenant's compiled entry, for [`Policy::plan_for`](crate::Policy::plan_for).
 #[derive(Debug)]
 pub struct Tenant {
-    /// The tenant, as in [`Plan::tenant`](crate::Plan::tenant).
+    /// The tenant, as in [`RequestTenant::id`](crate::RequestTenant::id).
     pub(crate) id: Vec<u8>,
     /// The fingerprint of the policy that it was compiled for.
     pub(crate) policy: u64,
@@ -41,7 +41,7 @@ pub(crate) enum TenantSet {
 }
 
 impl Tenant {
-    /// The tenant, as in [`Plan::tenant`](crate::Plan::tenant).
+    /// The tenant, as in [`RequestTenant::id`](crate::RequestTenant::id).
     #[must_use]
     pub fn id(&self) -> &[u8] {
         &self.id

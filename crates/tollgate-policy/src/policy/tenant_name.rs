@@ -34,8 +34,9 @@ impl Policy {
 }
 
 impl Tenants<'_> {
-    /// The bytes that identify the tenant called `text`, as [`Plan::tenant`](crate::Plan::tenant)
-    /// returns them for a request. `None` for a tenant that no request can have.
+    /// The bytes that identify the tenant called `text`, as
+    /// [`RequestTenant::id`](crate::RequestTenant::id) returns them for a request. `None` for a
+    /// tenant that no request can have.
     #[must_use]
     pub fn id(&self, text: &str) -> Option<Vec<u8>> {
         let id = match self.key.part.about().spelling {
@@ -81,8 +82,8 @@ impl Tenants<'_> {
     }
 
     /// The name ([`Tenants::name`]) of the tenant of a request, from its
-    /// [`Plan::tenant`](crate::Plan::tenant); `None` for a tenant that is not text: it cannot be
-    /// named and so has no entry.
+    /// [`RequestTenant::id`](crate::RequestTenant::id); `None` for a tenant that is not text: it
+    /// cannot be named and so has no entry.
     #[must_use]
     pub fn name_of(&self, id: &[u8]) -> Option<String> {
         match self.key.part {

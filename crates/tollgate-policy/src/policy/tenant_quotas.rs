@@ -33,8 +33,8 @@ impl Rule {
 
 impl Tenant {
     /// The entry of the tenant `id` ([`Tenants::id`](crate::Tenants::id),
-    /// [`Plan::tenant`](crate::Plan::tenant)) under `policy`. Parts that the policy does not know
-    /// have no effect.
+    /// [`RequestTenant::id`](crate::RequestTenant::id)) under `policy`. Parts that the policy does
+    /// not know have no effect.
     #[must_use]
     pub fn new(policy: &Policy, id: &[u8], entry: &TenantEntry) -> Self {
         let mut sets: Vec<QuotaSet> = Vec::new();

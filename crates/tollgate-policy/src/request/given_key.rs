@@ -45,14 +45,46 @@ pub enum NoKey {
 }
 
 impl GivenKey {
+    /// The key of requests that have `values` under the rule of this name, one value for each part
+    /// of its key in the order of the document. For a key with parts, an empty list means the
+    /// requests that lack a part, where the rule counts these together.
+    ///
+    /// # Errors
+    /// There is no such rule, or these are not values of its key.
+    ///
+    /// ```
+    /// use tollgate_policy::{GivenKey, Surface};
+    /// let policy = tollgate_language::compile(r#"{"version": 1, "rules": [
+    ///     {"name": "each", "key": ["client_ip"],
+    ///      "quotas": [{"limit": 10, "window": "1m"}]}]}"#, Surface::Library)?;
+    /// let key = |address: &str| GivenKey::new(&policy, "each", &[address.into()]);
+    /// // One client is a network of 64 bits.
+    /// assert_eq!(key("2001:db8::1").unwrap().bytes(), key("2001:DB8:0:0:9::").unwrap().bytes());
+    /// assert!(key("here").is_err());
+    /// # Ok::<(), tollgate_policy::Problems>(())
+    /// ```
+    pub fn new(policy: &Policy, rule: &str, values: &[String]) -> Result<Self, NoKey> {
+        let found = policy.rules.iter().enumerate().find(|(_, known)| known.terms.name == rule);
+        let (index, rule) = found.ok_or(NoKey::NoRule)?;
+        let group = policy.groups.get(usize::from(rule.terms.group)).ok_or(NoKey::NoRule)?;
+        let mut bytes = Vec::new();
+        if values.is_empty()
+            && !group.spec.key.is_empty()
+            && rule.terms.on_missing == OnMissing::Shared
+        {
+            write_shared_key(group, &mut bytes);
+        } else {
+            policy.write_given_key(rule, group, values, &mut bytes).map_err(NoKey::Wrong)?;
+        }
+        Ok(Self { rule: index, group: rule.terms.group.into(), bytes })
+    }
+
     /// The canonical key: hash it, never store or log it.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
-}
 
-impl GivenKey {
     /// The same client among the requests of `tenant`. Where the tenant has its own quotas in a
     /// rule whose key does not contain the tenant, these requests are counted separately.
     ///
@@ -107,40 +139,6 @@ impl Rule {
 }
 
 impl Policy {
-    /// The key of requests that have `values` under the rule of this name, one value for each part
-    /// of its key in the order of the document. For a key with parts, an empty list means the
-    /// requests that lack a part, where the rule counts these together.
-    ///
-    /// # Errors
-    /// There is no such rule, or these are not values of its key.
-    ///
-    /// ```
-    /// use tollgate_policy::{Policy, Surface};
-    /// let policy = tollgate_language::compile(r#"{"version": 1, "rules": [
-    ///     {"name": "each", "key": ["client_ip"],
-    ///      "quotas": [{"limit": 10, "window": "1m"}]}]}"#, Surface::Library)?;
-    /// let key = |address: &str| policy.key_of("each", &[address.into()]);
-    /// // One client is a network of 64 bits.
-    /// assert_eq!(key("2001:db8::1").unwrap().bytes(), key("2001:DB8:0:0:9::").unwrap().bytes());
-    /// assert!(key("here").is_err());
-    /// # Ok::<(), tollgate_policy::Problems>(())
-    /// ```
-    pub fn key_of(&self, rule: &str, values: &[String]) -> Result<GivenKey, NoKey> {
-        let found = self.rules.iter().enumerate().find(|(_, known)| known.terms.name == rule);
-        let (index, rule) = found.ok_or(NoKey::NoRule)?;
-        let group = self.groups.get(usize::from(rule.terms.group)).ok_or(NoKey::NoRule)?;
-        let mut bytes = Vec::new();
-        if values.is_empty()
-            && !group.spec.key.is_empty()
-            && rule.terms.on_missing == OnMissing::Shared
-        {
-            write_shared_key(group, &mut bytes);
-        } else {
-            self.write_given_key(rule, group, values, &mut bytes).map_err(NoKey::Wrong)?;
-        }
-        Ok(GivenKey { rule: index, group: rule.terms.group.into(), bytes })
-    }
-
     fn write_given_key(
         &self,
         rule: &Rule,

@@ -4,7 +4,7 @@
 
 pub(crate) mod given_key;
 pub(crate) mod lookup;
-pub(crate) mod token;
+pub(crate) mod claims;
 pub(crate) mod key;
 pub(crate) mod captures;
 pub(crate) mod conditions;

@@ -13,6 +13,18 @@ pub enum Charging {
     Response(ResponseCharge),
 }
 
+/// How an allowed request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With a response of this status.
+    Response(u16),
+    /// Its client disconnected before there was a response.
+    Disconnect,
+    /// It did not reach its origin because of an error on this side: no response charges it,
+    /// whatever its status is, and the places it holds are released.
+    NotSent,
+}
+
 /// Charging by response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseCharge {
@@ -26,12 +38,14 @@ pub struct ResponseCharge {
 }
 
 impl ResponseCharge {
-    /// True when a response with this status is charged; `None` when the client left before a
-    /// response.
-    pub fn charges(&self, status: Option<u16>) -> bool {
-        match status {
-            Some(status) => self.response_status.0.iter().any(|pattern| pattern.matches(status)),
-            None => self.on_abort != Some(OnAbort::Skip),
+    /// True when a request that ended like this is charged.
+    pub fn charges(&self, ending: Ending) -> bool {
+        match ending {
+            Ending::Response(status) => {
+                self.response_status.0.iter().any(|pattern| pattern.matches(status))
+            }
+            Ending::Disconnect => self.on_abort != Some(OnAbort::Skip),
+            Ending::NotSent => false,
         }
     }
 

@@ -40,7 +40,7 @@ pub use bounds::{
     MAX_EXEMPT, MAX_FLEET_RULES, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_QUOTAS, MAX_RULES, MAX_SETS,
     MAX_SHARDS, MAX_TIERS, MAX_VALUE_LEN, MAX_VALUES,
 };
-pub use charging::{Charging, OnAbort, ResponseCharge, StatusPattern, Statuses};
+pub use charging::{Charging, Ending, OnAbort, ResponseCharge, StatusPattern, Statuses};
 pub use client_ip::{ClientAddress, Source, Trust};
 pub use conditions::{Condition, Conditions};
 pub use cost::{Cost, MAX_COST};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Entry, Facts, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, Ending, Entry, Facts, Partition, Plan, Policy, Surface};
 
 pub use tollgate_test_support::Random;
 
@@ -147,19 +147,14 @@ impl Surfaced {
         seen(&self.policy, &self.plan, self.waited)
     }
 
-    /// Charges and refunds as the response's status, or its absence, requires; false when nothing
-    /// was done.
-    pub fn settle(&mut self, status: impl Into<Option<u16>>, millis: u64) -> bool {
-        let due = self.plan.settle(&self.policy, status.into());
-        if due {
-            self.commit(millis);
-        }
-        due
+    /// Charges and refunds as the response's status requires; false when nothing was done.
+    pub fn settle(&mut self, status: u16, millis: u64) -> bool {
+        self.end(Ending::Response(status), millis)
     }
 
-    /// The same for a request that never reached its origin.
-    pub fn settle_uncharged(&mut self, millis: u64) -> bool {
-        let due = self.plan.settle_uncharged(&self.policy);
+    /// The same for any ending.
+    pub fn end(&mut self, ending: Ending, millis: u64) -> bool {
+        let due = self.plan.settle(&self.policy, ending);
         if due {
             self.commit(millis);
         }

@@ -573,7 +573,7 @@ mod tests {
             number += 1;
             let ask = &mut key.rules[0].ask;
             (ask.number, ask.want, ask.least, ask.life) = (number, 10, 1, Span::from_secs(1));
-            let request = policy.lease_request(&key, 1, false).expect("of the policy");
+            let request = policy.fleet().lease_request(&key, 1, false).expect("of the policy");
             committer.ask((NAME, 0), (KeyRequest::Check(request), 0), ms(mono), &mut out);
             loop {
                 match out.pop() {

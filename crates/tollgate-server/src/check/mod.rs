@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tollgate_core::Span;
 use tollgate_language::{DescribedRequest, DescribedRequests};
-use tollgate_policy::{Disposition, Facts, Plan, Problems};
+use tollgate_policy::{Disposition, Ending, Facts, Outdated, Plan, Problems};
 use tollgate_service::check::{self, BATCH_AT_ONCE, Decided, KeyBudget};
 use tollgate_service::drive::MAX_REPLANS;
 use tollgate_service::metrics::Event;
@@ -142,7 +142,7 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
         } else {
             waiting::decide(gate, policy, &mut plan, patience).await
         };
-        if let Some(generation) = plan.newer()
+        if let Some(Outdated::Policy(generation)) = plan.outdated()
             && replans < MAX_REPLANS
             && let Some(next) = gate.policy_of(generation).await
         {
@@ -236,7 +236,7 @@ async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<PendingAnswer
         let policy = &*active.policy;
         let mut plan = Plan::new();
         tenants::plan(gate, policy, facts, &mut plan).await;
-        let is_due = !plan.has_failed() && plan.settle(policy, Some(status));
+        let is_due = !plan.has_failed() && plan.settle(policy, Ending::Response(status));
         return Ok(PendingAnswer::free(check::reported(
             is_due && gate.settle(policy, &mut plan).await,
         )));

@@ -19,7 +19,7 @@ use crate::gate::tenant_cache::{Entry, Found};
 /// asked then.
 pub(crate) async fn plan(gate: &Gate, policy: &Policy, facts: &impl Facts, plan: &mut Plan) {
     policy.plan(facts, plan);
-    let Some(id) = plan.tenant().map(<[u8]>::to_vec) else { return };
+    let Some(id) = plan.tenant().map(|tenant| tenant.id().to_vec()) else { return };
     let Some(name) = policy.tenants().and_then(|tenants| tenants.name_of(&id)) else { return };
     let now = gate.clock.now();
     let found = match gate.tenants.fresh(&id, now) {
@@ -36,7 +36,7 @@ pub(crate) async fn plan(gate: &Gate, policy: &Policy, facts: &impl Facts, plan:
         Some(None) => {}
         None => {
             gate.note(Event::UnknownTenant, "the quotas of a tenant are unknown");
-            if plan.fails_closed(policy) {
+            if plan.tenant().is_some_and(|tenant| tenant.fails_closed(policy)) {
                 plan.each_partition(|partition| partition.fail(Failure::Unreachable));
             }
         }

@@ -77,7 +77,7 @@ impl<'a> Waiter<'a> {
         let ahead = waiting.behind_others(&gate.lines.queue(), policy, self.plan);
         if let Some(turn) = ahead {
             self.done.is_overload = gate.peek(policy, self.plan).await;
-            if self.done.is_overload || self.plan.newer().is_some() {
+            if self.done.is_overload || self.plan.outdated().is_some() {
                 return None;
             }
             if self.plan.has_failed() {
@@ -96,7 +96,7 @@ impl<'a> Waiter<'a> {
         let spent = self.spent(Span::ZERO);
         let charged = gate.decide_once(policy, self.plan, spent).await;
         self.done.take(charged);
-        if self.done.is_overload || self.plan.newer().is_some() {
+        if self.done.is_overload || self.plan.outdated().is_some() {
             return None;
         }
         if let Disposition::Retry(wait) = self.plan.outcome(policy).disposition() {

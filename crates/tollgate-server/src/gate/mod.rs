@@ -12,7 +12,7 @@ pub(crate) mod tenant_cache;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate_policy::{Disposition, Outcome, Plan, Policy};
+use tollgate_policy::{Disposition, Outcome, Outdated, Plan, Policy};
 use tollgate_service::log::{Kind, Sampler, Share};
 use tollgate_service::metrics::Event;
 use tollgate_service::{Unauthorized, lease, line};
@@ -309,7 +309,7 @@ impl Gate {
 
     /// Counts the decisions of `on_failure`, if there are any.
     pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
-        if plan.newer().is_some() {
+        if let Some(Outdated::Policy(_)) = plan.outdated() {
             self.note(Event::Failed, "its counts are of a newer policy");
         }
         if plan.has_failed() {

@@ -310,7 +310,7 @@ mod tests {
 
     /// True when nodes of the policy with this limit get responses.
     fn answers(following: &Following, limit: u32, now_ms: u64) -> bool {
-        let (policy, mut body) = (policy(limit).fleet_fingerprint(), Vec::new());
+        let (policy, mut body) = (policy(limit).fleet().fingerprint(), Vec::new());
         LeaseQuestion { policy, ..LeaseQuestion::default() }.write(&mut body);
         let now = Timestamp::from_millis(now_ms);
         Lease::read(&following.fleet(), now, Some(CONTENT_TYPE), &body).is_ok()

@@ -35,13 +35,13 @@ pub enum Order {
     /// All are asked before any is charged: for a store in memory, where asking is free, and where
     /// a charge of a new client takes a place in a bounded table even if it is refunded.
     PeekAll,
-    /// By [`Plan::charging_order`], where there is one: for a store whose calls cost.
+    /// By its [`ChargingOrder`], where there is one: for a store whose calls cost.
     ChargeFirst,
 }
 
 impl Order {
     fn ends(self, policy: &Policy, plan: &Plan) -> Option<ChargingOrder> {
-        (self == Self::ChargeFirst).then(|| plan.charging_order(policy)).flatten()
+        (self == Self::ChargeFirst).then(|| ChargingOrder::of(policy, plan)).flatten()
     }
 }
 
@@ -94,7 +94,7 @@ impl Drive {
     #[must_use]
     pub fn decide(policy: &Policy, plan: &mut Plan, order: Order, budget: WaitBudget) -> Self {
         let ends = order.ends(policy, plan).filter(|_| !plan.reports());
-        let stage = match (ends, plan.suspect()) {
+        let stage = match (ends, ends.and_then(|ends| ends.suspect)) {
             _ if plan.len() < 2 => Stage::ChargeAll,
             (Some(ends), Some(suspect)) => Stage::PeekSuspect(suspect, ends),
             (Some(ends), None) => Stage::ChargeOne(ends),
@@ -299,7 +299,7 @@ impl Drive {
                     self.peek_at(policy, plan, |i| i != suspect);
                 }
             }
-            Stage::PeekAll if is_refused && (!plan.reports() || plan.is_outdated()) => {}
+            Stage::PeekAll if is_refused && (!plan.reports() || plan.outdated().is_some()) => {}
             Stage::PeekAll if is_refused => self.report(policy, plan),
             Stage::ChargeOne(ends) => {
                 plan.each_partition(|it| it.take_up());
@@ -366,7 +366,7 @@ impl Drive {
 
     /// True when nothing is to be decided any more.
     fn is_void(&self, plan: &Plan) -> bool {
-        self.is_withdrawn || self.is_overload || plan.is_outdated()
+        self.is_withdrawn || self.is_overload || plan.outdated().is_some()
     }
 
     /// True when it is denied. A place beyond the time that the caller waits is denied, too, and is

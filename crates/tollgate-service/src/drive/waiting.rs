@@ -91,7 +91,7 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
     ) -> Option<Turn> {
         let outcome = plan.outcome(policy);
         let is_turned_down = matches!(outcome.disposition_after(waited), Disposition::Retry(_));
-        let again = (is_turned_down && plan.newer().is_none())
+        let again = (is_turned_down && plan.outdated().is_none())
             .then(|| outcome.turn())
             .flatten()
             .and_then(|turn| Some((turn, plan.waiting(policy).pace(&turn, now)?)));

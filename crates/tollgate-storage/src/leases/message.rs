@@ -35,7 +35,7 @@ pub const MAX_LEASE_KEYS: usize = 64;
 /// A node's request to an authority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseQuestion {
-    /// `Policy::fleet_fingerprint` of the policy with which it was planned. An authority accepts
+    /// `FleetRules::fingerprint` of the policy with which it was planned. An authority accepts
     /// two of them, the current and the previous one, and responds with 409 to others.
     pub policy: u64,
     /// See [`LeaseId::table`](crate::LeaseId::table).

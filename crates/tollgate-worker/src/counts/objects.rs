@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use tollgate_policy::{Disposition, Partition, Plan, Policy};
+use tollgate_policy::{Disposition, Outdated, Partition, Plan, Policy};
 use tollgate_service::lease::key_name;
 use tollgate_service::log::Sampler;
 use tollgate_service::metrics::Counters;
@@ -60,7 +60,7 @@ impl Objects {
 
     /// Counts the decision of `on_failure`, if it decided.
     pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
-        if plan.newer().is_some() {
+        if let Some(Outdated::Policy(_)) = plan.outdated() {
             self.note(FailureKind::Behind, "");
         }
         if plan.has_failed() {

@@ -60,7 +60,7 @@ impl<'a> Waiter<'a> {
         let ahead = waiting.behind_others(&objects.lines.queue.borrow(), policy, self.plan);
         if let Some(turn) = ahead {
             let mut calls = objects.peek(policy, self.plan).await;
-            if self.plan.newer().is_some() {
+            if self.plan.outdated().is_some() {
                 return None;
             }
             if self.plan.has_failed() {
@@ -75,7 +75,7 @@ impl<'a> Waiter<'a> {
             };
         }
         let calls = objects.decide_once(policy, self.plan, Span::ZERO).await;
-        if self.plan.newer().is_some() {
+        if self.plan.outdated().is_some() {
             return None;
         }
         if matches!(self.plan.outcome(policy).disposition(), Disposition::Retry(_)) {
@@ -90,7 +90,7 @@ impl<'a> Waiter<'a> {
     async fn take_place(&mut self, mut calls: Calls<'_>) -> Option<Ticket> {
         let disposition = self.plan.outcome(self.policy).disposition_after(self.waited);
         let Disposition::Delay(wait) = disposition else { return None };
-        if !self.holds || self.plan.newer().is_some() {
+        if !self.holds || self.plan.outdated().is_some() {
             return None;
         }
         match self.hold(wait) {

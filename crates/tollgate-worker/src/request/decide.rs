@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use tollgate_core::Span;
-use tollgate_policy::{Facts, Plan, Policy, Problems};
+use tollgate_policy::{Ending, Facts, Outdated, Plan, Policy, Problems};
 use tollgate_service::check::{Decided, KeyBudget};
 use tollgate_service::drive::MAX_REPLANS;
 use tollgate_service::metrics::Event;
@@ -81,7 +81,7 @@ pub(crate) async fn decide<F: Facts>(
             replans = replans.saturating_add(1);
             continue;
         }
-        if let Some(generation) = plan.newer()
+        if let Some(Outdated::Policy(generation)) = plan.outdated()
             && replans < MAX_REPLANS
             && let Some(next) = policy_of(visit, generation).await
         {
@@ -101,17 +101,6 @@ pub(crate) async fn decide<F: Facts>(
     }
 }
 
-/// How a request that was allowed ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// With this status, which may be ours for an origin that does not respond.
-    Answered(u16),
-    /// Its client left before there was a status.
-    ClientLeft,
-    /// It never reached the origin, for a reason that is ours.
-    NotSent,
-}
-
 /// Carries out the charges and refunds that the `ending` of a request causes; false when there were
 /// none. When this returns they are durable, so a client that learns of a failed attempt learns it
 /// after the attempt was counted.
@@ -121,12 +110,7 @@ pub(crate) async fn settle(
     plan: &mut Plan,
     ending: Ending,
 ) -> bool {
-    let is_due = match ending {
-        Ending::Answered(status) => plan.settle(policy, Some(status)),
-        Ending::ClientLeft => plan.settle(policy, None),
-        Ending::NotSent => plan.settle_uncharged(policy),
-    };
-    if !is_due {
+    if !plan.settle(policy, ending) {
         return false;
     }
     let charged = objects.settle(policy, plan).await;

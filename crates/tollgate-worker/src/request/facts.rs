@@ -66,10 +66,10 @@ pub(crate) struct WithClaims<F> {
 
 /// Verifies the request's token, if any rule counts by its claims.
 pub(crate) async fn with_claims<F: Facts>(policy: &Policy, facts: F) -> WithClaims<F> {
-    let Some(jwt) = policy.jwt() else { return WithClaims { facts, claims: None } };
-    let token = policy.token(&facts).and_then(|token| String::from_utf8(token).ok());
+    let Some(wanted) = policy.claims() else { return WithClaims { facts, claims: None } };
+    let token = wanted.token(&facts).and_then(|token| String::from_utf8(token).ok());
     let claims = match token {
-        Some(token) => js::verified(jwt, &token).await,
+        Some(token) => js::verified(wanted.jwt(), &token).await,
         None => None,
     };
     WithClaims { facts, claims }

@@ -8,14 +8,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tollgate_policy::{Plan, Policy};
+use tollgate_policy::{Ending, Plan, Policy};
 use tollgate_service::{ApiResponse, Fields, health};
 use wasm_bindgen::JsCast;
 use worker::{Context, js_sys, web_sys};
 
 use crate::deployment::{Deployment, Gate};
 use crate::operate::tally::FailureKind;
-use crate::request::decide::{Ending, settle};
+use crate::request::decide::settle;
 use crate::request::origin::{NoResponse, forwarded};
 use crate::runtime::js;
 use crate::runtime::tasks::Settled;
@@ -60,7 +60,7 @@ impl Forward {
         };
         match forwarded(&self.request, &self.url, self.marks.lines()).await {
             Ok(response) => {
-                self.settle(gate, Ending::Answered(response.status())).await;
+                self.settle(gate, Ending::Response(response.status())).await;
                 js::extended(response, self.fields.lines())
             }
             Err(why) => self.failed(gate, why).await,
@@ -73,13 +73,13 @@ impl Forward {
         let (mut reply, ending) = match why {
             NoResponse::Origin(word) => {
                 gate.objects.note(FailureKind::Origin, &word);
-                (bad_gateway(), Ending::Answered(502))
+                (bad_gateway(), Ending::Response(502))
             }
             NoResponse::Either(word) => {
                 gate.objects.note(FailureKind::Origin, &word);
-                (bad_gateway(), Ending::ClientLeft)
+                (bad_gateway(), Ending::Disconnect)
             }
-            NoResponse::BrokenOff => (bad_gateway(), Ending::ClientLeft),
+            NoResponse::BrokenOff => (bad_gateway(), Ending::Disconnect),
             NoResponse::LengthRequired => {
                 let detail = "a GET or HEAD with a body needs a Content-Length";
                 (ApiResponse::problem(411, "Length Required", detail), Ending::NotSent)

@@ -14,7 +14,7 @@
 use std::rc::Rc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{EntryReply, Facts, Failure, Plan, Policy};
+use tollgate_policy::{Facts, Failure, Outdated, Plan, Policy};
 
 use crate::counts::objects::Objects;
 use crate::deployment::RequestContext;
@@ -37,21 +37,21 @@ impl EntryLookup<'_> {
     /// planned again.
     pub(crate) fn heard(self, plan: &Plan, objects: &Objects) -> bool {
         let Self { tenants, id, asked_at, revision } = self;
-        let reply = plan.entry_reply();
-        if let Some(EntryReply::Other(kept)) = reply {
+        let outdated = plan.outdated();
+        if let Some(Outdated::Entry(kept)) = outdated {
             tenants.hear(&id, asked_at, kept, objects);
         } else {
             let mut cache = tenants.cache.borrow_mut();
-            if reply.is_some() {
+            if plan.tenant().is_some_and(|tenant| tenant.has_confirmed_entry()) {
                 cache.confirm(&id, asked_at, revision);
-            } else if plan.has_failed() && plan.newer().is_none() {
+            } else if plan.has_failed() && outdated.is_none() {
                 cache.fail(&id, js::now());
             } else {
                 cache.release(&id, js::now());
             }
         }
         tenants.bell.ring();
-        matches!(reply, Some(EntryReply::Other(_)))
+        matches!(outdated, Some(Outdated::Entry(_)))
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn plan_to_decide<'a>(
 ) -> Option<EntryLookup<'a>> {
     policy.plan(facts, plan);
     let tenants = visit.gate.tenants.as_ref()?;
-    let id = plan.tenant()?.to_vec();
+    let id = plan.tenant()?.id().to_vec();
     let name = policy.tenants()?.name_of(&id)?;
     let objects = &visit.gate.objects;
     let mut look = tenants.look(&id).await;
@@ -130,7 +130,7 @@ pub(crate) async fn plan(
 ) {
     policy.plan(facts, plan);
     let Some(tenants) = tenants else { return };
-    let Some(id) = plan.tenant().map(<[u8]>::to_vec) else { return };
+    let Some(id) = plan.tenant().map(|tenant| tenant.id().to_vec()) else { return };
     let name = policy.tenants().and_then(|tenants| tenants.name_of(&id));
     let Some(name) = name else { return };
     let look = tenants.find(&id, &name, objects).await;
@@ -150,7 +150,7 @@ fn plan_with(
         Look::Known(None) => {}
         Look::Ask | Look::Wait | Look::Unknown => {
             objects.note(FailureKind::Tenant, "");
-            if plan.fails_closed(policy) {
+            if plan.tenant().is_some_and(|tenant| tenant.fails_closed(policy)) {
                 plan.each_partition(|partition| partition.fail(Failure::Unreachable));
             }
         }

@@ -7,14 +7,14 @@
 use std::rc::Rc;
 
 use tollgate_language::{DescribedRequest, DescribedRequests};
-use tollgate_policy::{Facts, Plan, Problems};
+use tollgate_policy::{Ending, Facts, Plan, Problems};
 use tollgate_service::check::{BATCH_AT_ONCE, KeyBudget};
 use tollgate_service::{Api, ApiResponse, Unauthorized, check, settle as settling};
 use worker::web_sys;
 
 use crate::active::Active;
 use crate::deployment::RequestContext;
-use crate::request::decide::{Caller, Decision, Ending, decide, settle};
+use crate::request::decide::{Caller, Decision, decide, settle};
 use crate::request::events::note_token;
 use crate::request::facts::with_claims;
 use crate::request::planning;
@@ -108,7 +108,7 @@ async fn check_one(
         planning::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
         let is_known = !plan.has_failed();
         let charged =
-            is_known && settle(objects, policy, &mut plan, Ending::Answered(status)).await;
+            is_known && settle(objects, policy, &mut plan, Ending::Response(status)).await;
         return Ok(check::reported(charged));
     }
     let is_to_be_settled = facts.is_to_be_settled();

@@ -9,7 +9,6 @@
 use alloc::vec::Vec;
 
 use crate::pipeline::partition::Partition;
-use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
@@ -21,16 +20,6 @@ use tollgate_http_syntax::sort::sort_by;
 /// The most groups of rules whose key is only the tenant: only tenants from path segments have
 /// several.
 const MAX_KEYS: usize = 8;
-
-/// The reply of a count about the entry of its tenant: [`Plan::entry_reply`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryReply<'p> {
-    /// The tenant has the entry with which the request was planned, and the count has decided.
-    Same,
-    /// The entry that the tenant has instead, as the store passed it to `Counts::other_entry`:
-    /// refund all charges to other counts, then plan the request again with this entry.
-    Other(&'p [u8]),
-}
 
 impl Tenants<'_> {
     /// The keys under which the tenant `id` ([`Tenants::id`]) is counted by rules whose key
@@ -88,23 +77,5 @@ impl Plan {
             stored.under = Some(revision);
         }
         true
-    }
-
-    /// The reply about the entry that was given to [`Plan::ask_under`]; `None` while there is none,
-    /// and when no reply about it was usable.
-    #[must_use]
-    pub fn entry_reply(&self) -> Option<EntryReply<'_>> {
-        let mut asked = self.partitions.live().iter().filter(|stored| stored.under.is_some());
-        asked.find_map(|stored| match stored.status {
-            Status::Failed(Failure::OtherEntry) => Some(EntryReply::Other(&stored.value)),
-            status => status.is_decided().then_some(EntryReply::Same),
-        })
-    }
-
-    /// True when it was not decided because it must be planned again: [`Plan::newer`] or
-    /// [`EntryReply::Other`].
-    #[must_use]
-    pub fn is_outdated(&self) -> bool {
-        self.newer().is_some() || matches!(self.entry_reply(), Some(EntryReply::Other(_)))
     }
 }

@@ -9,6 +9,7 @@ use tollgate_storage::{Due, Head, LeaseAsk, LeaseKey, LeaseRule, Leasing, RuleHe
 
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
+use crate::policy::fleet::FleetRules;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
 
@@ -31,7 +32,7 @@ impl Partition<'_> {
     }
 }
 
-impl Policy {
+impl FleetRules<'_> {
     /// The request to the process that counts `key`:
     /// [`Counts::answer`](tollgate_storage::Counts::answer). With `is_look` it only checks the
     /// costs: nothing is charged, reported or leased. Units are leased for at most the time in the
@@ -58,11 +59,11 @@ impl Policy {
         }
         // States may be long, and a node does not use them: a response has no room for them.
         let flags = STRICT | UNTOLD;
-        Head { version: self.version(), group: key.group, flags, under: None }.write(&mut out);
+        Head { version: self.0.version(), group: key.group, flags, under: None }.write(&mut out);
         for (asked, (set, rule)) in key.rules.iter().zip(&counted) {
             let binding = if asked.is_binding { BINDING } else { 0 };
             let flags = binding | if is_look { LATER } else { 0 };
-            let (rule, longest) = (self.stable_id_of(set.rule), rule.longest_wait());
+            let (rule, longest) = (self.0.stable_id_of(set.rule), rule.longest_wait());
             RuleHead { flags, rule, cost: asked.cost, longest }.write(&mut out);
             set.write_parameters(&mut out);
         }
@@ -72,16 +73,16 @@ impl Policy {
     /// The quotas of each rule in `key`, and the rule.
     fn counted_by(&self, key: &LeaseKey) -> Result<Vec<(&QuotaSet, &Rule)>, WireError> {
         let is_it = |group: &Group| group.is_fleet() && group.identity() == key.group;
-        let place = self.groups.iter().position(is_it).ok_or(WireError::OtherPolicy)?;
+        let place = self.0.groups.iter().position(is_it).ok_or(WireError::OtherPolicy)?;
         let mut counted: Vec<(&QuotaSet, &Rule)> = Vec::with_capacity(key.rules.len());
         for asked in &key.rules {
             let id = asked.ask.set;
             if counted.iter().any(|(set, _)| set.stable_id() == id) {
                 return Err(WireError::Malformed);
             }
-            let set = self.sets.iter().find(|set| set.stable_id() == id);
+            let set = self.0.sets.iter().find(|set| set.stable_id() == id);
             let set = set.ok_or(WireError::OtherPolicy)?;
-            let rule = self.rules.get(set.rule()).filter(|rule| rule.group() == place);
+            let rule = self.0.rules.get(set.rule()).filter(|rule| rule.group() == place);
             counted.push((set, rule.ok_or(WireError::OtherPolicy)?));
         }
         Ok(counted)

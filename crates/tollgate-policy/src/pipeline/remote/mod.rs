@@ -2,6 +2,7 @@
 //! itself: the requests to it, and its replies. What it does is in `tollgate-storage`.
 
 pub(crate) mod entry;
+pub(crate) mod outdated;
 pub(crate) mod operate;
 pub(crate) mod spend;
 pub(crate) mod lease_request;
