@@ -19,8 +19,9 @@ mod servers;
 mod step;
 
 use crate::{
-    bench, build, fuzz, load,
+    bench, build, children, fuzz, load,
     problem::{Problem, Result},
+    progress::seconds,
     tools::{self, Tool},
     workspace::Workspace,
 };
@@ -142,7 +143,10 @@ pub fn test(workspace: &Workspace, wanted: &TestSelection) -> Result<()> {
             let why = || Problem::new("cannot test", format!("there is no step {name:?}"), SEE);
             let step = step.ok_or_else(why)?;
             tools::ensure(workspace, step.needs)?;
-            (step.run)(workspace)
+            let result = (step.run)(workspace);
+            let used = children::processor_time();
+            used.iter().for_each(|used| println!("{} of processors", seconds(*used)));
+            result
         }
     }
 }
