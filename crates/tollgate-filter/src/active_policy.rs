@@ -28,7 +28,7 @@ use crate::observability::counter_buffer::CounterBuffer;
 use crate::observability::metrics::{LeaseEvent, Wait};
 use crate::observability::observer::Observer;
 use crate::request::facts::RequestFacts;
-use crate::request::waiting::{Line, Waiting};
+use crate::request::waiting::{QueueKey, Waiting};
 
 /// The number of plans kept for the next requests; more streams at once than this only allocate.
 const SPARE_PLANS: usize = 256;
@@ -291,7 +291,7 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 
     /// The key of its line.
-    pub fn line(&self, plan: &Plan, turn: &Turn) -> Line {
+    pub fn queue_key(&self, plan: &Plan, turn: &Turn) -> QueueKey {
         (turn.record, Table::fingerprint(&self.seed, turn.key(plan)).get() ^ self.line_salt)
     }
 

@@ -7,7 +7,7 @@
 use std::mem;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Seat, Spot, Ticket, Turn};
+use tollgate_policy::waiting::{Full, PlaceRequest, Ticket, Turn, TurnRequest};
 use tollgate_policy::{Disposition, Plan};
 
 use crate::node::{Line, Node, UnsettledResponse, Waiter};
@@ -64,8 +64,8 @@ impl Node {
     fn enqueue(&mut self, arrival: Arrival, turn: Turn, now: Timestamp) -> Fate {
         let pace = self.plan.waiting(&self.policy).pace(&turn, now);
         let mut waiter = self.stand_up(arrival, Some(turn));
-        let seat = self.seat(&mut waiter, &turn);
-        match self.queue.join(now, seat, pace, waiter) {
+        let turn_request = self.turn_request(&mut waiter, &turn);
+        match self.queue.join(now, turn_request, pace, waiter) {
             Ok(ticket) => {
                 self.seated = Some(ticket);
                 Fate::Waiting
@@ -84,13 +84,13 @@ impl Node {
         let line = place.map(|place| (self.line(&place), place.cost));
         let mut waiter = self.stand_up(arrival, None);
         let max = place.map_or(Span::MAX, |place| place.max);
-        let spot = Spot {
+        let place_request = PlaceRequest {
             line,
             deadline: arrival.at.saturating_add(max),
             rank: place.map_or(0, |place| place.rank),
             bytes: waiter.shrink(),
         };
-        match self.queue.hold(now, spot, at, waiter) {
+        match self.queue.hold(now, place_request, at, waiter) {
             Ok(ticket) => {
                 self.seated = Some(ticket);
                 Fate::Delayed(at.since(arrival.at))
@@ -115,12 +115,12 @@ impl Node {
             && let Some(pace) = self.plan.waiting(&self.policy).pace(&next, now)
         {
             let mut waiter = self.stand_up(arrival, Some(next));
-            let seat = self.seat(&mut waiter, &next);
+            let turn_request = self.turn_request(&mut waiter, &next);
             if let Some(seated) = self.queue.value_mut(ticket) {
                 let spare = mem::replace(seated, waiter).plan;
                 self.keep(spare);
             }
-            let (full, waiter) = self.queue.again(ticket, now, seat, pace).err()??;
+            let (full, waiter) = self.queue.again(ticket, now, turn_request, pace).err()??;
             self.sit_down(waiter.plan);
             return Some((arrival, self.reject(full, now)));
         }
@@ -170,10 +170,10 @@ impl Node {
         (turn.record, self.places.get(turn.partition).map_or(0, |place| place.key))
     }
 
-    fn seat(&self, waiter: &mut Waiter, turn: &Turn) -> Seat<Line> {
+    fn turn_request(&self, waiter: &mut Waiter, turn: &Turn) -> TurnRequest<Line> {
         let deadline = waiter.arrival.at.saturating_add(turn.max);
         let Turn { cost, rank, .. } = *turn;
-        Seat { key: self.line(turn), cost, deadline, rank, bytes: waiter.shrink() }
+        TurnRequest { key: self.line(turn), cost, deadline, rank, bytes: waiter.shrink() }
     }
 
     /// The request of `plan` as a waiting one; another plan takes the next request.

@@ -40,7 +40,7 @@ pub struct LeaseWait {
 #[derive(Default)]
 pub struct LeaseWaiters {
     limits: Limits,
-    lines: SlabMap<HoldingsKey, Line>,
+    lines: SlabMap<HoldingsKey, KeyWaiters>,
     /// Lines whose first request may get units now, each with the number of its entry; and entries
     /// that ended, which no line has the number of.
     ready: ReadyLines,
@@ -53,7 +53,7 @@ pub struct LeaseWaiters {
 
 /// The requests that wait for another request's lease request about a key.
 #[derive(Default)]
-struct Line {
+struct KeyWaiters {
     queue: Queue,
     /// The number of its entry among those that are ready, if its first request may get units now.
     entry: Option<u64>,
@@ -205,7 +205,7 @@ impl LeaseWaiters {
     fn put(&mut self, stage: WaitStage, stream: u32, number: fn(&Queue) -> u64) {
         let queue = match stage {
             WaitStage::KeyQueue(key) => {
-                self.lines.insert_new(key, Line::default());
+                self.lines.insert_new(key, KeyWaiters::default());
                 self.lines.get_mut(&key).map(|line| &mut line.queue)
             }
             WaitStage::SendSlot => Some(&mut self.unsent),

@@ -36,7 +36,7 @@ impl<H: Proxy> Arrival<'_, H> {
         let now = clock.unwrap_or_default();
         if clock.is_some() && self.waiting.with(|queue| queue.next_at().is_some()) == Some(true) {
             if let Some(turn) = self.line_ahead(&plan) {
-                return self.follow(plan, turn, now);
+                return self.join_line(plan, turn, now);
             }
             if let Some((place, at)) = self.spare(&plan, now)
                 && self.policy.give_place(&mut plan, now, at)
@@ -85,13 +85,13 @@ impl<H: Proxy> Arrival<'_, H> {
     /// The first line of other requests that it has to join.
     fn line_ahead(&self, plan: &Plan) -> Option<Turn> {
         self.policy.waiting(plan).turns().find(|turn| {
-            let line = self.policy.line(plan, turn);
+            let line = self.policy.queue_key(plan, turn);
             self.waiting.with(|queue| queue.has_line(&line)) == Some(true)
         })
     }
 
     /// Joins the line after the others, unless a rule denies the request.
-    fn follow(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
+    fn join_line(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
         self.policy.look(&mut plan, now);
         match self.policy.outcome(&plan).disposition() {
             Disposition::Deny { .. } => self.deny(plan),
@@ -102,7 +102,7 @@ impl<H: Proxy> Arrival<'_, H> {
     /// Takes a time of a `leaky-queue` that a client has left, if the request may have it.
     fn spare(&self, plan: &Plan, now: Timestamp) -> Option<(Turn, Timestamp)> {
         let place = self.policy.waiting(plan).spare_line()?;
-        let line = (self.policy.line(plan, &place), place.cost);
+        let line = (self.policy.queue_key(plan, &place), place.cost);
         let at = self.waiting.with(|queue| queue.spare(&line)).flatten()?;
         (at > now && at.since(now) <= place.max).then_some((place, at))
     }

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Pace, Seat, Spot, Ticket, Turn};
+use tollgate_policy::waiting::{Full, Pace, PlaceRequest, Ticket, Turn, TurnRequest};
 use tollgate_policy::{Disposition, Paid, Plan};
 
 use crate::active_policy::ActivePolicy;
@@ -17,7 +17,7 @@ use crate::fleet::lease_waiters::LeaseWait;
 use crate::host::proxy::Proxy;
 use crate::observability::metrics::Wait;
 use crate::request::pending_response::PendingResponse;
-use crate::request::waiting::Waiting;
+use crate::request::waiting::{QueueKey, Waiting};
 
 /// The wait when no better time is known.
 const SOON: Span = Span::from_secs(1);
@@ -102,8 +102,8 @@ impl<H: Proxy> HeldRequest<H> {
     /// not wait.
     pub fn wait_until(mut self, at: Timestamp, now: Timestamp) -> Pending<H> {
         let place = self.policy.waiting(&self.plan).place();
-        let (spot, id) = (self.hold_request(place.as_ref()), self.id);
-        match self.waiting.with(|queue| queue.hold(now, spot, at, id)) {
+        let (place_request, id) = (self.hold_request(place.as_ref()), self.id);
+        match self.waiting.with(|queue| queue.hold(now, place_request, at, id)) {
             Some(Ok(ticket)) => {
                 self.record_allowed(now.since(self.arrived_at));
                 self.wait_with(ticket, None, now)
@@ -115,8 +115,8 @@ impl<H: Proxy> HeldRequest<H> {
 
     /// Waits for the earlier time that a client left; its plan has that time already.
     pub fn wait_for_spare(mut self, place: Turn, now: Timestamp) -> Pending<H> {
-        let (spot, id) = (self.hold_request(Some(&place)), self.id);
-        match self.waiting.with(|queue| queue.hold_spare(now, spot, id)) {
+        let (place_request, id) = (self.hold_request(Some(&place)), self.id);
+        match self.waiting.with(|queue| queue.hold_spare(now, place_request, id)) {
             Some(Ok(ticket)) => {
                 self.record_allowed(now.since(self.arrived_at));
                 self.wait_with(ticket, None, now)
@@ -133,8 +133,8 @@ impl<H: Proxy> HeldRequest<H> {
         Pending::Waiting(Box::new(self))
     }
 
-    fn line_of(&self, turn: &Turn) -> crate::request::waiting::Line {
-        self.policy.line(&self.plan, turn)
+    fn queue_key(&self, turn: &Turn) -> QueueKey {
+        self.policy.queue_key(&self.plan, turn)
     }
 
     /// Makes it small, because it waits; returns the bytes that it uses.
@@ -143,17 +143,17 @@ impl<H: Proxy> HeldRequest<H> {
         plan.saturating_add(size_of::<Self>()).saturating_add(self.header_bytes)
     }
 
-    fn queue_request(&mut self, turn: &Turn) -> Seat<crate::request::waiting::Line> {
+    fn queue_request(&mut self, turn: &Turn) -> TurnRequest<QueueKey> {
         let deadline = self.arrived_at.saturating_add(turn.max);
         let Turn { cost, rank, .. } = *turn;
-        Seat { key: self.line_of(turn), cost, deadline, rank, bytes: self.shrink() }
+        TurnRequest { key: self.queue_key(turn), cost, deadline, rank, bytes: self.shrink() }
     }
 
     /// Where it waits for its time: outside all lines, if it only has a place.
-    fn hold_request(&mut self, place: Option<&Turn>) -> Spot<crate::request::waiting::Line> {
+    fn hold_request(&mut self, place: Option<&Turn>) -> PlaceRequest<QueueKey> {
         let max = place.map_or(Span::MAX, |place| place.max);
-        Spot {
-            line: place.map(|place| (self.line_of(place), place.cost)),
+        PlaceRequest {
+            line: place.map(|place| (self.queue_key(place), place.cost)),
             deadline: self.arrived_at.saturating_add(max),
             rank: place.map_or(0, |place| place.rank),
             bytes: self.shrink(),

@@ -15,10 +15,10 @@ use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metrics::Metrics;
 
 /// The key of a line: the rule or tier with its quotas, and the fingerprint of its key.
-pub type Line = (u32, u64);
+pub type QueueKey = (u32, u64);
 
 /// The waiting requests, by the numbers of their streams.
-pub type Streams = Queue<Line, u32>;
+pub type Streams = Queue<QueueKey, u32>;
 
 /// The waiting requests of one root.
 pub struct Waiting<H> {

@@ -13,8 +13,8 @@ use super::order::Order;
 use super::pace::Pace;
 use super::places::Places;
 use super::queue::{
-    Due, Kind, LINE_BYTES, Line, Queue, SOONEST_RETURN, Seat, Spot, TIME_BYTES, Ticket,
-    WAITER_BYTES, Waiter,
+    Due, Kind, LINE_BYTES, Line, PlaceRequest, Queue, SOONEST_RETURN, TIME_BYTES, Ticket,
+    TurnRequest, WAITER_BYTES, Waiter,
 };
 
 /// The most waiters that a new one passes: a quarter of a millisecond in the worst case.
@@ -45,17 +45,17 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub(super) fn fits(
         &self,
         now: Timestamp,
-        seat: &Seat<K>,
+        turn_request: &TurnRequest<K>,
         line: Option<u64>,
         pace: Option<&Pace>,
     ) -> Result<(), Full> {
         let known = line.and_then(|id| self.lines.get(&id));
         let fits_at = match known {
-            Some(line) => line.fits_at(seat.cost, pace),
-            None => pace.map_or(now, |pace| pace.fits_at(0, seat.cost)),
+            Some(line) => line.fits_at(turn_request.cost, pace),
+            None => pace.map_or(now, |pace| pace.fits_at(0, turn_request.cost)),
         };
         let wait = fits_at.since(now).max(SOONEST_RETURN);
-        if fits_at > seat.deadline {
+        if fits_at > turn_request.deadline {
             return Err(Full::Late(wait));
         }
         if self.is_full(line) {
@@ -63,7 +63,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
         let opened = if known.is_none() { LINE_BYTES } else { 0 };
         let paced = pace.map_or(0, Pace::held_bytes);
-        if self.is_out_of(seat.bytes.saturating_add(opened).saturating_add(paced)) {
+        if self.is_out_of(turn_request.bytes.saturating_add(opened).saturating_add(paced)) {
             let first_at = self.next_at().unwrap_or(now);
             return Err(Full::Worker(wait.max(first_at.since(now))));
         }
@@ -172,7 +172,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     }
 
     /// Removes a waiter from its line, and sets a newer pace from the line's quotas.
-    pub(super) fn unseat(
+    pub(super) fn remove_waiter(
         &mut self,
         ticket: u64,
         now: Timestamp,
@@ -250,14 +250,14 @@ impl<K: Ord + Clone, T> Queue<K, T> {
                     self.schedule(id, now);
                     return Some(Due::Unused);
                 };
-                self.unseat(ticket, now, None).map(|waiter| Due::Go(waiter.value))
+                self.remove_waiter(ticket, now, None).map(|waiter| Due::Go(waiter.value))
             }
         }
     }
 
     /// Processes the deadline of a waiter.
     pub(super) fn give_up(&mut self, ticket: u64, now: Timestamp) -> Option<Due<T>> {
-        let waiter = self.unseat(ticket, now, None)?;
+        let waiter = self.remove_waiter(ticket, now, None)?;
         let line = self.lines.get(&waiter.line);
         let fits_at = line.map_or(now, |line| line.fits_at(waiter.cost, None));
         Some(Due::Over(waiter.value, fits_at.since(now).max(SOONEST_RETURN)))
@@ -267,11 +267,11 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub(super) fn take_place(
         &mut self,
         now: Timestamp,
-        spot: Spot<K>,
+        place_request: PlaceRequest<K>,
         at: Option<Timestamp>,
         value: T,
     ) -> Result<Ticket, (Full, T)> {
-        let Spot { line, deadline, rank, bytes } = spot;
+        let PlaceRequest { line, deadline, rank, bytes } = place_request;
         let name = line.map(|(key, cost)| (key, Some(cost)));
         let known = name.as_ref().and_then(|name| self.by_key.get(name)).copied();
         let wait = at.unwrap_or(now).since(now).max(SOONEST_RETURN);

@@ -1,5 +1,9 @@
 //! The waiting requests of a surface: their order, and the time at which each must be checked.
 //!
+//! A *line* is the waiting requests of one key at one rule. A *turn* is the next decision of a
+//! request in a line. A *place* is a time of a `leaky-queue`, which is charged already. A *ticket*
+//! identifies one waiting request.
+//!
 //! Invariant: the waiters of one key are in a line in the order in which they came, and only the
 //! first is decided again, at the soonest time at which its quota can allow it. So a line costs
 //! about one decision per request, however long it is. No waiter goes before its time, none is kept
@@ -32,7 +36,7 @@ pub use crate::pipeline::plan::Full;
 pub use crate::spec::limits::Limits;
 pub use pace::Pace;
 pub use poll::Poll;
-pub use queue::{Due, Queue, Seat, Spot, Ticket};
+pub use queue::{Due, PlaceRequest, Queue, Ticket, TurnRequest};
 pub use slab_map::SlabMap;
 pub use turn::Turn;
 pub use waiting_plan::{WaitingPlan, WaitingPlanMut};

@@ -35,7 +35,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
                 Some(at) if at > now => return Poll::Wait(at),
                 _ => {
                     places.go();
-                    let _ = self.unseat(ticket.0, now, None);
+                    let _ = self.remove_waiter(ticket.0, now, None);
                     return Poll::Go;
                 }
             },

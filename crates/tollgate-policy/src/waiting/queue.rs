@@ -31,9 +31,9 @@ pub(super) const SOONEST_RETURN: Span = Span::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(super) u64);
 
-/// A request's place in a line of turns.
+/// What a request that waits for its turn brings to a line.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat<K> {
+pub struct TurnRequest<K> {
     /// The name of the line: one key, and one rule with its quotas.
     pub key: K,
     /// The cost of the request there.
@@ -46,9 +46,9 @@ pub struct Seat<K> {
     pub bytes: usize,
 }
 
-/// A request's place in a line of times of a `leaky-queue`.
+/// What a request with a place in a `leaky-queue` brings to a line.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot<K> {
+pub struct PlaceRequest<K> {
     /// The name of the line: a key and a cost; `None` when the request has more than one such time,
     /// so that no other request can use them.
     pub line: Option<(K, u64)>,
@@ -194,24 +194,24 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub fn join(
         &mut self,
         now: Timestamp,
-        seat: Seat<K>,
+        turn_request: TurnRequest<K>,
         pace: Option<Pace>,
         value: T,
     ) -> Result<Ticket, (Full, T)> {
-        let line = self.by_key.get(&(seat.key.clone(), None)).copied();
-        if let Err(full) = self.fits(now, &seat, line, pace.as_ref()) {
+        let line = self.by_key.get(&(turn_request.key.clone(), None)).copied();
+        if let Err(full) = self.fits(now, &turn_request, line, pace.as_ref()) {
             return Err((full, value));
         }
-        let line = line.unwrap_or_else(|| self.open(Some((seat.key, None)), Kind::turns()));
+        let line = line.unwrap_or_else(|| self.open(Some((turn_request.key, None)), Kind::turns()));
         self.set_pace(line, pace);
         let ticket = self.issue();
         let waiter = Waiter {
             line,
-            cost: seat.cost,
-            deadline: seat.deadline,
-            rank: seat.rank,
+            cost: turn_request.cost,
+            deadline: turn_request.deadline,
+            rank: turn_request.rank,
             entry: None,
-            bytes: seat.bytes.saturating_add(WAITER_BYTES),
+            bytes: turn_request.bytes.saturating_add(WAITER_BYTES),
             value,
         };
         self.stand(ticket, waiter, now, false);
@@ -227,29 +227,29 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         &mut self,
         ticket: Ticket,
         now: Timestamp,
-        seat: Seat<K>,
+        turn_request: TurnRequest<K>,
         pace: Pace,
     ) -> Result<(), Option<(Full, T)>> {
-        let mut waiter = self.unseat(ticket.0, now, None).ok_or(None)?;
+        let mut waiter = self.remove_waiter(ticket.0, now, None).ok_or(None)?;
         let stood_in = waiter.line;
-        let name = (seat.key, None);
+        let name = (turn_request.key, None);
         let known = self.by_key.get(&name).copied();
-        let fits_at = pace.fits_at(0, seat.cost); // those who came later are not ahead
+        let fits_at = pace.fits_at(0, turn_request.cost); // those who came later are not ahead
         let wait = fits_at.since(now).max(SOONEST_RETURN);
-        if fits_at > seat.deadline || self.is_full(known) {
+        if fits_at > turn_request.deadline || self.is_full(known) {
             if let Some(id) = known {
                 self.set_pace(id, Some(pace));
                 self.schedule(id, now);
             }
-            let late = fits_at > seat.deadline;
+            let late = fits_at > turn_request.deadline;
             let full = if late { Full::Late(wait) } else { Full::Key(wait) };
             return Err(Some((full, waiter.value)));
         }
         waiter.line = known.unwrap_or_else(|| self.open(Some(name), Kind::turns()));
-        waiter.cost = seat.cost;
-        waiter.deadline = seat.deadline;
-        waiter.rank = seat.rank;
-        waiter.bytes = seat.bytes.saturating_add(WAITER_BYTES);
+        waiter.cost = turn_request.cost;
+        waiter.deadline = turn_request.deadline;
+        waiter.rank = turn_request.rank;
+        waiter.bytes = turn_request.bytes.saturating_add(WAITER_BYTES);
         self.set_pace(waiter.line, Some(pace));
         let is_first = waiter.line == stood_in;
         self.stand(ticket.0, waiter, now, is_first);
@@ -259,7 +259,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     /// A waiter that was decided again is finished. `pace` is the current pace of its line's
     /// quotas.
     pub fn done(&mut self, ticket: Ticket, now: Timestamp, pace: Option<Pace>) -> Option<T> {
-        self.unseat(ticket.0, now, pace).map(|waiter| waiter.value)
+        self.remove_waiter(ticket.0, now, pace).map(|waiter| waiter.value)
     }
 
     /// Adds a request that waits for the time that a `leaky-queue` has assigned to it.
@@ -269,11 +269,11 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub fn hold(
         &mut self,
         now: Timestamp,
-        spot: Spot<K>,
+        place_request: PlaceRequest<K>,
         at: Timestamp,
         value: T,
     ) -> Result<Ticket, (Full, T)> {
-        self.take_place(now, spot, Some(at), value)
+        self.take_place(now, place_request, Some(at), value)
     }
 
     /// The next spare time of this line: it was charged to a waiter that left.
@@ -292,13 +292,13 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub fn hold_spare(
         &mut self,
         now: Timestamp,
-        spot: Spot<K>,
+        place_request: PlaceRequest<K>,
         value: T,
     ) -> Result<Ticket, (Full, T)> {
-        if spot.line.as_ref().and_then(|line| self.spare(line)).is_none() {
+        if place_request.line.as_ref().and_then(|line| self.spare(line)).is_none() {
             return Err((Full::Key(SOONEST_RETURN), value));
         }
-        self.take_place(now, spot, None, value)
+        self.take_place(now, place_request, None, value)
     }
 
     /// Keeps a time that [`Queue::leave`] freed and that could not be refunded in the stored value,
@@ -330,7 +330,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
                 places.leave().map(|at| Freed { at, line: of })
             }
         };
-        let waiter = self.unseat(ticket.0, now, None)?;
+        let waiter = self.remove_waiter(ticket.0, now, None)?;
         Some((waiter.value, freed))
     }
 

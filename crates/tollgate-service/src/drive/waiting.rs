@@ -6,7 +6,7 @@
 //! (`tollgate-policy`), which the caller holds, the clock, and sleeping.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Queue, Seat, Ticket, Turn};
+use tollgate_policy::waiting::{Full, Queue, Ticket, Turn, TurnRequest};
 use tollgate_policy::{Disposition, Plan, Policy};
 
 /// A waiting request polls again at least this often, because those ahead of it may have left.
@@ -76,7 +76,7 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
     ) -> Option<Ticket> {
         let bytes = plan.memory().shrink();
         let pace = plan.waiting(policy).pace(&turn, now);
-        let joined = queue.join(now, self.seat(plan, turn, bytes), pace, value);
+        let joined = queue.join(now, self.turn_request(plan, turn, bytes), pace, value);
         joined.map_err(|(full, _)| plan.waiting_mut(policy).reject(full)).ok()
     }
 
@@ -100,7 +100,7 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
             return None;
         };
         let bytes = plan.memory().shrink();
-        match queue.again(ticket, now, self.seat(plan, turn, bytes), pace) {
+        match queue.again(ticket, now, self.turn_request(plan, turn, bytes), pace) {
             Ok(()) => Some(turn),
             Err(full) => {
                 let full = full.map_or(Full::Late(Span::ZERO), |(full, _)| full);
@@ -110,8 +110,8 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
         }
     }
 
-    fn seat(&self, plan: &Plan, turn: Turn, bytes: usize) -> Seat<L> {
-        Seat {
+    fn turn_request(&self, plan: &Plan, turn: Turn, bytes: usize) -> TurnRequest<L> {
+        TurnRequest {
             key: (self.line)(plan, turn),
             cost: turn.cost,
             deadline: self.since.saturating_add(turn.max.min(self.patience)),

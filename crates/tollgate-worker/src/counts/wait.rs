@@ -11,7 +11,7 @@
 //! that does not poll again in time is removed, and its turn passes to the next one.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Poll, Spot, Ticket, Turn};
+use tollgate_policy::waiting::{Full, PlaceRequest, Poll, Ticket, Turn};
 use tollgate_policy::{Disposition, Plan, Policy};
 use tollgate_service::drive::waiting::{self, REQUEST_BYTES, Waiting};
 
@@ -164,14 +164,14 @@ impl<'a> Waiter<'a> {
         let bytes = plan.memory().shrink();
         let place = plan.waiting(self.policy).place();
         // No request goes before others here, so no deadline is checked.
-        let spot = Spot {
+        let place_request = PlaceRequest {
             line: place.map(|place| (line(self.objects, plan, place), place.cost)),
             deadline: Timestamp::MAX,
             rank: 0,
             bytes: bytes.saturating_add(REQUEST_BYTES),
         };
         let at = now.saturating_add(wait);
-        let held = self.objects.lines.queue.borrow_mut().hold(now, spot, at, now);
+        let held = self.objects.lines.queue.borrow_mut().hold(now, place_request, at, now);
         held.map_err(|(full, _)| full)
     }
 }

@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 
 use super::super::{Limits, Pace, Poll};
-use super::{Due, Full, Queue, Seat, Spot};
+use super::{Due, Full, PlaceRequest, Queue, TurnRequest};
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-fn seat(key: u8, deadline: u64) -> Seat<u8> {
-    Seat { key, cost: 1, deadline: at(deadline), rank: 0, bytes: 100 }
+fn turn_request(key: u8, deadline: u64) -> TurnRequest<u8> {
+    TurnRequest { key, cost: 1, deadline: at(deadline), rank: 0, bytes: 100 }
 }
 
 /// One key of "2 per second, burst 2", by GCRA: a unit every 500 ms.
@@ -46,7 +46,7 @@ fn a_line_moves_in_order_with_one_decision_per_unit() {
     let (mut key, mut queue) = (Key::used_up(1_000), Queue::new(Limits::default()));
     for who in 0..5 {
         let pace = (!queue.has_line(&1)).then(|| key.decide(1_000).1);
-        queue.join(at(1_000), seat(1, 9_000), pace, who).unwrap();
+        queue.join(at(1_000), turn_request(1, 9_000), pace, who).unwrap();
     }
     let (mut gone, mut decisions) = (Vec::new(), 0);
     for now in 1_000..9_000 {
@@ -68,7 +68,7 @@ fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
     let mut refused = Vec::new();
     for who in 0..6 {
         let pace = (!queue.has_line(&1)).then(|| key.decide(0).1);
-        if let Err(why) = queue.join(at(0), seat(1, 2_000), pace, who) {
+        if let Err(why) = queue.join(at(0), turn_request(1, 2_000), pace, who) {
             refused.push(why);
         }
     }
@@ -81,8 +81,9 @@ fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
 fn whoever_has_a_place_is_told_to_wait_for_its_own() {
     let mut queue = Queue::new(Limits::default());
     let places = [2_000, 3_000, 3_000, 4_000];
-    let spot = Spot { line: Some((1_u8, 1)), deadline: Timestamp::MAX, rank: 0, bytes: 100 };
-    let mut hold = |millis: &u64| queue.hold(at(1_000), spot, at(*millis), ());
+    let place_request =
+        PlaceRequest { line: Some((1_u8, 1)), deadline: Timestamp::MAX, rank: 0, bytes: 100 };
+    let mut hold = |millis: &u64| queue.hold(at(1_000), place_request, at(*millis), ());
     let tickets: Vec<_> = places.iter().map(|millis| hold(millis).unwrap()).collect();
     let told = |queue: &mut Queue<u8, ()>, now: u64| -> Vec<_> {
         tickets.iter().map(|ticket| queue.poll(*ticket, at(now))).collect()

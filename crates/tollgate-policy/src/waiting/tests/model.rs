@@ -18,7 +18,8 @@ use tollgate_test_support::Random;
 
 use super::super::{Limits, Pace, Poll};
 use super::{
-    Due, Freed, Full, Kind, LINE_BYTES, Queue, Seat, Spot, TIME_BYTES, Ticket, WAITER_BYTES,
+    Due, Freed, Full, Kind, LINE_BYTES, PlaceRequest, Queue, TIME_BYTES, Ticket, TurnRequest,
+    WAITER_BYTES,
 };
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
@@ -146,9 +147,9 @@ impl World {
         let gone_at = self.keys[key].gone_at(self.now, costs);
         let count = ahead().count();
         let held = self.queue.bytes();
-        let seat = Seat { key, cost, deadline: at(deadline), rank: 0, bytes };
+        let turn_request = TurnRequest { key, cost, deadline: at(deadline), rank: 0, bytes };
         let (who, limits) = (self.came, self.queue.limits);
-        match self.queue.join(at(self.now), seat, pace, who) {
+        match self.queue.join(at(self.now), turn_request, pace, who) {
             Ok(ticket) => {
                 assert!(count < limits.per_key && self.waits.len() < limits.total);
                 assert!(self.queue.bytes() <= limits.bytes);
@@ -244,14 +245,14 @@ impl World {
             self.waits.remove(index);
             return;
         }
-        let seat = Seat {
+        let turn_request = TurnRequest {
             key: first.key,
             cost: first.cost,
             deadline: at(first.deadline),
             rank: 0,
             bytes: first.bytes,
         };
-        if let Err(full) = self.queue.again(ticket, at(self.now), seat, pace) {
+        if let Err(full) = self.queue.again(ticket, at(self.now), turn_request, pace) {
             let (Full::Late(wait), who) = full.unwrap() else { panic!("its place is its own") };
             assert!(wait > at(first.deadline).since(at(self.now)));
             assert_eq!(who, first.who);
@@ -331,7 +332,8 @@ fn lines_are_as_the_model_says_by_asking() {
 #[test]
 fn places_are_as_the_model_says() {
     const LINE: (u8, u64) = (1, 1);
-    const SPOT: Spot<u8> = Spot { line: Some(LINE), deadline: Timestamp::MAX, rank: 0, bytes: 10 };
+    const PLACE: PlaceRequest<u8> =
+        PlaceRequest { line: Some(LINE), deadline: Timestamp::MAX, rank: 0, bytes: 10 };
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
         let limits = Limits { per_key: 8, total: 12, bytes: 1 << 20 };
@@ -343,14 +345,14 @@ fn places_are_as_the_model_says() {
             match random.below(8) {
                 0..=3 if queue.spare(&LINE).is_some() => {
                     assert_eq!(queue.spare(&LINE), times.get(waits.len()).map(|time| at(*time)));
-                    if let Ok(ticket) = queue.hold_spare(at(now), SPOT, who) {
+                    if let Ok(ticket) = queue.hold_spare(at(now), PLACE, who) {
                         waits.push((who, ticket));
                     }
                 }
                 0..=3 => {
                     assert_eq!(times.len(), waits.len());
                     next = next.max(now) + 10;
-                    match queue.hold(at(now), SPOT, at(next), who) {
+                    match queue.hold(at(now), PLACE, at(next), who) {
                         Ok(ticket) => {
                             times.push(next);
                             waits.push((who, ticket));

@@ -16,7 +16,7 @@ use tollgate_test_support::Random;
 
 use super::super::lines::MOST_PASSED;
 use super::super::{Limits, Pace};
-use super::{Due, Queue, Seat, Spot, Ticket};
+use super::{Due, PlaceRequest, Queue, Ticket, TurnRequest};
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 600 } else { 10_000 };
 const STEPS: usize = 120;
@@ -87,16 +87,16 @@ impl Places {
         self.came += 1;
         let (who, rank) = (self.came, rank(&mut self.random, self.ranks));
         let deadline = at(self.now + self.patience);
-        let spot = Spot { line: Some(LINE), deadline, rank, bytes: 10 };
+        let place_request = PlaceRequest { line: Some(LINE), deadline, rank, bytes: 10 };
         let held = match self.queue.spare(&LINE) {
             Some(spare) if spare > deadline => return,
-            Some(_) => self.queue.hold_spare(at(self.now), spot, who),
+            Some(_) => self.queue.hold_spare(at(self.now), place_request, who),
             None => {
                 let next = self.next.max(self.now) + 10;
                 if at(next) > deadline {
                     return; // as its quota would deny it
                 }
-                let held = self.queue.hold(at(self.now), spot, at(next), who);
+                let held = self.queue.hold(at(self.now), place_request, at(next), who);
                 if held.is_ok() {
                     self.next = next;
                     self.times.push(next);
@@ -230,8 +230,8 @@ impl Turns {
             pace = Some(said);
         }
         let deadline = now.saturating_add(self.patience);
-        let seat = Seat { key: 1, cost: 1, deadline, rank, bytes: 10 };
-        match self.queue.join(now, seat, pace, who) {
+        let turn_request = TurnRequest { key: 1, cost: 1, deadline, rank, bytes: 10 };
+        match self.queue.join(now, turn_request, pace, who) {
             Ok(ticket) => self.waits.push(Waits { who, rank, deadline, ticket }),
             Err(_) => self.refused.push(who),
         }
@@ -261,8 +261,8 @@ impl Turns {
             return;
         }
         let Waits { deadline, rank, .. } = first;
-        let seat = Seat { key: 1, cost: 1, deadline, rank, bytes: 10 };
-        self.queue.again(ticket, now, seat, pace).unwrap();
+        let turn_request = TurnRequest { key: 1, cost: 1, deadline, rank, bytes: 10 };
+        self.queue.again(ticket, now, turn_request, pace).unwrap();
     }
 }
 
@@ -338,12 +338,13 @@ fn nobody_starves() {
 fn nobody_goes_past_more_than_so_many() {
     let limits = Limits { per_key: 1 << 20, total: 1 << 20, bytes: 1 << 30 };
     let mut queue: Queue<u8, usize> = Queue::new(limits);
-    let spot = |rank| Spot { line: Some(LINE), deadline: Timestamp::MAX, rank, bytes: 10 };
+    let place_request =
+        |rank| PlaceRequest { line: Some(LINE), deadline: Timestamp::MAX, rank, bytes: 10 };
     let length = MOST_PASSED + 10;
     for (who, time) in (0..length).zip(2_000..) {
-        queue.hold(at(1_000), spot(1), at(time), who).unwrap();
+        queue.hold(at(1_000), place_request(1), at(time), who).unwrap();
     }
-    queue.hold(at(1_000), spot(0), at(100_000), length).unwrap();
+    queue.hold(at(1_000), place_request(0), at(100_000), length).unwrap();
     let gone = core::iter::from_fn(|| queue.pop(at(200_000)));
     let gone = gone.map(|due| if let Due::Go(who) = due { who } else { panic!("{due:?}") });
     let gone: Vec<usize> = gone.take(12).collect();
