@@ -55,7 +55,7 @@ const COUNTED: Part = Part {
     name: "core",
     needs: &[&tools::VALGRIND],
     products: &[],
-    measure: |workspace, options| decisions::measure(workspace, options.effort),
+    measure: |workspace, _| decisions::measure(workspace),
     check: Some(|workspace, _| decisions::check(workspace)),
 };
 
