@@ -73,9 +73,6 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
         board
             .job(job, ["starting", "started"], names, |_| start(workspace, options, tried.as_ref()))
     })?;
-    if options.all {
-        static_files::serve(workspace, options.playground_port, "/")?;
-    }
     println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
     match &options.policy {
         None => show(options)?,
@@ -204,6 +201,8 @@ fn start(
             None => tollgate::start(workspace, options.server_port),
             Some(tried) => tollgate::start_with(workspace, options.server_port, &tried.file, &[]),
         }?);
+        let page = workspace.playground_dir();
+        servers.push(static_files::serve(workspace, options.playground_port, &page)?);
     }
     Ok(servers)
 }
