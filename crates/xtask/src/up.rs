@@ -90,7 +90,9 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// The policy in `file`, as the command line of this checkout reads it.
 fn tried(workspace: &Workspace, board: &Board, file: &Path) -> Result<TrialPolicy> {
-    compile(workspace, board, "command line", build::server::compile_cli)?;
+    compile(workspace, board, "command line", |workspace, run| {
+        build::server::compile(workspace, "tollgate-cli", run)
+    })?;
     TrialPolicy::read(workspace, file)
 }
 
@@ -107,7 +109,9 @@ fn make(workspace: &Workspace, board: &Board, all: bool) -> Result<()> {
             compile(workspace, board, "Worker", build::worker::compile)?;
             if all {
                 compile(workspace, board, "playground", build::playground::compile)?;
-                compile(workspace, board, "server", build::server::compile)?;
+                compile(workspace, board, "server", |workspace, run| {
+                    build::server::compile(workspace, "tollgate-server", run)
+                })?;
             }
             Ok(())
         });

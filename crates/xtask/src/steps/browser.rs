@@ -80,7 +80,7 @@ fn config(root: &Path, packages: &Path) -> String {
 }
 
 pub fn test(workspace: &Workspace) -> Result<()> {
-    server::build_cli(workspace)?;
+    server::build(workspace, "tollgate-cli")?;
     let mut node = browser(workspace, "tests/browser/playground.mjs")?;
     let site = workspace.playground_dir();
     let above = workspace.out.join("run/above-playground");

@@ -11,7 +11,7 @@ use crate::{
     files,
     problem::{OrProblem, Problem, Result},
     run,
-    servers::envoy,
+    servers::envoy::{self, SHIPPED_FILTER},
     tools::{envoy::CURRENT, python},
     workspace::Workspace,
 };
@@ -23,7 +23,6 @@ use std::{
 
 /// The fields of all kinds of objects in `envoy/`.
 const SCHEMA: &str = "crates/xtask/python/meshes.yaml";
-const SHIPPED_FILTER: &str = "/etc/envoy/tollgate-envoy.wasm";
 
 /// A file, and the location of the filter's configuration in it.
 struct Manifest {
@@ -71,7 +70,7 @@ const EMBEDDED: (&str, &str) = ("window: 1m", "window: 0m");
 
 pub fn check(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
-    server::build_cli(workspace)?;
+    server::build(workspace, "tollgate-cli")?;
     for manifest in &MANIFESTS {
         let path = workspace.root.join("envoy").join(manifest.file);
         let text = files::text(&path)?;
@@ -156,8 +155,8 @@ fn written(workspace: &Workspace, config: &str) -> Result<PathBuf> {
 }
 
 fn checked(file: &Path, workspace: &Workspace) -> Result<Option<String>> {
-    let program = workspace.server().with_file_name("tollgate");
-    let (status, said, complaints) = run::captured(Command::new(program).arg("check").arg(file))?;
+    let mut check = Command::new(workspace.cli());
+    let (status, said, complaints) = run::captured(check.arg("check").arg(file))?;
     Ok((!status.success()).then(|| said + &complaints))
 }
 

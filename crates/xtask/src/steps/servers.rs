@@ -93,7 +93,7 @@ pub(super) const DECISIONS: [&str; 1] =
 
 /// `tollgate-server` alone.
 pub fn e2e_server(workspace: &Workspace) -> Result<()> {
-    build::server::build(workspace)?;
+    build::server::build(workspace, "tollgate-server")?;
     e2e(workspace, &[], |name| name.contains("server"))
 }
 
@@ -108,7 +108,7 @@ fn build_clock(workspace: &Workspace) -> Result<()> {
 pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
-    build::server::build(workspace)?;
+    build::server::build(workspace, "tollgate-server")?;
     e2e(workspace, &[], |name| name.contains("fleet"))?;
     second_try::run(workspace, &FLEET_OF_SLIM, || {
         let mut command = tests_of(workspace, CURRENT, &[FLEET_LEASES]);
