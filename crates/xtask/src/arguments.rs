@@ -62,10 +62,10 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Task, clap::Er
         "tidy" => Task::Tidy,
         "tools" => Task::Tools,
         _ => Task::Up(up::Options {
-            envoy_port: port(of, "envoy-port"),
-            worker_port: port(of, "worker-port"),
-            server_port: port(of, "server-port"),
-            playground_port: port(of, "playground-port"),
+            envoy_port: number(of, "envoy-port"),
+            worker_port: number(of, "worker-port"),
+            server_port: number(of, "server-port"),
+            playground_port: number(of, "playground-port"),
             all: of.get_flag("all"),
             policy: of.get_one("policy").cloned(),
         }),
@@ -224,11 +224,10 @@ fn bounded(name: &'static str, default: &'static str, most: i64, help: &'static 
     Arg::new(name).long(name).value_name("N").default_value(default).value_parser(valid).help(help)
 }
 
-fn port(matches: &ArgMatches, name: &str) -> u16 {
-    matches.get_one(name).copied().unwrap_or_default()
-}
-
-fn number(matches: &ArgMatches, name: &str) -> u32 {
+fn number<T>(matches: &ArgMatches, name: &str) -> T
+where
+    T: Copy + Default + Send + Sync + 'static,
+{
     matches.get_one(name).copied().unwrap_or_default()
 }
 

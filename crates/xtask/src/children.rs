@@ -5,7 +5,10 @@
 //! process group, so that a tool's helpers end with it. Only pids from the registry are ever
 //! signalled.
 
-use crate::problem::{OrProblem, Problem, Result};
+use crate::{
+    problem::{OrProblem, Problem, Result},
+    progress::lock,
+};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -47,7 +50,7 @@ pub struct Running {
 /// Starts `command` with no standard input, in its own process group.
 pub fn spawn(command: &mut Command, stop: Stop) -> Result<Running> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut live = lock();
+    let mut live = lock(&LIVE);
     let child = command
         .stdin(Stdio::null())
         .process_group(0)
@@ -85,7 +88,7 @@ impl Running {
 
     fn forget(&mut self) {
         self.finished = true;
-        lock().retain(|entry| entry.pid != self.entry.pid);
+        lock(&LIVE).retain(|entry| entry.pid != self.entry.pid);
     }
 }
 
@@ -105,7 +108,7 @@ pub fn stop_all_on_signal() -> Result<()> {
     thread::spawn(move || {
         if signals.forever().next().is_some() {
             // The lock is never released: nothing new can start while the rest is stopped.
-            let live = lock();
+            let live = lock(&LIVE);
             eprintln!("\nxtask: stopping {} child process(es)", live.len());
             live.iter().rev().for_each(|entry| terminate(*entry));
             std::process::exit(130);
@@ -146,10 +149,6 @@ fn terminate(entry: Entry) {
 
 fn is_gone(pid: Pid) -> bool {
     !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
-}
-
-fn lock() -> std::sync::MutexGuard<'static, Vec<Entry>> {
-    LIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn lost(error: std::io::Error) -> Problem {

@@ -6,6 +6,7 @@
 use crate::problem::{OrProblem, Result};
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -40,6 +41,12 @@ pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
 
 pub fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
     fs::rename(&from, to).or_problem(what("move", from.as_ref()), FREE)
+}
+
+/// Sets the permissions of a file, such as 0o755.
+pub fn set_mode(path: impl AsRef<Path>, mode: u32) -> Result<()> {
+    let set = fs::set_permissions(&path, fs::Permissions::from_mode(mode));
+    set.or_problem(what("set the permissions of", path.as_ref()), FREE)
 }
 
 pub fn make_folder(path: impl AsRef<Path>) -> Result<()> {

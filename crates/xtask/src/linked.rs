@@ -4,6 +4,7 @@
 //! that runs only during compilation, and whether some code of a package is really called.
 
 use crate::{
+    files,
     problem::{OrProblem, Result},
     run,
     workspace::Workspace,
@@ -89,9 +90,33 @@ pub fn packages(workspace: &Workspace, target: &str) -> Result<BTreeMap<Name, Pa
         .collect())
 }
 
+/// The packages of Cargo.lock, each with its sum; ours have none.
+pub fn locked(workspace: &Workspace) -> Result<BTreeMap<Name, Option<String>>> {
+    let text = files::text(workspace.root.join("Cargo.lock"))?;
+    let fix = "restore Cargo.lock with git";
+    let lock: toml::Table = text.parse().or_problem("cannot read Cargo.lock", fix)?;
+    let packages = lock.get("package").and_then(|list| list.as_array()).into_iter().flatten();
+    Ok(packages
+        .filter_map(|package| {
+            let field = |name: &str| Some(package.get(name)?.as_str()?.to_owned());
+            Some(((field("name")?, field("version")?), field("checksum")))
+        })
+        .collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_packages_of_others_have_sums() {
+        let locked = locked(&Workspace::find()).unwrap();
+        let sum_of = |package: &str| locked.iter().find(|((name, _), _)| name == package);
+        assert!(sum_of("xtask").is_some_and(|(_, sum)| sum.is_none()));
+        let sum = sum_of("serde").and_then(|(_, sum)| sum.as_ref());
+        assert!(sum.is_some_and(|sum| sum.len() == 64));
+        assert_eq!(sum_of("no-such-package"), None);
+    }
 
     #[test]
     fn who_imports_whom_comes_out_of_the_tree() {

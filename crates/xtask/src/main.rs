@@ -68,7 +68,7 @@ fn playground(workspace: &Workspace, port: Option<u16>) -> Result<()> {
     build::playground::build(workspace)?;
     build::admin_page::build(workspace)?;
     let Some(port) = port else { return Ok(()) };
-    servers::static_files::serve(workspace, port, "/")?;
+    let _server = servers::static_files::serve(workspace, port, &workspace.playground_dir())?;
     println!("\nThe playground: http://127.0.0.1:{port}/ (Ctrl-C ends it)");
     loop {
         std::thread::park();

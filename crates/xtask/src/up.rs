@@ -73,9 +73,6 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
         board
             .job(job, ["starting", "started"], names, |_| start(workspace, options, tried.as_ref()))
     })?;
-    if options.all {
-        static_files::serve(workspace, options.playground_port, "/")?;
-    }
     println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
     match &options.policy {
         None => show(options)?,
@@ -93,7 +90,9 @@ pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// The policy in `file`, as the command line of this checkout reads it.
 fn tried(workspace: &Workspace, board: &Board, file: &Path) -> Result<TrialPolicy> {
-    compile(workspace, board, "command line", build::server::compile_cli)?;
+    compile(workspace, board, "command line", |workspace, run| {
+        build::server::compile(workspace, "tollgate-cli", run)
+    })?;
     TrialPolicy::read(workspace, file)
 }
 
@@ -110,7 +109,9 @@ fn make(workspace: &Workspace, board: &Board, all: bool) -> Result<()> {
             compile(workspace, board, "Worker", build::worker::compile)?;
             if all {
                 compile(workspace, board, "playground", build::playground::compile)?;
-                compile(workspace, board, "server", build::server::compile)?;
+                compile(workspace, board, "server", |workspace, run| {
+                    build::server::compile(workspace, "tollgate-server", run)
+                })?;
             }
             Ok(())
         });
@@ -204,6 +205,8 @@ fn start(
             None => tollgate::start(workspace, options.server_port),
             Some(tried) => tollgate::start_with(workspace, options.server_port, &tried.file, &[]),
         }?);
+        let page = workspace.playground_dir();
+        servers.push(static_files::serve(workspace, options.playground_port, &page)?);
     }
     Ok(servers)
 }

@@ -3,9 +3,10 @@
 //! Invariant: `cargo xtask tidy` compares the versions in documents and configuration files with
 //! these. Versions of apt packages are the distribution's and are not pinned.
 
+/// One version for all packages of the workspace.
+pub const TOLLGATE: &str = env!("CARGO_PKG_VERSION");
 pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
-/// Must equal the library in Cargo.lock, which is checked before every build of the Worker, and the
-/// tool in crates/xtask/bindgen.
+/// The library in Cargo.lock and the tool in crates/xtask/bindgen, which accept only each other.
 pub const WASM_BINDGEN: &str = "0.2.130";
 /// Fuzz targets need flags that only nightly compilers take. Later ones do as well; one is pinned.
 pub const NIGHTLY: &str = "nightly-2026-05-20";

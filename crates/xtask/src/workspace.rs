@@ -3,6 +3,7 @@
 //! Invariant: every path that another module or a test needs is named here or in `env.rs`, once.
 //! Nothing is created here.
 
+use crate::versions::TOLLGATE;
 use std::{
     env,
     path::{Path, PathBuf},
@@ -81,7 +82,7 @@ impl Workspace {
 
     /// The npm package, packed. Its version is the workspace's.
     pub fn npm_package(&self) -> PathBuf {
-        self.out.join(concat!("npm/tollgate-worker-", env!("CARGO_PKG_VERSION"), ".tgz"))
+        self.out.join(format!("npm/tollgate-worker-{TOLLGATE}.tgz"))
     }
 
     /// The files that `wrangler deploy` would upload, as plain workerd can serve them.

@@ -1,4 +1,4 @@
-//! The core alone: nanoseconds and instructions of one decision, compared with `governor`.
+//! The core alone: instructions of one decision, compared with `governor`.
 //!
 //! Invariant: both libraries run the same example with the same quota, and from the figures of each
 //! its own loop is subtracted: the steps of its clock, and a call that decides nothing. Ceilings
@@ -7,15 +7,11 @@
 
 use super::{
     callgrind,
-    effort::{Effort, example},
-    figures::{Table, figure, least},
+    effort::example,
+    figures::{Table, figure},
 };
-use crate::{
-    problem::{Problem, Result},
-    run,
-    workspace::Workspace,
-};
-use std::{path::Path, process::Command};
+use crate::{problem::Result, workspace::Workspace};
+use std::path::Path;
 
 /// Our loop, without a decision.
 const LOOP: &str = "loop";
@@ -47,35 +43,19 @@ const CEILINGS: [(&str, [f64; WORKLOADS.len()]); 10] = [
     ("sliding-log", [290.0, 250.0, 250.0]),
 ];
 
-/// For the clock: long compared with starting a process, short compared with a time slice of a busy
-/// machine.
-const TIMED: u64 = 3_000_000;
 /// For callgrind: both after every window was full once.
 const COUNTED: (u64, u64) = (10_000, 50_000);
 
-/// The cost of one decision.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Cost {
-    ns: f64,
-    instructions: [f64; WORKLOADS.len()],
-}
+/// Instructions of one decision, by workload.
+type Cost = [f64; WORKLOADS.len()];
 
-pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
+pub fn measure(workspace: &Workspace) -> Result<String> {
     let program = example(workspace, "tollgate-core", "cost")?;
     let ours = CEILINGS.iter().map(|(name, _)| *name);
     let names: Vec<&str> = BESIDE.into_iter().chain(ours).collect();
-    let mut times = vec![Vec::new(); names.len()];
-    for round in 0..effort.rounds {
-        eprintln!("  core: round {} of {}", round + 1, effort.rounds);
-        for (name, times) in names.iter().zip(&mut times) {
-            times.push(time_ns(&program, name)?);
-        }
-    }
     eprintln!("  core: counting instructions");
-    let mut costs = Vec::new();
-    for (name, times) in names.iter().zip(&times) {
-        costs.push(Cost { ns: least(times), instructions: instructions_of(&program, name)? });
-    }
+    let costs = names.iter().map(|name| instructions_of(&program, name));
+    let costs = costs.collect::<Result<Vec<_>>>()?;
     Ok(table(&names, &costs).markdown())
 }
 
@@ -94,7 +74,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
 }
 
 /// `gcra: allow 65.0 of 69, deny 56.0 of 63, mixed 57.3 of 63`
-fn report(name: &str, counts: [f64; WORKLOADS.len()], ceilings: [f64; WORKLOADS.len()]) -> String {
+fn report(name: &str, counts: Cost, ceilings: Cost) -> String {
     let parts: Vec<String> = WORKLOADS
         .iter()
         .zip(counts.iter().zip(ceilings))
@@ -105,37 +85,27 @@ fn report(name: &str, counts: [f64; WORKLOADS.len()], ceilings: [f64; WORKLOADS.
 
 /// The first costs are those of [`BESIDE`].
 fn table(names: &[&str], costs: &[Cost]) -> Table {
-    let heading = [
-        "",
-        "ns, loop included",
-        "instructions: allow",
-        "deny",
-        "mixed",
-        "x governor",
-        "x governor, with what remains",
-    ];
+    let heading =
+        ["", "instructions: allow", "deny", "mixed", "x governor", "x governor, with what remains"];
     let mut table = Table::new("Core: one decision", &heading);
     let (our_loop, their_loop) = (costs[0], costs[1]);
-    let [governor, with_state] = [costs[2], costs[3]].map(|cost| cost.without(their_loop));
+    let [governor, with_state] = [costs[2], costs[3]].map(|cost| without(cost, their_loop));
     for (name, cost) in names.iter().zip(costs).skip(2) {
         let taken = if name.starts_with(GOVERNOR) { their_loop } else { our_loop };
-        let cost = cost.without(taken);
-        let mut cells = vec![label(name), figure(cost.ns, 1)];
-        cells.extend(cost.instructions.map(|count| figure(count, 0)));
-        let mixed = cost.instructions[MIXED];
-        let bases = [governor, with_state].map(|base| base.instructions[MIXED]);
-        cells.extend(bases.map(|base| figure(mixed / base, 2)));
+        let cost = without(*cost, taken);
+        let mut cells = vec![label(name)];
+        cells.extend(cost.map(|count| figure(count, 0)));
+        cells.extend([governor, with_state].map(|base| figure(cost[MIXED] / base[MIXED], 2)));
         table.row(cells);
     }
     table.note(&format!(
-        "Best of all rounds for ns, with the mixed load: three requests per emission interval. Our decision always \
+        "The mixed load has three requests per emission interval. Our decision always \
          says what remains and when to come back, as `governor` does with its middleware; the row beside it says \
          only whether, and if not, when to come back, as `governor` does. The loop is taken off the \
          instructions, with the call and the steps of the clock: {} of ours, {} of `governor`. Instructions are exact, and \
-         `cargo xtask bench core --check` holds them below their ceilings; ns below ten depend on what the processor \
-         does at the same time.",
-        figure(our_loop.instructions[MIXED], 0),
-        figure(their_loop.instructions[MIXED], 0),
+         `cargo xtask bench core --check` holds them below their ceilings.",
+        figure(our_loop[MIXED], 0),
+        figure(their_loop[MIXED], 0),
     ));
     table
 }
@@ -152,27 +122,11 @@ fn label(name: &str) -> String {
     }
 }
 
-impl Cost {
-    /// Not of ns: a processor executes the loop in parallel with the decision.
-    fn without(self, other: Self) -> Self {
-        let mut instructions = self.instructions;
-        for (count, taken) in instructions.iter_mut().zip(other.instructions) {
-            *count -= taken;
-        }
-        Self { instructions, ..self }
-    }
+fn without(cost: Cost, taken: Cost) -> Cost {
+    std::array::from_fn(|workload| cost[workload] - taken[workload])
 }
 
-fn time_ns(program: &Path, name: &str) -> Result<f64> {
-    let fix = "see crates/tollgate-core/examples/cost.rs";
-    let mut command = Command::new(program);
-    let said = run::output(command.args([name, &TIMED.to_string(), WORKLOADS[MIXED]]), fix)?;
-    let last = said.split_whitespace().last().and_then(|word| word.parse().ok());
-    last.ok_or_else(|| Problem::new("cannot read the output of the example", said, fix))
-}
-
-/// By workload.
-fn instructions_of(program: &Path, name: &str) -> Result<[f64; WORKLOADS.len()]> {
+fn instructions_of(program: &Path, name: &str) -> Result<Cost> {
     let mut instructions = [0.0; WORKLOADS.len()];
     for (place, workload) in instructions.iter_mut().zip(WORKLOADS) {
         *place =
@@ -187,21 +141,13 @@ mod tests {
 
     #[test]
     fn each_loop_is_taken_off_its_own_figures() {
-        let cost = |ns, count| Cost { ns, instructions: [count; 3] };
         let names = [LOOP, GOVERNOR_LOOP, GOVERNOR, GOVERNOR_STATE, "gcra", "gcra-lazy"];
-        let costs = [
-            cost(2.0, 15.0),
-            cost(1.0, 5.0),
-            cost(11.0, 105.0),
-            cost(13.0, 125.0),
-            cost(7.0, 75.0),
-            cost(5.0, 40.0),
-        ];
+        let costs = [15.0, 5.0, 105.0, 125.0, 75.0, 40.0].map(|count| [count; 3]);
         let text = table(&names, &costs).markdown();
         for row in [
-            "| `governor` | 11.0 | 100 | 100 | 100 | 1.00 | 0.83 |\n",
-            "| gcra | 7.0 | 60 | 60 | 60 | 0.60 | 0.50 |\n",
-            "| gcra, verdict and wait only | 5.0 | 25 | 25 | 25 | 0.25 | 0.21 |\n",
+            "| `governor` | 100 | 100 | 100 | 1.00 | 0.83 |\n",
+            "| gcra | 60 | 60 | 60 | 0.60 | 0.50 |\n",
+            "| gcra, verdict and wait only | 25 | 25 | 25 | 0.25 | 0.21 |\n",
         ] {
             assert!(text.contains(row), "{text}");
         }

@@ -15,18 +15,12 @@ use crate::{
     files,
     problem::{OrProblem, Problem, Result},
     run,
-    servers::{free_port, http::Connection, log_to},
+    servers::{free_port, http::Connection, log_to, until},
     tools::envoy::CURRENT,
     workspace::Workspace,
 };
 use serde_json::{Value, json};
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 /// Until the host has its caches, and a limiter that starts full denies.
 const FIRST_TURNS: usize = 10;
@@ -263,18 +257,12 @@ fn start(workspace: &Workspace, folder: &Path, config: &Value) -> Result<Running
 }
 
 fn connected(port: u16) -> Result<Connection> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match Connection::open(port, PATIENCE) {
-            Err(error) if Instant::now() > deadline => {
-                let what = "Envoy does not start under callgrind";
-                let fix = "see target/tollgate/run/callgrind/envoy.log";
-                return Err(Problem::new(what, error.to_string(), fix));
-            }
-            Err(_) => thread::sleep(Duration::from_millis(200)),
-            Ok(connection) => return Ok(connection),
-        }
-    }
+    let open = || Ok(Connection::open(port, PATIENCE).ok());
+    until(PATIENCE, Duration::from_millis(200), open)?.ok_or_else(|| {
+        let what = "Envoy does not start under callgrind";
+        let why = "it takes no connection";
+        Problem::new(what, why, "see target/tollgate/run/callgrind/envoy.log")
+    })
 }
 
 /// Sends this many requests on each connection and reads each whole response, which must be the
@@ -307,18 +295,14 @@ fn dump(envoy: &Running, folder: &Path) -> Result<f64> {
     let before = dumps(folder);
     let mut control = Command::new("callgrind_control");
     run::output(control.args(["--dump", &envoy.pid().to_string()]), "see valgrind's log")?;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    let counted = until(PATIENCE, Duration::from_millis(50), || {
         let new = dumps(folder).into_iter().find(|file| !before.contains(file));
-        if let Some(total) = new.and_then(|file| total(&fs::read_to_string(file).ok()?)) {
-            return Ok(total);
-        }
-        if Instant::now() > deadline {
-            let why = "callgrind_control ran, and there is no new file";
-            return Err(Problem::new("callgrind counted nothing", why, "see valgrind's log"));
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
+        Ok(new.and_then(|file| total(&fs::read_to_string(file).ok()?)))
+    })?;
+    counted.ok_or_else(|| {
+        let why = "callgrind_control ran, and there is no new file";
+        Problem::new("callgrind counted nothing", why, "see valgrind's log")
+    })
 }
 
 fn dumps(folder: &Path) -> Vec<std::path::PathBuf> {

@@ -11,23 +11,15 @@ use super::{
     figures::{Table, figure, least, median, most},
 };
 use crate::{
-    children::{self, Running, Stop},
+    children::{self, Stop},
     files,
     problem::{Problem, Result},
     run,
-    servers::{free_port, log_to},
+    servers::{START_TIMEOUT, Server, free_port, log_to},
     tools::apt,
     workspace::Workspace,
 };
-use std::{
-    net::TcpStream,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
-
-/// Until the engine takes connections.
-const PATIENCE: Duration = Duration::from_secs(30);
+use std::{net::TcpStream, process::Command, time::Duration};
 
 /// As the examples name them, in the order of the table.
 const WAYS: [(&str, &str); 16] = [
@@ -62,7 +54,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let port = free_port()?;
     let engine = engine(workspace, port)?;
     let mut client = Command::new(load);
-    client.args([&port.to_string(), &engine.pid().to_string(), &rounds]);
+    client.args([&port.to_string(), &engine.running.pid().to_string(), &rounds]);
     let shared = run::output(&mut client, fix)?;
     let edge = edge_table(&shared)?;
     Ok(format!("{}\n{edge}", table(&format!("{memory}{shared}"))?))
@@ -102,22 +94,18 @@ fn edge_table(said: &str) -> Result<String> {
 }
 
 /// A Redis that persists nothing and evicts nothing.
-fn engine(workspace: &Workspace, port: u16) -> Result<Running> {
+fn engine(workspace: &Workspace, port: u16) -> Result<Server> {
     let folder = workspace.out.join("bench");
     files::make_folder(&folder)?;
     let mut engine = Command::new(apt::REDIS.program(workspace));
     engine.current_dir(&folder).args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
     engine.args(["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]);
-    log_to(&mut engine, &workspace.out.join("run/redis.log"))?;
-    let engine = children::spawn(&mut engine, Stop::Group)?;
-    let deadline = Instant::now() + PATIENCE;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if Instant::now() > deadline {
-            return Err(Problem::new("redis does not start", "no port", "see run/redis.log"));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(engine)
+    let log = workspace.out.join("run/redis.log");
+    log_to(&mut engine, &log)?;
+    let running = children::spawn(&mut engine, Stop::Group)?;
+    let is_up = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+    let engine = Server { name: "redis", port, running, log };
+    engine.wait_until(is_up, START_TIMEOUT, Duration::from_millis(20))
 }
 
 fn table(said: &str) -> Result<String> {

@@ -38,19 +38,20 @@ const QUIET: Duration = Duration::from_secs(12);
 struct Way {
     file: &'static str,
     label: &'static str,
-    header: &'static str,
+    /// The field of its requests, whose name the rule has.
+    line: &'static str,
 }
 
 const WAYS: [Way; 4] = [
-    Way { file: "bench-fleet-local", label: "counted locally", header: "x-local" },
-    Way { file: "bench-fleet-2s", label: "leased, `lease` 2 s", header: "x-two" },
-    Way { file: "bench-fleet-10s", label: "leased, `lease` 10 s", header: "x-ten" },
-    Way { file: "bench-fleet-ask", label: "asked for each request", header: "x-ask" },
+    Way { file: "bench-fleet-local", label: "counted locally", line: "x-local: client-1" },
+    Way { file: "bench-fleet-2s", label: "leased, `lease` 2 s", line: "x-two: client-1" },
+    Way { file: "bench-fleet-10s", label: "leased, `lease` 10 s", line: "x-ten: client-1" },
+    Way { file: "bench-fleet-ask", label: "asked for each request", line: "x-ask: client-1" },
 ];
-const SHARED: &str = "x-shared";
+const SHARED: &str = "x-shared: client-1";
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
-    build::server::build(workspace)?;
+    build::server::build(workspace, "tollgate-server")?;
     let policy = workspace.out.join("run/bench-fleet.json");
     files::write(&policy, all_rules().to_string())?;
     let settings = [("TOLLGATE_FLEET_SECRET", SECRET)];
@@ -89,7 +90,8 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
 
 fn all_rules() -> Value {
     let plenty = json!([{"limit": PLENTY, "window": "1s"}]);
-    let rule = |header: &str, more: Value| {
+    let rule = |line: &str, more: Value| {
+        let header = line.split(':').next().unwrap_or_default();
         let mut rule = json!({"name": header, "key": [{"header": header}], "quotas": plenty});
         rule.as_object_mut().into_iter().for_each(|rule| {
             rule.extend(more.as_object().cloned().unwrap_or_default());
@@ -100,10 +102,10 @@ fn all_rules() -> Value {
     let quotas = json!([{"limit": RATE, "window": "1s", "burst": BURST}]);
     let two = json!({"scope": "fleet", "on_failure": "deny", "quotas": quotas});
     json!({"version": 1, "rules": [
-        rule(WAYS[0].header, json!({})),
-        rule(WAYS[1].header, fleet("2s")),
-        rule(WAYS[2].header, fleet("10s")),
-        rule(WAYS[3].header, json!({"scope": "fleet", "lease": 0, "on_failure": "deny"})),
+        rule(WAYS[0].line, json!({})),
+        rule(WAYS[1].line, fleet("2s")),
+        rule(WAYS[2].line, fleet("10s")),
+        rule(WAYS[3].line, json!({"scope": "fleet", "lease": 0, "on_failure": "deny"})),
         rule(SHARED, two),
     ]})
 }
@@ -139,19 +141,12 @@ impl Proxy {
 
     fn subject(self, way: &Way) -> Subject {
         let Self { server, .. } = self;
-        Subject { name: way.label, server, requests: requests(way.header), expect: Expect::Passed }
+        Subject { name: way.label, server, requests: requests(way.line), expect: Expect::Passed }
     }
 }
 
-/// Of one client under the rule of this header.
-fn requests(header: &str) -> Requests {
-    let line = match header {
-        "x-local" => "x-local: client-1",
-        "x-two" => "x-two: client-1",
-        "x-ten" => "x-ten: client-1",
-        "x-ask" => "x-ask: client-1",
-        _ => "x-shared: client-1",
-    };
+/// Of one client under the rule of this field.
+fn requests(line: &'static str) -> Requests {
     Requests { path: "/", headers: vec![line], script: None }
 }
 
@@ -239,10 +234,11 @@ mod tests {
         let rules = all_rules();
         let rules = rules["rules"].as_array().unwrap();
         assert_eq!(rules.len(), WAYS.len() + 1);
-        for (rule, header) in rules.iter().zip(WAYS.iter().map(|way| way.header).chain([SHARED])) {
-            assert_eq!(rule["name"], header);
-            assert!(requests(header).headers[0].starts_with(&format!("{header}:")));
-            assert_eq!(rule["scope"] == "fleet", header != WAYS[0].header);
+        for (rule, line) in rules.iter().zip(WAYS.iter().map(|way| way.line).chain([SHARED])) {
+            let header = rule["name"].as_str().unwrap();
+            assert_eq!(rule["key"][0]["header"], header);
+            assert!(requests(line).headers[0].starts_with(&format!("{header}:")));
+            assert_eq!(rule["scope"] == "fleet", line != WAYS[0].line);
         }
     }
 }

@@ -28,8 +28,8 @@ mod worker_start;
 mod wrk;
 
 use crate::{
-    build::{self, Product, worker::locked_version},
-    files,
+    build::{self, Product},
+    files, linked,
     problem::{Problem, Result},
     run,
     tools::{self, Tool, npm},
@@ -55,7 +55,7 @@ const COUNTED: Part = Part {
     name: "core",
     needs: &[&tools::VALGRIND],
     products: &[],
-    measure: |workspace, options| decisions::measure(workspace, options.effort),
+    measure: |workspace, _| decisions::measure(workspace),
     check: Some(|workspace, _| decisions::check(workspace)),
 };
 
@@ -206,11 +206,12 @@ fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
     )?;
     let mut rustc = Command::new("rustc");
     let rustc = run::output(rustc.current_dir(&workspace.root).arg("--version"), "install Rust")?;
-    let lock = files::text(workspace.root.join("Cargo.lock"))?;
+    let mut locked = linked::locked(workspace)?.into_keys();
+    let governor = locked.find(|(name, _)| name == "governor");
     let workerd = run::output(Command::new(npm::workerd(workspace)).arg("--version"), "install it");
     let Effort { seconds, rounds } = effort;
     Ok(format!(
-        "Commit {}; {} x {}, load {}; {}, governor {}, Envoy {}, {}. {rounds} rounds in rotating order, \
+        "Commit {}; {} x {}, load {}; {}, {}, Envoy {}, {}. {rounds} rounds in rotating order, \
          {seconds} s of load each. Another machine, and this one an hour later, gives other \
          microseconds: the ratios are what counts.\n",
         commit.trim(),
@@ -218,7 +219,7 @@ fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
         cpu::model(),
         cpu::load_average(),
         rustc.split(" (").next().unwrap_or_default().trim(),
-        locked_version(&lock, "governor").unwrap_or("unknown"),
+        governor.as_ref().map(linked::shown).unwrap_or_default(),
         versions::ENVOY,
         workerd.map_or("workerd not installed".to_owned(), |text| text.trim().to_owned()),
     ))

@@ -30,9 +30,6 @@ const LINES: usize = 2_000_000;
 const CLIENTS: usize = 100_000;
 /// How often the day of real traffic is repeated, one day later each time.
 const DAYS: usize = 20;
-/// Part of the floor's speed that a replay has to reach, plain and packed.
-const PLAIN: f64 = 0.3;
-const PACKED: f64 = 0.5;
 /// One rule, as most policies begin.
 const POLICY: &str = r#"{ "version": 1, "rules": [{ "name": "each", "key": ["client_ip"], "quotas": [{ "limit": 10, "window": "1m" }] }] }"#;
 
@@ -41,11 +38,8 @@ struct Subject {
     name: &'static str,
     log: PathBuf,
     lines: usize,
-    /// How many, where that is known.
-    clients: Option<usize>,
     /// `split` or `gunzip`.
     floor: &'static str,
-    target: f64,
 }
 
 /// One run of a program.
@@ -61,21 +55,9 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let policy = folder.join("policy.json");
     files::write(&policy, POLICY)?;
     let logs = Logs { floor: &floor, folder: &folder };
-    let alone = logs.made("combined", "one.log", ["20000", "1"])?;
     let subjects = subjects(&logs)?;
     let replay = |log: &Path| ran(&tollgate, ["replay".as_ref(), policy.as_os_str(), log.as_ref()]);
-    let at_rest = replay(&alone)?.peak_bytes;
-    let heading = [
-        "log",
-        "lines",
-        "floor",
-        "lines/s",
-        "replay, lines/s",
-        "ratio",
-        "target",
-        "peak",
-        "a client",
-    ];
+    let heading = ["log", "floor, lines/s", "replay, lines/s", "ratio", "peak memory"];
     let mut table = Table::new("Replay: one gcra rule of each client", &heading);
     for subject in &subjects {
         let (mut floors, mut replays) = (Vec::new(), Vec::new());
@@ -84,13 +66,12 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
             floors.push(ran(&floor, [subject.floor.as_ref(), subject.log.as_os_str()])?);
             replays.push(replay(&subject.log)?);
         }
-        table.row(cells(subject, &floors, &replays, at_rest));
+        table.row(cells(subject, &floors, &replays));
     }
     table.note(
         "The floor finds the lines of a log (split) or unpacks it (gunzip) and does nothing else; the ratio is \
          the replay's speed to its, of whole programs, in the median of the rounds. Built by the profile release-test: \
-         what ships is linked as one and is faster. The peak is the resident memory, and that of a client what is above \
-         a replay of one client, by the number of clients. The machine's other work slows whichever of both waits for memory.",
+         what ships is linked as one and is faster. The peak is the resident memory. The machine's other work slows whichever of both waits for memory.",
     );
     Ok(table.markdown())
 }
@@ -114,12 +95,10 @@ fn subjects(logs: &Logs<'_>) -> Result<Vec<Subject>> {
     let combined = logs.made("combined", "combined.log", &size)?;
     let packed = logs.made("gzip", "combined.log.gz", [combined.as_os_str()])?;
     let tsv = logs.made("tsv", "names.tsv", &size)?;
-    let clients = Some(CLIENTS);
-    let plain =
-        |name, log| Subject { name, log, lines: LINES, clients, floor: "split", target: PLAIN };
+    let plain = |name, log| Subject { name, log, lines: LINES, floor: "split" };
     let mut subjects = vec![
         plain("combined", combined),
-        Subject { floor: "gunzip", target: PACKED, ..plain("combined, gzip", packed) },
+        Subject { floor: "gunzip", ..plain("combined, gzip", packed) },
         plain("names, TSV", tsv),
     ];
     if let Some(day) = std::env::var_os("TOLLGATE_NASA_LOG") {
@@ -127,7 +106,7 @@ fn subjects(logs: &Logs<'_>) -> Result<Vec<Subject>> {
         let log = logs.made("days", "days.tsv", [day.as_os_str(), days.as_ref()])?;
         let text = files::bytes(&log)?;
         let lines = text.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1);
-        subjects.push(Subject { lines, clients: None, ..plain("a real day x 20, TSV", log) });
+        subjects.push(Subject { lines, ..plain("a real day x 20, TSV", log) });
     }
     Ok(subjects)
 }
@@ -178,22 +157,17 @@ fn ran<'a>(program: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> Result
     Err(Problem::new("cannot measure", why, "run it by hand on target/tollgate/bench"))
 }
 
-fn cells(subject: &Subject, floors: &[Ran], replays: &[Ran], at_rest: f64) -> Vec<String> {
+fn cells(subject: &Subject, floors: &[Ran], replays: &[Ran]) -> [String; 5] {
     let seconds = |runs: &[Ran]| runs.iter().map(|ran| ran.seconds).collect::<Vec<_>>();
     let speed = |runs: &[Ran]| grouped((subject.lines as f64 / median(&seconds(runs))) as usize);
     let peak = most(&replays.iter().map(|ran| ran.peak_bytes).collect::<Vec<_>>());
-    let of_a_client = |clients: usize| (peak - at_rest) / clients as f64;
-    vec![
+    [
         subject.name.to_owned(),
-        grouped(subject.lines),
-        subject.floor.to_owned(),
-        speed(floors),
+        format!("{}, {}", subject.floor, speed(floors)),
         speed(replays),
         // Speeds are the other way round than times.
         figure(paired_ratio(&seconds(floors), &seconds(replays)), 2),
-        figure(subject.target, 1),
         format!("{} MiB", figure(peak / 1_048_576.0, 0)),
-        subject.clients.map_or("-".to_owned(), |n| format!("{} bytes", figure(of_a_client(n), 0))),
     ]
 }
 
@@ -203,18 +177,12 @@ mod tests {
 
     #[test]
     fn a_ratio_is_of_speeds_in_one_round() {
-        let subject = Subject {
-            name: "a",
-            log: PathBuf::new(),
-            lines: 1_000_000,
-            clients: Some(CLIENTS),
-            floor: "split",
-            target: PLAIN,
-        };
+        let (log, lines) = (PathBuf::new(), 1_000_000);
+        let subject = Subject { name: "a", log, lines, floor: "split" };
         let ran = |seconds| Ran { seconds, peak_bytes: 12_000_000.0 };
         let (floors, replays) = ([ran(1.0), ran(10.0), ran(1.0)], [ran(4.0), ran(40.0), ran(2.0)]);
-        let cells = cells(&subject, &floors, &replays, 2_000_000.0);
-        let expected = "a|1,000,000|split|1,000,000|250,000|0.25|0.3|11 MiB|100 bytes";
+        let cells = cells(&subject, &floors, &replays);
+        let expected = "a|split, 1,000,000|250,000|0.25|11 MiB";
         assert_eq!(cells.join("|"), expected);
     }
 }

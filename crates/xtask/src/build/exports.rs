@@ -49,7 +49,8 @@ pub fn imports(module: &[u8]) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-fn section(module: &[u8], range: std::ops::Range<u64>) -> Option<&[u8]> {
+/// The bytes of a section; `None` where it ends outside the module.
+pub fn section(module: &[u8], range: std::ops::Range<u64>) -> Option<&[u8]> {
     module.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 

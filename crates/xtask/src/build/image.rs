@@ -12,15 +12,13 @@ use super::{
     envoy::MODULES,
     sha256,
 };
-use crate::{files, problem::Result, workspace::Workspace};
+use crate::{files, problem::Result, versions::TOLLGATE as VERSION, workspace::Workspace};
 use serde_json::{Value, json};
 use std::path::Path;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-/// One version for all packages of the workspace.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Writes a layout for each module of the filter.
 pub fn build(workspace: &Workspace) -> Result<()> {

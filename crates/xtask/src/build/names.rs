@@ -4,6 +4,7 @@
 //! and the file, `crates/tollgate-worker/npm/names.mjs` turns a function's number into its name.
 //! Every other section is copied byte for byte.
 
+use super::{exports::section, sha256};
 use wasm_encoder::{Module, NameSection, RawSection};
 use wasmparser::{KnownCustom, Name, Parser, Payload};
 
@@ -12,10 +13,7 @@ const HASH: usize = 16;
 
 /// Differs between two builds: a hash of the module.
 pub fn build_of(module: &[u8]) -> String {
-    // FNV-1a: two builds with one hash are of no use to an attacker.
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = module.iter().fold(0xcbf2_9ce4_8422_2325, step);
-    format!("{:08x}", hash >> 32 ^ hash & 0xffff_ffff)
+    sha256::hex(module).chars().take(8).collect()
 }
 
 /// The names of the module's functions, in the order of their numbers; empty where one has none.
@@ -90,10 +88,6 @@ fn after_hash(text: &str) -> Option<&str> {
     let is_hash = hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let is_name = close.is_empty() && after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
     after.strip_prefix(close).filter(|_| is_hash && !is_name)
-}
-
-fn section(module: &[u8], range: std::ops::Range<u64>) -> Option<&[u8]> {
-    module.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::{
     files,
     problem::{OrProblem, Problem, Result},
     run,
+    versions::TOLLGATE as VERSION,
     workspace::Workspace,
 };
 use std::{fs, path::Path, process::Command};
@@ -17,7 +18,6 @@ use std::{fs, path::Path, process::Command};
 /// The files of the package that are written by hand.
 const SOURCES: &str = "crates/tollgate-worker/npm";
 const TEMPLATE: &str = "crates/tollgate-worker/npm/template/wrangler.toml";
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 const FIX: &str = "see crates/tollgate-worker/npm";
 
 /// Builds the Worker and packs it.

@@ -18,7 +18,7 @@
 //! | `<meta charset="utf-8">` in `index.html` | the same, followed by the permissions of the page |
 //! | `await import("./editor.js")` | a separate file, fetched on demand |
 
-use super::{product, worker};
+use super::product;
 use crate::{
     env, files,
     problem::{OrProblem, Problem, Result},
@@ -90,7 +90,6 @@ pub fn build(workspace: &Workspace) -> Result<()> {
 
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
-    worker::same_wasm_bindgen(workspace)?;
     MODULES.iter().try_for_each(|(feature, _)| {
         let mut cargo = workspace.cargo();
         cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-playground"]);

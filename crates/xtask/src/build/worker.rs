@@ -107,7 +107,6 @@ pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
 
 fn compile_crate(workspace: &Workspace, made: &Crate, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
-    same_wasm_bindgen(workspace)?;
     let mut cargo = workspace.cargo();
     cargo.args(["build", "--profile", PROFILE, "-p", made.package, "--target", WASM_TARGET]);
     paths::hide(workspace, &mut cargo, &[])?;
@@ -196,36 +195,4 @@ fn write_module(from: &Path, folder: &Path) -> Result<()> {
         ("names.txt", names::lines(&name, &functions).into_bytes()),
     ];
     files.into_iter().try_for_each(|(file, bytes)| files::write(folder.join(file), bytes))
-}
-
-/// The command line tool and the library must be of one version, or the glue code does not fit.
-pub fn same_wasm_bindgen(workspace: &Workspace) -> Result<()> {
-    let lock = workspace.root.join("Cargo.lock");
-    let text = files::text(lock)?;
-    let library = locked_version(&text, "wasm-bindgen").unwrap_or("none");
-    if library == WASM_BINDGEN {
-        return Ok(());
-    }
-    let why = format!("Cargo.lock has wasm-bindgen {library}, xtask installs {WASM_BINDGEN}");
-    let fix = "make WASM_BINDGEN in crates/xtask/src/versions.rs and Cargo.lock equal";
-    Err(Problem::new("wasm-bindgen versions differ", why, fix))
-}
-
-/// The version a lock file gives for a package.
-pub fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
-    let heading = format!("name = \"{package}\"");
-    let mut lines = lock.lines().skip_while(|line| *line != heading);
-    lines.nth(1)?.strip_prefix("version = \"")?.strip_suffix('"')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn finds_the_locked_version() {
-        let lock = "[[package]]\nname = \"a-b\"\nversion = \"1.0.0\"\n\n[[package]]\nname = \"a\"\nversion = \"2.0.0\"\n";
-        assert_eq!(locked_version(lock, "a"), Some("2.0.0"));
-        assert_eq!(locked_version(lock, "c"), None);
-    }
 }

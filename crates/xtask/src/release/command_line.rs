@@ -4,12 +4,12 @@
 //! Invariant: the program in them is the one of the release. The wheel's tag names the oldest glibc
 //! on which it starts, so pip refuses it on an older system. Identical files give identical bytes.
 
-use super::names::VERSION;
 use crate::{
     build::archive::{Entry, gzip, tar},
     files,
     problem::{Problem, Result},
     run,
+    versions::TOLLGATE as VERSION,
     workspace::Workspace,
 };
 use serde_json::json;

@@ -54,8 +54,8 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
     build::build(workspace, Product::Worker)?;
     npm::pack(workspace)?;
-    server::build(workspace)?;
-    server::build_cli(workspace)?;
+    server::build(workspace, "tollgate-server")?;
+    server::build(workspace, "tollgate-cli")?;
     // A folder of its own: the step that checks packages packs at the same time.
     pack(workspace, &workspace.out.join("crates"))
 }
@@ -76,7 +76,8 @@ pub fn assemble(workspace: &Workspace, folder: &Path) -> Result<()> {
         for part in parts::all(workspace)? {
             for file in &part.files {
                 write(&file.name, &file.bytes)?;
-                parts::allow(&partial.join(&file.name), file.kind)?;
+                let mode = if file.is_program { 0o755 } else { 0o644 };
+                files::set_mode(partial.join(&file.name), mode)?;
             }
             if let Some(linked) = &part.linked {
                 let text = sbom::document(workspace, linked, &part.files)?;

@@ -9,7 +9,5 @@ pub const CRATES: [&str; 6] = [
     "tollgate-language",
     "tollgate",
 ];
-/// One version for all packages of the workspace.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sums of all other files.
 pub const SUMS: &str = "SHA256SUMS";

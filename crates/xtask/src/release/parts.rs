@@ -2,10 +2,7 @@
 //!
 //! Invariant: this list is the only one. A missing file is an error.
 
-use super::{
-    command_line,
-    names::{CRATES, VERSION},
-};
+use super::{command_line, names::CRATES};
 use crate::{
     build::{
         archive::{Entry, gzip, tar},
@@ -13,11 +10,11 @@ use crate::{
     },
     files,
     linked::NATIVE_TARGET,
-    problem::{OrProblem, Result},
-    versions::WASM_TARGET,
+    problem::Result,
+    versions::{TOLLGATE as VERSION, WASM_TARGET},
     workspace::Workspace,
 };
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::path::Path;
 
 /// Programs and their packages.
 const PROGRAMS: [(&str, &str); 2] =
@@ -37,13 +34,7 @@ pub struct Part {
 pub struct File {
     pub name: String,
     pub bytes: Vec<u8>,
-    pub kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Data,
-    Program,
+    pub is_program: bool,
 }
 
 /// The package and target to ask cargo about.
@@ -63,7 +54,7 @@ pub fn all(workspace: &Workspace) -> Result<Vec<Part>> {
     for (program, package) in PROGRAMS {
         let name = format!("{program}-{VERSION}-{NATIVE_TARGET}");
         let file = workspace.target.join("release-test").join(program);
-        let mut files = vec![File { kind: Kind::Program, ..data(name.clone(), &file)? }];
+        let mut files = vec![File { is_program: true, ..data(name.clone(), &file)? }];
         if package == "tollgate-cli" {
             files.extend(installable(workspace, &files[0].bytes)?);
         }
@@ -89,8 +80,8 @@ fn installable(workspace: &Workspace, program: &[u8]) -> Result<[File; 2]> {
     let npm = command_line::npm(workspace, program)?;
     let (wheel_name, wheel) = command_line::wheel(workspace, program)?;
     Ok([
-        File { name: command_line::npm_name(), bytes: npm, kind: Kind::Data },
-        File { name: wheel_name, bytes: wheel, kind: Kind::Data },
+        File { name: command_line::npm_name(), bytes: npm, is_program: false },
+        File { name: wheel_name, bytes: wheel, is_program: false },
     ])
 }
 
@@ -100,7 +91,7 @@ fn filter(workspace: &Workspace, module: &str) -> Result<Part> {
     let image = entries(&workspace.images_dir().join(&name), "")?;
     let files = vec![
         data(module.to_owned(), &workspace.out.join(module))?,
-        File { name: format!("{name}.oci.tar"), bytes: tar(&image)?, kind: Kind::Data },
+        File { name: format!("{name}.oci.tar"), bytes: tar(&image)?, is_program: false },
     ];
     let linked = Linked { package: "tollgate-envoy", target: WASM_TARGET, kind: "application" };
     Ok(Part { name, files, linked: Some(linked) })
@@ -117,8 +108,10 @@ fn worker_modules(workspace: &Workspace) -> Result<Part> {
     let npm = workspace.npm_package();
     let npm_name = npm.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let name = format!("tollgate-worker-modules-{VERSION}.tar.gz");
-    let files =
-        vec![File { name, bytes: gzip(&tar(&modules)?)?, kind: Kind::Data }, data(npm_name, &npm)?];
+    let files = vec![
+        File { name, bytes: gzip(&tar(&modules)?)?, is_program: false },
+        data(npm_name, &npm)?,
+    ];
     let linked = Linked { package: "tollgate-worker", target: WASM_TARGET, kind: "application" };
     Ok(Part { name: format!("tollgate-worker-{VERSION}"), files, linked: Some(linked) })
 }
@@ -146,7 +139,7 @@ fn containers(workspace: &Workspace) -> Result<Part> {
     }
     let name = format!("tollgate-containers-{VERSION}");
     let bytes = gzip(&tar(&all)?)?;
-    let files = vec![File { name: format!("{name}.tar.gz"), bytes, kind: Kind::Data }];
+    let files = vec![File { name: format!("{name}.tar.gz"), bytes, is_program: false }];
     Ok(Part { name, files, linked: None })
 }
 
@@ -168,14 +161,7 @@ fn entry(name: String, file: &Path) -> Result<Entry> {
 }
 
 fn data(name: String, file: &Path) -> Result<File> {
-    Ok(File { name, bytes: files::bytes(file)?, kind: Kind::Data })
-}
-
-/// A program may be run.
-pub fn allow(file: &Path, kind: Kind) -> Result<()> {
-    let mode = if kind == Kind::Program { 0o755 } else { 0o644 };
-    let set = fs::set_permissions(file, fs::Permissions::from_mode(mode));
-    set.or_problem("cannot set permissions", "see the file system of target/")
+    Ok(File { name, bytes: files::bytes(file)?, is_program: false })
 }
 
 #[cfg(test)]

@@ -3,16 +3,13 @@
 //! Invariant: the same commit, Cargo.lock and files give the same bytes. Licences are what packages
 //! say themselves, sums of packages those of Cargo.lock.
 
-use super::{
-    names::VERSION,
-    parts::{File, Linked},
-};
+use super::parts::{File, Linked};
 use crate::{
     build::sha256,
-    files,
-    linked::{self, Name, Node, Package},
-    problem::{OrProblem, Result},
+    linked::{self, Name, Package},
+    problem::Result,
     run,
+    versions::TOLLGATE as VERSION,
     workspace::Workspace,
 };
 use serde_json::{Value, json};
@@ -21,12 +18,12 @@ use std::{collections::BTreeMap, process::Command};
 pub fn document(workspace: &Workspace, of: &Linked, files: &[File]) -> Result<String> {
     let tree = linked::tree(workspace, of.package, of.target)?;
     let known = linked::packages(workspace, of.target)?;
-    let sums = sums_of_packages(workspace)?;
+    let sums = linked::locked(workspace)?;
     let main = (of.package.to_owned(), VERSION.to_owned());
     let std = standard_library()?;
     let others = tree.iter().filter(|(name, _)| **name != main);
     let mut components: Vec<Value> =
-        others.map(|(name, node)| component(name, node, &known, &sums)).collect();
+        others.map(|(name, _)| component(name, &known, &sums)).collect();
     components.push(std.clone());
     let mut edges: Vec<Value> = tree
         .iter()
@@ -71,9 +68,8 @@ pub fn document(workspace: &Workspace, of: &Linked, files: &[File]) -> Result<St
 
 fn component(
     name: &Name,
-    node: &Node,
     known: &BTreeMap<Name, Package>,
-    sums: &BTreeMap<Name, String>,
+    sums: &BTreeMap<Name, Option<String>>,
 ) -> Value {
     let mut value = json!({
         "type": "library",
@@ -87,7 +83,7 @@ fn component(
         let expression = package.licence.replace('/', " OR ");
         value["licenses"] = json!([{"expression": expression}]);
     }
-    if let Some(sum) = sums.get(name).filter(|_| !node.is_ours) {
+    if let Some(Some(sum)) = sums.get(name) {
         value["hashes"] = hash(sum);
     }
     value
@@ -124,17 +120,4 @@ fn committed_at(workspace: &Workspace) -> Option<String> {
     git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]);
     let said = run::output(&mut git, "see git").ok()?;
     Some(said.trim().to_owned()).filter(|time| !time.is_empty())
-}
-
-fn sums_of_packages(workspace: &Workspace) -> Result<BTreeMap<Name, String>> {
-    const FIX: &str = "restore Cargo.lock with git";
-    let text = files::text(workspace.root.join("Cargo.lock"))?;
-    let lock: toml::Table = text.parse().or_problem("cannot read Cargo.lock", FIX)?;
-    let packages = lock.get("package").and_then(|list| list.as_array()).into_iter().flatten();
-    Ok(packages
-        .filter_map(|package| {
-            let field = |name: &str| Some(package.get(name)?.as_str()?.to_owned());
-            Some(((field("name")?, field("version")?), field("checksum")?))
-        })
-        .collect())
 }

@@ -3,7 +3,7 @@
 //! Invariant: our own engine is stopped when this is dropped. An engine that already runs is used
 //! and left alone. A stand-in is imported only where the official image is absent.
 
-use super::{STOP_TIMEOUT, Server, log_to};
+use super::{START_TIMEOUT, STOP_TIMEOUT, Server, log_to};
 use crate::{
     children::{self, Stop},
     files,
@@ -17,11 +17,8 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A usable engine.
 #[derive(Debug)]
@@ -53,7 +50,9 @@ impl Engine {
         let running = children::spawn(&mut command, Stop::Leader(STOP_TIMEOUT * 6))?;
         let own = Server { name: "dockerd", port: 0, running, log };
         let mut engine = Self { workspace, host: Some(host), _own: None };
-        engine._own = Some(engine.wait(own)?);
+        let is_up = || run::succeeds(engine.docker().arg("info"));
+        let own = own.wait_until(is_up, START_TIMEOUT, Duration::from_millis(100))?;
+        engine._own = Some(own);
         Ok(engine)
     }
 
@@ -125,18 +124,6 @@ impl Engine {
             import.args(["--change", change]);
         }
         run::output(import.arg(root).arg(image), "free disk space").map(drop)
-    }
-
-    fn wait(&self, mut own: Server) -> Result<Server> {
-        let deadline = Instant::now() + PATIENCE;
-        while !run::succeeds(self.docker().arg("info")) {
-            own.check_alive()?;
-            if Instant::now() > deadline {
-                return Err(own.complaint("it did not respond in time"));
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        Ok(own)
     }
 }
 

@@ -12,13 +12,10 @@ use crate::{
     tools::envoy::{CURRENT, Release},
     workspace::Workspace,
 };
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::PathBuf, process::Command};
 
 /// Where the shipped configuration expects the filter.
-const SHIPPED_FILTER: &str = "/etc/envoy/tollgate-envoy.wasm";
+pub const SHIPPED_FILTER: &str = "/etc/envoy/tollgate-envoy.wasm";
 
 /// One Envoy to start.
 #[derive(Debug, Clone)]
@@ -69,7 +66,7 @@ fn write_config(workspace: &Workspace, name: &str, text: &str) -> Result<PathBuf
 
 /// `envoy/envoy.yaml` with this machine's filter and these ports, on loopback.
 pub fn shipped_config(workspace: &Workspace, ports: Ports) -> Result<String> {
-    let text = read(&workspace.root.join("envoy/envoy.yaml"))?;
+    let text = files::text(workspace.root.join("envoy/envoy.yaml"))?;
     let filter = workspace.envoy_wasm().display().to_string();
     let replacements = [
         (SHIPPED_FILTER.to_owned(), filter),
@@ -82,13 +79,9 @@ pub fn shipped_config(workspace: &Workspace, ports: Ports) -> Result<String> {
 
 /// `envoy/origin.yaml` on this loopback port.
 pub fn origin_config(workspace: &Workspace, port: u16) -> Result<String> {
-    let text = read(&workspace.root.join("envoy/origin.yaml"))?;
+    let text = files::text(workspace.root.join("envoy/origin.yaml"))?;
     let replacements = [(address("0.0.0.0", 8000), address("127.0.0.1", port))];
     replace_once(&text, &replacements, "envoy/origin.yaml")
-}
-
-fn read(path: &Path) -> Result<String> {
-    files::text(path)
 }
 
 fn address(host: &str, port: u16) -> String {

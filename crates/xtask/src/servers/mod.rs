@@ -27,7 +27,7 @@ use std::{
 };
 
 /// How long a server may take until it responds.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a server may take to end when asked.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,19 +45,22 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 
 impl Server {
     /// Waits until `GET path` on the server's port is answered.
-    fn wait_until_ready(mut self, port: u16, path: &str) -> Result<Self> {
-        let deadline = Instant::now() + START_TIMEOUT;
-        loop {
-            self.check_alive()?;
-            let answer = http::Request::new(port, path).send();
-            if answer.is_ok_and(|status| status < 500) {
-                return Ok(self);
-            }
-            if Instant::now() > deadline {
-                return Err(self.complaint("it did not respond in time"));
-            }
-            thread::sleep(BETWEEN_TRIES);
-        }
+    fn wait_until_ready(self, port: u16, path: &str) -> Result<Self> {
+        let request = http::Request::new(port, path);
+        let is_up = || request.send().is_ok_and(|status| status < 500);
+        self.wait_until(is_up, START_TIMEOUT, BETWEEN_TRIES)
+    }
+
+    /// Waits until it is up, while it runs.
+    pub fn wait_until(
+        mut self,
+        is_up: impl Fn() -> bool,
+        patience: Duration,
+        pause: Duration,
+    ) -> Result<Self> {
+        let found = until(patience, pause, || self.check_alive().map(|()| is_up().then_some(())))?;
+        found.ok_or_else(|| self.complaint("it did not respond in time"))?;
+        Ok(self)
     }
 
     /// An error once the server has ended without a request to stop.
@@ -74,6 +77,22 @@ impl Server {
         let tail = lines[lines.len().saturating_sub(15)..].join("\n");
         let fix = format!("read its log: {}", self.log.display());
         Problem::new(format!("{} does not run", self.name), format!("{what}\n{tail}"), fix)
+    }
+}
+
+/// The result of the first attempt that has one; none after `patience`.
+pub fn until<T>(
+    patience: Duration,
+    pause: Duration,
+    mut attempt: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let found = attempt()?;
+        if found.is_some() || Instant::now() > deadline {
+            return Ok(found);
+        }
+        thread::sleep(pause);
     }
 }
 
@@ -98,4 +117,19 @@ pub fn log_to(command: &mut Command, log: &Path) -> Result<()> {
     let second = file.try_clone().or_problem("cannot share a log file", fix)?;
     command.stdout(file).stderr(second);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_result_ends_the_wait_and_patience_ends_it_without_one() {
+        let mut attempts = 0..;
+        let mut third = || Ok(attempts.next().filter(|attempt| *attempt == 2));
+        assert_eq!(until(START_TIMEOUT, Duration::ZERO, &mut third).unwrap(), Some(2));
+        assert_eq!(until::<()>(Duration::ZERO, Duration::ZERO, || Ok(None)).unwrap(), None);
+        let failed = || Err::<Option<()>, _>(Problem::new("a", "b", "c"));
+        assert!(until(START_TIMEOUT, Duration::ZERO, failed).is_err());
+    }
 }

@@ -8,16 +8,16 @@
 use crate::{
     build::{admin_page, server, worker},
     env, files,
-    problem::{Problem, Result},
+    problem::{OrProblem, Problem, Result},
     run,
     servers::{free_port, static_files, workerd},
     tools::{apt, npm},
     workspace::Workspace,
 };
-use std::{collections::BTreeMap, path::Path, process::Command};
+use std::{collections::BTreeMap, os::unix::fs::symlink, path::Path, process::Command};
 
-/// Where it is served the second time: no file of the page may know its path.
-const BELOW: &str = "/some/where/";
+/// Its folder where it is served the second time: no file of the page may know its path.
+const BELOW: &str = "some/where";
 
 /// The locations of the pages' modules, some of which need no browser to be tested.
 const SCRIPTS: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
@@ -80,13 +80,16 @@ fn config(root: &Path, packages: &Path) -> String {
 }
 
 pub fn test(workspace: &Workspace) -> Result<()> {
-    server::build_cli(workspace)?;
+    server::build(workspace, "tollgate-cli")?;
     let mut node = browser(workspace, "tests/browser/playground.mjs")?;
-    for (name, prefix) in [("TOLLGATE_PLAYGROUND", "/"), ("TOLLGATE_PLAYGROUND_BELOW", BELOW)] {
-        let port = free_port()?;
-        static_files::serve(workspace, port, prefix)?;
-        node.env(name, format!("http://127.0.0.1:{port}{prefix}"));
-    }
+    let site = workspace.playground_dir();
+    let above = workspace.out.join("run/above-playground");
+    files::make_empty(&above.join("some"))?;
+    symlink(&site, above.join(BELOW)).or_problem("cannot link the page", "free disk space")?;
+    let here = static_files::serve(workspace, free_port()?, &site)?;
+    let there = static_files::serve(workspace, free_port()?, &above)?;
+    node.env("TOLLGATE_PLAYGROUND", format!("http://127.0.0.1:{}/", here.port));
+    node.env("TOLLGATE_PLAYGROUND_BELOW", format!("http://127.0.0.1:{}/{BELOW}/", there.port));
     node.env("TOLLGATE_CLI", workspace.cli());
     run::shown(env::with_tools(workspace, &mut node), "read the failed test")
 }

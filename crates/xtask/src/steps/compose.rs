@@ -21,7 +21,7 @@ pub fn compose(workspace: &Workspace) -> Result<()> {
     if !workspace.envoy_wasm().is_file() {
         build::build(workspace, Product::Envoy)?;
     }
-    build::server::build(workspace)?;
+    build::server::build(workspace, "tollgate-server")?;
     for port in FILES.iter().flat_map(|(_, ports)| *ports) {
         must_be_free(*port, "nothing: a docker-compose.yaml publishes this one")?;
     }

@@ -10,18 +10,18 @@ use super::{
 };
 use crate::{
     children::{self, Stop},
-    files,
-    problem::{OrProblem, Result},
-    progress::seconds,
+    problem::Result,
+    progress::{lock, seconds},
+    servers::log_to,
     tools::{self, Tool},
     workspace::Workspace,
 };
 use std::{
-    fs::{self, File},
+    fs,
     io::Write,
     path::PathBuf,
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -79,10 +79,6 @@ fn in_lanes<T: Send>(steps: &[&'static Step], run: &(dyn Fn(&'static Step) -> T 
     ended.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Held by the step that writes to the terminal.
 static TERMINAL: Mutex<()> = Mutex::new(());
 
@@ -119,12 +115,7 @@ fn process(step: &Step, log: Option<&PathBuf>) -> Result<bool> {
     let mut command = Command::new(format!("/proc/{}/exe", std::process::id()));
     command.args(["test", "--step", step.name]);
     if let Some(log) = log {
-        let fix = "free disk space";
-        let folder = log.parent().unwrap_or(log);
-        files::make_folder(folder)?;
-        let file = File::create(log).or_problem("cannot write a log", fix)?;
-        let second = file.try_clone().or_problem("cannot share a log", fix)?;
-        command.stdout(file).stderr(second);
+        log_to(&mut command, log)?;
     }
     let mut running = children::spawn(&mut command, Stop::Leader(Duration::from_secs(30)))?;
     Ok(running.wait()?.success())

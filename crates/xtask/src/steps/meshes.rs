@@ -2,17 +2,16 @@
 //!
 //! Invariant: no registry that is reached has the schemas of these kinds, so the embedded policy is
 //! judged by more than our own programs: real Envoy configures the filter with it as the mesh would
-//! hand it over, and `tollgate check` reads the same. The fields around it are compared with a
-//! table, taken from the kinds' definitions as they are published. Every judge must also reject a
-//! copy with a mistake.
+//! hand it over, and `tollgate check` reads the same. The fields around it are validated by a JSON
+//! Schema of ours, taken from the kinds' definitions as they are published. Every judge must also
+//! reject copies with a mistake.
 
-use super::mesh_fields::{self, Kind};
 use crate::{
     build::{self, Product, server},
     files,
     problem::{OrProblem, Problem, Result},
     run,
-    servers::envoy,
+    servers::envoy::{self, SHIPPED_FILTER},
     tools::{envoy::CURRENT, python},
     workspace::Workspace,
 };
@@ -22,36 +21,48 @@ use std::{
     process::Command,
 };
 
-const SHIPPED_FILTER: &str = "/etc/envoy/tollgate-envoy.wasm";
+/// The fields of all kinds of objects in `envoy/`.
+const SCHEMA: &str = "crates/xtask/python/meshes.yaml";
 
-/// A file, its kind, and the location of the filter's configuration in it.
+/// A file, and the location of the filter's configuration in it.
 struct Manifest {
     file: &'static str,
-    kind: &'static Kind,
     /// The filter as the mesh builds it from the object, with the module's path.
     filter: fn(&Value, &str) -> Value,
-    /// A field's name and a wrong one: the table must reject it.
-    beside: (&'static str, &'static str),
+    /// Texts in the file, mistakes in their places, and the objections of the schema.
+    wrong_fields: &'static [(&'static str, &'static str, &'static str)],
 }
 
 const MANIFESTS: [Manifest; 3] = [
     Manifest {
         file: "istio-wasmplugin.yaml",
-        kind: &mesh_fields::WASM_PLUGIN,
         filter: of_wasm_plugin,
-        beside: ("failStrategy:", "failureStrategy:"),
+        wrong_fields: &[
+            ("failStrategy:", "failureStrategy:", "('failureStrategy' was unexpected)"),
+            ("pluginConfig:", "pluginConfiguration:", "'pluginConfig' is a required property"),
+            ("phase: AUTHN", "phase: FIRST", "$.spec.phase 'FIRST' is not one of"),
+            ("namespace:", "space:", "('space' was unexpected)"),
+        ],
     },
     Manifest {
         file: "istio-envoyfilter.yaml",
-        kind: &mesh_fields::ENVOY_FILTER,
         filter: of_envoy_filter,
-        beside: ("operation: INSERT_BEFORE", "operation: BEFORE"),
+        wrong_fields: &[
+            ("operation: INSERT_BEFORE", "operation: BEFORE", "'BEFORE' is not one of"),
+            ("subFilter:", "filter:", "('filter' was unexpected)"),
+            ("istio: ingressgateway", "istio: 7", "labels.istio 7 is not of type 'string'"),
+            ("configPatches:", "patches:", "'configPatches' is a required property"),
+        ],
     },
     Manifest {
         file: "envoy-gateway.yaml",
-        kind: &mesh_fields::EXTENSION_POLICY,
         filter: of_extension_policy,
-        beside: ("failOpen: false", "failOpen: never"),
+        wrong_fields: &[
+            ("failOpen: false", "failOpen: never", "'never' is not of type 'boolean'"),
+            ("image:", "picture:", "('picture' was unexpected)"),
+            ("  name: eg", "  name: ''", "targetRefs[0].name ''"),
+            ("v1alpha1", "v1", "$.apiVersion 'gateway.envoyproxy.io/v1alpha1' was expected"),
+        ],
     },
 ];
 /// A text in every policy, and a mistake in its place.
@@ -59,41 +70,44 @@ const EMBEDDED: (&str, &str) = ("window: 1m", "window: 0m");
 
 pub fn check(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
-    server::build_cli(workspace)?;
+    server::build(workspace, "tollgate-cli")?;
     for manifest in &MANIFESTS {
         let path = workspace.root.join("envoy").join(manifest.file);
         let text = files::text(&path)?;
-        let object = read(workspace, &text)?;
-        beside(manifest, &object)?;
+        let (object, mistakes) = read(workspace, &text)?;
+        if !mistakes.is_empty() {
+            return Err(wrong(manifest, mistakes));
+        }
         let said = embedded(workspace, manifest, &object)?;
         if let Some((judge, said)) =
             said.iter().find_map(|(judge, said)| Some((judge, said.as_ref()?)))
         {
             return Err(wrong(manifest, format!("{judge} rejects the embedded policy:\n{said}")));
         }
-        let (right, other) = manifest.beside;
-        let broken = read(workspace, &replaced(manifest, &text, right, other)?)?;
-        if beside(manifest, &broken).is_ok() {
-            return Err(wrong(manifest, format!("the table accepts a copy with {other:?}")));
+        for (right, other, objection) in manifest.wrong_fields {
+            let (_, mistakes) = read(workspace, &replaced(manifest, &text, right, other)?)?;
+            if !mistakes.contains(objection) {
+                let why = format!("{objection:?} is not among the mistakes {mistakes:?}");
+                return Err(wrong(manifest, why));
+            }
         }
-        let broken = read(workspace, &replaced(manifest, &text, EMBEDDED.0, EMBEDDED.1)?)?;
+        let (broken, _) = read(workspace, &replaced(manifest, &text, EMBEDDED.0, EMBEDDED.1)?)?;
         for (judge, said) in embedded(workspace, manifest, &broken)? {
             if !said.is_some_and(|said| said.contains("rules[0].quotas[0].window")) {
                 let why = format!("{judge} does not reject a copy with {:?}", EMBEDDED.1);
                 return Err(wrong(manifest, why));
             }
         }
-        let Manifest { file, kind, .. } = manifest;
         println!(
-            "envoy/{file}: the policy by Envoy {} and `tollgate check`; the fields of {} by a table",
-            CURRENT.version, kind.name
+            "envoy/{}: the policy by Envoy {} and `tollgate check`; the fields by {SCHEMA}",
+            manifest.file, CURRENT.version
         );
     }
     Ok(())
 }
 
 fn wrong(manifest: &Manifest, why: String) -> Problem {
-    let fix = "correct it, or the tables in mesh_fields.rs";
+    let fix = format!("correct it, or {SCHEMA}");
     Problem::new(format!("envoy/{} is not right", manifest.file), why, fix)
 }
 
@@ -104,18 +118,21 @@ fn replaced(manifest: &Manifest, text: &str, from: &str, to: &str) -> Result<Str
     }
 }
 
-fn beside(manifest: &Manifest, object: &Value) -> Result<()> {
-    let mistakes = manifest.kind.mistakes(object);
-    if mistakes.is_empty() { Ok(()) } else { Err(wrong(manifest, mistakes.join("\n"))) }
-}
-
-/// YAML as Kubernetes' tools for Python read it.
-fn read(workspace: &Workspace, text: &str) -> Result<Value> {
+/// An object as Kubernetes' tools for Python read its YAML, and its mistakes by the schema.
+fn read(workspace: &Workspace, text: &str) -> Result<(Value, String)> {
     const READ: &str = "import json, sys, yaml\n\
-        json.dump(yaml.safe_load(sys.argv[1]), sys.stdout)";
+        from jsonschema import Draft202012Validator\n\
+        schema, value = yaml.safe_load(open(sys.argv[1])), yaml.safe_load(sys.argv[2])\n\
+        print(json.dumps(value))\n\
+        for mistake in Draft202012Validator(schema).iter_errors(value):\n    \
+        print(mistake.json_path, mistake.message)";
     let mut python = python::MANIFESTS.python(workspace);
-    let json = run::output(python.args(["-c", READ, text]), "write one object of YAML")?;
-    serde_json::from_str(&json).or_problem("cannot read the output of Python", "see meshes.rs")
+    python.args(["-c", READ]).arg(workspace.root.join(SCHEMA)).arg(text);
+    let said = run::output(&mut python, "write one object of YAML")?;
+    let (json, mistakes) = said.split_once('\n').unwrap_or_default();
+    let object = serde_json::from_str(json);
+    let object = object.or_problem("cannot read the output of Python", "see meshes.rs")?;
+    Ok((object, mistakes.to_owned()))
 }
 
 /// Each judge's objection to the policy in an object.
@@ -138,8 +155,8 @@ fn written(workspace: &Workspace, config: &str) -> Result<PathBuf> {
 }
 
 fn checked(file: &Path, workspace: &Workspace) -> Result<Option<String>> {
-    let program = workspace.server().with_file_name("tollgate");
-    let (status, said, complaints) = run::captured(Command::new(program).arg("check").arg(file))?;
+    let mut check = Command::new(workspace.cli());
+    let (status, said, complaints) = run::captured(check.arg("check").arg(file))?;
     Ok((!status.success()).then(|| said + &complaints))
 }
 

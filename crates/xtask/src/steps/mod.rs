@@ -7,7 +7,6 @@ mod browser;
 mod compose;
 mod lanes;
 mod manifests;
-mod mesh_fields;
 mod meshes;
 mod older_envoys;
 mod packages;

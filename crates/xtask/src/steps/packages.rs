@@ -8,11 +8,9 @@
 use crate::{
     files,
     problem::{OrProblem, Result},
-    release::{
-        self,
-        names::{CRATES, VERSION},
-    },
+    release::{self, names::CRATES},
     run,
+    versions::TOLLGATE as VERSION,
     workspace::Workspace,
 };
 use std::{fs::OpenOptions, io::Write, path::Path, process::Command};

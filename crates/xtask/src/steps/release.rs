@@ -6,15 +6,12 @@
 
 use crate::{
     build::{archive, envoy::MODULES},
-    env, files,
+    env, files, linked,
     problem::{OrProblem, Problem, Result},
-    release::{
-        self, command_line, inside,
-        names::{SUMS, VERSION},
-        sums,
-    },
+    release::{self, command_line, inside, names::SUMS, sums},
     run,
     tools::{npm, python},
+    versions::TOLLGATE as VERSION,
     workspace::Workspace,
 };
 use serde_json::Value;
@@ -128,7 +125,9 @@ fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
     let lists: Vec<&String> = names.iter().filter(|name| name.ends_with(".cdx.json")).collect();
     let paths: Vec<PathBuf> = lists.iter().map(|name| folder.join(name)).collect();
     judged(workspace, &paths)?;
-    let locked = locked(workspace)?;
+    // As the compiler writes them.
+    let locked = linked::locked(workspace)?.into_keys().map(|(name, _)| name.replace('-', "_"));
+    let locked: BTreeSet<String> = locked.collect();
     let mut seen = 0;
     for list in lists {
         let text = files::bytes(folder.join(list))?;
@@ -162,13 +161,6 @@ fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
         }
     }
     wanted(seen > 20, format!("only {seen} packages were found in files by their symbols"))
-}
-
-/// Names of packages in Cargo.lock, as the compiler writes them.
-fn locked(workspace: &Workspace) -> Result<BTreeSet<String>> {
-    let text = files::text(workspace.root.join("Cargo.lock"))?;
-    let names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-    Ok(names.map(|name| name.replace('-', "_")).collect())
 }
 
 const JUDGE: &str = "

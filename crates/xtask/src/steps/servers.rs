@@ -12,6 +12,7 @@ use crate::{
     problem::{OrProblem, Problem, Result},
     run,
     servers::{
+        Server,
         envoy::{self, Ports},
         free_port,
         http::Request,
@@ -23,13 +24,7 @@ use crate::{
     },
     workspace::Workspace,
 };
-use std::{
-    ffi::OsStr,
-    fs,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{ffi::OsStr, fs, process::Command, time::Duration};
 
 const E2E: &str = "tollgate-e2e";
 /// Builds included.
@@ -98,7 +93,7 @@ pub(super) const DECISIONS: [&str; 1] =
 
 /// `tollgate-server` alone.
 pub fn e2e_server(workspace: &Workspace) -> Result<()> {
-    build::server::build(workspace)?;
+    build::server::build(workspace, "tollgate-server")?;
     e2e(workspace, &[], |name| name.contains("server"))
 }
 
@@ -113,7 +108,7 @@ fn build_clock(workspace: &Workspace) -> Result<()> {
 pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
-    build::server::build(workspace)?;
+    build::server::build(workspace, "tollgate-server")?;
     e2e(workspace, &[], |name| name.contains("fleet"))?;
     second_try::run(workspace, &FLEET_OF_SLIM, || {
         let mut command = tests_of(workspace, CURRENT, &[FLEET_LEASES]);
@@ -214,15 +209,11 @@ pub fn up(workspace: &Workspace) -> Result<()> {
     command.args(["--server-port", &server.to_string(), "--playground-port", &page.to_string()]);
     let log = workspace.out.join("run/up.log");
     log_to(&mut command, &log)?;
-    let mut running = children::spawn(&mut command, Stop::Leader(Duration::from_secs(20)))?;
+    let running = children::spawn(&mut command, Stop::Leader(Duration::from_secs(20)))?;
+    let started = Server { name: "`cargo xtask up`", port: envoy, running, log: log.clone() };
     let said = || fs::read_to_string(&log).unwrap_or_default();
-    let deadline = Instant::now() + UP_PATIENCE;
-    while !said().contains("Ctrl-C stops everything") {
-        if running.poll()?.is_some() || Instant::now() > deadline {
-            return Err(Problem::new("`cargo xtask up` did not come up", said(), fix));
-        }
-        thread::sleep(Duration::from_millis(200));
-    }
+    let is_up = || said().contains("Ctrl-C stops everything");
+    let started = started.wait_until(is_up, UP_PATIENCE, Duration::from_millis(200))?;
     let shown = said();
     let is_denial = |line: &&str| line.trim_end().ends_with("429");
     if shown.lines().filter(is_denial).count() != 3 {
@@ -238,7 +229,7 @@ pub fn up(workspace: &Workspace) -> Result<()> {
             text.replace(&format!("127.0.0.1:{port}/"), &format!("127.0.0.1:{default}/"))
         }),
     )?;
-    drop(running);
+    drop(started);
     let answers = |port| Request::new(port, "/").send().is_ok();
     if [envoy, worker, server, page].into_iter().any(answers) {
         let why = "a server still responds after `up` was stopped";

