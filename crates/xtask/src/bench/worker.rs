@@ -21,7 +21,7 @@ use crate::{
     servers::{
         Server, free_port,
         http::Request,
-        workerd::{self, Code, Options, Storage},
+        workerd::{self, Code, Options},
     },
     workspace::Workspace,
 };
@@ -165,8 +165,7 @@ fn start(ws: &Workspace, variant: Variant, origin: &Server, script: &Path) -> Re
     }
     let ready = if variant.code.is_ours() { HEALTH } else { "/" };
     let Variant { folder: name, code, path, .. } = variant;
-    let storage = Storage::Disk;
-    let options = Options { name, port, vars, code, storage, has_assets: false, ready };
+    let options = Options { name, port, vars, code, has_assets: false, ready };
     let server = seated(ProcessorRole::Server, || workerd::start(ws, options))?;
     let client = vec!["cf-connecting-ip: 192.0.2.1"];
     let (requests, mut expect) = match variant.used {

@@ -146,7 +146,6 @@ fn start(
         port: free_port()?,
         vars: BTreeMap::from([("ORIGIN".to_owned(), format!("http://127.0.0.1:{}", origin.port))]),
         code: workerd::Code::WithPolicy(policy),
-        storage: workerd::Storage::Disk,
         has_assets: false,
         ready: "/.well-known/tollgate/health",
     };
