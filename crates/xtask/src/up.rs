@@ -195,7 +195,6 @@ fn start(
             None => workerd::Code::Shipped,
             Some(tried) => workerd::Code::WithPolicy(tried.json.clone()),
         },
-        storage: workerd::Storage::Disk,
         has_assets: options.all,
         ready: "/",
     };
@@ -267,7 +266,7 @@ fn show(options: &Options) -> Result<()> {
 
 /// The server with its responses to a fresh client, and the addresses of the pages.
 fn show_others(options: &Options) -> Result<()> {
-    let &Options { worker_port, server_port, playground_port, .. } = options;
+    let server_port = options.server_port;
     let server = Request::new(server_port, "/check").post(&login(PROBE_CLIENT));
     let server = observe(|| decision(&server.text()?))?;
     println!("\ntollgate-server (its memory) http://127.0.0.1:{server_port}/check");
@@ -277,16 +276,14 @@ fn show_others(options: &Options) -> Result<()> {
         server.len(),
     );
     show_runs(&server);
-    println!("\nThe admin page, token {TOKEN}");
-    println!("                             http://127.0.0.1:{worker_port}/{ADMIN_PAGE}");
-    println!("\nThe playground (static files) http://127.0.0.1:{playground_port}/");
+    show_pages(options);
     Ok(())
 }
 
 /// Where a custom policy is enforced. Its author knows its limits: no request here is known to be
 /// limited by it.
 fn show_addresses(options: &Options, policy: &Path) {
-    let Options { envoy_port, worker_port, server_port, playground_port, all, .. } = options;
+    let Options { envoy_port, worker_port, server_port, all, .. } = options;
     println!("\n{} is enforced by", policy.display());
     println!("Envoy (proxy-wasm filter)     http://127.0.0.1:{envoy_port}/");
     println!("workerd (Durable Objects)     http://127.0.0.1:{worker_port}/");
@@ -294,9 +291,13 @@ fn show_addresses(options: &Options, policy: &Path) {
         return;
     }
     println!("tollgate-server (its memory)  http://127.0.0.1:{server_port}/check");
-    println!("The admin page, token {TOKEN}");
-    println!("                              http://127.0.0.1:{worker_port}/{ADMIN_PAGE}");
-    println!("The playground (static files) http://127.0.0.1:{playground_port}/");
+    show_pages(options);
+}
+
+fn show_pages(Options { worker_port, playground_port, .. }: &Options) {
+    println!("\nThe admin page, token {TOKEN}");
+    println!("                             http://127.0.0.1:{worker_port}/{ADMIN_PAGE}");
+    println!("\nThe playground (static files) http://127.0.0.1:{playground_port}/");
 }
 
 /// A request as `POST /check` wants it.

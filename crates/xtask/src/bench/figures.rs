@@ -62,6 +62,12 @@ pub fn median(samples: &[f64]) -> f64 {
     }
 }
 
+/// The least value that this part of `sorted` does not exceed; `NaN` of nothing.
+pub fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let place = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
 pub fn least(samples: &[f64]) -> f64 {
     samples.iter().copied().fold(f64::NAN, f64::min)
 }
@@ -110,6 +116,14 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]).to_string(), "2.5");
         assert!(median(&[]).is_nan());
         assert_eq!(figure(median(&[]), 1), "-");
+    }
+
+    #[test]
+    fn quantiles_are_samples() {
+        let sorted: Vec<f64> = (1..=200).map(f64::from).collect();
+        let all = [0.5, 0.99, 1.0].map(|part| figure(quantile(&sorted, part), 0));
+        assert_eq!(all, ["100", "198", "200"]);
+        assert!(quantile(&[], 0.5).is_nan());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::{
     envoy::{bootstrap, wasm},
-    figures::{Table, figure},
+    figures::{Table, figure, quantile},
 };
 use crate::{
     files,
@@ -71,12 +71,6 @@ fn row(label: &str, samples: &[Sample]) -> [String; 5] {
     ms.sort_by(f64::total_cmp);
     let [p50, p99, most] = [0.5, 0.99, 1.0].map(|part| figure(quantile(&ms, part), 2));
     [label.to_owned(), ms.len().to_string(), p50, p99, most]
-}
-
-/// The least value that this part of `sorted` does not exceed; `NaN` of nothing.
-fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let place = (sorted.len() as f64 * part).ceil() as usize;
-    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
 /// All requests, and when a policy was put into place.
@@ -167,17 +161,4 @@ fn put(file: &Path, module: &Path, is_slim: bool, number: u32) -> Result<()> {
     let partial = file.with_extension("partial");
     files::write(&partial, response.to_string())?;
     files::rename(&partial, file)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_samples() {
-        let sorted: Vec<f64> = (1..=200).map(f64::from).collect();
-        let all = [0.5, 0.99, 1.0].map(|part| figure(quantile(&sorted, part), 0));
-        assert_eq!(all, ["100", "198", "200"]);
-        assert!(quantile(&[], 0.5).is_nan());
-    }
 }

@@ -21,7 +21,7 @@ use crate::{
     servers::{
         Server, free_port,
         http::Request,
-        workerd::{self, Code, Options, Storage},
+        workerd::{self, Code, Options},
     },
     workspace::Workspace,
 };
@@ -52,52 +52,9 @@ const CHECK: &str =
     r#"{"method":"GET","host":"a.example","path":"/","headers":{},"client_ip":"192.0.2.1"}"#;
 /// Reads the request and returns as much as the service does; counts before, as `tests/twin` does,
 /// where the path says so.
-const TWINS_SCRIPT: &str = r#"
-import { DurableObject } from "cloudflare:workers";
-const answer = JSON.stringify({ decision: "allow", rules: [], violated: [], retry_after_ms: null,
-  headers: { "ratelimit-policy": "\"bench\";q=1000000;w=1", ratelimit: "\"bench\";r=999999;t=1" } });
-const name = "0123456789abcdef".repeat(4);
-const asked = new Uint8Array(96).fill(7);
-export class Limiter extends DurableObject {
-  #counted = 0;
-  #hasTable = false;
-  count(request) {
-    const reply = new Uint8Array(request.length + 8);
-    reply.set(request);
-    new DataView(reply.buffer).setFloat64(request.length, ++this.#counted);
-    return reply;
-  }
-  upsert(request) {
-    const reply = this.count(request);
-    const sql = this.ctx.storage.sql;
-    if (!this.#hasTable) sql.exec("CREATE TABLE IF NOT EXISTS counts (id INTEGER PRIMARY KEY, row BLOB NOT NULL)");
-    this.#hasTable = true;
-    sql.exec("INSERT INTO counts (id, row) VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row", reply);
-    return reply;
-  }
-}
-export default {
-  async fetch(request, env) {
-    await request.text();
-    for (const what of ["count", "upsert"]) if (request.url.endsWith(what)) await env.LIMITER.getByName(name)[what](asked);
-    return new Response(answer, { headers: { "content-type": "application/json" } });
-  },
-};
-"#;
+const TWINS_SCRIPT: &str = include_str!("worker-twins.mjs");
 /// Forwards to the origin and adds two fields.
-const FORWARDER_SCRIPT: &str = r#"
-export class Limiter {}
-export default {
-  async fetch(request, env) {
-    const url = new URL(request.url);
-    const answer = await fetch(env.ORIGIN + url.pathname + url.search, request);
-    const response = new Response(answer.body, answer);
-    response.headers.set("ratelimit-policy", "\"bench\";q=1000000;w=1");
-    response.headers.set("ratelimit", "\"bench\";r=999999;t=1");
-    return response;
-  },
-};
-"#;
+const FORWARDER_SCRIPT: &str = include_str!("worker-forwarder.mjs");
 
 /// Which of the two uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,8 +165,7 @@ fn start(ws: &Workspace, variant: Variant, origin: &Server, script: &Path) -> Re
     }
     let ready = if variant.code.is_ours() { HEALTH } else { "/" };
     let Variant { folder: name, code, path, .. } = variant;
-    let storage = Storage::Disk;
-    let options = Options { name, port, vars, code, storage, has_assets: false, ready };
+    let options = Options { name, port, vars, code, has_assets: false, ready };
     let server = seated(ProcessorRole::Server, || workerd::start(ws, options))?;
     let client = vec!["cf-connecting-ip: 192.0.2.1"];
     let (requests, mut expect) = match variant.used {

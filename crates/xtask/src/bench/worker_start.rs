@@ -13,7 +13,7 @@ use crate::{
     problem::Result,
     servers::{
         free_port,
-        workerd::{self, Code, Options, Storage},
+        workerd::{self, Code, Options},
     },
     workspace::Workspace,
 };
@@ -88,8 +88,8 @@ impl Starts {
             true => ("start-ours", Code::Shipped, "/.well-known/tollgate/health"),
             false => ("start-noop", Code::Script(NOOP_SCRIPT), "/"),
         };
-        let (port, vars, storage) = (free_port()?, BTreeMap::new(), Storage::Memory);
-        let options = Options { name, port, vars, code, storage, has_assets: false, ready };
+        let (port, vars) = (free_port()?, BTreeMap::new());
+        let options = Options { name, port, vars, code, has_assets: false, ready };
         let begun = Instant::now();
         let server = seated(ProcessorRole::Server, || workerd::start(workspace, options))?;
         self.clock.push(begun.elapsed().as_secs_f64() * 1000.0);

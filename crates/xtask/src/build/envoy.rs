@@ -5,17 +5,14 @@
 
 use super::{exports, paths, product};
 use crate::{
-    env, files,
+    files,
     problem::{OrProblem, Result},
-    run::{self, Runner},
-    tools::{self, npm},
+    run::Runner,
+    tools,
     versions::{BINARYEN, WASM_TARGET},
     workspace::Workspace,
 };
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 /// The callbacks that Envoy may call, one name per line; stored next to the callbacks, in the
 /// sources of the filter.
@@ -107,7 +104,9 @@ fn package_one(workspace: &Workspace, module: &Module) -> Result<()> {
     let how = format!("{BINARYEN} {}", WASM_OPT.join(" "));
     if !product::is_made(&stamp, &module, &how, std::slice::from_ref(&made)) {
         files::write(&stripped, &module)?;
-        optimise(workspace, &stripped, &made)?;
+        let partial = made.with_extension("partial");
+        product::optimise(workspace, WASM_OPT, &stripped, &partial)?;
+        files::rename(&partial, &made)?;
         product::remember(&stamp, &module, &how)?;
     }
     Ok(())
@@ -124,12 +123,4 @@ fn strip(workspace: &Workspace, linked: &Path) -> Result<Vec<u8>> {
     let module = files::bytes(linked)?;
     exports::keep_only(&module, &names)
         .or_problem("the filter does not export what it must", format!("change {EXPORTS}"))
-}
-
-fn optimise(workspace: &Workspace, from: &Path, to: &Path) -> Result<()> {
-    let partial = to.with_extension("partial");
-    let mut command = Command::new(npm::bin(workspace).join("wasm-opt"));
-    command.args(WASM_OPT).arg(from).arg("-o").arg(&partial);
-    run::output(env::with_tools(workspace, &mut command), "read the output of wasm-opt")?;
-    files::rename(&partial, to)
 }

@@ -173,9 +173,7 @@ fn bind(workspace: &Workspace, feature: &str, name: &str) -> Result<()> {
     let mut bindgen = Command::new(cargo_tools::PAGE_BINDGEN.path(workspace));
     run::output(bindgen.arg(&linked).arg(&folder), "read the output of wasm-bindgen")?;
     let optimised = folder.join("optimised.wasm");
-    let mut optimise = Command::new(npm::bin(workspace).join("wasm-opt"));
-    optimise.args(WASM_OPT).arg(&bound).arg("-o").arg(&optimised);
-    run::output(env::with_tools(workspace, &mut optimise), "read the output of wasm-opt")?;
+    product::optimise(workspace, WASM_OPT, &bound, &optimised)?;
     files::rename(&optimised, &bound)?;
     product::remember(&stamp, &module, &how)
 }

@@ -1,13 +1,13 @@
-//! A product on disk: whether it must be made again, and its sizes.
+//! A product on disk: whether it must be made again, its optimiser, and its sizes.
 //!
-//! Invariant: a product is made from the same bytes in the same way, or it is made again. Nothing
-//! here makes one.
+//! Invariant: a product is made from the same bytes in the same way, or it is made again.
 
 use super::archive;
-use crate::{files, problem::Result, workspace::Workspace};
+use crate::{env, files, problem::Result, run, tools::npm, workspace::Workspace};
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// Raw and gzipped length of a file in bytes.
@@ -31,6 +31,13 @@ pub fn remember(stamp: &Path, source: &[u8], how: &str) -> Result<()> {
 
 fn stamp_of(source: &[u8], how: &str) -> Vec<u8> {
     [source, how.as_bytes()].concat()
+}
+
+/// Lets wasm-opt write `to`.
+pub fn optimise(workspace: &Workspace, options: &[&str], from: &Path, to: &Path) -> Result<()> {
+    let mut command = Command::new(npm::bin(workspace).join("wasm-opt"));
+    command.args(options).arg(from).arg("-o").arg(to);
+    run::output(env::with_tools(workspace, &mut command), "read the output of wasm-opt").map(drop)
 }
 
 pub fn print_sizes(workspace: &Workspace, file: &Path) -> Result<()> {

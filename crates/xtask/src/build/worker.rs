@@ -170,13 +170,10 @@ fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
     let text = files::text(&index)?;
     files::write(&index, glue::mend(&text))?;
     files::atomically(folder, |partial| {
-        let tool = |name: &str| Command::new(npm::bin(workspace).join(name));
         let optimised = glue.join("optimised.wasm");
-        let mut optimise = tool("wasm-opt");
-        optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm")).arg("-o").arg(&optimised);
-        run::output(env::with_tools(workspace, &mut optimise), "read the output of wasm-opt")?;
+        product::optimise(workspace, WASM_OPT, &glue.join("index_bg.wasm"), &optimised)?;
         write_module(&optimised, partial)?;
-        let mut bundle = tool("esbuild");
+        let mut bundle = Command::new(npm::bin(workspace).join("esbuild"));
         bundle.current_dir(&glue).args(ESBUILD).arg("./index.js");
         bundle.arg(format!("--outfile={}", partial.join("index.js").display()));
         run::output(env::with_tools(workspace, &mut bundle), "read the output of esbuild").map(drop)

@@ -13,7 +13,7 @@ mod scenario;
 use crate::{
     bench::{
         cpu::{self, ProcessorRole, seated},
-        figures::{self, Table, figure, grouped},
+        figures::{self, Table, figure, grouped, quantile},
     },
     build::{self, Product},
     files,
@@ -146,7 +146,6 @@ fn start(
         port: free_port()?,
         vars: BTreeMap::from([("ORIGIN".to_owned(), format!("http://127.0.0.1:{}", origin.port))]),
         code: workerd::Code::WithPolicy(policy),
-        storage: workerd::Storage::Disk,
         has_assets: false,
         ready: "/.well-known/tollgate/health",
     };
@@ -173,7 +172,7 @@ fn table(runs: &[Loaded]) -> Result<String> {
         let counts =
             [scenario.offered(), outcome.sent(), outcome.served, outcome.refused, outcome.failed];
         let counts = counts.map(|count| grouped(usize::try_from(count).unwrap_or(usize::MAX)));
-        let latencies = [500, 990].map(|share| figure(outcome.latency_ms(share), 2));
+        let latencies = [0.5, 0.99].map(|part| figure(quantile(&outcome.latencies, part), 2));
         let costs = [figure(*cpu_us, 1), figure(*cpu_share, 0), figure(*memory_mib, 0)];
         let name = format!("{product}, {}", scenario.name);
         table.row([name].into_iter().chain(counts).chain(latencies).chain(costs));

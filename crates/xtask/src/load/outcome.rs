@@ -17,8 +17,8 @@ pub struct Outcome {
     pub failed: u64,
     /// From the first request sent to the last response.
     pub elapsed: Duration,
-    /// Of all responses, in microseconds, in rising order.
-    latencies: Vec<u64>,
+    /// Of all responses, in milliseconds, in rising order.
+    pub latencies: Vec<f64>,
     /// When each bin begins in seconds since the first request: served, denied, failed per second.
     pub course: Vec<(f64, [f64; 3])>,
 }
@@ -42,10 +42,10 @@ impl Outcome {
             bins[bin(answer.sent_us - first)][kind] += 1;
             *[&mut outcome.served, &mut outcome.refused, &mut outcome.failed][kind] += 1;
             if answer.status.is_some() {
-                outcome.latencies.push(answer.took_us);
+                outcome.latencies.push(answer.took_us as f64 / 1000.0);
             }
         }
-        outcome.latencies.sort_unstable();
+        outcome.latencies.sort_by(f64::total_cmp);
         let per_second = |count: u64| count as f64 * 1e6 / BIN_US as f64;
         let course = bins.iter().enumerate();
         outcome.course = course
@@ -56,13 +56,6 @@ impl Outcome {
 
     pub const fn sent(&self) -> u64 {
         self.served + self.refused + self.failed
-    }
-
-    /// The latency in milliseconds that this many thousandths of the responses did not exceed.
-    pub fn latency_ms(&self, thousandths: usize) -> f64 {
-        let rank = (self.latencies.len() * thousandths).div_ceil(1000);
-        let found = self.latencies.get(rank.saturating_sub(1));
-        found.map_or(f64::NAN, |us| *us as f64 / 1000.0)
     }
 }
 
@@ -88,13 +81,13 @@ mod tests {
         assert_eq!(outcome.course.len(), 3);
         assert_eq!(outcome.course[0].1.map(|x| x as u64), [5, 5, 0]);
         assert_eq!(outcome.course[2].1.map(|x| x as u64), [0, 0, 10]);
-        assert_eq!([500, 990].map(|p| outcome.latency_ms(p) as u64), [2, 3]);
+        assert_eq!(outcome.latencies.iter().map(|ms| *ms as u64).collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]
     fn nothing_sent_is_nothing() {
         let outcome = Outcome::of(&[]);
         assert_eq!((outcome.sent(), outcome.course.len()), (0, 0));
-        assert!(outcome.latency_ms(500).is_nan());
+        assert!(outcome.latencies.is_empty());
     }
 }

@@ -39,29 +39,8 @@ impl Code {
 const SCRIPT_CLASS: &str = "Limiter";
 const ASSETS: &str = "assets.mjs";
 
-/// Where the Durable Objects store their state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Storage {
-    /// In files, written before a response leaves, as deployed.
-    Disk,
-    /// In memory, to measure the cost of the disk.
-    Memory,
-}
-
 /// The platform's handling of assets: files by their paths, a folder's page, and their types.
-const ASSETS_SCRIPT: &str = r#"
-const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8",
-  txt: "text/plain; charset=utf-8", wasm: "application/wasm" };
-export default {
-  async fetch(request, env) {
-    const { pathname } = new URL(request.url);
-    const path = pathname.endsWith("/") ? `${pathname}index.html` : pathname;
-    const found = await env.FILES.fetch(new Request(`http://files${path}`, { method: request.method }));
-    if (!found.ok) return new Response(null, { status: 404 });
-    return new Response(found.body, { headers: { "content-type": TYPES[path.split(".").at(-1)] ?? "application/octet-stream" } });
-  },
-};
-"#;
+const ASSETS_SCRIPT: &str = include_str!("workerd-assets.mjs");
 
 /// One workerd to start.
 #[derive(Debug, Clone)]
@@ -72,7 +51,6 @@ pub struct Options {
     /// These win over `[vars]`.
     pub vars: BTreeMap<String, String>,
     pub code: Code,
-    pub storage: Storage,
     /// Whether `target/tollgate/assets` is bound, as the block of assets in wrangler.toml does it.
     pub has_assets: bool,
     /// A path that responds once it is up.
@@ -164,16 +142,12 @@ fn config(manifest: &str, options: &Options, storage: &str, files: &str) -> Resu
          (name = \"internet\", network = (allow = [\"public\", \"private\", \"local\"])),\n{services}  ],\n  \
          sockets = [(name = \"http\", address = {address}, http = (), service = \"main\")],\n);\n\
          const worker :Workerd.Worker = (\n  modules = [{modules}],\n  compatibilityDate = {date},\n  \
-         durableObjectNamespaces = [{objects}],\n  durableObjectStorage = ({kept}),\n  \
+         durableObjectNamespaces = [{objects}],\n  durableObjectStorage = (localDisk = \"storage\"),\n  \
          bindings = [{bindings}],\n);\n{workers}",
         storage = quoted(storage),
         address = quoted(&address),
         modules = modules.join(", "),
         date = quoted(date),
-        kept = match options.storage {
-            Storage::Disk => "localDisk = \"storage\"",
-            Storage::Memory => "inMemory = void",
-        },
         objects = objects.join(", "),
         bindings = bindings.join(", "),
     ))
@@ -233,7 +207,6 @@ mod tests {
             port: 1,
             vars,
             code: Code::Shipped,
-            storage: Storage::Disk,
             has_assets: false,
             ready: "/",
         };
@@ -251,7 +224,6 @@ mod tests {
             port: 1,
             vars: BTreeMap::new(),
             code: Code::Script(""),
-            storage: Storage::Memory,
             has_assets: false,
             ready: "/",
         };

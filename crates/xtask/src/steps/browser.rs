@@ -108,7 +108,6 @@ pub fn test_admin(workspace: &Workspace) -> Result<()> {
         port: free_port()?,
         vars: BTreeMap::from(SECRETS.map(owned)),
         code: workerd::Code::Shipped,
-        storage: workerd::Storage::Disk,
         has_assets: true,
         ready: HEALTH,
     };

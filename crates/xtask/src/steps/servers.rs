@@ -110,11 +110,7 @@ pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
     build::server::build(workspace, "tollgate-server")?;
     e2e(workspace, &[], |name| name.contains("fleet"))?;
-    second_try::run(workspace, &FLEET_OF_SLIM, || {
-        let mut command = tests_of(workspace, CURRENT, &[FLEET_LEASES]);
-        command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_slim_wasm());
-        command
-    })
+    of_slim(workspace, FLEET_LEASES, &FLEET_OF_SLIM)
 }
 
 pub(super) const FLEET_LEASES: &str = "fleet_leases";
@@ -175,8 +171,12 @@ pub(super) const OF_SLIM: [&str; 20] = [
 
 /// Tests of the filter, of the module that takes compiled policies alone.
 pub fn e2e_envoy_slim(workspace: &Workspace) -> Result<()> {
-    second_try::run(workspace, &OF_SLIM, || {
-        let mut command = tests_of(workspace, CURRENT, &["envoy"]);
+    of_slim(workspace, "envoy", &OF_SLIM)
+}
+
+fn of_slim(workspace: &Workspace, target: &str, tests: &[&str]) -> Result<()> {
+    second_try::run(workspace, tests, || {
+        let mut command = tests_of(workspace, CURRENT, &[target]);
         command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_slim_wasm());
         command
     })
