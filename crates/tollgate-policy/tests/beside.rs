@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Outdated, Plan, Policy, Surface, Tenant};
+use tollgate_policy::{Disposition, Failure, Outdated, Plan, Policy, Surface, Tenant};
 use tollgate_storage::{Counts, WireError};
 
 const ALONE: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
@@ -174,6 +174,31 @@ fn an_entry_is_asked_for_together_only_where_the_key_is_the_tenant_alone() {
     assert!(!plan.ask_under(&policy, 0));
     policy.plan(&org("acme").header("x-org", "other"), &mut plan);
     assert!(!plan.ask_under(&policy, 0));
+}
+
+#[test]
+fn a_request_is_planned_again_with_the_entry_first_and_then_under_the_newest_policy() {
+    let rule = |name: &str, key: &str| {
+        format!(r#"{{"name": "{name}", "key": {key}, "quotas": [{{"limit": 2, "window": "1m"}}]}}"#)
+    };
+    let rules =
+        [rule("a", r#"["client_ip"]"#), rule("b", "[]"), rule("c", r#"[{"header": "x-org"}]"#)];
+    let policy = compile(&format!(
+        r#"{{"version": 1, "tenant": {{"header": "x-org"}}, "rules": [{}]}}"#,
+        rules.join(",")
+    ));
+    let mut plan = Plan::new();
+    policy.plan(&org("acme"), &mut plan);
+    assert!(plan.ask_under(&policy, 3));
+    for (i, version, newest) in [(0, 7, 7), (1, 9, 9), (0, 8, 9)] {
+        plan.partition_mut(i).unwrap().fail(Failure::Newer(version));
+        assert_eq!(plan.outdated(), Some(Outdated::Policy(newest)), "{i}");
+    }
+    let reply = Counts::other_entry(b"x").reply;
+    let accepted = plan.partition_mut(2).unwrap().accept(&policy, &reply);
+    assert_eq!(accepted, Err(WireError::OtherEntry));
+    assert_eq!(plan.outdated(), Some(Outdated::Entry(b"x")));
+    assert!(!plan.tenant().unwrap().has_confirmed_entry());
 }
 
 #[test]

@@ -187,8 +187,6 @@ pub(super) fn tests_of<T: AsRef<OsStr>>(ws: &Workspace, envoy: Release, targets:
     // Optimised, because these tests are also clients that race each other.
     let mut command = ws.cargo();
     command.args(["test", "-p", E2E, "--profile", "release-test"]);
-    // Most of them wait most of the time.
-    command.env("RUST_TEST_THREADS", "3");
     targets.iter().for_each(|target| {
         command.arg("--test").arg(target);
     });
