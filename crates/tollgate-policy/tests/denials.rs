@@ -148,7 +148,7 @@ impl Front {
             let partition = plan.partition(i).unwrap();
             let (mut request, key) = (Vec::new(), partition.key().to_vec());
             if is_peek {
-                partition.told_peek_request(policy, &mut request);
+                partition.peek_request_with_states(policy, &mut request);
             } else {
                 partition.request(policy, &mut request);
             }
@@ -505,7 +505,7 @@ fn when_a_denial_is_no_longer_believed_one_request_asks() {
         policy.plan(&client(99), &mut plan);
         for i in 0..plan.len() {
             let (mut request, partition) = (Vec::new(), plan.partition(i).unwrap());
-            partition.told_peek_request(&policy, &mut request);
+            partition.peek_request_with_states(&policy, &mut request);
             let key = partition.key().to_vec();
             let reply = objects.ask(&key, &request, Timestamp::from_millis(now));
             plan.partition_mut(i).unwrap().accept(&policy, &reply).unwrap();

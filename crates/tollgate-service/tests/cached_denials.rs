@@ -372,7 +372,8 @@ impl World {
                 }
                 let outcome = drive.receive(&request.policy, &mut request.plan, id, reply);
                 let denials = &mut self.servers[request.server].denials;
-                if is_reply && is_awaited && request.plan.partition(partition).unwrap().has_told() {
+                if is_reply && is_awaited && request.plan.partition(partition).unwrap().has_states()
+                {
                     denials.record_reply(&request.policy, &request.plan, partition, asked_at);
                 }
                 if outcome == ReplyOutcome::LostRefund {
@@ -463,7 +464,7 @@ fn decide(
             };
             let _ = drive.receive(policy, &mut plan, id, Ok(answered.unwrap().reply));
             if let Some(denials) =
-                denials.as_mut().filter(|_| plan.partition(i).unwrap().has_told())
+                denials.as_mut().filter(|_| plan.partition(i).unwrap().has_states())
             {
                 denials.record_reply(policy, &plan, i, now);
             }

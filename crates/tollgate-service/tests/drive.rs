@@ -270,7 +270,7 @@ impl World {
         if is_first {
             client.used.push(id);
             client.charged[partition] += u32::from(is_known && is_charge);
-            if is_known && client.plan.partition(partition).unwrap().has_told() {
+            if is_known && client.plan.partition(partition).unwrap().has_states() {
                 self.denials.record_reply(&self.policy, &client.plan, partition, self.now);
             }
         }

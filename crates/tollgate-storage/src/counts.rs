@@ -175,7 +175,7 @@ impl Counts {
         let mut asked = Request::read(Leasing::split(request)?.1)?;
         let at = asked.read_reply(read_leased(reply)?.1)?;
         let (now, is_ended) = self.advance(&clock);
-        asked.tells = true;
+        asked.includes_states = true;
         let is_changed = self.take_back(&mut asked, now);
         let mut reply = Vec::new();
         self.write_reply(&asked, if is_changed { now } else { at }, &mut reply);

@@ -11,7 +11,7 @@ use crate::counts::Counts;
 use crate::request::Request;
 use crate::stored_set::StoredSet;
 use crate::wire::{
-    BLOCKED, CHARGED, DECIDED, DECISION_LEN, NEWER, Reader, TOLD, WireError, write_decision,
+    BLOCKED, CHARGED, DECIDED, DECISION_LEN, HAS_STATES, NEWER, Reader, WireError, write_decision,
 };
 
 impl Counts {
@@ -21,13 +21,13 @@ impl Counts {
         out.reserve(len.saturating_add(asked.rules.len()).saturating_add(9));
         out.push(DECIDED);
         out.extend(at.as_nanos().to_le_bytes());
-        let tells = !asked.is_untold && (asked.tells || asked.is_used_up());
+        let includes_states = !asked.omits_states && (asked.includes_states || asked.is_used_up());
         let mut decisions = asked.decisions.iter();
         for rule in &asked.rules {
             let is_charged = rule.charged.is_some() && !rule.due.is_settled();
-            let kept = |kept: &&CountedSet| kept.parameters == rule.parameters;
-            let told = if tells { self.sets.iter().find(kept) } else { None };
-            let flags = if told.is_some() { TOLD } else { 0 };
+            let kept = |set: &&CountedSet| set.parameters == rule.parameters;
+            let kept_set = if includes_states { self.sets.iter().find(kept) } else { None };
+            let flags = if kept_set.is_some() { HAS_STATES } else { 0 };
             let flags = flags | if rule.blocked_until.is_some() { BLOCKED } else { 0 };
             out.push(if is_charged { flags | CHARGED } else { flags });
             if let Some(until) = rule.blocked_until {
@@ -36,7 +36,7 @@ impl Counts {
             for decision in decisions.by_ref().take(rule.quotas) {
                 write_decision(decision, out);
             }
-            out.extend_from_slice(told.map_or(&[], |kept| &kept.states));
+            out.extend_from_slice(kept_set.map_or(&[], |kept| &kept.states));
         }
     }
 }
@@ -125,7 +125,7 @@ impl<'b> Reply<'b> {
     ) -> Result<RuleReply<'b>, WireError> {
         let bytes = &mut self.bytes;
         let flags = bytes.u8()?;
-        if flags & !(CHARGED | TOLD | BLOCKED) != 0 {
+        if flags & !(CHARGED | HAS_STATES | BLOCKED) != 0 {
             return Err(WireError::Malformed);
         }
         let is_set = |flag: u8| flags & flag != 0;
@@ -133,7 +133,7 @@ impl<'b> Reply<'b> {
         for decision in decisions {
             *decision = bytes.decision()?;
         }
-        let states = match is_set(TOLD) {
+        let states = match is_set(HAS_STATES) {
             true => Some(bytes.bytes(states_len().ok_or(WireError::Malformed)?)?),
             false => None,
         };

@@ -12,8 +12,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::due::Due;
 use crate::stored_set::StoredSet;
 use crate::wire::{
-    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, REPORTED, Reader, SETTLE, SETTLES, STRICT, TELL,
-    UNDER, UNTOLD, USED, WAITS, WireError,
+    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, REPORTED, Reader, SETTLE, SETTLES, STRICT, UNDER,
+    USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
 };
 
 /// The beginning of a request.
@@ -78,9 +78,9 @@ pub(crate) struct Request<'b> {
     pub(crate) settles: bool,
     /// The reply contains no states: the sender is a node of a fleet, which does not use them to
     /// remember denials.
-    pub(crate) is_untold: bool,
+    pub(crate) omits_states: bool,
     /// The reply always contains the states.
-    pub(crate) tells: bool,
+    pub(crate) includes_states: bool,
     pub(crate) rules: Vec<RequestRule<'b>>,
     /// One per quota of each rule, in their order.
     pub(crate) decisions: Vec<Decision>,
@@ -155,17 +155,18 @@ impl<'b> Request<'b> {
             return Err(WireError::OtherPolicy);
         }
         let (version, group, flags) = (bytes.u64()?, bytes.u64()?, bytes.u8()?);
-        if flags & !(STRICT | SETTLES | UNDER | TELL | UNTOLD) != 0 {
+        if flags & !(STRICT | SETTLES | UNDER | WITH_STATES | WITHOUT_STATES) != 0 {
             return Err(WireError::Malformed);
         }
         if flags & UNDER != 0 {
             bytes.u64()?; // already compared by the store of the entry
         }
         let is_set = |flag: u8| flags & flag != 0;
-        let (settles, tells) = (is_set(SETTLES), is_set(TELL));
+        let (settles, includes_states) = (is_set(SETTLES), is_set(WITH_STATES));
         let (rules, decisions) = (Vec::new(), Vec::new());
-        let is_untold = is_set(UNTOLD);
-        let mut asked = Self { version, group, settles, is_untold, tells, rules, decisions };
+        let omits_states = is_set(WITHOUT_STATES);
+        let mut asked =
+            Self { version, group, settles, omits_states, includes_states, rules, decisions };
         while !bytes.0.is_empty() {
             let rule = asked.read_rule(&mut bytes)?;
             let is_same = |other: &RequestRule<'_>| other.stable_id() == rule.stable_id();

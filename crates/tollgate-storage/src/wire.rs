@@ -51,9 +51,9 @@ pub const SETTLES: u8 = 2;
 /// Flag of a request: it was planned with an entry of its tenant.
 pub(crate) const UNDER: u8 = 8;
 /// Flag of a request: the reply always contains the states.
-pub const TELL: u8 = 16;
+pub const WITH_STATES: u8 = 16;
 /// Flag of a request: the reply contains blocks but no states.
-pub const UNTOLD: u8 = 32;
+pub const WITHOUT_STATES: u8 = 32;
 
 /// Flag of a rule in a request: its denial denies the request.
 pub const BINDING: u8 = 1;
@@ -85,7 +85,7 @@ pub(crate) const TOO_OLD: u8 = 2;
 
 /// Flags of a rule in a reply.
 pub(crate) const CHARGED: u8 = 1;
-pub(crate) const TOLD: u8 = 2;
+pub(crate) const HAS_STATES: u8 = 2;
 pub(crate) const BLOCKED: u8 = 4;
 
 /// Bytes of one decision.

@@ -158,7 +158,7 @@ impl Denials {
         };
         for applied in partition.rules() {
             let Some(set) = policy.applied_set(applied) else { continue };
-            let Some(states) = partition.told(set) else { continue };
+            let Some(states) = partition.states_of(set) else { continue };
             let at = partition.stored.at;
             let hash = hash(self.seed, policy, set, partition.key());
             // A response that a later one overtook contains less. One that is far behind comes from
@@ -219,7 +219,7 @@ impl Denials {
         for partition in plan.partitions() {
             for applied in partition.rules() {
                 let Some(set) = policy.applied_set(applied) else { continue };
-                if partition.stored.status.is_decided() && partition.told(set).is_some() {
+                if partition.stored.status.is_decided() && partition.states_of(set).is_some() {
                     continue;
                 }
                 let hash = hash(self.seed, policy, set, partition.key());

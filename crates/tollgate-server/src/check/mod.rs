@@ -168,7 +168,7 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
 pub async fn answer(gate: &Arc<Gate>, body: &[u8]) -> ApiResponse {
     match check::requests(body) {
         Ok(DescribedRequests::One(facts)) => match one(gate, &facts).await {
-            Ok(told) => ApiResponse::json(told.keep()),
+            Ok(pending) => ApiResponse::json(pending.keep()),
             Err(refused) => refused,
         },
         Ok(DescribedRequests::Many(requests)) => {

@@ -58,7 +58,7 @@ impl CachedDenials {
     /// asked, at `asked_at`: so by the remembered counts the time is never earlier than in the
     /// engine, and none of them denies for longer than the engine would.
     pub(crate) fn record_reply(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
-        if plan.partition(i).is_some_and(|partition| partition.has_told())
+        if plan.partition(i).is_some_and(|partition| partition.has_states())
             && let Some(mut denials) = self.lock()
         {
             denials.record_reply(policy, plan, i, asked_at);

@@ -176,8 +176,8 @@ impl EngineCounts {
     #[must_use]
     pub fn of(engine: &Engine) -> Self {
         let mut faults = Fault::ALL.map(|fault| (fault, 0));
-        for (told, counted) in faults.iter_mut().zip(engine.faults()) {
-            *told = counted;
+        for (total, counted) in faults.iter_mut().zip(engine.faults()) {
+            *total = counted;
         }
         Self { tally: engine.tally(), emptied: engine.emptied(), faults }
     }

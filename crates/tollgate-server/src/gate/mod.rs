@@ -178,7 +178,7 @@ impl Gate {
             timed_out: timed_out.load(Relaxed),
             certificates_refused: certificates_refused.load(Relaxed),
             handshakes_failed: handshakes_failed.load(Relaxed),
-            spans: self.traces.get().map(Traces::told).unwrap_or_default(),
+            spans: self.traces.get().map(Traces::counts).unwrap_or_default(),
             engine: self.store.engine().map(EngineCounts::of),
         }
     }

@@ -95,7 +95,7 @@ fn said(decisions: &[Decision]) -> (Vec<u8>, Span) {
     let (mut body, mut fields, mut request_fields) = (String::new(), Vec::new(), Vec::new());
     for (index, outcome) in outcomes.iter().enumerate() {
         if index == lead {
-            body = told(outcome);
+            body = message_of(outcome);
         }
         outcome.headers(&mut |name, value| {
             let is_said = match name {
@@ -139,7 +139,7 @@ fn lead(outcomes: &[Outcome<'_>]) -> usize {
 }
 
 /// The body, if it does not contradict Envoy's response.
-fn told(outcome: &Outcome<'_>) -> String {
+fn message_of(outcome: &Outcome<'_>) -> String {
     let mut is_problem = false;
     outcome.headers(&mut |name, value| {
         is_problem |= (name, value) == ("content-type", ProblemDetails::MEDIA_TYPE)

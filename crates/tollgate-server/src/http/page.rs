@@ -33,22 +33,22 @@ impl Page {
     /// # Errors
     /// It cannot be read, or contains no page.
     pub fn read(folder: &Path) -> Result<Self, String> {
-        let told = |why: &dyn std::fmt::Display| format!("{}: {why}", folder.display());
+        let message = |why: &dyn std::fmt::Display| format!("{}: {why}", folder.display());
         let mut files = BTreeMap::new();
-        for entry in std::fs::read_dir(folder).map_err(|why| told(&why))? {
-            let entry = entry.map_err(|why| told(&why))?;
+        for entry in std::fs::read_dir(folder).map_err(|why| message(&why))? {
+            let entry = entry.map_err(|why| message(&why))?;
             let Ok(name) = entry.file_name().into_string() else { continue };
             if kind(&name).is_none() || files.len() >= MAX_FILES {
                 continue;
             }
-            if entry.metadata().map_err(|why| told(&why))?.len() > MAX_FILE {
-                return Err(told(&format_args!("{name} is longer than 4 MiB")));
+            if entry.metadata().map_err(|why| message(&why))?.len() > MAX_FILE {
+                return Err(message(&format_args!("{name} is longer than 4 MiB")));
             }
-            let text = std::fs::read_to_string(entry.path()).map_err(|why| told(&why))?;
+            let text = std::fs::read_to_string(entry.path()).map_err(|why| message(&why))?;
             files.insert(name, text);
         }
         if !files.contains_key(INDEX) {
-            return Err(told(&"there is no index.html in it"));
+            return Err(message(&"there is no index.html in it"));
         }
         Ok(Self(files))
     }

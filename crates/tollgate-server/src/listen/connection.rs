@@ -252,12 +252,12 @@ async fn run<C: Future>(
 /// little time left.
 async fn finish<C: Future>(mut connection: std::pin::Pin<&mut C>, activity: &Activity) {
     let mut look = tokio::time::interval(LOOK);
-    let told = Instant::now();
+    let since = Instant::now();
     loop {
         tokio::select! {
             _ = connection.as_mut() => return,
             _ = look.tick() => {
-                let is_over = activity.idle().is_some_and(|idle| idle.min(told.elapsed()) >= LAST_WORDS);
+                let is_over = activity.idle().is_some_and(|idle| idle.min(since.elapsed()) >= LAST_WORDS);
                 if is_over {
                     return;
                 }

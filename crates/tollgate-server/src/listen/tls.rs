@@ -68,7 +68,7 @@ pub(crate) fn is_of_certificate(why: &std::io::Error) -> bool {
     )
 }
 
-fn told(name: &Path, why: &dyn std::fmt::Display) -> String {
+fn message(name: &Path, why: &dyn std::fmt::Display) -> String {
     format!("{}: {why}", name.display())
 }
 
@@ -76,9 +76,9 @@ fn told(name: &Path, why: &dyn std::fmt::Display) -> String {
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain = CertificateDer::pem_file_iter(file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|why| told(file, &why))?;
+        .map_err(|why| message(file, &why))?;
     if chain.is_empty() {
-        return Err(told(file, &"there is no certificate in it"));
+        return Err(message(file, &"there is no certificate in it"));
     }
     Ok(chain)
 }
@@ -86,23 +86,23 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 fn read(files: &Files) -> Result<ServerConfig, String> {
     let Files { certificate, key, client_ca } = files;
     let chain = certificates(certificate)?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| told(key, &why))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| message(key, &why))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|why| told(key, &why))?;
+        .map_err(|why| message(key, &why))?;
     let builder = match client_ca {
         None => builder.with_no_client_auth(),
         Some(file) => {
             let mut roots = RootCertStore::empty();
             for root in certificates(file)? {
-                roots.add(root).map_err(|why| told(file, &why))?;
+                roots.add(root).map_err(|why| message(file, &why))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|why| told(file, &why))?)
+            builder.with_client_cert_verifier(verifier.build().map_err(|why| message(file, &why))?)
         }
     };
-    let mut config = builder.with_single_cert(chain, secret).map_err(|why| told(key, &why))?;
+    let mut config = builder.with_single_cert(chain, secret).map_err(|why| message(key, &why))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     if client_ca.is_some() {
         config.session_storage = Arc::new(NoServerSessionStorage {});

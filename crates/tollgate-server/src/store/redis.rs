@@ -98,7 +98,7 @@ impl Redis {
             )),
             Err(Failed::Overloaded) => Err(NoReply::Overloaded),
             Err(Failed::Engine(Fault::Late)) => Err(NoReply::Late),
-            Err(Failed::Engine(fault)) => Err(NoReply::Failed(told(fault))),
+            Err(Failed::Engine(fault)) => Err(NoReply::Failed(message(fault))),
             Err(Failed::Open) => Err(NoReply::Failed("the engine did not answer of late".into())),
             Err(Failed::Malformed) => Err(NoReply::Failed("malformed request or reply".into())),
             Ok(reply) => Ok(reply),
@@ -117,7 +117,7 @@ impl Redis {
                     // Another server appended meanwhile.
                     Ok(false) => continue,
                     // The entry may exist all the same: the next call finds it.
-                    Err(fault) => return StoreReply::Failed(told(fault)),
+                    Err(fault) => return StoreReply::Failed(message(fault)),
                 }
             }
             let failed = || StoreReply::Failed("it is not a matter of rules".to_owned());
@@ -147,14 +147,14 @@ impl Rules {
 
     /// Replays the entries of other servers.
     async fn catch_up(&mut self, engine: &Engine) -> Result<(), String> {
-        let length = engine.length(LOG).await.map_err(told)?;
+        let length = engine.length(LOG).await.map_err(message)?;
         if length < self.entries {
             return Err("the engine has lost rules; restart the servers and put them again".into());
         }
         while self.entries < length {
-            let entries = engine.entries(LOG, self.entries).await.map_err(told)?;
+            let entries = engine.entries(LOG, self.entries).await.map_err(message)?;
             if entries.is_empty() {
-                return Err(told(Fault::Nonsense));
+                return Err(message(Fault::Nonsense));
             }
             for entry in entries {
                 let number = self.entries;
@@ -168,6 +168,6 @@ impl Rules {
     }
 }
 
-fn told(fault: Fault) -> String {
+fn message(fault: Fault) -> String {
     format!("the engine failed: {}", fault.label())
 }

@@ -123,21 +123,22 @@ impl Exporter {
 
     async fn exchange(&self, body: Bytes) -> Result<usize, String> {
         let collector = &self.options.collector;
-        let told = |why: &dyn std::fmt::Display| format!("the collector cannot be reached: {why}");
-        let stream = TcpStream::connect(&collector.authority).await.map_err(|why| told(&why))?;
+        let failure =
+            |why: &dyn std::fmt::Display| format!("the collector cannot be reached: {why}");
+        let stream = TcpStream::connect(&collector.authority).await.map_err(|why| failure(&why))?;
         let mut builder = http1::Builder::new();
         builder.max_buf_size(MAX_ANSWER);
         let handshake = builder.handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|why| told(&why))?;
+        let (mut sender, connection) = handshake.map_err(|why| failure(&why))?;
         let mut request = Request::post(collector.path.as_str())
             .header(HOST, collector.authority.as_str())
             .header(CONTENT_TYPE, "application/x-protobuf");
         for (name, value) in &collector.fields {
             request = request.header(name, value);
         }
-        let request = request.body(Full::new(body)).map_err(|why| told(&why))?;
+        let request = request.body(Full::new(body)).map_err(|why| failure(&why))?;
         let answer = async {
-            let answer = sender.send_request(request).await.map_err(|why| told(&why))?;
+            let answer = sender.send_request(request).await.map_err(|why| failure(&why))?;
             let status = answer.status();
             if !status.is_success() {
                 return Err(format!("the collector answers {}", status.as_u16()));

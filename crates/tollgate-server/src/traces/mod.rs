@@ -89,8 +89,8 @@ impl Traces {
     /// The number of spans that were sent, and of those that were dropped because there was no room
     /// or the collector did not take them.
     #[must_use]
-    pub fn told(&self) -> (u64, u64) {
-        self.0.tally.told()
+    pub fn counts(&self) -> (u64, u64) {
+        self.0.tally.counts()
     }
 
     /// The span of a request with these header fields, if it is traced: when its caller traces it,

@@ -21,7 +21,7 @@ impl Tally {
     }
 
     /// Taken, and dropped.
-    pub(super) fn told(&self) -> (u64, u64) {
+    pub(super) fn counts(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
     }
 }

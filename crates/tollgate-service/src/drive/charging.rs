@@ -325,7 +325,7 @@ impl Drive {
             }
             let mut request = Vec::new();
             if self.wants_counts {
-                partition.told_peek_request(policy, &mut request);
+                partition.peek_request_with_states(policy, &mut request);
             } else {
                 partition.peek_request(policy, &mut request);
             }

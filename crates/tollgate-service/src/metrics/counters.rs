@@ -349,15 +349,15 @@ mod tests {
             counters.count(&policy, &plan.outcome(&policy), Span::ZERO);
         }
         assert!(held >= 5, "{held} from what it held");
-        let told = told(counters.take(1, 1, PolicyInForce::default()));
+        let exported = exported(counters.take(1, 1, PolicyInForce::default()));
         assert_eq!(
-            told,
+            exported,
             ["tollgate_decisions_total site,,,allowed 20", "tollgate_requests_total passed 20"]
         );
     }
 
     /// The counts in a delta, as lines.
-    fn told(delta: Option<Delta>) -> Vec<String> {
+    fn exported(delta: Option<Delta>) -> Vec<String> {
         let line = |(series, count): &(Series, u64)| {
             let name = series.family().map_or("", |family| family.describe().name);
             let values: Vec<&str> = series.values().collect();
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(in_force, Some((7, 1, PolicyInForce { version, fingerprint, source })));
         let mut expected = expected;
         expected.sort_unstable();
-        assert_eq!(told(delta), expected);
+        assert_eq!(exported(delta), expected);
         let again = counters.take(7, 2, PolicyInForce { version, fingerprint, source });
         assert_eq!(again, None, "nothing came since");
     }
@@ -434,7 +434,7 @@ mod tests {
             let plan = decide(&policies[place], &request("/api", ""), &mut BTreeMap::new());
             counters.count(&policies[place], &plan.outcome(&policies[place]), Span::ZERO);
         }
-        let told = told(counters.take(1, 1, PolicyInForce::default()));
+        let exported = exported(counters.take(1, 1, PolicyInForce::default()));
         for line in [
             "tollgate_decisions_total api,,,allowed 5",
             "tollgate_decisions_total renamed,,,allowed 1",
@@ -443,7 +443,7 @@ mod tests {
             "tollgate_decisions_total queue,,,allowed 6",
             "tollgate_requests_total passed 12",
         ] {
-            assert!(told.iter().any(|found| found == line), "{line}: {told:#?}");
+            assert!(exported.iter().any(|found| found == line), "{line}: {exported:#?}");
         }
     }
 

@@ -360,12 +360,12 @@ mod tests {
     fn the_newest_policy_is_told_and_isolates_are_bounded() {
         let mut sums = Sums::default();
         let policy = |version, source| PolicyInForce { version, fingerprint: 5, source };
-        let mut told = delta(1, 1, &[]);
-        told.policy = policy(7, Source::Written);
-        sums.add(&told, NOW);
-        told = delta(2, 1, &[]);
-        told.policy = policy(6, Source::Deployed);
-        sums.add(&told, NOW);
+        let mut exported = delta(1, 1, &[]);
+        exported.policy = policy(7, Source::Written);
+        sums.add(&exported, NOW);
+        exported = delta(2, 1, &[]);
+        exported.policy = policy(6, Source::Deployed);
+        sums.add(&exported, NOW);
         assert_eq!(again(&sums).policy, policy(7, Source::Written));
         for isolate in 10..10_000 {
             sums.add(&delta(isolate, 1, &[]), NOW);

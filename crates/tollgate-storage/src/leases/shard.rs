@@ -361,7 +361,7 @@ impl Shard {
 fn is_plain(asked: &Request<'_>) -> bool {
     let is_plain = |rule: &RequestRule<'_>| rule.due == Due::Now && rule.longest.is_none();
     let is_few = (1..=MAX_LEASE_SETS).contains(&asked.rules.len());
-    !asked.settles && !asked.tells && is_few && asked.rules.iter().all(is_plain)
+    !asked.settles && !asked.includes_states && is_few && asked.rules.iter().all(is_plain)
 }
 
 /// The content of the reply when every binding rule is paid, and the others are paid or denied.

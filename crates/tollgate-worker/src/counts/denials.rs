@@ -68,7 +68,7 @@ impl CachedDenials {
     /// several parallel calls may have arrived long before it is read. It is therefore dated to
     /// when the call was made, at `asked_at`.
     pub(crate) fn record_reply(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
-        if plan.partition(i).is_some_and(|partition| partition.has_told()) {
+        if plan.partition(i).is_some_and(|partition| partition.has_states()) {
             let received_at = if plan.len() == 1 { js::now() } else { asked_at };
             self.0.borrow_mut().record_reply(policy, plan, i, received_at);
         }

@@ -174,11 +174,11 @@ async fn decide(
         lease = again;
         replies = ask(objects, &lease, Course::again(&lease, known), since).await;
     }
-    told(objects, &lease, replies)
+    report(objects, &lease, replies)
 }
 
 /// The replies in the form sent to the node. A key that is still behind is not decided.
-fn told(objects: &Objects, lease: &Lease, replies: Vec<ObjectReply>) -> Vec<LeaseReply> {
+fn report(objects: &Objects, lease: &Lease, replies: Vec<ObjectReply>) -> Vec<LeaseReply> {
     let each = versions(lease, &replies).into_iter().zip(replies);
     let tell = |(newer, reply): (Option<u64>, ObjectReply)| match newer {
         None => replied(objects, reply),

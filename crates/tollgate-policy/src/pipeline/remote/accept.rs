@@ -93,13 +93,13 @@ impl<'p> Partition<'p> {
     /// True when an object reported used-up states: pass them to
     /// [`Denials::record_reply`](crate::Denials::record_reply).
     #[must_use]
-    pub const fn has_told(&self) -> bool {
+    pub const fn has_states(&self) -> bool {
         self.stored.status.is_decided() && !self.stored.value.is_empty()
     }
 
     /// The reported states of a rule's quotas; `None` when there are none, because the same request
     /// may be allowed.
-    pub(crate) fn told(&self, set: &QuotaSet) -> Option<&'p [u8]> {
+    pub(crate) fn states_of(&self, set: &QuotaSet) -> Option<&'p [u8]> {
         record::appended(set, &self.stored.value)
     }
 

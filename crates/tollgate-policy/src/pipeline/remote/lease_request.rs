@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use tollgate_core::Span;
-use tollgate_storage::wire::{BINDING, LATER, STRICT, UNTOLD, WireError};
+use tollgate_storage::wire::{BINDING, LATER, STRICT, WITHOUT_STATES, WireError};
 use tollgate_storage::{Due, Head, LeaseAsk, LeaseKey, LeaseRule, Leasing, RuleHead, key_hash};
 
 use crate::pipeline::partition::Partition;
@@ -58,7 +58,7 @@ impl FleetRules<'_> {
             Leasing { table, sets: sets.collect() }.write(&mut out);
         }
         // States may be long, and a node does not use them: a response has no room for them.
-        let flags = STRICT | UNTOLD;
+        let flags = STRICT | WITHOUT_STATES;
         Head { version: self.0.version(), group: key.group, flags, under: None }.write(&mut out);
         for (asked, (set, rule)) in key.rules.iter().zip(&counted) {
             let binding = if asked.is_binding { BINDING } else { 0 };

@@ -9,7 +9,9 @@ use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
-use tollgate_storage::wire::{BINDING, GIVEN_BACK, LATER, REPORTED, SETTLES, STRICT, TELL, USED};
+use tollgate_storage::wire::{
+    BINDING, GIVEN_BACK, LATER, REPORTED, SETTLES, STRICT, USED, WITH_STATES,
+};
 use tollgate_storage::{Due, Head, RuleHead};
 
 impl Partition<'_> {
@@ -25,8 +27,8 @@ impl Partition<'_> {
 
     /// The same, and the reply contains the states for [`Denials`](crate::Denials): when another
     /// count denies, this one belongs in the response too. Not for a request that may wait.
-    pub fn told_peek_request(&self, policy: &Policy, out: &mut Vec<u8>) {
-        self.write_request(policy, TELL, LATER, out);
+    pub fn peek_request_with_states(&self, policy: &Policy, out: &mut Vec<u8>) {
+        self.write_request(policy, WITH_STATES, LATER, out);
     }
 
     /// The same for a plan that was [settled](crate::Plan::settle): the effects of its response are

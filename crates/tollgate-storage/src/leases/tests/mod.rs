@@ -30,7 +30,7 @@ use super::clock::Clock;
 use super::{account::LeaseReport, account::NoLease, lease::MAX_LEASES};
 use crate::counts::Counts;
 use crate::settle::Settlement;
-use crate::wire::{BINDING, MAGIC, Reader, STRICT, UNTOLD};
+use crate::wire::{BINDING, MAGIC, Reader, STRICT, WITHOUT_STATES};
 
 /// A quota set as a policy writes it.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ fn direct(version: u64, costs: &[(&Set, u64)]) -> Vec<u8> {
     let mut out = Vec::from(MAGIC);
     out.extend(version.to_le_bytes());
     out.extend(7_u64.to_le_bytes());
-    out.push(STRICT | UNTOLD);
+    out.push(STRICT | WITHOUT_STATES);
     for (set, cost) in costs {
         out.push(BINDING);
         out.extend(set.id.to_le_bytes());
