@@ -10,6 +10,10 @@
 //! - [`counts`]: the counts in the host's shared data.
 //! - [`host`]: the traits that a host implements. [`wire`]: its serialisations.
 //!
+//! A request goes through `Filter::on_request_headers` (`filter.rs`), `Routes::choose` (`config`),
+//! `ActivePolicy::plan`, `Arrival::decide` (`request`), `ActivePolicy::decide_at` and the counts'
+//! `enforce.rs`; its response through `on_response_headers`, its end through `on_delete`.
+//!
 //! Invariant: nothing in here can trap on any input; a trap takes the worker's virtual machine
 //! down. Deliberately not here: decisions, which are `tollgate-policy`'s and the same on every
 //! surface, and the ABI of a host (`tollgate-envoy`).

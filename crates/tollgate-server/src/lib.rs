@@ -5,6 +5,10 @@
 //! threads and stores. Deliberately not here: forwarding; the caller forwards or denies.
 //!
 //! From the top down: the program and its listeners, the protocols, the decision, and its counters.
+//!
+//! A request goes through `listen`, a protocol (`http`, `forward` or `grpc`), `check::decide`, its
+//! wait (`check/waiting.rs`), `Gate::decide_once` (`check/partitions.rs`), the service's `Drive`,
+//! which says what to send to which count, and `Store::ask` (`store`).
 #![forbid(unsafe_code)]
 
 pub mod program;
