@@ -12,12 +12,12 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tollgate_service::lease::{self, Lease};
 use tollgate_service::metrics::Event;
-use tollgate_service::{self as service, ApiResponse, Course, Round};
+use tollgate_service::{ApiResponse, Course, Round};
 use tollgate_storage::{LeaseReply, read_leased};
 
 use crate::finish::to_its_end;
 use crate::gate::Gate;
-use crate::store::{Name, NoReply, StoreRequest};
+use crate::store::{Name, NoReply};
 
 /// The response to a body: the bytes, or the problem.
 ///
@@ -63,13 +63,7 @@ async fn decide(gate: &Gate, lease: &Lease) -> Vec<Result<Vec<u8>, NoReply>> {
 async fn ask(gate: &Gate, names: &[Name], round: &Round<'_>) -> Result<Vec<u8>, NoReply> {
     gate.counting.add(round.ask.event());
     let Some(name) = names.get(round.key) else { return Err(NoReply::Late) };
-    let ask = match round.ask {
-        service::CountRequest::Peek(request) | service::CountRequest::Charge(request) => {
-            StoreRequest::Check(request)
-        }
-        service::CountRequest::Refund(request, reply) => StoreRequest::Refund { request, reply },
-    };
-    gate.store.ask(name, ask).await
+    gate.store.ask(name, round.ask.into()).await
 }
 
 /// A count's reply as it is sent to the node.

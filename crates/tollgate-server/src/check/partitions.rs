@@ -22,7 +22,7 @@ use tollgate_service::metrics::Event;
 use crate::check::charges::{Charge, Charges};
 use crate::finish::to_its_end;
 use crate::gate::Gate;
-use crate::store::{Name, NoReply, StoreRequest};
+use crate::store::{Name, NoReply};
 
 /// A plan that was decided once.
 #[derive(Debug)]
@@ -56,9 +56,9 @@ impl Gate {
         self: &Arc<Self>,
         policy: &Arc<Policy>,
         plan: &mut Plan,
-        spent: WaitBudget,
+        budget: WaitBudget,
     ) -> Charged {
-        let drive = Drive::decide(policy, plan, self.order(), spent);
+        let drive = Drive::decide(policy, plan, self.order(), budget);
         self.run_to_its_end(policy, plan, drive).await
     }
 
@@ -67,14 +67,14 @@ impl Gate {
         self: &Arc<Self>,
         policy: &Arc<Policy>,
         plan: &mut Plan,
-        spent: WaitBudget,
+        budget: WaitBudget,
     ) -> Charged {
-        let drive = Drive::charge(policy, plan, spent);
+        let drive = Drive::charge(policy, plan, budget);
         self.run_to_its_end(policy, plan, drive).await
     }
 
-    /// Peeks in every partition, for a caller that only peeks, or waits behind others. True during
-    /// an overload.
+    /// Peeks in every partition, for a caller that charges nothing, or waits behind others. True
+    /// during an overload.
     pub(crate) async fn peek(&self, policy: &Policy, plan: &mut Plan) -> bool {
         let mut drive = Drive::peek(policy, plan, self.order());
         self.run(policy, plan, &mut drive, (&self.caller(), &self.names(policy, plan))).await;
@@ -225,15 +225,7 @@ impl Gate {
         let unreachable = MissingReply::Failed(Failure::Unreachable);
         let Request { partition, event, ask } = request.ok_or(unreachable)?;
         self.counting.add(event);
-        let ask = match ask {
-            service::CountRequest::Peek(request) | service::CountRequest::Charge(request) => {
-                StoreRequest::Check(request)
-            }
-            service::CountRequest::Refund(request, reply) => {
-                StoreRequest::Refund { request, reply }
-            }
-        };
-        let reply = self.store.ask(names.get(partition).ok_or(unreachable)?, ask).await;
+        let reply = self.store.ask(names.get(partition).ok_or(unreachable)?, ask.into()).await;
         reply.map_err(|why| {
             self.note_no_reply(&why);
             match why {

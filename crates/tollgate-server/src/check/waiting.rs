@@ -81,8 +81,8 @@ impl<'a> Waiter<'a> {
                 return None;
             }
             if self.plan.has_failed() {
-                let spent = self.spent(Span::ZERO);
-                let charged = gate.charge(policy, self.plan, spent).await;
+                let budget = self.budget(Span::ZERO);
+                let charged = gate.charge(policy, self.plan, budget).await;
                 self.done.take(charged);
                 return None;
             }
@@ -93,8 +93,8 @@ impl<'a> Waiter<'a> {
                 }
             };
         }
-        let spent = self.spent(Span::ZERO);
-        let charged = gate.decide_once(policy, self.plan, spent).await;
+        let budget = self.budget(Span::ZERO);
+        let charged = gate.decide_once(policy, self.plan, budget).await;
         self.done.take(charged);
         if self.done.is_overload || self.plan.outdated().is_some() {
             return None;
@@ -125,8 +125,8 @@ impl<'a> Waiter<'a> {
                 Poll::Go => return,
                 Poll::Over(wait) => return self.plan.waiting_mut(policy).reject(Full::Late(wait)),
                 Poll::Decide => {
-                    let spent = self.spent(self.done.waited);
-                    let charged = gate.decide_once(policy, self.plan, spent).await;
+                    let budget = self.budget(self.done.waited);
+                    let charged = gate.decide_once(policy, self.plan, budget).await;
                     self.done.take(charged);
                     match self.decided_again(&place, turn) {
                         Some(again) if !self.done.is_overload => turn = again,
@@ -147,7 +147,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// How long it has waited, and how long it may still wait.
-    fn spent(&self, waited: Span) -> WaitBudget {
+    fn budget(&self, waited: Span) -> WaitBudget {
         WaitBudget { waited, left: self.patience.saturating_sub(waited) }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Invariant: values only.
 
+use tollgate_service::CountRequest;
+
 /// The name of a count: a hash of its key under a secret.
 pub type Name = [u8; 32];
 
@@ -34,4 +36,13 @@ pub enum StoreRequest<'a> {
     /// Carry out an operator's request for the key
     /// ([`GivenKey::request`](tollgate_policy::GivenKey::request)).
     Operate(&'a [u8]),
+}
+
+impl<'a> From<CountRequest<'a>> for StoreRequest<'a> {
+    fn from(request: CountRequest<'a>) -> Self {
+        match request {
+            CountRequest::Peek(request) | CountRequest::Charge(request) => Self::Check(request),
+            CountRequest::Refund(request, reply) => Self::Refund { request, reply },
+        }
+    }
 }
