@@ -25,12 +25,19 @@ pub const MODULES: [&str; 2] = [FILTER.file, SLIM.file];
 struct Module {
     file: &'static str,
     features: &'static [&'static str],
+    /// Cargo's folder for it, below its usual one. Cargo gives both modules one name: in one
+    /// folder, each build of one would replace the other, which would be linked again the next
+    /// time.
+    folder: &'static str,
 }
 
-const FILTER: Module = Module { file: "tollgate-envoy.wasm", features: &[] };
+const FILTER: Module = Module { file: "tollgate-envoy.wasm", features: &[], folder: "" };
 /// It reads only compiled policies.
-const SLIM: Module =
-    Module { file: "tollgate-envoy-slim.wasm", features: &["--no-default-features"] };
+const SLIM: Module = Module {
+    file: "tollgate-envoy-slim.wasm",
+    features: &["--no-default-features"],
+    folder: "slim",
+};
 
 /// Of the root `Cargo.toml`.
 const PROFILE: &str = "filter";
@@ -71,10 +78,11 @@ impl Module {
         let mut cargo = workspace.cargo();
         cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-envoy"]);
         cargo.args(["--target", WASM_TARGET]).args(self.features);
+        let folder = workspace.target.join(self.folder);
+        cargo.arg("--target-dir").arg(&folder);
         paths::hide(workspace, &mut cargo, INLINING)?;
         run(&mut cargo, "fix the errors of the compiler")?;
-        // Both have one name there, and share what they depend on.
-        let linked = workspace.target.join(WASM_TARGET).join(PROFILE).join("tollgate_envoy.wasm");
+        let linked = folder.join(WASM_TARGET).join(PROFILE).join("tollgate_envoy.wasm");
         files::copy(linked, self.compiled(workspace))
     }
 
