@@ -13,7 +13,6 @@ mod effort;
 pub mod envoy;
 mod envoy_counted;
 pub mod figures;
-mod request_files;
 mod fleet;
 mod fleet_leases;
 mod load;
@@ -59,7 +58,7 @@ const COUNTED: Part = Part {
     check: Some(|workspace, _| decisions::check(workspace)),
 };
 
-pub const ALL: [Part; 11] = [
+pub const ALL: [Part; 10] = [
     COUNTED,
     Part {
         name: "policy",
@@ -128,12 +127,6 @@ pub const ALL: [Part; 11] = [
         products: &[],
         measure: |workspace, options| peers::measure(workspace, options.log.as_deref()),
         check: None,
-    },
-    Part {
-        name: "files",
-        measure: |workspace, _| request_files::measure(workspace),
-        check: None,
-        ..COUNTED
     },
 ];
 
