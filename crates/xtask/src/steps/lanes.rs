@@ -1,8 +1,9 @@
-//! Parallel steps: each is a separate process, in one of the lanes, of which two run at a time.
+//! Parallel steps: each is a separate process, in one of the lanes, of which two run at a time, and
+//! for a while a third one whose steps mostly wait.
 //!
 //! Invariant: a failed step never hides a later one, and the last line counts both. The output of a
-//! step is never mixed with another one's: one step at a time has the terminal, the other writes
-//! into a log that is shown whole when it has ended.
+//! step is never mixed with another one's: one step at a time has the terminal, each other one
+//! writes into a log that is shown whole when it has ended.
 
 use super::{
     second_try,
@@ -68,6 +69,7 @@ fn in_lanes<T: Send>(steps: &[&'static Step], run: &(dyn Fn(&'static Step) -> T 
         scope.spawn(move || {
             run_all(&of(Lane::Release));
             drop(are_built);
+            scope.spawn(move || run_all(&of(Lane::Page)));
             run_all(patient);
         });
         run_all(&of(Lane::Debug));
@@ -164,7 +166,9 @@ mod tests {
         let of = |lane| steps.iter().filter(move |step| step.lane == lane);
         let last = |lane| of(lane).map(|step| place(step)).max().unwrap();
         let first = |lane| of(lane).map(|step| place(step)).min().unwrap();
-        assert!(last(Lane::Release) < first(Lane::Served).min(first(Lane::Patient)));
+        for after in [Lane::Served, Lane::Patient, Lane::Page] {
+            assert!(last(Lane::Release) < first(after));
+        }
         assert!(last(Lane::Debug) < first(Lane::Served));
         let alone = of(Lane::Alone).count();
         assert_eq!(first(Lane::Alone), steps.len() - alone);

@@ -25,7 +25,7 @@ use crate::{
     workspace::Workspace,
 };
 pub use rust::SHIPPED;
-use step::{Step, alone, built, checked, patient, served};
+use step::{Step, alone, built, checked, paged, patient, served};
 
 /// Steps that need only Rust, and are not in the whole test because that contains more of the same.
 const QUICK: &[Step] = &[
@@ -84,8 +84,8 @@ const STEPS: &[Step] = &[
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
     patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
-    patient("browser", "the playground in Chromium", PLAYGROUND, browser::test),
-    patient("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
+    paged("browser", "the playground in Chromium", PLAYGROUND, browser::test),
+    paged("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     checked("server", "manifests, unit and workflows", MANIFESTS, manifests::check),
     served("server", "end to end, tollgate-server", PROXIES, servers::e2e_server),
     served("fleet", "end to end, a shared engine", FLEET, servers::e2e_fleet),

@@ -17,8 +17,9 @@ pub struct Step {
 }
 
 /// Where a step runs. Two threads run lanes: the first one `Debug`, then `Served`; the second one
-/// `Release`, then `Patient`, with which the first one helps at last. Cargo locks its folder for
-/// each profile and target, so two steps of a lane of builds would only wait for each other.
+/// `Release`, then `Patient`, with which the first one helps at last. A third one runs `Page` after
+/// `Release`. Cargo locks its folder for each profile and target, so two steps of a lane of builds
+/// would only wait for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Everything that cargo builds without optimisation.
@@ -30,6 +31,8 @@ pub enum Lane {
     /// The same, of tests that wait for events and measure few times and rates: in parallel with
     /// debug builds, with served steps and with each other.
     Patient,
+    /// Pages in a browser, which wait for two thirds of their time: in parallel with both others.
+    Page,
     /// Nothing runs in parallel with it: it is measured, or uses ports that others have.
     Alone,
 }
@@ -52,6 +55,11 @@ pub const fn served(group: &'static str, name: &'static str, needs: Needs, run: 
 /// A step with real servers that may be slow, in parallel with anything but steps that run alone.
 pub const fn patient(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
     Step { group, name, needs, run, lane: Lane::Patient }
+}
+
+/// A step with a browser, after all builds of products.
+pub const fn paged(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
+    Step { group, name, needs, run, lane: Lane::Page }
 }
 
 /// A step alone on the machine, at the end.
