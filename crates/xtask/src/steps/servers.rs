@@ -68,14 +68,13 @@ pub fn dry_run(workspace: &Workspace) -> Result<()> {
 }
 
 pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
-    // The tests of the clients are included: alone they would build everything below them again.
-    e2e(workspace, &["--lib"], |name| name.contains("envoy"))
+    e2e(workspace, |name| name.contains("envoy"))
 }
 
 /// Also tests that need both servers: they run after the filter was built.
 pub fn e2e_workerd(workspace: &Workspace) -> Result<()> {
     let is_others = |name: &str| ["envoy", "fleet", "server"].iter().any(|it| name.contains(it));
-    e2e(workspace, &[], |name| !is_others(name))
+    e2e(workspace, |name| !is_others(name))
 }
 
 /// A million decisions across changes of the policy, instead of the thirty thousand of every run.
@@ -94,7 +93,7 @@ pub(super) const DECISIONS: [&str; 1] =
 /// `tollgate-server` alone.
 pub fn e2e_server(workspace: &Workspace) -> Result<()> {
     build::server::build(workspace, "tollgate-server")?;
-    e2e(workspace, &[], |name| name.contains("server"))
+    e2e(workspace, |name| name.contains("server"))
 }
 
 fn build_clock(workspace: &Workspace) -> Result<()> {
@@ -109,7 +108,7 @@ pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
     build::server::build(workspace, "tollgate-server")?;
-    e2e(workspace, &[], |name| name.contains("fleet"))?;
+    e2e(workspace, |name| name.contains("fleet"))?;
     of_slim(workspace, FLEET_LEASES, &FLEET_OF_SLIM)
 }
 
@@ -123,7 +122,7 @@ pub(super) const FLEET_OF_SLIM: [&str; 3] = [
     "without_the_authority_each_rule_says_what_becomes_of_requests",
 ];
 
-fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> Result<()> {
+fn e2e(workspace: &Workspace, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let packages = metadata::packages(workspace)?;
     let tests = packages.into_iter().filter(|package| package.name == E2E);
     let tests: Vec<String> =
@@ -136,11 +135,7 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> R
             "add the [[test]] to tests/Cargo.toml",
         ));
     }
-    second_try::run(workspace, &[], || {
-        let mut command = tests_of(workspace, CURRENT, &tests);
-        command.args(also);
-        command
-    })
+    second_try::run(workspace, &[], || tests_of(workspace, CURRENT, &tests))
 }
 
 /// The tests of the slim module: forms and rejections, the vectors, the random cases, responses and
