@@ -31,36 +31,14 @@ fn policy(limit: u64, burst: u64, algorithm: &str) -> Value {
     })
 }
 
-/// The rate per second at which requests continued while many waited, and the time over which it
-/// was measured.
-fn rate(envoy: &Envoy, limit: u64) -> (f64, Duration) {
-    let seen = || {
-        let stats = envoy.stats();
-        let of = |name: &str| {
-            let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-            line.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
-        };
-        let at = Instant::now();
-        (at, of("http.main.downstream_rq_2xx"), of("wasmcustom.tollgate.waiting"))
+/// The requests that continued, and those that wait.
+fn seen(envoy: &Envoy) -> (u64, u64) {
+    let stats = envoy.stats();
+    let of = |name: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
     };
-    sleep(Duration::from_millis(500)); // the arriving crowd delays the first turns
-    let first = seen();
-    let mut last = first;
-    let began = Instant::now();
-    loop {
-        sleep(Duration::from_millis(50));
-        let asked = Instant::now();
-        let now = seen();
-        if now.2 < limit / 2 || began.elapsed() > PATIENCE {
-            break;
-        }
-        // The counters are from an unknown time during the request for them.
-        if asked.elapsed() < Duration::from_millis(20) {
-            last = now;
-        }
-    }
-    let over = last.0 - first.0;
-    ((last.1 - first.1) as f64 / over.as_secs_f64(), over)
+    (of("http.main.downstream_rq_2xx"), of("wasmcustom.tollgate.waiting"))
 }
 
 /// This many left, by their own count; a few of them at the moment of their turn.
@@ -69,8 +47,13 @@ fn assert_left(envoy: &Envoy, left: u64) {
     assert!((left - left / 8..=left).contains(&counted), "{left} left, {counted} are counted");
 }
 
+const SECOND_NS: u64 = 1_000_000_000;
+/// The turns of one step of the test's clock: not more than a worker gives at a time.
+const TURNS: u64 = 20;
+
 // Guards: a line that moves in ticks, or waits for a request that left: of those that wait every
-// fourth leaves, and another takes its place at once.
+// fourth leaves, and another takes its place at once. The test sets the clock, so exactly the turns
+// of each step continue, on any machine.
 #[test]
 fn a_line_goes_at_the_rate_of_its_quota() {
     process::allow_open_files(30_000);
@@ -78,9 +61,16 @@ fn a_line_goes_at_the_rate_of_its_quota() {
         [(100, "leaky-queue"), (100, "gcra"), (1_000, "leaky-queue"), (1_000, "gcra")]
     {
         // With `gcra` the burst continues at once.
-        let count = if algorithm == "gcra" { 8 * limit } else { 7 * limit };
-        let burst = if algorithm == "gcra" { limit } else { 10 * limit };
-        let envoy = Setup::policy(1, &policy(limit, burst, algorithm)).start();
+        let (count, burst, at_once) = match algorithm {
+            "gcra" => (8 * limit, limit, limit),
+            _ => (7 * limit, 10 * limit, 1),
+        };
+        let mut setup = Setup::policy(1, &policy(limit, burst, algorithm));
+        // A request to the worker makes it notice that the clock was set.
+        setup.listeners.push(Listener::new("bell", vec![]));
+        let mut now_ns = 1_000 * SECOND_NS;
+        setup.clock_ns = Some(now_ns);
+        let envoy = setup.start();
         let port = envoy.ports[0];
         let member = |i: u64| {
             // Between the second and the fifth second, while those before still wait.
@@ -94,19 +84,30 @@ fn a_line_goes_at_the_rate_of_its_quota() {
         process::wait_until("everybody has come", PATIENCE, || {
             (envoy.stat("http.main.downstream_rq_total") >= count).then_some(())
         });
-        let (rate, over) = rate(&envoy, limit);
+        let mut bell = Client::connect(envoy.ports[1]);
+        let mut turns = at_once;
+        loop {
+            let (went, waiting) = process::wait_until("those in turn go", PATIENCE, || {
+                bell.send(&Request::get("/"));
+                let (went, waiting) = seen(&envoy);
+                (went >= turns || waiting == 0).then_some((went, waiting))
+            });
+            assert!(went <= turns, "{algorithm} {limit}/s: {went} went in {turns} turns");
+            if waiting == 0 {
+                break;
+            }
+            let step_ns = TURNS * SECOND_NS / limit;
+            sleep(Duration::from_nanos(step_ns)); // others leave meanwhile
+            now_ns += step_ns;
+            envoy.set_clock(now_ns);
+            turns += TURNS;
+        }
         let ends = crowd.join().expect("a crowd");
         let left = ends.iter().filter(|end| **end == End::Left).count() as u64;
         let passed = ends.iter().filter(|end| **end == End::Answer(200)).count() as u64;
-        println!(
-            "{algorithm} {limit}/s: {rate:.2}/s over {over:?}, {:+.2} %; {passed} passed, {left} left",
-            100.0 * (rate / limit as f64 - 1.0)
-        );
+        println!("{algorithm} {limit}/s: {passed} passed in {turns} turns, {left} left");
         assert_eq!(passed + left, count, "{algorithm} {limit}/s: {ends:?}");
         assert!(left > count / 20, "{algorithm} {limit}/s: {left} left");
-        assert!(over > Duration::from_secs(1), "{algorithm} {limit}/s: seen for {over:?}");
-        let is_near = (rate / limit as f64 - 1.0).abs() < 0.05;
-        assert!(is_near, "{algorithm}: {rate:.1}/s where {limit}/s are allowed");
         assert_left(&envoy, left);
         assert_eq!(envoy.stat("wasmcustom.tollgate.places_unused"), 0);
     }
