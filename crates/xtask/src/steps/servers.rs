@@ -179,7 +179,8 @@ fn of_slim(workspace: &Workspace, target: &str, tests: &[&str]) -> Result<()> {
 
 /// The end-to-end tests of these targets, with this Envoy.
 pub(super) fn tests_of<T: AsRef<OsStr>>(ws: &Workspace, envoy: Release, targets: &[T]) -> Command {
-    // Optimised, because these tests are also clients that race each other.
+    // What these tests depend on is optimised: they compare with thousands of decisions, and run
+    // the filter in an interpreter.
     let mut command = ws.cargo();
     command.args(["test", "-p", E2E, "--profile", "release-test"]);
     targets.iter().for_each(|target| {
