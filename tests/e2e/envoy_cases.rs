@@ -5,7 +5,7 @@
 //! is held until the last millisecond. The monotonic clock did not begin at a full second; windows,
 //! and the fields that show them, follow the wall clock all the same.
 
-use tollgate_cases::{Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases};
+use tollgate_cases::{ACTUAL, Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases};
 use tollgate_policy::Surface;
 
 use crate::envoy_host::{Answer, Filter, Reply, Shared};
@@ -45,6 +45,7 @@ fn every_case_in_the_module() {
 fn play(filter: &mut Filter, event: &Event, expected: &Expected, booted_at_ns: u64) -> Seen {
     filter.set_peer(event.request.peer);
     filter.set_status(event.status);
+    filter.set_response_header(ACTUAL, event.actual);
     let mut now = expected.at_ms * MS - booted_at_ns;
     let headers = headers(&event.request);
     let pairs: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_bytes())).collect();

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use tollgate_cases::{
-    Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases, hidden_keys,
+    ACTUAL, Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases, hidden_keys,
 };
 use tollgate_e2e::http::{self, Client, Response};
 use tollgate_policy::Surface;
@@ -35,7 +35,7 @@ const ENVOYS: [&str; 6] =
     ["date", "server", "content-length", "transfer-encoding", "connection", "x-origin"];
 
 /// The fields of the origin, Envoy's direct response, which also handles gRPC.
-const ORIGINS: [&str; 3] = ["content-type", "grpc-status", "grpc-message"];
+const ORIGINS: [&str; 4] = [ACTUAL, "content-type", "grpc-status", "grpc-message"];
 
 /// A listener without a policy, whose requests wake the worker: a worker that sleeps until a time
 /// then notices that the clock was set.
@@ -72,7 +72,11 @@ fn origin(status: u16) -> Value {
             "headers": [{"name": "x-status", "string_match": {"exact": status.to_string()}}],
         },
         "direct_response": {"status": status, "body": {"inline_string": "origin\n"}},
-        "response_headers_to_add": [add("x-origin", "yes"), add(MARK, &format!("%REQ({MARK})%"))],
+        "response_headers_to_add": [
+            add("x-origin", "yes"),
+            add(MARK, &format!("%REQ({MARK})%")),
+            add(ACTUAL, "%REQ(x-show-actual)%"),
+        ],
     })
 }
 
@@ -162,6 +166,9 @@ fn wire(event: &Event) -> http::Request {
     let mut wire = http::Request::new(request.method, &request.target).header("host", request.host);
     for (name, value) in &request.headers {
         wire = wire.header(name, value);
+    }
+    if let Some(actual) = event.actual {
+        wire = wire.header("x-show-actual", actual);
     }
     wire.header("x-status", event.status.to_string())
         .body(vec![b'x'; request.body_len.unwrap_or(0)])

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::login::Login;
-use tollgate_e2e::process::{READY_WITHIN, wait_until};
+use tollgate_e2e::process::{READY_WITHIN, TempDir, wait_until};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
@@ -141,5 +141,106 @@ fn every_place_of_a_success_comes_back() {
     let mut clients = envoy.clients(20);
     at_once(&mut clients, &of("u", "/200"), |answered| answered == 15 && login.arrived() == 305);
     login.hold(false);
+    assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
+}
+
+/// 100 units of each user; a request is estimated at 10, and its response shows what it used.
+fn budget() -> Value {
+    json!({"version": 1, "rules": [{
+        "name": "tokens",
+        "key": [{"header": "x-user"}],
+        "cost": {"estimate": 10, "max": 60, "actual": {"header": "x-tokens"},
+                 "on_status": {"5xx": 0}, "unit": "tokens"},
+        "quotas": [{"limit": 100, "window": "366d", "algorithm": "fixed-window"}],
+    }]})
+}
+
+/// The units that are left to a user after the estimate of one more request.
+fn left(envoy: &Envoy, user: &str) -> Option<u64> {
+    let answer = envoy.client().send(&of(user, "/200").header("x-show", "0"));
+    let policy = answer.header("ratelimit-policy").expect("the field");
+    assert_eq!(policy, r#""tokens";q=100;qu="tokens";w=31622400"#);
+    let field = answer.header("ratelimit").expect("the field");
+    let rest = field.split(";r=").nth(1).and_then(|rest| rest.split(';').next());
+    (answer.status == 200).then(|| rest.and_then(|rest| rest.parse().ok()).expect("a number"))
+}
+
+// Guards: budgets that count estimates, that forget what a response used beyond them, or that
+// believe two lines of which the first is small.
+#[test]
+fn a_response_settles_the_cost_that_it_shows() {
+    let dir = TempDir::new("costs");
+    let log = dir.path().join("access.log");
+    let login = Login::start();
+    let mut listener =
+        Listener::new("main", vec![tollgate(&budget(), "vm", As::Text)]).behind_origin();
+    listener.manager = json!({"access_log": [{
+        "name": "costs",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
+            "path": log,
+            "log_format": {"text_format_source": {"inline_string":
+                "%REQ(x-user)% %FILTER_STATE(wasm.tollgate_cost:PLAIN)%\n"}},
+        },
+    }]});
+    let mut setup = Setup::new(2, vec![listener]);
+    setup.origin = login.port;
+    let envoy = setup.start();
+    let shows: [(&str, &str, &[&str], u64, &str); 8] = [
+        ("less", "/200", &["4"], 86, "4"),
+        ("same", "/404", &["10"], 80, "10"),
+        ("more", "/200", &["60"], 30, "60"),
+        ("huge", "/200", &["999999999999999999999"], 30, "60"),
+        ("none", "/200", &[], 80, "absent"),
+        ("text", "/200", &["4.5"], 80, "unreadable"),
+        ("twice", "/200", &["1", "2"], 80, "conflicting"),
+        ("failed", "/503", &["60"], 90, "0"),
+    ];
+    for (user, target, costs, rest, _) in shows {
+        let request = costs.iter().fold(of(user, target), |it, cost| it.header("x-show", cost));
+        envoy.client().send(&request);
+        assert_eq!(left(&envoy, user), Some(rest), "{user}");
+    }
+    // Use above the estimate is recorded although it does not fit: the next request waits.
+    envoy.client().send(&of("more", "/200").header("x-show", "60"));
+    assert_eq!(left(&envoy, "more"), None);
+    assert_eq!(abandon(&envoy, &login, "leaves", 1), 0);
+    assert_eq!(left(&envoy, "leaves"), Some(80), "a request without a response keeps its estimate");
+    // Envoy writes its log every ten seconds.
+    wait_until("the log is written", READY_WITHIN, || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let mut lines = shows
+            .iter()
+            .map(|(user, .., actual)| format!("{user} rule=tokens estimate=10 actual={actual}\n"));
+        lines.all(|line| text.contains(&line)).then_some(())
+    });
+    let units = |of: &str| envoy.shown(&format!("wasmcustom.tollgate.cost_units.of={of}"));
+    wait_until("the units are counted", READY_WITHIN, || (units("estimate") >= 180).then_some(()));
+    assert!(units("final") > 0);
+    for reason in ["absent", "unreadable", "conflicting", "no_response"] {
+        let name = format!("wasmcustom.tollgate.cost_unknown.reason={reason}");
+        assert_eq!(envoy.shown(&name), 1, "{reason}");
+    }
+    assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
+}
+
+// Guards: budgets that a client overdraws by sending all at once: the estimates of requests in
+// flight count, on any worker, and come back when responses show less.
+#[test]
+fn estimates_in_flight_are_at_most_the_limit() {
+    let login = Login::start();
+    let mut listener = Listener::new("main", vec![tollgate(&budget(), "vm", As::Text)]);
+    listener = listener.behind_origin();
+    let mut setup = Setup::new(2, vec![listener]);
+    setup.origin = login.port;
+    let envoy = setup.start();
+    let mut clients = envoy.clients(100);
+    login.hold(true);
+    let request = of("u", "/200").header("x-show", "1");
+    at_once(&mut clients, &request, |answered| answered == 90 && login.arrived() == 10);
+    login.hold(false);
+    let statuses = clients.iter_mut().map(|client| client.finish(false).expect("answered").status);
+    assert_eq!(statuses.filter(|status| *status == 200).count(), 10);
+    assert_eq!(left(&envoy, "u"), Some(80), "ten responses used one unit each");
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }

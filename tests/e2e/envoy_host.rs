@@ -113,6 +113,7 @@ struct World {
     booted_at_ns: u64,
     peer: String,
     status: u16,
+    response_headers: Vec<(Vec<u8>, Vec<u8>)>,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
     marks: Vec<(String, String)>,
     configuration: Vec<u8>,
@@ -138,6 +139,7 @@ impl World {
             booted_at_ns: 0,
             peer: "192.0.2.1:1234".into(),
             status: 200,
+            response_headers: vec![],
             headers: vec![],
             marks: vec![],
             configuration: vec![],
@@ -278,6 +280,12 @@ impl Filter {
     /// Sets the status of the origin's responses from now on.
     pub fn set_status(&mut self, status: u16) {
         self.store.data_mut().status = status;
+    }
+
+    /// Sets a header of the origin's responses, or none.
+    pub fn set_response_header(&mut self, name: &str, value: Option<&str>) {
+        let header = value.map(|value| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        self.store.data_mut().response_headers = header.into_iter().collect();
     }
 
     /// The headers for the origin that were set since the last time.
@@ -506,8 +514,11 @@ fn define(linker: &mut Linker<World>) {
             env,
             "proxy_get_header_map_pairs",
             |mut c: C<'_>, map: u32, data: u32, len: u32| {
-                assert_eq!(map, 0, "only request headers are read");
-                let pairs = serialise(&c.data().headers);
+                let pairs = match map {
+                    0 => serialise(&c.data().headers),
+                    2 => serialise(&c.data().response_headers),
+                    other => panic!("the map {other} is not read"),
+                };
                 give(&mut c, &pairs, data, len);
                 OK
             },

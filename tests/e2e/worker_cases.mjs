@@ -40,6 +40,8 @@ globalThis.fetch = async (request) => {
   const headers = { "x-origin": "yes", "content-type": "text/plain" };
   const mark = request.headers.get(MARK);
   if (mark !== null) headers[MARK] = mark;
+  const actual = request.headers.get("x-show-actual");
+  if (actual !== null) headers["x-actual"] = actual;
   const body = request.method === "HEAD" ? null : "origin\n";
   return new Response(body, { status: Number(request.headers.get("x-status")), headers });
 };

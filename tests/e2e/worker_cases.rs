@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tollgate_cases::{CASES, Case, Event, Expected, Reference, Request, Seen, cases};
+use tollgate_cases::{ACTUAL, CASES, Case, Event, Expected, Reference, Request, Seen, cases};
 use tollgate_e2e::http::{self, Client, Response};
 use tollgate_e2e::workerd::{Setup, Workerd};
 use tollgate_policy::Surface;
@@ -121,6 +121,9 @@ fn wire(event: &Event, expected: &Expected, wavers: bool) -> http::Request {
     for (name, value) in &request.headers {
         wire = wire.header(name, value);
     }
+    if let Some(actual) = event.actual {
+        wire = wire.header("x-show-actual", actual);
+    }
     wire.header("cf-connecting-ip", request.peer.to_string())
         .header("x-status", event.status.to_string())
         .header("x-at", expected.at_ms.to_string())
@@ -136,7 +139,7 @@ fn seen(response: &Response) -> Seen {
     let mut seen = Seen { status: response.status, waits_ms, ..Seen::default() };
     for (name, value) in &response.headers {
         let value = String::from_utf8(value.clone()).expect("text");
-        let is_origins = passed && name == "content-type";
+        let is_origins = passed && [ACTUAL, "content-type"].contains(&name.as_str());
         if passed && name == MARK {
             seen.marks.push((name.clone(), value));
         } else if !is_origins && !OTHERS.contains(&name.as_str()) {

@@ -231,3 +231,47 @@ fn the_service_refuses_rules_that_hold_places() {
     assert_eq!(health.status, 500);
     assert!(health.text().contains("rules[0].charge.reserve"), "{}", health.text());
 }
+
+// Guards: budgets that count estimates, or forget what a response used beyond them: each response
+// settles its own, also where several keys count it.
+#[test]
+fn a_response_settles_the_cost_that_it_shows() {
+    let login = Login::start();
+    let cost = json!({"estimate": 10, "max": 60, "actual": {"header": "x-tokens"}, "on_status": {"5xx": 0}});
+    let rule = |name: &str, key: &str, limit: u32| {
+        json!({"name": name, "key": [{"header": key}], "cost": cost,
+            "quotas": [{"limit": limit, "window": "366d", "algorithm": "fixed-window"}]})
+    };
+    let policy = json!({"version": 1, "rules": [
+        rule("user", "x-user", 100), rule("team", "x-team", 1_000),
+    ]});
+    let origin = format!("http://127.0.0.1:{}", login.port);
+    let worker = Setup::new(policy).binding("ORIGIN", origin).start();
+    let send = |user: &str, target: &str, cost: &str| {
+        let request = of(user, target).header("x-team", "t").header("x-show", cost);
+        worker.client().send(&request)
+    };
+    let rest = |user: &str| {
+        let answer = send(user, "/200", "0");
+        let field = answer.header("ratelimit").expect("the field");
+        let mut rests = field.split(";r=").skip(1).map(|rest| {
+            rest.split(';').next().and_then(|rest| rest.parse::<u64>().ok()).expect("a number")
+        });
+        (rests.next().expect("of the user"), rests.next().expect("of the team"))
+    };
+    let mut of_team = 0;
+    for (user, target, cost, used) in [
+        ("less", "/200", "4", 4),
+        ("same", "/404", "10", 10),
+        ("more", "/200", "60", 60),
+        ("huge", "/200", "999999999999999999999", 60),
+        ("text", "/200", "4.5", 10),
+        ("failed", "/503", "60", 0),
+    ] {
+        send(user, target, cost);
+        of_team += used;
+        assert_eq!(rest(user), (90 - used, 990 - of_team), "{user}");
+    }
+    send("more", "/200", "60");
+    assert_eq!(send("more", "/200", "0").status, 429, "it has used 120 of 100");
+}

@@ -1,5 +1,6 @@
-//! An origin that checks passwords: it responds with the status in the path, `/401` or `/200`, and
-//! counts the requests that reach it. It can hold its responses, like an origin that hashes slowly.
+//! An origin that checks passwords: it responds with the status in the path, `/401` or `/200`,
+//! shows the costs that the request names, and counts the requests that reach it. It can hold its
+//! responses, like an origin that hashes slowly.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -85,7 +86,10 @@ impl Seen {
             return None;
         }
         let status = head.split('/').nth(1).and_then(|word| word.get(..3)).unwrap_or("200");
-        let answer = format!("HTTP/1.1 {status} Checked\r\ncontent-length: 0\r\n\r\n");
+        // Each line `x-show` of the request becomes a line `x-tokens` of the response.
+        let shown = lines.lines().filter_map(|line| line.strip_prefix("x-show: "));
+        let shown: String = shown.map(|value| format!("x-tokens: {value}\r\n")).collect();
+        let answer = format!("HTTP/1.1 {status} Checked\r\n{shown}content-length: 0\r\n\r\n");
         (&mut &*connection).write_all(answer.as_bytes()).ok()
     }
 

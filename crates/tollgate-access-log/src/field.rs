@@ -22,6 +22,8 @@ pub enum Field {
     Host,
     /// The status of the response: `status`.
     Status,
+    /// The cost that the response showed, in quota units: `actual`.
+    Actual,
     /// The name of the route: `route`.
     Route,
     /// The user of HTTP authentication: `user`.
@@ -41,7 +43,7 @@ pub enum Field {
 }
 
 /// The fields that have no name of their own, and their words.
-const PLAIN: [(&str, Field); 11] = [
+const PLAIN: [(&str, Field); 12] = [
     ("time", Field::Time),
     ("client", Field::Client),
     ("peer", Field::Peer),
@@ -49,6 +51,7 @@ const PLAIN: [(&str, Field); 11] = [
     ("target", Field::Target),
     ("host", Field::Host),
     ("status", Field::Status),
+    ("actual", Field::Actual),
     ("route", Field::Route),
     ("user", Field::User),
     ("country", Field::Country),
@@ -100,7 +103,7 @@ impl fmt::Display for Field {
 }
 
 /// How many values every record has a place for, wanted or not.
-const FIXED: usize = 9;
+const FIXED: usize = 10;
 
 /// The wanted fields; only these are parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +176,7 @@ pub(crate) const fn fixed_place(field: &Field) -> Option<usize> {
         Field::Asn => Some(6),
         Field::Client => Some(7),
         Field::Peer => Some(8),
+        Field::Actual => Some(9),
         Field::Time | Field::Status => None,
         Field::Header(_) | Field::Cookie(_) | Field::Query(_) | Field::Claim(_) => None,
     }

@@ -107,7 +107,7 @@ impl Map {
             let (field, name) = (field.trim(), name.trim());
             let Some(source) = Source::parse(field) else {
                 return Err(format!(
-                    "{field:?} is not a field; use time, client, peer, method, target, host, status, \
+                    "{field:?} is not a field; use time, client, peer, method, target, host, status, actual, \
                      route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, \
                      request, path or query"
                 ));

@@ -89,6 +89,12 @@ impl<'a> Record<'a> {
         self.fixed(&Field::Host)
     }
 
+    /// The cost that the response showed, as in the log.
+    #[must_use]
+    pub fn actual(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::Actual)
+    }
+
     /// The name of the route.
     #[must_use]
     pub fn route(&self) -> Option<&'a [u8]> {

@@ -156,6 +156,10 @@ pub(crate) struct ExplainArgs {
     /// The origin's status for the earlier requests; some rules charge by it
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
     pub(crate) status: u16,
+    /// The cost that the origin's responses to earlier requests show, for a rule whose cost they
+    /// settle [default: none, so that the estimate stays]
+    #[arg(long, value_name = "UNITS")]
+    pub(crate) actual: Option<u64>,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,

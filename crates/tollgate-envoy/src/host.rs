@@ -12,6 +12,13 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_filter::host::Seed;
 
 use crate::host_clock;
+use crate::host_functions::{
+    proxy_add_header_map_value, proxy_continue_stream, proxy_get_buffer_bytes,
+    proxy_get_header_map_pairs, proxy_get_header_map_size, proxy_get_header_map_value,
+    proxy_get_property, proxy_get_shared_data, proxy_http_call, proxy_log,
+    proxy_replace_header_map_value, proxy_send_local_response, proxy_set_effective_context,
+    proxy_set_property, proxy_set_shared_data, proxy_set_tick_period_milliseconds, random_get,
+};
 use crate::memory;
 use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
 use tollgate_filter::host::proxy::Proxy;
@@ -35,97 +42,6 @@ const INFO_LEVEL: u32 = 2;
 const WARN_LEVEL: u32 = 3;
 const ERROR_LEVEL: u32 = 4;
 const CRITICAL_LEVEL: u32 = 5;
-
-#[link(wasm_import_module = "env")]
-unsafe extern "C" {
-    fn proxy_log(level: u32, text: *const u8, len: usize) -> u32;
-    fn proxy_get_buffer_bytes(
-        buffer: u32,
-        start: usize,
-        max_len: usize,
-        bytes: *mut *mut u8,
-        len: *mut usize,
-    ) -> u32;
-    fn proxy_get_header_map_value(
-        map: u32,
-        name: *const u8,
-        name_len: usize,
-        bytes: *mut *mut u8,
-        len: *mut usize,
-    ) -> u32;
-    fn proxy_replace_header_map_value(
-        map: u32,
-        name: *const u8,
-        name_len: usize,
-        value: *const u8,
-        value_len: usize,
-    ) -> u32;
-    fn proxy_get_header_map_pairs(map: u32, bytes: *mut *mut u8, len: *mut usize) -> u32;
-    fn proxy_get_header_map_size(map: u32, size: *mut usize) -> u32;
-    fn proxy_add_header_map_value(
-        map: u32,
-        name: *const u8,
-        name_len: usize,
-        value: *const u8,
-        value_len: usize,
-    ) -> u32;
-    fn proxy_get_property(
-        path: *const u8,
-        path_len: usize,
-        bytes: *mut *mut u8,
-        len: *mut usize,
-    ) -> u32;
-    fn proxy_set_property(
-        path: *const u8,
-        path_len: usize,
-        value: *const u8,
-        value_len: usize,
-    ) -> u32;
-    fn proxy_get_shared_data(
-        name: *const u8,
-        name_len: usize,
-        bytes: *mut *mut u8,
-        len: *mut usize,
-        cas: *mut u32,
-    ) -> u32;
-    fn proxy_set_shared_data(
-        name: *const u8,
-        name_len: usize,
-        value: *const u8,
-        value_len: usize,
-        cas: u32,
-    ) -> u32;
-    fn proxy_send_local_response(
-        status: u32,
-        details: *const u8,
-        details_len: usize,
-        body: *const u8,
-        body_len: usize,
-        headers: *const u8,
-        headers_len: usize,
-        grpc_status: i32,
-    ) -> u32;
-    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
-    fn proxy_set_effective_context(context: u32) -> u32;
-    fn proxy_continue_stream(stream: u32) -> u32;
-    fn proxy_http_call(
-        cluster: *const u8,
-        cluster_len: usize,
-        headers: *const u8,
-        headers_len: usize,
-        body: *const u8,
-        body_len: usize,
-        trailers: *const u8,
-        trailers_len: usize,
-        timeout_ms: u32,
-        call: *mut u32,
-    ) -> u32;
-}
-
-#[link(wasm_import_module = "wasi_snapshot_preview1")]
-unsafe extern "C" {
-    fn random_get(bytes: *mut u8, len: usize) -> u32;
-}
 
 /// The host of this virtual machine.
 #[derive(Clone, Copy)]
@@ -196,6 +112,10 @@ impl Proxy for Host {
     fn response_status(&self) -> Option<u16> {
         let value = header(RESPONSE_HEADERS, b":status")?;
         core::str::from_utf8(&value).ok()?.parse().ok()
+    }
+
+    fn response_headers(&self) -> Option<Vec<u8>> {
+        headers(RESPONSE_HEADERS)
     }
 
     fn enter(&self, id: u32) -> bool {
@@ -274,8 +194,7 @@ fn set_header(map: u32, name: &str, value: &str) {
 
 impl RequestSource for Host {
     fn request_headers(&self) -> Option<Vec<u8>> {
-        // SAFETY: `returned` passes pointers to live variables.
-        returned(|bytes, len| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, bytes, len) })
+        headers(REQUEST_HEADERS)
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
@@ -366,6 +285,12 @@ fn buffer(kind: u32, len: usize) -> Vec<u8> {
     // SAFETY: `returned` passes pointers to live variables.
     returned(|bytes, got| unsafe { proxy_get_buffer_bytes(kind, 0, len, bytes, got) })
         .unwrap_or_default()
+}
+
+/// One of the host's maps, serialised.
+fn headers(map: u32) -> Option<Vec<u8>> {
+    // SAFETY: `returned` passes pointers to live variables.
+    returned(|bytes, len| unsafe { proxy_get_header_map_pairs(map, bytes, len) })
 }
 
 /// The value of the header `name` of one of the host's maps.

@@ -15,6 +15,7 @@
 mod abi;
 mod host;
 mod host_clock;
+mod host_functions;
 mod host_metrics;
 mod memory;
 

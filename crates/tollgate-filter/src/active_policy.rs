@@ -28,6 +28,7 @@ use crate::observability::counter_buffer::CounterBuffer;
 use crate::observability::metrics::{LeaseEvent, Wait};
 use crate::observability::observer::Observer;
 use crate::request::facts::RequestFacts;
+use crate::request::response_headers::ResponseHeaders;
 use crate::request::waiting::{QueueKey, Waiting};
 
 /// The number of plans kept for the next requests; more streams at once than this only allocate.
@@ -212,7 +213,10 @@ impl<H: Proxy> ActivePolicy<H> {
     /// The same for a request that ended like this.
     fn settle_as(&self, plan: &mut Plan, ending: Ending) {
         let Some(now) = self.host.now() else { return self.count_failure() }; // nothing is charged
-        if plan.settle(&self.config.policy, ending) {
+        let response = ResponseHeaders::new(&self.host);
+        let is_due = plan.settle(&self.config.policy, ending, &response);
+        self.observer.count_costs(plan.settled_costs());
+        if is_due {
             let stats = self.enforce(plan, now, |enforcement| enforcement.charge());
             self.add(&stats);
         }

@@ -277,6 +277,19 @@ impl Proxy for Hostile {
         if self.fails() { None } else { Some(if self.0.random.one_in(2) { 200 } else { 401 }) }
     }
 
+    fn response_headers(&self) -> Option<Vec<u8>> {
+        if self.fails() {
+            return self.0.random.one_in(2).then(|| self.junk());
+        }
+        let mut pairs = HeaderMapWriter::default();
+        for _ in 0..self.0.random.below(3) {
+            let costs = ["0", "3", "7", "1000000000000000000000", "-1", "1, 2", ""];
+            let cost = costs[usize::try_from(self.0.random.below(7)).unwrap()];
+            pairs.push("x-tokens", cost.as_bytes());
+        }
+        Some(pairs.finish())
+    }
+
     fn request_bytes(&self) -> usize {
         usize::try_from(self.0.random.below(if self.fails() { u64::MAX } else { 500 })).unwrap()
     }
@@ -325,6 +338,10 @@ fn policies() -> Vec<String> {
         rule(&format!(r#"{}, "action": {{"delay": {{"max": "3s"}}}}"#, quota("gcra"))),
         rule(&quota("leaky-queue")),
         rule(&format!(r#"{}, "charge": {{"response_status": ["4xx"]}}"#, quota("gcra"))),
+        rule(&format!(
+            r#"{}, "cost": {{"estimate": 2, "max": 6, "actual": {{"header": "x-tokens"}}, "on_status": {{"4xx": 0}}}}"#,
+            quota("token-bucket")
+        )),
         rule(&format!(
             r#"{}, "action": {{"mark": {{"header": "x-over", "value": "1"}}}}"#,
             quota("gcra")

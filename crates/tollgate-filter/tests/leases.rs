@@ -222,6 +222,10 @@ impl Proxy for Host {
         Some(200)
     }
 
+    fn response_headers(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     fn request_bytes(&self) -> usize {
         100
     }

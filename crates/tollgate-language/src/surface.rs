@@ -40,6 +40,8 @@ pub(crate) struct Traits {
     /// The error for counts of the fleet there; `None` when they are kept there or requested from
     /// an authority.
     pub(crate) no_fleet: Option<&'static str>,
+    /// The warning for a cost that the response shows there; `None` where responses are seen.
+    pub(crate) no_response: Option<&'static str>,
     /// There is one count for all clients, whatever the scope.
     pub(crate) is_one_node: bool,
 }
@@ -72,6 +74,7 @@ const ENVOY: Traits = Traits {
     no_priority: None,
     // The filter checks whether an authority is configured.
     no_fleet: None,
+    no_response: None,
     is_one_node: false,
 };
 
@@ -96,6 +99,7 @@ const WORKER: Traits = Traits {
          order of their arrival, so leave it out",
     ),
     no_fleet: None,
+    no_response: None,
     is_one_node: true,
 };
 
@@ -119,6 +123,7 @@ const LIBRARY: Traits = Traits {
         "\"fleet\" needs an authority, which a program with the library does not have; use {\"share\": 12}, or let the \
          program send requests to a tollgate-server",
     ),
+    no_response: None,
     is_one_node: false,
 };
 
@@ -141,6 +146,10 @@ const SERVER: Traits = Traits {
          order of their arrival, so leave it out",
     ),
     no_fleet: None,
+    no_response: Some(
+        "is settled by POST /check/settle alone: a server sees no response, so the estimate stays for ext_authz, forward \
+         auth, the rate limit service and callers that report no cost",
+    ),
     is_one_node: false,
 };
 

@@ -161,14 +161,14 @@ fn rule(policy: &Policy, i: usize) -> Option<RuleInWords> {
     let tiers = words.tiers.into_iter().map(|tier| TierInWords {
         name: set(tier.quota_set).and_then(QuotaSet::tier).unwrap_or_default().to_owned(),
         applies: tier.applies,
-        quotas: quotas(set(tier.quota_set)),
+        quotas: quotas(policy, set(tier.quota_set)),
     });
     Some(RuleInWords {
         name: rule.name().to_owned(),
         applies: words.applies,
         key: words.key,
         on_missing: words.on_missing,
-        quotas: quotas(set(words.quota_set)),
+        quotas: quotas(policy, set(words.quota_set)),
         tiers: tiers.collect(),
         cost: words.cost,
         charge: words.charge,
@@ -178,13 +178,14 @@ fn rule(policy: &Policy, i: usize) -> Option<RuleInWords> {
     })
 }
 
-fn quotas(set: Option<&QuotaSet>) -> Vec<QuotaInWords> {
+fn quotas(policy: &Policy, set: Option<&QuotaSet>) -> Vec<QuotaInWords> {
+    let rule = set.and_then(|set| policy.rules().get(set.rule()));
     let quota = |quota: &CompiledQuota| {
         let limiter = quota.limiter();
         QuotaInWords {
             name: quota.name().to_owned(),
             words: words::quota(limiter),
-            bound: words::bound(limiter),
+            bound: words::bound_under(rule, limiter),
             algorithm: limiter.algorithm().name(),
             limit: limiter.limit(),
             window_ms: limiter.window().as_millis_ceil(),

@@ -260,6 +260,11 @@ families! {
         "Requests for which no lease request could be sent because too many are in flight";
     77 FleetPaused "fleet_paused" Gauge [] [Envoy]
         "Requests that wait for a response of the authority";
+    78 CostUnits "cost_units" Counter [of] [Worker Server Envoy]
+        "Units of requests whose cost their response settles: charged when a request came \
+         (estimate), and in the end (final)";
+    79 CostUnknown "cost_unknown" Counter [reason] [Worker Server Envoy]
+        "Responses that did not show their cost, so that the estimate stayed charged";
 }
 
 impl Family {

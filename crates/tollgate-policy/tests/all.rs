@@ -35,6 +35,7 @@ mod reads;
 mod reported;
 mod scope;
 mod settle;
+mod settled_costs;
 mod sparse;
 mod spread;
 mod stored_sets;

@@ -148,7 +148,7 @@ fn check_on(surface: Surface, document: &str, partitions: usize) {
             stored.clear();
             stored.extend_from_slice(plan.partition(i).unwrap().value());
         }
-        if plan.is_deferred() && plan.settle(&policy, Ending::Response(401)) {
+        if plan.is_deferred() && plan.settle(&policy, Ending::Response(401), &()) {
             for (i, stored) in stored.iter().enumerate() {
                 plan.partition_mut(i)
                     .unwrap()

@@ -282,7 +282,7 @@ fn settled_there(
     status: u16,
     millis: u64,
 ) {
-    if plan.settle(&surface.policy, Ending::Response(status)) {
+    if plan.settle(&surface.policy, Ending::Response(status), &()) {
         let mut request = vec![];
         plan.partition(0).unwrap().settle_request(&surface.policy, &mut request);
         assert!(counts.answer(&request, Timestamp::from_millis(millis)).unwrap().is_changed);
@@ -352,7 +352,7 @@ proptest! {
         let policy = &surface.policy;
         let group = &policy.groups()[0];
         let mut counts = group.counts_of(policy, &stored).unwrap();
-        prop_assert!(plan.settle(policy, ending) || ending == Ending::Response(401));
+        prop_assert!(plan.settle(policy, ending, &()) || ending == Ending::Response(401));
         let mut request = vec![];
         plan.partition(0).unwrap().settle_request(policy, &mut request);
         // Used units are settled, too, where the count stores held units separately.

@@ -38,13 +38,16 @@ fn document(random: &mut Random) -> String {
         let each: Vec<String> = names.iter().map(|name| quota(random, name)).collect();
         format!("[{}]", each.join(", "))
     };
-    let (one, two, gold, queued, held, later) = (
+    let (one, two, gold, queued, held, settled, later) = (
         quotas(&["a"]),
         quotas(&["a", "b"]),
         quotas(&["a", "c"]),
         quotas(&["q"]),
         // A queue holds no units until the response.
         quotas(&["h"]).replace("leaky-queue", "leaky-bucket"),
+        quotas(&["s"])
+            .replace("leaky-queue", "token-bucket")
+            .replace("sliding-log", "fixed-window"),
         quotas(&["l"]),
     );
     let action = *random.pick(&["", r#""action": {"delay": {"max": "2s"}},"#]);
@@ -57,6 +60,8 @@ fn document(random: &mut Random) -> String {
         {{"name": "queued", "when": {{"headers": {{"x-queued": "*"}}}}, "key": ["client_ip"], {action} "quotas": {queued}}},
         {{"name": "held", "when": {{"headers": {{"x-held": "*"}}}}, "key": ["client_ip"], "quotas": {held},
           "charge": {{"response_status": ["5xx"], "reserve": true, "on_abort": "skip"}}}},
+        {{"name": "settled", "when": {{"headers": {{"x-settled": "*"}}}}, "key": ["client_ip"], "quotas": {settled},
+          "cost": {{"estimate": 2, "max": 20, "actual": {{"header": "x-tokens"}}, "on_status": {{"5xx": 0}}, "forgive_excess": true}}}},
         {{"name": "later", "when": {{"headers": {{"x-later": "*"}}}}, "key": ["client_ip"], "quotas": {later},
           "charge": {{"response_status": ["401"]}}}}]}}"#
     )
@@ -64,7 +69,7 @@ fn document(random: &mut Random) -> String {
 
 fn any_request(random: &mut Random) -> Request {
     let mut request = get("/", "192.0.2.1");
-    for name in ["x-two", "x-queued", "x-held", "x-later"] {
+    for name in ["x-two", "x-queued", "x-held", "x-settled", "x-later"] {
         if random.one_in(3) {
             request = request.header(name, *random.pick(&["gold", "other"]));
         }
@@ -228,8 +233,11 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
         } else if has_passed && kind == Kind::Check && random.one_in(3) {
             let [ok, denied, failed] = [200, 401, 503].map(Ending::Response);
             let ending = *random.pick(&[ok, denied, failed, Ending::Disconnect, Ending::NotSent]);
-            let is_due = here.settle(&policy, ending);
-            assert_eq!(elsewhere.settle(&policy, ending), is_due);
+            let tokens = *random.pick(&["0", "1", "2", "7", "x"]);
+            let shown = Tokens(tokens);
+            let is_due = here.settle(&policy, ending, &shown);
+            assert_eq!(elsewhere.settle(&policy, ending, &shown), is_due);
+            assert_eq!(elsewhere.settled_costs(), here.settled_costs());
             let later = Timestamp::from_millis(ms + random.below(2_000));
             if is_due {
                 reference.decide(&policy, &mut here, later, false);
@@ -364,7 +372,7 @@ fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
 
     // The effects of a response are applied under any version.
     assert!(
-        under_way.settle(&old, Ending::Response(200))
+        under_way.settle(&old, Ending::Response(200), &())
             && under_way.partition(0).unwrap().gives_back()
     );
     ask(&mut counts, &mut under_way, &old, Timestamp::from_millis(START), Kind::Settle);
@@ -395,7 +403,7 @@ fn what_responses_bring_about_meets_the_quota_of_now() {
     decided(&mut counts, &new, START);
     let mut charged = 0;
     for plan in &mut under_way {
-        assert!(plan.settle(&old, Ending::Response(401)));
+        assert!(plan.settle(&old, Ending::Response(401), &()));
         ask(&mut counts, plan, &old, Timestamp::from_millis(START), Kind::Settle);
         charged += usize::from(plan.partition(0).unwrap().changed());
     }
@@ -408,7 +416,9 @@ fn what_responses_bring_about_meets_the_quota_of_now() {
     let mut counts = Counts::default();
     let (_, mut held) = decided(&mut counts, &old, START);
     decided(&mut counts, &new, START);
-    assert!(held.settle(&old, Ending::Response(200)) && held.partition(0).unwrap().gives_back());
+    assert!(
+        held.settle(&old, Ending::Response(200), &()) && held.partition(0).unwrap().gives_back()
+    );
     let mut asked = Vec::new();
     held.partition(0).unwrap().settle_request(&old, &mut asked);
     assert!(!counts.answer(&asked, Timestamp::from_millis(START)).unwrap().is_changed);

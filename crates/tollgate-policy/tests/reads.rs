@@ -131,10 +131,19 @@ fn costs_and_charges_name_what_they_read() {
     let charge = rule(r#""key": [], "charge": {"response_status": ["5xx"]}"#);
     assert_eq!(reads(&charge), ["0 charge: status"]);
     assert_eq!(
-        [499, 500, 599].map(|status| charge.rules()[0].is_charged_by(Ending::Response(status))),
-        [false, true, true]
+        [499, 500, 599].map(|status| charge.rules()[0].used(3, Ending::Response(status), &())),
+        [0, 3, 3]
     );
-    assert!(cost.rules()[0].is_charged_by(Ending::Response(404)), "by the request");
+    assert_eq!(cost.rules()[0].used(3, Ending::Response(404), &()), 3, "by the request");
+    let settled = |more: &str| {
+        let header = r#""actual": {"header": "X-Tokens"}"#;
+        rule(&format!(r#""key": [], "cost": {{"estimate": 1, "max": 2, {header}{more}}}"#))
+    };
+    assert_eq!(reads(&settled("")), ["0 cost: actual"]);
+    assert_eq!(
+        reads(&settled(r#", "on_status": {"5xx": 0}"#)),
+        ["0 cost: actual", "0 cost: status"]
+    );
     assert!(reads(&rule(r#""key": [], "cost": 3"#)).is_empty());
     let values =
         r#"[{"name": "t", "key_values": ["k"], "quotas": [{"limit": 1, "window": "1m"}]}]"#;

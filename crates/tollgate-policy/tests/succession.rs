@@ -51,7 +51,7 @@ impl Listener {
     }
 
     fn settle(&mut self, shared: &mut Shared, status: u16, millis: u64) {
-        if self.plan.settle(&self.policy, Ending::Response(status)) {
+        if self.plan.settle(&self.policy, Ending::Response(status), &()) {
             self.commit(shared, millis);
         }
     }

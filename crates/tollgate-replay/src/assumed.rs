@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use tollgate_access_log::Field;
+use tollgate_policy::spec::MAX_COST;
 
 /// The client of the requests, as far as it is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) enum AssumedClient {
 pub struct AssumedValues {
     pub(crate) client: AssumedClient,
     pub(crate) status: Option<u16>,
+    /// The cost that each response shows, in quota units; within, `None` for none.
+    pub(crate) actual: Option<Option<u64>>,
     /// The others; `None` is a field that no request has.
     pub(crate) fields: Vec<(Field, Option<Vec<u8>>)>,
 }
@@ -45,6 +48,7 @@ impl AssumedValues {
                 return Err(format!("no policy reads {field}; use client or a header"));
             }
             Field::Status => self.status = Some(status(value)?),
+            Field::Actual => self.actual = Some(actual(value)?),
             _ => {
                 let value = (!value.is_empty()).then(|| value.as_bytes().to_vec());
                 if let Some(value) = &value {
@@ -84,6 +88,7 @@ impl AssumedValues {
     pub(crate) fn has(&self, field: &Field) -> bool {
         self.get(|other| other == field).is_some()
             || *field == Field::Status && self.status.is_some()
+            || *field == Field::Actual && self.actual.is_some()
     }
 }
 
@@ -99,7 +104,7 @@ pub fn field(name: &str) -> Result<Field, String> {
     };
     Field::parse(name).ok_or_else(|| {
         format!(
-            "\"{}\" is not a field; use client, method, target, host, status, route, country, asn, \
+            "\"{}\" is not a field; use client, method, target, host, status, actual, route, country, asn, \
              header.NAME, cookie.NAME, query.NAME or claim.NAME",
             name.escape_default()
         )
@@ -114,6 +119,21 @@ fn client(value: &str) -> Result<AssumedClient, String> {
         Ok(address) => Ok(AssumedClient::Address(address)),
         Err(_) => Err("use an address, or \"log\" for the client in the log".to_owned()),
     }
+}
+
+/// The cost in a log, in quota units; `None` for anything but digits.
+pub(crate) fn units(value: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(value.trim_ascii()).ok()?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+fn actual(value: &str) -> Result<Option<u64>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let cost = value.parse().ok().filter(|cost| *cost <= MAX_COST);
+    cost.map(Some).ok_or_else(|| format!("use a cost from 0 to {MAX_COST}, or nothing for none"))
 }
 
 fn status(value: &str) -> Result<u16, String> {
@@ -138,7 +158,9 @@ fn check(field: &Field, value: &[u8]) -> Result<(), String> {
             (is_line, "one line of text")
         }
         Field::Query(_) | Field::Claim(_) => (is_line, "one line of text"),
-        Field::Time | Field::Client | Field::Peer | Field::Status | Field::User => (true, ""),
+        Field::Time | Field::Client | Field::Peer | Field::Status | Field::Actual | Field::User => {
+            (true, "")
+        }
     };
     if is_good { Ok(()) } else { Err(format!("use {wanted} for {field}")) }
 }

@@ -93,7 +93,9 @@ pub(crate) fn columns(policy: &Policy) -> Vec<Field> {
         Fact::Cookie(name) => Some(Field::Cookie(name.to_owned())),
         Fact::Query(name) => Some(Field::Query(name.to_owned())),
         Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Header(_) => None,
-        Fact::Route | Fact::Country | Fact::Asn | Fact::Claim(_) | Fact::Status => None,
+        Fact::Route | Fact::Country | Fact::Asn | Fact::Claim(_) | Fact::Status | Fact::Actual => {
+            None
+        }
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
     };
     let mut columns: Vec<Field> = policy.explain().reads().into_iter().filter_map(column).collect();
@@ -134,6 +136,7 @@ fn sources(policy: &Policy, assumed: &AssumedValues, fact: Fact<'_>) -> Vec<Vec<
         Fact::Asn => one(Field::Asn),
         Fact::Claim(name) => one(Field::Claim(name.to_owned())),
         Fact::Status => one(Field::Status),
+        Fact::Actual => one(Field::Actual),
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => Vec::new(),
     }
 }
@@ -169,7 +172,9 @@ fn hint(fact: Fact<'_>, field: &str) -> String {
         Fact::Method | Fact::Path | Fact::Header(_) | Fact::Route | Fact::Country => {
             format!("{map} or --assume {field}=VALUE")
         }
-        Fact::Asn | Fact::Claim(_) | Fact::Status => format!("{map} or --assume {field}=VALUE"),
+        Fact::Asn | Fact::Claim(_) | Fact::Status | Fact::Actual => {
+            format!("{map} or --assume {field}=VALUE")
+        }
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => {
             "no access log has it; only calls to a rate limit service carry it".to_owned()
         }

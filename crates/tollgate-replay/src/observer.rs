@@ -4,8 +4,8 @@
 //! and never before it is decided. A key is labelled only for an observer that wants to show it.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Ending, RuleResult};
-use tollgate_sim::NodeDecision;
+use tollgate_policy::{Rule, RuleResult};
+use tollgate_sim::{NodeDecision, OriginResponse};
 
 use crate::label::Label;
 
@@ -20,7 +20,7 @@ pub struct CountedRequest {
     pub key: u64,
     /// The time of the request.
     pub at: Timestamp,
-    /// Its cost, in quota units; 0 when its response is not charged.
+    /// Its cost, in quota units, that its response finally used; 0 when it is not charged.
     pub cost: u64,
     /// True when a quota of the rule had no room for it, whether the rule is enforced or not.
     pub is_over: bool,
@@ -49,14 +49,17 @@ impl Observer for () {
 }
 
 /// Reports every rule that counts the request to `observer`.
-pub(crate) fn report_counts(observer: &mut impl Observer, decided: &NodeDecision<'_>, status: u16) {
+pub(crate) fn report_counts(
+    observer: &mut impl Observer,
+    decided: &NodeDecision<'_>,
+    response: OriginResponse,
+) {
     let (at, rules) = (decided.arrival().at, decided.policy().rules());
     for rule in decided.rules() {
         let Some(key) = rule.key_hash else { continue };
         let is_over = !matches!(rule.result, RuleResult::Allowed | RuleResult::Failed);
-        let is_charged =
-            rules.get(rule.rule).is_none_or(|r| r.is_charged_by(Ending::Response(status)));
-        let cost = if is_charged { rule.cost } else { 0 };
+        let used = |r: &Rule| r.used(rule.cost, response.ending(), &response);
+        let cost = rules.get(rule.rule).map_or(rule.cost, used);
         let quota_set = rule.quota_set;
         observer.counted(CountedRequest { rule: rule.rule, quota_set, key, at, cost, is_over });
     }

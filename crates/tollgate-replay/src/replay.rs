@@ -14,9 +14,9 @@ use siphasher::sip::SipHasher13;
 use tollgate_access_log::{Batch, Client, Record};
 use tollgate_core::Timestamp;
 use tollgate_policy::Policy;
-use tollgate_sim::Fate;
+use tollgate_sim::{Fate, OriginResponse};
 
-use crate::assumed::{AssumedClient, AssumedValues};
+use crate::assumed::{AssumedClient, AssumedValues, units};
 use crate::clients::{ClientTable, Marks};
 use crate::facts::Request;
 use crate::label::Label;
@@ -178,7 +178,9 @@ impl<O: Observer> Replay<O> {
         self.now = self.now.max(at);
         self.first_at.get_or_insert(at);
         self.resume();
-        self.decide(record, status.unwrap_or(200), hint);
+        let logged = || record.actual().and_then(units);
+        let cost = self.assumed.actual.unwrap_or_else(logged);
+        self.decide(record, OriginResponse { status: status.unwrap_or(200), cost }, hint);
     }
 
     /// Ends the replay: decides every request that still waits.
@@ -195,7 +197,7 @@ impl<O: Observer> Replay<O> {
         self.observer
     }
 
-    fn decide(&mut self, record: &Record<'_>, status: u16, hint: Hint) {
+    fn decide(&mut self, record: &Record<'_>, response: OriginResponse, hint: Hint) {
         if self.admits_shortly(hint) {
             return;
         }
@@ -223,9 +225,9 @@ impl<O: Observer> Replay<O> {
                 let network = policy.explain().client_network(&facts);
                 counted_client = network.map(|client| (client, hash(&self.options.secret, client)));
             }
-            let decided = node.decide(&facts, now, status);
+            let decided = node.decide(&facts, now, response);
             if i == 0 {
-                report_counts(&mut self.observer, &decided, status);
+                report_counts(&mut self.observer, &decided, response);
                 let label = Label { is_private: self.options.is_private };
                 label_keys(&mut self.observer, &decided, label, name);
             }

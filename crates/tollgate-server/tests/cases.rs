@@ -1,8 +1,9 @@
 //! The random events that every surface decides alike, through this server's `/check` in a runtime
 //! whose time the test controls: decisions, waits, fields, bodies and the effects of responses.
 //!
-//! Left out: cases whose clock goes back, which this server's clock cannot, and policies that hold
-//! places until the response, which this server rejects.
+//! Left out: cases whose clock goes back, which this server's clock cannot, policies that hold
+//! places until the response, which this server rejects, and those whose cost the response shows,
+//! which a caller settles by `/check/settle`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,9 @@ fn gate(case: &Case) -> Option<Arc<Gate>> {
     let memory = Memory::open(clock, limits, [7; 16], None).expect("a store");
     let text = case.policy.to_string();
     let policy = compile(&text, b"", ProtocolRestrictions::default()).ok()?;
+    if policy.rules().iter().any(|rule| rule.settled_cost().is_some()) {
+        return None;
+    }
     let file = File::new(text, policy);
     Some(Gate::new(Parts {
         store: Store::Memory(memory),

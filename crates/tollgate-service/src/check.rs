@@ -17,7 +17,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_core::Span;
 use tollgate_language::DescribedRequests;
 use tollgate_policy::{
-    Disposition, Outcome, Plan, Policy, Problem, ProblemDetails, Problems, RuleResult,
+    Disposition, Outcome, Plan, Policy, Problem, ProblemDetails, Problems, Rule, RuleResult,
     grpc_content_type,
 };
 
@@ -180,7 +180,9 @@ impl Serialize for CheckAnswer<'_> {
         if let Some(id) = decided.id.as_ref().filter(|_| decision != "deny") {
             map.serialize_entry("id", id)?;
         }
-        if decision != "deny" && decided.plan.is_deferred() {
+        let is_by_status = |i: usize| policy.rules().get(i).is_some_and(Rule::charges_by_response);
+        let is_reported = outcome.rules().any(|(i, _)| is_by_status(i));
+        if decision != "deny" && is_reported && decided.plan.is_deferred() {
             map.serialize_entry("report", "response_status")?;
         }
         map.end()

@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashTable;
 use tollgate_core::Timestamp;
-use tollgate_policy::{CompiledQuota, Ending, Policy, QuotaSet};
+use tollgate_policy::{CompiledQuota, Policy, QuotaSet};
 
 use crate::exact_log::{ExactLog, WindowCount};
 use crate::node_decision::NodeDecision;
@@ -62,8 +62,8 @@ struct SetCharge {
     /// `None` when the request has no such key and is therefore denied.
     hash: Option<u64>,
     cost: u64,
-    /// It stays charged once the response is known.
-    is_charged: bool,
+    /// The units of it that its response finally used.
+    used: u64,
 }
 
 /// A request that is reported later: by time, and by order of arrival.
@@ -112,7 +112,7 @@ impl Judge {
         now: Timestamp,
     ) -> Option<Exact> {
         self.release(decided.policy, now);
-        let status = decided.arrival.status;
+        let response = decided.arrival.response;
         let mut charges = std::mem::take(&mut self.charges);
         charges.clear();
         let (sets, most) = (&mut self.sets, &mut self.most);
@@ -125,11 +125,11 @@ impl Judge {
                 set,
                 hash: rule.key_hash,
                 cost: rule.cost,
-                is_charged: decided
+                used: decided
                     .policy
                     .rules()
                     .get(rule.rule)
-                    .is_none_or(|it| it.is_charged_by(Ending::Response(status))),
+                    .map_or(rule.cost, |it| it.used(rule.cost, response.ending(), &response)),
             }
         }));
         if at > now {
@@ -175,11 +175,11 @@ impl Judge {
             let Some(pairs) = pairs(&mut self.keys, &self.sets, policy, one) else { continue };
             let most = self.most.get_mut(one.set).map(Vec::as_mut_slice).unwrap_or_default();
             for (pair, most) in pairs.zip(most) {
-                if admits && one.is_charged {
-                    pair.twin.record(at, one.cost);
+                if admits && one.used > 0 {
+                    pair.twin.record(at, one.used);
                 }
-                if is_admitted && one.is_charged {
-                    pair.admitted.record(at, one.cost);
+                if is_admitted && one.used > 0 {
+                    pair.admitted.record(at, one.used);
                     most.0 = most.0.max(pair.admitted.most());
                     most.1 = most.1.max(pair.admitted.most_at_once());
                 }

@@ -48,7 +48,7 @@ mod waits;
 pub use exact_log::{ExactLog, WindowCount};
 pub use judge::Exact;
 pub use node::Node;
-pub use node_decision::{Arrival, Fate, NodeDecision, RuleDecision};
+pub use node_decision::{Arrival, Fate, NodeDecision, OriginResponse, RuleDecision};
 pub use run::{Progress, Run};
 pub use run_record::ObservedDecision;
 pub use store::{CountPlace, Store};

@@ -24,7 +24,7 @@ impl Node {
         let outcome = self.plan.outcome(&self.policy);
         match outcome.disposition_after(waited) {
             Disposition::Allow => {
-                self.unsettled = Some(UnsettledResponse { status: arrival.status, at: now });
+                self.unsettled = Some(UnsettledResponse { origin: arrival.response, at: now });
                 Fate::Admitted
             }
             Disposition::Delay(wait) => self.hold(arrival, wait, now),

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Due, Full, Queue, Ticket, Turn};
-use tollgate_policy::{Ending, Facts, LoneQuota, Partition, Plan, Policy};
+use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy};
 
-use crate::node_decision::{Arrival, Fate, NodeDecision};
+use crate::node_decision::{Arrival, Fate, NodeDecision, OriginResponse};
 use crate::store::{CountPlace, Place, Store};
 use crate::tenants::Tenants;
 
@@ -49,7 +49,7 @@ pub(crate) type Line = (u32, u128);
 /// The remaining work for the request that was decided last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnsettledResponse {
-    pub(crate) status: u16,
+    pub(crate) origin: OriginResponse,
     pub(crate) at: Timestamp,
 }
 
@@ -132,15 +132,20 @@ impl Node {
         self.queue.next_at()
     }
 
-    /// Decides a request that comes at `now`; if it is sent on, the origin responds with `status`.
+    /// Decides a request that comes at `now`; if it is sent on, the origin sends `response`.
     ///
     /// Waiting requests whose turn came before `now` go first: call [`Node::resume`] until it
     /// returns none, or their decisions are not reported.
-    pub fn decide(&mut self, facts: &impl Facts, now: Timestamp, status: u16) -> NodeDecision<'_> {
+    pub fn decide(
+        &mut self,
+        facts: &impl Facts,
+        now: Timestamp,
+        response: impl Into<OriginResponse>,
+    ) -> NodeDecision<'_> {
         while self.resume(now).is_some() {}
         self.settle(now);
         self.seated = None;
-        let arrival = Arrival { number: self.asked, at: now, status };
+        let arrival = Arrival { number: self.asked, at: now, response: response.into() };
         self.asked = self.asked.saturating_add(1);
         self.tenants.plan(&self.policy, facts, now, &mut self.plan);
         if self.queue.next_at().is_some() {
@@ -200,7 +205,7 @@ impl Node {
                     // It was reported when it got its place.
                     self.sit_down(waiter.plan);
                     self.unsettled =
-                        Some(UnsettledResponse { status: waiter.arrival.status, at: now });
+                        Some(UnsettledResponse { origin: waiter.arrival.response, at: now });
                     None
                 }
                 Due::Over(waiter, wait) => {
@@ -234,8 +239,8 @@ impl Node {
         }
     }
 
-    fn respond(&mut self, UnsettledResponse { status, at }: UnsettledResponse) {
-        if self.plan.settle(&self.policy, Ending::Response(status)) {
+    fn respond(&mut self, UnsettledResponse { origin, at }: UnsettledResponse) {
+        if self.plan.settle(&self.policy, origin.ending(), &origin) {
             self.commit(at);
         }
     }

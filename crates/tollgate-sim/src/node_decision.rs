@@ -2,8 +2,12 @@
 //!
 //! Invariant: everything here is read from the plan that decided it; nothing is computed twice.
 
+use std::borrow::Cow;
+
 use tollgate_core::{Decision, Span, Timestamp};
-use tollgate_policy::{CompiledQuota, Outcome, Partition, Plan, Policy, QuotaSet, RuleResult};
+use tollgate_policy::{
+    CompiledQuota, Ending, Outcome, Partition, Plan, Policy, QuotaSet, ResponseFacts, RuleResult,
+};
 
 use crate::store::Place;
 
@@ -35,6 +39,37 @@ impl Fate {
     }
 }
 
+/// The origin's response to a request that is sent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OriginResponse {
+    /// Its status.
+    pub status: u16,
+    /// The cost that it shows, for rules that settle their cost by the response.
+    pub cost: Option<u64>,
+}
+
+/// A response that shows no cost.
+impl From<u16> for OriginResponse {
+    fn from(status: u16) -> Self {
+        Self { status, cost: None }
+    }
+}
+
+impl OriginResponse {
+    /// How the request ended.
+    #[must_use]
+    pub const fn ending(&self) -> Ending {
+        Ending::Response(self.status)
+    }
+}
+
+/// Wherever a rule reads the cost, it is the same.
+impl ResponseFacts for OriginResponse {
+    fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        self.cost.map(|cost| Cow::Owned(cost.to_string().into_bytes()))
+    }
+}
+
 /// One request: its arrival time and its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
@@ -42,8 +77,8 @@ pub struct Arrival {
     pub number: u64,
     /// When it came, by the node's clock.
     pub at: Timestamp,
-    /// The status of its response if it is sent on.
-    pub(crate) status: u16,
+    /// Its response if it is sent on.
+    pub(crate) response: OriginResponse,
 }
 
 /// The decision on one request.

@@ -14,7 +14,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Disposition, Facts, Failure, Plan};
 
 use crate::node::Node;
-use crate::node_decision::{Arrival, NodeDecision};
+use crate::node_decision::{Arrival, NodeDecision, OriginResponse};
 use crate::store::Place;
 
 /// How often a write is tried, as in the filter.
@@ -46,9 +46,14 @@ pub(crate) enum Step {
 
 impl Node {
     /// A worker reads and decides a request at `now`, and writes nothing.
-    pub(crate) fn begin(&mut self, facts: &impl Facts, now: Timestamp, status: u16) -> Job {
+    pub(crate) fn begin(
+        &mut self,
+        facts: &impl Facts,
+        now: Timestamp,
+        response: OriginResponse,
+    ) -> Job {
         self.settle(now);
-        let arrival = Arrival { number: self.asked, at: now, status };
+        let arrival = Arrival { number: self.asked, at: now, response };
         self.asked = self.asked.saturating_add(1);
         self.tenants.plan(&self.policy, facts, now, &mut self.plan);
         self.load();

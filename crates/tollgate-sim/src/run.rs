@@ -227,19 +227,19 @@ impl Run {
             }
             return;
         }
+        let response = self.books.requests.response(request.source);
         let Some(facts) = self.books.requests.facts(request) else { return };
-        let status = self.books.requests.traffic().status(request.source);
-        let decided = server.node.decide(&facts, server.clock.read(self.books.at), status);
+        let decided = server.node.decide(&facts, server.clock.read(self.books.at), response);
         self.books.enter(index, &request, &decided, request.at, observe);
         self.measure(index);
     }
 
     /// A worker starts a request.
     fn begin(&mut self, index: usize, request: Request) {
+        let response = self.books.requests.response(request.source);
         let Some(facts) = self.books.requests.facts(request) else { return };
         let Some(server) = self.servers.get_mut(index) else { return };
-        let status = self.books.requests.traffic().status(request.source);
-        let job = server.node.begin(&facts, server.clock.read(self.books.at), status);
+        let job = server.node.begin(&facts, server.clock.read(self.books.at), response);
         server.crew.work(request, job, self.books.at);
     }
 

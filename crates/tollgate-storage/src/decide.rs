@@ -36,17 +36,16 @@ impl Counts {
         });
         let mut is_changed = false;
         let marks = self.marks.clone();
+        let settled = core::mem::take(&mut self.settled);
         self.each(asked, |kept, rule, decisions| {
-            if kept.parameters != rule.parameters {
-                is_changed |= settle_by_own(kept, rule, now);
+            if let (Due::Settled(used), Some(at)) = (rule.due, rule.charged) {
+                let was_reset = reset_at(&marks, rule.rule) >= at;
+                let is_there = !was_reset && settled.may_give_back(at, now);
+                is_changed |= settle(kept, rule, (at, used), is_there, decisions, now);
                 return;
             }
-            if let (true, Some(at)) = (rule.due.is_settled(), rule.charged) {
-                if reset_at(&marks, rule.rule) < at {
-                    let used = if rule.due == Due::Used { rule.cost } else { 0 };
-                    kept.counted(decisions).settle(at, rule.cost, used, now);
-                    is_changed = true;
-                }
+            if kept.parameters != rule.parameters {
+                is_changed |= charge_by_own(kept, rule, now);
                 return;
             }
             if rule.due == Due::Reported {
@@ -70,6 +69,7 @@ impl Counts {
             }
             kept.leave(decisions, now);
         });
+        self.settled = settled;
         is_changed
     }
 
@@ -115,10 +115,31 @@ impl Counts {
     }
 }
 
-/// Charges the effects of a response to states whose quotas have changed since the request, by the
-/// current quotas; true when it fitted. Refunds by an earlier quota are skipped: it is unknown
-/// which part of the states belongs to that charge.
-fn settle_by_own(kept: &mut CountedSet, rule: &mut RequestRule<'_>, now: Timestamp) -> bool {
+/// Settles a charge, made `at`, of which `used` units were used; true when that changed something.
+/// If it is not there any more, or was made under other quotas, only what exceeds it is debited: it
+/// is unknown which part of the states belongs to it.
+fn settle(
+    kept: &mut CountedSet,
+    rule: &RequestRule<'_>,
+    (at, used): (Timestamp, u64),
+    is_there: bool,
+    decisions: &mut [Decision],
+    now: Timestamp,
+) -> bool {
+    if is_there && kept.parameters == rule.parameters {
+        kept.counted(decisions).settle(at, rule.cost, used, now);
+        return true;
+    }
+    let excess = used.saturating_sub(rule.cost);
+    if excess > 0 {
+        kept.debit(excess, now);
+    }
+    excess > 0
+}
+
+/// Charges by the response to states whose quotas have changed since the request, by the current
+/// quotas; true when it fitted.
+fn charge_by_own(kept: &mut CountedSet, rule: &mut RequestRule<'_>, now: Timestamp) -> bool {
     let mut decisions = vec![UNDECIDED; kept.set.quotas().len()];
     kept.look(&mut decisions, now, rule.cost, rule.longest);
     let is_charged = rule.due == Due::Now && !denies(&decisions);

@@ -5,14 +5,13 @@
 pub enum Due {
     /// When it is decided.
     Now,
-    /// When it is decided; the response may refund it.
+    /// When it is decided; the response settles it.
     Held,
     /// When the response is known; until then it is only checked.
     Later,
-    /// Never: the next decision refunds the charge.
-    GivenBack,
-    /// Never: the held units are used, and the next decision informs the quotas.
-    Used,
+    /// Never: the response showed that the charge used this many units, and the next decision
+    /// settles it at them.
+    Settled(u64),
     /// The units were already used: the next decision records the cost, whatever this rule or
     /// another one decides, and never refunds it. It decides whether one unit would have fitted
     /// before; with a cost of 0 it does nothing else.
@@ -23,7 +22,7 @@ impl Due {
     /// True when nothing is decided: the response determined the outcome of the charge.
     pub const fn is_settled(self) -> bool {
         match self {
-            Self::GivenBack | Self::Used => true,
+            Self::Settled(_) => true,
             Self::Now | Self::Held | Self::Later | Self::Reported => false,
         }
     }

@@ -12,8 +12,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::due::Due;
 use crate::stored_set::StoredSet;
 use crate::wire::{
-    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, REPORTED, Reader, SETTLE, SETTLES, STRICT, UNDER,
-    USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
+    BINDING, LATER, LEASES, MAGIC, REPORTED, Reader, SETTLE, SETTLES, STRICT, UNDER, USED, WAITS,
+    WITH_STATES, WITHOUT_STATES, WireError,
 };
 
 /// The beginning of a request.
@@ -113,6 +113,11 @@ impl RequestRule<'_> {
         if self.due == Due::Reported { 1 } else { self.cost }
     }
 
+    /// In a receipt, the most units that it may be settled at.
+    pub(crate) const fn most(&self) -> Option<u64> {
+        if let Due::Settled(most) = self.due { Some(most) } else { None }
+    }
+
     /// The identity of its rule and tier.
     pub(crate) fn stable_id(&self) -> u64 {
         self.parameters.first_chunk().map_or(0, |id| u64::from_le_bytes(*id))
@@ -190,8 +195,7 @@ impl<'b> Request<'b> {
             0 => (Due::Now, None),
             LATER => (Due::Later, None),
             REPORTED => (Due::Reported, None),
-            GIVEN_BACK => (Due::GivenBack, Some(Timestamp::from_nanos(bytes.u64()?))),
-            USED => (Due::Used, Some(Timestamp::from_nanos(bytes.u64()?))),
+            USED => (Due::Settled(bytes.u64()?), Some(Timestamp::from_nanos(bytes.u64()?))),
             _ => return Err(WireError::Malformed),
         };
         for _ in 0..quotas {

@@ -8,10 +8,11 @@
 //! whether or not it fits: it was used. The excess over the core's cap, two bursts or two limits,
 //! is dropped. So every key's count settles on its own, in one step.
 //!
-//! Receipt: a request of format 2 in which every rule is a refund (`wire`): only rules that name a
-//! cost. Request: [`SETTLE`], a random number of the request `u64`, the cost `u64`, the receipt.
-//! Reply: [`SETTLED`] `u8`; the result `u8` (0 settled at this cost, 1 settled at another one, 2
-//! too old); the cost `u64`; the charged units `u64`.
+//! Receipt: a request of format 2 in which every rule is settled by its response (`wire`), at the
+//! most units that it may be settled at: only rules that name a cost. Request: [`SETTLE`], a random
+//! number of the request `u64`, the cost `u64`, the receipt. Reply: [`SETTLED`] `u8`; the result
+//! `u8` (0 settled at this cost, 1 settled at another one, 2 too old); the cost `u64`; the charged
+//! units `u64`.
 
 use alloc::vec::Vec;
 
@@ -152,26 +153,26 @@ impl Counts {
         for rule in &asked.rules {
             let (own, rest) = decisions.split_at_checked(rule.quotas).unwrap_or_default();
             decisions = rest;
+            let cost = rule.most().map_or(cost, |most| cost.min(most));
             let difference = cost.abs_diff(rule.cost);
             let at = rule.charged.unwrap_or_default();
             let was_reset = reset_at(&marks, rule.rule) >= at;
             let accepted = match self.kept(rule.stable_id()) {
+                Some(kept) if gives_back && !was_reset && kept.is_of(rule) => {
+                    if cost != rule.cost || kept.keeps_holds() {
+                        let charges = own.iter().map(|decision| decision.charge(at, rule.cost));
+                        kept.settle(charges, cost, now);
+                        is_changed = true;
+                    }
+                    cost
+                }
                 Some(kept) if cost > rule.cost => {
                     kept.debit(difference, now);
                     is_changed = true;
                     cost
                 }
                 // Units that were reset or dropped are no longer charged.
-                Some(kept) if cost < rule.cost && !was_reset => {
-                    if gives_back && kept.is_of(rule) {
-                        let charges = own.iter().map(|decision| decision.charge(at, rule.cost));
-                        kept.give_back(charges, difference, now);
-                        is_changed = true;
-                        cost
-                    } else {
-                        rule.cost
-                    }
-                }
+                Some(_) if !was_reset => rule.cost,
                 Some(_) | None => cost,
             };
             if rule.binding || !any_binding {
@@ -202,22 +203,22 @@ impl CountedSet {
         self.before.is_none() && self.parameters == rule.parameters
     }
 
-    /// Refunds the last `units` of each quota's charge.
-    fn give_back(
-        &mut self,
-        charges: impl Iterator<Item = Option<Charge>>,
-        units: u64,
-        now: Timestamp,
-    ) {
+    /// True when a quota stores held units, which every settlement ends.
+    fn keeps_holds(&self) -> bool {
+        self.set.quotas().iter().any(|quota| quota.limiter().keeps_holds())
+    }
+
+    /// Settles each quota's charge at `used` units.
+    fn settle(&mut self, charges: impl Iterator<Item = Option<Charge>>, used: u64, now: Timestamp) {
         self.each_quota(charges, |limiter, state, charge| {
             if let Some(charge) = charge {
-                limiter.refund(state, limiter.last_of(charge, units), now);
+                limiter.settle(state, charge, used, now);
             }
         });
     }
 
     /// Debits `units` in each quota.
-    fn debit(&mut self, units: u64, now: Timestamp) {
+    pub(crate) fn debit(&mut self, units: u64, now: Timestamp) {
         self.each_quota(core::iter::repeat(()), |limiter, state, ()| {
             limiter.debit(state, units, now);
         });

@@ -8,11 +8,11 @@
 //! effects of a response, 8: it was planned with an entry of its
 //! tenant, 16: the reply always contains the states, 32: the reply contains blocks but no states);
 //! with the flag 8 the entry's revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2
-//! charged later, 4 refunded, 8 has a longest wait, 16 held and used, 32 reported: recorded
-//! whatever the decision is), the stable identity of the rule `u64`, cost `u64`, with the flag 8
-//! the longest wait `u64`, the parameters of its quotas ([`StoredSet`](crate::StoredSet)), and with
-//! the flag 4 or 16, for a charge that is refunded or was held: its time `u64` and per quota its
-//! delay `u64`.
+//! charged later, 4 settled by its response, 8 has a longest wait, 32 reported: recorded whatever
+//! the decision is), the stable identity of the rule `u64`, cost `u64`, with the flag 8 the longest
+//! wait `u64`, the parameters of its quotas ([`StoredSet`](crate::StoredSet)), and with the flag 4
+//! the units that it used `u64`, the time of its charge `u64` and per quota the delay of the charge
+//! `u64`.
 //!
 //! **Reply**: 0 and the time of the decision `u64`, then per rule: flags `u8` (1 charged, 2 states
 //! follow, 4 blocked), with the flag 4 the end of the block `u64`, and per quota: verdict `u8`,
@@ -59,12 +59,10 @@ pub const WITHOUT_STATES: u8 = 32;
 pub const BINDING: u8 = 1;
 /// Flag of a rule in a request: charged later.
 pub const LATER: u8 = 2;
-/// Flag of a rule in a request: its charge is refunded.
-pub const GIVEN_BACK: u8 = 4;
+/// Flag of a rule in a request: its response settled its charge, and the units that it used follow.
+pub const USED: u8 = 4;
 /// Flag of a rule in a request: it has a longest wait.
 pub(crate) const WAITS: u8 = 8;
-/// Flag of a rule in a request: its held units were used.
-pub const USED: u8 = 16;
 /// Flag of a rule in a request: recorded whatever the decision is.
 pub const REPORTED: u8 = 32;
 

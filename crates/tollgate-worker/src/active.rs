@@ -61,8 +61,7 @@ pub(crate) fn enforced(mut policy: Policy, settings: &Settings) -> Result<Policy
 /// longer known.
 pub(crate) fn objections(policy: &Policy, settings: &Settings) -> Problems {
     let is_service = settings.origin.is_none();
-    let held =
-        policy.rules().iter().enumerate().filter(|(_, rule)| is_service && rule.gives_back());
+    let held = policy.rules().iter().enumerate().filter(|(_, rule)| is_service && rule.reserves());
     let problem = |(i, _)| {
         let message = "needs ORIGIN, POST /check gives no place back; leave it out".to_owned();
         Problem::new(&format!("rules[{i}].charge.reserve"), message)

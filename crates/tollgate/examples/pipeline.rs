@@ -96,7 +96,7 @@ impl Service {
         };
         // The rule for guesses was charged at the decision; a request that was not a guess is
         // refunded.
-        if plan.is_deferred() && plan.settle(&self.policy, Ending::Response(status)) {
+        if plan.is_deferred() && plan.settle(&self.policy, Ending::Response(status), &()) {
             self.decide(&mut plan, now);
         }
         status

@@ -66,8 +66,9 @@ pub use tollgate_policy::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, 
 pub use tollgate_policy::{
     CompiledQuota, Directory, Disposition, Ending, Entry, Facts, Failure, Group, GrpcStatus,
     Malformed, NearestQuota, NotCompiled, Outcome, Partition, PartitionMut, Plan, Policy, Problem,
-    ProblemDetails, Problems, QuotaSet, Registered, RequestTenant, Rule, RuleDecision, RuleResult,
-    Scope, Surface, Tenant, TenantEntry, UsedShare, grpc_content_type, is_value,
+    ProblemDetails, Problems, QuotaSet, Registered, RequestTenant, ResponseFacts, Rule,
+    RuleDecision, RuleResult, Scope, SettledCharge, Surface, Tenant, TenantEntry, UnknownCost,
+    UsedShare, grpc_content_type, is_value,
 };
 
 /// Compiles a policy document for a service that uses this crate ([`Surface::Library`]), which may

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use axum::http::{HeaderValue, request::Parts};
-use tollgate::Facts;
+use axum::http::{HeaderMap, HeaderValue, request::Parts};
+use tollgate::{Facts, ResponseFacts};
 
 /// A request's head and the peer address of its connection.
 #[derive(Clone, Copy, Debug)]
@@ -38,14 +38,29 @@ impl Facts for HttpFacts<'_> {
     }
 
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let mut lines = self.head.headers.get_all(name).iter().map(HeaderValue::as_bytes);
-        let first = lines.next()?;
-        Some(lines.fold(Cow::Borrowed(first), |joined, line| {
-            Cow::Owned([joined.as_ref(), line].join(&b", "[..]))
-        }))
+        joined(&self.head.headers, name)
     }
 
     fn peer(&self) -> Option<IpAddr> {
         Some(self.peer.ip())
     }
+}
+
+/// The headers of a response, which may show the cost of its request.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpResponse<'a>(pub &'a HeaderMap);
+
+impl ResponseFacts for HttpResponse<'_> {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        joined(self.0, name)
+    }
+}
+
+/// The lines of a header, joined by commas.
+fn joined<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, [u8]>> {
+    let mut lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    let first = lines.next()?;
+    Some(lines.fold(Cow::Borrowed(first), |joined, line| {
+        Cow::Owned([joined.as_ref(), line].join(&b", "[..]))
+    }))
 }

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tollgate::waiting::Full;
-use tollgate::{Disposition, Ending, Facts, Partition, Plan, Policy, Problems, Span, Timestamp};
+use tollgate::{
+    Disposition, Ending, Facts, Partition, Plan, Policy, Problems, ResponseFacts, Span, Timestamp,
+};
 
 use crate::table::Counts;
 
@@ -95,8 +97,8 @@ impl Gate {
     }
 
     /// Charges or refunds according to how the request ended.
-    pub fn settle(&self, plan: &mut Plan, ending: Ending) {
-        if plan.is_deferred() && plan.settle(&self.policy, ending) {
+    pub fn settle(&self, plan: &mut Plan, ending: Ending, response: &impl ResponseFacts) {
+        if plan.is_deferred() && plan.settle(&self.policy, ending, response) {
             self.commit(plan);
         }
     }

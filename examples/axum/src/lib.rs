@@ -21,7 +21,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use tollgate::{Ending, Plan};
 
-pub use facts::HttpFacts;
+pub use facts::{HttpFacts, HttpResponse};
 pub use gate::{Decided, Gate};
 pub use table::Counts;
 
@@ -48,7 +48,7 @@ async fn limit(
     let fields = fields(&gate, &plan);
     let unsettled = Unsettled { gate, plan: Some(plan) };
     let mut response = next.run(Request::from_parts(head, body)).await;
-    unsettled.settle(response.status());
+    unsettled.settle(&response);
     // Added to the handler's own fields, never in their place.
     fields.iter().for_each(|(name, value)| {
         response.headers_mut().append(name, value.clone());
@@ -92,9 +92,10 @@ struct Unsettled {
 }
 
 impl Unsettled {
-    fn settle(mut self, status: StatusCode) {
+    fn settle(mut self, response: &Response) {
         if let Some(mut plan) = self.plan.take() {
-            self.gate.settle(&mut plan, Ending::Response(status.as_u16()));
+            let ending = Ending::Response(response.status().as_u16());
+            self.gate.settle(&mut plan, ending, &HttpResponse(response.headers()));
         }
     }
 }
@@ -102,7 +103,7 @@ impl Unsettled {
 impl Drop for Unsettled {
     fn drop(&mut self) {
         if let Some(mut plan) = self.plan.take() {
-            self.gate.settle(&mut plan, Ending::Disconnect);
+            self.gate.settle(&mut plan, Ending::Disconnect, &());
         }
     }
 }

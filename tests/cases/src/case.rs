@@ -2,10 +2,13 @@
 //!
 //! Invariant: the same number gives the same case on every target, for ever.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
+use tollgate_policy::ResponseFacts;
 use tollgate_test_support::Random;
 
-use crate::policies;
+use crate::policies::{self, ACTUAL};
 use crate::requests::{self, Request};
 
 /// The number of cases, unless the environment sets another.
@@ -13,6 +16,9 @@ pub const CASES: u32 = 400;
 /// Events per case: [`CASES`] times this is the number that the project promises to compare,
 /// 100,000.
 pub const EVENTS: usize = 250;
+
+/// One of this many cases has costs that the response settles.
+const SETTLED_IN: u32 = 4;
 
 /// A policy and a trace.
 pub struct Case {
@@ -38,13 +44,38 @@ pub struct Event {
     pub request: Request,
     /// The status of the origin's response.
     pub status: u16,
+    /// The value of its header [`ACTUAL`].
+    pub actual: Option<&'static str>,
+}
+
+/// Costs that an origin shows, and values that are none.
+const ACTUALS: [Option<&str>; 9] = [
+    None,
+    Some("0"),
+    Some("1"),
+    Some("3"),
+    Some("7"),
+    Some("40"),
+    Some("2, 2"),
+    Some("5, 6"),
+    Some("-1"),
+];
+
+impl ResponseFacts for Event {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.actual.filter(|_| name == ACTUAL).map(|value| Cow::Borrowed(value.as_bytes()))
+    }
 }
 
 impl Case {
     /// The case `number`, always the same one.
     pub fn new(number: u32) -> Self {
         let mut random = Random::new(0x7011_6a7e_0000_0000 | u64::from(number));
-        let written = policies::policy(&mut random);
+        let mut random_costs = Random::new(0x7011_6a7e_0001_0000 | u64::from(number));
+        let mut written = policies::policy(&mut random);
+        if number.is_multiple_of(SETTLED_IN) {
+            policies::settle_costs(&mut written.document, &mut random_costs);
+        }
         // Far in the future of every real clock, so it triggers no timer of a server.
         let start_ms = 4_102_444_800_000 + random.below(10_000_000_000);
         let event = |_| {
@@ -53,7 +84,8 @@ impl Case {
             // gRPC reports errors in its own status, never in that of HTTP.
             let statuses: &[u16] =
                 if request.grpc().is_some() { &[200] } else { &[200, 200, 200, 401, 404, 500] };
-            Event { step_ms, request, status: *random.pick(statuses) }
+            let status = *random.pick(statuses);
+            Event { step_ms, request, status, actual: *random_costs.pick(&ACTUALS) }
         };
         let events = (0..EVENTS).map(event).collect();
         Self { number, policy: written.document, start_ms, wavers: written.wavers, events }

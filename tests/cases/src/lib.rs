@@ -40,6 +40,7 @@ mod seen;
 mod transcript;
 
 pub use case::{CASES, Case, EVENTS, Event, cases};
+pub use policies::ACTUAL;
 pub use reference::{Expected, HASH_KEY, Reference};
 pub use requests::Request;
 pub use seen::{Digest, Seen, hidden_keys};

@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 use tollgate_core::Algorithm;
 use tollgate_test_support::Random;
 
+/// The header in which an origin shows the cost of a request.
+pub const ACTUAL: &str = "x-actual";
+
 /// A document and the facts that its trace needs.
 pub(crate) struct GeneratedPolicy {
     pub(crate) document: Value,
@@ -240,6 +243,35 @@ fn cost(random: &mut Random) -> Value {
         }
         _ => json!({"content_length_per": random.pick(&[1, 100, 1000])}),
     }
+}
+
+/// Lets the responses settle the costs of most rules of `document`, from numbers of its own: the
+/// cases without them stay what they were.
+pub(crate) fn settle_costs(document: &mut Value, random: &mut Random) {
+    for rule in document["rules"].as_array_mut().into_iter().flatten() {
+        let cannot = [Algorithm::LeakyQueue, Algorithm::SlidingLog].map(Algorithm::name);
+        let can_hold = !cannot.iter().any(|name| rule.to_string().contains(name));
+        // The core alone reproduces the plain one.
+        let is_free = rule["charge"].is_null() && rule["name"] != "plain";
+        if can_hold && is_free && random.chance(70) {
+            rule["cost"] = settled_cost(random);
+        }
+    }
+}
+
+/// A cost that the response shows.
+fn settled_cost(random: &mut Random) -> Value {
+    let estimates = [json!(1), json!(2), json!({"header": "x-cost", "default": 2, "max": 4})];
+    let mut cost = json!({"estimate": random.pick(&estimates), "max": random.between(4, 50),
+        "actual": {"header": ACTUAL}, "forgive_excess": true});
+    if random.chance(50) {
+        let costs = [json!({"4xx": 0, "404": 3}), json!({"5xx": 0}), json!({"200": 1, "401": 4})];
+        cost["on_status"] = random.pick(&costs).clone();
+    }
+    if random.chance(30) {
+        cost["unit"] = json!("a \"quoted\" unit");
+    }
+    cost
 }
 
 fn tiers(random: &mut Random, base: usize) -> Value {

@@ -106,7 +106,7 @@ impl<'c> Reference<'c> {
         }
         let rules = outcome.rules().collect();
         let partitions = self.plan.len();
-        let charged_later = body.is_none() && self.settle(at_ms, &waits_ms, status);
+        let charged_later = body.is_none() && self.settle(at_ms, &waits_ms, event);
         // Rules that set the same header set it once.
         marks.dedup();
         let body =
@@ -134,9 +134,9 @@ impl<'c> Reference<'c> {
         }
     }
 
-    fn settle(&mut self, at_ms: u64, waits_ms: &[u64], status: u16) -> bool {
-        let due =
-            self.plan.is_deferred() && self.plan.settle(&self.policy, Ending::Response(status));
+    fn settle(&mut self, at_ms: u64, waits_ms: &[u64], event: &Event) -> bool {
+        let ending = Ending::Response(event.status);
+        let due = self.plan.is_deferred() && self.plan.settle(&self.policy, ending, event);
         if due {
             self.commit(at_ms + waits_ms.iter().sum::<u64>());
         }

@@ -63,6 +63,8 @@ const AT_LEAST: &[(usize, &[&str])] = &[
             "cost header denied",
             "cost content_length_per denied",
             "cost number denied",
+            "cost actual allowed",
+            "cost actual denied",
             "on_missing shared denied",
             "generation draft-11",
             "generation draft-7",

@@ -19,9 +19,8 @@ use super::request::Request;
 const MAGIC: &[u8] = b"tollgt\x00\x02";
 const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 const LATER: u8 = 2;
-const GIVEN_BACK: u8 = 4;
+const USED: u8 = 4;
 const WAITS: u8 = 8;
-const USED: u8 = 16;
 /// The flags of a rule in a reply: it was charged; its states follow; or the time until which it is
 /// blocked follows.
 const CHARGED: u8 = 1;
@@ -107,8 +106,9 @@ fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
                 request.extend(input.arbitrary::<u64>()?.to_le_bytes());
             }
             request.extend_from_slice(parameters);
-            if flags & (GIVEN_BACK | USED) != 0 {
-                for _ in 0..=set.quotas().len() {
+            if flags & USED != 0 {
+                // The units that were used, the time of the charge, and the delay of each quota.
+                for _ in 0..set.quotas().len() + 2 {
                     request.extend(input.arbitrary::<u64>()?.to_le_bytes());
                 }
             }
@@ -152,7 +152,7 @@ fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
 fn note(rules: &[(u8, u64, StoredSet)], reply: &[u8], admitted: &mut BTreeMap<u64, (u64, u64)>) {
     let mut at = 9;
     for (flags, cost, set) in rules {
-        if flags & GIVEN_BACK != 0 {
+        if flags & USED != 0 {
             admitted.remove(&set.stable_id()); // places were returned
         } else {
             let capacity = set.quotas().iter().map(|quota| quota.limiter().capacity()).max();

@@ -133,7 +133,7 @@ pub fn decided(policy: &Policy, request: &impl Facts) {
                 policy.plan(request, &mut plan);
                 (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(policy, None));
                 plan.decide(policy, now);
-                if plan.settle(policy, ending) {
+                if plan.settle(policy, ending, &()) {
                     (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(policy, None));
                     plan.decide(policy, now);
                 }

@@ -4,8 +4,10 @@
 //! to; prices are those of `tollgate_report`. `tests/e2e/worker_cost.rs` counts the calls and
 //! writes of the real Worker for such requests; both must be equal.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
-use tollgate_policy::{Group, Policy};
+use tollgate_policy::{Group, Policy, Rule};
 use tollgate_report::bill::{
     ACTIVE_US_PER_CALL, CPU_US_PER_CALL, CPU_US_PER_REQUEST, PRICES_READ_ON, ROWS_OF_A_NEW_KEY,
     Usage,
@@ -72,6 +74,8 @@ struct Keys {
     /// How many of them are spread over shards. The units that a shard requests are durable at
     /// once.
     sharded: u64,
+    /// How many of them the response charges, or settles, in a second call.
+    settled: u64,
     /// No request may wait, so the first and the last key are charged without a look before.
     in_order: bool,
 }
@@ -82,6 +86,9 @@ impl Keys {
         let groups = policy.groups().iter().enumerate().filter(used);
         let writes_at_once = |group: &Group| group.is_strict() || group.shards().is_some();
         let groups: Vec<_> = groups.map(|(_, group)| group).collect();
+        let is_settled = |rule: &Rule| rule.charges_by_response() || rule.settled_cost().is_some();
+        let of_settled = policy.rules().iter().filter(|rule| is_settled(rule)).map(Rule::group);
+        let settled = of_settled.collect::<BTreeSet<usize>>().len();
         let count = |is_one: &dyn Fn(&Group) -> bool| {
             let count = groups.iter().filter(|group| is_one(group)).count();
             u64::try_from(count).unwrap_or(u64::MAX)
@@ -90,6 +97,7 @@ impl Keys {
             strict: count(&writes_at_once),
             relaxed: count(&|group| !writes_at_once(group)),
             sharded: count(&|group| group.shards().is_some()),
+            settled: u64::try_from(settled).unwrap_or(u64::MAX),
             in_order: policy.explain().never_waits(),
         }
     }
@@ -125,6 +133,11 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         let calls = calls.saturating_add(asked);
         cases.push(case("admitted, 1,000 per second for each key", calls, rows, 0, written));
     }
+    let settled = keys.settled.saturating_mul(MILLION);
+    if settled > 0 {
+        let (calls, rows) = (calls.saturating_add(settled), rows.saturating_add(settled));
+        cases.push(case("admitted, charged or settled by the response", calls, rows, 0, relaxed));
+    }
     // A shard with few requests sends each of them to the key's own object.
     let calls = calls.saturating_add(sharded);
     cases.push(case("admitted, keys in use", calls, rows, 0, relaxed));
@@ -139,7 +152,7 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         let calls = calls.saturating_add(tenants);
         cases.push(case("admitted, all keys new", calls, first, rows, relaxed));
     }
-    if policy.rules().iter().any(tollgate_policy::Rule::refuses) {
+    if policy.rules().iter().any(Rule::refuses) {
         cases.push(case("denied from memory", 0, 0, 0, 0));
         // Denied by the key's own object: a request to one other shard.
         let calls = rows.saturating_add(sharded.saturating_mul(2));

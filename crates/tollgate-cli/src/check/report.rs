@@ -202,6 +202,7 @@ fn rule_report(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> 
 }
 
 fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
+    let rule = policy.quota_sets().get(set).and_then(|set| policy.rules().get(set.rule()));
     let quota = |quota: &CompiledQuota| {
         let limiter = quota.limiter();
         QuotaReport {
@@ -214,7 +215,7 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
             weighted: limiter.algorithm().buckets().map(|_| limiter.algorithm().is_weighted()),
             strict: limiter.quota().is_strict(),
             max_in_window: limiter.max_in_window(),
-            bound: words::bound(limiter),
+            bound: words::bound_under(rule, limiter),
             state_bytes: limiter.state_len(),
             words: words::quota(limiter),
         }

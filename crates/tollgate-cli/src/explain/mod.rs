@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Disposition, Ending, Partition, Plan, Policy, Surface};
-use tollgate_sim::Tenants as ByTenant;
+use tollgate_policy::{Disposition, Partition, Plan, Policy, Surface};
+use tollgate_sim::{OriginResponse, Tenants as ByTenant};
 
 use crate::args::ExplainArgs;
 use crate::check;
@@ -92,7 +92,7 @@ fn explain(
     for _ in 1..args.repeat {
         gate.decide(request);
         before.count(gate.plan.outcome(policy).disposition());
-        gate.settle(args.status);
+        gate.settle(OriginResponse { status: args.status, cost: args.actual });
         gate.now = gate.now.saturating_add(args.every);
     }
     gate.decide(request);
@@ -117,12 +117,12 @@ impl Gate<'_> {
     }
 
     /// Handles the response to a request that passed: charges the rules that charge by it.
-    fn settle(&mut self, status: u16) {
+    fn settle(&mut self, response: OriginResponse) {
         let disposition = self.plan.outcome(self.policy).disposition();
         let passed = matches!(disposition, Disposition::Allow | Disposition::Delay(_));
         if passed
             && self.plan.is_deferred()
-            && self.plan.settle(self.policy, Ending::Response(status))
+            && self.plan.settle(self.policy, response.ending(), &response)
         {
             self.commit();
         }

@@ -51,6 +51,8 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn add_response_header(&self, name: &str, value: &str);
     /// The status of the response.
     fn response_status(&self) -> Option<u16>;
+    /// Its headers, in the host's serialisation of a map.
+    fn response_headers(&self) -> Option<Vec<u8>>;
     /// Bytes of the request's headers, which the host holds for as long as the request waits.
     fn request_bytes(&self) -> usize;
     /// Makes the stream `id` the current context; false when its client has left.

@@ -8,12 +8,16 @@
 //! request that all rules allow costs nothing here.
 
 use tollgate_core::{Span, Verdict};
-use tollgate_policy::{Outcome, RuleDecision, RuleResult, pk_text};
+use tollgate_policy::{Outcome, RuleDecision, RuleResult, SettledCharge, pk_text};
 
 use crate::observability::labels::Labels;
 
 /// The name of the filter state, after the host's own prefix `wasm.`.
 pub const FILTER_STATE: &str = "tollgate";
+
+/// The name of the filter state with the costs that a response settled:
+/// `rule=tokens estimate=500 actual=350`, or `actual=unreadable` with the reason why it is unknown.
+pub const COST_STATE: &str = "tollgate_cost";
 
 /// The fields of a request that was denied before any rule was checked.
 pub const UNDECIDED: &str = "result=failed";
@@ -35,6 +39,23 @@ pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64
             push(&mut text, " pk=", &pk_text(pk));
         }
         push_number(&mut text, " version=", version);
+    }
+    text
+}
+
+/// The fields of the costs that a response settled.
+pub fn costs(costs: &[SettledCharge], labels: &Labels) -> String {
+    let mut text = String::new();
+    for cost in costs.iter().take(MOST_RULES) {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        push(&mut text, "rule=", labels.rule(cost.rule));
+        push_number(&mut text, " estimate=", cost.estimate);
+        match cost.actual {
+            Ok(actual) => push_number(&mut text, " actual=", actual),
+            Err(reason) => push(&mut text, " actual=", reason.label()),
+        }
     }
     text
 }

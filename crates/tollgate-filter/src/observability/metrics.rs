@@ -11,7 +11,9 @@
 //! not a label of a rule.
 
 use tollgate_core::Span;
-use tollgate_policy::{Disposition, Outcome, Policy, RuleDecision, RuleResult};
+use tollgate_policy::{
+    Disposition, Outcome, Policy, RuleDecision, RuleResult, SettledCharge, UnknownCost,
+};
 use tollgate_table::Table;
 
 use crate::counts::commit_stats::CommitStats;
@@ -81,6 +83,9 @@ pub struct Metrics {
     left: Option<Counter>,
     unused: Option<Counter>,
     full: Option<Counter>,
+    /// Of policies whose costs are settled: estimated, and final.
+    cost_units: [Option<Counter>; 2],
+    cost_unknown: [Option<Counter>; UnknownCost::ALL.len()],
     /// Of policies that count for a fleet.
     lease_events: [Option<Counter>; LeaseEvent::ALL.len()],
     gauges: Gauges,
@@ -119,6 +124,13 @@ impl Metrics {
     ) -> Self {
         let rules = RuleMetrics::define(policy, labels, plugin, host, define);
         let has_fleet = !policy.fleet().is_empty();
+        let settles = policy.rules().iter().any(|rule| rule.settled_cost().is_some());
+        let mut of_costs = |name: &str, label: &str, word: &str| {
+            settles.then(|| define(&labelled(name, label, word)))?
+        };
+        let cost_units = ["estimate", "final"].map(|word| of_costs(metric!(CostUnits), "of", word));
+        let cost_unknown =
+            UnknownCost::ALL.map(|reason| of_costs(metric!(CostUnknown), "reason", reason.label()));
         Self {
             rules,
             requests: RequestResult::ALL
@@ -133,6 +145,8 @@ impl Metrics {
             left: define(metric!(WaitingLeft)),
             unused: define(metric!(PlacesUnused)),
             full: define(metric!(WaitingFull)),
+            cost_units,
+            cost_unknown,
             lease_events: LeaseEvent::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
             gauges: Gauges::define(plugin, host, has_fleet),
         }
@@ -228,6 +242,19 @@ impl Metrics {
             place.and_then(|place| *self.lease_events.get(place)?),
             i64::try_from(count).unwrap_or(i64::MAX),
         );
+    }
+
+    /// Counts the costs that a response settled.
+    pub fn count_costs<H: Proxy>(&self, costs: &[SettledCharge], buffer: &CounterBuffer<H>) {
+        let [estimated, last] = self.cost_units;
+        let units = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
+        for cost in costs {
+            buffer.add(estimated, units(cost.estimate));
+            buffer.add(last, units(cost.charged()));
+            if let Err(reason) = cost.actual {
+                buffer.add(self.cost_unknown.get(reason.index()).copied().flatten(), 1);
+            }
+        }
     }
 
     /// The gauge of requests that wait for a response of the authority, if the policy counts for a
@@ -401,7 +428,9 @@ mod tests {
     fn names_are_those_of_the_table() {
         let document = r#"{"version": 1, "rules": [{"name": "r", "scope": "fleet", "key": [],
             "quotas": [{"limit": 1, "window": "1s"}], "tiers": [{"name": "gold",
-            "when": {"headers": {"x": ["y"]}}, "quotas": [{"limit": 2, "window": "1s"}]}]}]}"#;
+            "when": {"headers": {"x": ["y"]}}, "quotas": [{"limit": 2, "window": "1s"}]}]},
+            {"name": "s", "key": [], "quotas": [{"limit": 9, "window": "1s"}],
+             "cost": {"estimate": 1, "max": 9, "actual": {"header": "x-cost"}}}]}"#;
         let policy = tollgate_language::compile(document, Surface::Envoy).unwrap();
         let names = Names::default();
         define(&policy, "edge", &names);

@@ -8,13 +8,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Outcome, Plan};
+use tollgate_policy::{Outcome, Plan, SettledCharge};
 
 use crate::config::Config;
 use crate::counts::commit_stats::CommitStats;
 use crate::host::proxy::Proxy;
 use crate::host::timer::TimerUser;
-use crate::observability::access_log::{self, FILTER_STATE};
+use crate::observability::access_log::{self, COST_STATE, FILTER_STATE};
 use crate::observability::address_check::AddressCheck;
 use crate::observability::counter_buffer::CounterBuffer;
 use crate::observability::denied_keys::DeniedKeys;
@@ -76,6 +76,14 @@ impl<H: Proxy> Observer<H> {
     /// Checks a request whose rules have already read the facts they need.
     pub fn check_address(&self, facts: &RequestFacts<H>) {
         self.addresses.check(facts);
+    }
+
+    /// The costs that the response to the request of the current context settled.
+    pub fn count_costs(&self, costs: &[SettledCharge]) {
+        if !costs.is_empty() {
+            self.metrics.count_costs(costs, &self.counters);
+            self.host.set_filter_state(COST_STATE, &access_log::costs(costs, &self.labels));
+        }
     }
 
     /// A request that no rule applied to.

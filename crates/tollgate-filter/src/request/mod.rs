@@ -8,4 +8,5 @@ pub mod facts;
 pub(crate) mod held_request;
 pub(crate) mod jwt_claims;
 pub(crate) mod pending_response;
+pub(crate) mod response_headers;
 pub(crate) mod waiting;

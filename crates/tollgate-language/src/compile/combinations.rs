@@ -15,6 +15,7 @@ pub(super) fn errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<
     scope_errors(rule, surface, traits, at);
     shards_errors(rule, &at.field("shards"));
     reported_errors(rule, at);
+    settled_errors(rule, at);
 }
 
 /// A fleet count that no authority keeps, and settings of a fleet count in a rule without one.
@@ -26,8 +27,10 @@ fn scope_errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<'_>) 
         if let Some(message) = traits.no_fleet {
             at.field("scope").problem(message.into());
         }
-        if surface.asks_authority() && matches!(rule.charge, Some(Charging::Response(_))) {
-            at.field("charge").problem(
+        if surface.asks_authority()
+            && let Some(field) = settled_by(rule)
+        {
+            at.field(field).problem(
                 "by response is not supported here with \"scope\": \"fleet\", which charges when a request arrives; leave it out"
                     .into(),
             );
@@ -69,7 +72,7 @@ fn shards_errors(rule: &RuleDoc, at: &At<'_>) {
             "answer at once, and the action \"delay\" makes a request wait; leave one of them out",
         ),
         (
-            matches!(rule.charge, Some(Charging::Response(_))),
+            settled_by(rule).is_some(),
             "charge when a request arrives, and this rule charges by its response; leave one of them out",
         ),
     ];
@@ -81,7 +84,7 @@ fn shards_errors(rule: &RuleDoc, at: &At<'_>) {
 /// Notes the settings that a rule with a reported cost cannot have. A report counts units that were
 /// already used, so no request waits for them, no node leases them, and no response charges them.
 fn reported_errors(rule: &RuleDoc, at: &At<'_>) {
-    if rule.cost != Some(Cost::Reported) {
+    if rule.cost.as_ref().is_none_or(|doc| doc.cost != Cost::Reported) {
         return;
     }
     if !rule.when.as_ref().is_some_and(is_for_descriptors) {
@@ -120,6 +123,27 @@ fn reported_errors(rule: &RuleDoc, at: &At<'_>) {
     ];
     for (field, _, message) in wrong.into_iter().filter(|(_, is_wrong, _)| *is_wrong) {
         at.field(field).problem(message.into());
+    }
+}
+
+/// Notes the settings that a cost which the response settles cannot have.
+fn settled_errors(rule: &RuleDoc, at: &At<'_>) {
+    let is_settled = rule.cost.as_ref().is_some_and(|doc| doc.settled.is_some());
+    if is_settled && rule.charge.is_some() {
+        at.field("charge").problem(
+            "is for a cost that is known when the request comes, and the response settles this one; leave it out, \
+             and give \"on_status\" in \"cost\" for statuses that cost something else"
+                .into(),
+        );
+    }
+}
+
+/// The field by which the response changes what a rule charges.
+fn settled_by(rule: &RuleDoc) -> Option<&'static str> {
+    let is_settled = rule.cost.as_ref().is_some_and(|doc| doc.settled.is_some());
+    match &rule.charge {
+        Some(Charging::Response(_)) => Some("charge"),
+        Some(Charging::Request | Charging::Settled(_)) | None => is_settled.then_some("cost"),
     }
 }
 

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tollgate_core::Span;
+use tollgate_core::{Algorithm, Span};
 use tollgate_http_syntax::repeated::Repeated;
 
 use crate::compile::identities::unique;
@@ -24,10 +24,10 @@ use crate::json::place::At;
 use crate::json::reader::Lenient;
 use crate::surface::traits;
 use tollgate_policy::spec::{
-    Action, Charging, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec, Key,
-    MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode, OnFailure, OnMissing, PolicySpec,
-    QuotaSpec, RecordSpec, RuleSpec, RuleTerms, Scope, SetSpec, Surface, TierSpec, parts_of,
-    stable_hash, with_holds,
+    Action, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec, Key, MAX_KEY_PARTS,
+    MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode, OnFailure, OnMissing, PolicySpec, QuotaSpec,
+    RecordSpec, RuleSpec, RuleTerms, Scope, SetSpec, Surface, TierSpec, parts_of, stable_hash,
+    with_holds,
 };
 
 /// Keys held in Envoy unless the policy sets another number.
@@ -117,7 +117,8 @@ impl Compiler {
             self.set(&doc, Some(&tier.name.0), &tier.quotas, &at.field("quotas"))
         });
         let sets: Vec<SetSpec> = sets.collect();
-        let (scope, lease) = (doc.scope(), lease(&doc));
+        excess_error(&doc, [&set].into_iter().chain(&sets), &at.field("cost"));
+        let (scope, lease, charging) = (doc.scope(), lease(&doc), doc.charging());
         let (on_failure, fallback) = match doc.on_failure {
             Some(WithoutState::Decided(mode)) => (mode, None),
             // The document's setting applies where the rule's own count cannot decide.
@@ -136,8 +137,8 @@ impl Compiler {
             lease,
             fallback,
             names_cost: doc.cost.is_some(),
-            cost: doc.cost.unwrap_or(Cost::Fixed(1)),
-            charging: doc.charge.unwrap_or(Charging::Request),
+            cost: doc.cost.map_or(Cost::Fixed(1), |doc| doc.cost),
+            charging,
             mode: doc.mode.unwrap_or(Mode::Enforce),
             action: doc.action.unwrap_or(Action::Deny(None)),
             group,
@@ -156,7 +157,7 @@ impl Compiler {
         let problem =
             |(i, field, words): (usize, _, String)| at.item(i).field(field).problem(words);
         let quotas = quotas(docs, &doc.name.0, doc.scope().nodes(), at);
-        let quotas = with_holds(quotas, doc.charge.as_ref(), problem);
+        let quotas = with_holds(quotas, Some(&doc.charging()), problem);
         // A part of a limit that is too small is an error on every surface.
         let fallback = match doc.on_failure {
             Some(WithoutState::Local(nodes)) => Some(parts_of(&quotas, nodes, problem)),
@@ -269,5 +270,29 @@ fn lease(doc: &RuleDoc) -> Span {
         Scope::Fleet if doc.quotas().any(QuotaDoc::is_queue) => Span::ZERO,
         Scope::Fleet => doc.lease.map_or(DEFAULT_LEASE, |lease| lease.0),
         Scope::Local | Scope::Share(_) => Span::ZERO,
+    }
+}
+
+/// A response that may use more above its estimate than a quota records.
+fn excess_error<'s>(rule: &RuleDoc, sets: impl Iterator<Item = &'s SetSpec> + Clone, at: &At<'_>) {
+    let Some(doc) = &rule.cost else { return };
+    let Some(settled) = &doc.settled else { return };
+    let least = if let Cost::Fixed(estimate) = doc.cost { estimate } else { 1 };
+    let excess = settled.cost.max.saturating_sub(least);
+    let limiters = || sets.clone().flat_map(|set| &set.own.quotas).map(|quota| quota.limiter);
+    // A debit would take the place of the entries of others, whose refund then removes the debit.
+    if excess > 0 && limiters().any(|it| it.algorithm() == Algorithm::SlidingLog) {
+        at.field("max").problem(format!(
+            "is {excess} more than the smallest estimate, and \"sliding-log\" has room for its limit alone; use another \
+             algorithm, or an estimate that no response exceeds"
+        ));
+    }
+    let smallest = limiters().map(|limiter| limiter.capacity()).min().unwrap_or(u64::MAX);
+    if excess > smallest && !settled.forgives_excess {
+        at.field("max").problem(format!(
+            "is {excess} more than the smallest estimate, and a quota that allows {smallest} at once forgives what one \
+             response uses beyond that; use a higher estimate or a lower max, or accept it with \
+             \"forgive_excess\": true"
+        ));
     }
 }

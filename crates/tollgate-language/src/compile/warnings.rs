@@ -48,6 +48,12 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
             );
         }
         guess_warning(rule, &at.field("charge"));
+        estimate_warning(rule, &at.field("cost").field("estimate"));
+        if let Some(message) = traits.no_response
+            && rule.cost.as_ref().is_some_and(|cost| cost.settled.is_some())
+        {
+            at.field("cost").field("actual").problem(message.into());
+        }
         tier_warnings(rule, left, &at.field("tiers"));
         white_space_of_rule(rule, &at);
     }
@@ -209,6 +215,18 @@ fn guess_warning(rule: &RuleDoc, at: &At<'_>) {
         at.problem(
             "is made when the response arrives, so any number of requests that are sent together are allowed; give \
              \"reserve\": true"
+                .into(),
+        );
+    }
+}
+
+/// A client that may name its estimate names a small one.
+fn estimate_warning(rule: &RuleDoc, at: &At<'_>) {
+    let Some(doc) = rule.cost.as_ref().filter(|doc| doc.settled.is_some()) else { return };
+    if matches!(doc.cost, Cost::Header { .. }) {
+        at.problem(
+            "is in a header of the request, and a client that may write it sends 1, so that any number of its requests \
+             are in flight; let only a proxy set it"
                 .into(),
         );
     }

@@ -1,15 +1,81 @@
 //! The cost of a request.
 //!
-//! Invariant: at least 1, and never more than the document allows.
+//! Invariant: at least 1, and never more than the document allows. Only a response can show a cost
+//! of 0.
 
 use alloc::format;
+use alloc::vec::Vec;
 
 use crate::document::scalar::NO_JOIN;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 use tollgate_http_syntax::repeated::Repeated;
-use tollgate_policy::spec::{Cost, HeaderName, MAX_COST};
+use tollgate_policy::spec::{
+    ActualCost, Charging, Cost, HeaderName, MAX_COST, Name, SettledCost, StatusCost, StatusPattern,
+};
+
+/// The cost of a rule: what a request is charged when it comes and, where the response settles it,
+/// how.
+#[derive(Clone, Debug)]
+pub(crate) struct CostDoc {
+    /// The cost, or its estimate.
+    pub(crate) cost: Cost,
+    /// How the response settles it.
+    pub(crate) settled: Option<SettledCostOptions>,
+}
+
+/// How the response settles a cost, and what the document says about the excess.
+#[derive(Clone, Debug)]
+pub(crate) struct SettledCostOptions {
+    /// How it is settled.
+    pub(crate) cost: SettledCost,
+    /// The document accepts that a quota forgives what one response uses beyond two bursts.
+    pub(crate) forgives_excess: bool,
+}
+
+impl CostDoc {
+    /// When it is charged, if the response settles it.
+    pub(crate) fn charging(&self) -> Option<Charging> {
+        self.settled.as_ref().map(|settled| Charging::Settled(settled.cost.clone()))
+    }
+}
+
+record! {
+    /// A cost that the response shows: an estimate is charged first.
+    SettledCostDoc {
+        /// The units that are held when a request is allowed: a number, or a header of the request.
+        estimate: Estimate,
+        /// The highest cost of one request; a response that shows more costs this.
+        max: Units,
+        /// The name of a quota unit, which is sent to clients; none by default.
+        unit: Option<Name>,
+        /// Where the response shows the cost.
+        actual: ActualCost,
+        /// The cost of responses with these statuses, whatever they show: "404", or "5xx" for a
+        /// class.
+        on_status: Option<StatusCosts>,
+        /// Accept that a quota forgives what one response uses above the estimate beyond its
+        /// capacity; false by default.
+        forgive_excess: Option<bool>,
+    }
+}
+
+record! {
+    /// The cost in a header of the response.
+    ResponseHeaderDoc {
+        /// The name of the header.
+        header: HeaderName,
+    }
+}
+
+/// The estimate of a cost: a number, or a header of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Estimate(Cost);
+
+/// Costs by status.
+#[derive(Clone, Debug)]
+pub(crate) struct StatusCosts(Vec<StatusCost>);
 
 record! {
     /// The cost in a header.
@@ -51,6 +117,102 @@ impl FromNode for Units {
     schema!({"type": "integer", "minimum": 1, "maximum": MAX_COST});
 }
 
+impl FromNode for CostDoc {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let is_settled = |fields: &[(_, _)]| {
+            fields.iter().any(|(name, _): &(alloc::string::String, _)| {
+                matches!(name.as_str(), "estimate" | "actual")
+            })
+        };
+        match node {
+            Node::Object(fields) if is_settled(fields) => {
+                let doc = SettledCostDoc::read(node, at)?;
+                let Estimate(cost) = doc.estimate;
+                let max = doc.max.0;
+                if let Some(estimate) = cost.as_estimate().filter(|estimate| *estimate > max) {
+                    at.field("max").problem(format!("{max} is less than the estimate, {estimate}"));
+                    return None;
+                }
+                let on_status = doc.on_status.map_or_else(Vec::new, |costs| costs.0);
+                if let Some(above) = on_status.iter().find(|status| status.cost > max) {
+                    at.field("max")
+                        .problem(format!("{max} is less than a cost in on_status, {}", above.cost));
+                    return None;
+                }
+                let settled = SettledCost { max, unit: doc.unit, actual: doc.actual, on_status };
+                let forgives_excess = doc.forgive_excess == Some(true);
+                let settled = SettledCostOptions { cost: settled, forgives_excess };
+                Some(Self { cost, settled: Some(settled) })
+            }
+            _ => Cost::read(node, at).map(|cost| Self { cost, settled: None }),
+        }
+    }
+
+    schema!({"anyOf": [Cost::schema(), SettledCostDoc::schema()]});
+}
+
+impl FromNode for Estimate {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(_) | Node::OtherNumber(_) => {
+                Units::read(node, at).map(|n| Self(Cost::Fixed(n.0)))
+            }
+            Node::Object(_) => header_cost(node, at).map(Self),
+            _ => at.wrong(node, "an estimate; use a number or {\"header\": name, \"max\": n}"),
+        }
+    }
+
+    schema!({"anyOf": [Units::schema(), HeaderCostDoc::schema()]});
+}
+
+impl FromNode for ActualCost {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Object(_) => {
+                ResponseHeaderDoc::read(node, at).map(|doc| Self::Header(doc.header))
+            }
+            _ => at.wrong(node, "a source of the cost; use {\"header\": name}"),
+        }
+    }
+
+    schema!(ResponseHeaderDoc::schema());
+}
+
+impl FromNode for StatusCosts {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Object(fields) = node else {
+            return at.wrong(node, "an object; use {\"4xx\": 0, \"5xx\": 0}");
+        };
+        let mut costs: Vec<StatusCost> = Vec::new();
+        let mut is_read = true;
+        for (name, value) in fields {
+            let at = at.user_field(name);
+            let statuses = StatusPattern::read(&Node::Text(name.clone()), &at);
+            let cost = match value {
+                Node::Integer(n) if *n <= MAX_COST => Some(*n),
+                _ => at.wrong(value, &format!("a whole number from 0 to {MAX_COST}")),
+            };
+            let (Some(statuses), Some(cost)) = (statuses, cost) else {
+                is_read = false;
+                continue;
+            };
+            if costs.iter().any(|other| other.statuses == statuses) {
+                at.problem("is given twice; give it once".into());
+                is_read = false;
+                continue;
+            }
+            costs.push(StatusCost { statuses, cost });
+        }
+        is_read.then_some(Self(costs))
+    }
+
+    schema!({
+        "type": "object",
+        "propertyNames": StatusPattern::schema(),
+        "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_COST}
+    });
+}
+
 impl FromNode for Cost {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
@@ -59,21 +221,11 @@ impl FromNode for Cost {
             Node::Object(fields) if fields.iter().any(|(name, _)| name == "content_length_per") => {
                 LengthCostDoc::read(node, at).map(|doc| Self::ContentLengthPer(doc.content_length_per.0))
             }
-            Node::Object(_) => {
-                let doc = HeaderCostDoc::read(node, at)?;
-                let default = doc.default.map_or(1, |n| n.0);
-                if default > doc.max.0 {
-                    at.field("default").problem(format!("{default} is more than max, {}", doc.max.0));
-                }
-                if doc.repeated == Some(Repeated::Join) {
-                    at.field("repeated").problem(NO_JOIN.into());
-                }
-                let (max, repeated) = (doc.max.0, doc.repeated);
-                Some(Self::Header { name: doc.header, default, max, repeated })
-            }
+            Node::Object(_) => header_cost(node, at),
             _ => at.wrong(
                 node,
-                "a cost; use a number, {\"header\": name, \"max\": n}, {\"content_length_per\": n} or \"reported\"",
+                "a cost; use a number, {\"header\": name, \"max\": n}, {\"content_length_per\": n}, an estimate with \"actual\", or \
+                 \"reported\"",
             ),
         }
     }
@@ -81,4 +233,18 @@ impl FromNode for Cost {
     schema!({"anyOf": [
         Units::schema(), {"const": REPORTED}, HeaderCostDoc::schema(), LengthCostDoc::schema()
     ]});
+}
+
+/// The cost in a header of the request.
+fn header_cost(node: &Node, at: &At<'_>) -> Option<Cost> {
+    let doc = HeaderCostDoc::read(node, at)?;
+    let default = doc.default.map_or(1, |n| n.0);
+    if default > doc.max.0 {
+        at.field("default").problem(format!("{default} is more than max, {}", doc.max.0));
+    }
+    if doc.repeated == Some(Repeated::Join) {
+        at.field("repeated").problem(NO_JOIN.into());
+    }
+    let (max, repeated) = (doc.max.0, doc.repeated);
+    Some(Cost::Header { name: doc.header, default, max, repeated })
 }

@@ -9,10 +9,11 @@ use alloc::vec::Vec;
 use tollgate_core::Algorithm;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
-    Action, Bounded, Charging, Conditions, Cost, Key, MAX_SHARDS, MAX_TIERS, Mode, Name, OnMissing,
+    Action, Bounded, Charging, Conditions, Key, MAX_SHARDS, MAX_TIERS, Mode, Name, OnMissing,
     Scope, Share,
 };
 
+use crate::document::cost::CostDoc;
 use crate::document::lists::{AtMost, NonEmpty};
 use crate::document::scalar::{Buckets, Burst, Limit, Salt, Window};
 use crate::document::scope::{Lease, WithoutState};
@@ -37,8 +38,8 @@ record! {
         /// Layered quotas. A request must fit all of them and is charged to all or none.
         quotas: Vec<Lenient<QuotaDoc>>,
         /// The cost of one request in quota units, or "reported" for the hits that a descriptor
-        /// reports; 1 by default.
-        cost: Option<Cost>,
+        /// reports, or an estimate that the response settles; 1 by default.
+        cost: Option<CostDoc>,
         /// The event that charges a request; "request" by default.
         charge: Option<Charging>,
         /// Other quotas for some requests; the matching tier with the highest priority applies.
@@ -77,6 +78,12 @@ impl RuleDoc {
             Some(Action::Delay(delay)) => &delay.priority,
             Some(Action::Deny(_) | Action::Mark(_) | Action::Respond(_)) | None => &[],
         }
+    }
+
+    /// When a request is charged.
+    pub(crate) fn charging(&self) -> Charging {
+        let by_cost = || self.cost.as_ref().and_then(CostDoc::charging);
+        self.charge.clone().or_else(by_cost).unwrap_or(Charging::Request)
     }
 
     /// The scope of the rule's count; `Local` when the scope could not be read.

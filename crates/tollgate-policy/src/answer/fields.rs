@@ -25,6 +25,8 @@ pub(crate) fn seconds(span: Span) -> u64 {
 #[derive(Clone, Copy)]
 pub(crate) struct Reported<'a> {
     pub(crate) quota: &'a CompiledQuota,
+    /// The name of its unit, where the document gives one.
+    pub(crate) unit: Option<&'a str>,
     pub(crate) decision: &'a Decision,
     pub(crate) partition: usize,
     /// The request would have to wait for its rule and may not.
@@ -161,6 +163,10 @@ impl<'a> FieldWriter<'a> {
                 push_quoted(&reported.quota.name, text);
                 text.push(";q=");
                 text.push_number(reported.decision.limit);
+                if let Some(unit) = reported.unit {
+                    text.push(";qu=");
+                    push_quoted(unit, text);
+                }
                 push_window(reported.quota.window, text);
                 self.push_partition_key(|| pk(reported.partition), text);
             }

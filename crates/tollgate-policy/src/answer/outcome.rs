@@ -365,9 +365,11 @@ impl<'a> Outcome<'a> {
         let decided = applied.partition().filter(is_decided);
         let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();
         let quotas = self.policy.quotas(applied);
+        let unit = self.rule(applied).and_then(Rule::unit);
         decided.into_iter().flat_map(move |partition| {
             quotas.iter().zip(decisions).map(move |(quota, decision)| Reported {
                 quota,
+                unit,
                 decision,
                 partition,
                 rejected_waiting: applied.rejected_waiting,

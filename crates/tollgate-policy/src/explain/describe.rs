@@ -16,7 +16,7 @@ use crate::explain::rules::Explain;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::{Rule, Tier};
 use crate::spec::action::{Action, Delay, Reply};
-use crate::spec::charging::{Charging, Ending, StatusPattern};
+use crate::spec::charging::Charging;
 use crate::spec::client_ip::Source;
 use crate::spec::client_ip::Trust;
 use crate::spec::conditions::Conditions;
@@ -26,6 +26,8 @@ use crate::spec::mode::{Mode, Share};
 use crate::spec::on_failure::OnFailure;
 use crate::spec::on_missing::OnMissing;
 use crate::spec::scope::Scope;
+use crate::spec::settled_cost::ActualCost;
+use crate::spec::status::{Ending, StatusPattern};
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
 
@@ -244,6 +246,20 @@ fn charging(charging: &Charging) -> String {
                 "when"
             };
             format!("{when} the response has status {statuses}{never}")
+        }
+        Charging::Settled(settled) => {
+            let ActualCost::Header(name) = &settled.actual;
+            let of_status = settled
+                .on_status
+                .iter()
+                .map(|cost| format!("; {} for status {}", cost.cost, status(&cost.statuses)));
+            format!(
+                "as an estimate when a request is admitted, and settled by the response's header {}: at most \
+                 {}{}",
+                name.0,
+                settled.max,
+                of_status.collect::<String>()
+            )
         }
     }
 }

@@ -138,6 +138,12 @@ impl<'p> Explain<'p> {
             Charging::Response(_) => {
                 reads.push(Read { by: Reader::Charge(i), fact: Fact::Status });
             }
+            Charging::Settled(settled) => {
+                reads.push(Read { by, fact: Fact::Actual });
+                if !settled.on_status.is_empty() {
+                    reads.push(Read { by, fact: Fact::Status });
+                }
+            }
         }
     }
 
@@ -160,7 +166,7 @@ impl<'p> Explain<'p> {
             Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Query(_) => None,
             Fact::Header(_) | Fact::Cookie(_) | Fact::Route | Fact::Claim(_) => None,
             Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
-            Fact::Status => None,
+            Fact::Status | Fact::Actual => None,
         };
         header.map_or(fact, |name| Fact::Header(&name.0))
     }

@@ -8,6 +8,8 @@ use alloc::string::String;
 
 use tollgate_core::{Decision, Limiter, Span, Verdict};
 
+use crate::policy::rule::Rule;
+
 use crate::explain::rules::Applicability;
 
 /// `minute`, `10 seconds`, `500 milliseconds`.
@@ -40,6 +42,16 @@ pub fn wait(span: Span) -> String {
 pub fn bound(limiter: &Limiter) -> String {
     let window = window(limiter.window());
     format!("at most {} in any {window}", limiter.max_in_window())
+}
+
+/// The same for a quota of `rule`: where responses settle the cost, the bound is of estimates.
+#[must_use]
+pub fn bound_under(rule: Option<&Rule>, limiter: &Limiter) -> String {
+    let bound = bound(limiter);
+    match rule.and_then(Rule::settled_cost) {
+        Some(cost) => format!("{bound} by estimates, of which each may use up to {}", cost.max),
+        None => bound,
+    }
 }
 
 /// `100 per minute, burst 20, gcra`

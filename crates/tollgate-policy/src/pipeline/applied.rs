@@ -11,6 +11,7 @@ use tollgate_storage::Due;
 use crate::policy::group::QuotaSet;
 use crate::policy::tenant::Tenant;
 use crate::spec::action::Action;
+use crate::spec::settled_cost::UnknownCost;
 
 /// A rule that applies to the request.
 #[derive(Clone, Debug)]
@@ -90,6 +91,26 @@ pub(crate) enum AppliedSet {
 pub(crate) struct OfRecord {
     pub(crate) own: AppliedSet,
     pub(crate) set: QuotaSet,
+}
+
+/// The cost of an allowed request in one rule, which charged an estimate and learned the cost from
+/// the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettledCharge {
+    /// The index of the rule in [`Policy::rules`](crate::Policy::rules).
+    pub rule: usize,
+    /// The units that were charged when the request came.
+    pub estimate: u64,
+    /// The units that it used, or why they are unknown: then the estimate stays charged.
+    pub actual: Result<u64, UnknownCost>,
+}
+
+impl SettledCharge {
+    /// The units that stay charged.
+    #[must_use]
+    pub fn charged(&self) -> u64 {
+        self.actual.unwrap_or(self.estimate)
+    }
 }
 
 impl Effect {

@@ -226,8 +226,8 @@ impl Rule {
         match &self.terms.charging {
             Charging::Request if matches!(self.terms.cost, Cost::Reported) => Due::Reported,
             Charging::Request => Due::Now,
-            Charging::Response(charge) if charge.reserves() => Due::Held,
-            Charging::Response(_) => Due::Later,
+            charging if charging.holds() => Due::Held,
+            Charging::Response(_) | Charging::Settled(_) => Due::Later,
         }
     }
 

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Timestamp};
 
-use crate::pipeline::applied::{AppliedRule, Basis, Effect};
+use crate::pipeline::applied::{AppliedRule, Basis, Effect, SettledCharge};
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{Plan, denies};
@@ -18,8 +18,10 @@ use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
-use crate::spec::charging::{Charging, Ending};
+use crate::spec::charging::Charging;
 use crate::spec::on_failure::OnFailure;
+use crate::spec::settled_cost::ResponseFacts;
+use crate::spec::status::Ending;
 use tollgate_storage::{Counted, Due};
 
 impl Plan {
@@ -50,31 +52,57 @@ impl Plan {
     }
 
     /// Turns the plan of an allowed request into the charges that its `ending` requires: costs to
-    /// charge, and held units to refund or mark as used. False when there are none. Then load,
-    /// decide and commit as before: the partitions that the plan
-    /// [applies](crate::Partition::applies) to. A cost that no longer fits is not charged: the
-    /// quota is already used up.
-    pub fn settle(&mut self, policy: &Policy, ending: Ending) -> bool {
-        let Self { applied, decisions, .. } = self;
+    /// charge, and held units to settle. False when there are none. Then load, decide and commit as
+    /// before: the partitions that the plan [applies](crate::Partition::applies) to. A cost that is
+    /// charged now and no longer fits is not charged: the quota is already used up. Units that the
+    /// response used above an estimate are recorded whether or not they fit.
+    pub fn settle(
+        &mut self,
+        policy: &Policy,
+        ending: Ending,
+        response: &impl ResponseFacts,
+    ) -> bool {
+        let Self { applied, decisions, settled_costs, .. } = self;
         applied.retain_mut(|applied| {
-            let charging =
-                policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.terms.charging);
-            let Some(Charging::Response(charge)) = charging else { return false };
+            let rule = usize::from(applied.rule);
+            let Some(charging) = policy.rules.get(rule).map(|rule| &rule.terms.charging) else {
+                return false;
+            };
             if applied.is_binding() {
                 applied.effect = Effect::Mark; // a response denies nothing
             }
             applied.located = None;
-            applied.due = match (applied.due, charge.charges(ending)) {
-                (Due::Later, true) if !denies(applied, policy, decisions) => Due::Now,
-                (Due::Held, false) if applied.charged.is_some() => Due::GivenBack,
-                (Due::Held, true) if applied.charged.is_some() && policy.keeps_holds(applied) => {
-                    Due::Used
+            let estimate = applied.cost;
+            let used = match charging {
+                Charging::Request => return false,
+                Charging::Response(_) => charging.used(estimate, ending, response),
+                Charging::Settled(_) if applied.charged.is_none() => return false,
+                Charging::Settled(settled) => {
+                    let actual = settled.used(ending, response);
+                    settled_costs.push(SettledCharge { rule, estimate, actual });
+                    actual.unwrap_or(estimate)
+                }
+            };
+            applied.due = match applied.due {
+                Due::Later if used > 0 && !denies(applied, policy, decisions) => Due::Now,
+                Due::Held
+                    if applied.charged.is_some()
+                        && (used != estimate || policy.keeps_holds(applied)) =>
+                {
+                    Due::Settled(used)
                 }
                 _ => return false,
             };
             true
         });
         !self.applied.is_empty()
+    }
+
+    /// The costs that [`Plan::settle`] settled, one for each rule that charged the request an
+    /// estimate.
+    #[must_use]
+    pub fn settled_costs(&self) -> &[SettledCharge] {
+        &self.settled_costs
     }
 
     /// Uses the decisions that were made without a store as those of the request; rules whose
@@ -260,9 +288,10 @@ fn settle(
     decisions: &mut [Decision],
     now: Timestamp,
 ) {
-    let used = if applied.due == Due::Used { applied.cost } else { 0 };
     let counted = counted_in(policy, applied, value, decisions);
-    if let (Some(mut counted), Some(at)) = (counted, applied.charged) {
+    if let (Some(mut counted), Due::Settled(used), Some(at)) =
+        (counted, applied.due, applied.charged)
+    {
         counted.settle(at, applied.cost, used, now);
     }
 }

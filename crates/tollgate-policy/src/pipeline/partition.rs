@@ -120,6 +120,11 @@ impl<'p> Partition<'p> {
         self.stored.key_among(self.keys)
     }
 
+    /// All rules of the plan.
+    pub(crate) const fn of_plan(&self) -> &'p [AppliedRule] {
+        self.applied
+    }
+
     /// Its value, for the commit.
     #[must_use]
     pub fn value(&self) -> &'p [u8] {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Span, Verdict};
 
-use crate::pipeline::applied::{AppliedRule, AppliedSet, CountedIn};
+use crate::pipeline::applied::{AppliedRule, AppliedSet, CountedIn, SettledCharge};
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
@@ -56,6 +56,7 @@ pub struct Plan {
     /// The partition whose denial was repeated for earlier requests: it is no longer relied on, and
     /// this request checks it again.
     pub(crate) suspect: Option<usize>,
+    pub(crate) settled_costs: Vec<SettledCharge>,
 }
 
 /// A service shares its policy between threads, and keeps a plan and its outcome across an `await`.
@@ -133,7 +134,7 @@ impl Plan {
         self.applied.iter().any(|applied| match applied.due {
             Due::Later => true,
             Due::Held => applied.charged.is_some(),
-            Due::Now | Due::GivenBack | Due::Used | Due::Reported => false,
+            Due::Now | Due::Settled(_) | Due::Reported => false,
         })
     }
 
@@ -150,6 +151,7 @@ impl Plan {
         self.tenant.clear();
         self.rejected_waiting = None;
         self.suspect = None;
+        self.settled_costs.clear();
         self.decisions.clear();
         self.partitions.clear();
     }

@@ -12,12 +12,14 @@ use crate::policy::by_value::ByValue;
 use crate::policy::index::IndexedBy;
 use crate::policy::label::metric_label;
 use crate::spec::action::{Action, Delay};
-use crate::spec::charging::{Charging, Ending};
+use crate::spec::charging::Charging;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
 use crate::spec::mode::{Mode, Share};
 use crate::spec::rule::RuleTerms;
 use crate::spec::scope::Scope;
+use crate::spec::settled_cost::{ResponseFacts, SettledCost};
+use crate::spec::status::Ending;
 use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::sort::sort_by;
@@ -154,13 +156,16 @@ impl Rule {
         matches!(self.terms.cost, Cost::Reported)
     }
 
-    /// True when an allowed request that ended like this is finally charged.
+    /// The units that an allowed request of this cost finally uses when it ends like this.
     #[must_use]
-    pub fn is_charged_by(&self, ending: Ending) -> bool {
-        match &self.terms.charging {
-            Charging::Request => true,
-            Charging::Response(charge) => charge.charges(ending),
-        }
+    pub fn used(&self, cost: u64, ending: Ending, response: &impl ResponseFacts) -> u64 {
+        self.terms.charging.used(cost, ending, response)
+    }
+
+    /// How the response settles the cost of a request, where it does.
+    #[must_use]
+    pub const fn settled_cost(&self) -> Option<&SettledCost> {
+        self.terms.charging.settled_cost()
     }
 
     /// True when a client over the limit may be denied: false for a rule in shadow mode, and for
@@ -226,9 +231,22 @@ impl Rule {
         reply.and_then(|reply| u16::try_from(reply.status.0).ok())
     }
 
-    /// True when a reserved place may be returned, so that a denial may end before its retry time.
+    /// The name of a unit of its quotas, where the document gives one.
+    #[must_use]
+    pub(crate) fn unit(&self) -> Option<&str> {
+        self.settled_cost()?.unit.as_ref().map(|unit| unit.0.as_str())
+    }
+
+    /// True when units are held until the response's status shows whether they are charged
+    /// (`reserve`).
+    #[must_use]
+    pub const fn reserves(&self) -> bool {
+        matches!(&self.terms.charging, Charging::Response(charge) if charge.reserves())
+    }
+
+    /// True when held units may come back, so that a denial may end before its retry time.
     #[must_use]
     pub const fn gives_back(&self) -> bool {
-        matches!(&self.terms.charging, Charging::Response(charge) if charge.reserves())
+        self.terms.charging.holds()
     }
 }

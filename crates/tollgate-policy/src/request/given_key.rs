@@ -223,7 +223,7 @@ impl Policy {
                 Ok(true)
             }
             // No key part reads these.
-            Fact::Domain | Fact::Entries | Fact::Beside | Fact::Status => Ok(false),
+            Fact::Domain | Fact::Entries | Fact::Beside | Fact::Status | Fact::Actual => Ok(false),
         }
     }
 }

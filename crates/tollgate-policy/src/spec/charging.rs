@@ -4,6 +4,9 @@
 
 use alloc::vec::Vec;
 
+use crate::spec::settled_cost::{ResponseFacts, SettledCost};
+use crate::spec::status::{Ending, StatusPattern};
+
 /// The event that charges a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Charging {
@@ -11,18 +14,43 @@ pub enum Charging {
     Request,
     /// By its response.
     Response(ResponseCharge),
+    /// When it is allowed, by an estimate; the response settles it.
+    Settled(SettledCost),
 }
 
-/// How an allowed request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// With a response of this status.
-    Response(u16),
-    /// Its client disconnected before there was a response.
-    Disconnect,
-    /// It did not reach its origin because of an error on this side: no response charges it,
-    /// whatever its status is, and the places it holds are released.
-    NotSent,
+impl Charging {
+    /// True when units are held from the request to its response.
+    pub const fn holds(&self) -> bool {
+        match self {
+            Self::Request => false,
+            Self::Response(charge) => charge.reserves(),
+            Self::Settled(_) => true,
+        }
+    }
+
+    /// How the response settles the cost, where it does.
+    pub const fn settled_cost(&self) -> Option<&SettledCost> {
+        match self {
+            Self::Settled(cost) => Some(cost),
+            Self::Request | Self::Response(_) => None,
+        }
+    }
+
+    /// The units that an allowed request of this cost finally uses when it ends like this; an
+    /// unknown cost is that cost.
+    pub fn used(&self, cost: u64, ending: Ending, response: &impl ResponseFacts) -> u64 {
+        match self {
+            Self::Request => cost,
+            Self::Response(charge) => {
+                if charge.charges(ending) {
+                    cost
+                } else {
+                    0
+                }
+            }
+            Self::Settled(settled) => settled.used(ending, response).unwrap_or(cost),
+        }
+    }
 }
 
 /// Charging by response.
@@ -67,33 +95,3 @@ pub enum OnAbort {
 /// The statuses that are charged: at least one. The field is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statuses(pub Vec<StatusPattern>);
-
-/// A status or a class of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatusPattern {
-    /// The lowest status.
-    pub from: u16,
-    /// The highest status.
-    pub to: u16,
-}
-
-impl StatusPattern {
-    /// True for one status, or for all of a class.
-    pub const fn is_one(&self) -> bool {
-        let is_class = self.from.is_multiple_of(100) && self.to == self.from.saturating_add(99);
-        self.from >= 100 && self.to <= 599 && (self.from == self.to || is_class)
-    }
-
-    /// True when this includes `status`.
-    pub const fn matches(self, status: u16) -> bool {
-        self.from <= status && status <= self.to
-    }
-}
-
-impl StatusPattern {
-    /// The lowest and the highest status that this includes.
-    #[cfg(feature = "explain")]
-    pub const fn range(self) -> (u16, u16) {
-        (self.from, self.to)
-    }
-}

@@ -32,6 +32,16 @@ pub enum Cost {
 }
 
 impl Cost {
+    /// The highest estimate that it is, where it can be the estimate of a cost that the response
+    /// settles.
+    pub const fn as_estimate(&self) -> Option<u64> {
+        match self {
+            Self::Fixed(cost) => Some(*cost),
+            Self::Header { max, .. } => Some(*max),
+            Self::ContentLengthPer(_) | Self::Reported => None,
+        }
+    }
+
     /// True for a cost that a document may set.
     pub fn is_one(&self) -> bool {
         let units = 1..=MAX_COST;

@@ -42,6 +42,10 @@ pub enum Fact<'p> {
     /// The status of the response.
     #[cfg_attr(not(feature = "explain"), allow(dead_code))] // every surface knows it
     Status,
+    /// The cost that the response shows.
+    #[cfg_attr(not(feature = "explain"), allow(dead_code))]
+    // every surface knows it, or refuses it
+    Actual,
 }
 
 /// A fact that a surface may not know.
@@ -71,7 +75,8 @@ impl Fact<'_> {
             Self::Domain | Self::Descriptor(_) | Self::Entries | Self::Beside => {
                 Some(Need::Descriptors)
             }
-            Self::Client | Self::Method | Self::Host | Self::Path | Self::Status => None,
+            Self::Client | Self::Method | Self::Host | Self::Path => None,
+            Self::Status | Self::Actual => None,
             Self::Query(_) | Self::Header(_) | Self::Cookie(_) => None,
         }
     }
@@ -92,6 +97,7 @@ impl fmt::Display for Fact<'_> {
             Self::Entries => ("entries", ""),
             Self::Beside => ("beside", ""),
             Self::Status => ("status", ""),
+            Self::Actual => ("actual", ""),
             Self::Query(name) => ("query.", *name),
             Self::Header(name) => ("header.", *name),
             Self::Cookie(name) => ("cookie.", *name),

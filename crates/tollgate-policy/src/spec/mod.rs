@@ -18,6 +18,8 @@ pub(crate) mod action;
 pub(crate) mod mark_header;
 pub(crate) mod mode;
 pub(crate) mod charging;
+pub(crate) mod settled_cost;
+pub(crate) mod status;
 pub(crate) mod cost;
 pub(crate) mod key;
 pub(crate) mod implication;
@@ -40,7 +42,7 @@ pub use bounds::{
     MAX_EXEMPT, MAX_FLEET_RULES, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_QUOTAS, MAX_RULES, MAX_SETS,
     MAX_SHARDS, MAX_TIERS, MAX_VALUE_LEN, MAX_VALUES,
 };
-pub use charging::{Charging, Ending, OnAbort, ResponseCharge, StatusPattern, Statuses};
+pub use charging::{Charging, OnAbort, ResponseCharge, Statuses};
 pub use client_ip::{ClientAddress, Source, Trust};
 pub use conditions::{Condition, Conditions};
 pub use cost::{Cost, MAX_COST};
@@ -61,6 +63,8 @@ pub use response::{BodyFormat, HeaderGeneration};
 pub use rule::{FALLBACK, RecordSpec, RuleSpec, RuleTerms, SetSpec, TierSpec};
 pub use scalar::{Bounded, CookieName, HeaderName, MAX_NAME, MAX_WAIT, Method, Name, is_visible};
 pub use scope::{DEFAULT_LEASE, MAX_LEASE, MAX_NODES, Scope, is_lease};
+pub use settled_cost::{ActualCost, ResponseFacts, SettledCost, StatusCost, UnknownCost};
+pub use status::{Ending, StatusPattern};
 pub use surface::Surface;
 pub use tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
 pub use wanted::{Asn, Country, Host, Matcher};

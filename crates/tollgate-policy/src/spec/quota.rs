@@ -92,14 +92,14 @@ pub fn parts_of(
     without_problems(quotas.iter().map(|quota| quota.part_of(nodes)), problem)
 }
 
-/// The quotas of a rule with this charging: where it reserves they hold units until the response,
-/// with longer states. A leaky-queue cannot hold any, which is a problem, and is left out.
+/// The quotas of a rule with this charging: where it holds units until the response, they have
+/// longer states. A leaky-queue cannot hold any, which is a problem, and is left out.
 pub fn with_holds(
     quotas: Vec<QuotaSpec>,
     charging: Option<&Charging>,
     problem: impl FnMut(QuotaProblem),
 ) -> Vec<QuotaSpec> {
-    if !matches!(charging, Some(Charging::Response(charge)) if charge.reserves()) {
+    if !charging.is_some_and(Charging::holds) {
         return quotas;
     }
     let each = quotas.into_iter().map(|quota| match quota.limiter.with_holds() {
@@ -110,7 +110,7 @@ pub fn with_holds(
 }
 
 const NO_HOLDS: &str = "\"leaky-queue\" cannot hold units until the response, because a request \
-    goes on when its slot comes; use another algorithm, or leave \"reserve\" out";
+    goes on when its slot comes; use another algorithm, or leave \"reserve\" or \"actual\" out";
 
 fn without_problems(
     quotas: impl Iterator<Item = Result<QuotaSpec, (&'static str, String)>>,

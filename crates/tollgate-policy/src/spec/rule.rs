@@ -60,6 +60,9 @@ fields! {
     } if |it| {
         Name::is_one(&it.name)
             && (it.names_cost || it.cost == Cost::Fixed(1))
+            && it.charging.settled_cost().is_none_or(|cost| {
+                it.names_cost && it.cost.as_estimate().is_some_and(|estimate| cost.is_one(estimate))
+            })
             && (it.lease == Span::ZERO || it.scope == Scope::Fleet && is_lease(it.lease))
             && it.fallback.is_none_or(|nodes| (1..=MAX_NODES).contains(&nodes))
     }

@@ -12,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tollgate_core::{Limiter, Span};
 
 use crate::spec::action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
-use crate::spec::charging::{Charging, OnAbort, ResponseCharge, StatusPattern, Statuses};
+use crate::spec::charging::{Charging, OnAbort, ResponseCharge, Statuses};
 use crate::spec::client_ip::Source;
 use crate::spec::coded::{Coded, fields, shape, variants, wrapped};
 use crate::spec::conditions::{Condition, Conditions};
@@ -24,8 +24,10 @@ use crate::spec::on_failure::OnFailure;
 use crate::spec::on_missing::OnMissing;
 use crate::spec::problem::Problem;
 use crate::spec::response::{BodyFormat, HeaderGeneration};
-use crate::spec::scalar::{Bounded, HeaderName, MAX_WAIT, Method};
+use crate::spec::scalar::{Bounded, HeaderName, MAX_WAIT, Method, Name};
 use crate::spec::scope::{MAX_NODES, Scope};
+use crate::spec::settled_cost::{ActualCost, SettledCost, StatusCost};
+use crate::spec::status::StatusPattern;
 use crate::spec::wanted::{Asn, Country, Host, Matcher};
 use tollgate_http_syntax::address::Cidr;
 use tollgate_http_syntax::alternatives::{Alternative, Alternatives};
@@ -40,6 +42,7 @@ wrapped! {
     MarkHeader(String) if |text| Self::is_one(text),
     Method(String) if |text| Self::is_one(text),
     Text(String) if |text| Self::is_one(text),
+    Name(String) if |text| Self::is_one(text),
     Country(Vec<u8>) if |text| Self::is_one(text),
     Asn(Vec<u8>) if |digits| Self::is_one(digits),
     Like(Vec<Vec<u8>>) if |parts| parts.len() > 1,
@@ -115,7 +118,19 @@ variants!(Cost {
     3 => Reported,
 } if |cost| cost.is_one());
 
-variants!(Charging { 0 => Request, 1 => Response(by: ResponseCharge), });
+variants!(Charging {
+    0 => Request,
+    1 => Response(by: ResponseCharge),
+    2 => Settled(by: SettledCost),
+});
+fields!(SettledCost {
+    max: u64,
+    unit: Option<Name>,
+    actual: ActualCost,
+    on_status: Vec<StatusCost>,
+} if |it| it.is_one(1));
+variants!(ActualCost { 0 => Header(name: HeaderName), });
+fields!(StatusCost { statuses: StatusPattern, cost: u64 });
 fields!(ResponseCharge {
     response_status: Statuses,
     reserve: Option<bool>,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Ending, Entry, Facts, Partition, Plan, Policy, Surface};
+use tollgate_policy::{
+    Disposition, Ending, Entry, Facts, Partition, Plan, Policy, ResponseFacts, Surface,
+};
 
 pub use tollgate_test_support::Random;
 
@@ -154,7 +156,12 @@ impl Surfaced {
 
     /// The same for any ending.
     pub fn end(&mut self, ending: Ending, millis: u64) -> bool {
-        let due = self.plan.settle(&self.policy, ending);
+        self.end_with(ending, &(), millis)
+    }
+
+    /// The same for a response with headers.
+    pub fn end_with(&mut self, ending: Ending, response: &impl ResponseFacts, millis: u64) -> bool {
+        let due = self.plan.settle(&self.policy, ending, response);
         if due {
             self.commit(millis);
         }
@@ -184,4 +191,13 @@ pub fn seen(policy: &Policy, plan: &Plan, waited: Span) -> Seen {
     let answer = outcome.disposition_after(waited);
     let body = matches!(answer, Disposition::Deny { .. }).then(|| outcome.body());
     Seen { answer, headers, marks, body }
+}
+
+/// A response that shows this cost in `x-tokens`.
+pub struct Tokens(pub &'static str);
+
+impl ResponseFacts for Tokens {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        (name == "x-tokens").then_some(Cow::Borrowed(self.0.as_bytes()))
+    }
 }

@@ -236,7 +236,7 @@ async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<PendingAnswer
         let policy = &*active.policy;
         let mut plan = Plan::new();
         tenants::plan(gate, policy, facts, &mut plan).await;
-        let is_due = !plan.has_failed() && plan.settle(policy, Ending::Response(status));
+        let is_due = !plan.has_failed() && plan.settle(policy, Ending::Response(status), &());
         return Ok(PendingAnswer::free(check::reported(
             is_due && gate.settle(policy, &mut plan).await,
         )));

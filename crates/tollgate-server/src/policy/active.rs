@@ -46,7 +46,7 @@ pub fn objections(policy: &Policy, spoken: ProtocolRestrictions) -> Problems {
         let mut wrong = |place: &str, message: String| {
             problems.0.push(Problem::new(&format!("rules[{i}].{place}"), message));
         };
-        if rule.gives_back() {
+        if rule.reserves() {
             let message = "is not for a server: POST /check gives no place back; leave it out";
             wrong("charge.reserve", message.to_owned());
         }

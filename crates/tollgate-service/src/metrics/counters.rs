@@ -13,7 +13,9 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use tollgate_core::Span;
-use tollgate_policy::{Disposition, Outcome, Policy, RuleDecision, RuleResult};
+use tollgate_policy::{
+    Disposition, Outcome, Policy, RuleDecision, RuleResult, SettledCharge, UnknownCost,
+};
 
 use super::delta::Delta;
 use super::event::Event;
@@ -97,6 +99,21 @@ impl Counters {
             }
         }
         is_notable
+    }
+
+    /// Counts the costs that a response settled.
+    pub fn count_costs(&self, costs: &[SettledCharge]) {
+        for cost in costs {
+            self.add_many(Event::EstimatedUnit, cost.estimate);
+            self.add_many(Event::FinalUnit, cost.charged());
+            match cost.actual {
+                Ok(_) => {}
+                Err(UnknownCost::NoResponse) => self.add(Event::CostNoResponse),
+                Err(UnknownCost::Absent) => self.add(Event::CostAbsent),
+                Err(UnknownCost::Unreadable) => self.add(Event::CostUnreadable),
+                Err(UnknownCost::Conflicting) => self.add(Event::CostConflicting),
+            }
+        }
     }
 
     fn count_answer(&self, outcome: &Outcome<'_>, waited: Span) {
@@ -414,6 +431,25 @@ mod tests {
         assert_eq!(exported(delta), expected);
         let again = counters.take(7, 2, PolicyInForce { version, fingerprint, source });
         assert_eq!(again, None, "nothing came since");
+    }
+
+    #[test]
+    fn a_settled_cost_counts_its_estimate_and_what_stays_charged() {
+        let counters = Counters::new(false);
+        let settled = |actual| SettledCharge { rule: 0, estimate: 10, actual };
+        counters.count_costs(&[settled(Ok(3)), settled(Ok(25))]);
+        counters.count_costs(&UnknownCost::ALL.map(|reason| settled(Err(reason))));
+        assert_eq!(
+            exported(counters.take(1, 1, PolicyInForce::default())),
+            [
+                "tollgate_cost_units_total estimate 60",
+                "tollgate_cost_units_total final 68",
+                "tollgate_cost_unknown_total absent 1",
+                "tollgate_cost_unknown_total conflicting 1",
+                "tollgate_cost_unknown_total no_response 1",
+                "tollgate_cost_unknown_total unreadable 1",
+            ]
+        );
     }
 
     #[test]

@@ -69,6 +69,12 @@ events! {
     ShardAsked ShardRequests ["asked"] "The key's own object, asked by a shard, allowed a request.";
     ShardSecond ShardRequests ["second"] "A second shard paid a request that the first one denied.";
     ShardRefused ShardRequests ["refused"] "A second shard was asked and denied, too.";
+    EstimatedUnit CostUnits ["estimate"] "A unit was charged before its response settled it.";
+    FinalUnit CostUnits ["final"] "A unit stayed charged after its response.";
+    CostNoResponse CostUnknown ["no_response"] "A request had no response to settle its cost.";
+    CostAbsent CostUnknown ["absent"] "A response had no cost.";
+    CostUnreadable CostUnknown ["unreadable"] "The cost in a response was not a whole number.";
+    CostConflicting CostUnknown ["conflicting"] "A response had two different costs.";
 }
 
 impl Event {

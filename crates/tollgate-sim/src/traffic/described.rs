@@ -7,7 +7,7 @@ use std::fmt;
 use serde::Deserialize as _;
 use tollgate_core::{Span, Timestamp};
 
-use super::document::{Document, Servers, Source, StoreKind};
+use super::document::{Actual, Document, Servers, Source, StoreKind};
 
 /// The longest document, in bytes: 1 MiB.
 const MAX_DOCUMENT: usize = 1 << 20;
@@ -136,12 +136,6 @@ impl Traffic {
         })
     }
 
-    /// The status of the origin's response to a request of this source.
-    pub(crate) fn status(&self, source: usize) -> u16 {
-        let source = self.document.sources.get(source);
-        source.and_then(|source| u16::try_from(source.status.0.0).ok()).unwrap_or(200)
-    }
-
     pub(super) fn source(&self, index: usize) -> Option<&Source> {
         self.document.sources.get(index)
     }
@@ -184,6 +178,12 @@ impl Traffic {
             }
             paced = paced.saturating_add(if source.paced { source.clients.count.0 } else { 0 });
             lanes = lanes.saturating_add(if source.each { source.clients.count.0 } else { 1 });
+            if let Some(Actual::Uniform { from, to }) = source.actual
+                && from.0 > to.0
+            {
+                let message = "has no costs; `from` must not be above `to`";
+                return Err(TrafficError::new(format!("sources[{i}].actual.uniform"), message));
+            }
             if source.clients.fresh && (source.each || source.paced) {
                 let message =
                     "clients that send one request each can be neither `each` nor `paced`";

@@ -8,7 +8,7 @@ use tollgate_core::Span;
 
 use super::scalar::{
     Bin, Bounded, Count, Descriptor, Exponent, Headers, Listed, Nodes, Positive, Ppm, Rate, Status,
-    Text, Time,
+    Text, Time, Units,
 };
 
 /// A description of requests and servers.
@@ -45,11 +45,30 @@ pub(crate) struct Source {
     pub(crate) request: Shape,
     #[serde(default)]
     pub(crate) status: Status,
+    /// The cost that the origin's response shows; none without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) actual: Option<Actual>,
     #[serde(default)]
     pub(crate) retry: Option<Retry>,
     /// Its clients space their requests by the response: `t / r`.
     #[serde(default)]
     pub(crate) paced: bool,
+}
+
+/// The model of the costs that responses show, in quota units.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(
+    rename_all = "snake_case",
+    deny_unknown_fields,
+    expecting = "an object, such as {\"exponential\": {\"mean\": 500}}"
+)]
+pub(crate) enum Actual {
+    /// The same for each.
+    Always(Units),
+    /// Each number from one to the other is as likely.
+    Uniform { from: Units, to: Units },
+    /// Most are small, few are large; rounded down.
+    Exponential { mean: Units },
 }
 
 /// The model of arrivals.

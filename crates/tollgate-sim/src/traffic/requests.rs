@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use tollgate_core::{Span, Timestamp};
 
-use crate::random::{Random, Zipf};
+use crate::node_decision::OriginResponse;
+use crate::random::{Random, Zipf, mean_ns};
 
 use super::arrivals::Pulse;
 use super::clients::ClientResponse;
 use super::described::{START, Traffic};
-use super::document::Source;
+use super::document::{Actual, Source};
 use super::request::{Request, RequestFacts};
 
 /// The most requests of one traffic: later ones are left out, and [`Requests::is_cut_short`]
@@ -22,6 +23,9 @@ use super::request::{Request, RequestFacts};
 pub const MAX_REQUESTS: u64 = 100_000_000;
 /// The most clients that wait to retry at one time: others give up.
 pub const MAX_PENDING: usize = 1_000_000;
+
+/// The number before those of the streams that draw costs; the others have lower numbers.
+const COST_STREAMS: u64 = 1 << 32;
 
 /// The number of the first new client; those of the document have lower numbers.
 const FIRST_FRESH: u64 = 1 << 28;
@@ -60,6 +64,8 @@ struct SourceState {
     first: u64,
     zipf: Option<Zipf>,
     random: Random,
+    /// For the costs of its responses.
+    random_costs: Random,
     /// Requests so far.
     made: u64,
     /// The earliest next request of each paced client. Empty for other sources.
@@ -88,6 +94,8 @@ impl Requests {
             stream = stream.saturating_add(1);
             Random::new(seed, stream)
         };
+        let costs_of =
+            |index: usize| u64::try_from(index).unwrap_or(0).saturating_add(COST_STREAMS);
         for (index, source) in traffic.all_sources().iter().enumerate() {
             let count = source.clients.count.0;
             let not_before = if source.paced { usize::try_from(count).unwrap_or(0) } else { 0 };
@@ -95,6 +103,7 @@ impl Requests {
                 first,
                 zipf: source.clients.zipf.map(|exponent| Zipf::new(count, exponent.value())),
                 random: next_random(),
+                random_costs: Random::new(seed, costs_of(index)),
                 made: 0,
                 not_before: vec![0; not_before],
                 held: BTreeMap::new(),
@@ -125,6 +134,16 @@ impl Requests {
         };
         (0..requests.lanes.len()).for_each(|lane| requests.schedule(lane));
         requests
+    }
+
+    /// The origin's response to a request of this source.
+    pub(crate) fn response(&mut self, source: usize) -> OriginResponse {
+        let described = self.traffic.source(source);
+        let status = described.and_then(|source| u16::try_from(source.status.0.0).ok());
+        let actual = described.and_then(|source| source.actual);
+        let random = self.states.get_mut(source).map(|state| &mut state.random_costs);
+        let cost = actual.zip(random).map(|(actual, random)| actual.draw(random));
+        OriginResponse { status: status.unwrap_or(200), cost }
     }
 
     /// The traffic.
@@ -334,5 +353,18 @@ impl SourceState {
     fn not_before_mut(&mut self, client: u64) -> Option<&mut u64> {
         let index = usize::try_from(client.checked_sub(self.first)?).ok()?;
         self.not_before.get_mut(index)
+    }
+}
+impl Actual {
+    /// The cost of one response.
+    fn draw(self, random: &mut Random) -> u64 {
+        match self {
+            Self::Always(units) => units.0,
+            Self::Uniform { from, to } => {
+                let width = to.0.saturating_sub(from.0).saturating_add(1);
+                from.0.saturating_add(random.below(width))
+            }
+            Self::Exponential { mean } => random.exponential(mean_ns(1, mean.0)),
+        }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) type Bin = Bounded<0, 1_000_000>;
 pub(crate) type Nodes = Bounded<1, 64>;
 /// Millionths.
 pub(crate) type Ppm = Bounded<0, 500_000>;
+/// A cost.
+pub(crate) type Units = Bounded<0, 1_000_000_000>;
 /// The status of a response.
 pub(crate) type StatusCode = Bounded<100, 599>;
 

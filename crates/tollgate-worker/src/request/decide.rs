@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use tollgate_core::Span;
-use tollgate_policy::{Ending, Facts, Outdated, Plan, Policy, Problems};
+use tollgate_policy::{Ending, Facts, Outdated, Plan, Policy, Problems, ResponseFacts};
 use tollgate_service::check::{Decided, KeyBudget};
 use tollgate_service::drive::MAX_REPLANS;
 use tollgate_service::metrics::Event;
@@ -109,8 +109,11 @@ pub(crate) async fn settle(
     policy: &Policy,
     plan: &mut Plan,
     ending: Ending,
+    response: &impl ResponseFacts,
 ) -> bool {
-    if !plan.settle(policy, ending) {
+    let is_due = plan.settle(policy, ending, response);
+    objects.counters.count_costs(plan.settled_costs());
+    if !is_due {
         return false;
     }
     let charged = objects.settle(policy, plan).await;

@@ -5,10 +5,11 @@
 //! status like others; a client that breaks its body off has no status. A request that is not sent,
 //! for a reason of ours, is never charged by its response. Nothing is decided here.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tollgate_policy::{Ending, Plan, Policy};
+use tollgate_policy::{Ending, Plan, Policy, ResponseFacts};
 use tollgate_service::{ApiResponse, Fields, health};
 use wasm_bindgen::JsCast;
 use worker::{Context, js_sys, web_sys};
@@ -60,7 +61,8 @@ impl Forward {
         };
         match forwarded(&self.request, &self.url, self.marks.lines()).await {
             Ok(response) => {
-                self.settle(gate, Ending::Response(response.status())).await;
+                let ending = Ending::Response(response.status());
+                self.settle(gate, ending, &OriginHeaders(&response)).await;
                 js::extended(response, self.fields.lines())
             }
             Err(why) => self.failed(gate, why).await,
@@ -90,15 +92,25 @@ impl Forward {
                 (ApiResponse::problem(500, "Internal Server Error", detail), Ending::NotSent)
             }
         };
-        self.settle(gate, ending).await;
+        self.settle(gate, ending, &()).await;
         gate.objects.report();
         reply.fields.append(&self.fields);
         js::send(&reply)
     }
 
-    async fn settle(&mut self, gate: &Gate, ending: Ending) {
+    async fn settle(&mut self, gate: &Gate, ending: Ending, response: &impl ResponseFacts) {
         if self.plan.is_deferred() {
-            settle(&gate.objects, &self.policy, &mut self.plan, ending).await;
+            settle(&gate.objects, &self.policy, &mut self.plan, ending, response).await;
         }
+    }
+}
+
+/// The headers of the origin's response.
+struct OriginHeaders<'r>(&'r web_sys::Response);
+
+impl ResponseFacts for OriginHeaders<'_> {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let value = self.0.headers().get(name).ok().flatten();
+        value.map(|value| Cow::Owned(value.into_bytes()))
     }
 }

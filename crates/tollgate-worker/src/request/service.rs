@@ -108,7 +108,7 @@ async fn check_one(
         planning::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
         let is_known = !plan.has_failed();
         let charged =
-            is_known && settle(objects, policy, &mut plan, Ending::Response(status)).await;
+            is_known && settle(objects, policy, &mut plan, Ending::Response(status), &()).await;
         return Ok(check::reported(charged));
     }
     let is_to_be_settled = facts.is_to_be_settled();

@@ -9,9 +9,8 @@ use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
-use tollgate_storage::wire::{
-    BINDING, GIVEN_BACK, LATER, REPORTED, SETTLES, STRICT, USED, WITH_STATES,
-};
+use crate::spec::cost::MAX_COST;
+use tollgate_storage::wire::{BINDING, LATER, REPORTED, SETTLES, STRICT, USED, WITH_STATES};
 use tollgate_storage::{Due, Head, RuleHead};
 
 impl Partition<'_> {
@@ -55,20 +54,28 @@ impl Partition<'_> {
                 Due::Now | Due::Held => 0,
                 Due::Reported if applied.reports() && of_each & LATER == 0 => REPORTED,
                 Due::Later | Due::Reported => LATER,
-                Due::GivenBack => GIVEN_BACK,
-                Due::Used => USED,
+                Due::Settled(_) => USED,
             };
             self.write_rule(policy, applied, due | of_each, out);
         }
     }
 
     /// Appends to `out` the receipt with which the cost of this request can be settled here later.
-    /// False, with nothing appended, when no rule that names a cost has charged it here.
+    /// Of a request with rules whose cost is an estimate it has these alone, each with its maximum;
+    /// else all rules that name a cost. False, with nothing appended, when none of them has charged
+    /// the request here.
     pub fn write_receipt(&self, policy: &Policy, out: &mut Vec<u8>) -> bool {
+        let rule_of = |applied: &AppliedRule| policy.rules.get(usize::from(applied.rule));
+        let is_estimate = |applied: &AppliedRule| {
+            rule_of(applied).is_some_and(|rule| rule.settled_cost().is_some())
+        };
+        let has_estimate = self.of_plan().iter().any(is_estimate);
         let is_settled = |applied: &&AppliedRule| {
-            let rule = policy.rules.get(usize::from(applied.rule));
-            let is_charged = applied.charged.is_some() && applied.due == Due::Now;
-            is_charged && rule.is_some_and(|rule| rule.terms.names_cost)
+            applied.is_charged_now()
+                && applied.charged.is_some()
+                && rule_of(applied)
+                    .is_some_and(|rule| rule.terms.names_cost && !rule.charges_by_response())
+                && is_estimate(applied) == has_estimate
         };
         let mut rules = self.rules().filter(is_settled).peekable();
         if self.has_failed() || rules.peek().is_none() {
@@ -76,7 +83,7 @@ impl Partition<'_> {
         }
         self.write_head(policy, 0, out);
         for applied in rules {
-            self.write_rule(policy, applied, GIVEN_BACK, out);
+            self.write_rule(policy, applied, USED, out);
         }
         true
     }
@@ -86,7 +93,10 @@ impl Partition<'_> {
         let Some(group) = policy.groups.get(self.group()) else { return };
         // The effects of a response apply whatever the entry is.
         let under = self.stored.under.filter(|_| flags & SETTLES == 0);
-        let strict = if group.is_strict() || self.stored.endures { STRICT } else { 0 };
+        // Units that a crash forgot would come back from charges that others made since.
+        let holds = || self.rules().any(|applied| applied.due == Due::Held);
+        let is_strict = group.is_strict() || self.stored.endures || holds();
+        let strict = if is_strict { STRICT } else { 0 };
         let (version, group) = (policy.version(), group.identity());
         Head { version, group, flags: flags | strict, under }.write(out);
     }
@@ -106,12 +116,17 @@ impl Partition<'_> {
         let rule = policy.stable_id_of(applied.rule);
         RuleHead { flags: binding | due, rule, cost, longest }.write(out);
         set.write_parameters(out);
-        if due & (GIVEN_BACK | USED) != 0 {
+        if due & USED != 0 {
             self.write_charge(policy, applied, out);
         }
     }
 
     fn write_charge(&self, policy: &Policy, applied: &AppliedRule, out: &mut Vec<u8>) {
+        // In a receipt, the most that the charge may be settled at.
+        let rule = policy.rules.get(usize::from(applied.rule));
+        let most = || rule.and_then(Rule::settled_cost).map_or(MAX_COST, |cost| cost.max);
+        let used = if let Due::Settled(used) = applied.due { used } else { most() };
+        out.extend(used.to_le_bytes());
         let at = applied.charged.unwrap_or_default();
         out.extend(at.as_nanos().to_le_bytes());
         for decision in self.decisions_of(policy, applied) {

@@ -30,7 +30,7 @@ use super::clock::Clock;
 use super::{account::LeaseReport, account::NoLease, lease::MAX_LEASES};
 use crate::counts::Counts;
 use crate::settle::Settlement;
-use crate::wire::{BINDING, MAGIC, Reader, STRICT, WITHOUT_STATES};
+use crate::wire::{BINDING, MAGIC, Reader, STRICT, USED, WITHOUT_STATES};
 
 /// A quota set as a policy writes it.
 #[derive(Clone, Debug)]
@@ -335,14 +335,16 @@ fn what_is_settled_afterwards_is_charged_whatever_is_out() {
     let mut key = Key::new(set(Algorithm::FixedWindow, 100, 60));
     assert!(key.check(10, at(0)).0);
     assert_eq!(key.ask(1, want(1, 40), at(1)), granted(40));
-    // A receipt is the request as a refund: with the time of the charge, and no delay.
+    // A receipt is the request with the most units that it may be settled at, the time of the
+    // charge, and no delay.
     let mut receipt = Vec::from(MAGIC);
     receipt.extend(0_u64.to_le_bytes());
     receipt.extend(7_u64.to_le_bytes());
-    receipt.extend([1, BINDING | 4]);
+    receipt.extend([1, BINDING | USED]);
     receipt.extend(9_u64.to_le_bytes());
     receipt.extend(10_u64.to_le_bytes());
     key.set.write(&mut receipt);
+    receipt.extend(1_000_u64.to_le_bytes());
     receipt.extend(at(0).as_nanos().to_le_bytes());
     receipt.extend(0_u64.to_le_bytes());
     let request = Settlement::request(5, 90, &receipt);

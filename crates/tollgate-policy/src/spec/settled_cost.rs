@@ -1,0 +1,266 @@
+//! A cost that the response shows: the request is charged an estimate, which is settled when the
+//! response comes.
+//!
+//! Invariant: a response that does not show its cost leaves the estimate. What an origin sends is
+//! at most the maximum of the document.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use crate::spec::cost::MAX_COST;
+use crate::spec::scalar::{HeaderName, Name};
+use crate::spec::status::{Ending, StatusPattern};
+
+/// The facts of a response that a settled cost reads.
+pub trait ResponseFacts {
+    /// The value of the header `name` (lower case); several lines are joined by commas in their
+    /// order, with or without blanks; `None` when there is none.
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
+}
+
+/// A response without headers: only its status is known.
+impl ResponseFacts for () {
+    fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+}
+
+/// How the cost of a request is settled by its response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettledCost {
+    /// The highest cost: a response that shows more costs this.
+    pub max: u64,
+    /// The name of a unit, for clients (`qu`).
+    pub unit: Option<Name>,
+    /// Where the response shows its cost.
+    pub actual: ActualCost,
+    /// Statuses that decide the cost, whatever the response shows. A status goes before its class.
+    pub on_status: Vec<StatusCost>,
+}
+
+/// Where a response shows its cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActualCost {
+    /// In this header, as a whole number.
+    Header(HeaderName),
+}
+
+/// The cost of responses with some statuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusCost {
+    /// The statuses.
+    pub statuses: StatusPattern,
+    /// Their cost, in quota units.
+    pub cost: u64,
+}
+
+/// Why the cost of a response is unknown, so that the estimate stays charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownCost {
+    /// There was no response: the client disconnected before it.
+    NoResponse,
+    /// The response does not have the header.
+    Absent,
+    /// The value is not a whole number.
+    Unreadable,
+    /// The response shows two different costs.
+    Conflicting,
+}
+
+impl UnknownCost {
+    /// All of them, in the order of [`UnknownCost::index`].
+    pub const ALL: [Self; 4] =
+        [Self::NoResponse, Self::Absent, Self::Unreadable, Self::Conflicting];
+
+    /// The word for it in metrics and logs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NoResponse => "no_response",
+            Self::Absent => "absent",
+            Self::Unreadable => "unreadable",
+            Self::Conflicting => "conflicting",
+        }
+    }
+
+    /// Its place in [`UnknownCost::ALL`].
+    #[must_use]
+    #[expect(clippy::as_conversions, reason = "an enumeration without fields, from 0")]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl SettledCost {
+    /// True for values that a document may have, with an estimate of at most `estimate`.
+    pub(crate) fn is_one(&self, estimate: u64) -> bool {
+        let is_known = |cost: &StatusCost| cost.statuses.is_one() && cost.cost <= self.max;
+        let is_unique = |(i, cost): (usize, &StatusCost)| {
+            self.on_status.iter().take(i).all(|other| other.statuses != cost.statuses)
+        };
+        (estimate..=MAX_COST).contains(&self.max)
+            && self.unit.as_ref().is_none_or(|unit| Name::is_one(&unit.0))
+            && self.on_status.iter().all(is_known)
+            && self.on_status.iter().enumerate().all(is_unique)
+    }
+
+    /// The units that an allowed request used which ended like this, 0 to the maximum.
+    ///
+    /// # Errors
+    /// The reason why they are unknown.
+    pub fn used(&self, ending: Ending, response: &impl ResponseFacts) -> Result<u64, UnknownCost> {
+        let status = match ending {
+            Ending::Response(status) => status,
+            Ending::Disconnect => return Err(UnknownCost::NoResponse),
+            Ending::NotSent => return Ok(0),
+        };
+        let matching = self.on_status.iter().filter(|cost| cost.statuses.matches(status));
+        if let Some(cost) = matching.min_by_key(|cost| cost.statuses.from != cost.statuses.to) {
+            return Ok(cost.cost);
+        }
+        let ActualCost::Header(name) = &self.actual;
+        let value = response.header(&name.0).ok_or(UnknownCost::Absent)?;
+        self.read(&value)
+    }
+
+    /// The cost in a header's value; several lines or members must say the same.
+    fn read(&self, value: &[u8]) -> Result<u64, UnknownCost> {
+        let mut costs = value.split(|byte| *byte == b',').map(|member| self.units(member));
+        let first = costs.next().unwrap_or(Err(UnknownCost::Absent))?;
+        for other in costs {
+            if other? != first {
+                return Err(UnknownCost::Conflicting);
+            }
+        }
+        Ok(first)
+    }
+
+    /// The cost in `member`, digits with blanks around them; 16 digits or more are the maximum.
+    fn units(&self, member: &[u8]) -> Result<u64, UnknownCost> {
+        let digits = member.trim_ascii();
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(UnknownCost::Unreadable);
+        }
+        if digits.len() > MAX_DIGITS {
+            return Ok(self.max);
+        }
+        let units = digits.iter().fold(0_u64, |units, digit| {
+            units.saturating_mul(10).saturating_add(u64::from(digit.saturating_sub(b'0')))
+        });
+        Ok(units.min(self.max))
+    }
+}
+
+/// The most digits that are read as a number; more are more than any maximum.
+const MAX_DIGITS: usize = 15;
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    use super::*;
+
+    struct Response(Option<&'static [u8]>);
+
+    impl ResponseFacts for Response {
+        fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+            assert_eq!(name, "x-tokens");
+            self.0.map(Cow::Borrowed)
+        }
+    }
+
+    fn status_cost(from: u16, to: u16, cost: u64) -> StatusCost {
+        StatusCost { statuses: StatusPattern { from, to }, cost }
+    }
+
+    fn cost() -> SettledCost {
+        SettledCost {
+            max: 900,
+            unit: None,
+            actual: ActualCost::Header(HeaderName("x-tokens".to_string())),
+            on_status: vec![
+                status_cost(400, 499, 1),
+                status_cost(404, 404, 7),
+                status_cost(500, 599, 0),
+            ],
+        }
+    }
+
+    #[test]
+    fn only_digits_are_a_cost() {
+        let read = |value| cost().used(Ending::Response(200), &Response(value));
+        let (unreadable, conflicting) =
+            (Err(UnknownCost::Unreadable), Err(UnknownCost::Conflicting));
+        for (value, used) in [
+            (&b"0"[..], Ok(0)),
+            (b"350", Ok(350)),
+            (b" 350\t", Ok(350)),
+            (b"000000000000012", Ok(12)),
+            (b"0000000000000012", Ok(900)),
+            (b"900", Ok(900)),
+            (b"901", Ok(900)),
+            (b"999999999999999", Ok(900)),
+            (b"1000000000000000000000000000000", Ok(900)),
+            (b"350, 350", Ok(350)),
+            (b"350,350 ,350", Ok(350)),
+            (b"901,902", Ok(900)),
+            (b"350, 351", conflicting),
+            (b"350,", unreadable),
+            (b",350", unreadable),
+            (b"", unreadable),
+            (b"  ", unreadable),
+            (b"-1", unreadable),
+            (b"+1", unreadable),
+            (b"1.0", unreadable),
+            (b"1e3", unreadable),
+            (b"0x10", unreadable),
+            (b"1 000", unreadable),
+            (b"\"350\"", unreadable),
+            (b"\xd9\xa3", unreadable),
+            (b"many", unreadable),
+        ] {
+            assert_eq!(read(Some(value)), used, "{}", value.escape_ascii());
+        }
+        assert_eq!(read(None), Err(UnknownCost::Absent));
+    }
+
+    #[test]
+    fn a_status_goes_before_its_class_and_both_before_the_header() {
+        let response = Response(Some(b"350"));
+        for (status, used) in [(200, 350), (302, 350), (400, 1), (404, 7), (500, 0), (503, 0)] {
+            assert_eq!(cost().used(Ending::Response(status), &response), Ok(used), "{status}");
+        }
+        assert_eq!(cost().used(Ending::Disconnect, &response), Err(UnknownCost::NoResponse));
+        assert_eq!(cost().used(Ending::NotSent, &response), Ok(0));
+        assert_eq!(cost().used(Ending::Response(200), &()), Err(UnknownCost::Absent));
+    }
+
+    #[test]
+    fn a_maximum_is_no_less_than_the_estimate_and_statuses_are_unique() {
+        assert!(cost().is_one(1) && cost().is_one(900));
+        assert!(!cost().is_one(901), "the estimate is more");
+        let with = |change: fn(&mut SettledCost)| {
+            let mut cost = cost();
+            change(&mut cost);
+            cost.is_one(1)
+        };
+        assert!(with(|cost| cost.on_status.clear()));
+        assert!(!with(|cost| cost.max = MAX_COST + 1));
+        assert!(!with(|cost| cost.on_status.push(status_cost(404, 404, 1))));
+        assert!(!with(|cost| cost.on_status.push(status_cost(200, 200, 901))));
+        assert!(!with(|cost| cost.on_status.push(status_cost(200, 250, 1))));
+        assert!(!with(|cost| cost.unit = Some(Name("\n".to_string()))));
+    }
+
+    #[test]
+    fn every_reason_has_a_word_of_its_own() {
+        for (i, reason) in UnknownCost::ALL.into_iter().enumerate() {
+            assert_eq!(reason.index(), i);
+            assert_eq!(
+                UnknownCost::ALL.iter().filter(|it| it.label() == reason.label()).count(),
+                1
+            );
+        }
+    }
+}

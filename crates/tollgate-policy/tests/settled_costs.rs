@@ -1,0 +1,286 @@
+//! Costs that the response shows: an estimate is held from the request on, and each quota settles
+//! it at what the response used.
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Disposition, Ending, Failure, Plan, SettledCharge, UnknownCost};
+use tollgate_storage::{Counts, Settlement};
+
+use crate::support::{Random, Request, Surfaced, Tokens};
+
+const DENIED: Disposition = Disposition::Deny { status: 429 };
+const START: u64 = 7_200_000;
+const OK: Ending = Ending::Response(200);
+
+/// Every algorithm that can hold units and record more.
+const ALGORITHMS: [&str; 6] =
+    ["gcra", "token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-buckets"];
+
+/// A budget of `limit` units an hour; a request is estimated at 10 and costs at most 60.
+fn budget(algorithm: &str, limit: u64) -> Surfaced {
+    Surfaced::new(&format!(
+        r#"{{"version": 1, "rules": [{{"name": "tokens", "key": [],
+            "cost": {{"estimate": 10, "max": 60, "actual": {{"header": "X-Tokens"}},
+                      "on_status": {{"5xx": 0, "429": 1}}, "forgive_excess": true}},
+            "quotas": [{{"limit": {limit}, "window": "1h", "algorithm": "{algorithm}"}}]}}]}}"#
+    ))
+}
+
+fn request() -> Request {
+    Request { method: "POST", target: "/v1/chat".into(), ..Request::default() }
+}
+
+/// The plan of an allowed request.
+fn sent(surface: &mut Surfaced, millis: u64) -> Option<Plan> {
+    let seen = surface.check(&request(), millis);
+    (seen.answer == Disposition::Allow).then(|| std::mem::take(&mut surface.plan))
+}
+
+/// The response to `plan`; returns what it settled.
+fn answered(
+    surface: &mut Surfaced,
+    plan: Plan,
+    (ending, tokens): (Ending, &'static str),
+    millis: u64,
+) -> Vec<SettledCharge> {
+    surface.plan = plan;
+    surface.end_with(ending, &Tokens(tokens), millis);
+    surface.plan.settled_costs().to_vec()
+}
+
+/// The units that are left.
+fn left(surface: &mut Surfaced, millis: u64) -> u64 {
+    let stored = surface.store.clone();
+    let is_allowed = surface.check(&request(), millis).answer == Disposition::Allow;
+    let outcome = surface.plan.outcome(&surface.policy);
+    let remaining = outcome.decisions().next().unwrap().quotas[0].remaining;
+    surface.store = stored;
+    remaining + if is_allowed { 10 } else { 0 }
+}
+
+#[test]
+fn a_request_costs_what_its_response_shows() {
+    for algorithm in ALGORITHMS {
+        let mut surface = budget(algorithm, 100);
+        for (ending, tokens, actual, remaining) in [
+            (OK, "4", Ok(4), 96),
+            (OK, "0", Ok(0), 96),
+            (OK, "10", Ok(10), 86),
+            (OK, "25", Ok(25), 61),
+            (Ending::Response(503), "25", Ok(0), 61),
+            (Ending::Response(429), "25", Ok(1), 60),
+            (Ending::Response(404), "5", Ok(5), 55),
+            (OK, "many", Err(UnknownCost::Unreadable), 45),
+            (OK, "1, 2", Err(UnknownCost::Conflicting), 35),
+            (Ending::Disconnect, "1", Err(UnknownCost::NoResponse), 25),
+            (Ending::NotSent, "1", Ok(0), 25),
+            (OK, "99999999999999999999", Ok(60), 0),
+        ] {
+            let plan = sent(&mut surface, START).expect("it fits");
+            assert!(plan.is_deferred());
+            let settled = answered(&mut surface, plan, (ending, tokens), START);
+            assert_eq!(settled, [SettledCharge { rule: 0, estimate: 10, actual }]);
+            assert_eq!(left(&mut surface, START), remaining, "{algorithm} after {tokens}");
+        }
+        assert!(sent(&mut surface, START).is_none(), "{algorithm}: the budget is overdrawn");
+    }
+}
+
+#[test]
+fn an_estimate_is_held_until_the_response_shows_less() {
+    for algorithm in ALGORITHMS {
+        let mut surface = budget(algorithm, 100);
+        let mut plans: Vec<Plan> = (0..20).filter_map(|_| sent(&mut surface, START)).collect();
+        assert_eq!(plans.len(), 10, "{algorithm}: ten estimates of 10 are 100");
+        for plan in plans.drain(..) {
+            answered(&mut surface, plan, (OK, "1"), START);
+        }
+        assert_eq!(left(&mut surface, START), 90, "{algorithm}");
+    }
+}
+
+// Guards: use that does not fit is lost, as by limiters that ignore such a report. A client that
+// uses more than it was estimated pays for it later, and gets the time of that.
+#[test]
+fn what_is_used_above_the_estimate_delays_the_next_request() {
+    for algorithm in ALGORITHMS {
+        let mut surface = budget(algorithm, 20);
+        for _ in 0..2 {
+            let plan = sent(&mut surface, START).unwrap_or_default();
+            answered(&mut surface, plan, (OK, "25"), START);
+        }
+        let seen = surface.check(&request(), START);
+        assert_eq!(seen.answer, DENIED, "{algorithm}");
+        let wait = surface.plan.outcome(&surface.policy).retry_after().expect("it comes back");
+        let millis = START + wait.as_millis_ceil();
+        assert_eq!(surface.check(&request(), millis - 1).answer, DENIED, "{algorithm}");
+        assert_eq!(surface.check(&request(), millis).answer, Disposition::Allow, "{algorithm}");
+    }
+}
+
+#[test]
+fn no_estimate_is_settled_that_was_not_charged() {
+    let mut surface = budget("gcra", 20);
+    let plans = [sent(&mut surface, START), sent(&mut surface, START)].map(Option::unwrap);
+    assert!(sent(&mut surface, START).is_none());
+    assert!(!surface.plan.is_deferred());
+    let refused = std::mem::take(&mut surface.plan);
+    assert_eq!(answered(&mut surface, refused, (OK, "50"), START), [], "a denial costs nothing");
+    // A store that failed charged nothing, and gets nothing back.
+    surface.policy.plan(&request(), &mut surface.plan);
+    surface.plan.each_partition(|partition| partition.fail(Failure::Unreachable));
+    surface.plan.decide(&surface.policy, Timestamp::from_millis(START));
+    let failed = std::mem::take(&mut surface.plan);
+    assert!(!failed.is_deferred());
+    assert_eq!(answered(&mut surface, failed, (OK, "0"), START), []);
+    for plan in plans {
+        answered(&mut surface, plan, (OK, "0"), START);
+    }
+    assert_eq!(left(&mut surface, START), 20);
+}
+
+/// Responses in any order, at one instant: at every moment what is used and what is held is at most
+/// the limit, as long as no response uses more than its estimate; then exactly the rest is left.
+#[test]
+fn at_one_instant_the_rest_is_the_limit_less_what_was_used() {
+    let random = &mut Random::new(7);
+    for round in 0..400 {
+        let algorithm = ALGORITHMS[round % ALGORITHMS.len()];
+        let (limit, mut surface) = (100, budget(algorithm, 100));
+        let overdraws = round % 2 == 0;
+        let (mut open, mut used) = (Vec::new(), 0_u64);
+        for _ in 0..60 {
+            if random.one_in(2) {
+                open.extend(sent(&mut surface, START));
+            } else if !open.is_empty() {
+                let i = usize::try_from(random.below(u64::try_from(open.len()).unwrap())).unwrap();
+                let costs = ["0", "1", "3", "9", "10", "12", "30"];
+                let tokens =
+                    costs[usize::try_from(random.below(if overdraws { 7 } else { 5 })).unwrap()];
+                used += tokens.parse::<u64>().unwrap();
+                answered(&mut surface, open.swap_remove(i), (OK, tokens), START);
+            }
+            let held = 10 * u64::try_from(open.len()).unwrap();
+            assert!(overdraws || used + held <= limit);
+            // A debit is capped at two limits, of which no refund leaves less than one.
+            let rest = limit.saturating_sub(used + held);
+            assert_eq!(left(&mut surface, START), rest, "{algorithm} in round {round}");
+        }
+    }
+}
+
+/// `POST /check/settle`: the receipt of an estimate ends its hold, and debits what is above it.
+#[test]
+fn a_receipt_settles_an_estimate() {
+    for algorithm in ALGORITHMS {
+        let surface = budget(algorithm, 100);
+        let policy = &surface.policy;
+        let now = Timestamp::from_millis(START);
+        let mut counts = Counts::default();
+        let check = |counts: &mut Counts| {
+            let mut plan = Plan::new();
+            policy.plan(&request(), &mut plan);
+            let (mut asked, mut receipt) = (Vec::new(), Vec::new());
+            plan.partition(0).unwrap().request(policy, &mut asked);
+            let reply = counts.answer(&asked, now).unwrap().reply;
+            plan.partition_mut(0).unwrap().accept(policy, &reply).unwrap();
+            assert!(plan.partition(0).unwrap().write_receipt(policy, &mut receipt));
+            receipt
+        };
+        let left = |counts: &Counts| {
+            let mut plan = Plan::new();
+            policy.plan(&request(), &mut plan);
+            let mut asked = Vec::new();
+            plan.partition(0).unwrap().peek_request(policy, &mut asked);
+            let reply = counts.clone().answer(&asked, now).unwrap().reply;
+            plan.partition_mut(0).unwrap().accept(policy, &reply).unwrap();
+            plan.outcome(policy).decisions().next().unwrap().quotas[0].remaining
+        };
+        for (id, (cost, remaining)) in
+            [(4, 96), (10, 86), (40, 46), (0, 46)].into_iter().enumerate()
+        {
+            let receipt = check(&mut counts);
+            let asked = Settlement::request(u64::try_from(id).unwrap(), cost, &receipt);
+            for _ in 0..2 {
+                let reply = counts.answer(&asked, now).unwrap().reply;
+                let settlement = Settlement::read(&reply).unwrap();
+                assert_eq!(settlement, Settlement::Stands { charged: cost }, "{algorithm}");
+            }
+            assert_eq!(left(&counts), remaining, "{algorithm} settled at {cost}");
+        }
+        let receipt = check(&mut counts);
+        let reply = counts.answer(&Settlement::request(9, 12, &receipt), now).unwrap().reply;
+        assert_eq!(Settlement::read(&reply), Ok(Settlement::Stands { charged: 12 }));
+    }
+}
+
+// Guards: a report of tokens that is charged to a rule that counts requests, and one without bound.
+#[test]
+fn a_receipt_is_of_estimates_alone_and_settles_at_most_their_maximum() {
+    let surface = Surfaced::new(
+        r#"{"version": 1, "rules": [
+            {"name": "tokens", "key": [], "quotas": [{"limit": 1000, "window": "1h"}],
+             "cost": {"estimate": 10, "max": 60, "actual": {"header": "x-tokens"}}},
+            {"name": "requests", "key": [], "cost": 2, "quotas": [{"limit": 100, "window": "1h"}]}]}"#,
+    );
+    let policy = &surface.policy;
+    let now = Timestamp::from_millis(START);
+    let mut counts = Counts::default();
+    let asked_for = |counts: &mut Counts, is_charged: bool| {
+        let mut plan = Plan::new();
+        policy.plan(&request(), &mut plan);
+        let mut asked = Vec::new();
+        let partition = plan.partition(0).unwrap();
+        if is_charged {
+            partition.request(policy, &mut asked);
+        } else {
+            partition.peek_request(policy, &mut asked);
+        }
+        let reply = counts.answer(&asked, now).unwrap().reply;
+        plan.partition_mut(0).unwrap().accept(policy, &reply).unwrap();
+        plan
+    };
+    let mut receipt = Vec::new();
+    let plan = asked_for(&mut counts, true);
+    assert!(plan.partition(0).unwrap().write_receipt(policy, &mut receipt));
+    let reply = counts.answer(&Settlement::request(1, 1_000_000, &receipt), now).unwrap().reply;
+    assert_eq!(Settlement::read(&reply), Ok(Settlement::Stands { charged: 60 }));
+    let plan = asked_for(&mut counts, false);
+    let remaining = |rule: usize| {
+        let outcome = plan.outcome(policy);
+        outcome.decisions().find(|decision| decision.rule == rule).unwrap().quotas[0].remaining
+    };
+    assert_eq!((remaining(0), remaining(1)), (940, 98));
+}
+
+// Guards: units that come back after the count that they were charged to was lost: they are of
+// requests that others made since.
+#[test]
+fn a_lost_count_gives_nothing_back_and_still_records_the_excess() {
+    for algorithm in ALGORITHMS {
+        let surface = budget(algorithm, 100);
+        let now = Timestamp::from_millis(START);
+        for (tokens, expected) in [("0", 90), ("25", 75)] {
+            let mut counts = Counts::default();
+            let check = |counts: &mut Counts| {
+                let mut plan = Plan::new();
+                surface.policy.plan(&request(), &mut plan);
+                let mut asked = Vec::new();
+                plan.partition(0).unwrap().request(&surface.policy, &mut asked);
+                let reply = counts.answer(&asked, now).unwrap().reply;
+                plan.partition_mut(0).unwrap().accept(&surface.policy, &reply).unwrap();
+                plan
+            };
+            let mut plan = check(&mut counts);
+            counts = Counts::begun_anew(now);
+            check(&mut counts);
+            plan.settle(&surface.policy, OK, &Tokens(tokens));
+            let mut asked = Vec::new();
+            plan.partition(0).unwrap().settle_request(&surface.policy, &mut asked);
+            counts.answer(&asked, Timestamp::from_millis(START + 1)).unwrap();
+            let last = check(&mut counts);
+            let remaining =
+                last.outcome(&surface.policy).decisions().next().unwrap().quotas[0].remaining;
+            assert_eq!(remaining + 10, expected, "{algorithm} after {tokens}");
+        }
+    }
+}
