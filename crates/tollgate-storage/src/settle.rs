@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use tollgate_core::{Charge, Limiter, Timestamp};
+use tollgate_core::Timestamp;
 
 use crate::counted_set::CountedSet;
 use crate::counts::{Answered, Counts};
@@ -149,9 +149,10 @@ impl Counts {
         let marks = self.marks.clone();
         let (mut charged, mut is_changed) = (None, false);
         let any_binding = asked.rules.iter().any(|rule| rule.binding);
-        let mut decisions = asked.decisions.as_slice();
+        let mut of_rules = asked.decisions.clone();
+        let mut decisions = of_rules.as_mut_slice();
         for rule in &asked.rules {
-            let (own, rest) = decisions.split_at_checked(rule.quotas).unwrap_or_default();
+            let (own, rest) = decisions.split_at_mut_checked(rule.quotas).unwrap_or_default();
             decisions = rest;
             let cost = rule.most().map_or(cost, |most| cost.min(most));
             let difference = cost.abs_diff(rule.cost);
@@ -160,8 +161,7 @@ impl Counts {
             let accepted = match self.kept(rule.stable_id()) {
                 Some(kept) if gives_back && !was_reset && kept.is_of(rule) => {
                     if cost != rule.cost || kept.keeps_holds() {
-                        let charges = own.iter().map(|decision| decision.charge(at, rule.cost));
-                        kept.settle(charges, cost, now);
+                        kept.counted(own).settle(at, rule.cost, cost, now);
                         is_changed = true;
                     }
                     cost
@@ -208,31 +208,11 @@ impl CountedSet {
         self.set.quotas().iter().any(|quota| quota.limiter().keeps_holds())
     }
 
-    /// Settles each quota's charge at `used` units.
-    fn settle(&mut self, charges: impl Iterator<Item = Option<Charge>>, used: u64, now: Timestamp) {
-        self.each_quota(charges, |limiter, state, charge| {
-            if let Some(charge) = charge {
-                limiter.settle(state, charge, used, now);
-            }
-        });
-    }
-
     /// Debits `units` in each quota.
     pub(crate) fn debit(&mut self, units: u64, now: Timestamp) {
-        self.each_quota(core::iter::repeat(()), |limiter, state, ()| {
-            limiter.debit(state, units, now);
-        });
-    }
-
-    /// Calls `each` with every quota, its state, and its item of `with`.
-    fn each_quota<T>(
-        &mut self,
-        with: impl IntoIterator<Item = T>,
-        mut each: impl FnMut(&Limiter, &mut [u8], T),
-    ) {
-        for (quota, with) in self.set.quotas().iter().zip(with) {
+        for quota in self.set.quotas() {
             if let Some(state) = quota.state_mut(&mut self.states) {
-                each(quota.limiter(), state, with);
+                quota.limiter().debit(state, units, now);
             }
         }
     }
