@@ -235,6 +235,24 @@ mod tests {
     }
 
     #[test]
+    fn each_key_that_a_response_settles_is_another_call_and_row() {
+        let settled = r#"{"version":1,"rules":[
+            {"name":"a","key":["client_ip"],"quotas":[{"limit":9,"window":"1m"}],
+             "cost":{"estimate":1,"max":9,"actual":{"header":"x-cost"}}},
+            {"name":"b","key":["client_ip"],"charge":{"response_status":["5xx"]},"quotas":[{"limit":9,"window":"1h"}]}]}"#;
+        let name = "admitted, charged or settled by the response";
+        assert_eq!(counts(settled)[0], (name, 2 * MILLION, 2 * MILLION, 0));
+        let by_host = settled.replacen(
+            r#"{"name":"b","key":["client_ip"]"#,
+            r#"{"name":"b","key":["host"]"#,
+            1,
+        );
+        let (_, calls, rows, _) = counts(&by_host)[1];
+        let (_, calls_before, rows_before, _) = counts(&by_host)[0];
+        assert_eq!((calls_before - calls, rows_before - rows), (2 * MILLION, 2 * MILLION));
+    }
+
+    #[test]
     fn what_never_refuses_has_no_price_for_refusals_and_no_rules_cost_no_call() {
         let watch = r#"{"version":1,"rules":[{"name":"a","key":["client_ip"],"mode":"shadow",
             "quotas":[{"limit":1,"window":"1m"}]}]}"#;

@@ -8,9 +8,8 @@ use alloc::string::String;
 
 use tollgate_core::{Decision, Limiter, Span, Verdict};
 
-use crate::policy::rule::Rule;
-
 use crate::explain::rules::Applicability;
+use crate::policy::rule::Rule;
 
 /// `minute`, `10 seconds`, `500 milliseconds`.
 #[must_use]

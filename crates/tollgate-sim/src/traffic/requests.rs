@@ -355,6 +355,7 @@ impl SourceState {
         self.not_before.get_mut(index)
     }
 }
+
 impl Actual {
     /// The cost of one response.
     fn draw(self, random: &mut Random) -> u64 {
