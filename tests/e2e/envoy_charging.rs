@@ -215,8 +215,8 @@ fn a_response_settles_the_cost_that_it_shows() {
         lines.all(|line| text.contains(&line)).then_some(())
     });
     let units = |of: &str| envoy.shown(&format!("wasmcustom.tollgate.cost_units.of={of}"));
-    wait_until("the units are counted", READY_WITHIN, || (units("estimate") >= 180).then_some(()));
-    assert!(units("final") > 0);
+    wait_until("the units are counted", READY_WITHIN, || (units("estimate") >= 190).then_some(()));
+    assert_eq!((units("estimate"), units("final")), (190, 234));
     for reason in ["absent", "unreadable", "conflicting", "no_response"] {
         let name = format!("wasmcustom.tollgate.cost_unknown.reason={reason}");
         assert_eq!(envoy.shown(&name), 1, "{reason}");
@@ -242,5 +242,74 @@ fn estimates_in_flight_are_at_most_the_limit() {
     let statuses = clients.iter_mut().map(|client| client.finish(false).expect("answered").status);
     assert_eq!(statuses.filter(|status| *status == 200).count(), 10);
     assert_eq!(left(&envoy, "u"), Some(80), "ten responses used one unit each");
+    assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
+}
+
+/// 1,000,000 units of each user, counted by what the end of the response shows.
+fn at_the_end(name: &str, actual: &Value) -> Value {
+    json!({
+        "name": name,
+        "when": {"paths": [format!("/200/{name}")]},
+        "key": [{"header": "x-user"}],
+        "cost": {"estimate": 100, "max": 500_000, "actual": actual},
+        "quotas": [{"limit": 1_000_000, "window": "366d", "algorithm": "fixed-window"}],
+    })
+}
+
+// Guards: costs that are read before the response has them: metadata of filters behind this one,
+// the bytes that a client got, the time that it took.
+#[test]
+fn the_end_of_a_response_settles_the_cost_that_it_shows() {
+    const HELD_MS: u64 = 60;
+    let policy = json!({"version": 1, "rules": [
+        at_the_end("metadata", &json!({"metadata": ["ai", "total"]})),
+        at_the_end("bytes", &json!({"bytes_per": 10})),
+        at_the_end("duration", &json!("duration")),
+    ]});
+    let metadata = json!({
+        "name": "envoy.filters.http.header_to_metadata",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
+            "response_rules": [{
+                "header": "x-tokens",
+                "on_header_present": {"metadata_namespace": "ai", "key": "total", "type": "NUMBER"},
+            }],
+        },
+    });
+    let login = Login::start();
+    let filters = vec![tollgate(&policy, "vm", As::Text), metadata];
+    let mut setup = Setup::new(2, vec![Listener::new("main", filters).behind_origin()]);
+    setup.origin = login.port;
+    let envoy = setup.start();
+    // Estimates of such requests come back after their clients have the responses.
+    let used = |name: &str, is_known: &dyn Fn(u64) -> bool| {
+        wait_until("the response is settled", READY_WITHIN, || {
+            let target = format!("/200/{name}");
+            let answer = envoy.client().send(&of("u", &target).header("x-show", "0"));
+            let field = answer.header("ratelimit").expect("the field").to_owned();
+            let rest = field.split(";r=").nth(1).and_then(|rest| rest.split(';').next());
+            let used = 1_000_000 - 100 - rest.and_then(|rest| rest.parse().ok()).unwrap_or(0_u64);
+            is_known(used).then_some(used)
+        })
+    };
+    let send = |name: &str, more: (&str, &str)| {
+        let request = of("u", &format!("/200/{name}")).header(more.0, more.1);
+        assert_eq!(envoy.client().send(&request).status, 200);
+    };
+    send("metadata", ("x-show", "1500"));
+    used("metadata", &|used| used == 1500);
+    send("bytes", ("x-size", "70001"));
+    used("bytes", &|used| used == 7001);
+    let mut client = envoy.client();
+    login.hold(true);
+    let before = login.arrived();
+    client.start(&of("u", "/200/duration")).expect("taken");
+    wait_until("it is held", READY_WITHIN, || (login.arrived() > before).then_some(()));
+    std::thread::sleep(std::time::Duration::from_millis(HELD_MS));
+    login.hold(false);
+    assert_eq!(client.finish(false).expect("answered").status, 200);
+    // The requests that look have a duration, too.
+    used("duration", &|used| used >= HELD_MS);
+    assert_eq!(abandon(&envoy, &login, "leaves", 1), 0);
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }

@@ -1,5 +1,5 @@
 //! An origin that checks passwords: it responds with the status in the path, `/401` or `/200`,
-//! shows the costs that the request names, and counts the requests that reach it. It can hold its
+//! shows the costs and has the size that the request names, and counts the requests that reach it. It can hold its
 //! responses, like an origin that hashes slowly.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -89,7 +89,10 @@ impl Seen {
         // Each line `x-show` of the request becomes a line `x-tokens` of the response.
         let shown = lines.lines().filter_map(|line| line.strip_prefix("x-show: "));
         let shown: String = shown.map(|value| format!("x-tokens: {value}\r\n")).collect();
-        let answer = format!("HTTP/1.1 {status} Checked\r\n{shown}content-length: 0\r\n\r\n");
+        let size = lines.lines().find_map(|line| line.strip_prefix("x-size: "));
+        let body = "x".repeat(size.map_or(0, |size| size.parse().unwrap_or(0)));
+        let head = format!("HTTP/1.1 {status} Checked\r\n{shown}content-length: {}", body.len());
+        let answer = format!("{head}\r\n\r\n{body}");
         (&mut &*connection).write_all(answer.as_bytes()).ok()
     }
 

@@ -250,7 +250,10 @@ impl<H: Proxy> Filter<H> {
     /// The response to a request, the origin's or ours.
     pub fn on_response_headers(&self, id: u32) {
         if let Some(pending) = self.take_pending(id) {
-            pending.put_on_response(&self.host);
+            let pending = pending.put_on_response(&self.host);
+            if !pending.is_nothing() {
+                self.set_pending(id, pending);
+            }
         }
     }
 

@@ -127,8 +127,12 @@ impl RequestSource for Hostile {
         if self.fails() { Some(self.junk()) } else { Some(b"192.0.2.1:1".into()) }
     }
 
-    fn property(&self, _path: &[u8]) -> Option<Vec<u8>> {
-        if self.fails() { Some(self.junk()) } else { None }
+    fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let is_size = path == b"response\0size";
+        match self.fails() {
+            true => Some(self.junk()),
+            false => is_size.then(|| (self.0.random.below(9) << 61).to_le_bytes().to_vec()),
+        }
     }
 }
 
@@ -341,6 +345,14 @@ fn policies() -> Vec<String> {
         rule(&format!(
             r#"{}, "cost": {{"estimate": 2, "max": 6, "actual": {{"header": "x-tokens"}}, "on_status": {{"4xx": 0}}}}"#,
             quota("token-bucket")
+        )),
+        rule(&format!(
+            r#"{}, "cost": {{"estimate": 2, "max": 6, "actual": "bytes"}}"#,
+            quota("gcra")
+        )),
+        rule(&format!(
+            r#"{}, "cost": {{"estimate": 2, "max": 6, "actual": {{"metadata": ["f", "tokens"]}}}}"#,
+            quota("fixed-window").replace(r#""burst": 4, "#, "")
         )),
         rule(&format!(
             r#"{}, "action": {{"mark": {{"header": "x-over", "value": "1"}}}}"#,

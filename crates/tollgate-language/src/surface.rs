@@ -42,6 +42,8 @@ pub(crate) struct Traits {
     pub(crate) no_fleet: Option<&'static str>,
     /// The warning for a cost that the response shows there; `None` where responses are seen.
     pub(crate) no_response: Option<&'static str>,
+    /// The error for a cost that only the end of the response shows there.
+    pub(crate) no_response_end: Option<&'static str>,
     /// There is one count for all clients, whatever the scope.
     pub(crate) is_one_node: bool,
 }
@@ -75,6 +77,7 @@ const ENVOY: Traits = Traits {
     // The filter checks whether an authority is configured.
     no_fleet: None,
     no_response: None,
+    no_response_end: None,
     is_one_node: false,
 };
 
@@ -100,6 +103,9 @@ const WORKER: Traits = Traits {
     ),
     no_fleet: None,
     no_response: None,
+    no_response_end: Some(
+        "is known at the end of a response, and the Worker passes the body on without looking at it; use {\"header\": name}",
+    ),
     is_one_node: true,
 };
 
@@ -124,6 +130,7 @@ const LIBRARY: Traits = Traits {
          program send requests to a tollgate-server",
     ),
     no_response: None,
+    no_response_end: None,
     is_one_node: false,
 };
 
@@ -150,6 +157,7 @@ const SERVER: Traits = Traits {
         "is settled by POST /check/settle alone: a server sees no response, so the estimate stays for ext_authz, forward \
          auth, the rate limit service and callers that report no cost",
     ),
+    no_response_end: None,
     is_one_node: false,
 };
 

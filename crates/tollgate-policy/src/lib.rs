@@ -119,7 +119,7 @@ pub use request::claims::Claims;
 pub use request::given_key::{GivenKey, NoKey};
 pub use spec::problem::{Problem, Problems};
 pub use spec::scope::Scope;
-pub use spec::settled_cost::{ResponseFacts, UnknownCost};
+pub use spec::settled_cost::{ActualUnits, ResponseFacts, UnknownCost};
 pub use spec::status::Ending;
 pub use spec::surface::Surface;
 pub use spec::tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};

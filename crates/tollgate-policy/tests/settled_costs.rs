@@ -5,7 +5,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Disposition, Ending, Failure, Plan, SettledCharge, UnknownCost};
 use tollgate_storage::{Counts, Settlement};
 
-use crate::support::{Random, Request, Surfaced, Tokens};
+use crate::support::{Ended, Head, Random, Request, Surfaced, Tokens};
 
 const DENIED: Disposition = Disposition::Deny { status: 429 };
 const START: u64 = 7_200_000;
@@ -283,4 +283,84 @@ fn a_lost_count_gives_nothing_back_and_still_records_the_excess() {
             assert_eq!(remaining + 10, expected, "{algorithm} after {tokens}");
         }
     }
+}
+
+/// A budget of 100 units an hour whose cost `actual` shows; a request is estimated at 10.
+fn budget_by(actual: &str) -> Surfaced {
+    Surfaced::new(&format!(
+        r#"{{"version": 1, "rules": [{{"name": "tokens", "key": [],
+            "cost": {{"estimate": 10, "max": 60, "actual": {actual}, "on_status": {{"5xx": 1}}}},
+            "quotas": [{{"limit": 100, "window": "1h"}}]}}]}}"#
+    ))
+}
+
+#[test]
+fn what_the_end_of_a_response_shows_is_settled_there() {
+    for (actual, shown, units) in [
+        (r#"{"metadata": ["ai", "usage", "total"]}"#, 25, 25),
+        (r#"{"metadata": ["ai", "usage", "total"]}"#, 61, 60),
+        (r#""bytes""#, 0, 0),
+        (r#"{"bytes_per": 10}"#, 41, 5),
+        (r#"{"bytes_per": 10}"#, u64::MAX, 60),
+        (r#""duration""#, 42, 42),
+    ] {
+        let mut surface = budget_by(actual);
+        surface.plan = sent(&mut surface, START).unwrap();
+        assert!(!surface.end_with(OK, &Head(()), START), "{actual}: nothing is known yet");
+        assert!(surface.plan.is_deferred() && surface.plan.settled_costs().is_empty());
+        assert!(surface.end_with(OK, &Ended(shown), START));
+        let settled = [SettledCharge { rule: 0, estimate: 10, actual: Ok(units) }];
+        assert_eq!(surface.plan.settled_costs(), settled);
+        assert!(!surface.plan.is_deferred());
+        assert!(!surface.end_with(OK, &Ended(shown), START), "{actual} is settled once");
+        assert_eq!(left(&mut surface, START), 100 - units, "{actual}");
+    }
+}
+
+#[test]
+fn a_status_that_decides_and_a_missing_response_need_no_end() {
+    for (ending, units, actual) in
+        [(Ending::Response(503), 1, Ok(1)), (Ending::Disconnect, 10, Err(UnknownCost::NoResponse))]
+    {
+        let mut surface = budget_by(r#""bytes""#);
+        let plan = sent(&mut surface, START).unwrap();
+        surface.plan = plan;
+        surface.end_with(ending, &Head(()), START);
+        assert_eq!(surface.plan.settled_costs()[0].actual, actual);
+        assert!(!surface.plan.is_deferred());
+        assert_eq!(left(&mut surface, START), 100 - units);
+    }
+    // An end that does not show the cost leaves the estimate.
+    let mut surface = budget_by(r#""duration""#);
+    surface.plan = sent(&mut surface, START).unwrap();
+    surface.end_with(OK, &Head(()), START);
+    surface.end_with(OK, &(), START);
+    assert_eq!(surface.plan.settled_costs()[0].actual, Err(UnknownCost::Absent));
+    assert_eq!(left(&mut surface, START), 90);
+}
+
+// Guards: the rule that its headers settle, charged again at the end or forgotten there.
+#[test]
+fn each_rule_is_settled_when_its_cost_is_known() {
+    let mut surface = Surfaced::new(
+        r#"{"version": 1, "rules": [
+            {"name": "tokens", "key": [], "quotas": [{"limit": 100, "window": "1h"}],
+             "cost": {"estimate": 10, "max": 60, "actual": {"header": "x-tokens"}}},
+            {"name": "bytes", "key": [], "quotas": [{"limit": 200, "window": "1h"}],
+             "cost": {"estimate": 20, "max": 60, "actual": "bytes"}},
+            {"name": "misses", "key": [], "quotas": [{"limit": 300, "window": "1h"}],
+             "charge": {"response_status": ["404"]}}]}"#,
+    );
+    surface.plan = sent(&mut surface, START).unwrap();
+    assert!(surface.end_with(Ending::Response(404), &Head(Tokens("7")), START));
+    let of_head = [SettledCharge { rule: 0, estimate: 10, actual: Ok(7) }];
+    assert_eq!(surface.plan.settled_costs(), of_head);
+    assert!(surface.end_with(Ending::Response(404), &Ended(50), START));
+    let of_end = [SettledCharge { rule: 1, estimate: 20, actual: Ok(50) }];
+    assert_eq!(surface.plan.settled_costs(), of_end);
+    surface.check(&request(), START);
+    let outcome = surface.plan.outcome(&surface.policy);
+    let remaining: Vec<u64> =
+        outcome.decisions().map(|decision| decision.quotas[0].remaining).collect();
+    assert_eq!(remaining, [100 - 7 - 10, 200 - 50 - 20, 300 - 1]);
 }

@@ -44,7 +44,8 @@ impl Fate {
 pub struct OriginResponse {
     /// Its status.
     pub status: u16,
-    /// The cost that it shows, for rules that settle their cost by the response.
+    /// The number that it shows, for rules that settle their cost by the response: units, bytes of
+    /// its body, or milliseconds.
     pub cost: Option<u64>,
 }
 
@@ -63,10 +64,22 @@ impl OriginResponse {
     }
 }
 
-/// Wherever a rule reads the cost, it is the same.
+/// Wherever a rule reads the number, it is the same.
 impl ResponseFacts for OriginResponse {
     fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> {
         self.cost.map(|cost| Cow::Owned(cost.to_string().into_bytes()))
+    }
+
+    fn metadata(&self, _: &[String]) -> Option<Cow<'_, [u8]>> {
+        self.header("")
+    }
+
+    fn body_bytes(&self) -> Option<u64> {
+        self.cost
+    }
+
+    fn duration_ms(&self) -> Option<u64> {
+        self.cost
     }
 }
 

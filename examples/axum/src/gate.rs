@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// Charges or refunds according to how the request ended.
-    pub fn settle(&self, plan: &mut Plan, ending: Ending, response: &impl ResponseFacts) {
+    pub fn settle(&self, plan: &mut Plan, ending: Ending, response: &dyn ResponseFacts) {
         if plan.is_deferred() && plan.settle(&self.policy, ending, response) {
             self.commit(plan);
         }

@@ -15,8 +15,11 @@ use std::rc::Rc;
 
 use tollgate_policy::Facts;
 
-use crate::request::jwt_claims;
 use crate::wire::header_map::HeaderMap;
+use crate::wire::metadata;
+
+/// Where the jwt_authn filter, which verifies tokens, leaves their claims.
+const VERIFIER: &str = "envoy.filters.http.jwt_authn";
 
 /// The host calls behind the facts.
 pub trait RequestSource {
@@ -121,8 +124,8 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let payload = self.payload.as_ref()?;
-        let metadata = || self.source.property(b"metadata").unwrap_or_default();
-        jwt_claims::claim(self.metadata.get_or_init(metadata), payload, name)
+        let read = || self.source.property(b"metadata").unwrap_or_default();
+        metadata::value(self.metadata.get_or_init(read), VERIFIER, [&**payload, name])
     }
 }
 
@@ -163,7 +166,7 @@ mod tests {
             self.asked.update(|asked| asked.saturating_add(1));
             match path {
                 b"xds\0route_name" => Some(b"api".into()),
-                b"metadata" => Some(jwt_claims::tests::metadata()),
+                b"metadata" => Some(metadata::tests::metadata()),
                 _ => None,
             }
         }

@@ -34,17 +34,25 @@ impl<H: Proxy> Pending<H> {
     /// Nothing.
     pub const NOTHING: Self = Self::Response(PendingResponse::Nothing);
 
-    /// The response to the request comes.
-    pub fn put_on_response(self, host: &H) {
+    /// True when nothing remains.
+    pub const fn is_nothing(&self) -> bool {
+        matches!(self, Self::Response(PendingResponse::Nothing))
+    }
+
+    /// The response to the request comes; returns what its end needs.
+    pub fn put_on_response(self, host: &H) -> Self {
         match self {
             // Another filter or the host has responded, for example after a timeout: the request
             // will not reach the origin.
-            Self::Waiting(held) => held.abandon(),
-            Self::Response(pending) => pending.put_on_response(host),
+            Self::Waiting(held) => {
+                held.abandon();
+                Self::NOTHING
+            }
+            Self::Response(pending) => Self::Response(pending.put_on_response(host)),
         }
     }
 
-    /// The stream ends, and no response was seen.
+    /// The stream ends.
     pub fn end(self) {
         match self {
             Self::Waiting(held) => held.abandon(),

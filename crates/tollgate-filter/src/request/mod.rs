@@ -6,7 +6,6 @@
 pub(crate) mod arrival;
 pub mod facts;
 pub(crate) mod held_request;
-pub(crate) mod jwt_claims;
 pub(crate) mod pending_response;
-pub(crate) mod response_headers;
+pub(crate) mod response;
 pub(crate) mod waiting;

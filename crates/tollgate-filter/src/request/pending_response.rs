@@ -22,6 +22,8 @@ pub enum PendingResponse<H> {
     /// content type without a body, and uses the type that the request came with, which a filter in
     /// front (`grpc_web`) may have changed.
     Trailers(Rc<ActivePolicy<H>>, Box<Plan>, &'static str),
+    /// The costs that only the end of the response shows, which has this status.
+    Costs(Rc<ActivePolicy<H>>, Box<Plan>, u16),
 }
 
 impl<H: Proxy> PendingResponse<H> {
@@ -41,16 +43,18 @@ impl<H: Proxy> PendingResponse<H> {
         Self::Nothing
     }
 
-    /// Writes the additions to the response of the current context, and charges as the response's
-    /// status requires.
-    pub fn put_on_response(self, host: &H) {
+    /// Writes the additions to the response of the current context, and charges as its head
+    /// requires; returns what its end needs.
+    pub fn put_on_response(self, host: &H) -> Self {
         match self {
-            Self::Nothing => {}
+            Self::Nothing | Self::Costs(..) => return self,
             Self::Fields(policy, mut plan) => {
                 policy
                     .outcome(&plan)
                     .headers(&mut |name, value| host.add_response_header(name, value));
-                policy.settle(&mut plan);
+                if let Some(status) = policy.settle(&mut plan) {
+                    return Self::Costs(policy, plan, status);
+                }
                 policy.keep(plan);
             }
             Self::Trailers(policy, plan, kind) => {
@@ -60,12 +64,14 @@ impl<H: Proxy> PendingResponse<H> {
                 policy.keep(plan);
             }
         }
+        Self::Nothing
     }
 
-    /// The stream ends, and no response was seen.
+    /// The stream of the current context ends.
     pub fn end(self) {
         match self {
             Self::Nothing => {}
+            Self::Costs(policy, plan, status) => policy.settle_end(plan, status),
             Self::Fields(policy, plan) => policy.end_without_status(plan),
             Self::Trailers(policy, plan, _) => policy.keep(plan),
         }

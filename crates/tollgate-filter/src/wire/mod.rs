@@ -2,4 +2,5 @@
 //! nothing of ours.
 
 pub mod header_map;
+pub mod metadata;
 pub mod structpb;

@@ -3,7 +3,7 @@
 //! An operator that writes the policy as YAML inside an Envoy configuration provides a `Struct`,
 //! and Envoy hands the filter its serialised bytes. Invariant: any bytes are either a whole,
 //! well-formed `Struct` or an error; nothing is guessed, skipped or cut. Deliberately absent: any
-//! other protobuf message; `jwt_claims` reads one with the reader of this one's fields.
+//! other protobuf message; `metadata` reads one with the reader of this one's fields.
 //!
 //! Source: google/protobuf/struct.proto, and the encoding guide of protobuf.
 

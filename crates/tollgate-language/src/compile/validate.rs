@@ -63,6 +63,12 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
         let delay_at = at.field("action");
         let delay_at = delay_at.field("delay");
         priority_errors(rule, document, traits, &delay_at.field("priority"));
+        if let Some(settled) = rule.cost.as_ref().and_then(|doc| doc.settled.as_ref())
+            && let (Some(message), false) =
+                (traits.no_response_end, settled.cost.actual.is_in_head())
+        {
+            at.field("cost").field("actual").problem(message.into());
+        }
     }
 }
 

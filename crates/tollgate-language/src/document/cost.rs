@@ -4,6 +4,7 @@
 //! of 0.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::document::scalar::NO_JOIN;
@@ -12,7 +13,8 @@ use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
-    ActualCost, Charging, Cost, HeaderName, MAX_COST, Name, SettledCost, StatusCost, StatusPattern,
+    ActualCost, Charging, Cost, HeaderName, MAX_COST, MAX_METADATA, Name, SettledCost, StatusCost,
+    StatusPattern,
 };
 
 /// The cost of a rule: what a request is charged when it comes and, where the response settles it,
@@ -69,6 +71,31 @@ record! {
     }
 }
 
+record! {
+    /// The cost in the proxy's metadata, at the end of the response.
+    ResponseMetadataDoc {
+        /// The name of the filter that sets it, then the path in its metadata.
+        metadata: MetadataPath,
+    }
+}
+
+record! {
+    /// The cost by the bytes of the body that the client gets.
+    ResponseBytesDoc {
+        /// The number of bytes per quota unit.
+        bytes_per: Units,
+    }
+}
+
+/// The word in the document for the bytes of a response's body.
+const BYTES: &str = "bytes";
+/// The word for the length of a response in milliseconds.
+const DURATION: &str = "duration";
+
+/// A path in the proxy's metadata.
+#[derive(Clone, Debug)]
+pub(crate) struct MetadataPath(Vec<String>);
+
 /// The estimate of a cost: a number, or a header of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Estimate(Cost);
@@ -119,13 +146,8 @@ impl FromNode for Units {
 
 impl FromNode for CostDoc {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let is_settled = |fields: &[(_, _)]| {
-            fields.iter().any(|(name, _): &(alloc::string::String, _)| {
-                matches!(name.as_str(), "estimate" | "actual")
-            })
-        };
         match node {
-            Node::Object(fields) if is_settled(fields) => {
+            Node::Object(fields) if has(fields, "estimate") || has(fields, "actual") => {
                 let doc = SettledCostDoc::read(node, at)?;
                 let Estimate(cost) = doc.estimate;
                 let max = doc.max.0;
@@ -168,14 +190,45 @@ impl FromNode for Estimate {
 impl FromNode for ActualCost {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
+            Node::Text(text) if text == BYTES => Some(Self::BytesPer(1)),
+            Node::Text(text) if text == DURATION => Some(Self::Duration),
+            Node::Object(fields) if has(fields, "metadata") => {
+                ResponseMetadataDoc::read(node, at).map(|doc| Self::Metadata(doc.metadata.0))
+            }
+            Node::Object(fields) if has(fields, "bytes_per") => {
+                ResponseBytesDoc::read(node, at).map(|doc| Self::BytesPer(doc.bytes_per.0))
+            }
             Node::Object(_) => {
                 ResponseHeaderDoc::read(node, at).map(|doc| Self::Header(doc.header))
             }
-            _ => at.wrong(node, "a source of the cost; use {\"header\": name}"),
+            _ => at.wrong(
+                node,
+                "a source of the cost; use {\"header\": name}, {\"metadata\": [filter, name]}, \"bytes\", \
+                 {\"bytes_per\": n} or \"duration\"",
+            ),
         }
     }
 
-    schema!(ResponseHeaderDoc::schema());
+    schema!({"anyOf": [
+        {"enum": [BYTES, DURATION]},
+        ResponseHeaderDoc::schema(), ResponseMetadataDoc::schema(), ResponseBytesDoc::schema()
+    ]});
+}
+
+impl FromNode for MetadataPath {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let names: Option<Vec<Name>> = Vec::read(node, at);
+        let names: Vec<String> = names?.into_iter().map(|name| name.0).collect();
+        if !(2..=MAX_METADATA).contains(&names.len()) {
+            at.problem(format!("needs the name of a filter and a path: 2 to {MAX_METADATA} names"));
+            return None;
+        }
+        Some(Self(names))
+    }
+
+    schema!({
+        "type": "array", "items": Name::schema(), "minItems": 2, "maxItems": MAX_METADATA
+    });
 }
 
 impl FromNode for StatusCosts {
@@ -218,7 +271,7 @@ impl FromNode for Cost {
         match node {
             Node::Integer(_) | Node::OtherNumber(_) => Units::read(node, at).map(|n| Self::Fixed(n.0)),
             Node::Text(text) if text == REPORTED => Some(Self::Reported),
-            Node::Object(fields) if fields.iter().any(|(name, _)| name == "content_length_per") => {
+            Node::Object(fields) if has(fields, "content_length_per") => {
                 LengthCostDoc::read(node, at).map(|doc| Self::ContentLengthPer(doc.content_length_per.0))
             }
             Node::Object(_) => header_cost(node, at),
@@ -247,4 +300,9 @@ fn header_cost(node: &Node, at: &At<'_>) -> Option<Cost> {
     }
     let (max, repeated) = (doc.max.0, doc.repeated);
     Some(Cost::Header { name: doc.header, default, max, repeated })
+}
+
+/// True when an object has this field.
+fn has(fields: &[(String, Node)], name: &str) -> bool {
+    fields.iter().any(|(other, _)| other == name)
 }

@@ -248,15 +248,24 @@ fn charging(charging: &Charging) -> String {
             format!("{when} the response has status {statuses}{never}")
         }
         Charging::Settled(settled) => {
-            let ActualCost::Header(name) = &settled.actual;
+            let shown = match &settled.actual {
+                ActualCost::Header(name) => format!("the response's header {}", name.0),
+                ActualCost::Metadata(path) => {
+                    format!("the metadata {} at the response's end", path.join(" "))
+                }
+                ActualCost::BytesPer(1) => "the bytes of the response's body".to_owned(),
+                ActualCost::BytesPer(bytes) => {
+                    format!("the bytes of the response's body, 1 for each {bytes}")
+                }
+                ActualCost::Duration => "the milliseconds until the response's end".to_owned(),
+            };
             let of_status = settled
                 .on_status
                 .iter()
                 .map(|cost| format!("; {} for status {}", cost.cost, status(&cost.statuses)));
             format!(
-                "as an estimate when a request is admitted, and settled by the response's header {}: at most \
+                "as an estimate when a request is admitted, and settled by {shown}: at most \
                  {}{}",
-                name.0,
                 settled.max,
                 of_status.collect::<String>()
             )

@@ -11,7 +11,7 @@ use tollgate_storage::Due;
 use crate::policy::group::QuotaSet;
 use crate::policy::tenant::Tenant;
 use crate::spec::action::Action;
-use crate::spec::settled_cost::UnknownCost;
+use crate::spec::settled_cost::ActualUnits;
 
 /// A rule that applies to the request.
 #[derive(Clone, Debug)]
@@ -101,8 +101,8 @@ pub struct SettledCharge {
     pub rule: usize,
     /// The units that were charged when the request came.
     pub estimate: u64,
-    /// The units that it used, or why they are unknown: then the estimate stays charged.
-    pub actual: Result<u64, UnknownCost>,
+    /// The units that it used.
+    pub actual: ActualUnits,
 }
 
 impl SettledCharge {

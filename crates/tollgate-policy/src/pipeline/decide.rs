@@ -7,6 +7,7 @@
 //! often its commit loses a race.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use tollgate_core::{Decision, Timestamp};
 
@@ -56,13 +57,20 @@ impl Plan {
     /// before: the partitions that the plan [applies](crate::Partition::applies) to. A cost that is
     /// charged now and no longer fits is not charged: the quota is already used up. Units that the
     /// response used above an estimate are recorded whether or not they fit.
+    ///
+    /// A plan that is still [deferred](Plan::is_deferred) afterwards has a cost that only the end of
+    /// the response shows: commit what is due, and call this once more at the end.
     pub fn settle(
         &mut self,
         policy: &Policy,
         ending: Ending,
-        response: &impl ResponseFacts,
+        response: &dyn ResponseFacts,
     ) -> bool {
-        let Self { applied, decisions, settled_costs, .. } = self;
+        let Self { applied, decisions, settled_costs, awaited, .. } = self;
+        if !awaited.is_empty() {
+            *applied = mem::take(awaited);
+        }
+        settled_costs.clear();
         applied.retain_mut(|applied| {
             let rule = usize::from(applied.rule);
             let Some(charging) = policy.rules.get(rule).map(|rule| &rule.terms.charging) else {
@@ -75,10 +83,14 @@ impl Plan {
             let estimate = applied.cost;
             let used = match charging {
                 Charging::Request => return false,
-                Charging::Response(_) => charging.used(estimate, ending, response),
+                Charging::Response(charge) if charge.charges(ending) => estimate,
+                Charging::Response(_) => 0,
                 Charging::Settled(_) if applied.charged.is_none() => return false,
                 Charging::Settled(settled) => {
-                    let actual = settled.used(ending, response);
+                    let Some(actual) = settled.used(ending, response) else {
+                        awaited.push(applied.clone());
+                        return false;
+                    };
                     settled_costs.push(SettledCharge { rule, estimate, actual });
                     actual.unwrap_or(estimate)
                 }

@@ -57,6 +57,8 @@ pub struct Plan {
     /// this request checks it again.
     pub(crate) suspect: Option<usize>,
     pub(crate) settled_costs: Vec<SettledCharge>,
+    /// Rules whose estimate only the end of the response settles, once its head has come.
+    pub(crate) awaited: Vec<AppliedRule>,
 }
 
 /// A service shares its policy between threads, and keeps a plan and its outcome across an `await`.
@@ -131,11 +133,12 @@ impl Plan {
     /// the plan and [`Plan::settle`] it then.
     #[must_use]
     pub fn is_deferred(&self) -> bool {
-        self.applied.iter().any(|applied| match applied.due {
+        let is_open = |applied: &AppliedRule| match applied.due {
             Due::Later => true,
             Due::Held => applied.charged.is_some(),
             Due::Now | Due::Settled(_) | Due::Reported => false,
-        })
+        };
+        !self.awaited.is_empty() || self.applied.iter().any(is_open)
     }
 
     /// True when a rule that applies gets reports (`"cost": "reported"`) of units that were already
@@ -152,6 +155,7 @@ impl Plan {
         self.rejected_waiting = None;
         self.suspect = None;
         self.settled_costs.clear();
+        self.awaited.clear();
         self.decisions.clear();
         self.partitions.clear();
     }

@@ -158,7 +158,7 @@ impl Rule {
 
     /// The units that an allowed request of this cost finally uses when it ends like this.
     #[must_use]
-    pub fn used(&self, cost: u64, ending: Ending, response: &impl ResponseFacts) -> u64 {
+    pub fn used(&self, cost: u64, ending: Ending, response: &dyn ResponseFacts) -> u64 {
         self.terms.charging.used(cost, ending, response)
     }
 

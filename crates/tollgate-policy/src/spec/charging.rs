@@ -38,7 +38,7 @@ impl Charging {
 
     /// The units that an allowed request of this cost finally uses when it ends like this; an
     /// unknown cost is that cost.
-    pub fn used(&self, cost: u64, ending: Ending, response: &impl ResponseFacts) -> u64 {
+    pub fn used(&self, cost: u64, ending: Ending, response: &dyn ResponseFacts) -> u64 {
         match self {
             Self::Request => cost,
             Self::Response(charge) => {
@@ -48,7 +48,9 @@ impl Charging {
                     0
                 }
             }
-            Self::Settled(settled) => settled.used(ending, response).unwrap_or(cost),
+            Self::Settled(settled) => {
+                settled.used(ending, response).and_then(Result::ok).unwrap_or(cost)
+            }
         }
     }
 }

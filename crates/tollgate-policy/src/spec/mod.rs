@@ -63,7 +63,9 @@ pub use response::{BodyFormat, HeaderGeneration};
 pub use rule::{FALLBACK, RecordSpec, RuleSpec, RuleTerms, SetSpec, TierSpec};
 pub use scalar::{Bounded, CookieName, HeaderName, MAX_NAME, MAX_WAIT, Method, Name, is_visible};
 pub use scope::{DEFAULT_LEASE, MAX_LEASE, MAX_NODES, Scope, is_lease};
-pub use settled_cost::{ActualCost, ResponseFacts, SettledCost, StatusCost, UnknownCost};
+pub use settled_cost::{
+    ActualCost, ActualUnits, MAX_METADATA, ResponseFacts, SettledCost, StatusCost, UnknownCost,
+};
 pub use status::{Ending, StatusPattern};
 pub use surface::Surface;
 pub use tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};

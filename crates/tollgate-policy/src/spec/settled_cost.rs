@@ -5,6 +5,7 @@
 //! at most the maximum of the document.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::spec::cost::MAX_COST;
@@ -16,6 +17,29 @@ pub trait ResponseFacts {
     /// The value of the header `name` (lower case); several lines are joined by commas in their
     /// order, with or without blanks; `None` when there is none.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
+
+    /// The value of the metadata at this path, which a filter of the proxy has set by the end of the
+    /// response: text unchanged, a number in decimal; `None` when there is none.
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        let _ = path;
+        None
+    }
+
+    /// Bytes of the body that were sent to the client by the end of the response.
+    fn body_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Milliseconds from the request to the end of the response, rounded up.
+    fn duration_ms(&self) -> Option<u64> {
+        None
+    }
+
+    /// False at the head of a response: costs that only its end shows are settled by another call
+    /// then.
+    fn has_ended(&self) -> bool {
+        true
+    }
 }
 
 /// A response without headers: only its status is known.
@@ -43,7 +67,41 @@ pub struct SettledCost {
 pub enum ActualCost {
     /// In this header, as a whole number.
     Header(HeaderName),
+    /// In the proxy's metadata at the end of the response: the name of the filter, and the path in
+    /// what it has set.
+    Metadata(Vec<String>),
+    /// One unit per this many bytes of its body, rounded up.
+    BytesPer(u64),
+    /// Its length in milliseconds, from the request to its end.
+    Duration,
 }
+
+/// The most parts of a path in metadata.
+pub const MAX_METADATA: usize = 8;
+
+impl ActualCost {
+    /// True for one that a document may have.
+    pub(crate) fn is_one(&self) -> bool {
+        match self {
+            Self::Header(_) | Self::Duration => true,
+            Self::Metadata(path) => {
+                (2..=MAX_METADATA).contains(&path.len())
+                    && path.iter().all(|part| Name::is_one(part))
+            }
+            Self::BytesPer(bytes) => (1..=MAX_COST).contains(bytes),
+        }
+    }
+
+    /// True when it is known with the headers of the response; else at its end.
+    #[must_use]
+    pub const fn is_in_head(&self) -> bool {
+        matches!(self, Self::Header(_))
+    }
+}
+
+/// The units that a response turned out to cost, or the reason why they are unknown: then the
+/// estimate stays charged.
+pub type ActualUnits = Result<u64, UnknownCost>;
 
 /// The cost of responses with some statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +117,7 @@ pub struct StatusCost {
 pub enum UnknownCost {
     /// There was no response: the client disconnected before it.
     NoResponse,
-    /// The response does not have the header.
+    /// The response does not have the header, or what else shows the cost.
     Absent,
     /// The value is not a whole number.
     Unreadable,
@@ -99,28 +157,41 @@ impl SettledCost {
             self.on_status.iter().take(i).all(|other| other.statuses != cost.statuses)
         };
         (estimate..=MAX_COST).contains(&self.max)
+            && self.actual.is_one()
             && self.unit.as_ref().is_none_or(|unit| Name::is_one(&unit.0))
             && self.on_status.iter().all(is_known)
             && self.on_status.iter().enumerate().all(is_unique)
     }
 
-    /// The units that an allowed request used which ended like this, 0 to the maximum.
-    ///
-    /// # Errors
-    /// The reason why they are unknown.
-    pub fn used(&self, ending: Ending, response: &impl ResponseFacts) -> Result<u64, UnknownCost> {
+    /// The units that an allowed request used which ended like this, 0 to the maximum; `None` while
+    /// only the end of the response shows them.
+    pub fn used(&self, ending: Ending, response: &dyn ResponseFacts) -> Option<ActualUnits> {
         let status = match ending {
             Ending::Response(status) => status,
-            Ending::Disconnect => return Err(UnknownCost::NoResponse),
-            Ending::NotSent => return Ok(0),
+            Ending::Disconnect => return Some(Err(UnknownCost::NoResponse)),
+            Ending::NotSent => return Some(Ok(0)),
         };
         let matching = self.on_status.iter().filter(|cost| cost.statuses.matches(status));
         if let Some(cost) = matching.min_by_key(|cost| cost.statuses.from != cost.statuses.to) {
-            return Ok(cost.cost);
+            return Some(Ok(cost.cost));
         }
-        let ActualCost::Header(name) = &self.actual;
-        let value = response.header(&name.0).ok_or(UnknownCost::Absent)?;
-        self.read(&value)
+        let is_shown = self.actual.is_in_head() || response.has_ended();
+        is_shown.then(|| self.shown(response))
+    }
+
+    /// The units that a response shows.
+    fn shown(&self, response: &dyn ResponseFacts) -> ActualUnits {
+        let text = |text: Option<Cow<'_, [u8]>>| self.read(&text.ok_or(UnknownCost::Absent)?);
+        let number = |number: Option<u64>, per: u64| {
+            let units = number.ok_or(UnknownCost::Absent)?.div_ceil(per.max(1));
+            Ok(units.min(self.max))
+        };
+        match &self.actual {
+            ActualCost::Header(name) => text(response.header(&name.0)),
+            ActualCost::Metadata(path) => text(response.metadata(path)),
+            ActualCost::BytesPer(bytes) => number(response.body_bytes(), *bytes),
+            ActualCost::Duration => number(response.duration_ms(), 1),
+        }
     }
 
     /// The cost in a header's value; several lines or members must say the same.
@@ -189,7 +260,7 @@ mod tests {
 
     #[test]
     fn only_digits_are_a_cost() {
-        let read = |value| cost().used(Ending::Response(200), &Response(value));
+        let read = |value| cost().used(Ending::Response(200), &Response(value)).unwrap();
         let (unreadable, conflicting) =
             (Err(UnknownCost::Unreadable), Err(UnknownCost::Conflicting));
         for (value, used) in [
@@ -229,11 +300,15 @@ mod tests {
     fn a_status_goes_before_its_class_and_both_before_the_header() {
         let response = Response(Some(b"350"));
         for (status, used) in [(200, 350), (302, 350), (400, 1), (404, 7), (500, 0), (503, 0)] {
-            assert_eq!(cost().used(Ending::Response(status), &response), Ok(used), "{status}");
+            assert_eq!(
+                cost().used(Ending::Response(status), &response),
+                Some(Ok(used)),
+                "{status}"
+            );
         }
-        assert_eq!(cost().used(Ending::Disconnect, &response), Err(UnknownCost::NoResponse));
-        assert_eq!(cost().used(Ending::NotSent, &response), Ok(0));
-        assert_eq!(cost().used(Ending::Response(200), &()), Err(UnknownCost::Absent));
+        assert_eq!(cost().used(Ending::Disconnect, &response), Some(Err(UnknownCost::NoResponse)));
+        assert_eq!(cost().used(Ending::NotSent, &response), Some(Ok(0)));
+        assert_eq!(cost().used(Ending::Response(200), &()), Some(Err(UnknownCost::Absent)));
     }
 
     #[test]

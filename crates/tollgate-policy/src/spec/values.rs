@@ -129,7 +129,12 @@ fields!(SettledCost {
     actual: ActualCost,
     on_status: Vec<StatusCost>,
 } if |it| it.is_one(1));
-variants!(ActualCost { 0 => Header(name: HeaderName), });
+variants!(ActualCost {
+    0 => Header(name: HeaderName),
+    1 => Metadata(path: Vec<String>),
+    2 => BytesPer(bytes: u64),
+    3 => Duration,
+});
 fields!(StatusCost { statuses: StatusPattern, cost: u64 });
 fields!(ResponseCharge {
     response_status: Statuses,

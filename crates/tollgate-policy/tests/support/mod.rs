@@ -160,7 +160,7 @@ impl Surfaced {
     }
 
     /// The same for a response with headers.
-    pub fn end_with(&mut self, ending: Ending, response: &impl ResponseFacts, millis: u64) -> bool {
+    pub fn end_with(&mut self, ending: Ending, response: &dyn ResponseFacts, millis: u64) -> bool {
         let due = self.plan.settle(&self.policy, ending, response);
         if due {
             self.commit(millis);
@@ -199,5 +199,40 @@ pub struct Tokens(pub &'static str);
 impl ResponseFacts for Tokens {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         (name == "x-tokens").then_some(Cow::Borrowed(self.0.as_bytes()))
+    }
+}
+
+/// The end of a response, which shows this number wherever a rule reads it.
+pub struct Ended(pub u64);
+
+impl ResponseFacts for Ended {
+    fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        assert_eq!(path, ["ai", "usage", "total"]);
+        Some(self.0.to_string().into_bytes().into())
+    }
+
+    fn body_bytes(&self) -> Option<u64> {
+        Some(self.0)
+    }
+
+    fn duration_ms(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+/// The head of a response with these headers.
+pub struct Head<R>(pub R);
+
+impl<R: ResponseFacts> ResponseFacts for Head<R> {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.0.header(name)
+    }
+
+    fn has_ended(&self) -> bool {
+        false
     }
 }

@@ -109,7 +109,7 @@ pub(crate) async fn settle(
     policy: &Policy,
     plan: &mut Plan,
     ending: Ending,
-    response: &impl ResponseFacts,
+    response: &dyn ResponseFacts,
 ) -> bool {
     let is_due = plan.settle(policy, ending, response);
     objects.counters.count_costs(plan.settled_costs());

@@ -98,7 +98,7 @@ impl Forward {
         js::send(&reply)
     }
 
-    async fn settle(&mut self, gate: &Gate, ending: Ending, response: &impl ResponseFacts) {
+    async fn settle(&mut self, gate: &Gate, ending: Ending, response: &dyn ResponseFacts) {
         if self.plan.is_deferred() {
             settle(&gate.objects, &self.policy, &mut self.plan, ending, response).await;
         }

@@ -1,12 +1,8 @@
-//! Claims of a verified token, read from the stream's metadata. In that protobuf message every
-//! value has its type.
+//! The metadata of a stream, in its wire format. In that protobuf message every value has its type.
 //!
-//! Invariant: a claim is text, a number or a boolean, as in the token; a list, an object and null
-//! are not claims. The host can return one claim by its own path, but without its type: eight bytes
-//! could then be a text or a double. Any bytes give a claim or none.
-//!
-//! Deliberately absent: verification. The jwt_authn filter in front of this one has put the claims
-//! there.
+//! Invariant: a value is text, a number or a boolean; a list, an object and null are none. The host
+//! can return one value by its own path, but without its type: eight bytes could then be a text or
+//! a double. Any bytes give a value or none.
 //!
 //! Source: `envoy.config.core.v3.Metadata` and google/protobuf/struct.proto.
 
@@ -16,20 +12,22 @@ use tollgate_policy::decimal;
 
 use crate::wire::structpb::{Field, Reader};
 
-/// Where the jwt_authn filter leaves the verified claims.
-const VERIFIER: &[u8] = b"envoy.filters.http.jwt_authn";
-
-/// The claim `name` under `payload`, the filter's `payload_in_metadata`, in a serialised
-/// `Metadata`.
-pub fn claim<'a>(metadata: &'a [u8], payload: &str, name: &str) -> Option<Cow<'a, [u8]>> {
-    let verified = entry(metadata, VERIFIER)?;
-    let Field::Bytes(5, claims) = only_field(entry(verified, payload.as_bytes())?)? else {
-        return None;
-    };
-    text(only_field(entry(claims, name.as_bytes())?)?)
+/// The value at the end of `path` in what the filter of this name has left in a serialised
+/// `Metadata`, as the text that it counts by.
+pub fn value<'a, 'p>(
+    metadata: &'a [u8],
+    filter: &str,
+    path: impl IntoIterator<Item = &'p str>,
+) -> Option<Cow<'a, [u8]>> {
+    let mut path = path.into_iter();
+    let mut found = only_field(entry(entry(metadata, filter)?, path.next()?)?)?;
+    for name in path {
+        let Field::Bytes(5, fields) = found else { return None };
+        found = only_field(entry(fields, name)?)?;
+    }
+    text(found)
 }
 
-/// A claim's value as the text that it counts by.
 fn text(value: Field<'_>) -> Option<Cow<'_, [u8]>> {
     match value {
         Field::Double(2, number) => Some(decimal(number)?.into_bytes().into()),
@@ -41,7 +39,7 @@ fn text(value: Field<'_>) -> Option<Cow<'_, [u8]>> {
 }
 
 /// The value of `key` in the map that is field 1 of a message: the last one, as protobuf has it.
-fn entry<'a>(message: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+fn entry<'a>(message: &'a [u8], key: &str) -> Option<&'a [u8]> {
     let mut found = None;
     let mut fields = Reader(message);
     while let Some(field) = fields.next_field().ok()? {
@@ -55,7 +53,7 @@ fn entry<'a>(message: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
                 _ => {}
             }
         }
-        if name == key {
+        if name == key.as_bytes() {
             found = Some(value);
         }
     }
@@ -115,6 +113,10 @@ pub mod tests {
         .concat()
     }
 
+    fn claim<'a>(metadata: &'a [u8], payload: &str, name: &str) -> Option<Cow<'a, [u8]>> {
+        value(metadata, "envoy.filters.http.jwt_authn", [payload, name])
+    }
+
     // Guards: eight bytes of text read as a number, and a number read as text: the type is in the
     // message.
     #[test]
@@ -142,6 +144,11 @@ pub mod tests {
             assert_eq!(claim(&metadata, payload, "sub"), None, "{payload}");
         }
         assert_eq!(claim(&[], "payload", "sub"), None);
+        let other = |path: &[&str]| value(&metadata, "a.filter", path.iter().copied());
+        assert_eq!(other(&["payload", "sub"]).as_deref(), Some(&b"forged"[..]));
+        for path in [&[][..], &["payload"], &["payload", "sub", "more"], &["sub"]] {
+            assert_eq!(other(path), None, "{path:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! The response of the current context, for rules whose cost it shows: its headers when they come,
+//! and what the host knows at its end.
+//!
+//! Invariant: the host is asked once, and only by a rule that reads the fact. Its call for one
+//! header returns the first line alone, which would hide a second cost; the call for all returns
+//! every line. At the end the host has no headers any more.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use tollgate_policy::ResponseFacts;
+
+use crate::host::proxy::Proxy;
+use crate::wire::header_map::HeaderMap;
+use crate::wire::metadata;
+
+/// Nanoseconds in a millisecond.
+const MILLISECOND: u64 = 1_000_000;
+
+/// The head of a response, not yet read.
+pub struct ResponseHeaders<'h, H> {
+    host: &'h H,
+    headers: OnceCell<HeaderMap>,
+}
+
+impl<'h, H> ResponseHeaders<'h, H> {
+    /// That of the current context.
+    pub const fn new(host: &'h H) -> Self {
+        Self { host, headers: OnceCell::new() }
+    }
+}
+
+impl<H: Proxy> ResponseFacts for ResponseHeaders<'_, H> {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let read = || HeaderMap::new(self.host.response_headers().unwrap_or_default());
+        self.headers.get_or_init(read).joined(name.as_bytes())
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+}
+
+/// A response at its end.
+pub struct EndedResponse<'h, H> {
+    host: &'h H,
+    metadata: OnceCell<Vec<u8>>,
+}
+
+impl<'h, H: Proxy> EndedResponse<'h, H> {
+    /// That of the current context, which is about to be deleted.
+    pub const fn new(host: &'h H) -> Self {
+        Self { host, metadata: OnceCell::new() }
+    }
+
+    /// A property that is a whole number.
+    fn number(&self, path: &[u8]) -> Option<u64> {
+        let bytes = self.host.property(path)?;
+        u64::try_from(i64::from_le_bytes(bytes.try_into().ok()?)).ok()
+    }
+}
+
+impl<H: Proxy> ResponseFacts for EndedResponse<'_, H> {
+    fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        let (filter, path) = path.split_first()?;
+        let read = || self.host.property(b"metadata").unwrap_or_default();
+        metadata::value(self.metadata.get_or_init(read), filter, path.iter().map(String::as_str))
+    }
+
+    fn body_bytes(&self) -> Option<u64> {
+        self.number(b"response\0size")
+    }
+
+    fn duration_ms(&self) -> Option<u64> {
+        Some(self.number(b"request\0duration")?.div_ceil(MILLISECOND))
+    }
+}
