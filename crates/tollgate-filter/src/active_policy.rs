@@ -211,7 +211,7 @@ impl<H: Proxy> ActivePolicy<H> {
         let status = self.host.response_status();
         let ending = status.map_or(Ending::Disconnect, Ending::Response);
         self.settle_as(plan, ending, &ResponseHeaders::new(&self.host));
-        status.filter(|_| plan.is_deferred())
+        status.filter(|_| plan.awaits_end())
     }
 
     /// The same for the end of a response with this status.

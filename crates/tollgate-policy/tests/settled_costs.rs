@@ -307,7 +307,8 @@ fn what_the_end_of_a_response_shows_is_settled_there() {
         let mut surface = budget_by(actual);
         surface.plan = sent(&mut surface, START).unwrap();
         assert!(!surface.end_with(OK, &Head(()), START), "{actual}: nothing is known yet");
-        assert!(surface.plan.is_deferred() && surface.plan.settled_costs().is_empty());
+        assert!(surface.plan.awaits_end() && surface.plan.settled_costs().is_empty());
+        assert!(surface.plan.is_deferred());
         assert!(surface.end_with(OK, &Ended(shown), START));
         let settled = [SettledCharge { rule: 0, estimate: 10, actual: Ok(units) }];
         assert_eq!(surface.plan.settled_costs(), settled);

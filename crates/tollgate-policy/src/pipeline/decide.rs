@@ -58,8 +58,8 @@ impl Plan {
     /// charged now and no longer fits is not charged: the quota is already used up. Units that the
     /// response used above an estimate are recorded whether or not they fit.
     ///
-    /// A plan that is still [deferred](Plan::is_deferred) afterwards has a cost that only the end of
-    /// the response shows: commit what is due, and call this once more at the end.
+    /// Where the plan then [awaits the end](Plan::awaits_end) of the response, which alone shows a
+    /// cost, commit what is due, and call this once more at the end.
     pub fn settle(
         &mut self,
         policy: &Policy,

@@ -138,7 +138,14 @@ impl Plan {
             Due::Held => applied.charged.is_some(),
             Due::Now | Due::Settled(_) | Due::Reported => false,
         };
-        !self.awaited.is_empty() || self.applied.iter().any(is_open)
+        self.awaits_end() || self.applied.iter().any(is_open)
+    }
+
+    /// True after [`Plan::settle`] at the head of a response whose end shows more: keep the plan and
+    /// settle it once more then.
+    #[must_use]
+    pub const fn awaits_end(&self) -> bool {
+        !self.awaited.is_empty()
     }
 
     /// True when a rule that applies gets reports (`"cost": "reported"`) of units that were already
