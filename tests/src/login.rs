@@ -1,6 +1,6 @@
 //! An origin that checks passwords: it responds with the status in the path, `/401` or `/200`,
-//! shows the costs and has the size that the request names, and counts the requests that reach it. It can hold its
-//! responses, like an origin that hashes slowly.
+//! shows the costs and has the size that the request names, and counts the requests that reach it.
+//! It can hold its responses, like an origin that hashes slowly.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -250,10 +250,7 @@ impl<H: Proxy> Filter<H> {
     /// The response to a request, the origin's or ours.
     pub fn on_response_headers(&self, id: u32) {
         if let Some(pending) = self.take_pending(id) {
-            let pending = pending.put_on_response(&self.host);
-            if !pending.is_nothing() {
-                self.set_pending(id, pending);
-            }
+            self.set_pending(id, pending.put_on_response(&self.host));
         }
     }
 
@@ -343,14 +340,14 @@ impl<H: Proxy> Filter<H> {
     }
 
     fn take_pending(&self, id: u32) -> Option<Pending<H>> {
-        with(&self.streams, |streams| {
-            let stream = streams.get_mut(&id.into())?;
-            Some(core::mem::replace(&mut stream.pending, Pending::NOTHING))
-        })
+        let take =
+            |stream: &mut Stream<H>| core::mem::replace(&mut stream.pending, Pending::NOTHING);
+        with(&self.streams, |streams| streams.get_mut(&id.into()).map(take))
     }
 
     /// Sets the remaining work for a stream, or does it at once if the stream has ended meanwhile.
     fn set_pending(&self, id: u32, pending: Pending<H>) {
+        let false = pending.is_nothing() else { return };
         let rest = with(&self.streams, |streams| match streams.get_mut(&id.into()) {
             Some(stream) => core::mem::replace(&mut stream.pending, pending),
             None => pending,

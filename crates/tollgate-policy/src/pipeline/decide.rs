@@ -59,7 +59,7 @@ impl Plan {
     /// response used above an estimate are recorded whether or not they fit.
     ///
     /// Where the plan then [awaits the end](Plan::awaits_end) of the response, which alone shows a
-    /// cost, commit what is due, and call this once more at the end.
+    /// cost, commit what is due, and call this again at the end.
     pub fn settle(
         &mut self,
         policy: &Policy,

@@ -141,8 +141,8 @@ impl Plan {
         self.awaits_end() || self.applied.iter().any(is_open)
     }
 
-    /// True after [`Plan::settle`] at the head of a response whose end shows more: keep the plan and
-    /// settle it once more then.
+    /// True after [`Plan::settle`] at the head of a response whose end shows more: keep the plan
+    /// and settle it again then.
     #[must_use]
     pub const fn awaits_end(&self) -> bool {
         !self.awaited.is_empty()

@@ -18,8 +18,8 @@ pub trait ResponseFacts {
     /// order, with or without blanks; `None` when there is none.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
 
-    /// The value of the metadata at this path, which a filter of the proxy has set by the end of the
-    /// response: text unchanged, a number in decimal; `None` when there is none.
+    /// The value of the metadata at this path, which a filter of the proxy has set by the end of
+    /// the response: text unchanged, a number in decimal; `None` when there is none.
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let _ = path;
         None
