@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: the targets of `tests/fuzz` and the laws of the property tests, for any
-//! length of time and with a fresh seed each time; the test step, briefly and the same each time.
+//! length of time and with a fresh seed each time; the deep step, with the same inputs each time.
 //!
 //! Invariant: the committed corpora change only by `--keep`. A finding comes with the files to
 //! commit and the way to reproduce it without a fuzzer. Everything is built into `target/fuzz`, by
@@ -24,13 +24,13 @@ use std::{
 pub static TOOLS: [&Tool; 2] = [&tools::NIGHTLY, &tools::CARGO_FUZZ];
 
 const FOLDER: &str = "tests/fuzz";
-/// Inputs for one target in the test step, including those of its corpus, and in the deep one.
-const INPUTS: [u32; 2] = [20_000, 400_000];
+/// Inputs for one target in the deep step, including those of its corpus.
+const INPUTS: u32 = 400_000;
 /// The run ends by a number of inputs and not by time, so a slow machine tries the same ones. They
 /// are the same because only the seed and the reached code choose them. Compared values are not
 /// used, because addresses are among them, nor the files that the run itself has written, because
 /// those are read again by the clock.
-const BRIEF: [&str; 4] = ["-seed=1", "-timeout=600", "-use_cmp=0", "-reload=0"];
+const SAME: [&str; 4] = ["-seed=1", "-timeout=600", "-use_cmp=0", "-reload=0"];
 /// The property tests, as if they were a target.
 const LAWS: &str = "laws";
 const FIX: &str = "correct tests/fuzz, or what it calls";
@@ -115,27 +115,23 @@ fn laws_of(workspace: &Workspace, seed: u64) -> Result<()> {
 /// The variable of proptest's seed; `.cargo/config.toml` sets it for every other run.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
+/// The targets compile. Tests of the crates that they are about replay the corpora.
+pub fn check(workspace: &Workspace) -> Result<()> {
+    run::shown(&mut cargo_fuzz(workspace, "check"), FIX)
+}
+
 /// Each target on its corpus and then on a number of inputs, the same ones each time: findings of
 /// an earlier run are not used. Only `policy` and `paths` differ a little from run to run, because
 /// a table of theirs hashes by its own seed.
-pub fn briefly(workspace: &Workspace) -> Result<()> {
-    inputs(workspace, INPUTS[0])
-}
-
-/// The same inputs and more, for `cargo xtask test deep`.
 pub fn deeply(workspace: &Workspace) -> Result<()> {
-    inputs(workspace, INPUTS[1])
-}
-
-fn inputs(workspace: &Workspace, runs: u32) -> Result<()> {
     build(workspace)?;
     for target in targets(workspace)? {
-        let scratch = format!("brief-{target}");
+        let scratch = format!("deep-{target}");
         let _ = fs::remove_dir_all(workspace.out.join("fuzz").join(&scratch));
         let mut command = fuzzer(workspace, &target, &scratch, &[])?;
         let list = workspace.out.join("fuzz").join(format!("{scratch}.list"));
         files::write(&list, in_order(&corpus(workspace, &target))?)?;
-        command.args(BRIEF).arg(format!("-runs={runs}"));
+        command.args(SAME).arg(format!("-runs={INPUTS}"));
         command.arg(format!("-seed_inputs=@{}", list.display()));
         let (status, _, said) = run::captured(&mut command)?;
         if !status.success() {

@@ -1,8 +1,8 @@
 //! The same filter in the Envoys before the one that everything else runs with.
 //!
 //! Invariant: tests of the end-to-end step, by name, with another Envoy and nothing else changed:
-//! all with the oldest one, a quarter with each of the others, more in the deep step. A name that
-//! no test has fails the step. envoy/README.md lists the differences of earlier Envoys.
+//! each with one of the older ones, in the deep step all with each. A name that no test has fails
+//! the step. envoy/README.md lists the differences of earlier Envoys.
 
 use super::{second_try, servers};
 use crate::{build, build::Product, problem::Result, tools::envoy, workspace::Workspace};
@@ -91,11 +91,7 @@ fn on_each(workspace: &Workspace, tests: fn(usize) -> Vec<&'static str>) -> Resu
     Ok(())
 }
 
-/// The tests of one of the older releases: of the oldest one all, of those between it and the
-/// current one every fourth, and no test on two of them.
+/// The tests of one of the older releases.
 fn of(release: usize) -> Vec<&'static str> {
-    match release.checked_sub(1) {
-        None => TESTS.to_vec(),
-        Some(between) => TESTS.iter().skip(between % 4).step_by(4).copied().collect(),
-    }
+    TESTS.iter().skip(release).step_by(envoy::older().len()).copied().collect()
 }
