@@ -1,5 +1,8 @@
 //! Charging by the response in a real Envoy: clients that do not wait for it, and many at once.
 
+use std::thread;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::login::Login;
@@ -251,7 +254,7 @@ fn at_the_end(name: &str, actual: &Value) -> Value {
         "name": name,
         "when": {"paths": [format!("/200/{name}")]},
         "key": [{"header": "x-user"}],
-        "cost": {"estimate": 100, "max": 500_000, "actual": actual},
+        "cost": {"estimate": 10, "max": 500_000, "actual": actual},
         "quotas": [{"limit": 1_000_000, "window": "366d", "algorithm": "fixed-window"}],
     })
 }
@@ -260,7 +263,7 @@ fn at_the_end(name: &str, actual: &Value) -> Value {
 // the bytes that a client got, the time that it took.
 #[test]
 fn the_end_of_a_response_settles_the_cost_that_it_shows() {
-    const HELD_MS: u64 = 60;
+    const HELD: Duration = Duration::from_millis(60);
     let policy = json!({"version": 1, "rules": [
         at_the_end("metadata", &json!({"metadata": ["ai", "total"]})),
         at_the_end("bytes", &json!({"bytes_per": 10})),
@@ -281,35 +284,47 @@ fn the_end_of_a_response_settles_the_cost_that_it_shows() {
     let mut setup = Setup::new(2, vec![Listener::new("main", filters).behind_origin()]);
     setup.origin = login.port;
     let envoy = setup.start();
-    // Estimates of such requests come back after their clients have the responses.
-    let used = |name: &str, is_known: &dyn Fn(u64) -> bool| {
-        wait_until("the response is settled", READY_WITHIN, || {
-            let target = format!("/200/{name}");
-            let answer = envoy.client().send(&of("u", &target).header("x-show", "0"));
-            let field = answer.header("ratelimit").expect("the field").to_owned();
-            let rest = field.split(";r=").nth(1).and_then(|rest| rest.split(';').next());
-            let used = 1_000_000 - 100 - rest.and_then(|rest| rest.parse().ok()).unwrap_or(0_u64);
-            is_known(used).then_some(used)
-        })
+    let units = |of: &str| envoy.shown(&format!("wasmcustom.tollgate.cost_units.of={of}"));
+    // The end comes after the client has the response, and counters are written by a timer.
+    let used = |requests: u64| {
+        wait_until("the responses are settled", READY_WITHIN, || {
+            (units("estimate") == 10 * requests).then_some(())
+        });
+        units("final")
     };
     let send = |name: &str, more: (&str, &str)| {
         let request = of("u", &format!("/200/{name}")).header(more.0, more.1);
         assert_eq!(envoy.client().send(&request).status, 200);
     };
     send("metadata", ("x-show", "1500"));
-    used("metadata", &|used| used == 1500);
+    assert_eq!(used(1), 1500);
     send("bytes", ("x-size", "70001"));
-    used("bytes", &|used| used == 7001);
+    assert_eq!(used(2), 1500 + 7001);
+    // A client that leaves after the head pays for what was sent until then.
+    let mut client = envoy.client();
+    client
+        .start(&of("u", "/200/bytes").header("x-size", "300").header("x-stop", "200"))
+        .expect("taken");
+    wait_until("the head is there", READY_WITHIN, || client.has_answer().then_some(()));
+    drop(client);
+    let before = used(3);
+    assert!((1500 + 7001..=1500 + 7001 + 20).contains(&before), "{before}");
     let mut client = envoy.client();
     login.hold(true);
-    let before = login.arrived();
+    let arrived = login.arrived();
     client.start(&of("u", "/200/duration")).expect("taken");
-    wait_until("it is held", READY_WITHIN, || (login.arrived() > before).then_some(()));
-    std::thread::sleep(std::time::Duration::from_millis(HELD_MS));
+    wait_until("it is held", READY_WITHIN, || (login.arrived() > arrived).then_some(()));
+    thread::sleep(HELD);
     login.hold(false);
     assert_eq!(client.finish(false).expect("answered").status, 200);
-    // The requests that look have a duration, too.
-    used("duration", &|used| used >= HELD_MS);
-    assert_eq!(abandon(&envoy, &login, "leaves", 1), 0);
+    assert!(used(4) >= before + 60, "the time that the origin took is used");
+    for reason in ["absent", "unreadable", "conflicting", "no_response"] {
+        let name = format!("wasmcustom.tollgate.cost_unknown.reason={reason}");
+        assert_eq!(envoy.shown(&name), 0, "{reason}");
+    }
+    // The count of the key is what the metrics show.
+    let answer = envoy.client().send(&of("u", "/200/metadata").header("x-show", "0"));
+    let field = answer.header("ratelimit").expect("the field");
+    assert!(field.contains("\"metadata\";r=998490"), "{field}");
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }

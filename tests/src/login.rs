@@ -93,7 +93,10 @@ impl Seen {
         let body = "x".repeat(size.map_or(0, |size| size.parse().unwrap_or(0)));
         let head = format!("HTTP/1.1 {status} Checked\r\n{shown}content-length: {}", body.len());
         let answer = format!("{head}\r\n\r\n{body}");
-        (&mut &*connection).write_all(answer.as_bytes()).ok()
+        // With `x-stop` the rest of the body never comes.
+        let stop = lines.lines().find_map(|line| line.strip_prefix("x-stop: "));
+        let missing = stop.map_or(0, |sent| body.len() - sent.parse::<usize>().unwrap_or(0));
+        (&mut &*connection).write_all(&answer.as_bytes()[..answer.len() - missing]).ok()
     }
 
     /// False when the peer disconnected meanwhile.

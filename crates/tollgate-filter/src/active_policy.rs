@@ -222,10 +222,10 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// The same for a request that ended like this.
     fn settle_as(&self, plan: &mut Plan, ending: Ending, response: &dyn ResponseFacts) {
-        let Some(now) = self.host.now() else { return self.count_failure() }; // nothing is charged
         let is_due = plan.settle(&self.config.policy, ending, response);
-        self.observer.count_costs(plan.settled_costs());
+        self.observer.count_costs(plan.settled_costs(), response.has_ended());
         if is_due {
+            let Some(now) = self.host.now() else { return self.count_failure() }; // nothing is charged
             let stats = self.enforce(plan, now, |enforcement| enforcement.charge());
             self.add(&stats);
         }

@@ -205,9 +205,8 @@ impl<H: Proxy> Filter<H> {
 
     /// Decides a request.
     pub fn on_request_headers(&self, id: u32) -> Flow {
-        let root = with(&self.streams, |streams| {
-            streams.get(&id.into()).map(|stream| Rc::clone(&stream.root))
-        });
+        let root_of = |stream: &Stream<H>| Rc::clone(&stream.root);
+        let root = with(&self.streams, |streams| streams.get(&id.into()).map(root_of));
         let Some(root) = root else { return Flow::Continue };
         let Some(policy) = root.policy() else { return Flow::Continue };
         if self.host.is_memory_short() {
@@ -323,9 +322,8 @@ impl<H: Proxy> Filter<H> {
 
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
-        self.all_roots().iter().fold(0, |sum, root| {
-            sum.saturating_add(root.waiting.len()).saturating_add(root.authority.len())
-        })
+        let of = |root: &Rc<Root<H>>| root.waiting.len().saturating_add(root.authority.len());
+        self.all_roots().iter().map(of).fold(0, usize::saturating_add)
     }
 
     fn all_roots(&self) -> Vec<Rc<Root<H>>> {
@@ -347,12 +345,14 @@ impl<H: Proxy> Filter<H> {
 
     /// Sets the remaining work for a stream, or does it at once if the stream has ended meanwhile.
     fn set_pending(&self, id: u32, pending: Pending<H>) {
-        let false = pending.is_nothing() else { return };
-        let rest = with(&self.streams, |streams| match streams.get_mut(&id.into()) {
+        if pending.is_nothing() {
+            return;
+        }
+        let replace = |streams: &mut SlabMap<u64, Stream<H>>| match streams.get_mut(&id.into()) {
             Some(stream) => core::mem::replace(&mut stream.pending, pending),
             None => pending,
-        });
-        rest.end();
+        };
+        with(&self.streams, replace).end();
     }
 }
 

@@ -128,10 +128,17 @@ impl RequestSource for Hostile {
     }
 
     fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let is_size = path == b"response\0size";
-        match self.fails() {
-            true => Some(self.junk()),
-            false => is_size.then(|| (self.0.random.below(9) << 61).to_le_bytes().to_vec()),
+        if self.fails() {
+            return Some(self.junk());
+        }
+        match path {
+            b"response\0size" => Some((self.0.random.below(9) << 61).to_le_bytes().to_vec()),
+            // The metadata {"f": {"tokens": 2.0}}.
+            b"metadata" => Some(
+                b"\x0a\x1a\x0a\x01f\x12\x15\x0a\x13\x0a\x06tokens\x12\x09\x11\0\0\0\0\0\0\0\x40"
+                    .to_vec(),
+            ),
+            _ => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
 use tollgate_policy::{
-    Directory, Disposition, Ending, Plan, Policy, Registered, Surface, is_value,
+    Directory, Disposition, Ending, Plan, Policy, Registered, ResponseFacts, Surface, is_value,
 };
 use tollgate_test_support::hex;
 
@@ -53,6 +53,12 @@ impl Listener {
     fn settle(&mut self, shared: &mut Shared, status: u16, millis: u64) {
         if self.plan.settle(&self.policy, Ending::Response(status), &()) {
             self.commit(shared, millis);
+        }
+    }
+
+    fn settle_with(&mut self, shared: &mut Shared, response: &dyn ResponseFacts) {
+        if self.plan.settle(&self.policy, Ending::Response(200), response) {
+            self.commit(shared, NOW);
         }
     }
 
@@ -340,6 +346,54 @@ fn a_place_that_was_held_under_other_quotas_stays_taken() {
         // The older listener's last one ends without a charge.
         old.settle(&mut shared, 500, NOW);
         assert_eq!(new.admitted(&mut shared, 30, NOW), left, "limit {limit}");
+    }
+}
+
+/// A rule that counts tokens by a header and one that counts bytes, with these limits.
+fn settled(tokens: u32, bytes: u32) -> String {
+    let rule = |name: &str, limit: u32, actual: &str| {
+        format!(
+            r#"{{"name": "{name}", "key": ["client_ip"], "cost": {{"estimate": 10, "max": 60, "actual": {actual}}},
+            "quotas": [{{"name": "{name}", "limit": {limit}, "window": "366d", "algorithm": "fixed-window"}}]}}"#
+        )
+    };
+    [rule("tokens", tokens, r#"{"header": "x-tokens"}"#), rule("bytes", bytes, r#""bytes""#)]
+        .join(", ")
+}
+
+// Guards: use that is forgotten because the policy changed while the response came: only what was
+// not used does not come back to a changed quota.
+#[test]
+fn use_above_an_estimate_is_recorded_whatever_policy_is_newest() {
+    // The estimates are 10. The tokens are known at the head, the bytes at the end.
+    for (changed, shown, before_head, after_head) in [
+        (settled(1_000, 1_000), "50", [950, 950], [950, 950]), // unchanged
+        (settled(1_200, 1_000), "50", [1_150, 950], [1_150, 950]),
+        (settled(1_000, 1_200), "50", [950, 1_150], [950, 1_150]),
+        (settled(1_200, 1_200), "50", [1_150, 1_150], [1_150, 1_150]),
+        (settled(1_000, 1_200), "2", [998, 1_190], [998, 1_190]),
+        (settled(1_200, 1_000), "2", [1_190, 998], [1_198, 998]),
+    ] {
+        for (changes_after_head, left) in [(false, before_head), (true, after_head)] {
+            let mut shared = Shared::default();
+            let mut old = Listener::of(&settled(1_000, 1_000), &mut shared);
+            assert_eq!(old.check(&mut shared, NOW).answer, Disposition::Allow);
+            if changes_after_head {
+                old.settle_with(&mut shared, &Head(Tokens(shown)));
+            }
+            let mut new = Listener::of(&changed, &mut shared);
+            new.check(&mut shared, NOW);
+            if !changes_after_head {
+                old.settle_with(&mut shared, &Head(Tokens(shown)));
+            }
+            assert!(old.plan.awaits_end());
+            old.settle_with(&mut shared, &Ended(shown.parse().unwrap()));
+            new.check(&mut shared, NOW);
+            let outcome = new.plan.outcome(&new.policy);
+            let remaining = outcome.decisions().map(|decision| decision.quotas[0].remaining);
+            let left = left.map(|left| left - 20); // the estimates of both requests to the new one
+            assert_eq!(remaining.collect::<Vec<u64>>(), left, "{changed} {changes_after_head}");
+        }
     }
 }
 

@@ -81,6 +81,10 @@ impl ResponseFacts for OriginResponse {
     fn duration_ms(&self) -> Option<u64> {
         self.cost
     }
+
+    fn has_ended(&self) -> bool {
+        true
+    }
 }
 
 /// One request: its arrival time and its number.

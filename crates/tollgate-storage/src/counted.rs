@@ -85,13 +85,14 @@ impl<Q: Counter> Counted<'_, Q> {
         is_free
     }
 
-    /// Settles `cost`, which was charged `at`, of which `used` units are used. Call it once: a
-    /// second call removes units that another request holds.
+    /// Settles `cost`, which was charged `at`, of which `used` units are used. A quota without a
+    /// decision that charged it replaced the one that did: nothing comes back there, and only what
+    /// was used above the cost is recorded. Call it once: a second call removes units that another
+    /// request holds.
     pub fn settle(&mut self, at: Timestamp, cost: u64, used: u64, now: Timestamp) {
-        self.each(|limiter, state, decision| {
-            if let Some(charge) = decision.charge(at, cost) {
-                limiter.settle(state, charge, used, now);
-            }
+        self.each(|limiter, state, decision| match decision.charge(at, cost) {
+            Some(charge) => limiter.settle(state, charge, used, now),
+            None => limiter.debit(state, used.saturating_sub(cost), now),
         });
     }
 

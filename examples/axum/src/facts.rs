@@ -46,13 +46,18 @@ impl Facts for HttpFacts<'_> {
     }
 }
 
-/// The headers of a response, which may show the cost of its request.
+/// The headers of a response, which may show the cost of its request. The body is still to come:
+/// costs that only its end shows stay at their estimates here.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpResponse<'a>(pub &'a HeaderMap);
 
 impl ResponseFacts for HttpResponse<'_> {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         joined(self.0, name)
+    }
+
+    fn has_ended(&self) -> bool {
+        false
     }
 }
 

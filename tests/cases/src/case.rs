@@ -65,6 +65,10 @@ impl ResponseFacts for Event {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.actual.filter(|_| name == ACTUAL).map(|value| Cow::Borrowed(value.as_bytes()))
     }
+
+    fn has_ended(&self) -> bool {
+        true
+    }
 }
 
 impl Case {

@@ -78,10 +78,14 @@ impl<H: Proxy> Observer<H> {
         self.addresses.check(facts);
     }
 
-    /// The costs that the response to the request of the current context settled.
-    pub fn count_costs(&self, costs: &[SettledCharge]) {
-        if !costs.is_empty() {
-            self.metrics.count_costs(costs, &self.counters);
+    /// The costs that the response to the request of the current context settled; at its end the
+    /// host has written its log.
+    pub fn count_costs(&self, costs: &[SettledCharge], has_ended: bool) {
+        if costs.is_empty() {
+            return;
+        }
+        self.metrics.count_costs(costs, &self.counters);
+        if !has_ended {
             self.host.set_filter_state(COST_STATE, &access_log::costs(costs, &self.labels));
         }
     }

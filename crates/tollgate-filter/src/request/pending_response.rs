@@ -53,6 +53,7 @@ impl<H: Proxy> PendingResponse<H> {
                     .outcome(&plan)
                     .headers(&mut |name, value| host.add_response_header(name, value));
                 if let Some(status) = policy.settle(&mut plan) {
+                    plan.memory().shrink();
                     return Self::Costs(policy, plan, status);
                 }
                 policy.keep(plan);

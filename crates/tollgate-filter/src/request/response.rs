@@ -1,7 +1,7 @@
 //! The response of the current context, for rules whose cost it shows: its headers when they come,
 //! and what the host knows at its end.
 //!
-//! Invariant: the host is asked once, and only by a rule that reads the fact. Its call for one
+//! Invariant: the host is asked only by a rule that reads the fact. Its call for one
 //! header returns the first line alone, which would hide a second cost; the call for all returns
 //! every line. At the end the host has no headers any more.
 
@@ -77,5 +77,9 @@ impl<H: Proxy> ResponseFacts for EndedResponse<'_, H> {
 
     fn duration_ms(&self) -> Option<u64> {
         Some(self.number(b"request\0duration")?.div_ceil(MILLISECOND))
+    }
+
+    fn has_ended(&self) -> bool {
+        true
     }
 }

@@ -2,9 +2,10 @@
 //! its decisions.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Decision, Timestamp};
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;
 
@@ -103,6 +104,14 @@ pub struct SettledCharge {
     pub estimate: u64,
     /// The units that it used.
     pub actual: ActualUnits,
+}
+
+/// Rules whose estimate only the end of the response settles, once its head has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AwaitedRules {
+    pub(crate) rules: Vec<AppliedRule>,
+    /// The decisions of their charges, at the same places as in the plan.
+    pub(crate) decisions: Vec<Decision>,
 }
 
 impl SettledCharge {

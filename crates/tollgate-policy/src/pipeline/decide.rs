@@ -67,8 +67,11 @@ impl Plan {
         response: &dyn ResponseFacts,
     ) -> bool {
         let Self { applied, decisions, settled_costs, awaited, .. } = self;
-        if !awaited.is_empty() {
-            *applied = mem::take(awaited);
+        if !awaited.rules.is_empty() {
+            // The head's charges may have been loaded from records of another policy.
+            mem::swap(applied, &mut awaited.rules);
+            mem::swap(decisions, &mut awaited.decisions);
+            awaited.rules.clear();
         }
         settled_costs.clear();
         applied.retain_mut(|applied| {
@@ -88,7 +91,7 @@ impl Plan {
                 Charging::Settled(_) if applied.charged.is_none() => return false,
                 Charging::Settled(settled) => {
                     let Some(actual) = settled.used(ending, response) else {
-                        awaited.push(applied.clone());
+                        awaited.rules.push(applied.clone());
                         return false;
                     };
                     settled_costs.push(SettledCharge { rule, estimate, actual });
@@ -107,6 +110,9 @@ impl Plan {
             };
             true
         });
+        if !awaited.rules.is_empty() {
+            awaited.decisions.clone_from(decisions);
+        }
         !self.applied.is_empty()
     }
 

@@ -33,12 +33,14 @@ impl PlanMemory<'_> {
     /// The number of bytes that the plan uses, including itself.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let Plan { applied, partitions, decisions, candidates, buffers, .. } = &*self.0;
+        let Plan { applied, awaited, partitions, decisions, candidates, buffers, .. } = &*self.0;
         let of = |capacity: usize, size: usize| capacity.saturating_mul(size);
         [
             size_of::<Plan>(),
             of(applied.capacity(), size_of::<AppliedRule>()),
+            of(awaited.rules.capacity(), size_of::<AppliedRule>()),
             of(decisions.capacity(), size_of::<Decision>()),
+            of(awaited.decisions.capacity(), size_of::<Decision>()),
             of(candidates.capacity(), size_of::<u16>()),
             partitions.capacity(),
             buffers.capacity(),
@@ -82,14 +84,17 @@ impl PlanMemory<'_> {
         plan.partitions.shorten_keys(longest, shorten);
     }
 
-    /// Makes the plan small, to keep it while its request waits, and returns the number of bytes
+    /// Makes the plan small, to keep it while its request waits or its response lasts, and returns the number of bytes
     /// that it uses then. The stored values are freed, never the keys, and nothing of the request
     /// is kept: load and decide the plan again afterwards.
     pub fn shrink(&mut self) -> usize {
-        let Plan { applied, partitions, decisions, candidates, buffers, .. } = &mut *self.0;
+        let Plan { applied, awaited, partitions, decisions, candidates, buffers, .. } =
+            &mut *self.0;
         partitions.shrink();
         applied.shrink_to_fit();
         decisions.shrink_to_fit();
+        awaited.rules.shrink_to_fit();
+        awaited.decisions.shrink_to_fit();
         *candidates = Vec::new();
         *buffers = Buffers::default();
         self.bytes()

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Span, Verdict};
 
-use crate::pipeline::applied::{AppliedRule, AppliedSet, CountedIn, SettledCharge};
+use crate::pipeline::applied::{AppliedRule, AppliedSet, AwaitedRules, CountedIn, SettledCharge};
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
@@ -57,8 +57,7 @@ pub struct Plan {
     /// this request checks it again.
     pub(crate) suspect: Option<usize>,
     pub(crate) settled_costs: Vec<SettledCharge>,
-    /// Rules whose estimate only the end of the response settles, once its head has come.
-    pub(crate) awaited: Vec<AppliedRule>,
+    pub(crate) awaited: AwaitedRules,
 }
 
 /// A service shares its policy between threads, and keeps a plan and its outcome across an `await`.
@@ -145,7 +144,7 @@ impl Plan {
     /// and settle it again then.
     #[must_use]
     pub const fn awaits_end(&self) -> bool {
-        !self.awaited.is_empty()
+        !self.awaited.rules.is_empty()
     }
 
     /// True when a rule that applies gets reports (`"cost": "reported"`) of units that were already
@@ -162,7 +161,7 @@ impl Plan {
         self.rejected_waiting = None;
         self.suspect = None;
         self.settled_costs.clear();
-        self.awaited.clear();
+        self.awaited.rules.clear();
         self.decisions.clear();
         self.partitions.clear();
     }

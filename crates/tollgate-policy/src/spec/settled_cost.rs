@@ -37,15 +37,17 @@ pub trait ResponseFacts {
 
     /// False at the head of a response: costs that only its end shows are settled by another call
     /// then.
-    fn has_ended(&self) -> bool {
-        true
-    }
+    fn has_ended(&self) -> bool;
 }
 
-/// A response without headers: only its status is known.
+/// A response without headers that has ended: only its status is known.
 impl ResponseFacts for () {
     fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> {
         None
+    }
+
+    fn has_ended(&self) -> bool {
+        true
     }
 }
 
@@ -238,6 +240,10 @@ mod tests {
         fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
             assert_eq!(name, "x-tokens");
             self.0.map(Cow::Borrowed)
+        }
+
+        fn has_ended(&self) -> bool {
+            true
         }
     }
 

@@ -200,6 +200,10 @@ impl ResponseFacts for Tokens {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         (name == "x-tokens").then_some(Cow::Borrowed(self.0.as_bytes()))
     }
+
+    fn has_ended(&self) -> bool {
+        true
+    }
 }
 
 /// The end of a response, which shows this number wherever a rule reads it.
@@ -221,6 +225,10 @@ impl ResponseFacts for Ended {
 
     fn duration_ms(&self) -> Option<u64> {
         Some(self.0)
+    }
+
+    fn has_ended(&self) -> bool {
+        true
     }
 }
 

@@ -113,4 +113,8 @@ impl ResponseFacts for OriginHeaders<'_> {
         let value = self.0.headers().get(name).ok().flatten();
         value.map(|value| Cow::Owned(value.into_bytes()))
     }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
 }

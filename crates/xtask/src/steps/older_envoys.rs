@@ -15,6 +15,7 @@ pub(super) const TESTS: &[&str] = &[
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
     "envoy_charging::every_place_of_a_success_comes_back",
+    "envoy_charging::the_end_of_a_response_settles_the_cost_that_it_shows",
     "envoy_config::a_bad_policy_refuses_to_start",
     "envoy_config::a_reload_keeps_the_counts",
     "envoy_config::policies_share_a_vm_without_meeting",
