@@ -12,6 +12,7 @@ mod envoy_compile;
 mod envoy_compiled;
 mod envoy_config;
 mod envoy_day;
+mod envoy_deny;
 mod envoy_exact;
 mod envoy_flood;
 mod envoy_grpc;

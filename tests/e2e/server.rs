@@ -4,6 +4,7 @@ mod server_answers;
 mod server_config;
 mod server_connections;
 mod server_data;
+mod server_deny;
 mod server_descriptors;
 mod server_docs;
 mod server_end;

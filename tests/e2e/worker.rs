@@ -21,6 +21,7 @@ mod worker_corrupt;
 mod worker_cost;
 mod worker_crowd;
 mod worker_denials;
+mod worker_deny;
 mod worker_docs;
 mod worker_durable;
 mod worker_exact;

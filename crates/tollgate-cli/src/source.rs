@@ -130,7 +130,7 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
 /// surface, and only a person can judge it, so surfaces do not report it.
 fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
     let finding = |rule: usize| {
-        let path = format!("rules[{rule}].key");
+        let path = format!("rules[{}].key", policy.place_of(rule));
         Finding {
             file: None,
             surface: None,

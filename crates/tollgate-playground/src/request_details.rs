@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 use tollgate_core::Span;
-use tollgate_policy::Facts;
 use tollgate_policy::explain::words;
+use tollgate_policy::{DenyMatch, Facts};
 use tollgate_sim::{Fate, ObservedDecision, RuleDecision, START};
 
 use crate::bins::RequestEvent;
@@ -73,6 +73,22 @@ pub(crate) fn request_details(
 fn why(seen: &ObservedDecision<'_>, facts: &impl Facts) -> Vec<String> {
     let policy = seen.decided.policy();
     let mut sentences = Vec::new();
+    let matches: Vec<DenyMatch<'_>> = seen.decided.deny_matches().collect();
+    for (i, (rule, applies)) in
+        policy.deny_rules().iter().zip(policy.explain().deny_applicability(facts)).enumerate()
+    {
+        let name = rule.name();
+        sentences.push(match matches.iter().find(|matched| matched.index == i) {
+            Some(matched) => {
+                format!("rule \"{name}\", without a count: {}", matched.result.label())
+            }
+            None => {
+                let reason = words::reason(&applies);
+                let reason = reason.unwrap_or_else(|| "it was not evaluated".to_owned());
+                format!("rule \"{name}\" does not apply: {reason}")
+            }
+        });
+    }
     let decisions: Vec<RuleDecision<'_>> = seen.decided.rules().collect();
     for (i, (rule, applies)) in
         policy.rules().iter().zip(policy.explain().applicability(facts)).enumerate()

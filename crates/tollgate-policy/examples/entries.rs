@@ -57,7 +57,7 @@ fn header(i: u32) -> String {
 }
 
 fn network(i: u32) -> String {
-    format!(r#""10.{}.{}.0/24""#, i / 256, i % 256)
+    format!(r#""{}.{}.{}.0/24""#, 10 + i / 65_536, i / 256 % 256, i % 256)
 }
 
 /// Rules with these conditions. Their keys differ, so that no two share a stored value.
@@ -86,6 +86,16 @@ fn one(more: &str) -> String {
     of_one_key(1, 1_000_000, |_| more.into())
 }
 
+/// One rule that counts, after these rules that deny.
+fn after_deny(deny: &str) -> String {
+    let quotas = quotas(1_000_000);
+    format!(r#""rules": [{deny}, {{"name": "r", "key": ["client_ip"], {quotas}}}]"#)
+}
+
+fn deny(name: u32, networks: &str) -> String {
+    format!(r#"{{"name": "d{name}", "deny": true, "when": {{"client_cidrs": [{networks}]}}}}"#)
+}
+
 fn tiers(count: u32, tier: impl Fn(u32) -> String) -> String {
     let quotas = quotas(1_000_000);
     let tiers = each(count, |i| format!(r#"{{"name": "t{i}", {}, {quotas}}}"#, tier(i)));
@@ -110,6 +120,9 @@ fn policy(kind: &str, count: u32) -> String {
             let exempt = each(count, |i| format!("{{{}}}", header(i + 1_000_000)));
             format!(r#""exempt": [{exempt}], {}"#, one(""))
         }
+        // A policy has at most 1,000 rules, and one of them counts.
+        "deny" => after_deny(&each(count.min(999), |i| deny(i, &network(i + 100_000)))),
+        "denied" => after_deny(&deny(0, &each(count, network))),
         "new" | "together" => of_one_key(count, 1_000_000, |_| String::new()),
         "used" | "unknown" | "carried" => {
             of_one_key(count, 1_000_000, |i| format!(r#""when": {{"paths": ["/v1/users/{i}"]}},"#))
@@ -153,7 +166,7 @@ fn main() {
         }
         _ => {}
     }
-    let mut plan = Plan::new();
+    let (mut plan, partitions) = (Plan::new(), usize::from(kind != "denied"));
     #[expect(clippy::disallowed_methods, reason = "what is measured is the time")]
     let began = Instant::now();
     for i in 0..decisions {
@@ -164,7 +177,7 @@ fn main() {
             (before, _) => partition.load(&policy, before.as_deref()),
         });
         plan.decide(&policy, now);
-        assert_eq!(black_box(&plan).len(), 1);
+        assert_eq!(black_box(&plan).len(), partitions);
     }
     println!("{:.1}", began.elapsed().as_nanos() as f64 / f64::from(decisions));
 }

@@ -81,6 +81,7 @@ mod decimal;
 #[cfg(test)]
 mod compiled_for_tests;
 
+pub use answer::deny_match::DenyMatch;
 pub use answer::fields::NearestQuota;
 pub use answer::grpc::{GrpcStatus, grpc_content_type};
 pub use answer::outcome::{Disposition, Outcome};
@@ -117,6 +118,7 @@ pub use policy::tenant::Tenant;
 pub use policy::tenant_name::Tenants;
 pub use request::claims::Claims;
 pub use request::given_key::{GivenKey, NoKey};
+pub use spec::deny::DenyRule;
 pub use spec::problem::{Problem, Problems};
 pub use spec::scope::Scope;
 pub use spec::settled_cost::{ActualUnits, ResponseFacts, UnknownCost};

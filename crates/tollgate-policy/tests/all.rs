@@ -19,6 +19,7 @@ mod charging;
 mod corpora;
 mod counts;
 mod denials;
+mod deny;
 mod descriptors;
 mod explain;
 mod features;

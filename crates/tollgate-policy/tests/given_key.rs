@@ -94,7 +94,8 @@ fn other_values_are_other_keys_and_what_is_none_is_refused() {
 /// name.
 fn parts_of_the_schema() -> Vec<Value> {
     let schema: Value = serde_json::from_str(&tollgate_language::schema()).unwrap();
-    let kinds = &schema["properties"]["rules"]["items"]["properties"]["key"]["items"]["anyOf"];
+    let kinds =
+        &schema["properties"]["rules"]["items"]["anyOf"][0]["properties"]["key"]["items"]["anyOf"];
     let plain = kinds[0]["enum"].as_array().unwrap().clone();
     let named = kinds[1]["properties"].as_object().unwrap().keys();
     let named = named.filter(|name| *name != "repeated").map(|name| json!({ name: "c" }));

@@ -68,6 +68,7 @@ fn reads(policy: &Policy) -> Vec<String> {
         Reader::Tier(rule, name) => format!("{rule} tier {name}"),
         Reader::Cost(rule) => format!("{rule} cost"),
         Reader::Charge(rule) => format!("{rule} charge"),
+        Reader::Deny(rule, name) => format!("{rule} {name}"),
     };
     policy.explain().reads().iter().map(|read| format!("{}: {}", by(&read.by), read.fact)).collect()
 }
@@ -75,7 +76,7 @@ fn reads(policy: &Policy) -> Vec<String> {
 /// The parts that the schema permits, so that a new one without a row here is found.
 fn of_schema(pointer: &str) -> Value {
     let schema: Value = serde_json::from_str(&schema()).unwrap();
-    schema.pointer(&format!("/properties/rules/items/properties{pointer}")).unwrap().clone()
+    schema.pointer(&format!("/properties/rules/items/anyOf/0/properties{pointer}")).unwrap().clone()
 }
 
 #[test]

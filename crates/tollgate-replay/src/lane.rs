@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tollgate_access_log::Field;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{LoneQuota, Policy, RuleResult};
+use tollgate_policy::{DenyMatch, LoneQuota, Policy, RuleResult};
 use tollgate_sim::{Fate, Node, NodeDecision, RuleDecision, SetNumbers, Store, Tenants};
 
 use crate::assumed::AssumedValues;
@@ -28,6 +28,9 @@ pub(crate) const SHADOWED: Marks = 16;
 /// The number of keys that a group holds before idle ones are removed: some 20 MB.
 const HELD: usize = 1 << 18;
 
+/// The label where a rule counts by no key of the request.
+const WITHOUT_KEY: &str = "without a key";
+
 /// One policy, its state, and its results so far.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -38,6 +41,7 @@ pub(crate) struct Lane {
     /// Cookies and query parameters that have their own column.
     pub(crate) columns: Vec<Field>,
     pub(crate) tally: Tally,
+    /// In the order of [`Policy::rule_names`].
     pub(crate) rules: Vec<RuleCounts>,
     /// The numbers of the quota sets in `quotas`.
     pub(crate) sets: SetNumbers,
@@ -77,7 +81,7 @@ impl Lane {
             hidden: header.map(str::to_owned),
             columns,
             tally: Tally::default(),
-            rules: policy.rules().iter().map(|_| RuleCounts::default()).collect(),
+            rules: policy.rule_names().map(|_| RuleCounts::default()).collect(),
             sets: SetNumbers::new(&policy),
             quotas,
             waits: Histogram::default(),
@@ -161,14 +165,11 @@ impl Ledger<'_> {
     pub(crate) fn count(&mut self, decided: &NodeDecision<'_>, name: Option<&[u8]>) -> Marks {
         let mut marks = 0;
         let at = decided.arrival().at;
+        for matched in decided.deny_matches() {
+            marks |= self.denied(&matched, at);
+        }
         for rule in decided.rules() {
-            if let Some(count) = self
-                .rules
-                .get_mut(rule.rule)
-                .and_then(|counts| counts.results.get_mut(rule.result.index()))
-            {
-                *count = count.saturating_add(1);
-            }
+            self.add(rule.rule, rule.result);
             if rule.result != RuleResult::Allowed {
                 marks |= self.limited(&rule, at, name);
             }
@@ -178,6 +179,33 @@ impl Ledger<'_> {
             marks &= !(MARKED | SHADOWED);
         }
         marks | self.fate(decided, marks)
+    }
+
+    fn add(&mut self, rule: usize, result: RuleResult) {
+        let counts = self.rules.get_mut(rule);
+        if let Some(count) = counts.and_then(|counts| counts.results.get_mut(result.index())) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Counts a rule that denies without counting, or would.
+    fn denied(&mut self, matched: &DenyMatch<'_>, at: Timestamp) -> Marks {
+        let number = matched.number(self.policy);
+        self.add(number, matched.result);
+        if let Some(counts) = self.rules.get_mut(number) {
+            counts.first.get_or_insert_with(|| (at, WITHOUT_KEY.to_owned()));
+        }
+        match matched.result {
+            RuleResult::Shadowed => SHADOWED,
+            RuleResult::Malformed if matched.rule.is_enforced => UNREADABLE,
+            RuleResult::Malformed
+            | RuleResult::Allowed
+            | RuleResult::Denied
+            | RuleResult::Delayed
+            | RuleResult::Marked
+            | RuleResult::Failed
+            | RuleResult::Blocked => 0,
+        }
     }
 
     /// Counts the fate of the request.
@@ -231,7 +259,7 @@ impl Ledger<'_> {
         let hash = rule.key_hash.unwrap_or(0);
         let text = || match rule.partition {
             Some(_) => label.key(policy, rule.partition, hash, name),
-            None => "without a key".to_owned(),
+            None => WITHOUT_KEY.to_owned(),
         };
         if let Some(counts) = self.rules.get_mut(rule.rule) {
             counts.first.get_or_insert_with(|| (at, text()));

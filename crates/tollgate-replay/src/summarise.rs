@@ -193,9 +193,9 @@ impl<O: Observer> Replay<O> {
         notes.dedup();
         for (i, lane) in self.lanes.iter().enumerate() {
             let of = if i == 0 { "" } else { " of the other policy" };
-            let names = lane.rules.iter().zip(lane.policy.rules());
-            for (_, rule) in names.filter(|(counts, _)| lane.tally.total > 0 && counts.is_idle()) {
-                notes.push(format!("rule \"{}\"{of} applied to no request", rule.name()));
+            let names = lane.rules.iter().zip(lane.policy.rule_names());
+            for (_, name) in names.filter(|(counts, _)| lane.tally.total > 0 && counts.is_idle()) {
+                notes.push(format!("rule \"{name}\"{of} applied to no request"));
             }
         }
         let is_network =
@@ -219,12 +219,11 @@ impl<O: Observer> Replay<O> {
 }
 
 fn rules(lane: &Lane) -> Vec<RuleSummary> {
-    let of_rule = |(i, counts): (usize, &crate::lane::RuleCounts)| {
-        let rule = lane.policy.rules().get(i)?;
+    let of_rule = |(i, (name, counts)): (usize, (&str, &crate::lane::RuleCounts))| {
         let result = |result: RuleResult| counts.results.get(result.index()).copied().unwrap_or(0);
         let first = counts.first.as_ref();
-        Some(RuleSummary {
-            name: rule.name().to_owned(),
+        RuleSummary {
+            name: name.to_owned(),
             allowed: result(RuleResult::Allowed),
             denied: result(RuleResult::Denied),
             delayed: result(RuleResult::Delayed),
@@ -235,9 +234,9 @@ fn rules(lane: &Lane) -> Vec<RuleSummary> {
             limited_keys_are_exact: lane.top.error() == 0,
             first: first.map(|(at, key)| FirstLimited { at: Moment(*at), key: key.clone() }),
             quotas: quotas(lane, i),
-        })
+        }
     };
-    lane.rules.iter().enumerate().filter_map(of_rule).collect()
+    lane.policy.rule_names().zip(&lane.rules).enumerate().map(of_rule).collect()
 }
 
 /// The quotas of a rule and of its tiers, then the tenants' own ones that most often had no room.

@@ -75,6 +75,33 @@ fn what_is_refused_is_neither_marked_nor_shadowed() {
     assert_eq!((found.clients.marked, found.clients.shadowed, found.clients.denied), (1, 1, 1));
 }
 
+/// A rule that denies without counting is a row of its own, and its requests use up no quota.
+#[test]
+fn what_a_rule_denies_without_counting_is_counted_for_it() {
+    let rules = r#"
+        {"name": "blocked", "deny": true, "when": {"paths": ["/x"]}},
+        {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1m"}]},
+        {"name": "watched", "deny": true, "mode": "shadow", "when": {"paths": ["/y"]}},
+        {"name": "never", "deny": true, "when": {"methods": ["PUT"]}}"#;
+    let policy = policy(&format!(r#"{{"version": 1, "rules": [{rules}]}}"#));
+    let requests =
+        [("a", "GET /x"), ("a", "GET /x"), ("a", "GET /y"), ("a", "GET /"), ("b", "GET /x")];
+    let log: String = requests.iter().map(|(host, what)| line(0, host, what, 200)).collect();
+    let found = summary(&policy, Options::default(), &log);
+    let tally = Tally { total: 5, admitted: 2, denied: 3, shadowed: 1, ..Tally::default() };
+    assert_eq!(found.requests, tally);
+    assert_eq!((found.clients.denied, found.clients.shadowed), (2, 1));
+    let rows: Vec<_> =
+        found.rules.iter().map(|it| (&*it.name, it.allowed, it.denied, it.shadowed)).collect();
+    assert_eq!(
+        rows,
+        [("each", 2, 0, 0), ("blocked", 0, 3, 0), ("watched", 0, 0, 1), ("never", 0, 0, 0)]
+    );
+    assert!(found.rules[1].first.as_ref().is_some_and(|first| first.at == Moment(at(0))));
+    assert_eq!(found.notes, [r#"rule "never" applied to no request"#]);
+    assert!(found.keys.top.is_empty(), "no key is limited");
+}
+
 /// Guards: figures that look like those of tenants with entries.
 #[test]
 fn that_entries_are_not_looked_at_is_said() {

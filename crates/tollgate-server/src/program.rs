@@ -44,7 +44,7 @@ pub fn main() -> ExitCode {
         Command::Wrong(problems) => refuse(&problems),
         Command::Check(config) => match open(&config) {
             Ok(Files { policy: file, .. }) => {
-                let rules = file.policy.rules().len();
+                let rules = file.policy.rule_names().count();
                 for warning in warnings(&config, &file) {
                     let _ = writeln!(std::io::stderr(), "warning: {warning}");
                 }

@@ -155,10 +155,14 @@ impl Serialize for CheckAnswer<'_> {
             Disposition::Retry(_) => ("deny", None, None), // a final answer is never a retry
         };
         map.serialize_entry("decision", decision)?;
-        let rules: Vec<_> = outcome
+        let of_rules = outcome
             .rules_after(decided.waited)
-            .filter_map(|(i, result)| RuleAnswer::new(policy, i, result))
-            .collect();
+            .filter_map(|(i, result)| RuleAnswer::new(policy, i, result));
+        let of_deny = outcome.deny_matches().map(|matched| RuleAnswer {
+            name: matched.rule.name(),
+            result: matched.result.label(),
+        });
+        let rules: Vec<_> = of_deny.chain(of_rules).collect();
         map.serialize_entry("rules", &rules)?;
         map.serialize_entry("violated", &outcome.violated().collect::<Vec<_>>())?;
         map.serialize_entry(

@@ -89,7 +89,7 @@ pub fn report(
             failed_at_ms: it.failure.map(|(at, _)| at),
             failure: it.failure.map(|(_, why)| why).filter(|_| is_trusted),
         });
-        let (rules, fingerprint) = (policy.rules().len(), policy.public_fingerprint());
+        let (rules, fingerprint) = (policy.rule_names().count(), policy.public_fingerprint());
         let report = Report { status, rules, policy: format!("{fingerprint:016x}"), followed };
         return ApiResponse::json(serde_json::to_string(&report).unwrap_or_default());
     }

@@ -11,7 +11,9 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Limiter, Span, Timestamp};
-use tollgate_policy::{Disposition, GivenKey, Outcome, Policy, QuotaSet, RuleDecision, pk_text};
+use tollgate_policy::{
+    DenyMatch, Disposition, GivenKey, Outcome, Policy, QuotaSet, RuleDecision, pk_text,
+};
 use tollgate_storage::KeyState;
 
 use crate::store::key_history::KeyChange;
@@ -154,10 +156,13 @@ pub fn explained(policy: &Policy, outcome: &Outcome<'_>) -> String {
         Disposition::Deny { status } => ("deny", Some(status)),
     };
     let decisions: Vec<RuleDecision<'_>> = outcome.decisions().collect();
-    let rules: Vec<Rule<'_>> =
-        decisions.iter().filter_map(|rule| Rule::new(policy, rule)).collect();
+    let mut rules: Vec<Rule<'_>> = outcome.deny_matches().map(|it| Rule::of_deny(&it)).collect();
+    let mut said: Vec<String> = rules.iter().map(Rule::words_of_deny).collect();
+    let of_counts = decisions.iter().filter_map(|rule| Rule::new(policy, rule));
+    let of_counts: Vec<Rule<'_>> = of_counts.collect();
+    said.extend(of_counts.iter().map(Rule::words));
+    rules.extend(of_counts);
     let retry_after_ms = outcome.retry_after().map(Span::as_millis_ceil);
-    let said: Vec<String> = rules.iter().map(Rule::words).collect();
     let words = if said.is_empty() { "no rule applies".to_string() } else { said.join("; ") };
     let explained = Explained { decision, status, retry_after_ms, rules, words };
     serde_json::to_string(&explained).unwrap_or_default()
@@ -181,6 +186,26 @@ impl<'a> Rule<'a> {
             entry: decided.by_entry.map(|priority| Entry { quotas, priority }),
             quotas: quotas_of(set, shown).collect(),
         })
+    }
+
+    /// A rule that denies without counting: it has no key and no quotas.
+    fn of_deny(matched: &DenyMatch<'a>) -> Self {
+        Self {
+            name: matched.rule.name(),
+            tier: None,
+            key: Vec::new(),
+            result: matched.result.label(),
+            cost: 0,
+            is_enforced: matched.rule.is_enforced,
+            blocked_until_ms: None,
+            blocked_for: Span::ZERO,
+            entry: None,
+            quotas: Vec::new(),
+        }
+    }
+
+    fn words_of_deny(&self) -> String {
+        format!("{} (without a count): {}", self.name, self.result)
     }
 
     fn words(&self) -> String {

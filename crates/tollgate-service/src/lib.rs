@@ -52,7 +52,7 @@ pub use access::{Access, Actor, Tokens};
 pub use api_response::{ApiResponse, Fields, HEALTH_PATH};
 pub use bearer::Token;
 pub use begin::{Allowed, Next, WantsBody, WantsStore};
-pub use events::line;
+pub use events::{NotableResult, notable_results};
 pub use lease_course::{CountRequest, Course, Round};
 pub use media_type::is_media_type;
 pub use memory::MemoryStore;

@@ -112,6 +112,9 @@ impl Judge {
         now: Timestamp,
     ) -> Option<Exact> {
         self.release(decided.policy, now);
+        if decided.is_denied_without_count() {
+            return Some(Exact { admits: false, count: None }); // the twin has the same deny rules
+        }
         let response = decided.arrival.response;
         let mut charges = std::mem::take(&mut self.charges);
         charges.clear();

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use tollgate_core::{Decision, Span, Timestamp};
 use tollgate_policy::{
-    CompiledQuota, Ending, Outcome, Partition, Plan, Policy, QuotaSet, ResponseFacts, RuleResult,
+    CompiledQuota, DenyMatch, Ending, Outcome, Partition, Plan, Policy, QuotaSet, ResponseFacts,
+    RuleResult,
 };
 
 use crate::store::Place;
@@ -22,8 +23,8 @@ pub enum Fate {
     Waiting,
     /// It is denied.
     Denied {
-        /// 429 when a quota denies; 503 when a failure does or too many wait; 400 when the request
-        /// cannot be read; or the status in the rule.
+        /// 429 when a quota denies; 403 when a deny rule does; 503 when a failure does or too many
+        /// wait; 400 when the request cannot be read; or the status in the rule.
         status: u16,
         /// When the same request would be allowed if no other request used its keys; `None` when no
         /// wait helps, or none is known.
@@ -194,6 +195,18 @@ impl<'n> NodeDecision<'n> {
                 decisions: rule.quotas,
             }
         })
+    }
+
+    /// The deny rules that matched the request.
+    pub fn deny_matches(&self) -> impl Iterator<Item = DenyMatch<'n>> + use<'n> {
+        // Most policies have none, and an outcome takes time.
+        let outcome = (!self.policy.deny_rules().is_empty()).then(|| self.outcome());
+        outcome.into_iter().flat_map(|outcome| outcome.deny_matches())
+    }
+
+    /// True when a deny rule denies the request, so that no quota decides about it.
+    pub(crate) fn is_denied_without_count(&self) -> bool {
+        self.plan.is_denied()
     }
 
     /// Status, fields and body, as they are on a surface.

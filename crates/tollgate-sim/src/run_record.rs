@@ -92,6 +92,11 @@ impl RunRecord {
                 row.count(rule.result);
             }
         }
+        for matched in decided.deny_matches() {
+            if let Some(row) = self.table.rules.get_mut(matched.number(decided.policy())) {
+                row.count(matched.result);
+            }
+        }
         let reported_at = leaves_at.unwrap_or(self.at);
         if self.requests.listens(request) {
             let mut response =
@@ -130,9 +135,9 @@ impl RuleRow {
 
 /// A table with a zero row for every rule, quota and source.
 pub(crate) fn empty_table(policy: &Policy, traffic: &Traffic) -> Table {
-    let rule = |i: usize| RuleRow { name: name_of(policy, i).into(), ..RuleRow::default() };
+    let rule = |name: &str| RuleRow { name: name.into(), ..RuleRow::default() };
     Table {
-        rules: (0..policy.rules().len()).map(rule).collect(),
+        rules: policy.rule_names().map(rule).collect(),
         quotas: policy.quota_sets().iter().flat_map(|set| quota_rows(policy, set)).collect(),
         sources: traffic.sources().map(|name| SourceRow { name, ..SourceRow::default() }).collect(),
         ..Table::default()

@@ -49,7 +49,7 @@ pub struct Table {
     pub given_up: u64,
     /// True when requests beyond the maximum of one run were left out.
     pub is_cut_short: bool,
-    /// Every rule, in the order of the policy.
+    /// Every rule that counts, in the order of the policy, then every rule that denies.
     pub rules: Vec<RuleRow>,
     /// Every quota of every rule and tier, then the tenants' own quotas that counted anything.
     pub quotas: Vec<QuotaRow>,
@@ -64,7 +64,7 @@ pub struct RuleRow {
     pub name: String,
     /// Every quota of it allowed the request.
     pub allowed: u64,
-    /// A quota of it denied, or a key part was missing.
+    /// A quota of it denied, a key part was missing, or the rule denies without counting.
     pub denied: u64,
     /// Allowed after a wait.
     pub delayed: u64,

@@ -39,6 +39,21 @@ fn a_fixed_window_admits_twice_its_limit_round_an_edge() {
     assert_eq!((admitted, false_allow, most), (20, 0, 10));
 }
 
+/// The exact twin has the same deny rules, so such a denial is never a false one.
+#[test]
+fn a_rule_that_denies_without_counting_is_a_row_and_no_error() {
+    let traffic = r#"{"length": "10s", "sources": [
+        {"name": "good", "arrivals": {"steady": {"rate": "1/1s"}}, "request": {"path": "/"}},
+        {"name": "bad", "arrivals": {"steady": {"rate": "2/1s"}}, "request": {"path": "/x"}}]}"#;
+    let rules = r#"{"name": "blocked", "deny": true, "when": {"paths": ["/x"]}},
+        {"name": "each", "key": [], "quotas": [{"limit": 10, "window": "1m", "algorithm": "sliding-log"}]}"#;
+    let table = run(&policy(rules), traffic);
+    assert_eq!((table.offered, table.admitted, table.denied), (30, 10, 20));
+    assert_eq!((table.false_allow, table.false_deny), (0, 0));
+    let rows: Vec<_> = table.rules.iter().map(|it| (&*it.name, it.allowed, it.denied)).collect();
+    assert_eq!(rows, [("each", 10, 0), ("blocked", 0, 20)]);
+}
+
 #[test]
 fn what_a_leaky_queue_delays_counts_when_it_goes() {
     let quota = r#""limit": 2, "window": "1s", "burst": 4, "algorithm": "leaky-queue""#;

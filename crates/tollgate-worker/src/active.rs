@@ -64,7 +64,8 @@ pub(crate) fn objections(policy: &Policy, settings: &Settings) -> Problems {
     let held = policy.rules().iter().enumerate().filter(|(_, rule)| is_service && rule.reserves());
     let problem = |(i, _)| {
         let message = "needs ORIGIN, POST /check gives no place back; leave it out".to_owned();
-        Problem::new(&format!("rules[{i}].charge.reserve"), message)
+        let path = format!("rules[{}].charge.reserve", policy.place_of(i));
+        Problem::new(&path, message)
     };
     Problems(held.map(problem).collect())
 }

@@ -20,6 +20,9 @@ pub const EVENTS: usize = 250;
 /// One of this many cases has costs that the response settles.
 const SETTLED_IN: u32 = 4;
 
+/// The remainder of the numbers of cases that have deny rules, divided by [`SETTLED_IN`].
+const DENIED_AT: u32 = 2;
+
 /// A policy and a trace.
 pub struct Case {
     /// The number that generates it.
@@ -79,6 +82,10 @@ impl Case {
         let mut written = policies::policy(&mut random);
         if number.is_multiple_of(SETTLED_IN) {
             policies::settle_costs(&mut written.document, &mut random_costs);
+        }
+        if number % SETTLED_IN == DENIED_AT {
+            let mut random_deny = Random::new(0x7011_6a7e_0002_0000 | u64::from(number));
+            policies::add_deny_rules(&mut written.document, &mut random_deny);
         }
         // Far in the future of every real clock, so it triggers no timer of a server.
         let start_ms = 4_102_444_800_000 + random.below(10_000_000_000);

@@ -60,6 +60,12 @@ impl Coverage {
 
     fn rule(&mut self, rule: &Value, result: RuleResult) {
         let said = result.label();
+        if !rule["deny"].is_null() {
+            self.count(&format!("deny {said}"), true);
+            self.count("deny, own response", rule["deny"].is_object());
+            self.count("deny, unless", !rule["unless"].is_null());
+            return;
+        }
         for quota in rule["quotas"].as_array().into_iter().flatten() {
             let algorithm = quota["algorithm"].as_str().unwrap_or_default();
             self.count(&format!("{algorithm} {said}"), true);

@@ -259,6 +259,50 @@ pub(crate) fn settle_costs(document: &mut Value, random: &mut Random) {
     }
 }
 
+/// Adds rules that deny to `document`, anywhere among its rules, from numbers of their own: the
+/// cases without them stay what they were.
+pub(crate) fn add_deny_rules(document: &mut Value, random: &mut Random) {
+    let Some(rules) = document["rules"].as_array_mut() else { return };
+    // The core alone reproduces the plain one.
+    if rules.iter().any(|rule| rule["name"] == "plain") {
+        return;
+    }
+    for number in 0..random.between(1, 2) {
+        let place = usize::try_from(random.below(rules.len() as u64 + 1)).expect("a place");
+        rules.insert(place, deny_rule(random, number));
+    }
+}
+
+fn deny_rule(random: &mut Random, number: u64) -> Value {
+    let conditions = [
+        json!({"client_cidrs": ["192.0.2.1", "203.0.113.0/24", "2001:db8::/48"]}),
+        json!({"headers": {"x-key": ["k2", {"prefix": "k3"}]}}),
+        json!({"headers": {"x-plan": "gold"}}),
+        json!({"paths": ["/login", "/users/*/**"]}),
+        json!({"paths": ["/a%2Fb", "/caf%C3%A9/*"]}),
+        json!({"hosts": ["example.com", "[2001:db8::5]"]}),
+        json!({"methods": ["PUT", "HEAD"]}),
+        json!({"query": {"user": "u1"}}),
+        json!({"methods": ["GET"], "headers": {"x-tenant": "*"}}),
+    ];
+    let replies = [
+        json!(true),
+        json!(true),
+        json!({"status": 451, "body": "not \"here\""}),
+        json!({"status": 404}),
+        json!({"body": ""}),
+    ];
+    let mut rule = json!({"name": format!("deny; \"{number}\""), "deny": random.pick(&replies),
+        "when": random.pick(&conditions)});
+    if random.chance(25) {
+        rule["unless"] = json!({"headers": {"x-skip": "*"}});
+    }
+    if random.chance(30) {
+        rule["mode"] = json!(random.lean(&["shadow", "enforce"]));
+    }
+    rule
+}
+
 /// A cost that the response shows.
 fn settled_cost(random: &mut Random) -> Value {
     let estimates = [json!(1), json!(2), json!({"header": "x-cost", "default": 2, "max": 4})];

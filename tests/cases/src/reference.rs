@@ -104,7 +104,10 @@ impl<'c> Reference<'c> {
         if body.is_none() {
             outcome.marks(&mut |name, value| marks.push((name.to_owned(), value.to_owned())));
         }
-        let rules = outcome.rules().collect();
+        let of_deny =
+            outcome.deny_matches().map(|matched| (usize::from(matched.rule.place), matched.result));
+        let of_rules = outcome.rules().map(|(rule, result)| (self.policy.place_of(rule), result));
+        let rules = of_deny.chain(of_rules).collect();
         let partitions = self.plan.len();
         let charged_later = body.is_none() && self.settle(at_ms, &waits_ms, event);
         // Rules that set the same header set it once.

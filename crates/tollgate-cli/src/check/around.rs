@@ -312,6 +312,7 @@ fn whose(policy: &Policy, reader: Reader<'_>) -> String {
     let rule = reader.rule().and_then(|rule| policy.rules().get(rule)).map(Rule::name);
     match (reader, rule) {
         (Reader::Key(_), Some(rule)) => format!("rule \"{rule}\" counts by it"),
+        (Reader::Deny(rule, _), _) => format!("rule \"{rule}\" reads it"),
         (Reader::Exempt(item), _) => format!("exempt[{item}] reads it"),
         (_, Some(rule)) => format!("rule \"{rule}\" reads it"),
         (_, None) => "the policy reads it".to_owned(),

@@ -152,6 +152,9 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         let calls = calls.saturating_add(tenants);
         cases.push(case("admitted, all keys new", calls, first, rows, relaxed));
     }
+    if policy.deny_rules().iter().any(|rule| rule.is_enforced) {
+        cases.push(case("denied by a rule with \"deny\"", 0, 0, 0, 0));
+    }
     if policy.rules().iter().any(Rule::refuses) {
         cases.push(case("denied from memory", 0, 0, 0, 0));
         // Denied by the key's own object: a request to one other shard.

@@ -3,14 +3,14 @@
 //! Invariant: it shows only data of the report, and never a value that identifies a key.
 
 use super::bill::Bill;
-use super::report::{EntriesReport, QuotaReport, Report, RuleReport};
+use super::report::{DenyReport, EntriesReport, QuotaReport, Report, RuleReport};
 use crate::output::{self, Page};
 use crate::words;
 use tollgate_report::bill::dollars;
 
 /// The whole text.
 pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
-    let count = report.rules.len();
+    let count = report.rules.len().saturating_add(report.deny.len());
     let rules = if count == 1 { "rule" } else { "rules" };
     out.push_styled(output::GOOD, "good");
     out.push_str(&format!(" for {}: {count} {rules}\n", words::list(&report.surfaces)));
@@ -33,6 +33,10 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     }
     for exempt in &report.exempt {
         line(out, 0, "exempt", exempt);
+    }
+    for rule in &report.deny {
+        out.push_str("\n");
+        deny_text(rule, out);
     }
     for rule in &report.rules {
         out.push_str("\n");
@@ -58,6 +62,14 @@ fn entries_text(entries: &EntriesReport) -> String {
     format!(
         "{count} given: {with_tier} with a tier, {with_own_quotas} with quotas of their own, {expiring} that expire"
     )
+}
+
+fn deny_text(rule: &DenyReport, out: &mut Page) {
+    out.push_styled(output::HEADING, &format!("rule \"{}\"", rule.name));
+    out.push_str("\n");
+    line(out, 2, "applies to", &rule.applies);
+    line(out, 2, "denies", &rule.action);
+    line(out, 2, "mode", rule.mode);
 }
 
 fn rule_text(rule: &RuleReport, out: &mut Page) {

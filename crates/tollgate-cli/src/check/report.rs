@@ -4,8 +4,8 @@
 //! Invariant: it is built from the compiled policy; the document is not read again.
 
 use serde::Serialize;
-use tollgate_policy::explain::words;
-use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface, TenantEntry};
+use tollgate_policy::explain::{DenyRuleInWords, words};
+use tollgate_policy::{CompiledQuota, DenyRule, Policy, QuotaSet, Rule, Surface, TenantEntry};
 
 use super::bill::{Bill, bill};
 use crate::source::{Compiled, Finding};
@@ -31,6 +31,9 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) entries: Option<EntriesReport>,
     pub(super) exempt: Vec<String>,
+    /// The rules that deny without counting.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) deny: Vec<DenyReport>,
     pub(super) rules: Vec<RuleReport>,
     /// Present when the Worker is the only requested surface.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +67,14 @@ impl EntriesReport {
 pub(super) struct ClientReport {
     pub(super) surface: &'static str,
     pub(super) source: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct DenyReport {
+    pub(super) name: String,
+    pub(super) applies: String,
+    pub(super) action: String,
+    pub(super) mode: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -160,9 +171,21 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
         tenant: first.and_then(|policy| policy.explain().tenant()),
         entries: first.filter(|_| tenants.are_given()).map(|_| EntriesReport::of(tenants)),
         exempt: first.map(|policy| policy.explain().exempt()).unwrap_or_default(),
+        deny: first.map(deny).unwrap_or_default(),
         rules: first.map(|policy| rules(policy, &surfaces)).unwrap_or_default(),
         bill: first.filter(|_| surfaces == [Surface::Worker]).map(bill),
     }
+}
+
+fn deny(policy: &Policy) -> Vec<DenyReport> {
+    let words = policy.explain().deny_rules();
+    let report = |(rule, words): (&DenyRule, DenyRuleInWords)| DenyReport {
+        name: rule.name().to_owned(),
+        applies: words.applies,
+        action: words.action,
+        mode: words.mode,
+    };
+    policy.deny_rules().iter().zip(words).map(report).collect()
 }
 
 /// All surfaces compile the same rules from one document.

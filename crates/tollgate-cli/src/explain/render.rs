@@ -2,7 +2,7 @@
 //!
 //! Invariant: it shows only data of the report.
 
-use super::report::{EarlierDecisions, EntryReport, Report, RuleReport, VerdictReport};
+use super::report::{DenyReport, EarlierDecisions, EntryReport, Report, RuleReport, VerdictReport};
 use crate::output::{self, Page};
 
 /// The whole text.
@@ -20,6 +20,9 @@ pub(super) fn write(report: &Report, out: &mut Page) {
     }
     if report.request > 1 {
         line(out, 0, "request", &number(report.request, &report.before));
+    }
+    for rule in &report.deny {
+        deny_text(rule, out);
     }
     for rule in &report.rules {
         rule_text(rule, out);
@@ -64,6 +67,17 @@ fn number(count: u32, before: &EarlierDecisions) -> String {
     let counts = counts.into_iter().filter(|(count, _)| **count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
     format!("number {count}; before it {}", counts.join(", "))
+}
+
+fn deny_text(rule: &DenyReport, out: &mut Page) {
+    let name = &rule.name;
+    if let Some(result) = rule.result {
+        out.push_str(&format!("rule \"{name}\" applies: {result}, without a count\n"));
+        line(out, 2, "for", &rule.is_for);
+    } else {
+        let reason = rule.reason.as_deref().unwrap_or("it was not evaluated");
+        out.push_str(&format!("rule \"{name}\" does not apply: {reason}\n"));
+    }
 }
 
 fn rule_text(rule: &RuleReport, out: &mut Page) {

@@ -7,8 +7,10 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Timestamp, Verdict};
-use tollgate_policy::explain::{Applicability, RuleVerdict, words};
-use tollgate_policy::{Disposition, Malformed, Outcome, Plan, Policy, QuotaSet, Tenant};
+use tollgate_policy::explain::{Applicability, DenyRuleInWords, RuleVerdict, words};
+use tollgate_policy::{
+    DenyMatch, DenyRule, Disposition, Malformed, Outcome, Plan, Policy, QuotaSet, Tenant,
+};
 
 use super::request::Request;
 use crate::tenants::Tenants;
@@ -35,6 +37,9 @@ pub(super) struct Report {
     pub(super) has_entries: bool,
     pub(super) request: u32,
     pub(super) before: EarlierDecisions,
+    /// The rules that deny without counting.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) deny: Vec<DenyReport>,
     pub(super) rules: Vec<RuleReport>,
     pub(super) decision: FinalDecision,
     /// Fields of Tollgate's response, or fields added to the origin's.
@@ -43,6 +48,17 @@ pub(super) struct Report {
     pub(super) body: Option<String>,
     /// Headers that the origin sees in addition to the client's own.
     pub(super) origin_headers: Vec<(String, String)>,
+}
+
+/// A rule that denies without counting, and its result.
+#[derive(Debug, Serialize)]
+pub(super) struct DenyReport {
+    pub(super) name: String,
+    /// The requests that it denies.
+    pub(super) is_for: String,
+    /// Why it does not apply.
+    pub(super) reason: Option<String>,
+    pub(super) result: Option<&'static str>,
 }
 
 /// A tenant's entry and its position.
@@ -163,6 +179,7 @@ impl Report {
             has_entries: false,
             request: before.total().saturating_add(1),
             before,
+            deny: deny(policy, request, &outcome),
             rules: rules(policy, request, plan, &outcome),
             decision: decided(outcome.disposition()),
             headers: Vec::new(),
@@ -217,6 +234,22 @@ impl Report {
             self.body = Some(outcome.body());
         }
     }
+}
+
+fn deny(policy: &Policy, request: &Request<'_>, outcome: &Outcome<'_>) -> Vec<DenyReport> {
+    let matches: Vec<DenyMatch<'_>> = outcome.deny_matches().collect();
+    let rules = policy.deny_rules().iter().zip(policy.explain().deny_rules());
+    let rules = rules.zip(policy.explain().deny_applicability(request)).enumerate();
+    let report = |(i, ((rule, words), applicability)): (
+        usize,
+        ((&DenyRule, DenyRuleInWords), Applicability),
+    )| DenyReport {
+        name: rule.name().to_owned(),
+        is_for: words.applies,
+        reason: words::reason(&applicability),
+        result: matches.iter().find(|matched| matched.index == i).map(|it| it.result.label()),
+    };
+    rules.map(report).collect()
 }
 
 fn rules(

@@ -148,6 +148,7 @@ fn unmet_requirements(policy: &Policy, has_authority: bool) -> Vec<String> {
     let of_fleet = policy.rules().iter().enumerate();
     let of_fleet = of_fleet.filter(|(_, rule)| rule.scope() == Scope::Fleet);
     let unmet = of_fleet.filter_map(|(i, rule)| {
+        let i = policy.place_of(i);
         if !has_authority {
             return Some(format!(
                 "rules[{i}].scope: \"fleet\" needs an authority; name it in \"fleet\" next to \"policy\""

@@ -72,6 +72,10 @@ impl Reply {
 /// `tollgate_denied{login}`: the rule that denies, by its name in the metrics.
 fn details(outcome: &Outcome<'_>, labels: &Labels) -> Cow<'static, str> {
     let word = if outcome.is_failure() { "tollgate_failure{" } else { "tollgate_denied{" };
-    let rule = outcome.refused_by().map_or("", |rule| labels.rule(rule));
+    let rule = match (outcome.denied_by(), outcome.refused_by()) {
+        (Some(matched), _) => labels.deny_rule(matched.index),
+        (None, Some(rule)) => labels.rule(rule),
+        (None, None) => "",
+    };
     [word, rule, "}"].concat().into()
 }

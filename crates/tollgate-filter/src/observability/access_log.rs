@@ -27,13 +27,18 @@ const MOST_RULES: usize = 8;
 
 /// The fields of a request that has waited this long; nothing when all rules allow it.
 pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) -> String {
-    let mut text = String::with_capacity(128);
+    let (mut text, mut left) = (String::with_capacity(128), MOST_RULES);
+    for matched in outcome.deny_matches().take(MOST_RULES) {
+        left = left.saturating_sub(1);
+        begin(&mut text);
+        push(&mut text, "rule=", labels.deny_rule(matched.index));
+        push(&mut text, " result=", matched.result.label());
+        push_number(&mut text, " version=", version);
+    }
     let notable = outcome.decisions_after(waited);
     let notable = notable.filter(|decision| decision.result != RuleResult::Allowed);
-    for decision in notable.take(MOST_RULES) {
-        if !text.is_empty() {
-            text.push_str(", ");
-        }
+    for decision in notable.take(left) {
+        begin(&mut text);
         push_rule(&decision, waited, labels, &mut text);
         if let Some(pk) = decision.partition.and_then(|index| outcome.partition_pk(index)) {
             push(&mut text, " pk=", &pk_text(pk));
@@ -47,9 +52,7 @@ pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64
 pub fn costs(costs: &[SettledCharge], labels: &Labels) -> String {
     let mut text = String::new();
     for cost in costs.iter().take(MOST_RULES) {
-        if !text.is_empty() {
-            text.push_str(", ");
-        }
+        begin(&mut text);
         push(&mut text, "rule=", labels.rule(cost.rule));
         push_number(&mut text, " estimate=", cost.estimate);
         match cost.actual {
@@ -81,6 +84,13 @@ fn push_rule(decision: &RuleDecision<'_>, waited: Span, labels: &Labels, text: &
         let verdict = quota.and_then(|quota| decision.quotas.get(quota)).map(|it| it.verdict);
         let wait = if let Some(Verdict::Delay(wait)) = verdict { wait } else { Span::ZERO };
         push_number(text, " wait_ms=", waited.saturating_add(wait).as_millis_ceil());
+    }
+}
+
+/// Separates the fields of two rules.
+fn begin(text: &mut String) {
+    if !text.is_empty() {
+        text.push_str(", ");
     }
 }
 

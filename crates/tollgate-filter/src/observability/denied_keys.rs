@@ -38,10 +38,10 @@ struct Slot {
 }
 
 impl DeniedKeys {
-    /// The rule of this index denied a request; `key` is its key, if it has one.
-    pub fn add(&mut self, rule: usize, pk: Option<u64>) {
+    /// A request was denied: by the rule of this index, for the key of this hash, if it has one.
+    pub fn add(&mut self, key: Option<(usize, u64)>) {
         self.all = self.all.saturating_add(1);
-        let Some(pk) = pk else { return };
+        let Some((rule, pk)) = key else { return };
         if let Some(slot) = self.slots.iter_mut().find(|it| it.pk == pk && it.rule == rule) {
             slot.count = slot.count.saturating_add(1);
             return;
@@ -101,12 +101,12 @@ mod tests {
     fn the_key_that_is_denied_most_is_found_among_many() {
         let mut keys = DeniedKeys::default();
         for i in 0..10_000_u64 {
-            keys.add(0, Some(1_000_000 + i.wrapping_mul(0x9E37_79B9)));
+            keys.add(Some((0, 1_000_000 + i.wrapping_mul(0x9E37_79B9))));
             if i % 20 == 0 {
-                keys.add(1, Some(7));
+                keys.add(Some((1, 7)));
             }
             if i % 33 == 0 {
-                keys.add(0, Some(8));
+                keys.add(Some((0, 8)));
             }
         }
         assert_eq!(keys.slots.len(), SLOTS);
@@ -125,10 +125,10 @@ mod tests {
     fn few_are_counted_exactly_and_a_refusal_without_a_key_too() {
         let mut keys = DeniedKeys::default();
         assert!(keys.is_empty());
-        keys.add(0, None);
-        keys.add(0, Some(1));
-        keys.add(0, Some(1));
-        keys.add(1, Some(1));
+        keys.add(None);
+        keys.add(Some((0, 1)));
+        keys.add(Some((0, 1)));
+        keys.add(Some((1, 1)));
         assert!(!keys.is_empty());
         let expected = "4 denied in 7 s; most of them: rule=log_in pk=AAAAAAAAAAE= 2, \
                         rule=b pk=AAAAAAAAAAE= 1";

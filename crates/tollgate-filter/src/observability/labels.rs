@@ -9,6 +9,7 @@ use tollgate_policy::{Policy, metric_label};
 #[derive(Default)]
 pub struct Labels {
     rules: Vec<String>,
+    deny: Vec<String>,
     sets: Vec<SetLabels>,
 }
 
@@ -28,13 +29,23 @@ impl Labels {
             tier: set.tier().map(metric_label),
             quotas: set.quotas().iter().map(|quota| metric_label(quota.name())).collect(),
         });
-        Self { sets: sets.collect(), rules: policy.rules().iter().map(|it| it.label()).collect() }
+        Self {
+            sets: sets.collect(),
+            rules: policy.rules().iter().map(|it| it.label()).collect(),
+            deny: policy.deny_rules().iter().map(|it| metric_label(it.name())).collect(),
+        }
     }
 
     /// The rule of this index.
     #[must_use]
     pub fn rule(&self, index: usize) -> &str {
         self.rules.get(index).map_or("", String::as_str)
+    }
+
+    /// The deny rule of this index.
+    #[must_use]
+    pub fn deny_rule(&self, index: usize) -> &str {
+        self.deny.get(index).map_or("", String::as_str)
     }
 
     /// The quota set of this index.

@@ -480,6 +480,27 @@ mod tests {
         assert_eq!(all, 2 * 2 * 5);
     }
 
+    #[test]
+    fn a_rule_that_denies_without_counting_has_its_results() {
+        let document = r#"{"version": 1, "rules": [{"name": "no admin", "deny": true, "when": {"methods": ["PUT"]}},
+            {"name": "trial", "deny": true, "mode": "shadow"}]}"#;
+        let policy = tollgate_language::compile(document, Surface::Envoy).unwrap();
+        let names = Names::default();
+        define(&policy, "edge", &names);
+        let mut names = names.0.into_inner();
+        names.retain(|name| name.starts_with("tollgate.decisions."));
+        let expected = [
+            "no_admin.result=denied",
+            "no_admin.result=malformed",
+            "trial.result=shadowed",
+            "trial.result=malformed",
+        ];
+        assert_eq!(
+            names,
+            expected.map(|name| format!("tollgate.decisions.plugin=edge.rule={name}"))
+        );
+    }
+
     // Guards: an unlimited number of names, which the host never frees: a hundred policies of a
     // hundred rules each, and every one of them is counted.
     #[test]

@@ -69,7 +69,11 @@ impl<H: Proxy> Observer<H> {
             self.host.set_filter_state(FILTER_STATE, &fields);
         }
         if let Some(rule) = outcome.refused_by() {
-            self.record_denial(outcome, rule);
+            let its = outcome.decisions().find(|it| it.rule == rule).and_then(|it| it.partition);
+            let pk = its.and_then(|partition| outcome.partition_pk(partition));
+            self.record_denial(pk.map(|pk| (rule, pk)));
+        } else if plan.is_denied() {
+            self.record_denial(None);
         }
     }
 
@@ -147,14 +151,12 @@ impl<H: Proxy> Observer<H> {
         }
     }
 
-    fn record_denial(&self, outcome: &Outcome<'_>, rule: usize) {
+    fn record_denial(&self, key: Option<(usize, u64)>) {
         if self.has_ended.get() {
             return;
         }
-        let partition = outcome.decisions().find(|it| it.rule == rule).and_then(|it| it.partition);
-        let pk = partition.and_then(|partition| outcome.partition_pk(partition));
         let mut denied_keys = self.denied_keys.take();
-        denied_keys.add(rule, pk);
+        denied_keys.add(key);
         self.denied_keys.set(denied_keys);
         if self.log_at.get().is_none()
             && let Some(now) = self.host.now()

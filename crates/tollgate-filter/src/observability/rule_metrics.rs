@@ -19,6 +19,9 @@ const NEAR_LIMIT: &str = metric!(EnvoyNearLimit);
 /// The label of rules that have no names of their own.
 const OTHER: &str = "plugin=(other).rule=(other)";
 
+/// The names of a deny rule.
+const DENY_NAMES: u8 = 2;
+
 /// What is defined: a counter for a name.
 pub type Define<'a> = &'a mut dyn FnMut(&str) -> Option<Counter>;
 
@@ -30,6 +33,8 @@ type Results = [Option<Counter>; RuleResult::ALL.len()];
 pub struct RuleMetrics {
     /// As many as the policy has quota sets.
     sets: Vec<SetMetrics>,
+    /// As many as the policy has deny rules.
+    deny: Vec<Results>,
     other: Results,
 }
 
@@ -61,16 +66,28 @@ impl RuleMetrics {
         let sets = policy.quota_sets().iter().enumerate();
         let names = |(i, set)| Names::new(policy, (set, labels.set(i)?), labels, plugin);
         let names: Vec<_> = sets.filter_map(names).collect();
-        let families: Vec<_> = names.iter().map(Names::family).collect();
+        let deny: Vec<_> = deny_names(policy, labels, plugin).collect();
+        let of_deny = |(name, results): &(String, [RuleResult; 2])| {
+            (format!("{name} {}", words_of(results)), DENY_NAMES)
+        };
+        let families: Vec<_> =
+            names.iter().map(Names::family).chain(deny.iter().map(of_deny)).collect();
         let is_named = reserve(host, &families);
+        let (is_named_set, is_named_deny) =
+            is_named.split_at_checked(names.len()).unwrap_or_default();
         let mut other = Results::default();
         if is_named.contains(&false) {
             other = of_results(RuleResult::ALL, &format!("{DECISIONS}.{OTHER}"), define);
         }
-        let mut of_set = |(names, is_named): (&Names<'_>, bool)| {
-            if is_named { names.define(define) } else { SetMetrics::default() }
+        let mut of_set = |(names, is_named): (&Names<'_>, &bool)| {
+            if *is_named { names.define(define) } else { SetMetrics::default() }
         };
-        Self { sets: names.iter().zip(is_named).map(&mut of_set).collect(), other }
+        let sets = names.iter().zip(is_named_set).map(&mut of_set).collect();
+        let mut of_deny = |((name, results), is_named): ((String, [RuleResult; 2]), &bool)| {
+            if *is_named { of_results(results, &name, define) } else { Results::default() }
+        };
+        let deny = deny.into_iter().zip(is_named_deny).map(&mut of_deny).collect();
+        Self { sets, deny, other }
     }
 
     /// Counts the decision of every rule on a request, which has waited this long to be decided
@@ -82,6 +99,11 @@ impl RuleMetrics {
         buffer: &CounterBuffer<H>,
     ) -> bool {
         let mut is_notable = false;
+        for matched in outcome.deny_matches() {
+            is_notable = true;
+            let counter = self.deny.get(matched.index).and_then(|it| of_result(it, matched.result));
+            buffer.add(counter.or_else(|| self.other(matched.result)), 1);
+        }
         for decision in outcome.decisions_after(waited) {
             let result = decision.result;
             is_notable |= result != RuleResult::Allowed;
@@ -95,16 +117,37 @@ impl RuleMetrics {
     }
 
     fn other(&self, result: RuleResult) -> Option<Counter> {
-        *self.other.get(result.index())?
+        of_result(&self.other, result)
     }
 }
 
 impl SetMetrics {
     fn counter(&self, decision: &RuleDecision<'_>) -> Option<Counter> {
         let quota = decision.said_by().and_then(|quota| self.quotas.get(quota));
-        let of = |results: &Results| *results.get(decision.result.index())?;
+        let of = |results: &Results| of_result(results, decision.result);
         quota.and_then(|quota| of(&quota.results)).or_else(|| of(&self.results))
     }
+}
+
+/// The name before the results of each deny rule, and its results.
+fn deny_names(
+    policy: &Policy,
+    labels: &Labels,
+    plugin: &str,
+) -> impl Iterator<Item = (String, [RuleResult; 2])> {
+    policy.deny_rules().iter().enumerate().map(move |(i, rule)| {
+        let result = if rule.is_enforced { RuleResult::Denied } else { RuleResult::Shadowed };
+        let name = format!("{DECISIONS}.plugin={plugin}.rule={}", labels.deny_rule(i));
+        (name, [result, RuleResult::Malformed])
+    })
+}
+
+fn words_of(results: &[RuleResult]) -> String {
+    results.iter().map(|result| result.label()).collect::<Vec<_>>().join(",")
+}
+
+fn of_result(results: &Results, result: RuleResult) -> Option<Counter> {
+    *results.get(result.index())?
 }
 
 /// The names of the counters of one quota set.
@@ -149,8 +192,7 @@ impl<'a> Names<'a> {
         let Self { rule, tier, quotas, results, of_quota } = self;
         let each = of_quota.len().saturating_add(1);
         let all = quotas.len().saturating_mul(each).saturating_add(results.len());
-        let said: Vec<_> = results.iter().map(|result| result.label()).collect();
-        let text = format!("{rule}{tier} {} {}", said.join(","), quotas.join(","));
+        let text = format!("{rule}{tier} {} {}", words_of(results), quotas.join(","));
         (text, u8::try_from(all).unwrap_or(u8::MAX))
     }
 

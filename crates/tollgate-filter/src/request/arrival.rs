@@ -32,6 +32,9 @@ pub struct Arrival<'a, H> {
 impl<H: Proxy> Arrival<'_, H> {
     /// Decides the request.
     pub fn decide(self, mut plan: Box<Plan>) -> Pending<H> {
+        if plan.is_denied() {
+            return self.deny(plan);
+        }
         let clock = self.host.now();
         let now = clock.unwrap_or_default();
         if clock.is_some() && self.waiting.with(|queue| queue.next_at().is_some()) == Some(true) {

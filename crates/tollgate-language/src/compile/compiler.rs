@@ -15,6 +15,7 @@ use crate::compile::identities::unique;
 use crate::compile::identities::{RecordIds, key_identity, small};
 use crate::compile::quotas::quotas;
 use crate::compile::settings::{response, settings, waiting};
+use crate::document::deny::RuleItem;
 use crate::document::jwt::JwtDoc;
 use crate::document::root::Document;
 use crate::document::rule::{Durability, QuotaDoc, RuleDoc, TierDoc};
@@ -63,6 +64,7 @@ pub(super) fn spec(
         exempt: document.exempt.map_or_else(Vec::new, |list| list.0),
         groups: Vec::new(),
         rules: Vec::new(),
+        deny: Vec::new(),
         warnings: Vec::new(),
     };
     let mut compiler = Compiler {
@@ -77,18 +79,22 @@ pub(super) fn spec(
 }
 
 impl Compiler {
-    fn rules(&mut self, docs: Vec<Lenient<RuleDoc>>, at: &At<'_>) {
+    fn rules(&mut self, docs: Vec<Lenient<RuleItem>>, at: &At<'_>) {
         if docs.len() > MAX_RULES {
             at.problem(format!("has {} rules; use at most {MAX_RULES}", docs.len()));
             return;
         }
         let read = || docs.iter().enumerate().filter_map(|(i, doc)| Some((i, doc.0.as_ref()?)));
-        let sets: usize = read().map(|(_, rule)| rule.tiers().len().saturating_add(1)).sum();
+        let sets_of = |rule: &RuleItem| match rule {
+            RuleItem::Count(rule) => rule.tiers().len().saturating_add(1),
+            RuleItem::Deny(_) => 0,
+        };
+        let sets: usize = read().map(|(_, rule)| sets_of(rule)).sum();
         if sets > MAX_SETS {
             at.problem(format!("has {sets} rules and tiers in all; use at most {MAX_SETS}"));
             return;
         }
-        let whens = read().filter_map(|(_, rule)| rule.when.as_ref());
+        let whens = read().filter_map(|(_, rule)| rule.when());
         let patterns = whens.filter_map(Conditions::paths).flatten();
         let segments: usize = patterns.map(|pattern| pattern.segments.len()).sum();
         if segments > MAX_PATH_SEGMENTS {
@@ -97,10 +103,12 @@ impl Compiler {
             ));
             return;
         }
-        unique(read().map(|(i, rule)| (i, &rule.name)), at);
+        unique(read().map(|(i, rule)| (i, rule.name())), at);
         for (i, doc) in docs.into_iter().enumerate() {
-            if let Some(doc) = doc.0 {
-                self.rule(doc, &at.item(i));
+            match doc.0 {
+                Some(RuleItem::Count(doc)) => self.rule(*doc, &at.item(i)),
+                Some(RuleItem::Deny(doc)) => self.spec.deny.push(doc.into_rule(small(i))),
+                None => {}
             }
         }
         self.number_fallbacks();

@@ -50,11 +50,6 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
         mark_errors(rule, document, &at.field("action").field("mark").field("header"));
         key_errors(rule, document, traits, &at.field("key"));
         combinations::errors(rule, surface, traits, &at);
-        for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
-            if let Some(conditions) = conditions {
-                need_errors(conditions, document, traits, &at.field(name));
-            }
-        }
         for (j, tier) in rule.tiers().iter().enumerate() {
             if let Some(when) = &tier.when {
                 need_errors(when, document, traits, &at.field("tiers").item(j).field("when"));
@@ -68,6 +63,14 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
                 (traits.no_response_end, settled.cost.actual.is_in_head())
         {
             at.field("cost").field("actual").problem(message.into());
+        }
+    }
+    for (i, rule) in document.all_rules() {
+        let at = rules_at.item(i);
+        for (name, conditions) in [("when", rule.when()), ("unless", rule.unless())] {
+            if let Some(conditions) = conditions {
+                need_errors(conditions, document, traits, &at.field(name));
+            }
         }
     }
 }
@@ -114,8 +117,8 @@ fn tenant_errors(document: &Document, surface: &Traits, at: &At<'_>) {
 /// Two rules with the same name in the metrics, which could not be distinguished there.
 fn label_errors(document: &Document, rules_at: &At<'_>) {
     let mut first: BTreeMap<String, (usize, &str)> = BTreeMap::new();
-    for (i, rule) in document.rules() {
-        let name = rule.name.0.as_str();
+    for (i, rule) in document.all_rules() {
+        let name = rule.name().0.as_str();
         let (earlier, other) = *first.entry(metric_label(name)).or_insert((i, name));
         if other != name {
             rules_at.item(i).field("name").problem(format!(
@@ -162,8 +165,8 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
 pub(super) fn unreachable(document: &Document, root: &At<'_>) {
     let rules_at = root.field("rules");
     let left = Cell::new(MAX_COMPARED);
-    for (i, rule) in document.rules() {
-        let (when, unless) = (rule.when.as_ref(), rule.unless.as_ref());
+    for (i, rule) in document.all_rules() {
+        let (when, unless) = (rule.when(), rule.unless());
         if unless.is_some() && implies(when, unless, &left) {
             rules_at
                 .item(i)

@@ -18,6 +18,7 @@ use tollgate_policy::spec::{
 };
 
 use crate::compile::subsumption::{implies, implies_values};
+use crate::document::deny::{DenyRuleDoc, RuleItem};
 use crate::document::root::Document;
 use crate::document::rule::{RuleDoc, TierDoc};
 use crate::json::place::At;
@@ -38,7 +39,6 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
     let rules_at = root.field("rules");
     for (i, rule) in document.rules() {
         let at = rules_at.item(i);
-        exempt_warning(document, rule, left, &at);
         if traits.has_objects {
             few_objects_warning(rule, &at.field("key"));
         }
@@ -57,6 +57,16 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
         tier_warnings(rule, left, &at.field("tiers"));
         white_space_of_rule(rule, &at);
     }
+    for (i, rule) in document.all_rules() {
+        let at = rules_at.item(i);
+        exempt_warning(document, rule.when(), left, &at);
+        deny_warning(document, (i, rule), left, &at);
+        for (name, conditions) in [("when", rule.when()), ("unless", rule.unless())] {
+            if let Some(conditions) = conditions {
+                white_space_of_conditions(conditions, &at.field(name));
+            }
+        }
+    }
 }
 
 /// Notes the combinations of settings that are legal but hardly intended.
@@ -65,14 +75,14 @@ pub(super) fn of_spec(spec: &PolicySpec, left: &Cell<usize>, root: &At<'_>) {
     trust_warnings(&spec.settings.client, root);
     let rules_at = root.field("rules");
     for (i, rule) in spec.rules.iter().enumerate() {
-        let at = rules_at.item(i);
+        let at = rules_at.item(spec.place_of(i));
         let tiers_at = at.field("tiers");
         set_warnings(rule, &rule.set, &at, &at.field("quotas"));
         for (j, tier) in rule.tiers.iter().enumerate() {
             set_warnings(rule, &tier.set, &at, &tiers_at.item(j).field("quotas"));
         }
     }
-    name_warnings(&spec.rules, left, &rules_at);
+    name_warnings(spec, left, &rules_at);
 }
 
 fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
@@ -139,12 +149,40 @@ fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
     }
 }
 
-fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
+fn exempt_warning(document: &Document, when: Option<&Conditions>, left: &Cell<usize>, at: &At<'_>) {
     let mut exempts = document.exempt().iter().take_while(|_| left.get() > 0);
-    if let Some(i) = exempts.position(|exempt| implies(rule.when.as_ref(), Some(exempt), left)) {
+    if let Some(i) = exempts.position(|exempt| implies(when, Some(exempt), left)) {
         at.problem(format!(
             "applies only to requests that can be read in several ways; exempt[{i}] exempts all others"
         ));
+    }
+}
+
+/// A rule that denies every request, and a rule that gets no request because another one denies
+/// them all.
+fn deny_warning(
+    document: &Document,
+    (i, rule): (usize, &RuleItem),
+    left: &Cell<usize>,
+    at: &At<'_>,
+) {
+    let hides = |(j, deny): &(usize, &DenyRuleDoc)| {
+        let is_before = *j < i || matches!(rule, RuleItem::Count(_));
+        let denies_all = deny.is_enforced() && deny.unless.is_none();
+        is_before && denies_all && implies(rule.when(), deny.when.as_ref(), left)
+    };
+    let mut deny = document.deny_rules().take_while(|_| left.get() > 0);
+    if let Some((j, _)) = deny.find(hides) {
+        at.problem(format!("never applies: rules[{j}] denies every such request before"));
+    }
+    if let RuleItem::Deny(deny) = rule
+        && deny.unless.is_none()
+        && deny.when.as_ref().is_none_or(|when| when.0.is_empty())
+    {
+        at.problem(match deny.is_enforced() {
+            true => "has no condition, so it denies every request that is not exempt".into(),
+            false => "has no condition, so it would deny every request that is not exempt".into(),
+        });
     }
 }
 
@@ -241,9 +279,10 @@ fn regrows_one(limiter: &Limiter) -> bool {
 
 /// Two quotas with one name in one response cannot be distinguished: rules that are reported to the
 /// same clients, of which one applies whenever the other does.
-fn name_warnings(rules: &[RuleSpec], left: &Cell<usize>, rules_at: &At<'_>) {
+fn name_warnings(spec: &PolicySpec, left: &Cell<usize>, rules_at: &At<'_>) {
     let mut first: BTreeMap<&str, (usize, &RuleSpec)> = BTreeMap::new();
-    for (i, rule) in rules.iter().enumerate().filter(|(_, rule)| is_reported(rule)) {
+    let rules = spec.rules.iter().enumerate().map(|(i, rule)| (spec.place_of(i), rule));
+    for (i, rule) in rules.filter(|(_, rule)| is_reported(rule)) {
         let sets = rule.tiers.iter().map(|tier| &tier.set);
         for quota in [&rule.set].into_iter().chain(sets).flat_map(|set| &set.own.quotas) {
             let (earlier, other) = *first.entry(&quota.name).or_insert((i, rule));
@@ -276,11 +315,6 @@ const NEVER: &str =
 
 /// Notes the values of a rule that never match.
 fn white_space_of_rule(rule: &RuleDoc, at: &At<'_>) {
-    for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
-        if let Some(conditions) = conditions {
-            white_space_of_conditions(conditions, &at.field(name));
-        }
-    }
     for (i, conditions) in rule.priorities().iter().enumerate() {
         white_space_of_conditions(
             conditions,

@@ -6,6 +6,7 @@
 pub(crate) mod root;
 pub(crate) mod tenant;
 pub(crate) mod plugin;
+pub(crate) mod deny;
 pub(crate) mod rule;
 pub(crate) mod scope;
 pub(crate) mod action;

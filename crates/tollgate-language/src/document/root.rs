@@ -14,6 +14,7 @@ use tollgate_policy::spec::{
 };
 
 use crate::document::client_ip::{ClientIpDoc, GeoDoc};
+use crate::document::deny::{DenyRuleDoc, RuleItem};
 use crate::document::jwt::JwtDoc;
 use crate::document::lists::AtMost;
 use crate::document::rule::RuleDoc;
@@ -47,8 +48,9 @@ record! {
         escaped_slashes: Option<EscapedSlashes>,
         /// Requests that no rule applies to.
         exempt: Option<AtMost<MAX_EXEMPT, Conditions>>,
-        /// The rules; every rule that matches applies.
-        rules: Vec<Lenient<RuleDoc>>,
+        /// The rules; every rule that matches applies. A rule with `deny` denies before the others
+        /// count.
+        rules: Vec<Lenient<RuleItem>>,
     }
 }
 
@@ -58,8 +60,24 @@ impl Document {
     }
 
     /// The rules that could be read, with their indices.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = (usize, &RuleDoc)> {
+    pub(crate) fn all_rules(&self) -> impl Iterator<Item = (usize, &RuleItem)> {
         self.rules.iter().enumerate().filter_map(|(i, rule)| Some((i, rule.0.as_ref()?)))
+    }
+
+    /// Those that count.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (usize, &RuleDoc)> {
+        self.all_rules().filter_map(|(i, rule)| match rule {
+            RuleItem::Count(rule) => Some((i, &**rule)),
+            RuleItem::Deny(_) => None,
+        })
+    }
+
+    /// Those that deny.
+    pub(crate) fn deny_rules(&self) -> impl Iterator<Item = (usize, &DenyRuleDoc)> {
+        self.all_rules().filter_map(|(i, rule)| match rule {
+            RuleItem::Count(_) => None,
+            RuleItem::Deny(rule) => Some((i, rule)),
+        })
     }
 }
 

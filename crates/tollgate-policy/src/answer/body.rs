@@ -13,6 +13,10 @@ use crate::answer::text::Text as Digits;
 use crate::spec::action::Text;
 use crate::spec::response::BodyFormat;
 
+/// The problem type of a denial by a rule that denies without counting. No registered type has this
+/// meaning; docs/denied.md documents it.
+const DENIED_BY_RULE: &str = "urn:tollgate:problem:denied-by-rule";
+
 impl Outcome<'_> {
     /// The body of a denial: problem details (RFC 9457), unless the policy sets another format;
     /// empty for a status that has none.
@@ -40,6 +44,7 @@ impl Outcome<'_> {
     pub(crate) fn detail(&self) -> String {
         match (self.cause, self.retry_after()) {
             (Some(Cause::Malformed(malformed)), _) => malformed.detail().into(),
+            (Some(Cause::Rule(_)), _) => "a rule of the policy denies this request".into(),
             (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
             (Some(Cause::Busy), Some(wait)) => {
                 let seconds = fields::seconds(wait.saturating_add(self.jitter()));
@@ -61,6 +66,7 @@ impl Outcome<'_> {
                 "Temporary Reduced Capacity",
             ),
             Cause::Malformed(_) => ("about:blank", "Bad Request"),
+            Cause::Rule(_) => (DENIED_BY_RULE, "Denied by Rule"),
             Cause::Quota(_) | Cause::Silent(_) | Cause::MissingKey(_) => {
                 ("https://iana.org/assignments/http-problem-types#quota-exceeded", "Quota Exceeded")
             }
@@ -95,9 +101,11 @@ fn numbered(before: &str, number: u64, after: &str) -> String {
 }
 
 /// The denying rule's own body, unless the rule hides its limits.
-const fn own_body<'a>(cause: Cause<'a>) -> Option<&'a Text> {
+pub(crate) const fn own_body<'a>(cause: Cause<'a>) -> Option<&'a Text> {
     match cause {
-        Cause::Quota(Some(reply)) | Cause::MissingKey(Some(reply)) => reply.body.as_ref(),
+        Cause::Quota(Some(reply)) | Cause::MissingKey(Some(reply)) | Cause::Rule(reply) => {
+            reply.body.as_ref()
+        }
         Cause::Quota(None)
         | Cause::MissingKey(None)
         | Cause::Silent(_)

@@ -12,6 +12,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::answer::body::own_body;
 use crate::answer::fields;
 use crate::answer::outcome::{Cause, Outcome, status_of};
 
@@ -62,10 +63,10 @@ pub struct GrpcStatus {
 }
 
 impl Outcome<'_> {
-    /// The status that a gRPC client reads: RESOURCE_EXHAUSTED for a quota, whatever HTTP status
-    /// the rule sets, UNAVAILABLE for a failure, and INVALID_ARGUMENT for a request that cannot be
-    /// read. A `respond` action gets the code to which the client would map its HTTP status: OK for
-    /// a success, without a message.
+    /// The status that a gRPC client reads: RESOURCE_EXHAUSTED for a quota and PERMISSION_DENIED
+    /// for a deny rule, whatever HTTP status the rule sets, UNAVAILABLE for a failure, and
+    /// INVALID_ARGUMENT for a request that cannot be read. A `respond` action gets the code to
+    /// which the client would map its HTTP status: OK for a success, without a message.
     #[must_use]
     pub fn grpc(&self) -> GrpcStatus {
         match self.cause {
@@ -73,6 +74,11 @@ impl Outcome<'_> {
                 let code = code_of(status_of(cause));
                 let message = if code == OK { String::new() } else { self.content(cause) };
                 GrpcStatus { code, message }
+            }
+            Some(cause @ Cause::Rule(_)) => {
+                let own = own_body(cause).map(|body| body.0.clone());
+                let message = own.unwrap_or_else(|| self.detail());
+                GrpcStatus { code: PERMISSION_DENIED, message }
             }
             Some(Cause::Failure | Cause::Busy) => {
                 GrpcStatus { code: UNAVAILABLE, message: self.detail() }

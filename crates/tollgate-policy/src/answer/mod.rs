@@ -3,6 +3,7 @@
 //! Invariant: these modules only read the plan.
 
 pub(crate) mod rule_decision;
+pub(crate) mod deny_match;
 pub(crate) mod grpc;
 pub(crate) mod body;
 pub(crate) mod problem_details;

@@ -3,7 +3,8 @@
 //! Invariant: an outcome only reads the plan; every call returns the same. The cause of a denial is
 //! found once, when the outcome is made; status, fields and bodies follow from it. A quota's denial
 //! is 429 (RFC 6585) unless the policy sets another status. A failure's is 503, because the client
-//! did nothing wrong. A request that cannot be read is 400, whatever the policy: no wait helps.
+//! did nothing wrong. A rule that denies without counting is 403. A request that cannot be read is
+//! 400, whatever the policy: no wait helps.
 //! Names of quotas are reported to the client, keys never.
 
 use tollgate_core::{Algorithm, Span, Verdict};
@@ -33,8 +34,8 @@ pub enum Disposition {
     Retry(Span),
     /// No: respond with this status and the outcome's headers and body.
     Deny {
-        /// 429 when a quota denies, 503 when a failure does, 400 when the request cannot be read,
-        /// or the status of the rule's action.
+        /// 429 when a quota denies, 403 when a deny rule does, 503 when a failure does, 400 when
+        /// the request cannot be read, or the status in the rule.
         status: u16,
     },
 }
@@ -48,6 +49,8 @@ pub(crate) enum Cause<'a> {
     Silent(&'a Reply),
     /// The request lacks a part of a key; with the rule's own response, if any.
     MissingKey(Option<&'a Reply>),
+    /// A rule that denies matches the request; with its response.
+    Rule(&'a Reply),
     /// The key that a rule counts by cannot be read.
     Malformed(Malformed),
     /// A state could not be read or written, and the rule's failure mode is to deny.
@@ -72,6 +75,9 @@ impl Plan {
     #[must_use]
     pub fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
         let undecided = Outcome { plan: self, policy, cause: None, refused_by: None };
+        if let Some(cause) = undecided.find_denial() {
+            return Outcome { cause: Some(cause), ..undecided };
+        }
         let (cause, refused_by) = undecided.find_cause().unzip();
         Outcome { cause, refused_by, ..undecided }
     }
@@ -155,7 +161,7 @@ impl<'a> Outcome<'a> {
     }
 
     /// The index in [`Policy::rules`] of the rule that denies the request and determines its
-    /// response.
+    /// response. `None`, too, when [a deny rule](Outcome::denied_by) does.
     #[must_use]
     pub fn refused_by(&self) -> Option<usize> {
         self.refused_by.map(usize::from)
@@ -383,7 +389,7 @@ pub(crate) fn status_of(cause: Cause<'_>) -> u16 {
     let of = |reply: &Reply| u16::try_from(reply.status.0).unwrap_or(429);
     match cause {
         Cause::Quota(reply) | Cause::MissingKey(reply) => reply.map_or(429, of),
-        Cause::Silent(reply) => of(reply),
+        Cause::Silent(reply) | Cause::Rule(reply) => of(reply),
         Cause::Malformed(_) => 400,
         Cause::Failure | Cause::Busy => 503,
     }

@@ -21,6 +21,7 @@ use crate::spec::client_ip::Source;
 use crate::spec::client_ip::Trust;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
+use crate::spec::deny::DenyRule;
 use crate::spec::limits::Limits;
 use crate::spec::mode::{Mode, Share};
 use crate::spec::on_failure::OnFailure;
@@ -62,6 +63,17 @@ pub struct RuleInWords {
     pub tiers: Vec<TierInWords>,
 }
 
+/// One rule that denies, in words; each is a phrase without a full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DenyRuleInWords {
+    /// `clients in 192.0.2.0/24`
+    pub applies: String,
+    /// `enforced`
+    pub mode: &'static str,
+    /// `refuse with 403, without a count`
+    pub action: String,
+}
+
 /// One tier in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierInWords {
@@ -82,7 +94,7 @@ impl<'p> Explain<'p> {
             .get(usize::from(rule.terms.group))
             .map_or(&[][..], |group| &group.spec.key);
         Some(RuleInWords {
-            applies: applies(rule),
+            applies: applies(rule.terms.when.as_ref(), rule.terms.unless.as_ref()),
             key: if key.is_empty() {
                 "one count for all requests".to_owned()
             } else {
@@ -114,6 +126,20 @@ impl<'p> Explain<'p> {
             quota_set: rule.set.into(),
             tiers: rule.tiers.iter().map(tier).collect(),
         })
+    }
+
+    /// Each rule of [`Policy::deny_rules`] in words.
+    #[must_use]
+    pub fn deny_rules(&self) -> Vec<DenyRuleInWords> {
+        let in_words = |rule: &DenyRule| DenyRuleInWords {
+            applies: applies(rule.when.as_ref(), rule.unless.as_ref()),
+            mode: match rule.is_enforced {
+                true => "enforced",
+                false => "shadow: counted, never refused",
+            },
+            action: format!("refuse with {}, without a count", answer(&rule.reply)),
+        };
+        self.0.deny.rules.iter().map(in_words).collect()
     }
 
     /// The requests that no rule applies to, one phrase per item of `exempt`.
@@ -171,12 +197,12 @@ impl<'p> Explain<'p> {
     }
 }
 
-fn applies(rule: &Rule) -> String {
-    let mut text = match &rule.terms.when {
+fn applies(when: Option<&Conditions>, unless: Option<&Conditions>) -> String {
+    let mut text = match when {
         Some(when) => requests_with(when),
         None => "every request".to_owned(),
     };
-    if let Some(unless) = &rule.terms.unless {
+    if let Some(unless) = unless {
         text.push_str(&format!(", but not with {}", unless));
     }
     text

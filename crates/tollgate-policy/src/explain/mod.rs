@@ -11,7 +11,7 @@ mod reads;
 mod rules;
 pub mod words;
 
-pub use describe::{RuleInWords, TierInWords};
+pub use describe::{DenyRuleInWords, RuleInWords, TierInWords};
 pub use keys::{KeyPartInWords, KeyValue};
 pub use reads::{Read, Reader};
 pub use rules::{Applicability, Explain, RuleVerdict};

@@ -33,6 +33,8 @@ pub enum Reader<'p> {
     Exempt(usize),
     /// The tenant of the request, for every rule.
     Tenant,
+    /// The conditions of the rule of this name, which denies: `when` or `unless`.
+    Deny(&'p str, &'static str),
     /// The conditions in which the rule (its index in [`Policy::rules`](crate::Policy::rules))
     /// applies, or does not: `when` or `unless`.
     Condition(usize, &'static str),
@@ -47,11 +49,11 @@ pub enum Reader<'p> {
 }
 
 impl Reader<'_> {
-    /// The index of the rule; `None` for all rules.
+    /// The index of the rule that counts; `None` for all rules, and for a rule that denies.
     #[must_use]
     pub const fn rule(&self) -> Option<usize> {
         match self {
-            Self::Exempt(_) | Self::Tenant => None,
+            Self::Exempt(_) | Self::Tenant | Self::Deny(..) => None,
             Self::Condition(rule, _) | Self::Key(rule) | Self::Tier(rule, _) => Some(*rule),
             Self::Cost(rule) | Self::Charge(rule) => Some(*rule),
         }
@@ -70,6 +72,13 @@ impl<'p> Explain<'p> {
         }
         for (i, conditions) in self.0.exempt.iter().enumerate() {
             self.conditions(Reader::Exempt(i), conditions, &mut reads);
+        }
+        for rule in &self.0.deny.rules {
+            for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
+                if let Some(conditions) = conditions {
+                    self.conditions(Reader::Deny(&rule.name, name), conditions, &mut reads);
+                }
+            }
         }
         for (i, rule) in self.0.rules.iter().enumerate() {
             self.of_rule(i, rule, &mut reads);

@@ -20,6 +20,8 @@ use crate::policy::rule::Rule;
 use crate::request::key::{write_key, write_part};
 use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
+use crate::spec::conditions::Conditions;
+use crate::spec::deny::DenyRule;
 use crate::spec::key::KeyPart;
 use crate::spec::on_missing::OnMissing;
 use crate::stable_hash::stable_hash;
@@ -56,6 +58,8 @@ pub enum Applicability {
     Applies,
     /// No rule does: the request is exempt by this item of `exempt`.
     Exempt(usize),
+    /// No rule does: this deny rule denies the request.
+    DeniedBy(String),
     /// The first condition of `when` that does not hold, in words: `method POST`.
     WhenFails(String),
     /// `unless` holds, in words.
@@ -98,12 +102,40 @@ impl<'p> Explain<'p> {
     pub fn applicability(&self, facts: &impl Facts) -> Vec<Applicability> {
         let mut buffers = Buffers::default();
         let request = Request::new(facts, &self.0.settings, &mut buffers);
-        let exempt = self.0.exempt.iter().position(|exempt| exempt.surely_hold(&request));
-        let of_rule = |rule| match exempt {
-            Some(i) => Applicability::Exempt(i),
-            None => self.applicability_of(rule, &request),
+        let denied_by = || self.0.deny.rules.iter().find(|rule| rule.denies(&request));
+        let all = match (self.exempt_by(&request), denied_by()) {
+            (Some(i), _) => Applicability::Exempt(i),
+            (None, Some(rule)) => Applicability::DeniedBy(rule.name.clone()),
+            (None, None) => {
+                return self.0.rules.iter().map(|it| self.applicability_of(it, &request)).collect();
+            }
         };
-        self.0.rules.iter().map(of_rule).collect()
+        alloc::vec![all; self.0.rules.len()]
+    }
+
+    /// Whether each rule of [`Policy::deny_rules`] applies to a request, in their order. Never
+    /// fails. Agrees with [`Policy::plan`].
+    #[must_use]
+    pub fn deny_applicability(&self, facts: &impl Facts) -> Vec<Applicability> {
+        let mut buffers = Buffers::default();
+        let request = Request::new(facts, &self.0.settings, &mut buffers);
+        let exempt = self.exempt_by(&request);
+        let mut denied_by: Option<&'p DenyRule> = None;
+        let of_rule = |rule: &'p DenyRule| match (exempt, denied_by) {
+            (Some(i), _) => Applicability::Exempt(i),
+            (None, Some(earlier)) => Applicability::DeniedBy(earlier.name.clone()),
+            (None, None) => {
+                denied_by = Some(rule).filter(|rule| rule.denies(&request));
+                let conditions = (rule.when.as_ref(), rule.unless.as_ref());
+                conditions_of(conditions, &request).unwrap_or(Applicability::Applies)
+            }
+        };
+        self.0.deny.rules.iter().map(of_rule).collect()
+    }
+
+    /// The item of `exempt` that exempts the request.
+    fn exempt_by<F: Facts>(self, request: &Request<'_, F>) -> Option<usize> {
+        self.0.exempt.iter().position(|exempt| exempt.surely_hold(request))
     }
 
     /// The client's address as the policy finds it, before it is grouped by prefix; never an IPv4
@@ -126,18 +158,12 @@ impl<'p> Explain<'p> {
     }
 
     fn applicability_of<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Applicability {
+        let conditions = (rule.terms.when.as_ref(), rule.terms.unless.as_ref());
         let mut is_unclear = false;
-        for condition in rule.terms.when.iter().flat_map(|when| &when.0) {
-            match condition.holds(request, Reading::Any) {
-                Ok(true) => {}
-                Ok(false) => return Applicability::WhenFails(condition.to_string()),
-                Err(_) => is_unclear = true,
-            }
-        }
-        if let Some(unless) =
-            rule.terms.unless.as_ref().filter(|unless| unless.surely_hold(request))
-        {
-            return Applicability::UnlessHolds(unless.to_string());
+        match conditions_of(conditions, request) {
+            Ok(Applicability::Applies) => {}
+            Ok(other) => return other,
+            Err(_) => is_unclear = true,
         }
         let Some(group) = self.0.groups.get(usize::from(rule.terms.group)) else {
             return Applicability::Applies;
@@ -155,6 +181,35 @@ impl<'p> Explain<'p> {
             }
             _ => Applicability::Applies,
         }
+    }
+}
+
+/// Whether the conditions `when` and `unless` let a rule apply.
+///
+/// # Errors
+/// It is unclear.
+fn conditions_of<F: Facts>(
+    (when, unless): (Option<&Conditions>, Option<&Conditions>),
+    request: &Request<'_, F>,
+) -> Result<Applicability, Malformed> {
+    let mut unclear = Ok(Applicability::Applies);
+    for condition in when.into_iter().flat_map(|when| &when.0) {
+        match condition.holds(request, Reading::Any) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Applicability::WhenFails(condition.to_string())),
+            Err(malformed) => unclear = Err(malformed),
+        }
+    }
+    match unless.filter(|unless| unless.surely_hold(request)) {
+        Some(unless) => Ok(Applicability::UnlessHolds(unless.to_string())),
+        None => unclear,
+    }
+}
+
+impl DenyRule {
+    /// True when it denies the request.
+    fn denies<F: Facts>(&self, request: &Request<'_, F>) -> bool {
+        self.is_enforced && self.matches(request) != Ok(false)
     }
 }
 

@@ -96,6 +96,7 @@ pub fn reason(applicability: &Applicability) -> Option<String> {
     Some(match applicability {
         Applicability::Applies => return None,
         Applicability::Exempt(i) => format!("the request is exempt by exempt[{i}]"),
+        Applicability::DeniedBy(rule) => format!("the request is denied by \"{rule}\""),
         Applicability::WhenFails(condition) => format!("it is for {condition}"),
         Applicability::UnlessHolds(condition) => format!("it is not for {condition}"),
         Applicability::KeyMissing(part) => {

@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 
 use crate::facts::Facts;
 use crate::pipeline::applied::{AppliedRule, AppliedSet, Basis, CountedIn, Effect};
+use crate::pipeline::deny::find;
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::Plan;
 use crate::pipeline::tenant::Choice;
-use crate::policy::by_value::in_order;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::index::IndexedBy;
@@ -51,12 +51,15 @@ impl Policy {
 
     fn plan_with(&self, facts: &impl Facts, tenant: Option<&Arc<Tenant>>, plan: &mut Plan) {
         plan.clear();
-        let Plan { applied, partitions, candidates, buffers, tenant: id, .. } = plan;
+        let Plan { applied, partitions, candidates, buffers, tenant: id, denied, .. } = plan;
         let request = Request::new(facts, &self.settings, buffers);
         if !self.exempt.is_empty() && self.is_exempt(&request) {
             return;
         }
-        self.find_candidates(&request, candidates);
+        if !self.deny.rules.is_empty() && self.is_denied(&request, candidates, denied) {
+            return;
+        }
+        find(&self.index, &request, candidates);
         let of_tenant = self.write_tenant(&request, candidates, id);
         let tenant = tenant.filter(|tenant| of_tenant.is_ok() && *tenant.id == **id);
         for index in candidates {
@@ -73,25 +76,6 @@ impl Policy {
         }
         plan.keep_unreadable();
         plan.reserve_decisions(self);
-    }
-
-    /// Fills `candidates` with the rules that may apply, in order, each once.
-    #[inline]
-    pub(super) fn find_candidates<F: Facts>(
-        &self,
-        request: &Request<'_, F>,
-        candidates: &mut Vec<u16>,
-    ) {
-        self.index.find(request.host().ok(), request.paths().all(), candidates);
-        if !self.index.others.kinds.is_empty() {
-            self.look_up_candidates(request, candidates);
-        }
-    }
-
-    #[cold]
-    fn look_up_candidates<F: Facts>(&self, request: &Request<'_, F>, candidates: &mut Vec<u16>) {
-        request.look_up(&self.index.others, &[], &mut |rules| candidates.extend(rules));
-        in_order(candidates);
     }
 
     /// True when the request certainly matches an exemption.

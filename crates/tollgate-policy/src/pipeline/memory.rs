@@ -10,6 +10,7 @@ use tollgate_core::Decision;
 
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::KeyHashes;
+use crate::pipeline::matched_deny::MatchedDeny;
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::request::lazy::Buffers;
@@ -33,7 +34,8 @@ impl PlanMemory<'_> {
     /// The number of bytes that the plan uses, including itself.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let Plan { applied, awaited, partitions, decisions, candidates, buffers, .. } = &*self.0;
+        let Plan { applied, awaited, partitions, decisions, candidates, buffers, denied, .. } =
+            &*self.0;
         let of = |capacity: usize, size: usize| capacity.saturating_mul(size);
         [
             size_of::<Plan>(),
@@ -42,6 +44,7 @@ impl PlanMemory<'_> {
             of(decisions.capacity(), size_of::<Decision>()),
             of(awaited.decisions.capacity(), size_of::<Decision>()),
             of(candidates.capacity(), size_of::<u16>()),
+            of(denied.capacity(), size_of::<MatchedDeny>()),
             partitions.capacity(),
             buffers.capacity(),
         ]
@@ -84,14 +87,15 @@ impl PlanMemory<'_> {
         plan.partitions.shorten_keys(longest, shorten);
     }
 
-    /// Makes the plan small, to keep it while its request waits or its response lasts, and returns the number of bytes
-    /// that it uses then. The stored values are freed, never the keys, and nothing of the request
-    /// is kept: load and decide the plan again afterwards.
+    /// Makes the plan small, to keep it while its request waits or its response lasts, and returns
+    /// the number of bytes that it uses then. The stored values are freed, never the keys, and
+    /// nothing of the request is kept: load and decide the plan again afterwards.
     pub fn shrink(&mut self) -> usize {
-        let Plan { applied, awaited, partitions, decisions, candidates, buffers, .. } =
+        let Plan { applied, awaited, partitions, decisions, candidates, buffers, denied, .. } =
             &mut *self.0;
         partitions.shrink();
         applied.shrink_to_fit();
+        denied.shrink_to_fit();
         decisions.shrink_to_fit();
         awaited.rules.shrink_to_fit();
         awaited.decisions.shrink_to_fit();

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use tollgate_core::{Decision, Span, Verdict};
 
 use crate::pipeline::applied::{AppliedRule, AppliedSet, AwaitedRules, CountedIn, SettledCharge};
+use crate::pipeline::matched_deny::MatchedDeny;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
@@ -58,6 +59,8 @@ pub struct Plan {
     pub(crate) suspect: Option<usize>,
     pub(crate) settled_costs: Vec<SettledCharge>,
     pub(crate) awaited: AwaitedRules,
+    /// The deny rules that match, in order; only the last one may be enforced.
+    pub(crate) denied: Vec<MatchedDeny>,
 }
 
 /// A service shares its policy between threads, and keeps a plan and its outcome across an `await`.
@@ -125,7 +128,7 @@ impl Plan {
     /// True when no rule applies: the request is allowed and nothing is added to the response.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.applied.is_empty()
+        self.applied.is_empty() && self.denied.is_empty()
     }
 
     /// True when a rule that applies charges by the response, or may refund its held units: keep
@@ -162,6 +165,7 @@ impl Plan {
         self.suspect = None;
         self.settled_costs.clear();
         self.awaited.rules.clear();
+        self.denied.clear();
         self.decisions.clear();
         self.partitions.clear();
     }

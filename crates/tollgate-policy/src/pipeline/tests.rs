@@ -21,6 +21,7 @@ use core::net::IpAddr;
 
 use crate::compiled_for_tests::compile;
 use crate::facts::Facts;
+use crate::pipeline::deny::find;
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
@@ -145,8 +146,17 @@ impl Seeded {
             )
         });
         let repeated = self.one_of(&REPEATED);
+        let mut number = 0;
+        let deny = self.list(60, |it| {
+            number += 1;
+            let mode = it.one_of(&["enforce", "shadow", "shadow"]);
+            format!(
+                r#"{{"name": "d{number}", "deny": true, "mode": "{mode}", "when": {}}}"#,
+                it.conditions()
+            )
+        });
         let document = format!(
-            r#"{{"version": 1, "repeated": "{repeated}", "exempt": [{exempt}], "rules": [{rules}]}}"#
+            r#"{{"version": 1, "repeated": "{repeated}", "exempt": [{exempt}], "rules": [{deny}, {rules}]}}"#
         );
         compile(&document, Surface::Library)
     }
@@ -265,6 +275,9 @@ struct Compared {
     left_out: usize,
     tiers: usize,
     unclear_tiers: usize,
+    denied: usize,
+    /// Deny rules that matched.
+    matched: usize,
 }
 
 impl Compared {
@@ -283,7 +296,7 @@ impl Compared {
         assert_eq!(policy.is_exempt(request), is_exempt);
         self.exempt += usize::from(is_exempt);
         let mut candidates = Vec::new();
-        policy.find_candidates(request, &mut candidates);
+        find(&policy.index, request, &mut candidates);
         assert!(candidates.is_sorted_by(|one, next| one < next), "{candidates:?}");
         for (rule, i) in policy.rules.iter().zip(0_u16..) {
             let when =
@@ -292,6 +305,27 @@ impl Compared {
             assert!(!may_hold || candidates.contains(&i), "rules[{i}]");
             self.left_out += usize::from(!candidates.contains(&i));
         }
+    }
+
+    /// The deny rules that match, up to the first that denies.
+    fn deny(&mut self, request: &Request<'_, Given>, policy: &Policy) {
+        let (mut candidates, mut found) = (Vec::new(), Vec::new());
+        let is_denied = policy.is_denied(request, &mut candidates, &mut found);
+        let all = policy.deny.rules.iter().zip(0_u16..);
+        let matching = all.filter(|(rule, _)| rule.matches(request) != Ok(false));
+        let mut expected = Vec::new();
+        for (rule, i) in matching {
+            expected.push((i, rule.matches(request).err()));
+            if rule.is_enforced {
+                break;
+            }
+        }
+        let found: Vec<_> = found.iter().map(|it| (it.rule, it.malformed)).collect();
+        assert_eq!(found, expected);
+        let last = expected.last().and_then(|(i, _)| policy.deny.rules.get(usize::from(*i)));
+        assert_eq!(is_denied, last.is_some_and(|rule| rule.is_enforced));
+        self.denied += usize::from(is_denied);
+        self.matched += found.len();
     }
 
     fn tiers(&mut self, request: &Request<'_, Given>, policy: &Policy, seeded: &mut Seeded) {
@@ -327,12 +361,22 @@ fn what_is_looked_up_is_what_asking_each_in_turn_finds() {
                 compared.conditions(&request, when, each_in_turn);
             }
             compared.rules(&request, &policy);
+            compared.deny(&request, &policy);
             compared.tiers(&request, &policy, &mut seeded);
         }
     }
-    let Compared { held, failed, unclear, exempt, left_out, tiers, unclear_tiers } = compared;
+    let Compared { held, failed, unclear, exempt, left_out, tiers, unclear_tiers, .. } = compared;
     assert!(held.iter().all(|count| *count > 5_000), "{held:?}");
-    let all = [failed, unclear, exempt, left_out, tiers, unclear_tiers];
+    let all = [
+        failed,
+        unclear,
+        exempt,
+        left_out,
+        tiers,
+        unclear_tiers,
+        compared.denied,
+        compared.matched,
+    ];
     assert!(all.iter().all(|count| *count > 500), "{all:?}");
 }
 

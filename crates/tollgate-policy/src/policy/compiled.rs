@@ -9,6 +9,7 @@ use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::policy::by_value::ByValue;
+use crate::policy::deny::DenyRules;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
 use crate::policy::records::RECORD_HEADER;
@@ -17,6 +18,7 @@ use crate::policy::settings::{Response, Settings};
 use crate::policy::tenant::TenantKey;
 use crate::spec::client_ip::ClientAddress;
 use crate::spec::conditions::Conditions;
+use crate::spec::deny::{DenyRule, place_of};
 use crate::spec::jwt::Jwt;
 use crate::spec::key::KeyPart;
 use crate::spec::limits::Limits;
@@ -33,6 +35,7 @@ pub struct Policy {
     pub(crate) sets: Vec<QuotaSet>,
     pub(crate) exempt: Vec<Conditions>,
     pub(crate) exempt_by_value: ByValue,
+    pub(crate) deny: DenyRules,
     pub(crate) index: Index,
     pub(crate) settings: Settings,
     pub(crate) response: Response,
@@ -52,10 +55,29 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The rules, in the order of the document.
+    /// The rules that count, in the order of the document.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The rules that deny, in the order of the document.
+    #[must_use]
+    pub fn deny_rules(&self) -> &[DenyRule] {
+        &self.deny.rules
+    }
+
+    /// The names of all rules: of those that count, then of those that deny.
+    pub fn rule_names(&self) -> impl Iterator<Item = &str> {
+        let of_deny = self.deny.rules.iter().map(DenyRule::name);
+        self.rules.iter().map(Rule::name).chain(of_deny)
+    }
+
+    /// The index in the document's `rules` of a rule of [`Policy::rules`]: the rules that deny have
+    /// their places there, too.
+    #[must_use]
+    pub fn place_of(&self, rule: usize) -> usize {
+        place_of(&self.deny.rules, rule)
     }
 
     /// The groups: one stored value per key of each.
@@ -159,8 +181,7 @@ impl Policy {
             group.lay_out(&mut self.sets);
         }
         let of_path = |part: &KeyPart| matches!(part, KeyPart::Path | KeyPart::PathParam(_));
-        let of_rules = self.rules.iter().filter_map(|rule| rule.terms.when.as_ref());
-        self.settings.reads_path = of_rules.filter_map(Conditions::paths).any(|it| !all(it))
+        self.settings.reads_path = self.whens().filter_map(Conditions::paths).any(|it| !all(it))
             || self.other_conditions().any(|c| c.paths().is_some())
             || self.all_key_parts().any(of_path);
         self.settings.reads_host = self.all_conditions().any(|c| c.hosts().is_some())
@@ -180,8 +201,13 @@ impl Policy {
 
     /// All conditions that can be evaluated for a request.
     fn all_conditions(&self) -> impl Iterator<Item = &Conditions> {
+        self.whens().chain(self.other_conditions())
+    }
+
+    /// The `when` of every rule.
+    fn whens(&self) -> impl Iterator<Item = &Conditions> {
         let of_rules = self.rules.iter().filter_map(|rule| rule.terms.when.as_ref());
-        of_rules.chain(self.other_conditions())
+        of_rules.chain(self.deny.rules.iter().filter_map(|rule| rule.when.as_ref()))
     }
 
     /// The conditions other than the `when` of a rule.
@@ -190,7 +216,8 @@ impl Policy {
             let tiers = rule.tiers.iter().filter_map(|tier| tier.when.as_ref());
             rule.terms.unless.iter().chain(tiers).chain(rule.priorities())
         });
-        self.exempt.iter().chain(of_rules)
+        let of_deny = self.deny.rules.iter().filter_map(|rule| rule.unless.as_ref());
+        self.exempt.iter().chain(of_rules).chain(of_deny)
     }
 
     /// All parts of keys, and the tenant key.

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use crate::policy::by_value::ByValue;
 use crate::policy::compiled::Policy;
+use crate::policy::deny::DenyRules;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
 use crate::policy::quota::CompiledQuota;
@@ -47,6 +48,7 @@ impl Policy {
             exempt,
             groups,
             rules,
+            deny,
             warnings,
         } = spec;
         let mut policy = Self {
@@ -55,6 +57,7 @@ impl Policy {
             sets: Vec::new(),
             exempt,
             exempt_by_value: ByValue::default(),
+            deny: DenyRules::new(deny),
             index: Index::new(),
             // `Policy::complete` finds what is read.
             settings: Settings { spec: settings, reads_path: false, reads_host: false },
@@ -78,13 +81,11 @@ impl Policy {
             groups_used = groups_used.max(usize::from(rule.terms.group).checked_add(1)?);
             rule.add_to(&mut policy, &mut fallbacks)?;
         }
-        if groups_used != policy.groups.len() {
-            return None;
-        }
+        let are_all_used = groups_used == policy.groups.len();
         for fallback in fallbacks {
             fallback.add_to(&mut policy)?;
         }
-        if !has_each_once(&policy) {
+        if !are_all_used || !has_each_once(&policy) {
             return None;
         }
         policy.complete();
@@ -102,9 +103,19 @@ fn has_each_once(policy: &Policy) -> bool {
         sort_by(ids, Ord::cmp);
         ids.is_sorted_by(|one, next| one < next)
     };
+    let of_deny = policy.deny.rules.iter().map(|rule| &*rule.name);
     are_apart(&mut groups)
         && are_apart(&mut records)
-        && are_unique(policy.rules.iter().map(|rule| &*rule.terms.name))
+        && are_unique(policy.rules.iter().map(|rule| &*rule.terms.name).chain(of_deny))
+        && has_places(policy)
+}
+
+/// True when the rules that deny are in the order of their places among all rules.
+fn has_places(policy: &Policy) -> bool {
+    let deny = &policy.deny.rules;
+    let all = policy.rules.len().saturating_add(deny.len());
+    deny.is_sorted_by(|one, next| one.place < next.place)
+        && deny.last().is_none_or(|last| usize::from(last.place) < all)
 }
 
 impl PolicySpec {

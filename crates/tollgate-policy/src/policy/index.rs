@@ -98,7 +98,8 @@ impl Index {
     /// Fills `out` with the candidates for a request, in order, each once: the rules that any
     /// reading of its path finds, and those that are always evaluated. Without a readable `host`,
     /// the rules of all hosts are candidates. The caller adds the rules that are looked up by a
-    /// value.
+    /// value. It has two callers, and the call of one of them decides every request.
+    #[inline(always)]
     pub(crate) fn find<'p>(
         &self,
         host: Option<&[u8]>,
@@ -124,6 +125,7 @@ impl Index {
     }
 
     /// Appends the rules of every host that matches; some may be repeated.
+    #[inline(always)]
     fn find_host(&self, host: &[u8], out: &mut Vec<u16>) {
         append(&self.hosts, host, out);
         if !self.suffixes.is_empty() {

@@ -42,6 +42,7 @@ impl LoneQuota {
     pub fn of(policy: &Policy) -> Option<Self> {
         let [rule] = &*policy.rules else { return None };
         let has_conditions = !policy.exempt.is_empty()
+            || !policy.deny.rules.is_empty()
             || policy.tenant.is_some()
             || rule.terms.when.is_some()
             || rule.terms.unless.is_some()

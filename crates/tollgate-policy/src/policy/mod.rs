@@ -17,6 +17,7 @@ pub(crate) mod compiled;
 pub(crate) mod tenant_name;
 pub(crate) mod tenant_quotas;
 pub(crate) mod tenant;
+pub(crate) mod deny;
 pub(crate) mod rule;
 pub(crate) mod group;
 pub(crate) mod by_id;

@@ -4,6 +4,7 @@
 //! are derived, and are named here, so that a new one must be either.
 
 use crate::policy::compiled::Policy;
+use crate::policy::deny::DenyRules;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::{Rule, Tier};
@@ -23,6 +24,7 @@ impl Policy {
             sets,
             exempt,
             exempt_by_value: _,
+            deny: DenyRules { rules: deny, index: _ },
             index: _,
             settings,
             response,
@@ -50,6 +52,7 @@ impl Policy {
             exempt: exempt.clone(),
             groups: of_rules.map(|group| group.spec.clone()).collect(),
             rules: rules.iter().map(|rule| RuleSpec::of(rule, sets)).collect(),
+            deny: deny.clone(),
             warnings: warnings.0.clone(),
         }
     }

@@ -5,6 +5,7 @@
 //! depends on several values is checked where a spec is made or read.
 
 pub(crate) mod policy;
+pub(crate) mod deny;
 pub(crate) mod rule;
 pub(crate) mod values;
 pub(crate) mod coded;
@@ -46,6 +47,7 @@ pub use charging::{Charging, OnAbort, ResponseCharge, Statuses};
 pub use client_ip::{ClientAddress, Source, Trust};
 pub use conditions::{Condition, Conditions};
 pub use cost::{Cost, MAX_COST};
+pub use deny::{DENY_STATUS, DenyRule};
 pub use descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
 pub use fact::{Fact, Need};
 pub use jwt::{Jwk, Jwt};

@@ -14,6 +14,7 @@ use crate::spec::bounds::{MAX_SETS, MAX_SHARDS};
 use crate::spec::client_ip::{ClientAddress, Source, Trust};
 use crate::spec::coded::{Coded, fields, shape, variants};
 use crate::spec::conditions::Conditions;
+use crate::spec::deny::{DenyRule, place_of};
 use crate::spec::jwt::{Jwk, Jwt};
 use crate::spec::key::KeyPart;
 use crate::spec::limits::Limits;
@@ -23,6 +24,7 @@ use crate::spec::rule::RuleSpec;
 use crate::spec::scalar::{HeaderName, MAX_WAIT};
 use tollgate_http_syntax::address::{Cidr, Prefixes};
 use tollgate_http_syntax::alternatives::Alternatives;
+use tollgate_http_syntax::path::Pattern;
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_storage::Bytes;
@@ -49,8 +51,10 @@ fields! {
         exempt: Vec<Conditions>,
         /// The keys of the rules, numbered in the order in which rules first use them.
         groups: Vec<GroupSpec>,
-        /// The rules, in the order of the document.
+        /// The rules that count, in the order of the document.
         rules: Vec<RuleSpec>,
+        /// The rules that deny, in the order of the document.
+        deny: Vec<DenyRule>,
         /// Settings that are valid but hardly intended.
         warnings: Vec<Problem>,
     }
@@ -163,14 +167,30 @@ fields! {
 }
 
 impl PolicySpec {
+    /// The index in the document's `rules` of the rule with this index in `rules`.
+    #[must_use]
+    pub fn place_of(&self, rule: usize) -> usize {
+        place_of(&self.deny, rule)
+    }
+
     /// True when it contains no more than a document may. This is checked before anything is built:
     /// with hostile bytes a table per segment would be many times as large as the bytes.
     pub(crate) fn is_within_bounds(&self) -> bool {
         let total = |sizes: &mut dyn Iterator<Item = usize>| sizes.fold(0, usize::saturating_add);
-        self.rules.len() <= MAX_RULES
+        self.rules.len().saturating_add(self.deny.len()) <= MAX_RULES
             && self.exempt.len() <= MAX_EXEMPT
             && self.groups.len() <= MAX_RULES
             && total(&mut self.rules.iter().map(RuleSpec::sets)) <= MAX_SETS
-            && total(&mut self.rules.iter().map(RuleSpec::path_segments)) <= MAX_PATH_SEGMENTS
+            && total(&mut self.path_segments()) <= MAX_PATH_SEGMENTS
     }
+
+    /// The number of segments in the paths by which each rule is looked up.
+    fn path_segments(&self) -> impl Iterator<Item = usize> {
+        let of_deny = self.deny.iter().map(|rule| segments(rule.paths()));
+        self.rules.iter().map(|rule| segments(rule.paths())).chain(of_deny)
+    }
+}
+
+fn segments(paths: &[Pattern]) -> usize {
+    paths.iter().fold(0, |sum, path| sum.saturating_add(path.segments.len()))
 }

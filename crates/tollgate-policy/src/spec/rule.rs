@@ -18,6 +18,7 @@ use crate::spec::on_missing::OnMissing;
 use crate::spec::quota::QuotaSpec;
 use crate::spec::scalar::Name;
 use crate::spec::scope::{MAX_NODES, Scope, is_lease};
+use tollgate_http_syntax::path::Pattern;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::sort::sort_by;
 
@@ -147,10 +148,9 @@ impl RuleSpec {
         self.tiers.len().saturating_add(1)
     }
 
-    /// The number of segments in all paths by which it is looked up.
-    pub(crate) fn path_segments(&self) -> usize {
-        let paths = self.terms.when.as_ref().and_then(Conditions::paths).unwrap_or_default();
-        paths.iter().fold(0, |sum, path| sum.saturating_add(path.segments.len()))
+    /// The paths by which it is looked up.
+    pub(crate) fn paths(&self) -> &[Pattern] {
+        self.terms.when.as_ref().and_then(Conditions::paths).unwrap_or_default()
     }
 
     /// True when every path of the rule captures the parameters that its key uses.

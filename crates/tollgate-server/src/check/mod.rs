@@ -103,6 +103,13 @@ fn tell_trace(gate: &Gate, decision: &Decision, span: &mut ActiveSpan) {
     span.say("tollgate.decision", word);
     span.say("tollgate.policy_version", decision.active.version);
     let (mut names, mut results, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    for matched in outcome.deny_matches().take(MAX_TRACED_RULES) {
+        names.push(matched.rule.name().to_owned());
+        results.push(matched.result.label().to_owned());
+        if !gate.hash_key.is_empty() {
+            keys.push(String::new()); // it has no key
+        }
+    }
     for said in outcome.decisions().take(MAX_TRACED_RULES) {
         let name = policy.rules().get(said.rule).map(|rule| rule.name().to_owned());
         names.push(name.unwrap_or_default());

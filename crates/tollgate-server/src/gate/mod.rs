@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tollgate_policy::{Disposition, Outcome, Outdated, Plan, Policy};
 use tollgate_service::log::{Kind, Sampler, Share};
 use tollgate_service::metrics::Event;
-use tollgate_service::{Unauthorized, lease, line};
+use tollgate_service::{NotableResult, Unauthorized, lease, notable_results};
 
 use crate::clock::Clock;
 use crate::gate::cached_denials::CachedDenials;
@@ -186,22 +186,20 @@ impl Gate {
     /// Logs the notable results of one decided request.
     pub(crate) fn log_refusals(&self, policy: &Policy, outcome: &Outcome<'_>) {
         let now_ms = self.clock.now_ms();
-        for decision in outcome.decisions() {
-            let Some(kind) = Kind::of(decision.result, decision.is_binding) else { continue };
+        for NotableResult { mut line, partition } in notable_results(policy, *outcome) {
             let taken = {
                 let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
                 if !sampler.is_on() {
                     return;
                 }
-                sampler.take(kind, now_ms)
+                sampler.take(line.event, now_ms)
             };
             match taken {
                 None => self.counting.add(Event::LogDropped),
                 Some(dropped) => {
-                    let mut line = line(kind, policy, outcome, &decision);
                     line.dropped = dropped;
                     if !self.hash_key.is_empty() {
-                        line.pk = decision.partition.and_then(|i| outcome.partition_key_hash(i));
+                        line.pk = partition.and_then(|i| outcome.partition_key_hash(i));
                     }
                     self.log.line(&line.to_json());
                 }

@@ -75,6 +75,9 @@ fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
         said.is_binding && matches!(said.result, RuleResult::Denied | RuleResult::Blocked)
     };
     let outcome = decision.decided.plan.outcome(policy);
+    if let Some(matched) = outcome.denied_by() {
+        return gate.note_report_denied(matched.rule.name(), descriptor.hits);
+    }
     let rules = outcome.decisions().filter(denies);
     let mut rules = rules.filter_map(|said| policy.rules().get(said.rule));
     if let Some(rule) = rules.find(|rule| !rule.is_reported()) {

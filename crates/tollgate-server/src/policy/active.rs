@@ -43,6 +43,7 @@ pub fn compile(
 pub fn objections(policy: &Policy, spoken: ProtocolRestrictions) -> Problems {
     let mut problems = Problems::default();
     for (i, rule) in policy.rules().iter().enumerate() {
+        let i = policy.place_of(i);
         let mut wrong = |place: &str, message: String| {
             problems.0.push(Problem::new(&format!("rules[{i}].{place}"), message));
         };
@@ -100,7 +101,7 @@ fn unsaid_lengths(policy: &Policy, setting: &str) -> Vec<Problem> {
             "{name:?} reads content-length: with {setting} among the protocols that is what the proxy sets as \
              x-tollgate-content-length (forward_auth has none), and a request without it has no length"
         );
-        Problem::new(&format!("rules[{rule}]"), message)
+        Problem::new(&format!("rules[{}]", policy.place_of(rule)), message)
     };
     rules.into_iter().map(warn).collect()
 }

@@ -14,7 +14,7 @@ use core::cell::{Cell, RefCell};
 
 use tollgate_core::Span;
 use tollgate_policy::{
-    Disposition, Outcome, Policy, RuleDecision, RuleResult, SettledCharge, UnknownCost,
+    DenyMatch, Disposition, Outcome, Policy, RuleDecision, RuleResult, SettledCharge, UnknownCost,
 };
 
 use super::delta::Delta;
@@ -47,8 +47,8 @@ struct Waits {
 #[derive(Debug, Default)]
 struct Rules {
     policy: PolicyInForce,
-    /// One for each quota set of the policy, followed by one for each rule's tenants, when
-    /// something was counted there.
+    /// One for each quota set of the policy, followed by one for each rule's tenants and one for
+    /// each deny rule, when something was counted there.
     blocks: Vec<Option<Box<Block>>>,
     /// The counts under earlier policies.
     before: Vec<(Series, u64)>,
@@ -92,6 +92,12 @@ impl Counters {
         self.count_answer(outcome, waited);
         let mut rules = (!self.is_off).then(|| self.rules.try_borrow_mut().ok()).flatten();
         let mut is_notable = false;
+        for matched in outcome.deny_matches() {
+            is_notable |= Kind::of(matched.result, matched.rule.is_enforced).is_some();
+            if let Some(rules) = &mut rules {
+                rules.count_deny(policy, &matched);
+            }
+        }
         for decision in outcome.decisions_after(waited) {
             is_notable |= Kind::of(decision.result, decision.is_binding).is_some();
             if let Some(rules) = &mut rules {
@@ -124,7 +130,9 @@ impl Counters {
                 (Event::Delayed, if waited > Span::ZERO { waited } else { delay })
             }
             Disposition::Allow if waited > Span::ZERO => (Event::Delayed, waited),
-            Disposition::Allow if outcome.rules().next().is_none() => {
+            Disposition::Allow
+                if outcome.rules().next().is_none() && outcome.deny_matches().next().is_none() =>
+            {
                 (Event::Unlimited, Span::ZERO)
             }
             Disposition::Allow => (Event::Passed, Span::ZERO),
@@ -181,12 +189,35 @@ impl Waits {
 
 impl Rules {
     fn count(&mut self, policy: &Policy, decision: &RuleDecision<'_>) {
+        let sets = policy.quota_sets().len();
+        let is_tenants = decision.quota_set >= sets;
+        let place =
+            if is_tenants { sets.saturating_add(decision.rule) } else { decision.quota_set };
+        let new = &|| Block::new(policy, decision);
+        self.count_in(policy, place, new, &|block| block.count(decision));
+    }
+
+    fn count_deny(&mut self, policy: &Policy, matched: &DenyMatch<'_>) {
+        let before = policy.quota_sets().len().saturating_add(policy.rules().len());
+        let place = before.saturating_add(matched.index);
+        let new = &|| Some(Block::of_deny(matched));
+        self.count_in(policy, place, new, &|block| block.count_result(0, matched.result));
+    }
+
+    /// Counts in the block at `place`, a `new` one where there is none.
+    fn count_in(
+        &mut self,
+        policy: &Policy,
+        place: usize,
+        new: &dyn Fn() -> Option<Block>,
+        count: &dyn Fn(&mut Block),
+    ) {
         let of = (policy.version(), policy.fingerprint());
         if of != (self.policy.version, self.policy.fingerprint) {
             // A request that was planned before the policy changed does not change it back.
             if of.0 < self.policy.version {
-                let Some(mut block) = Block::new(policy, decision) else { return };
-                block.count(decision);
+                let Some(mut block) = new() else { return };
+                count(&mut block);
                 self.has_earlier = true;
                 return self.end(&mut block);
             }
@@ -196,19 +227,15 @@ impl Rules {
             self.policy.version = of.0;
             self.policy.fingerprint = of.1;
         }
-        let sets = policy.quota_sets().len();
-        let is_tenants = decision.quota_set >= sets;
-        let place =
-            if is_tenants { sets.saturating_add(decision.rule) } else { decision.quota_set };
         if self.blocks.len() <= place {
             self.blocks.resize_with(place.saturating_add(1), || None);
         }
         let Some(slot) = self.blocks.get_mut(place) else { return };
         if slot.is_none() {
-            *slot = Block::new(policy, decision).map(Box::new);
+            *slot = new().map(Box::new);
         }
         if let Some(block) = slot {
-            block.count(decision);
+            count(block);
         }
     }
 
@@ -251,14 +278,28 @@ impl Block {
         Some(Self { rule, tier, quotas, results, near })
     }
 
+    fn of_deny(matched: &DenyMatch<'_>) -> Self {
+        Self {
+            rule: matched.rule.name().to_owned(),
+            tier: String::new(),
+            quotas: Vec::new(),
+            results: vec![[0; RuleResult::ALL.len()]],
+            near: Vec::new(),
+        }
+    }
+
+    fn count_result(&mut self, row: usize, result: RuleResult) {
+        let cell = self.results.get_mut(row).and_then(|row| row.get_mut(result.index()));
+        if let Some(cell) = cell {
+            *cell = cell.saturating_add(1);
+        }
+    }
+
     fn count(&mut self, decision: &RuleDecision<'_>) {
         let row = decision.said_by().map_or(0, |quota| quota.saturating_add(1));
         // A tenant's own quotas have no rows: their names are data.
         let row = if row < self.results.len() { row } else { 0 };
-        let cell = self.results.get_mut(row).and_then(|row| row.get_mut(decision.result.index()));
-        if let Some(cell) = cell {
-            *cell = cell.saturating_add(1);
-        }
+        self.count_result(row, decision.result);
         for quota in decision.nearly_used_up() {
             if let Some(near) = self.near.get_mut(quota) {
                 *near = near.saturating_add(1);
@@ -431,6 +472,49 @@ mod tests {
         assert_eq!(exported(delta), expected);
         let again = counters.take(7, 2, PolicyInForce { version, fingerprint, source });
         assert_eq!(again, None, "nothing came since");
+    }
+
+    #[test]
+    fn a_rule_that_denies_without_counting_is_counted_by_its_name() {
+        let policy = r#"{"version": 1, "rules": [
+            {"name": "blocked", "deny": true, "when": {"paths": ["/x"]}},
+            {"name": "trial", "deny": true, "mode": "shadow", "when": {"paths": ["/x", "/y", "/api"]}},
+            {"name": "api", "when": {"paths": ["/api"]}, "key": ["client_ip"], "quotas": [{"limit": 100, "window": "1m"}]}]}"#;
+        let policy = tollgate_language::compile(policy, Surface::Worker).expect("a policy");
+        let (counters, mut stored) = (Counters::new(false), BTreeMap::new());
+        for (path, expected) in [
+            ("/x", ["refused blocked denied"].as_slice()),
+            ("/y", &["shadow_refused trial shadowed"]),
+            ("/api", &["shadow_refused trial shadowed"]),
+            ("/", &[]),
+        ] {
+            let plan = decide(&policy, &request(path, ""), &mut stored);
+            let outcome = plan.outcome(&policy);
+            let is_notable = counters.count(&policy, &outcome, Span::ZERO);
+            assert_eq!(is_notable, !expected.is_empty(), "{path}");
+            let lines = crate::events::notable_results(&policy, outcome).map(|it| {
+                assert_eq!(it.line.status, (path == "/x").then_some(403));
+                let event = serde_json::to_value(it.line.event).expect("a word");
+                format!(
+                    "{} {} {}",
+                    event.as_str().unwrap_or_default(),
+                    it.line.rule,
+                    it.line.result
+                )
+            });
+            assert_eq!(lines.collect::<Vec<_>>(), expected, "{path}");
+        }
+        assert_eq!(
+            exported(counters.take(1, 1, PolicyInForce::default())),
+            [
+                "tollgate_decisions_total api,,,allowed 1",
+                "tollgate_decisions_total blocked,,,denied 1",
+                "tollgate_decisions_total trial,,,shadowed 2",
+                "tollgate_requests_total passed 2",
+                "tollgate_requests_total refused 1",
+                "tollgate_requests_total unlimited 1",
+            ]
+        );
     }
 
     #[test]

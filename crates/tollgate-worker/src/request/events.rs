@@ -8,7 +8,7 @@
 use tollgate_policy::{Outcome, Policy};
 use tollgate_service::log::Kind;
 use tollgate_service::metrics::Event;
-use tollgate_service::{Unauthorized, line};
+use tollgate_service::{NotableResult, Unauthorized, notable_results};
 
 use crate::counts::objects::Objects;
 use crate::runtime::js;
@@ -20,15 +20,13 @@ pub(crate) fn log(objects: &Objects, policy: &Policy, outcome: &Outcome<'_>) {
         return;
     }
     let now_ms = js::now().since(tollgate_core::Timestamp::ZERO).as_millis_ceil();
-    for decision in outcome.decisions() {
-        let Some(kind) = Kind::of(decision.result, decision.is_binding) else { continue };
-        match sampler.take(kind, now_ms) {
+    for NotableResult { mut line, partition } in notable_results(policy, *outcome) {
+        match sampler.take(line.event, now_ms) {
             None => objects.counters.add(Event::LogDropped),
             Some(dropped) => {
-                let mut line = line(kind, policy, outcome, &decision);
                 line.dropped = dropped;
                 if !objects.hash_key.is_empty() {
-                    line.pk = decision.partition.and_then(|i| outcome.partition_key_hash(i));
+                    line.pk = partition.and_then(|i| outcome.partition_key_hash(i));
                 }
                 js::event(&line.to_json());
             }

@@ -38,9 +38,10 @@ pub fn within(what: &str, exceeded: &[String]) -> Result<()> {
 fn all(program: &Path, arguments: &[String]) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
-    let (_, _, said) = run::captured(command.args(arguments))?;
+    let (status, _, said) = run::captured(command.args(arguments))?;
     let why = format!("{} said:\n{said}", run::line_of(&command));
-    collected(&said).ok_or_else(|| Problem::new("callgrind counted nothing", why, "see above"))
+    let counted = collected(&said).filter(|_| status.success());
+    counted.ok_or_else(|| Problem::new("callgrind counted nothing", why, "see above"))
 }
 
 /// The line `==7== Collected : 12345`.

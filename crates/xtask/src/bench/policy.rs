@@ -39,7 +39,7 @@ use Growth::{ByNumber, Hardly};
 
 const RULES: &str = "lookup";
 const ENTRIES: &str = "entries";
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 17] = [
     Kind(RULES, "paths", "rules by an exact path", [1_300.0, 1_315.0], Hardly),
     Kind(RULES, "prefixes", "rules by a path prefix", [1_445.0, 1_485.0], Hardly),
     Kind(RULES, "hosts", "rules by a host", [1_575.0, 1_575.0], Hardly),
@@ -48,10 +48,12 @@ const KINDS: [Kind; 15] = [
     Kind(ENTRIES, "tiers", "tiers by a header", [1_510.0, 1_985.0], Hardly),
     Kind(ENTRIES, "tier-keys", "tiers by a key", [1_365.0, 1_740.0], Hardly),
     Kind(ENTRIES, "exempt", "exempt entries of which none holds", [1_450.0, 1_450.0], Hardly),
+    Kind(ENTRIES, "deny", "deny rules of which none matches", [1_450.0, 1_450.0], Hardly),
+    Kind(ENTRIES, "denied", "networks of a deny rule, one matches", [565.0, 855.0], Hardly),
     Kind(ENTRIES, "values", "values of one header", [1_290.0, 1_925.0], Hardly),
-    Kind(ENTRIES, "cidrs", "networks of one list", [1_260.0, 1_530.0], Hardly),
+    Kind(ENTRIES, "cidrs", "networks of one list", [1_260.0, 1_545.0], Hardly),
     Kind(ENTRIES, "used", "rules of one key, all stored, one applies", [1_540.0, 149e3], ByNumber),
-    Kind(ENTRIES, "new", "rules of one key, all apply, none stored", [1_075.0, 1.12e6], ByNumber),
+    Kind(ENTRIES, "new", "rules of one key, all apply, none stored", [1_085.0, 1.12e6], ByNumber),
     Kind(
         ENTRIES,
         "together",
