@@ -1,11 +1,12 @@
-//! Rules that deny without counting, over each protocol of the server.
+//! Rules that deny without counting, in the server: `/check` and the metrics. The other protocols
+//! are tested in `server_grpc` and `server_forward`.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
 use tollgate_e2e::server::Setup;
 use tollgate_e2e::workerd::answer;
 
-// Guards: a denial that one protocol forgets, or that no metric shows.
+// Guards: a denial that no metric shows.
 #[test]
 fn a_rule_denies_each_request_of_check() {
     let server = Setup::new(json!({"version": 1, "rules": [

@@ -55,6 +55,7 @@ fn the_client_gets_what_the_policy_says() {
         rule("search", "/search", json!(["client_ip", {"header": "x-key"}]), 2),
         {"name": "post", "when": {"methods": ["DELETE"], "hosts": ["api.example"]}, "key": [],
             "quotas": [year(1)], "action": {"deny": {"status": 503, "body": "no more today"}}},
+        {"name": "closed", "when": {"paths": ["/closed"]}, "deny": true},
     ]));
     let test = each(|proxy, running| {
         let mut client = running.client();
@@ -80,6 +81,11 @@ fn the_client_gets_what_the_policy_says() {
         // Another key, and the same without the path of the rule.
         let other = client.send(&Request::get("/search").header("x-key", format!("o{proxy:?}")));
         assert!(reached(&other) && reached(&client.send(&Request::get("/"))), "{proxy:?}");
+        // A rule that denies without a count.
+        let closed = client.send(&Request::get("/closed"));
+        assert_eq!((closed.status, reached(&closed)), (403, false), "{proxy:?}: {closed:?}");
+        assert!(closed.text().contains("denied-by-rule"), "{proxy:?}: {closed:?}");
+        assert_eq!((closed.header("retry-after"), closed.header("ratelimit")), (None, None));
     });
     for proxy in Proxy::ALL {
         test(proxy, &server);

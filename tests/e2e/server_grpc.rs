@@ -106,6 +106,25 @@ fn every_descriptor_is_a_request_of_its_own() {
     assert_eq!((&body["status"], &body["violated-policies"]), (&json!(429), &json!(["user"])));
 }
 
+// Guards: a rule that denies without a count, forgotten by one protocol; and hits of a denied
+// descriptor that are charged to other rules.
+#[test]
+fn a_rule_that_denies_is_for_descriptors_and_whole_requests() {
+    let mut policy = policy();
+    let rules = policy["rules"].as_array_mut().expect("rules");
+    rules.push(json!({"name": "out", "deny": true, "when": {"descriptor": {"user": "out"}}}));
+    rules.push(json!({"name": "net", "deny": {"status": 451}, "when": {"client_cidrs": ["203.0.113.0/24"]}}));
+    let server = Setup::new(policy).set("protocols", BOTH).start();
+    let both = limited(&server, &hits(&[("out", None), ("a", None)], 0));
+    assert_eq!(codes(&both), (2, vec![2, 1]), "each descriptor is decided alone");
+    assert_eq!((&both.statuses[0].current_limit, both.statuses[1].limit_remaining), (&None, 2));
+    let denied = authorized(&server, &asked("/api", "203.0.113.9"));
+    let response = denied.denied_response.expect("a denial");
+    assert_eq!(response.status.map(|status| status.value), Some(451));
+    let allowed = authorized(&server, &asked("/api", "192.0.2.1"));
+    assert_eq!(allowed.status.map(|it| it.code), Some(0));
+}
+
 #[test]
 fn hits_are_the_cost_and_other_domains_are_others() {
     let server = server();

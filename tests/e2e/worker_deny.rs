@@ -7,10 +7,12 @@ use tollgate_e2e::workerd::{Setup, answer, check_request};
 const BROKEN: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 export default Tollgate;
-export class Limiter extends Real {
-  check() {
+export class Limiter extends Real {}
+for (const name of Object.getOwnPropertyNames(Real.prototype)) {
+  if (name === "constructor") continue;
+  Limiter.prototype[name] = () => {
     throw new Error("called");
-  }
+  };
 }
 "#;
 

@@ -148,11 +148,15 @@ impl<H: Proxy> ActivePolicy<H> {
     pub fn plan(&self, facts: &RequestFacts<H>) -> Planned {
         let mut plan = self.spare_plan();
         self.config.policy.plan(facts, &mut plan);
-        if facts.is_unreadable() || plan.is_empty() {
+        if facts.is_unreadable() {
             self.keep(plan);
-            return if facts.is_unreadable() { Planned::Unreadable } else { Planned::Nothing };
+            return Planned::Unreadable;
         }
-        self.observer.check_address(facts);
+        self.observer.check_address(facts); // a forged one may be why no rule applies
+        if plan.is_empty() {
+            self.keep(plan);
+            return Planned::Nothing;
+        }
         plan.memory().trim(&self.config.policy, LONGEST_KEY, |group, key| self.digest(group, key));
         if self.config.has_fleet {
             self.set_fleet_aside(&mut plan);

@@ -8,7 +8,7 @@
 //! request that all rules allow costs nothing here.
 
 use tollgate_core::{Span, Verdict};
-use tollgate_policy::{Outcome, RuleDecision, RuleResult, SettledCharge, pk_text};
+use tollgate_policy::{DenyMatch, Outcome, RuleDecision, RuleResult, SettledCharge, pk_text};
 
 use crate::observability::labels::Labels;
 
@@ -28,16 +28,22 @@ const MOST_RULES: usize = 8;
 /// The fields of a request that has waited this long; nothing when all rules allow it.
 pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) -> String {
     let (mut text, mut left) = (String::with_capacity(128), MOST_RULES);
-    for matched in outcome.deny_matches().take(MOST_RULES) {
+    let push_deny = |matched: DenyMatch<'_>, text: &mut String| {
+        begin(text);
+        push(text, "rule=", labels.deny_rule(matched.index));
+        push(text, " result=", matched.result.label());
+        push_number(text, " version=", version);
+    };
+    // First what decides, so that shadow rules hide nothing.
+    let denied_by = outcome.denied_by();
+    if let Some(matched) = denied_by {
         left = left.saturating_sub(1);
-        begin(&mut text);
-        push(&mut text, "rule=", labels.deny_rule(matched.index));
-        push(&mut text, " result=", matched.result.label());
-        push_number(&mut text, " version=", version);
+        push_deny(matched, &mut text);
     }
     let notable = outcome.decisions_after(waited);
     let notable = notable.filter(|decision| decision.result != RuleResult::Allowed);
     for decision in notable.take(left) {
+        left = left.saturating_sub(1);
         begin(&mut text);
         push_rule(&decision, waited, labels, &mut text);
         if let Some(pk) = decision.partition.and_then(|index| outcome.partition_pk(index)) {
@@ -45,6 +51,9 @@ pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64
         }
         push_number(&mut text, " version=", version);
     }
+    let denied_by = denied_by.map(|matched| matched.index);
+    let shadows = outcome.deny_matches().filter(|matched| Some(matched.index) != denied_by);
+    shadows.take(left).for_each(|matched| push_deny(matched, &mut text));
     text
 }
 

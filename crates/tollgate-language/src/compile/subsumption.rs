@@ -37,10 +37,11 @@ pub(super) fn implies_values<T: PartialEq>(
         })
 }
 
-/// True when this many comparisons are left; they are then subtracted.
+/// True when this many comparisons are left; they are then subtracted. To skip some costs one, so
+/// that one long list does not end all others.
 fn spend(left: &Cell<usize>, comparisons: usize) -> bool {
     let rest = left.get().checked_sub(comparisons);
-    left.set(rest.unwrap_or(0));
+    left.set(rest.unwrap_or_else(|| left.get().saturating_sub(1)));
     rest.is_some()
 }
 

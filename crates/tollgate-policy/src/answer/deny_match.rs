@@ -48,7 +48,7 @@ impl<'a> Outcome<'a> {
         }
         let rule = self.policy.deny.rules.get(usize::from(denial.rule));
         debug_assert!(rule.is_some(), "an outcome is asked of the policy that made its plan");
-        rule.map(|rule| Cause::Rule(&rule.reply))
+        Some(rule.map_or(Cause::Failure, |rule| Cause::Rule(&rule.reply)))
     }
 
     /// The deny rule that denies the request.

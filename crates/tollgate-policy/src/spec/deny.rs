@@ -41,6 +41,12 @@ impl DenyRule {
         &self.name
     }
 
+    /// Its index in the document's `rules`.
+    #[must_use]
+    pub fn place(&self) -> usize {
+        self.place.into()
+    }
+
     /// The paths by which it is looked up.
     pub(crate) fn paths(&self) -> &[Pattern] {
         self.when.as_ref().and_then(Conditions::paths).unwrap_or_default()

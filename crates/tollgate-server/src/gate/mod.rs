@@ -254,10 +254,9 @@ impl Gate {
 
     /// Counts a report of several hits that this rule denied, so that none of them was charged;
     /// logs it at most once a minute.
-    pub(crate) fn note_report_denied(&self, rule: &str, hits: u64) {
+    pub(crate) fn note_report_denied(&self, rule: &str, hits: u64, hint: &'static str) {
         let count = self.traffic.reports_denied.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if self.is_line_due(&self.report_said_ms, BETWEEN_HINTS_MS) {
-            let hint = "none of these hits was charged; where they were used already, give the rule \"cost\": \"reported\"";
             let fields = [
                 ("rule", rule.into()),
                 ("hits", hits.into()),

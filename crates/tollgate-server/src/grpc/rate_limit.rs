@@ -61,6 +61,11 @@ async fn one(
     check::decide_within(gate, &Descriptor { request, index }, patience).await
 }
 
+/// What to do about reports that a rule with a count denied.
+const REPORT_COST: &str = "none of these hits was charged; where they were used already, give the rule \"cost\": \"reported\"";
+/// The same for a rule that denies without a count.
+const EXCLUDE_REPORTS: &str = "none of these hits was charged; where they were used already, exclude them from the rule with \"unless\"";
+
 /// Notes features of a descriptor that have no effect: its own limit, and several hits that a rule
 /// denied, although a report of past use must not be denied.
 fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
@@ -76,12 +81,12 @@ fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
     };
     let outcome = decision.decided.plan.outcome(policy);
     if let Some(matched) = outcome.denied_by() {
-        return gate.note_report_denied(matched.rule.name(), descriptor.hits);
+        return gate.note_report_denied(matched.rule.name(), descriptor.hits, EXCLUDE_REPORTS);
     }
     let rules = outcome.decisions().filter(denies);
     let mut rules = rules.filter_map(|said| policy.rules().get(said.rule));
     if let Some(rule) = rules.find(|rule| !rule.is_reported()) {
-        gate.note_report_denied(rule.name(), descriptor.hits);
+        gate.note_report_denied(rule.name(), descriptor.hits, REPORT_COST);
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Invariant: a document that cannot be enforced here never becomes one.
 
+use tollgate_policy::explain::Reader;
 use tollgate_policy::spec::Fact;
-use tollgate_policy::{Policy, Problem, Problems, Rule, Surface};
+use tollgate_policy::{Policy, Problem, Problems, Surface};
 use tollgate_service::deployment;
 pub use tollgate_service::deployment::Active;
 
@@ -93,15 +94,25 @@ pub fn warnings(policy: &Policy, has_secret: bool, spoken: ProtocolRestrictions)
 fn unsaid_lengths(policy: &Policy, setting: &str) -> Vec<Problem> {
     let reads = policy.explain().reads();
     let by_length = reads.iter().filter(|read| read.fact == Fact::Header("content-length"));
-    let mut rules: Vec<usize> = by_length.filter_map(|read| read.by.rule()).collect();
+    let mut rules: Vec<(usize, &str)> =
+        by_length.filter_map(|read| reader(policy, &read.by)).collect();
     rules.dedup();
-    let warn = |rule: usize| {
-        let name = policy.rules().get(rule).map(Rule::name).unwrap_or_default();
+    let warn = |(place, name): (usize, &str)| {
         let message = format!(
             "{name:?} reads content-length: with {setting} among the protocols that is what the proxy sets as \
              x-tollgate-content-length (forward_auth has none), and a request without it has no length"
         );
-        Problem::new(&format!("rules[{}]", policy.place_of(rule)), message)
+        Problem::new(&format!("rules[{place}]"), message)
     };
     rules.into_iter().map(warn).collect()
+}
+
+/// The place in the document, and the name, of the rule that reads something.
+fn reader<'p>(policy: &'p Policy, by: &Reader<'_>) -> Option<(usize, &'p str)> {
+    if let Reader::Deny(name, _) = by {
+        let rule = policy.deny_rules().iter().find(|rule| rule.name() == *name)?;
+        return Some((rule.place(), rule.name()));
+    }
+    let rule = by.rule()?;
+    Some((policy.place_of(rule), policy.rules().get(rule)?.name()))
 }

@@ -104,7 +104,9 @@ pub(crate) fn answered(head: &RequestHead, reply: KeyReply) -> Next {
             let row = KeyRow { at_ms: head.now_ms, act, actor: head.actor.clone(), change };
             return Step::Ask(Call::Note(row), State::Noting);
         }
-        KeyReply::NoRule => Wrong::NotFound.answer("the policy has no rule of this name"),
+        KeyReply::NoRule => {
+            Wrong::NotFound.answer("the policy has no rule of this name that counts")
+        }
         KeyReply::NoKey { path, why } => json_body::invalid(&path, why),
     })
 }
