@@ -35,8 +35,7 @@ pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64
         push_number(text, " version=", version);
     };
     // First what decides, so that shadow rules hide nothing.
-    let denied_by = outcome.denied_by();
-    if let Some(matched) = denied_by {
+    if let Some(matched) = outcome.denied_by() {
         left = left.saturating_sub(1);
         push_deny(matched, &mut text);
     }
@@ -51,8 +50,7 @@ pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64
         }
         push_number(&mut text, " version=", version);
     }
-    let denied_by = denied_by.map(|matched| matched.index);
-    let shadows = outcome.deny_matches().filter(|matched| Some(matched.index) != denied_by);
+    let shadows = outcome.deny_matches().filter(|matched| !matched.rule.is_enforced);
     shadows.take(left).for_each(|matched| push_deny(matched, &mut text));
     text
 }

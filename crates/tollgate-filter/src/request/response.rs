@@ -1,9 +1,9 @@
 //! The response of the current context, for rules whose cost it shows: its headers when they come,
 //! and what the host knows at its end.
 //!
-//! Invariant: the host is asked only by a rule that reads the fact. Its call for one
-//! header returns the first line alone, which would hide a second cost; the call for all returns
-//! every line. At the end the host has no headers any more.
+//! Invariant: the host is asked only by a rule that reads the fact. Its call for one header returns
+//! the first line alone, which would hide a second cost; the call for all returns every line. At
+//! the end the host has no headers any more.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;

@@ -86,8 +86,7 @@ impl Plan {
             let estimate = applied.cost;
             let used = match charging {
                 Charging::Request => return false,
-                Charging::Response(charge) if charge.charges(ending) => estimate,
-                Charging::Response(_) => 0,
+                Charging::Response(_) => charging.used(estimate, ending, response),
                 Charging::Settled(_) if applied.charged.is_none() => return false,
                 Charging::Settled(settled) => {
                     let Some(actual) = settled.used(ending, response) else {

@@ -103,11 +103,9 @@ fn tell_trace(gate: &Gate, decision: &Decision, span: &mut ActiveSpan) {
     span.say("tollgate.decision", word);
     span.say("tollgate.policy_version", decision.active.version);
     let (mut names, mut results, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-    // First what decides, so that shadow rules hide nothing.
-    let denied_by = outcome.denied_by();
-    let is_denial = |index: usize| denied_by.is_some_and(|denial| denial.index == index);
-    let shadows = outcome.deny_matches().filter(|matched| !is_denial(matched.index));
-    let of_deny = denied_by.into_iter().chain(shadows);
+    // First the one that denies, so that those in shadow mode hide nothing.
+    let shadows = outcome.deny_matches().filter(|matched| !matched.rule.is_enforced);
+    let of_deny = outcome.denied_by().into_iter().chain(shadows);
     for matched in of_deny.take(MAX_TRACED_RULES) {
         names.push(matched.rule.name().to_owned());
         results.push(matched.result.label().to_owned());
