@@ -21,7 +21,7 @@ const BELOW = given("TOLLGATE_PLAYGROUND_BELOW");
 const CLI = given("TOLLGATE_CLI");
 const MODULES = given("TOLLGATE_PAGE_MODULES");
 const PICTURES = given("TOLLGATE_PICTURES");
-const FIRST_LOAD = 410_000;
+const FIRST_LOAD = Number(given("TOLLGATE_FIRST_LOAD"));
 const PATIENCE = 120_000;
 
 const { chromium } = await import(path.join(MODULES, "playwright-core/index.mjs"));

@@ -6,7 +6,7 @@
 //! tests themselves are `tests/browser/playground.mjs` and `tests/browser/admin.mjs`.
 
 use crate::{
-    build::{admin_page, server, worker},
+    build::{admin_page, playground, server, worker},
     env, files,
     problem::{OrProblem, Problem, Result},
     run,
@@ -90,6 +90,7 @@ pub fn test(workspace: &Workspace) -> Result<()> {
     let there = static_files::serve(workspace, free_port()?, &above)?;
     node.env("TOLLGATE_PLAYGROUND", format!("http://127.0.0.1:{}/", here.port));
     node.env("TOLLGATE_PLAYGROUND_BELOW", format!("http://127.0.0.1:{}/{BELOW}/", there.port));
+    node.env("TOLLGATE_FIRST_LOAD", playground::FIRST_LOAD.to_string());
     node.env("TOLLGATE_CLI", workspace.cli());
     run::shown(env::with_tools(workspace, &mut node), "read the failed test")
 }
