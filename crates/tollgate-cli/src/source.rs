@@ -136,11 +136,14 @@ fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
             surface: None,
             line: document.line(&path),
             path,
-            message: UNBACKED.to_owned(),
+            message: if policy.explain().lets_clients_choose(rule) { CHOSEN } else { UNBACKED }
+                .into(),
         }
     };
     policy.explain().unbacked_rules().into_iter().map(finding).collect()
 }
+
+const CHOSEN: &str = "has any_of with a value that the client chooses: a client that sends another value with each request is not limited, and none of its requests is counted by the parts after it; use a verified claim there, add a rule by \"client_ip\" for the same requests, or let only a proxy set it";
 
 const UNBACKED: &str = "has a value that the client chooses, and a client that sends another value with each request is not limited; add a rule by \"client_ip\" for the same requests, or let only a proxy set it";
 

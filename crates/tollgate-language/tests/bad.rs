@@ -45,6 +45,7 @@ const NO_MESSAGES: &[&str] = &[
     "a JSON value",               // serde asks what is expected; everything is
     "{tier:?} {limiters:?}",      // hashed into a record's identity
     "{kind} {}:{name}\\n",        // hashed into a group's identity
+    "any_of {}\\n",               // hashed into a group's identity
     "scope fleet\\n",             // hashed into a group's identity
     "scope share\\n",             // hashed into a group's identity
     "tollgate fleet 1",           // hashes the secret of a fleet

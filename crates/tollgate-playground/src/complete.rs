@@ -141,9 +141,13 @@ impl Offers {
             return;
         }
         // One of its fields defines which kind it is; a field that only qualifies another one has
-        // constants.
+        // constants, or is true or false.
         for (name, field) in schema::fields(schema) {
-            let qualifies = |schema: &'static Map<String, Value>| schema.contains_key("const");
+            let is_flag =
+                |schema: &Map<String, Value>| schema.get("type") == Some(&"boolean".into());
+            let qualifies = |schema: &'static Map<String, Value>| {
+                schema.contains_key("const") || is_flag(schema)
+            };
             if !alternatives(field).into_iter().all(qualifies) {
                 let insert = format!("{{\"{name}\": {}}}", template(name, field, 1));
                 self.push(format!("{{{name}}}"), schema::description(field), insert);
@@ -260,7 +264,7 @@ mod tests {
     fn kinds_of_one_thing_are_offered_side_by_side() {
         let key = labels("{\"rules\": [{\"key\": [|");
         assert!(key.contains(&"client_ip".to_owned()) && key.contains(&"{header}".to_owned()));
-        assert!(!key.contains(&"{repeated}".to_owned()));
+        assert!(!key.contains(&"{repeated}".to_owned()) && !key.contains(&"{lower}".to_owned()));
         let mode = labels("{\"rules\": [{\"mode\": |");
         assert_eq!(mode, ["enforce", "shadow", "{enforce_percent}"]);
         // Of several kinds of objects, the one that the text begins.

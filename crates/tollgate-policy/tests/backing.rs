@@ -27,6 +27,17 @@ fn a_key_that_clients_write_is_named_unless_a_rule_stands_behind_it() {
         assert_eq!(unbacked(&format!(r#""key": [{key}]"#), &[]), ["r0"], "{key}");
         assert_eq!(unbacked(&format!(r#""key": ["client_ip", {key}]"#), &[]), ["r0"], "{key}");
     }
+    // A client that may write one of several parts is counted by that part.
+    for other in [r#""client_ip""#, r#"{"jwt_claim": "sub"}"#] {
+        for parts in
+            [format!(r#"{{"header": "x"}}, {other}"#), format!(r#"{other}, {{"cookie": "x"}}"#)]
+        {
+            let key = format!(r#""key": [{{"any_of": [{parts}]}}]"#);
+            assert_eq!(unbacked(&key, &[]), ["r0"], "{parts}");
+        }
+    }
+    let verified = r#""key": [{"any_of": [{"jwt_claim": "sub"}, "client_ip"]}]"#;
+    assert_eq!(unbacked(verified, &[]), [""; 0]);
     for key in [r#""client_ip""#, r#""path""#, r#"{"jwt_claim": "sub"}"#, ""] {
         assert_eq!(unbacked(&format!(r#""key": [{key}]"#), &[]), [""; 0], "{key}");
     }
@@ -40,9 +51,12 @@ fn a_rule_backs_another_when_it_limits_at_least_the_same_requests() {
         r#""key": ["client_ip"]"#,
         r#""key": []"#,
         r#""key": ["client_ip"], "when": {"paths": ["/api/**"]}"#,
+        r#""key": [{"client_ip": {"ipv6_prefix": 48}}]"#,
         r#""key": ["client_ip"], "when": {"paths": ["/**"]}"#,
         r#""key": [{"jwt_claim": "sub"}], "on_missing": "shared""#,
         r#""key": ["country"], "on_missing": "deny""#,
+        r#""key": [{"any_of": [{"jwt_claim": "sub"}, "client_ip"]}]"#,
+        r#""key": [{"any_of": ["country", {"jwt_claim": "sub"}]}], "on_missing": "shared""#,
     ] {
         assert_eq!(unbacked(TOKEN, &[backing]), [""; 0], "{backing}");
     }
@@ -55,9 +69,12 @@ fn a_rule_backs_another_when_it_limits_at_least_the_same_requests() {
         r#""key": ["client_ip"], "action": {"mark": {"header": "x", "value": "1"}}"#,
         r#""key": [{"jwt_claim": "sub"}]"#,
         r#""key": ["client_ip", "path"]"#,
+        r#""key": [{"any_of": ["country", {"jwt_claim": "sub"}]}]"#,
     ] {
         assert_eq!(unbacked(TOKEN, &[other]), ["r0"], "{other}");
     }
+    let chosen = r#""key": [{"any_of": [{"header": "x-id"}, "client_ip"]}]"#;
+    assert_eq!(unbacked(TOKEN, &[chosen]), ["r0", "r1"]);
     // A client that makes up both values is stopped by neither.
     assert_eq!(unbacked(TOKEN, &[r#""key": [{"cookie": "sid"}]"#]), ["r0", "r1"]);
     let unless = r#""unless": {"methods": ["GET"]}"#;

@@ -138,6 +138,20 @@ fn every_condition_and_every_key_part_has_its_words() {
         (r#"{"header": "x-k"}, {"cookie": "c"}"#, "header x-k and cookie c"),
         (r#"{"query": "q"}, {"jwt_claim": "sub"}"#, "query parameter q and verified claim sub"),
         (r#"{"path_param": "x"}"#, "path segment {x}"),
+        (r#"{"path_param": "x", "lower": true}"#, "path segment {x} in lower case"),
+        (
+            r#"{"query": "q", "lower": true, "repeated": "last"}"#,
+            "query parameter q in lower case (the last of several)",
+        ),
+        (r#"{"client_ip": {"ipv4_prefix": 24}}"#, "client address (IPv4 /24)"),
+        (
+            r#"{"client_ip": {"ipv4_prefix": 24, "ipv6_prefix": 48}}"#,
+            "client address (IPv4 /24, IPv6 /48)",
+        ),
+        (
+            r#"{"any_of": [{"header": "x-k"}, "asn", "client_ip"]}, "host""#,
+            "header x-k or else AS number or else client address and host",
+        ),
         (r#"{"header": "x-k", "repeated": "first"}"#, "header x-k (the first of several)"),
         (r#"{"cookie": "c", "repeated": "last"}"#, "cookie c (the last of several)"),
         (r#"{"query": "q", "repeated": "join"}"#, "query parameter q (several together)"),

@@ -363,6 +363,219 @@ fn a_tier_by_address_means_the_grouped_address() {
     assert_eq!(seen.header("ratelimit-policy"), Some(r#""r";q=9;w=60"#));
 }
 
+const USER_OR_ADDRESS: &str =
+    r#""key": [{"any_of": [{"header": "x-user"}, {"jwt_claim": "sub"}, "client_ip"]}]"#;
+
+#[test]
+fn the_first_part_that_is_present_counts_the_request() {
+    let document =
+        rule(USER_OR_ADDRESS).replace(r#""rules""#, r#""jwt": {"metadata": "payload"}, "rules""#);
+    let mut surface = Surfaced::new(&document);
+    let claimed = |sub, ip| Request { claims: vec![("sub", sub)], ..get("/", ip) };
+    let mut check = |request: &Request| surface.check(request, 0).answer;
+    let user = |ip| get("/", ip).header("x-user", "alice");
+    assert_eq!(check(&user("192.0.2.1")), Disposition::Allow);
+    assert_eq!(check(&user("192.0.2.2")), DENIED, "whatever the parts after it are");
+    assert_eq!(check(&claimed("alice", "192.0.2.1")), Disposition::Allow, "another part");
+    assert_eq!(check(&claimed("alice", "192.0.2.9")), DENIED);
+    assert_eq!(check(&get("/", "192.0.2.1")), Disposition::Allow, "its address was not counted");
+    assert_eq!(check(&get("/x", "192.0.2.1")), DENIED);
+    let empty = get("/", "192.0.2.1").header("x-user", "");
+    assert_eq!(check(&empty), Disposition::Allow, "an empty value is present");
+    let twice = get("/", "192.0.2.5").header("x-user", "a").header("x-user", "b");
+    assert_eq!(check(&twice), Disposition::Deny { status: 400 }, "and not the next part");
+}
+
+/// A client that writes what another client is counted by is counted as itself.
+#[test]
+fn a_text_in_one_part_is_never_the_same_text_in_another() {
+    let texts = |name: &'static str, text: &'static str| get("/", "192.0.2.1").header(name, text);
+    let headers = r#""key": [{"any_of": [{"header": "x-a"}, {"header": "x-b"}]}]"#;
+    let mut surface = Surfaced::new(&rule(headers));
+    assert_eq!(surface.check(&texts("x-a", "1"), 0).answer, Disposition::Allow);
+    assert_eq!(surface.check(&texts("x-b", "1"), 0).answer, Disposition::Allow);
+    // The bytes of an address, the index of its part before them.
+    let address = r#""key": [{"any_of": [{"header": "x-a"}, "client_ip"]}]"#;
+    let mut surface = Surfaced::new(&rule(address));
+    assert_eq!(surface.check(&get("/", "65.66.67.68"), 0).answer, Disposition::Allow);
+    for text in ["ABCD", "\u{1}ABCD", "65.66.67.68"] {
+        let seen = surface.check(&texts("x-a", text), 0).answer;
+        assert_ne!(seen, DENIED, "{text:?}");
+    }
+    assert_eq!(surface.check(&get("/", "65.66.67.68"), 0).answer, DENIED);
+}
+
+#[test]
+fn on_missing_decides_when_no_part_is_present() {
+    let key = r#""key": [{"any_of": [{"header": "x-a"}, {"header": "x-b"}]}]"#;
+    let mut skip = Surfaced::new(&rule(key));
+    assert!(skip.check(&at("/"), 0).headers.is_empty());
+    let mut deny = Surfaced::new(&rule(&format!(r#"{key}, "on_missing": "deny""#)));
+    assert_eq!(deny.check(&at("/").header("x-b", "1"), 0).answer, Disposition::Allow);
+    assert_eq!(deny.check(&at("/"), 0).header("retry-after"), None);
+    assert_eq!(deny.check(&at("/"), 0).answer, DENIED);
+    let mut shared = Surfaced::new(&rule(&format!(r#"{key}, "on_missing": "shared""#)));
+    assert_eq!(shared.check(&at("/"), 0).answer, Disposition::Allow);
+    assert_eq!(shared.check(&get("/", "192.0.2.9"), 0).answer, DENIED);
+    assert_eq!(shared.check(&at("/").header("x-a", ""), 0).answer, Disposition::Allow);
+}
+
+/// The order of the parts, and each of their settings, are the definition of the key.
+#[test]
+fn another_any_of_is_another_group() {
+    let keys = [
+        r#"[{"any_of": [{"header": "a"}, {"header": "b"}]}]"#,
+        r#"[{"any_of": [{"header": "b"}, {"header": "a"}]}]"#,
+        r#"[{"any_of": [{"header": "a"}, {"header": "b", "lower": true}]}]"#,
+        r#"[{"any_of": [{"header": "a"}, {"header": "b"}]}, {"header": "c"}]"#,
+        r#"[{"any_of": [{"header": "a"}, {"header": "b"}, {"header": "c"}]}]"#,
+        r#"[{"header": "a"}, {"header": "b"}]"#,
+    ];
+    let rule = |(i, key)| {
+        format!(r#"{{"name": "r{i}", "key": {key}, "quotas": [{{"limit": 1, "window": "1m"}}]}}"#)
+    };
+    let rules: Vec<String> = keys.iter().enumerate().map(rule).collect();
+    let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(","));
+    let policy = tollgate_language::compile(&document, Surface::Envoy).unwrap();
+    assert_eq!(policy.groups().len(), keys.len());
+}
+
+#[test]
+fn lower_counts_the_letters_of_ascii_in_either_case_as_one() {
+    let claimed = |sub| Request { claims: vec![("sub", sub)], ..at("/") };
+    let described = |value| Request { entries: vec![("user", value)], ..at("/") };
+    let captures =
+        r#""when": {"paths": ["/u/{id}/**"]}, "key": [{"path_param": "id", "lower": true}]"#;
+    let rows: [(&str, Request, Request, Request); 6] = [
+        (
+            r#""key": [{"header": "x-user", "lower": true}]"#,
+            at("/").header("x-user", "Alice \u{c9}"),
+            at("/").header("x-user", "aLICE \u{c9}"),
+            at("/").header("x-user", "alice \u{e9}"), // not ASCII: unchanged
+        ),
+        (
+            r#""key": [{"cookie": "sid", "lower": true}]"#,
+            at("/").header("cookie", "sid=aB"),
+            at("/").header("cookie", "SID=x; sid=AB"),
+            at("/").header("cookie", "sid=[b"), // not a letter
+        ),
+        (
+            r#""key": [{"query": "k", "lower": true}]"#,
+            at("/?k=A%41"),
+            at("/?k=%61a"),
+            at("/?k=a%C3%81"),
+        ),
+        (captures, at("/u/Bob/1"), at("/u/bOB/2"), at("/u/b%C3%96b")),
+        (
+            r#""key": [{"jwt_claim": "sub", "lower": true}]"#,
+            claimed("A@x"),
+            claimed("a@X"),
+            claimed("a`x"),
+        ),
+        (
+            r#""key": [{"descriptor": "user", "lower": true}]"#,
+            described("U"),
+            described("u"),
+            described("\u{dc}"),
+        ),
+    ];
+    for (key, first, same, other) in rows {
+        let is_descriptor = key.contains("descriptor");
+        let surface = if is_descriptor { Surface::Server } else { Surface::Envoy };
+        let jwt = if is_descriptor { "" } else { r#""jwt": {"metadata": "payload"}, "# };
+        let document = rule(key).replace(r#""rules""#, &format!(r#"{jwt}"rules""#));
+        let mut surface = Surfaced::on(&document, surface);
+        assert_eq!(surface.check(&first, 0).answer, Disposition::Allow, "{key}");
+        assert_eq!(surface.check(&same, 0).answer, DENIED, "{key}: in other letters");
+        assert_eq!(surface.check(&other, 0).answer, Disposition::Allow, "{key}: another value");
+    }
+}
+
+/// Origins differ in the value that they use, also where the values differ in their letters only.
+#[test]
+fn values_are_compared_before_they_are_in_lower_case() {
+    let mut surface = Surfaced::new(&rule(r#""key": [{"header": "x-user", "lower": true}]"#));
+    let twice = at("/").header("x-user", "A").header("x-user", "a");
+    assert_eq!(surface.check(&twice, 0).answer, Disposition::Deny { status: 400 });
+}
+
+/// `lower` is a part of the definition of a key.
+#[test]
+fn lower_is_another_group() {
+    let document = r#"{"version": 1, "rules": [
+        {"name": "a", "key": [{"header": "x"}], "quotas": [{"limit": 1, "window": "1m"}]},
+        {"name": "b", "key": [{"header": "x", "lower": true}], "quotas": [{"limit": 1, "window": "1m"}]},
+        {"name": "c", "key": [{"header": "x", "lower": false}], "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
+    let policy = tollgate_language::compile(document, Surface::Envoy).unwrap();
+    let groups: Vec<usize> = policy.rules().iter().map(tollgate_policy::Rule::group).collect();
+    assert_eq!(groups, [0, 1, 0]);
+}
+
+#[test]
+fn a_key_part_groups_addresses_by_its_own_prefixes() {
+    let wide = r#"{"client_ip": {"ipv6_prefix": 48}}"#;
+    let quotas = |limit| format!(r#""quotas": [{{"limit": {limit}, "window": "1m"}}]"#);
+    let document = format!(
+        r#"{{"version": 1, "rules": [
+            {{"name": "home", "key": ["client_ip"], {}}},
+            {{"name": "site", "key": [{wide}], {}}}]}}"#,
+        quotas(2),
+        quotas(3)
+    );
+    let mut surface = Surfaced::new(&document);
+    let mut check = |ip: &str| surface.check(&get("/", ip), 0).answer;
+    for (ip, expected) in [
+        ("2001:db8:0:1::1", Disposition::Allow),
+        ("2001:db8:0:1:9::9", Disposition::Allow),
+        ("2001:db8:0:1::1", DENIED), // its /64 has 2
+        ("2001:db8:0:2::1", Disposition::Allow),
+        ("2001:db8:0:3::1", DENIED), // its /48 has 3
+        ("2001:db8:1:3::1", Disposition::Allow),
+        ("192.0.2.1", Disposition::Allow),
+        ("192.0.2.2", Disposition::Allow), // the other family keeps the document's prefix
+    ] {
+        assert_eq!(check(ip), expected, "{ip}");
+    }
+}
+
+#[test]
+fn a_tier_by_address_means_the_network_of_the_key() {
+    let mut surface = Surfaced::new(&rule(
+        r#""key": [{"client_ip": {"ipv6_prefix": 48}}], "tiers": [{"name": "office",
+            "key_values": ["2001:db8:0:7::1"], "quotas": [{"limit": 9, "window": "1m"}]}]"#,
+    ));
+    let seen = surface.check(&get("/", "2001:db8:0:8::1"), 0);
+    assert_eq!(seen.header("ratelimit-policy"), Some(r#""r";q=9;w=60"#));
+}
+
+/// A prefix that the document has, too, is not a setting of its own: moved from one place to the
+/// other it keeps every count.
+#[test]
+fn a_prefix_has_one_identity_wherever_it_is_written() {
+    let identities = |head: &str, keys: &[&str]| -> Vec<u64> {
+        let rule = |(i, key)| {
+            format!(
+                r#"{{"name": "r{i}", "key": [{key}], "quotas": [{{"limit": 1, "window": "1m"}}]}}"#
+            )
+        };
+        let rules: Vec<String> = keys.iter().enumerate().map(rule).collect();
+        let document = format!(r#"{{"version": 1, {head} "rules": [{}]}}"#, rules.join(","));
+        let policy = tollgate_language::compile(&document, Surface::Envoy).unwrap();
+        policy.groups().iter().map(tollgate_policy::Group::identity).collect()
+    };
+    const PLAIN: &str = r#""client_ip""#;
+    const WIDE: &str = r#"{"client_ip": {"ipv6_prefix": 48}}"#;
+    const USUAL: &str = r#"{"client_ip": {"ipv4_prefix": 32, "ipv6_prefix": 64}}"#;
+    let usual = identities("", &[PLAIN, USUAL, r#"{"client_ip": {"ipv6_prefix": 64}}"#]);
+    assert_eq!(usual.len(), 1, "one group");
+    let wide = identities("", &[WIDE]);
+    assert_ne!(usual, wide);
+    let by_document = r#""client_ip": {"ipv6_prefix": 48},"#;
+    assert_eq!(identities(by_document, &[PLAIN, WIDE]), wide);
+    assert_eq!(identities(by_document, &[USUAL]), usual);
+    assert_eq!(identities("", &[PLAIN, WIDE]), [usual, wide].concat());
+}
+
 #[test]
 fn a_shadow_is_counted_and_never_heard() {
     let mut surface = Surfaced::new(&rule(r#""mode": "shadow""#));

@@ -8,6 +8,8 @@ use crate::support::{Request, get};
 const POLICY: &str = r#"{"version": 1,
     "jwt": {"keys": [{"kty": "oct", "alg": "HS256", "k": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]},
     "rules": [
+    {"name": "site", "key": [{"client_ip": {"ipv6_prefix": 48}}], "quotas": [{"limit": 1, "window": "1h"}]},
+    {"name": "either", "key": [{"any_of": [{"header": "x-either", "lower": true}, "client_ip"]}], "quotas": [{"limit": 1, "window": "1h"}]},
     {"name": "address", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1h"}]},
     {"name": "parts", "key": ["client_ip", {"header": "X-Key"}], "quotas": [{"limit": 1, "window": "1h"}]},
     {"name": "host", "key": ["host"], "quotas": [{"limit": 1, "window": "1h"}]},
@@ -44,6 +46,9 @@ fn a_named_key_is_that_of_its_requests() {
         ("address", vec!["192.0.2.1"], get("/", "192.0.2.1")),
         ("address", vec!["::ffff:192.0.2.1"], get("/", "192.0.2.1")),
         ("address", vec!["2001:DB8::9:9:9:9"], get("/", "2001:db8::1")),
+        ("either", vec!["0=Alice=1"], get("/", "192.0.2.1").header("x-either", "aLICE=1")),
+        ("either", vec!["1=2001:DB8::9:9"], get("/", "2001:db8::1")),
+        ("site", vec!["2001:DB8:0:9::"], get("/", "2001:db8:0:1::1")),
         ("parts", vec!["2001:db8::9", "k, k"], get("/", "2001:db8::1").header("x-key", "k, k")),
         ("host", vec!["EXAMPLE.com:443"], Request { host: "example.com", ..get("/", "192.0.2.1") }),
         ("path", vec!["/a/./b//c%41", "get"], get("/a/b/cA?x", "192.0.2.1")),
@@ -69,14 +74,23 @@ fn a_named_key_is_that_of_its_requests() {
     assert!(keys(&get("/items/a", "192.0.2.1")).contains(&captured));
 }
 
+const CHOICE: &str =
+    "any_of: begin with the number of the part and \"=\", such as 0= for the first";
+
 #[test]
 fn other_values_are_other_keys_and_what_is_none_is_refused() {
     assert_ne!(key_of("address", &["192.0.2.1"]), key_of("address", &["192.0.2.2"]));
     assert_ne!(key_of("parts", &["192.0.2.1", "a"]), key_of("parts", &["192.0.2.1", "b"]));
     assert_ne!(key_of("token", &["t"]), key_of("token", &[]));
+    assert_ne!(key_of("either", &["0=192.0.2.1"]), key_of("either", &["1=192.0.2.1"]));
     assert_eq!(key_of("none", &[]), Err(NoKey::NoRule));
     for (rule, values, path, why) in [
         ("address", vec!["secret"], "key[0]", "client_ip: is no address"),
+        ("either", vec!["alice"], "key[0]", CHOICE),
+        ("either", vec!["2=alice"], "key[0]", CHOICE),
+        ("either", vec!["01=192.0.2.1"], "key[0]", CHOICE),
+        ("either", vec!["1=alice"], "key[0]", "any_of: is no address"),
+        ("either", vec![], "key", "has 1 part (any_of), and 0 values are given"),
         ("address", vec![""], "key[0]", "client_ip: is no address"),
         ("address", vec![], "key", "has 1 part (client_ip), and 0 values are given"),
         ("parts", vec!["::1"], "key", "has 2 parts (client_ip, header), and 1 values are given"),
@@ -90,6 +104,9 @@ fn other_values_are_other_keys_and_what_is_none_is_refused() {
     }
 }
 
+/// The fields of a key part that do not name its kind.
+const SETTINGS: [&str; 2] = ["repeated", "lower"];
+
 /// The key parts that the schema knows, as a document has them, each called `c` where it has a
 /// name.
 fn parts_of_the_schema() -> Vec<Value> {
@@ -98,8 +115,12 @@ fn parts_of_the_schema() -> Vec<Value> {
         &schema["properties"]["rules"]["items"]["anyOf"][0]["properties"]["key"]["items"]["anyOf"];
     let plain = kinds[0]["enum"].as_array().unwrap().clone();
     let named = kinds[1]["properties"].as_object().unwrap().keys();
-    let named = named.filter(|name| *name != "repeated").map(|name| json!({ name: "c" }));
-    plain.into_iter().chain(named).collect()
+    let form = |name: &String| match name.as_str() {
+        name if SETTINGS.contains(&name) => None,
+        "client_ip" => Some(json!({"client_ip": {"ipv4_prefix": 24, "ipv6_prefix": 48}})),
+        name => Some(json!({ name: "c" })),
+    };
+    plain.into_iter().chain(named.filter_map(form)).collect()
 }
 
 /// `value` with every character escaped that a path or a query may not have; an escape stays one.
@@ -115,7 +136,7 @@ fn in_url(value: &str) -> String {
 fn with(part: &Value, value: &'static str) -> Request {
     let name = part
         .as_str()
-        .or_else(|| part.as_object()?.keys().map(String::as_str).find(|n| *n != "repeated"));
+        .or_else(|| part.as_object()?.keys().map(String::as_str).find(|n| !SETTINGS.contains(n)));
     let request = get("/", "192.0.2.1");
     match name.unwrap() {
         "client_ip" => Request { peer: value.parse().ok(), ..request },
@@ -193,6 +214,14 @@ fn every_key_part_of_the_schema_can_be_named() {
                 form["repeated"] = word.into();
                 forms.push(form);
             }
+        }
+        if part.as_object().is_some_and(|fields| !fields.contains_key("client_ip")) {
+            let lowered = |form: &Value| {
+                let mut form = form.clone();
+                form["lower"] = true.into();
+                form
+            };
+            forms.extend(forms.iter().map(lowered).collect::<Vec<_>>());
         }
         for form in forms {
             let policy = by(&form);

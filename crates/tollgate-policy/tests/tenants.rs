@@ -245,6 +245,7 @@ fn a_tenant_is_known_by_what_its_requests_say() {
         (r#"{"jwt_claim": "other"}"#, None),
         (r#""host""#, Some("SHOP.example")),
         (r#""client_ip""#, Some("192.0.2.1")),
+        (r#"{"client_ip": {"ipv4_prefix": 24}}"#, Some("192.0.2.0")),
         (r#""country""#, Some("DE")),
         (r#""asn""#, Some("64500")),
         (r#""method""#, Some("GET")),
@@ -305,6 +306,11 @@ fn a_tenant_has_one_name() {
         (r#""host""#, ["Shop.Example", "shop.example:443", "shop.example"]),
         (r#""client_ip""#, ["2001:db8::7", "2001:db8:0:0:1::", "2001:db8::"]),
         (r#""client_ip""#, ["::ffff:192.0.2.1", "192.0.2.1", "192.0.2.1"]),
+        (r#"{"header": "x-org", "lower": true}"#, ["Acme \u{dc}", "aCME \u{dc}", "acme \u{dc}"]),
+        (
+            r#"{"client_ip": {"ipv6_prefix": 48}}"#,
+            ["2001:db8:0:7::7", "2001:db8:0:9::", "2001:db8::"],
+        ),
         (r#""country""#, ["de", "De", "DE"]),
         (r#""path""#, ["/a/../b", "/b", "/b"]),
     ] {

@@ -37,7 +37,7 @@ impl Label {
         let parts = partition.map(|partition| partition.key_in_words(policy)).unwrap_or_default();
         match parts.as_slice() {
             [] => "all requests".to_owned(),
-            [KeyPartInWords { value: Some(value), .. }] => shown(value, name),
+            [KeyPartInWords { value: Some(value), is_choice: false, .. }] => shown(value, name),
             parts => {
                 let in_words = |part: &KeyPartInWords| match &part.value {
                     Some(value) => format!("{} {}", part.part, shown(value, name)),

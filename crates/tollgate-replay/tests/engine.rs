@@ -177,6 +177,24 @@ fn each_name_is_a_client_whatever_the_prefix() {
 }
 
 #[test]
+fn a_key_part_with_its_own_prefixes_counts_its_networks() {
+    let key = r#"[{"client_ip": {"ipv4_prefix": 24, "ipv6_prefix": 48}}]"#;
+    let rules = format!(
+        r#""rules": [{{"name": "each", "key": {key}, "quotas": [{{"limit": 2, "window": "1m"}}]}}]"#
+    );
+    let policy = policy(&format!(r#"{{"version": 1, {rules}}}"#));
+    let clients = ["192.0.2.1", "192.0.2.2", "192.0.2.1", "2001:db8:0:1::1", "2001:db8:0:2::1"];
+    let more = ["2001:db8:0:3::1", "2001:db8:1::1", "192.0.3.1"];
+    let text = log(&clients.iter().chain(&more).map(|client| (0, *client)).collect::<Vec<_>>());
+    let found = summary(&policy, Options::default(), &text);
+    // Clients are those of the document.
+    assert_eq!((found.requests.denied, found.clients.total), (2, 7));
+    let mut top: Vec<&str> = found.keys.top.iter().map(|key| key.key.as_str()).collect();
+    top.sort_unstable();
+    assert_eq!(top, ["192.0.2.0/24", "2001:db8::/48"]);
+}
+
+#[test]
 fn who_waits_is_told_when_his_turn_has_come() {
     let delay = r#", "action": {"delay": {"max": "40s"}}"#;
     let policy = each_client(r#""limit": 2, "window": "1m", "burst": 1"#, delay);

@@ -17,12 +17,6 @@ pub const CASES: u32 = 400;
 /// 100,000.
 pub const EVENTS: usize = 250;
 
-/// One of this many cases has costs that the response settles.
-const SETTLED_IN: u32 = 4;
-
-/// The remainder of the numbers of cases that have deny rules, divided by [`SETTLED_IN`].
-const DENIED_AT: u32 = 2;
-
 /// A policy and a trace.
 pub struct Case {
     /// The number that generates it.
@@ -78,25 +72,28 @@ impl Case {
     /// The case `number`, always the same one.
     pub fn new(number: u32) -> Self {
         let mut random = Random::new(0x7011_6a7e_0000_0000 | u64::from(number));
-        let mut random_costs = Random::new(0x7011_6a7e_0001_0000 | u64::from(number));
+        let mut others = Random::new(0x7011_6a7e_0001_0000 | u64::from(number));
         let mut written = policies::policy(&mut random);
-        if number.is_multiple_of(SETTLED_IN) {
-            policies::settle_costs(&mut written.document, &mut random_costs);
-        }
-        if number % SETTLED_IN == DENIED_AT {
-            let mut random_deny = Random::new(0x7011_6a7e_0002_0000 | u64::from(number));
-            policies::add_deny_rules(&mut written.document, &mut random_deny);
+        let varies = number % 4 == 1;
+        match number % 4 {
+            0 => policies::settle_costs(&mut written.document, &mut others),
+            1 => policies::vary_keys(&mut written.document, &mut others),
+            2 => policies::add_deny_rules(&mut written.document, &mut others),
+            _ => {}
         }
         // Far in the future of every real clock, so it triggers no timer of a server.
         let start_ms = 4_102_444_800_000 + random.below(10_000_000_000);
         let event = |_| {
             let step_ms = step_ms(&mut random, &written);
-            let request = requests::request(&mut random);
+            let mut request = requests::request(&mut random);
+            if varies {
+                request.vary(&mut others);
+            }
             // gRPC reports errors in its own status, never in that of HTTP.
             let statuses: &[u16] =
                 if request.grpc().is_some() { &[200] } else { &[200, 200, 200, 401, 404, 500] };
             let status = *random.pick(statuses);
-            Event { step_ms, request, status, actual: *random_costs.pick(&ACTUALS) }
+            Event { step_ms, request, status, actual: *others.pick(&ACTUALS) }
         };
         let events = (0..EVENTS).map(event).collect();
         Self { number, policy: written.document, start_ms, wavers: written.wavers, events }

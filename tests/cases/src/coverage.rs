@@ -78,6 +78,8 @@ impl Coverage {
                 None => part.as_str().unwrap_or_default(),
             };
             self.count(&format!("key {name}"), true);
+            self.count("key in lower case", part["lower"] == true);
+            self.count("key with prefixes", part["client_ip"].is_object());
         }
         self.count("key of nothing", rule["key"].as_array().is_some_and(Vec::is_empty));
         for field in ["action", "mode", "charge", "cost", "on_missing"] {

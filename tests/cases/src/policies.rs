@@ -3,6 +3,8 @@
 //! Invariant: a document is valid on both surfaces and reads only facts that both see in the same
 //! way (the crate's documentation lists the others).
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use tollgate_core::Algorithm;
 use tollgate_test_support::Random;
@@ -301,6 +303,38 @@ fn deny_rule(random: &mut Random, number: u64) -> Value {
         rule["mode"] = json!(random.lean(&["shadow", "enforce"]));
     }
     rule
+}
+
+/// Lets the keys of `document` count in lower case, by other networks, and by the first part that
+/// is there, from numbers of their own. Rules that had one key still have one.
+pub(crate) fn vary_keys(document: &mut Value, random: &mut Random) {
+    // Values of a key are for a key without a choice.
+    let may_choose = !document.to_string().contains("key_values");
+    let mut varied: BTreeMap<String, Value> = BTreeMap::new();
+    let rules = document["rules"].as_array_mut().into_iter().flatten();
+    for rule in rules.filter(|rule| rule["name"] != "plain") {
+        for part in rule["key"].as_array_mut().into_iter().flatten() {
+            let other = varied.entry(part.to_string());
+            *part = other.or_insert_with(|| vary_part(part, may_choose, random)).clone();
+        }
+    }
+}
+
+/// Another part that needs no more of a rule than `part`.
+fn vary_part(part: &Value, may_choose: bool, random: &mut Random) -> Value {
+    let mut other = part.clone();
+    if *part == "client_ip" {
+        let networks = [json!({"ipv4_prefix": 24, "ipv6_prefix": 48}), json!({"ipv6_prefix": 128})];
+        other = json!({"client_ip": random.pick(&networks)});
+    } else if ["header", "query", "path_param"].iter().any(|name| !part[*name].is_null()) {
+        other["lower"] = json!(true);
+    }
+    let is_optional = !part["header"].is_null() || !part["cookie"].is_null();
+    if may_choose && is_optional && random.chance(50) {
+        let last = [json!("host"), json!("path"), json!({"query": "user", "lower": true})];
+        return json!({"any_of": [other, random.pick(&last)]});
+    }
+    other
 }
 
 /// A cost that the response shows.

@@ -98,6 +98,9 @@ const PEERS: [&str; 8] = [
     "2001:db8:1::9",
 ];
 
+/// In the same /24 and /48 as others, and in another /64.
+const NEIGHBOURS: [&str; 2] = ["192.0.2.77", "2001:db8:0:5::9"];
+
 const FORWARDED_FOR: [&str; 7] = [
     "203.0.113.7",
     "203.0.113.7, 10.0.0.1",
@@ -221,6 +224,18 @@ fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
 }
 
 impl Request {
+    /// Writes some values in capitals, and sometimes comes from a neighbouring network.
+    pub(crate) fn vary(&mut self, random: &mut Random) {
+        for (name, value) in &mut self.headers {
+            if matches!(*name, "x-key" | "x-tenant") && random.chance(30) {
+                value.make_ascii_uppercase();
+            }
+        }
+        if random.chance(15) {
+            self.peer = random.pick(&NEIGHBOURS).parse().expect("an address");
+        }
+    }
+
     /// The content type of a gRPC response; `None` for other clients.
     pub fn grpc(&self) -> Option<&'static str> {
         grpc_content_type(&self.header("content-type")?)

@@ -25,10 +25,10 @@ use crate::json::place::At;
 use crate::json::reader::Lenient;
 use crate::surface::traits;
 use tollgate_policy::spec::{
-    Action, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec, Key, MAX_KEY_PARTS,
+    Action, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec, MAX_KEY_PARTS,
     MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode, OnFailure, OnMissing, PolicySpec, QuotaSpec,
-    RecordSpec, RuleSpec, RuleTerms, Scope, SetSpec, Surface, TierSpec, parts_of, stable_hash,
-    with_holds,
+    RecordSpec, RuleSpec, RuleTerms, Scope, SetSpec, Surface, TierSpec, items, parts_of,
+    stable_hash, with_holds,
 };
 
 /// Keys held in Envoy unless the policy sets another number.
@@ -53,14 +53,16 @@ pub(super) fn spec(
 ) -> PolicySpec {
     let Version = document.version; // there is one version yet
     let repeated = document.repeated.unwrap_or(Repeated::Refuse);
+    let settings = settings(&document, traits(surface));
+    let prefixes = settings.prefixes;
     let spec = PolicySpec {
         fingerprint: Fixed(fingerprint),
         public_fingerprint: Fixed(public_fingerprint),
-        settings: settings(&document, traits(surface)),
+        settings,
         response: response(document.response.as_ref()),
         waiting: waiting(document.waiting.as_ref()),
         jwt: document.jwt.as_ref().map(JwtDoc::jwt),
-        tenant: document.tenant.as_ref().map(|part| part.resolved(repeated)),
+        tenant: document.tenant.clone().map(|part| part.resolved(repeated, prefixes)),
         exempt: document.exempt.map_or_else(Vec::new, |list| list.0),
         groups: Vec::new(),
         rules: Vec::new(),
@@ -194,12 +196,14 @@ impl Compiler {
 
     /// The group of this rule's key and scope, a new one for the first rule with it.
     fn group(&mut self, doc: &RuleDoc, at: &At<'_>) -> u16 {
-        if doc.key.len() > MAX_KEY_PARTS {
-            let message = format!("has {} parts; use at most {MAX_KEY_PARTS}", doc.key.len());
+        let len = items(&doc.key.0).count();
+        if len > MAX_KEY_PARTS {
+            let message = format!("has {len} parts; use at most {MAX_KEY_PARTS}");
             at.field("key").problem(message);
         }
         let (prefixes, repeated) = (self.spec.settings.prefixes, self.spec.settings.repeated);
-        let key: Key = doc.key.iter().map(|part| part.resolved(repeated)).collect();
+        let key: Vec<_> =
+            doc.key.0.iter().cloned().map(|part| part.resolved(repeated, prefixes)).collect();
         let scope = doc.scope();
         let identity = key_identity(&key, &doc.name.0, prefixes, scope);
         let shards = doc.shards.map(|shards| shards.0);

@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::String;
 
 use tollgate_http_syntax::address::Prefixes;
-use tollgate_policy::spec::{About, Key, KeyPart, Name, Scope, stable_hash};
+use tollgate_policy::spec::{About, KeyForm, KeyPart, KeySource, Name, Scope, items, stable_hash};
 use tollgate_storage::marked;
 
 use crate::json::place::At;
@@ -45,17 +45,13 @@ impl RecordIds {
 
 /// The identity of a key definition: a change of the key that clients are counted by starts a new
 /// table.
-pub(super) fn key_identity(key: &Key, rule: &str, prefixes: Prefixes, scope: Scope) -> u64 {
+pub(super) fn key_identity(key: &[KeyPart], rule: &str, prefixes: Prefixes, scope: Scope) -> u64 {
     let mut text = String::new();
-    for part in key {
-        let About { name: kind, of: name, .. } = part.about();
-        text.push_str(&format!("{kind} {}:{name}\n", name.len()));
-        if let Some(repeated) = part.unusual() {
-            text.push_str(&format!("{repeated:?}\n"));
+    for item in items(key) {
+        if item.is_choice() {
+            text.push_str(&format!("any_of {}\n", item.parts.len()));
         }
-        if *part == KeyPart::ClientIp {
-            text.push_str(&format!("/{}/{}\n", prefixes.ipv4, prefixes.ipv6));
-        }
+        item.parts.iter().for_each(|part| push_part(part, prefixes, &mut text));
     }
     // A node's own count and that of the fleet are never the same, whatever their key is.
     text.push_str(match scope {
@@ -64,9 +60,24 @@ pub(super) fn key_identity(key: &Key, rule: &str, prefixes: Prefixes, scope: Sco
         Scope::Share(_) => "scope share\n",
     });
     // The captures of a path belong to the rule, so such a rule never shares its table.
-    let is_private = key.iter().any(|part| matches!(part, KeyPart::PathParam(_)));
+    let is_private = key.iter().any(|it| matches!(it.source, KeySource::PathParam(_)));
     let owner = if is_private { rule } else { "" };
     stable_hash(&[text.as_bytes(), owner.as_bytes()])
+}
+
+/// Appends the identity of one part.
+fn push_part(part: &KeyPart, prefixes: Prefixes, text: &mut String) {
+    let About { name: kind, of: name, .. } = part.source.about();
+    text.push_str(&format!("{kind} {}:{name}\n", name.len()));
+    if let Some(repeated) = part.source.unusual() {
+        text.push_str(&format!("{repeated:?}\n"));
+    }
+    if part.form == KeyForm::Lower {
+        text.push_str("lower\n");
+    }
+    if let Some(prefixes) = part.prefixes(prefixes) {
+        text.push_str(&format!("/{}/{}\n", prefixes.ipv4, prefixes.ipv6));
+    }
 }
 
 /// An index of a rule, a group or a set: `MAX_RULES` and `MAX_SETS` keep it far below 65,536.

@@ -19,7 +19,8 @@ use crate::surface::{Supply, Traits};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::metric_label;
 use tollgate_policy::spec::{
-    Action, Conditions, HeaderName, KeyPart, MAX_KEY_PARTS, Need, Source, Surface, quoted_text,
+    Action, Conditions, HeaderName, KeyPart, KeySource, MAX_KEY_PARTS, Need, Source, Surface,
+    items, quoted_text,
 };
 
 /// Notes settings that can never have an effect.
@@ -50,9 +51,15 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
         mark_errors(rule, document, &at.field("action").field("mark").field("header"));
         key_errors(rule, document, traits, &at.field("key"));
         combinations::errors(rule, surface, traits, &at);
+        let has_choice = rule.key.0.iter().any(|part| part.has_alternative);
         for (j, tier) in rule.tiers().iter().enumerate() {
+            let at = at.field("tiers");
+            let at = at.item(j);
             if let Some(when) = &tier.when {
-                need_errors(when, document, traits, &at.field("tiers").item(j).field("when"));
+                need_errors(when, document, traits, &at.field("when"));
+            }
+            if has_choice && tier.key_values.is_some() {
+                at.field("key_values").problem(CHOICE.into());
             }
         }
         let delay_at = at.field("action");
@@ -101,14 +108,14 @@ fn tenant_errors(document: &Document, surface: &Traits, at: &At<'_>) {
         at.problem(message.into());
         return;
     }
-    if let KeyPart::PathParam(name) = part
+    if let KeySource::PathParam(name) = &part.source
         && !document.rules().any(|(_, rule)| captures(rule, name))
     {
         let capture = quoted_text(&format!("{{{name}}}"));
         at.problem(format!("{capture} is not captured by every path of any rule"));
     }
     if let Some(message) =
-        part.about().reads.need().and_then(|need| missing(need, document, surface))
+        part.source.about().reads.need().and_then(|need| missing(need, document, surface))
     {
         at.problem(message.into());
     }
@@ -137,7 +144,9 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
     let is = |header: Option<&HeaderName>| header.is_some_and(|header| header.0 == name);
     let source = document.client_ip.as_ref().and_then(|client_ip| client_ip.source.as_ref());
     let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
-    let mut parts = document.rules().flat_map(|(_, rule)| &rule.key);
+    let mut parts = document.rules().flat_map(|(_, rule)| &rule.key.0);
+    let is_header =
+        |part: &KeyPart| matches!(&part.source, KeySource::Header(header, _) if is(Some(header)));
     let what = if matches!(source, Some(Source::Header(header)) if is(Some(header))) {
         "the client's address"
     } else if is(geo.and_then(|geo| geo.country_header.as_ref())) {
@@ -146,9 +155,9 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
         "the autonomous system"
     } else if is(jwt.and_then(|jwt| jwt.header.as_ref())) {
         "the token"
-    } else if matches!(&document.tenant, Some(KeyPart::Header(header, _)) if is(Some(header))) {
+    } else if document.tenant.as_ref().is_some_and(is_header) {
         "the tenant"
-    } else if parts.any(|part| matches!(part, KeyPart::Header(header, _) if is(Some(header)))) {
+    } else if parts.any(is_header) {
         "a part of a key"
     } else {
         return;
@@ -256,24 +265,54 @@ fn missing(need: Need, document: &Document, surface: &Traits) -> Option<&'static
 }
 
 fn key_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>) {
-    for (i, part) in rule.key.iter().enumerate().take(MAX_KEY_PARTS) {
-        let message = match part {
-            _ if rule.key.iter().take(i).any(|earlier| earlier == part) => {
-                "is given twice; give it once".to_string()
+    let mut has_address = false;
+    for (i, item) in items(&rule.key.0).enumerate().take(MAX_KEY_PARTS) {
+        let at = at.item(i);
+        if items(&rule.key.0).take(i).any(|earlier| earlier == item) {
+            at.problem(TWICE.into());
+            continue;
+        }
+        let mut always = item.parts.iter().map(|part| part.source.about().is_always_there);
+        let unreached = always.position(|it| it).map(|last| last.saturating_add(1));
+        for (j, part) in item.parts.iter().enumerate() {
+            // A wider network says nothing that the narrower one does not.
+            let is_second = part.is_address() && has_address;
+            has_address |= part.is_address();
+            let is_repeated = item.parts.iter().take(j).any(|it| it.source == part.source);
+            let problem = match part {
+                _ if is_second || is_repeated => Some(TWICE.to_string()),
+                _ if unreached == Some(j) => Some(UNREACHED.to_string()),
+                _ => part_problem(part, rule, document, surface),
+            };
+            let Some(problem) = problem else { continue };
+            if item.is_choice() {
+                at.field("any_of").item(j).problem(problem);
+            } else {
+                at.problem(problem);
             }
-            KeyPart::PathParam(name) if !captures(rule, name) => {
-                let capture = quoted_text(&format!("{{{name}}}"));
-                format!("{capture} is not captured by every path of this rule")
-            }
-            _ => {
-                match part.about().reads.need().and_then(|need| missing(need, document, surface)) {
-                    Some(message) => message.to_string(),
-                    None => continue,
-                }
-            }
-        };
-        at.item(i).problem(message);
+        }
     }
+}
+
+const CHOICE: &str = "cannot be combined with any_of, because a client could send the value in another part; use \"when\"";
+const TWICE: &str = "is given twice; give it once";
+const UNREACHED: &str = "is never reached, because every request has the part before; leave it out";
+
+/// The problem with a part that no request has, or whose fact the surface does not know.
+fn part_problem(
+    part: &KeyPart,
+    rule: &RuleDoc,
+    document: &Document,
+    surface: &Traits,
+) -> Option<String> {
+    if let KeySource::PathParam(name) = &part.source
+        && !captures(rule, name)
+    {
+        let capture = quoted_text(&format!("{{{name}}}"));
+        return Some(format!("{capture} is not captured by every path of this rule"));
+    }
+    let need = part.source.about().reads.need()?;
+    missing(need, document, surface).map(ToString::to_string)
 }
 
 fn captures(rule: &RuleDoc, name: &str) -> bool {

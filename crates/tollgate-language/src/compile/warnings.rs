@@ -13,12 +13,14 @@ use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_http_syntax::values::trimmed;
 use tollgate_policy::spec::{
-    Action, Charging, ClientAddress, Condition, Conditions, Cost, Ending, KeyPart, Matcher, Mode,
-    Origin, PolicySpec, QuotaSpec, RuleSpec, Scope, SetSpec, Source, Trust, quoted_text,
+    Action, Charging, ClientAddress, Condition, Conditions, Cost, Ending, KeyForm, KeyPart,
+    KeySource, Matcher, Mode, Origin, PolicySpec, QuotaSpec, RuleSpec, Scope, SetSpec, Source,
+    Trust, quoted_text,
 };
 
 use crate::compile::subsumption::{implies, implies_values};
 use crate::document::deny::{DenyRuleDoc, RuleItem};
+use crate::document::key::KeyDoc;
 use crate::document::root::Document;
 use crate::document::rule::{RuleDoc, TierDoc};
 use crate::json::place::At;
@@ -55,7 +57,7 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
             at.field("cost").field("actual").problem(message.into());
         }
         tier_warnings(rule, left, &at.field("tiers"));
-        white_space_of_rule(rule, &at);
+        values_of_rule(rule, &at);
     }
     for (i, rule) in document.all_rules() {
         let at = rules_at.item(i);
@@ -108,7 +110,7 @@ fn ignores_its_header(client: &ClientAddress) -> bool {
 
 /// A client that sends its own tenant can choose the highest limits.
 fn tenant_warning(document: &Document, at: &At<'_>) {
-    let sent = |part: &KeyPart| part.about().origin == Origin::Client;
+    let sent = |part: &KeyPart| part.source.about().origin == Origin::Client;
     if document.tenant.as_ref().is_some_and(sent) {
         at.problem(
             "is sent by the client, which can choose the limits of any tenant, and each invented name costs a look-up in the \
@@ -139,9 +141,9 @@ fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
 /// A key is an object, and an object serves requests one at a time.
 fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
     let is_spread = rule.shards.is_some();
-    if !is_spread && rule.key.iter().all(|part| part.about().has_few_values) {
+    if !is_spread && rule.key.0.iter().all(|part| part.source.about().has_few_values) {
         let which =
-            if rule.key.is_empty() { "one Durable Object" } else { "a few Durable Objects" };
+            if rule.key.0.is_empty() { "one Durable Object" } else { "a few Durable Objects" };
         at.problem(format!(
             "sends every request of this rule to {which}, each of which serves about 1000 requests per second; add a \
              part such as \"client_ip\", give the rule \"shards\", or let it apply to fewer requests"
@@ -312,31 +314,40 @@ fn overlap(one: &RuleSpec, other: &RuleSpec, left: &Cell<usize>) -> bool {
 
 const NEVER: &str =
     "has white space around it, which header values never have, so it never matches";
+const NEVER_UPPER: &str = "has capitals, and the key is in lower case, so it never matches";
 
 /// Notes the values of a rule that never match.
-fn white_space_of_rule(rule: &RuleDoc, at: &At<'_>) {
+fn values_of_rule(rule: &RuleDoc, at: &At<'_>) {
     for (i, conditions) in rule.priorities().iter().enumerate() {
         white_space_of_conditions(
             conditions,
             &at.field("action").field("delay").field("priority").item(i),
         );
     }
+    let KeyDoc(key) = &rule.key;
+    let is_lower = !key.is_empty() && key.iter().all(|part| part.form == KeyForm::Lower);
     for (i, tier) in rule.tiers().iter().enumerate() {
         let at = at.field("tiers");
         if let Some(when) = &tier.when {
             white_space_of_conditions(when, &at.item(i).field("when"));
         }
-        // A descriptor's value is compared as it is.
-        let of_headers = tier.key_values.iter().filter(|_| !counts_by_descriptor(rule));
-        let values = of_headers.flat_map(|values| &values.0);
-        for value in values.filter(|value| trimmed(value.as_bytes()) != value.as_bytes()) {
-            at.item(i).field("key_values").problem(format!("{} {NEVER}", quoted_text(value)));
+        for value in tier.key_values.iter().flat_map(|values| &values.0) {
+            // A descriptor's value is compared as it is.
+            let is_wide = trimmed(value.as_bytes()) != value.as_bytes();
+            let never = match () {
+                () if is_wide && !counts_by_descriptor(rule) => NEVER,
+                () if is_lower && value.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+                    NEVER_UPPER
+                }
+                () => continue,
+            };
+            at.item(i).field("key_values").problem(format!("{} {never}", quoted_text(value)));
         }
     }
 }
 
 fn counts_by_descriptor(rule: &RuleDoc) -> bool {
-    rule.key.iter().any(|part| matches!(part, KeyPart::Descriptor(_)))
+    rule.key.0.iter().any(|part| matches!(part.source, KeySource::Descriptor(_)))
 }
 
 /// Notes the values that headers are compared with and that never match.

@@ -4,19 +4,38 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::json::node::Node;
 use crate::json::place::At;
-use crate::json::reader::{FromNode, record, schema};
+#[cfg(feature = "schema")]
+use crate::json::reader::{FieldSchema, object_schema};
+use crate::json::reader::{Fields, FromNode, object, record, schema};
 use crate::json::suggest::{nearest, unknown};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::token::is_token;
-use tollgate_policy::spec::{CookieName, HeaderName, KeyPart, quoted_text};
+use tollgate_policy::spec::{
+    Bounded, CookieName, HeaderName, KeyForm, KeyPart, KeySource, MAX_ANY_OF, OwnPrefixes, items,
+    quoted_text,
+};
+
+object! {
+    OwnPrefixes {
+        /// The number of leading bits of an IPv4 address that identify one client; that of the
+        /// document by default.
+        ipv4_prefix: Option<Bounded<0, 32>>,
+        /// The number of leading bits of an IPv6 address that identify one client; that of the
+        /// document by default.
+        ipv6_prefix: Option<Bounded<0, 128>>,
+    }
+}
 
 record! {
-    /// The key parts that have a name, of which exactly one is set, and the meaning of several
-    /// values.
+    /// The key parts that have a name or settings, of which exactly one is set, and the meaning of
+    /// several values.
     KeyPartDoc {
+        /// The client's address with prefixes of its own.
+        client_ip: Option<OwnPrefixes>,
         /// The value of a header.
         header: Option<HeaderName>,
         /// The value of a cookie.
@@ -31,19 +50,81 @@ record! {
         descriptor: Option<String>,
         /// The meaning of several values of a header, a cookie or a query parameter.
         repeated: Option<Repeated>,
+        /// True: A to Z in the value count as a to z. For a text value: a header, a cookie, a query
+        /// parameter, a path segment, a claim or a descriptor's entry.
+        lower: Option<bool>,
     }
 }
 
+/// The parts of a key.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyDoc(pub(crate) Vec<KeyPart>);
+
+impl FromNode for KeyDoc {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let items = Vec::<KeyItemDoc>::read(node, at)?;
+        Some(Self(items.into_iter().flat_map(|item| item.0).collect()))
+    }
+
+    schema!({"type": "array", "items": KeyItemDoc::schema()});
+}
+
+/// One part of a key, or the first of 2 to 4 parts that a request has.
+struct KeyItemDoc(Vec<KeyPart>);
+
+impl FromNode for KeyItemDoc {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        if !has_any_of(node) {
+            return KeyPart::read(node, at).map(|part| Self(alloc::vec![part]));
+        }
+        let KeyDoc(mut parts) = Fields::open(node, at, &["any_of"])?.read("any_of", at)?;
+        let at = at.field("any_of");
+        let nested = items(&parts).position(|item| item.is_choice());
+        if let Some(i) = nested {
+            at.item(i).problem(NOT_ANY_OF.into());
+            return None;
+        }
+        if !(2..=MAX_ANY_OF).contains(&parts.len()) {
+            at.problem(format!("needs 2 to {MAX_ANY_OF} parts, not {}", parts.len()));
+            return None;
+        }
+        let others = parts.len().saturating_sub(1);
+        parts.iter_mut().take(others).for_each(|part| part.has_alternative = true);
+        Some(Self(parts))
+    }
+
+    schema!({"anyOf": [
+        {"enum": KeySource::PLAIN.each_ref().map(|part| part.about().name)},
+        KeyPartDoc::schema(),
+        object_schema(&[FieldSchema {
+            name: "any_of",
+            description: "The parts, in their order.",
+            schema: serde_json::json!({"type": "array", "items": KeyPart::schema()}),
+            required: true,
+        }])
+    ]});
+}
+
+fn has_any_of(node: &Node) -> bool {
+    matches!(node, Node::Object(fields) if fields.iter().any(|(name, _)| name == "any_of"))
+}
+
+const NOT_ANY_OF: &str = "any_of is for a rule's key, and is not within another; use one part";
+const NO_PREFIX: &str =
+    "is empty; give it ipv4_prefix or ipv6_prefix, or write \"client_ip\" instead of the object";
+const NOT_SEVERAL: &str = "is for a header, a cookie or a query parameter; leave it out";
+const NO_TEXT: &str = "is for text, and an address has none; leave it out";
+
 /// The part that a text names.
-fn of_text(text: &str, at: &At<'_>) -> Option<KeyPart> {
-    let names = KeyPart::PLAIN.each_ref().map(|part| part.about().name);
-    let found = KeyPart::PLAIN.into_iter().find(|part| part.about().name == text);
+fn of_text(text: &str, at: &At<'_>) -> Option<KeySource> {
+    let names = KeySource::PLAIN.each_ref().map(|part| part.about().name);
+    let found = KeySource::PLAIN.into_iter().find(|part| part.about().name == text);
     if found.is_none() && !at.is_full() {
         at.problem(match text {
             "ip" | "client" | "remote_addr" | "x-forwarded-for" => {
                 format!("unknown key part {}; did you mean \"client_ip\"?", quoted_text(text))
             }
-            _ if KeyPart::NAMED.contains(&text) => {
+            _ if KeySource::NAMED.contains(&text) => {
                 format!("\"{text}\" needs a name; write {{\"{text}\": name}}")
             }
             _ if nearest(text, &names).is_none() && looks_like_a_header(text) => format!(
@@ -62,28 +143,44 @@ fn looks_like_a_header(text: &str) -> bool {
 }
 
 impl KeyPartDoc {
-    /// The one part among `fields` fields; `None` when there is none or more than one.
-    fn part(self, fields: usize) -> Option<KeyPart> {
+    /// The one source among `fields` fields; `None` when there is none or more than one.
+    fn source(&self, fields: usize) -> Option<KeySource> {
         let repeated = self.repeated;
-        if fields.saturating_sub(repeated.iter().count()) != 1 {
+        let settings = usize::from(repeated.is_some()).saturating_add(self.lower.is_some().into());
+        if fields.saturating_sub(settings) != 1 {
             return None;
         }
-        let Self { header, cookie, query, path_param, jwt_claim, descriptor, repeated: _ } = self;
-        header
-            .map(|name| KeyPart::Header(name, repeated))
-            .or_else(|| cookie.map(|name| KeyPart::Cookie(name.0, repeated)))
-            .or_else(|| query.map(|name| KeyPart::Query(name, repeated)))
-            .or_else(|| path_param.map(KeyPart::PathParam))
-            .or_else(|| jwt_claim.map(KeyPart::JwtClaim))
-            .or_else(|| descriptor.map(KeyPart::Descriptor))
+        Some(match self {
+            Self { client_ip: Some(_), .. } => KeySource::ClientIp,
+            Self { header: Some(name), .. } => KeySource::Header(name.clone(), repeated),
+            Self { cookie: Some(name), .. } => KeySource::Cookie(name.0.clone(), repeated),
+            Self { query: Some(name), .. } => KeySource::Query(name.clone(), repeated),
+            Self { path_param: Some(name), .. } => KeySource::PathParam(name.clone()),
+            Self { jwt_claim: Some(name), .. } => KeySource::JwtClaim(name.clone()),
+            Self { descriptor: Some(key), .. } => KeySource::Descriptor(key.clone()),
+            _ => return None,
+        })
+    }
+
+    /// The form in which the value is counted.
+    fn form(&self) -> KeyForm {
+        match (self.client_ip, self.lower) {
+            (Some(own), _) => KeyForm::Network(own),
+            (None, Some(true)) => KeyForm::Lower,
+            (None, Some(false) | None) => KeyForm::AsSent,
+        }
     }
 }
 
 impl FromNode for KeyPart {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        if has_any_of(node) {
+            at.problem(NOT_ANY_OF.into());
+            return None;
+        }
         const WANTED: &str = "one key part; use a name or an object such as {\"header\": name}";
         let fields = match node {
-            Node::Text(text) => return of_text(text, at),
+            Node::Text(text) => return of_text(text, at).map(Self::as_sent),
             Node::Object(fields) => fields.len(),
             _ => return at.not_text(node, WANTED),
         };
@@ -92,39 +189,34 @@ impl FromNode for KeyPart {
         if at.problem_count() > noted {
             return None;
         }
-        let has_repeated = doc.repeated.is_some();
-        let Some(part) = doc.part(fields) else { return at.wrong(node, WANTED) };
-        let may_have_several = match part {
-            Self::Header(..) | Self::Cookie(..) | Self::Query(..) => true,
-            Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) => false,
-            Self::ClientIp
-            | Self::Method
-            | Self::Host
-            | Self::Path
-            | Self::Country
-            | Self::Asn
-            | Self::Route => false,
+        let Some(source) = doc.source(fields) else { return at.wrong(node, WANTED) };
+        let form = doc.form();
+        let may_have_several =
+            matches!(source, KeySource::Header(..) | KeySource::Cookie(..) | KeySource::Query(..));
+        let (field, problem) = match form {
+            KeyForm::Network(own) if own.is_none() => ("client_ip", NO_PREFIX),
+            _ if doc.repeated.is_some() && !may_have_several => ("repeated", NOT_SEVERAL),
+            _ if doc.lower.is_some() && !source.is_text() => ("lower", NO_TEXT),
+            _ => return Some(Self { form, ..Self::as_sent(source) }),
         };
-        if has_repeated && !may_have_several {
-            at.field("repeated")
-                .problem("is for a header, a cookie or a query parameter; leave it out".into());
-            return None;
-        }
-        Some(part)
+        at.field(field).problem(problem.into());
+        None
     }
 
     schema!({"anyOf": [
-        {"enum": Self::PLAIN.each_ref().map(|part| part.about().name)}, KeyPartDoc::schema()
+        {"enum": KeySource::PLAIN.each_ref().map(|part| part.about().name)}, KeyPartDoc::schema()
     ]});
 }
 
 #[cfg(all(test, feature = "schema"))]
 mod tests {
-    use alloc::vec::Vec;
     use core::cell::RefCell;
 
     use super::*;
     use crate::json::place::ProblemList;
+
+    /// The fields that are not parts with a name.
+    const SETTINGS: [&str; 3] = ["client_ip", "repeated", "lower"];
 
     // Guards: a part that no field of the document results in, a field that results in another
     // part, and a part with a name whose message does not say how to write it.
@@ -132,8 +224,9 @@ mod tests {
     fn every_part_with_a_name_is_read_by_its_field() {
         let schema = KeyPartDoc::schema();
         let fields = schema["properties"].as_object().unwrap().keys();
-        let fields: Vec<&String> = fields.filter(|field| *field != "repeated").collect();
-        let mut named = KeyPart::NAMED.to_vec();
+        let fields: Vec<&String> =
+            fields.filter(|field| !SETTINGS.contains(&field.as_str())).collect();
+        let mut named = KeySource::NAMED.to_vec();
         named.sort_unstable();
         assert_eq!(fields, named);
         for field in fields {
@@ -141,7 +234,7 @@ mod tests {
             let at = At::root(&noted);
             let node = Node::Object(alloc::vec![(field.clone(), Node::Text("x".into()))]);
             let part = KeyPart::read(&node, &at).unwrap();
-            assert_eq!((part.about().name, part.about().of), (field.as_str(), "x"));
+            assert_eq!((part.source.about().name, part.source.about().of), (field.as_str(), "x"));
             assert_eq!(KeyPart::read(&Node::Text(field.clone()), &at), None);
             let problems = noted.into_inner().in_order(&Node::Null).0;
             assert!(problems[0].message.contains("needs a name"), "{field}: {problems:?}");

@@ -9,11 +9,12 @@ use alloc::vec::Vec;
 use tollgate_core::Algorithm;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
-    Action, Bounded, Charging, Conditions, Key, MAX_SHARDS, MAX_TIERS, Mode, Name, OnMissing,
-    Scope, Share,
+    Action, Bounded, Charging, Conditions, MAX_SHARDS, MAX_TIERS, Mode, Name, OnMissing, Scope,
+    Share,
 };
 
 use crate::document::cost::CostDoc;
+use crate::document::key::KeyDoc;
 use crate::document::lists::{AtMost, NonEmpty};
 use crate::document::scalar::{Buckets, Burst, Limit, Salt, Window};
 use crate::document::scope::{Lease, WithoutState};
@@ -32,7 +33,7 @@ record! {
         /// Conditions that exclude a request when all of them hold, even if `when` holds.
         unless: Option<Conditions>,
         /// The key's parts, in order; an empty list is one count for all requests.
-        key: Key,
+        key: KeyDoc,
         /// The behaviour when the request lacks a key part; skip by default.
         on_missing: Option<OnMissing>,
         /// Layered quotas. A request must fit all of them and is charged to all or none.

@@ -53,6 +53,11 @@ const FULL: &str = r#"{
      "quotas": [{"name": "q", "limit": 1000000, "window": "366d"}]},
     {"name": "mark", "key": ["country", "asn"], "action": {"mark": {"header": "X-Over", "value": "yes"}},
      "when": {"hosts": ["*.example.com"]}, "quotas": [{"limit": 1, "window": "1ms"}]},
+    {"name": "letters", "key": [{"header": "x", "lower": true}, {"query": "q", "lower": true}, {"cookie": "c", "lower": true},
+      {"jwt_claim": "sub", "lower": true}], "quotas": [{"limit": 5, "window": "1m"}]},
+    {"name": "first", "key": [{"any_of": [{"header": "x"}, {"jwt_claim": "sub", "lower": true}, {"client_ip": {"ipv4_prefix": 8}}]}, "host"],
+      "on_missing": "shared", "quotas": [{"limit": 5, "window": "1m"}]},
+    {"name": "network", "key": [{"client_ip": {"ipv6_prefix": 48}}], "quotas": [{"limit": 5, "window": "1m"}]},
     {"name": "hot", "key": ["host"], "shards": 3, "quotas": [{"limit": 5, "window": "1m"}]}
   ]
 }"#;
@@ -205,6 +210,35 @@ fn whatever_is_cut_out_of_the_middle_gives_none_or_one_that_is_written_so() {
             }
         }
     }
+}
+
+/// Guards: keys that no document can have.
+#[test]
+fn a_choice_of_parts_is_bounded() {
+    use crate::spec::key::KeySource::{self, Asn, ClientIp, Country, Host, Method, Path, Route};
+    use crate::spec::key_item::{KeyPart, is_key, items};
+    let key = |choices: &[&[KeySource]]| {
+        let of_choice = |sources: &&[KeySource]| {
+            let mut parts: Vec<_> = sources.iter().cloned().map(KeyPart::as_sent).collect();
+            let others = parts.len().saturating_sub(1);
+            parts.iter_mut().take(others).for_each(|part| part.has_alternative = true);
+            parts
+        };
+        choices.iter().flat_map(of_choice).collect::<Vec<_>>()
+    };
+    let all = [Host, Asn, Country, Route, Method];
+    for choices in [&[][..], &[&all[3..], &all[..1]], &[&[Host, Path]], &[&all[..4], &[ClientIp]]] {
+        assert!(is_key(&key(choices)), "{choices:?}");
+        assert!(
+            items(&key(choices)).map(|item| item.parts.len()).eq(choices.iter().map(|it| it.len()))
+        );
+    }
+    for choices in [&[&all[..]][..], &[&[Asn, ClientIp], &[ClientIp]], &[&all[..1]; 9]] {
+        assert!(!is_key(&key(choices)), "{choices:?}");
+    }
+    let mut open = key(&[&[Host]]);
+    open[0].has_alternative = true;
+    assert!(!is_key(&open), "nothing replaces the last part");
 }
 
 #[test]

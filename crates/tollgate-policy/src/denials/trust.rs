@@ -14,7 +14,8 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 use crate::spec::charging::Charging;
-use crate::spec::key::KeyPart;
+use crate::spec::key::KeySource;
+use crate::spec::key_item::KeyPart;
 
 /// How long a count is trusted whose units may come back: one second.
 pub const FRESH: Span = Span::from_secs(1);
@@ -55,8 +56,8 @@ pub(crate) fn can_be_settled(policy: &Policy, set: &QuotaSet) -> bool {
 /// every request, and decide there at once.
 fn cannot_undo(policy: &Policy, other: &Rule, rule: &Rule) -> bool {
     let key = policy.groups.get(usize::from(rule.terms.group)).map(|group| &group.spec.key);
-    let reads_captures =
-        key.is_none_or(|key| key.iter().any(|part| matches!(part, KeyPart::PathParam(_))));
+    let is_capture = |part: &KeyPart| matches!(part.source, KeySource::PathParam(_));
+    let reads_captures = key.is_none_or(|key| key.iter().any(is_capture));
     core::ptr::eq(other, rule)
         || (other.terms.group == rule.terms.group
             && other.terms.on_missing == rule.terms.on_missing

@@ -10,7 +10,8 @@ use crate::explain::rules::Explain;
 use crate::policy::rule::Rule;
 use crate::spec::action::Action;
 use crate::spec::conditions::Conditions;
-use crate::spec::key::{KeyPart, Origin};
+use crate::spec::key::Origin;
+use crate::spec::key_item::{KeyPart, items};
 use crate::spec::mode::Mode;
 use crate::spec::on_missing::OnMissing;
 
@@ -36,6 +37,14 @@ impl<'p> Explain<'p> {
         unbacked.map(|(index, _)| index).collect()
     }
 
+    /// True when the client can choose by which part of its key the rule counts it.
+    #[must_use]
+    pub fn lets_clients_choose(&self, rule: usize) -> bool {
+        let rule = self.0.rules.get(rule);
+        let mut items = rule.into_iter().flat_map(|rule| items(self.key_of_rule(rule)));
+        items.any(|item| item.is_choice() && item.origin() == Origin::Client)
+    }
+
     fn key_of_rule(&self, rule: &Rule) -> &[KeyPart] {
         self.0.groups.get(usize::from(rule.terms.group)).map_or(&[], |group| &group.spec.key)
     }
@@ -43,12 +52,12 @@ impl<'p> Explain<'p> {
     /// True when the client can choose the count that limits it.
     fn is_written(&self, rule: &Rule) -> bool {
         !matches!(rule.terms.action, Action::Mark(_))
-            && self.key_of_rule(rule).iter().any(|part| part.about().origin == Origin::Client)
+            && items(self.key_of_rule(rule)).any(|item| item.origin() == Origin::Client)
     }
 
     /// True when no client can evade the count of a request.
     fn has_certain_key(&self, rule: &Rule) -> bool {
-        self.key_of_rule(rule).iter().all(|part| match part.about().origin {
+        items(self.key_of_rule(rule)).all(|item| match item.origin() {
             Origin::Connection => true,
             Origin::Verified => rule.terms.on_missing != OnMissing::Skip,
             Origin::Target | Origin::Client => false,

@@ -22,6 +22,7 @@ use crate::spec::client_ip::Trust;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
 use crate::spec::deny::DenyRule;
+use crate::spec::key_item::items;
 use crate::spec::limits::Limits;
 use crate::spec::mode::{Mode, Share};
 use crate::spec::on_failure::OnFailure;
@@ -98,9 +99,9 @@ impl<'p> Explain<'p> {
             key: if key.is_empty() {
                 "one count for all requests".to_owned()
             } else {
-                joined(key.iter().map(ToString::to_string), " and ")
+                joined(items(key).map(|item| item.to_string()), " and ")
             },
-            on_missing: (!key.iter().all(|part| part.about().is_always_there)).then_some(
+            on_missing: (!items(key).all(|item| item.is_always_there())).then_some(
                 match rule.terms.on_missing {
                     OnMissing::Skip => "the rule does not apply",
                     OnMissing::Deny => "refuse",

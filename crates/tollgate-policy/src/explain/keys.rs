@@ -9,14 +9,17 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
-use crate::request::key::parts;
-use crate::spec::key::KeyPart;
+use crate::request::key::{counted, parts};
+use crate::spec::key_item::{KeyItem, KeyPart, items};
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPartInWords {
-    /// The kind of part: `client address`, `header x-api-key`.
+    /// The kind of part: `client address`, `header x-api-key`. Where the key has the first of
+    /// several parts, the one that is counted.
     pub part: String,
+    /// It is one of several parts that the value could be of.
+    pub is_choice: bool,
     /// Its value; `None` when the request does not have it.
     pub value: Option<KeyValue>,
 }
@@ -37,17 +40,20 @@ impl Partition<'_> {
     pub fn key_in_words(&self, policy: &Policy) -> Vec<KeyPartInWords> {
         let group = policy.groups().get(self.group());
         let key = group.map_or(&[][..], |group| &group.spec.key);
-        let in_words = |(part, value): (&KeyPart, Option<&[u8]>)| KeyPartInWords {
-            part: part.to_string(),
-            value: value.map(|bytes| value_of(part, bytes, policy)),
+        let in_words = |(item, value): (KeyItem<'_>, Option<&[u8]>)| {
+            let counted = value.and_then(|value| counted(item, value));
+            KeyPartInWords {
+                part: counted.map_or_else(|| item.to_string(), |(part, _)| part.to_string()),
+                is_choice: item.is_choice(),
+                value: counted.map(|(part, bytes)| value_of(part, bytes, policy)),
+            }
         };
-        key.iter().zip(parts(self.key())).map(in_words).collect()
+        items(key).zip(parts(self.key())).map(in_words).collect()
     }
 }
 
 fn value_of(part: &KeyPart, bytes: &[u8], policy: &Policy) -> KeyValue {
-    let prefixes = policy.settings.spec.prefixes;
-    if *part == KeyPart::ClientIp {
+    if let Some(prefixes) = part.prefixes(policy.settings.spec.prefixes) {
         if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
             return KeyValue::Network(Ipv4Addr::from(v4).into(), prefixes.ipv4);
         }

@@ -67,7 +67,7 @@ impl<'p> Explain<'p> {
     pub fn reads(&self) -> Vec<Read<'p>> {
         let mut reads = Vec::new();
         if let Some(tenant) = &self.0.tenant {
-            let fact = self.resolved(tenant.part.about().reads);
+            let fact = self.resolved(tenant.part.source.about().reads);
             reads.push(Read { by: Reader::Tenant, fact });
         }
         for (i, conditions) in self.0.exempt.iter().enumerate() {
@@ -123,7 +123,7 @@ impl<'p> Explain<'p> {
             .get(usize::from(rule.terms.group))
             .map_or(&[][..], |group| &group.spec.key);
         for part in key {
-            reads.push(Read { by: Reader::Key(i), fact: self.resolved(part.about().reads) });
+            reads.push(Read { by: Reader::Key(i), fact: self.resolved(part.source.about().reads) });
         }
         for tier in &rule.tiers {
             // Values of the key read nothing in addition to the key.

@@ -17,12 +17,12 @@ use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
-use crate::request::key::{write_key, write_part};
+use crate::request::key::{write_item, write_key};
 use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
 use crate::spec::conditions::Conditions;
 use crate::spec::deny::DenyRule;
-use crate::spec::key::KeyPart;
+use crate::spec::key_item::{KeyItem, items};
 use crate::spec::on_missing::OnMissing;
 use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::malformed::Malformed;
@@ -174,10 +174,10 @@ impl<'p> Explain<'p> {
             return Applicability::Applies;
         }
         let is_missing =
-            |part: &&KeyPart| write_part(part, rule, request, &mut Vec::new()) == Ok(false);
-        match group.spec.key.iter().find(is_missing) {
-            Some(part) if rule.terms.on_missing == OnMissing::Skip => {
-                Applicability::KeyMissing(part.to_string())
+            |item: &KeyItem<'_>| write_item(*item, rule, request, &mut Vec::new()) == Ok(false);
+        match items(&group.spec.key).find(is_missing) {
+            Some(item) if rule.terms.on_missing == OnMissing::Skip => {
+                Applicability::KeyMissing(item.to_string())
             }
             _ => Applicability::Applies,
         }

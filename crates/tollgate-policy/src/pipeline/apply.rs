@@ -24,7 +24,6 @@ use crate::request::matching::Reading;
 use crate::spec::charging::Charging;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
-use crate::spec::key::KeyPart;
 use crate::spec::mode::{Mode, Share};
 use crate::spec::on_missing::OnMissing;
 use tollgate_http_syntax::malformed::Malformed;
@@ -322,11 +321,11 @@ impl Tier {
     }
 
     /// True when a part of `key` has one of the values. The bytes of an address are not text:
-    /// neither is compared with the other.
+    /// neither is compared with the other. A rule that counts by the first of several parts has no
+    /// such tiers.
     fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {
         group.spec.key.iter().zip(parts(key)).any(|(part, value)| {
-            let values =
-                if *part == KeyPart::ClientIp { &self.addresses } else { &self.key_values };
+            let values = if part.is_address() { &self.addresses } else { &self.key_values };
             value.is_some_and(|value| values.contains(value))
         })
     }

@@ -17,6 +17,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::parts;
 use crate::spec::key::Breadth;
+use crate::spec::key_item::items;
 
 /// The ends of the order: indexes of partitions of a [`Plan`]. The counts in between are checked
 /// together with the first and charged together with the last.
@@ -77,7 +78,7 @@ impl PartitionMut<'_> {
 fn breadth(policy: &Policy, partition: &Partition<'_>) -> (Breadth, Reverse<usize>) {
     let key =
         policy.groups.get(partition.group()).map(|group| &*group.spec.key).unwrap_or_default();
-    let given = key.iter().zip(parts(partition.key())).filter(|(_, value)| value.is_some());
-    let narrowest = given.map(|(part, _)| part.about().breadth).min();
-    (narrowest.unwrap_or(Breadth::All), Reverse(key.len()))
+    let given = items(key).zip(parts(partition.key())).filter(|(_, value)| value.is_some());
+    let narrowest = given.map(|(item, _)| item.breadth()).min();
+    (narrowest.unwrap_or(Breadth::All), Reverse(items(key).count()))
 }

@@ -15,9 +15,10 @@ use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::policy::tenant::{Tenant, TenantSet};
-use crate::request::key::{parts, write_text, write_value};
+use crate::request::key::{parts, write_part, write_text};
 use crate::request::lazy::Request;
-use crate::spec::key::KeyPart;
+use crate::spec::key::KeySource;
+use crate::spec::key_item::items;
 use crate::spec::on_failure::OnFailure;
 use crate::spec::tenant::MAX_TENANT_ID;
 use tollgate_http_syntax::malformed::Malformed;
@@ -92,9 +93,9 @@ impl Policy {
     ) -> Result<(), Malformed> {
         let Some(key) = &self.tenant else { return Ok(()) };
         let mut rules = candidates.iter().filter_map(|rule| self.rules.get(usize::from(*rule)));
-        let rule = match &key.part {
+        let rule = match &key.part.source {
             // If several rules' paths contain a tenant, the first one counts.
-            KeyPart::PathParam(name) => {
+            KeySource::PathParam(name) => {
                 rules.find(|rule| rule.capture(name, request.paths()).is_some())
             }
             _ => rules.next(),
@@ -103,7 +104,7 @@ impl Policy {
         if rule.reads_in_dispute(&key.part, request.paths()) {
             return Err(Malformed::Path);
         }
-        write_value(&key.part, rule, request, out)?;
+        write_part(&key.part, rule, request, out)?;
         if out.len() > MAX_TENANT_ID {
             out.clear();
         }
@@ -148,8 +149,8 @@ impl Policy {
         let Some(wanted) = &self.tenant else { return false };
         let group = self.groups.get(usize::from(rule.terms.group));
         group.is_some_and(|group| {
-            let mut values = group.spec.key.iter().zip(parts(key));
-            values.any(|(part, value)| *part == wanted.part && value == Some(&*tenant.id))
+            let mut values = items(&group.spec.key).zip(parts(key));
+            values.any(|(item, value)| item.is(&wanted.part) && value == Some(&*tenant.id))
         })
     }
 }

@@ -20,11 +20,13 @@ use crate::spec::client_ip::ClientAddress;
 use crate::spec::conditions::Conditions;
 use crate::spec::deny::{DenyRule, place_of};
 use crate::spec::jwt::Jwt;
-use crate::spec::key::KeyPart;
+use crate::spec::key::KeySource;
+use crate::spec::key_item::KeyPart;
 use crate::spec::limits::Limits;
 use crate::spec::policy::ResponseSpec;
 use crate::spec::problem::Problems;
 use crate::spec::surface::Surface;
+use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::path::all;
 
 /// A compiled policy: immutable, and the basis of every request's plan.
@@ -180,12 +182,13 @@ impl Policy {
         for group in &mut self.groups {
             group.lay_out(&mut self.sets);
         }
-        let of_path = |part: &KeyPart| matches!(part, KeyPart::Path | KeyPart::PathParam(_));
+        let of_path =
+            |part: &KeyPart| matches!(part.source, KeySource::Path | KeySource::PathParam(_));
         self.settings.reads_path = self.whens().filter_map(Conditions::paths).any(|it| !all(it))
             || self.other_conditions().any(|c| c.paths().is_some())
             || self.all_key_parts().any(of_path);
         self.settings.reads_host = self.all_conditions().any(|c| c.hosts().is_some())
-            || self.all_key_parts().any(|part| *part == KeyPart::Host);
+            || self.all_key_parts().any(|part| part.source == KeySource::Host);
         self.index_values();
     }
 
@@ -218,6 +221,14 @@ impl Policy {
         });
         let of_deny = self.deny.rules.iter().filter_map(|rule| rule.unless.as_ref());
         self.exempt.iter().chain(of_rules).chain(of_deny)
+    }
+
+    /// The prefixes by which the keys of a group group addresses; at most one part of a key is an
+    /// address.
+    pub(crate) fn prefixes_of(&self, group: u16) -> Prefixes {
+        let of_document = self.settings.spec.prefixes;
+        let key = self.groups.get(usize::from(group)).map_or(&[][..], |group| &group.spec.key);
+        key.iter().find_map(|part| part.prefixes(of_document)).unwrap_or(of_document)
     }
 
     /// All parts of keys, and the tenant key.

@@ -147,7 +147,10 @@ impl RuleSpec {
         let mut sets = self.tiers.iter().map(|tier| &tier.set).chain([&self.set]);
         let group = policy.groups.get(usize::from(self.terms.group));
         group.is_some_and(|group| {
-            group.spec.is_fleet == is_fleet && self.captures_for(&group.spec.key)
+            let has_choice = group.items != group.spec.key.len();
+            group.spec.is_fleet == is_fleet
+                && self.captures_for(&group.spec.key)
+                && !(has_choice && self.tiers.iter().any(|tier| !tier.key_values.is_empty()))
         }) && sets.all(|set| set.fallback.is_some() == falls_back)
     }
 
@@ -180,7 +183,8 @@ impl TierSpec {
             distinct.insert(value);
         }
         let key_values = distinct;
-        let addresses = Tier::addresses_of(&key_values, to.policy.settings.spec.prefixes);
+        let prefixes = to.policy.prefixes_of(to.group);
+        let addresses = Tier::addresses_of(&key_values, prefixes);
         let set = set.add(Some(name), to)?;
         Some(Tier { priority, when, repeated, key_values, addresses, set })
     }

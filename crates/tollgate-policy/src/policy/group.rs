@@ -13,6 +13,7 @@ use tollgate_core::Limiter;
 use crate::policy::by_id::ById;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
+use crate::spec::key_item::{KeyPart, items};
 use crate::spec::policy::GroupSpec;
 use crate::stable_hash::stable_hash;
 use tollgate_storage::{StoredSet, marked, write_parameters};
@@ -27,6 +28,10 @@ pub(crate) const PLACED_UP_TO: usize = 512;
 #[derive(Clone, Debug)]
 pub struct Group {
     pub(crate) spec: GroupSpec,
+    /// The number of items of the key.
+    pub(crate) items: usize,
+    /// Every part of the key is an item of its own, with its letters as sent.
+    pub(crate) is_plain: bool,
     pub(crate) sets: Vec<u16>,
     /// A value contains only the records that something was charged to.
     pub(crate) is_sparse: bool,
@@ -71,6 +76,8 @@ impl Group {
     /// The group of this key, before its sets are added.
     pub(crate) fn new(spec: GroupSpec) -> Self {
         Self {
+            items: items(&spec.key).count(),
+            is_plain: spec.key.iter().all(KeyPart::is_plain),
             spec,
             sets: Vec::new(),
             is_sparse: false,

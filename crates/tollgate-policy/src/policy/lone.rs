@@ -17,7 +17,8 @@ use crate::policy::compiled::Policy;
 use crate::spec::action::Action;
 use crate::spec::charging::Charging;
 use crate::spec::cost::Cost;
-use crate::spec::key::KeyPart;
+use crate::spec::key::KeySource;
+use crate::spec::key_item::KeyPart;
 
 /// The one quota of all clients, in a policy where nothing else decides.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ impl LoneQuota {
         let may_wait = matches!(rule.terms.action, Action::Delay(_));
         let group = policy.groups.get(usize::from(rule.terms.group))?;
         let set = policy.sets.get(usize::from(rule.set))?;
-        let (Cost::Fixed(cost), [quota], [KeyPart::ClientIp]) =
+        let (Cost::Fixed(cost), [quota], [KeyPart { source: KeySource::ClientIp, .. }]) =
             (&rule.terms.cost, &*set.quotas, &*group.spec.key)
         else {
             return None;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use tollgate_core::Timestamp;
 
 use crate::policy::group::QuotaSet;
-use crate::spec::key::KeyPart;
+use crate::spec::key_item::KeyPart;
 
 /// The key part that identifies a tenant.
 #[derive(Clone, Debug)]

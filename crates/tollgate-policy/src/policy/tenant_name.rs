@@ -10,8 +10,9 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::policy::compiled::Policy;
 use crate::policy::tenant::TenantKey;
-use crate::spec::key::{KeyPart, Spelling};
+use crate::spec::key::{KeySource, Spelling};
 use crate::spec::tenant::MAX_TENANT_ID;
+use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::authority::write_host;
 use tollgate_http_syntax::readings::Paths;
 
@@ -39,15 +40,11 @@ impl Tenants<'_> {
     /// tenant that no request can have.
     #[must_use]
     pub fn id(&self, text: &str) -> Option<Vec<u8>> {
-        let id = match self.key.part.about().spelling {
+        let mut id = match self.key.part.source.about().spelling {
             Spelling::Address => {
                 let mut id = Vec::new();
                 let address = text.parse().ok()?;
-                self.policy
-                    .settings
-                    .spec
-                    .prefixes
-                    .group(address, |bytes| id.extend_from_slice(bytes));
+                self.prefixes()?.group(address, |bytes| id.extend_from_slice(bytes));
                 id
             }
             Spelling::Upper => text.to_ascii_uppercase().into(),
@@ -63,6 +60,7 @@ impl Tenants<'_> {
             }
             Spelling::Text => text.into(),
         };
+        self.key.part.form.apply(&mut id);
         (!id.is_empty() && id.len() <= MAX_TENANT_ID).then_some(id)
     }
 
@@ -72,12 +70,9 @@ impl Tenants<'_> {
     #[must_use]
     pub fn name(&self, text: &str) -> Option<String> {
         let id = self.id(text)?;
-        match self.key.part {
-            KeyPart::ClientIp => {
-                let address = text.parse().ok()?;
-                Some(self.policy.settings.spec.prefixes.network(address).to_string())
-            }
-            _ => String::from_utf8(id).ok(),
+        match self.prefixes() {
+            Some(prefixes) => Some(prefixes.network(text.parse().ok()?).to_string()),
+            None => String::from_utf8(id).ok(),
         }
     }
 
@@ -86,13 +81,18 @@ impl Tenants<'_> {
     /// cannot be named and so has no entry.
     #[must_use]
     pub fn name_of(&self, id: &[u8]) -> Option<String> {
-        match self.key.part {
-            KeyPart::ClientIp => match id.len() {
+        match self.key.part.source {
+            KeySource::ClientIp => match id.len() {
                 4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(id).ok()?).to_string()),
                 _ => Some(Ipv6Addr::from(<[u8; 16]>::try_from(id).ok()?).to_string()),
             },
             _ => str::from_utf8(id).ok().map(ToString::to_string),
         }
+    }
+
+    /// The prefixes by which addresses are one tenant, if tenants are addresses.
+    fn prefixes(&self) -> Option<Prefixes> {
+        self.key.part.prefixes(self.policy.settings.spec.prefixes)
     }
 
     /// The path `text` as a key contains it; `None` when a query begins in it.

@@ -8,7 +8,8 @@ use alloc::borrow::Cow;
 use crate::policy::group::Group;
 use crate::policy::rule::Rule;
 use crate::spec::conditions::Conditions;
-use crate::spec::key::KeyPart;
+use crate::spec::key::KeySource;
+use crate::spec::key_item::KeyPart;
 use tollgate_http_syntax::readings::Paths;
 
 impl Rule {
@@ -32,9 +33,9 @@ impl Rule {
 
     /// True when this key part is from the path, and no single reading is valid for all servers.
     pub(crate) fn reads_in_dispute(&self, part: &KeyPart, paths: &Paths) -> bool {
-        match part {
-            KeyPart::Path => paths.is_disputed(),
-            KeyPart::PathParam(name) => self.captures_differ(name, paths),
+        match &part.source {
+            KeySource::Path => paths.is_disputed(),
+            KeySource::PathParam(name) => self.captures_differ(name, paths),
             _ => false,
         }
     }

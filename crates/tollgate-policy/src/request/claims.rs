@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::facts::Facts;
 use crate::policy::compiled::Policy;
 use crate::spec::jwt::Jwt;
-use crate::spec::key::KeyPart;
+use crate::spec::key::KeySource;
 use tollgate_http_syntax::header::token;
 
 /// The verified claims by which a policy counts requests: [`Policy::claims`].
@@ -23,7 +23,8 @@ impl Policy {
     /// uses a claim.
     #[must_use]
     pub fn claims(&self) -> Option<Claims<'_>> {
-        let is_read = self.all_key_parts().any(|part| matches!(part, KeyPart::JwtClaim(_)));
+        let is_read =
+            self.all_key_parts().any(|part| matches!(part.source, KeySource::JwtClaim(_)));
         let jwt = self.jwt.as_ref().filter(|_| is_read)?;
         Some(Claims { policy: self, jwt })
     }

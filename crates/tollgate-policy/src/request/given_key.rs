@@ -6,7 +6,7 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -14,12 +14,11 @@ use crate::facts::{Entry, Facts};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
-use crate::request::key::{
-    write_given, write_given_fact, write_part, write_shared_key, write_text,
-};
+use crate::request::key::{write_fact, write_given, write_part, write_shared_key, write_text};
 use crate::request::lazy::{Buffers, Request};
 use crate::spec::fact::Fact;
-use crate::spec::key::{About, KeyPart, Spelling};
+use crate::spec::key::{About, Spelling};
+use crate::spec::key_item::{KeyForm, KeyItem, KeyPart, items};
 use crate::spec::on_missing::OnMissing;
 use crate::spec::problem::Problem;
 use tollgate_http_syntax::readings::segment;
@@ -110,25 +109,40 @@ impl GivenKey {
     pub fn is_apart_of_tenants(&self, policy: &Policy) -> bool {
         let Some(wanted) = &policy.tenant else { return false };
         let group = policy.groups.get(self.group);
-        group.is_some_and(|group| !group.spec.key.contains(&wanted.part))
+        group.is_some_and(|group| !items(&group.spec.key).any(|item| item.is(&wanted.part)))
     }
 }
 
 impl Rule {
-    /// Its key, part by part, in words of the document: `client_ip`, `header x-key`. Empty under
-    /// another policy than its own.
+    /// Its key, part by part, in words of the document: `client_ip`, `header x-key`, `client_ip
+    /// ipv6_prefix 48`, `any_of 0=header x-user 1=client_ip`. Empty under another policy than its
+    /// own.
     #[must_use]
     pub fn key_parts(&self, policy: &Policy) -> Vec<String> {
         let group = policy.groups.get(usize::from(self.terms.group));
-        let words = |part: &KeyPart| {
-            let about = part.about();
-            if about.of.is_empty() {
-                about.name.into()
-            } else {
-                format!("{} {}", about.name, about.of)
+        let of_part = |part: &KeyPart| {
+            let About { name, of, .. } = part.source.about();
+            match part.form {
+                KeyForm::Network(own) => {
+                    let written = |prefix: u32, of: &str| format!(" {of}_prefix {prefix}");
+                    let ipv4 = own.ipv4_prefix.map(|own| written(own.0, "ipv4"));
+                    let ipv6 = own.ipv6_prefix.map(|own| written(own.0, "ipv6"));
+                    [Some(name.into()), ipv4, ipv6].into_iter().flatten().collect()
+                }
+                KeyForm::Lower => format!("{name} {of} lower"),
+                KeyForm::AsSent if of.is_empty() => name.into(),
+                KeyForm::AsSent => format!("{name} {of}"),
             }
         };
-        group.map_or_else(Vec::new, |group| group.spec.key.iter().map(words).collect())
+        let words = |item: KeyItem<'_>| match item.parts {
+            [part] => of_part(part),
+            parts => {
+                let numbered =
+                    parts.iter().enumerate().map(|(i, it)| format!(" {i}={}", of_part(it)));
+                [item.name().into()].into_iter().chain(numbered).collect()
+            }
+        };
+        group.map_or_else(Vec::new, |group| items(&group.spec.key).map(words).collect())
     }
 
     /// The quotas that it may count a client in: its own first, then its tiers'.
@@ -146,20 +160,21 @@ impl Policy {
         values: &[String],
         out: &mut Vec<u8>,
     ) -> Result<(), Problem> {
-        let (wanted, given) = (group.spec.key.len(), values.len());
+        let (wanted, given) = (group.items, values.len());
         if wanted != given {
-            let parts: Vec<_> = group.spec.key.iter().map(|part| part.about().name).collect();
+            let parts: Vec<_> = items(&group.spec.key).map(|item| item.name()).collect();
             let parts = parts.join(", ");
             let s = if wanted == 1 { "" } else { "s" };
             let why = format!("has {wanted} part{s} ({parts}), and {given} values are given");
             return Err(Problem::new("key", why));
         }
         out.extend_from_slice(&group.identity().to_le_bytes());
-        for (i, (part, value)) in group.spec.key.iter().zip(values).enumerate() {
-            let wrong = |why: &str| {
-                Problem::new(&format!("key[{i}]"), format!("{}: {why}", part.about().name))
-            };
-            let is_given = self.write_given_part(rule, part, value, out).map_err(wrong)?;
+        for (i, (item, value)) in items(&group.spec.key).zip(values).enumerate() {
+            let wrong =
+                |why: &str| Problem::new(&format!("key[{i}]"), format!("{}: {why}", item.name()));
+            let mut is_given = Ok(false);
+            write_given(out, |out| is_given = self.write_given_item(rule, item, value, out));
+            let is_given = is_given.map_err(wrong)?;
             if !is_given {
                 return Err(wrong("no request has this value"));
             }
@@ -167,11 +182,36 @@ impl Policy {
         Ok(())
     }
 
-    /// Appends one part as in a request with this value; false when no request can have the value.
+    /// Appends the value of one item. For one of several parts, its index is before the text:
+    /// `1=192.0.2.1`.
+    ///
+    /// # Errors
+    /// The reason why it is not a value of this item.
+    fn write_given_item(
+        &self,
+        rule: &Rule,
+        item: KeyItem<'_>,
+        value: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, &'static str> {
+        let parts = match item.parts {
+            [part] => return self.write_given_value(rule, part, value, out),
+            parts => parts,
+        };
+        let (number, value) = value.split_once('=').ok_or(NO_NUMBER)?;
+        let mut numbered = parts.iter().zip(0_u8..);
+        let found = numbered.find(|(_, index)| index.to_string() == number);
+        let (part, index) = found.ok_or(NO_NUMBER)?;
+        out.push(index);
+        self.write_given_value(rule, part, value, out)
+    }
+
+    /// Appends the value of one part as in a request with it; false when no request can have the
+    /// value.
     ///
     /// # Errors
     /// The reason why it is not a value of this part.
-    fn write_given_part(
+    fn write_given_value(
         &self,
         rule: &Rule,
         part: &KeyPart,
@@ -188,11 +228,13 @@ impl Policy {
         };
         let none = Given::default();
         let text = Some(value.as_bytes());
-        let About { reads, spelling, .. } = part.about();
+        let About { reads, spelling, .. } = part.source.about();
         match reads {
             Fact::Path if spelling == Spelling::Segment => {
-                let segment = segment(value.as_bytes(), self.settings.spec.escaped_slashes);
-                write_given(out, |out| out.extend(&segment));
+                let escaped_slashes = self.settings.spec.escaped_slashes;
+                let mut segment = segment(value.as_bytes(), escaped_slashes);
+                part.form.apply(&mut segment);
+                out.extend_from_slice(&segment);
                 Ok(!segment.is_empty())
             }
             Fact::Method => request(Given { method: text, ..none }),
@@ -211,16 +253,14 @@ impl Policy {
             Fact::Descriptor(key) => request(Given { entry: Some((key, value)), ..none }),
             Fact::Client => {
                 let address: IpAddr = value.parse().map_err(|_| "is no address")?;
-                write_given(out, |out| {
-                    self.settings.spec.prefixes.group(address, |bytes| out.extend(bytes));
-                });
+                let prefixes = part.prefixes(self.settings.spec.prefixes);
+                prefixes.into_iter().for_each(|of| of.group(address, |it| out.extend(it)));
                 Ok(true)
             }
             // The value from a header and that from the platform are read alike.
             Fact::Country | Fact::Asn => {
-                write_given_fact(value.as_bytes(), self.settings.spec.repeated, out)
-                    .map_err(|_| UNREADABLE)?;
-                Ok(true)
+                let repeated = self.settings.spec.repeated;
+                write_fact(Some(value.as_bytes().into()), repeated, out).map_err(|_| UNREADABLE)
             }
             // No key part reads these.
             Fact::Domain | Fact::Entries | Fact::Beside | Fact::Status | Fact::Actual => Ok(false),
@@ -229,6 +269,7 @@ impl Policy {
 }
 
 const UNREADABLE: &str = "a request with it cannot be read";
+const NO_NUMBER: &str = "begin with the number of the part and \"=\", such as 0= for the first";
 
 /// `text` in a form that any query may contain.
 fn escaped(text: &str) -> String {

@@ -7,13 +7,13 @@
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use crate::facts::Facts;
 use crate::policy::group::Group;
 use crate::policy::rule::Rule;
 use crate::request::lazy::Request;
-use crate::spec::key::KeyPart;
+use crate::spec::key::KeySource;
+use crate::spec::key_item::{KeyForm, KeyItem, KeyPart, items};
 use tollgate_http_syntax::cookies::write_cookie;
 use tollgate_http_syntax::header::write_header;
 use tollgate_http_syntax::malformed::Malformed;
@@ -38,9 +38,12 @@ pub(crate) fn write_key<F: Facts>(
     out: &mut Vec<u8>,
 ) -> Result<bool, Malformed> {
     out.extend_from_slice(&group.identity().to_le_bytes());
+    if !group.is_plain {
+        return write_items(&group.spec.key, rule, request, out);
+    }
     let mut complete = true;
     for part in &group.spec.key {
-        complete &= write_part(part, rule, request, out)?;
+        complete &= write_framed(out, |out| write_value(&part.source, rule, request, out))?;
     }
     Ok(complete)
 }
@@ -49,7 +52,7 @@ pub(crate) fn write_key<F: Facts>(
 /// that the client did send, or a client could leave one part out and vary another.
 pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
     out.extend_from_slice(&group.identity().to_le_bytes());
-    group.spec.key.iter().for_each(|_| out.extend_from_slice(&MISSING.to_le_bytes()));
+    (0..group.items).for_each(|_| out.extend_from_slice(&MISSING.to_le_bytes()));
 }
 
 /// Appends one part that is present, as `write` writes it.
@@ -60,35 +63,69 @@ pub(crate) fn write_given(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     write_len(start, out);
 }
 
-/// Appends a fact about the client, as a part.
+/// Appends the items of a key; true when every item is present.
 ///
 /// # Errors
-/// It has several values, and the mode selects none of them.
-pub(crate) fn write_given_fact(
-    fact: &[u8],
-    repeated: Repeated,
-    out: &mut Vec<u8>,
-) -> Result<(), Malformed> {
-    let start = out.len();
-    out.extend_from_slice(&MISSING.to_le_bytes());
-    write_fact(Some(fact.into()), repeated, out)?;
-    write_len(start, out);
-    Ok(())
-}
-
-/// Appends one part; false when it is missing, which is appended too.
-///
-/// # Errors
-/// It has several values, and the mode selects none of them.
-pub(crate) fn write_part<F: Facts>(
-    part: &KeyPart,
+/// A part has several values, and the mode selects none of them.
+fn write_items<F: Facts>(
+    key: &[KeyPart],
     rule: &Rule,
     request: &Request<'_, F>,
     out: &mut Vec<u8>,
 ) -> Result<bool, Malformed> {
+    let mut complete = true;
+    for item in items(key) {
+        complete &= write_item(item, rule, request, out)?;
+    }
+    Ok(complete)
+}
+
+/// Appends one item; false when it is missing, which is appended too.
+///
+/// # Errors
+/// A part before the first one that is there has several values, and the mode selects none of them.
+pub(crate) fn write_item<F: Facts>(
+    item: KeyItem<'_>,
+    rule: &Rule,
+    request: &Request<'_, F>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    write_framed(out, |out| {
+        for (part, index) in item.parts.iter().zip(0_u8..) {
+            let start = out.len();
+            // A client that writes the value of one part cannot be counted as another part.
+            out.extend(item.is_choice().then_some(index));
+            if write_part(part, rule, request, out)? {
+                return Ok(true);
+            }
+            out.truncate(start);
+        }
+        Ok(false)
+    })
+}
+
+/// The part of `item` that is counted, and its value, from the bytes of the item in a key.
+#[cfg(feature = "explain")]
+pub(crate) fn counted<'k, 'v>(
+    item: KeyItem<'k>,
+    value: &'v [u8],
+) -> Option<(&'k KeyPart, &'v [u8])> {
+    if let [part] = item.parts {
+        return Some((part, value));
+    }
+    let (index, value) = value.split_first()?;
+    Some((item.parts.get(usize::from(*index))?, value))
+}
+
+/// Appends the value that `write` writes, after its length, or the mark of a missing one; false
+/// when it is missing.
+fn write_framed(
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<bool, Malformed>,
+) -> Result<bool, Malformed> {
     let start = out.len();
     out.extend_from_slice(&MISSING.to_le_bytes());
-    let is_there = write_value(part, rule, request, out)?;
+    let is_there = write(out)?;
     if is_there {
         write_len(start, out);
     }
@@ -111,12 +148,35 @@ pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// Appends the value of one part; false when it is missing, and nothing is appended.
+/// Appends the value of one part, in its form; false when it is missing, and nothing is appended.
 ///
 /// # Errors
 /// It has several values, and the mode selects none of them.
-pub(crate) fn write_value<F: Facts>(
+pub(crate) fn write_part<F: Facts>(
     part: &KeyPart,
+    rule: &Rule,
+    request: &Request<'_, F>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    if let KeyForm::Network(own) = part.form {
+        let Some(address) = request.client() else { return Ok(false) };
+        let prefixes = own.or(request.settings.spec.prefixes);
+        prefixes.group(address, |bytes| out.extend_from_slice(bytes));
+        return Ok(true);
+    }
+    let start = out.len();
+    let is_there = write_value(&part.source, rule, request, out)?;
+    part.form.apply(out.get_mut(start..).unwrap_or_default());
+    Ok(is_there)
+}
+
+/// Appends a value in the form in which the request has it; false when it is missing, and nothing
+/// is appended.
+///
+/// # Errors
+/// It has several values, and the mode selects none of them.
+fn write_value<F: Facts>(
+    source: &KeySource,
     rule: &Rule,
     request: &Request<'_, F>,
     out: &mut Vec<u8>,
@@ -126,36 +186,40 @@ pub(crate) fn write_value<F: Facts>(
         out.extend_from_slice(value.unwrap_or_default());
         Ok(value.is_some())
     };
-    match part {
-        KeyPart::ClientIp => match request.client() {
-            Some(address) => write_address(address, request, out),
+    match source {
+        KeySource::ClientIp => match request.client() {
+            Some(address) => {
+                // Twice in this file, because a call costs each request more than the copy.
+                let prefixes = request.settings.spec.prefixes;
+                prefixes.group(address, |bytes| out.extend_from_slice(bytes));
+            }
             None => return Ok(false),
         },
         // As some origins read it; see `Method::is`.
-        KeyPart::Method => out.extend(request.method().iter().map(u8::to_ascii_uppercase)),
-        KeyPart::Host => return put(Some(request.host()?).filter(|host| !host.is_empty())),
-        KeyPart::Path => return put(Some(request.paths().main())),
-        KeyPart::PathParam(name) => return put(rule.capture(name, request.paths()).as_deref()),
-        KeyPart::JwtClaim(name) => return put(request.claim(name)?.as_deref()),
-        KeyPart::Descriptor(key) => return Ok(write_entries(request, key.as_bytes(), out)),
-        KeyPart::Country => return write_fact(request.country(), default, out),
-        KeyPart::Asn => return write_fact(request.asn(), default, out),
+        KeySource::Method => out.extend(request.method().iter().map(u8::to_ascii_uppercase)),
+        KeySource::Host => return put(Some(request.host()?).filter(|host| !host.is_empty())),
+        KeySource::Path => return put(Some(request.paths().main())),
+        KeySource::PathParam(name) => return put(rule.capture(name, request.paths()).as_deref()),
+        KeySource::JwtClaim(name) => return put(request.claim(name)?.as_deref()),
+        KeySource::Descriptor(key) => return Ok(write_entries(request, key.as_bytes(), out)),
+        KeySource::Country => return write_fact(request.country(), default, out),
+        KeySource::Asn => return write_fact(request.asn(), default, out),
         // A route without a name cannot be distinguished from others.
-        KeyPart::Route => {
+        KeySource::Route => {
             return put(request.facts.route().filter(|name| !name.is_empty()).as_deref());
         }
-        KeyPart::Header(name, repeated) => match request.facts.header(&name.0) {
+        KeySource::Header(name, repeated) => match request.facts.header(&name.0) {
             Some(value) => write_header(&name.0, &value, repeated.unwrap_or(default), out)?,
             None => return Ok(false),
         },
-        KeyPart::Cookie(name, repeated) => match request.facts.header("cookie") {
+        KeySource::Cookie(name, repeated) => match request.facts.header("cookie") {
             Some(header) => {
                 let repeated = repeated.unwrap_or(default);
                 return write_cookie(&header, name.as_bytes(), repeated, out);
             }
             None => return Ok(false),
         },
-        KeyPart::Query(name, repeated) => {
+        KeySource::Query(name, repeated) => {
             let values = request.query(name.as_bytes());
             return write_one(values, repeated.unwrap_or(default), out, |value, out| {
                 out.extend(decoded(value));
@@ -187,8 +251,12 @@ fn write_entries<F: Facts>(request: &Request<'_, F>, key: &[u8], out: &mut Vec<u
     is_there
 }
 
-/// Appends the fact that a proxy or the platform sets about the client, in upper case.
-fn write_fact(
+/// Appends the fact that a proxy or the platform sets about the client, in upper case; false when
+/// it is missing.
+///
+/// # Errors
+/// It has several values, and the mode selects none of them.
+pub(crate) fn write_fact(
     fact: Option<Cow<'_, [u8]>>,
     repeated: Repeated,
     out: &mut Vec<u8>,
@@ -199,10 +267,6 @@ fn write_fact(
         Ok(())
     })?;
     Ok(true)
-}
-
-fn write_address<F: Facts>(address: IpAddr, request: &Request<'_, F>, out: &mut Vec<u8>) {
-    request.settings.spec.prefixes.group(address, |bytes| out.extend_from_slice(bytes));
 }
 
 /// The parts of a key, in their order; `None` for a missing one.

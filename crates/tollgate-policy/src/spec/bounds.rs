@@ -12,6 +12,8 @@ pub const MAX_SETS: usize = 16_384;
 pub const MAX_PATH_SEGMENTS: usize = 100_000;
 /// The most parts of a key.
 pub const MAX_KEY_PARTS: usize = 8;
+/// The most parts of one `any_of` in a key.
+pub const MAX_ANY_OF: usize = 4;
 /// The most fleet rules of one request, which go to the authority in one message.
 pub use tollgate_storage::MAX_LEASE_SETS as MAX_FLEET_RULES;
 /// The most quotas of a rule.

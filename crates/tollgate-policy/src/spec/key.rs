@@ -1,9 +1,8 @@
-//! The key that a rule counts by.
+//! The sources of the parts of a key: what a rule counts by.
 //!
 //! Invariant: two keys that are written the same way are one group.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 #[cfg(feature = "explain")]
 use core::fmt;
 
@@ -12,9 +11,9 @@ use crate::spec::fact::Fact;
 use crate::spec::scalar::{CookieName, HeaderName};
 use tollgate_http_syntax::repeated::Repeated;
 
-/// One part of a partition key.
+/// Where a request has one part of a partition key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyPart {
+pub enum KeySource {
     /// The client's address, grouped by prefix.
     ClientIp,
     /// The request method.
@@ -43,7 +42,7 @@ pub enum KeyPart {
     Descriptor(String),
 }
 
-variants!(KeyPart {
+variants!(KeySource {
     0 => ClientIp,
     1 => Method,
     2 => Host,
@@ -148,7 +147,7 @@ impl<'p> About<'p> {
     }
 }
 
-impl KeyPart {
+impl KeySource {
     /// The key parts that have no name.
     pub const PLAIN: [Self; 7] = [
         Self::ClientIp,
@@ -222,22 +221,31 @@ impl KeyPart {
     }
 }
 
-impl KeyPart {
-    /// The same part with the meaning of several values set: its own setting, or else the meaning
-    /// that its name implies, or else the `default`.
-    pub fn resolved(&self, default: Repeated) -> Self {
-        match self.clone() {
-            Self::Header(name, own) => {
-                let repeated = Repeated::of_header(&name.0, own, default);
-                Self::Header(name, Some(repeated))
+impl KeySource {
+    /// Sets the meaning of several values: its own setting, or else the meaning that its name
+    /// implies, or else the `default`.
+    pub(crate) fn resolve(&mut self, default: Repeated) {
+        match self {
+            Self::Header(name, repeated) => {
+                *repeated = Some(Repeated::of_header(&name.0, *repeated, default));
             }
-            Self::Cookie(name, own) => Self::Cookie(name, own.or(Some(default))),
-            Self::Query(name, own) => Self::Query(name, own.or(Some(default))),
-            other @ (Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country) => {
-                other
+            Self::Cookie(_, repeated) | Self::Query(_, repeated) => {
+                *repeated = repeated.or(Some(default));
             }
-            other @ (Self::Asn | Self::Route | Self::PathParam(_)) => other,
-            other @ (Self::JwtClaim(_) | Self::Descriptor(_)) => other,
+            Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => {}
+            Self::Asn | Self::Route | Self::PathParam(_) => {}
+            Self::JwtClaim(_) | Self::Descriptor(_) => {}
+        }
+    }
+
+    /// True for text, which may be counted in lower case. A host is in lower case and a method, a
+    /// country and a system in upper case anyway.
+    pub const fn is_text(&self) -> bool {
+        match self {
+            Self::Header(..) | Self::Cookie(..) | Self::Query(..) => true,
+            Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) => true,
+            Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => false,
+            Self::Asn | Self::Route => false,
         }
     }
 
@@ -260,24 +268,21 @@ impl KeyPart {
 
 /// In words: `header x-api-key`.
 #[cfg(feature = "explain")]
-impl fmt::Display for KeyPart {
+impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let About { words, of, .. } = self.about();
         match self {
-            Self::PathParam(name) => return write!(f, "{words} {{{name}}}"),
-            _ if of.is_empty() => f.write_str(words)?,
-            _ => write!(f, "{words} {of}")?,
+            Self::PathParam(name) => write!(f, "{words} {{{name}}}"),
+            _ if of.is_empty() => f.write_str(words),
+            _ => write!(f, "{words} {of}"),
         }
-        f.write_str(self.unusual().map_or("", Repeated::in_words))
     }
 }
-
-/// The parts of a key.
-pub type Key = Vec<KeyPart>;
 
 #[cfg(test)]
 mod tests {
     use alloc::vec;
+    use alloc::vec::Vec;
 
     use super::*;
     use crate::spec::coded::Coded;
@@ -286,27 +291,27 @@ mod tests {
     // Guards: a key part that has a meaning and no way to write it.
     #[test]
     fn every_part_without_a_name_is_listed() {
-        let read = |tag: u8| KeyPart::read(&mut Bytes(&[tag]));
-        let plain: Vec<KeyPart> = (0..=u8::MAX).filter_map(read).collect();
-        assert_eq!(plain, KeyPart::PLAIN);
+        let read = |tag: u8| KeySource::read(&mut Bytes(&[tag]));
+        let plain: Vec<KeySource> = (0..=u8::MAX).filter_map(read).collect();
+        assert_eq!(plain, KeySource::PLAIN);
     }
 
     // Guards: two parts with one name in the document, or a named part that its row calls by
     // another.
     #[test]
     fn a_row_has_the_name_of_its_part() {
-        let named = |tag: u8| KeyPart::read(&mut Bytes(&[tag, 1, b'x', 0]));
-        let with_mode = |tag: u8| KeyPart::read(&mut Bytes(&[tag, 1, b'x', 1, 0]));
+        let named = |tag: u8| KeySource::read(&mut Bytes(&[tag, 1, b'x', 0]));
+        let with_mode = |tag: u8| KeySource::read(&mut Bytes(&[tag, 1, b'x', 1, 0]));
         let parts = (0..=u8::MAX).filter_map(|tag| named(tag).or_else(|| with_mode(tag)));
         let mut names = vec![];
         let mut with_a_name = vec![];
         for part in parts {
             let about = part.about();
-            assert_eq!(about.of.is_empty(), KeyPart::PLAIN.contains(&part), "{}", about.name);
+            assert_eq!(about.of.is_empty(), KeySource::PLAIN.contains(&part), "{}", about.name);
             assert!(!names.contains(&about.name), "{} twice", about.name);
             names.push(about.name);
             with_a_name.extend((!about.of.is_empty()).then_some(about.name));
         }
-        assert_eq!(with_a_name, KeyPart::NAMED);
+        assert_eq!(with_a_name, KeySource::NAMED);
     }
 }

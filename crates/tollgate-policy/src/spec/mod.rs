@@ -23,6 +23,7 @@ pub(crate) mod settled_cost;
 pub(crate) mod status;
 pub(crate) mod cost;
 pub(crate) mod key;
+pub(crate) mod key_item;
 pub(crate) mod implication;
 pub(crate) mod conditions;
 pub(crate) mod descriptor;
@@ -40,8 +41,8 @@ pub(crate) mod bounds;
 pub use crate::stable_hash::stable_hash;
 pub use action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
 pub use bounds::{
-    MAX_EXEMPT, MAX_FLEET_RULES, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_QUOTAS, MAX_RULES, MAX_SETS,
-    MAX_SHARDS, MAX_TIERS, MAX_VALUE_LEN, MAX_VALUES,
+    MAX_ANY_OF, MAX_EXEMPT, MAX_FLEET_RULES, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_QUOTAS,
+    MAX_RULES, MAX_SETS, MAX_SHARDS, MAX_TIERS, MAX_VALUE_LEN, MAX_VALUES,
 };
 pub use charging::{Charging, OnAbort, ResponseCharge, Statuses};
 pub use client_ip::{ClientAddress, Source, Trust};
@@ -51,7 +52,8 @@ pub use deny::{DENY_STATUS, DenyRule};
 pub use descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
 pub use fact::{Fact, Need};
 pub use jwt::{Jwk, Jwt};
-pub use key::{About, Breadth, Key, KeyPart, Origin, Spelling};
+pub use key::{About, Breadth, KeySource, Origin, Spelling};
+pub use key_item::{KeyForm, KeyItem, KeyPart, OwnPrefixes, items};
 pub use limits::Limits;
 pub use mark_header::MarkHeader;
 pub use mode::{Mode, Share};

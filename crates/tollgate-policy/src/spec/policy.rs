@@ -9,14 +9,14 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::spec::bounds::{MAX_EXEMPT, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES};
+use crate::spec::bounds::{MAX_EXEMPT, MAX_PATH_SEGMENTS, MAX_RULES};
 use crate::spec::bounds::{MAX_SETS, MAX_SHARDS};
 use crate::spec::client_ip::{ClientAddress, Source, Trust};
 use crate::spec::coded::{Coded, fields, shape, variants};
 use crate::spec::conditions::Conditions;
 use crate::spec::deny::{DenyRule, place_of};
 use crate::spec::jwt::{Jwk, Jwt};
-use crate::spec::key::KeyPart;
+use crate::spec::key_item::{KeyPart, is_key};
 use crate::spec::limits::Limits;
 use crate::spec::problem::Problem;
 use crate::spec::response::{BodyFormat, HeaderGeneration};
@@ -160,7 +160,7 @@ fields! {
         /// Worker: the objects over which the requests of one key are spread.
         shards: Option<u32>,
     } if |it| {
-        it.key.len() <= MAX_KEY_PARTS
+        is_key(&it.key)
             && (4..=16_777_216).contains(&it.capacity)
             && it.shards.is_none_or(|shards| !it.is_fleet && (2..=MAX_SHARDS).contains(&shards))
     }

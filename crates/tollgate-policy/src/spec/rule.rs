@@ -11,7 +11,8 @@ use crate::spec::charging::Charging;
 use crate::spec::coded::fields;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
-use crate::spec::key::KeyPart;
+use crate::spec::key::KeySource;
+use crate::spec::key_item::KeyPart;
 use crate::spec::mode::Mode;
 use crate::spec::on_failure::OnFailure;
 use crate::spec::on_missing::OnMissing;
@@ -159,8 +160,8 @@ impl RuleSpec {
         let is_captured = |name: &str| {
             paths.is_some_and(|paths| paths.iter().all(|path| path.captures().any(|n| n == name)))
         };
-        key.iter().all(|part| match part {
-            KeyPart::PathParam(name) => is_captured(name),
+        key.iter().all(|part| match &part.source {
+            KeySource::PathParam(name) => is_captured(name),
             _ => true,
         })
     }
