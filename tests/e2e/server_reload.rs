@@ -138,3 +138,35 @@ fn a_policy_in_yaml_may_be_put() {
     let shown: Value = serde_json::from_slice(&shown.body).expect("JSON");
     assert_eq!(shown["quotas"]["each"][0]["limit"], 7);
 }
+
+// Guards: a list that only a restart reads, and one that is gone or cut short and lifts a block.
+#[test]
+fn a_changed_list_is_taken_and_a_lost_one_keeps_the_policy_before() {
+    let blocked = json!({"name": "blocked", "deny": true,
+        "when": {"client_cidrs": ["203.0.113.7", {"file": "blocked.txt"}]}});
+    let text = json!({"version": 1, "rules": [blocked]}).to_string();
+    let server = Setup::new(policy(1)).start();
+    let decision = || {
+        let request = json!({"method": "GET", "path": "/", "client_ip": "192.0.2.1"}).to_string();
+        answer(&server.client().send(&Request::post("/check", request.as_str())))["decision"]
+            .clone()
+    };
+    fs::write(server.file("blocked.txt"), "198.51.100.1\n").expect("written");
+    write(&server, &text);
+    server.wait_for_events("policy_reloaded", 1);
+    assert_eq!(decision(), "allow");
+    fs::write(server.file("blocked.txt"), "198.51.100.1\n192.0.2.0/24 # new\n").expect("written");
+    server.wait_for_events("policy_reloaded", 2);
+    assert_eq!(decision(), "deny");
+    for (number, lost) in ["", "192.0.2.0/33\n"].into_iter().enumerate() {
+        fs::write(server.file("blocked.txt"), format!("# cut\n{lost}")).expect("written");
+        server.wait_for_events("policy_refused", number + 1);
+        assert_eq!(decision(), "deny");
+    }
+    fs::remove_file(server.file("blocked.txt")).expect("removed");
+    let refused = server.wait_for_events("policy_refused", 3);
+    let message = |at: usize| refused[at]["message"].as_str().expect("a text").to_owned();
+    assert!(message(1).contains("blocked.txt, line 2: \"192.0.2.0/33\" is not"), "{}", message(1));
+    assert!(message(2).contains("the file \"blocked.txt\" cannot be read"), "{}", message(2));
+    assert_eq!(decision(), "deny");
+}

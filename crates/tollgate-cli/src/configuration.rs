@@ -100,7 +100,7 @@ fn alone(document: Document) -> Result<Policies, Fault> {
     };
     let (root, begins) = (policy.clone(), Some(policy.line.saturating_add(lines_before)));
     let tree = Some(Tree { root, reading, lines_before });
-    let document = Document { json: json(policy, reading), tree, begins };
+    let document = Document { tree, begins, ..Document::from_json(json(policy, reading)) };
     Ok(Policies { document, holds, named, hash_key })
 }
 
@@ -186,7 +186,7 @@ fn from_json(json: String, line: usize, tree: Option<Tree>) -> Result<Document, 
     if json.bytes().any(|byte| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) {
         return fault(line, "not JSON: it contains control characters");
     }
-    Ok(Document { json, tree, begins: Some(line) })
+    Ok(Document { tree, begins: Some(line), ..Document::from_json(json) })
 }
 
 fn from_bytes(value: &Node) -> Result<Document, Fault> {

@@ -24,7 +24,7 @@ use crate::{command, output};
 pub(crate) fn run(args: &EmbedArgs) -> Result<(), CommandError> {
     let Input { name: file, text, language } = input::read(&args.policy)?;
     let yaml = (language == Language::Yaml).then(|| text.clone());
-    let document = match source::read(text, language) {
+    let document = match source::read(text, language).with_files(&args.policy) {
         Source::Policy(document) => document,
         Source::Fault(fault) => {
             return Err(command::refuse(

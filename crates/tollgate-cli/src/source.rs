@@ -14,7 +14,7 @@ use tollgate_policy::{Plugin, Policy, Problem, Problems, Surface};
 use crate::envoy::{self, Filters};
 use crate::error::CommandError;
 use crate::input::{self, Input};
-use tollgate_yaml::{Document, Fault, Language, Node, Reading};
+use tollgate_yaml::{Document, Fault, Language, Node, Reading, read_beside};
 
 /// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -77,7 +77,19 @@ pub(crate) struct Compiled {
 /// Reads the file at `path`; also returns its name.
 pub(crate) fn load(path: &Path) -> Result<(String, Source), CommandError> {
     let Input { name, text, language } = input::read(path)?;
-    Ok((name, read(text, language)))
+    Ok((name, read(text, language).with_files(path)))
+}
+
+impl Source {
+    /// A policy with the values that its lists have from files in the folder of `path`.
+    pub(crate) fn with_files(self, path: &Path) -> Self {
+        match self {
+            Self::Policy(document) => document
+                .take_files(|name| read_beside(path, name))
+                .map_or_else(Self::Fault, Self::Policy),
+            other => other,
+        }
+    }
 }
 
 /// Determines the content of `text`.
@@ -118,7 +130,8 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
             Err(found) => problems.push((*surface, document.hinted(found, *surface))),
         }
     }
-    let warnings: Vec<_> = policies.iter().map(|(at, p)| (*at, p.warnings().clone())).collect();
+    let warnings = policies.iter().map(|(at, p)| (*at, document.with_files(p.warnings().clone())));
+    let warnings: Vec<_> = warnings.collect();
     let find = |found: &[(Surface, Problems)]| merge(found, surfaces.len(), document);
     let mut warnings = find(&warnings);
     warnings
@@ -184,7 +197,7 @@ pub(crate) fn compile_plugin(
                     .to_owned(),
         }]);
     }
-    let mut warnings = plugin.policy.warnings().clone();
+    let mut warnings = document.with_files(plugin.policy.warnings().clone());
     for NamedPolicy { name, policy } in &plugin.named {
         let named = policy.warnings().0.iter().map(|warning| Problem {
             path: format!("policies.{name}.{}", warning.path),

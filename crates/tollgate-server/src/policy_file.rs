@@ -1,4 +1,5 @@
-//! The policy file: read at the start, on SIGHUP, and whenever its contents change.
+//! The policy file and the files that its lists take values from: read at the start, on SIGHUP, and
+//! whenever their contents change.
 //!
 //! Invariant: contents are compared, not names or times, so a file that is replaced, edited in
 //! place or reached by links that move (a ConfigMap) is one case. A change is taken when two checks
@@ -6,6 +7,7 @@
 //! that cannot be enforced are logged and counted once, and the previous policy stays. Deliberately
 //! absent: checks of anything but a regular file, since reading a pipe takes its contents.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +18,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tollgate_policy::{Problem, Problems, Surface};
 use tollgate_service::{deployment, health};
-use tollgate_yaml::{Document, Language};
+use tollgate_yaml::{Document, Language, read_beside};
 
 use crate::gate::Gate;
 use crate::log::Level;
@@ -39,7 +41,11 @@ pub(crate) struct PolicyFile {
 /// The result of reading the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
-    Text(String),
+    Text {
+        policy: String,
+        /// The files that it names, each with its text or the reason that there is none.
+        lists: BTreeMap<String, Result<String, String>>,
+    },
     /// The reason that there is none.
     Unreadable(String),
 }
@@ -47,7 +53,15 @@ pub(crate) enum Contents {
 impl Contents {
     /// Reads `path`, however long that takes.
     pub(crate) fn read(path: &Path) -> Self {
-        read(path).map_or_else(Self::Unreadable, Self::Text)
+        let policy = match read(path) {
+            Ok(policy) => policy,
+            Err(why) => return Self::Unreadable(why),
+        };
+        // A policy without the word is parsed when it is taken, not at every check.
+        let document = policy.contains("file").then(|| document(path, &policy).ok()).flatten();
+        let names = document.map_or_else(Vec::new, |document| document.files_to_take());
+        let read = |name: String| (name.clone(), read_beside(path, &name));
+        Self::Text { policy, lists: names.into_iter().map(read).collect() }
     }
 
     /// The policy in it, as this server would enforce it.
@@ -61,8 +75,12 @@ impl Contents {
         spoken: ProtocolRestrictions,
     ) -> Result<File, Problems> {
         match self {
-            Self::Text(text) => {
-                let document = Document::read(text.clone(), Language::of_file(path, text))?;
+            Self::Text { policy, lists } => {
+                let document = document(path, policy)?;
+                let absent = || Err("was not read; reload the policy".to_owned());
+                let document = document
+                    .take_files(|name| lists.get(name).cloned().unwrap_or_else(absent))
+                    .map_err(Problems::from)?;
                 let policy = active::compile(&document.json, hash_key, spoken)
                     .map_err(|problems| document.located(problems, Surface::Server))?;
                 Ok(File::new(document.json, policy))
@@ -76,10 +94,18 @@ impl Contents {
 
     fn fingerprint(&self) -> Fingerprint {
         match self {
-            Self::Text(text) => Fingerprint::Text(deployment::fingerprint(text)),
+            Self::Text { policy, lists } => {
+                let lists = lists.iter().map(|(name, text)| format!("{name:?}{text:?}"));
+                let all: String = [policy.clone()].into_iter().chain(lists).collect();
+                Fingerprint::Text(deployment::fingerprint(&all))
+            }
             Self::Unreadable(why) => Fingerprint::Unreadable(why.clone()),
         }
     }
+}
+
+fn document(path: &Path, policy: &str) -> Result<Document, Problems> {
+    Document::read(policy.to_owned(), Language::of_file(path, policy))
 }
 
 fn read(path: &Path) -> Result<String, String> {

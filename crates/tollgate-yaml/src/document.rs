@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde::de::IgnoredAny;
 use tollgate_language::BOOLEAN_HINT;
 use tollgate_policy::{Problem, Problems, Surface};
 
+use crate::list_files::ListFile;
 use crate::node::AsJson;
-use crate::{Form, Kind, Node, Reading, Scalar, Value};
+use crate::{Fault, Form, Kind, Node, Reading, Scalar, Value};
 
 /// A policy as text, and the tree that it came from.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub struct Document {
     pub tree: Option<Tree>,
     /// The line where the document begins, when it is a part of a file.
     pub begins: Option<usize>,
+    /// The values that its lists have from files.
+    pub list_files: Vec<ListFile>,
 }
 
 /// The source tree of a document.
@@ -53,10 +57,7 @@ impl Document {
             Language::Json => Ok(Self::from_json(text)),
             Language::Yaml => match Node::parse(text.trim_start_matches('\u{feff}')) {
                 Ok(root) => Ok(Self::from_tree(root, Reading::Policy)),
-                Err(fault) => {
-                    let message = format!("line {}: {}", fault.line, fault.message);
-                    Err(Problems([Problem::new("", message)].into()))
-                }
+                Err(fault) => Err(fault.into()),
             },
         }
     }
@@ -67,6 +68,9 @@ impl Document {
         let mut problems = self.hinted(problems, surface);
         if self.tree.is_some() {
             for problem in &mut problems.0 {
+                if self.place_in_file(&problem.path).is_some() {
+                    continue;
+                }
                 if let Some(line) = self.line(&problem.path) {
                     problem.message.push_str(&format!(" (line {line})"));
                 }
@@ -77,8 +81,9 @@ impl Document {
 
     /// The problems of the document, with the hints of YAML.
     #[must_use]
-    pub fn hinted(&self, mut problems: Problems, surface: Surface) -> Problems {
+    pub fn hinted(&self, problems: Problems, surface: Surface) -> Problems {
         let hints = self.hints(&problems.0, surface);
+        let mut problems = self.with_files(problems);
         for Problem { path, message, .. } in &mut problems.0 {
             if let Some(hint) = hints.get(path) {
                 // A hint for this value replaces the general hint.
@@ -89,16 +94,75 @@ impl Document {
         problems
     }
 
+    /// The problems of the document; those of a value that is in a file name the file and the line.
+    #[must_use]
+    pub fn with_files(&self, mut problems: Problems) -> Problems {
+        for Problem { path, message, .. } in &mut problems.0 {
+            if let Some(place) = self.place_in_file(path) {
+                *message = format!("{place}: {message}");
+            }
+        }
+        problems
+    }
+
+    fn place_in_file(&self, path: &str) -> Option<String> {
+        self.list_files.iter().find_map(|file| file.place(path))
+    }
+
     /// The document with the tree `root`.
     pub fn from_tree(root: Node, reading: Reading) -> Self {
         let json = json(&root, reading);
         let begins = Some(root.line);
-        Self { json, tree: Some(Tree { root, reading, lines_before: 0 }), begins }
+        let tree = Some(Tree { root, reading, lines_before: 0 });
+        Self { json, tree, begins, list_files: Vec::new() }
     }
 
     /// A document in a file of its own.
     pub const fn from_json(json: String) -> Self {
-        Self { json, tree: None, begins: None }
+        Self { json, tree: None, begins: None, list_files: Vec::new() }
+    }
+
+    /// The names of the files that its lists take values from: `{"file": "blocked.txt"}`.
+    #[must_use]
+    pub fn files_to_take(&self) -> Vec<String> {
+        let names = |root: &Node| root.list_files().into_iter().map(ToOwned::to_owned).collect();
+        self.tree.as_ref().map_or_else(
+            || self.parsed().and_then(Result::ok).as_ref().map_or_else(Vec::new, names),
+            |tree| names(&tree.root),
+        )
+    }
+
+    /// The document with the values of these files in their place; `read` returns the text of a
+    /// file, or what is wrong with it, as the rest of a sentence.
+    ///
+    /// # Errors
+    /// The first file that cannot be read or is not in the folder of the policy, and JSON with
+    /// files that is not YAML, because it has a surrogate pair.
+    pub fn take_files(
+        self,
+        mut read: impl FnMut(&str) -> Result<String, String>,
+    ) -> Result<Self, Fault> {
+        let (root, reading) = match &self.tree {
+            Some(tree) => (tree.root.clone(), tree.reading),
+            None => match self.parsed() {
+                Some(root) => (root?, Reading::Json),
+                None => return Ok(self),
+            },
+        };
+        if root.list_files().is_empty() {
+            return Ok(self);
+        }
+        let (mut root, mut list_files) = (root, Vec::new());
+        root.take_files("", &mut read, &mut list_files)?;
+        Ok(Self { list_files, ..Self::from_tree(root, reading) })
+    }
+
+    /// The tree of valid JSON that may name a file.
+    fn parsed(&self) -> Option<Result<Node, Fault>> {
+        let json = self.json.trim_start_matches('\u{feff}');
+        let may_name = json.contains("\"file\"");
+        let is_json = may_name && serde_json::from_str::<IgnoredAny>(json).is_ok();
+        is_json.then(|| Node::parse(json))
     }
 
     /// The JSON in a readable layout; for a JSON document, the text as it was written.
@@ -142,6 +206,12 @@ impl Document {
             hints.retain(|path, _| still.0.iter().all(|problem| problem.path != *path));
         }
         hints
+    }
+}
+
+impl From<Fault> for Problems {
+    fn from(Fault { line, message, .. }: Fault) -> Self {
+        Self([Problem::new("", format!("line {line}: {message}"))].into())
     }
 }
 

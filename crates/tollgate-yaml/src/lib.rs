@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod document;
+mod list_files;
 mod builder;
 mod envoy_differs;
 mod node;
@@ -19,6 +20,7 @@ use saphyr_parser::{Event, Parser, Span};
 use builder::Builder;
 pub use document::{Document, Language, Tree, json};
 use envoy_differs::Source;
+pub use list_files::{ListFile, read_beside};
 pub use node::{AsJson, Fault, Field, Kind, Node};
 pub use scalar::{Form, Reading, Scalar, Value};
 

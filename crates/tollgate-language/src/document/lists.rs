@@ -51,12 +51,34 @@ impl<T> NonEmpty<T> {
 
 impl<T: FromNode> FromNode for NonEmpty<T> {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        refuse_files(node, at)?;
         let AtMost(list) = AtMost::<MAX_VALUES, T>::read(node, at)?;
         Self::checked(list, at)
     }
 
-    schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": T::schema()});
+    schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES,
+    "items": {"anyOf": [T::schema(), {
+        "type": "object",
+        "description": "Each value of a file in the folder of the policy, one on each line; `#` begins a \
+            comment. Only the command line and the policy file of a server read it.",
+        "properties": {"file": {"type": "string"}},
+        "required": ["file"],
+        "additionalProperties": false
+    }]}});
 }
+
+/// `None`, with a problem noted, when an item is a file: what reads policies from files has put its
+/// values in its place.
+fn refuse_files(node: &Node, at: &At<'_>) -> Option<()> {
+    let Node::List(items) = node else { return Some(()) };
+    let is_file =
+        |item: &Node| matches!(item, Node::Object(it) if it.iter().any(|(name, _)| name == "file"));
+    let Some(i) = items.iter().position(is_file) else { return Some(()) };
+    at.item(i).problem(FILE.into());
+    None
+}
+
+const FILE: &str = "is a file, which only the command line and the policy file of a server read; \"tollgate compile\" writes a policy that contains its values";
 
 /// One value without a list, or a list of alternatives.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -142,7 +142,11 @@ impl fmt::Display for Condition {
     }
 }
 
-/// `method POST or PUT`
+/// The alternatives that are written; of a longer list the others are counted.
+#[cfg(feature = "explain")]
+const WRITTEN: usize = 12;
+
+/// `method POST or PUT`, `client in 192.0.2.0/24 or ... or 9988 more`
 #[cfg(feature = "explain")]
 fn alternatives<T: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
@@ -150,10 +154,14 @@ fn alternatives<T: fmt::Display>(
     values: impl IntoIterator<Item = T>,
 ) -> fmt::Result {
     f.write_str(what)?;
-    for (i, value) in values.into_iter().enumerate() {
+    let mut values = values.into_iter();
+    for (i, value) in values.by_ref().take(WRITTEN).enumerate() {
         write!(f, "{}{value}", if i == 0 { " " } else { " or " })?;
     }
-    Ok(())
+    match values.count() {
+        0 => Ok(()),
+        others => write!(f, " or {others} more"),
+    }
 }
 
 /// `header x-plan "gold" or "silver"`; only the name when any value matches.
