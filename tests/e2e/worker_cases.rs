@@ -1,4 +1,4 @@
-//! 100,000 random events through the shipped Worker in a real workerd: every response equals the
+//! Random events, by default 25,000 of the 100,000, through the shipped Worker in a real workerd: every response equals the
 //! reference's.
 //!
 //! A shipped build reads the platform's clock and nothing else; here a module in front
@@ -10,7 +10,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tollgate_cases::{ACTUAL, CASES, Case, Event, Expected, Reference, Request, Seen, cases};
+use tollgate_cases::{
+    ACTUAL, CASES, Case, Event, Expected, Reference, Request, Seen, cases_of_servers,
+};
 use tollgate_e2e::http::{self, Client, Response};
 use tollgate_e2e::workerd::{Setup, Workerd};
 use tollgate_policy::Surface;
@@ -51,7 +53,7 @@ struct Tally {
 
 #[test]
 fn every_case_in_workerd() {
-    let all: Vec<Case> = (0..cases()).map(Case::new).collect();
+    let all: Vec<Case> = (0..cases_of_servers()).map(Case::new).collect();
     let tally = Tally::default();
     for some in all.chunks(AT_ONCE) {
         let worker = start(some);
@@ -74,8 +76,9 @@ fn every_case_in_workerd() {
         "{events} events in workerd, {refused} refused, {remembered} of them without asking, \
          {alarms} alarms: 0 differences"
     );
-    assert!(cases() < CASES || remembered > 1_000, "{remembered} remembered");
-    assert!(cases() < CASES || alarms > 1_000, "{alarms} alarms rang");
+    let has_all_kinds = cases_of_servers() >= CASES / 4;
+    assert!(!has_all_kinds || remembered > 250, "{remembered} remembered");
+    assert!(!has_all_kinds || alarms > 250, "{alarms} alarms rang");
 }
 
 fn start(cases: &[Case]) -> Workerd {

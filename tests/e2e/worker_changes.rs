@@ -40,7 +40,7 @@ const ALGORITHMS: [(&str, Algorithm); 6] = [
 /// Processes, each with objects of its own: one uses at most one processor.
 const PROCESSES: u64 = 2;
 /// Decisions of all of them together, unless `TOLLGATE_DECISIONS` sets the number.
-const DECISIONS: u64 = 30_000;
+const DECISIONS: u64 = 12_000;
 /// Requests of a batch, which arrive at one time.
 const BATCH: u64 = 100;
 /// Batches between two changes.

@@ -122,6 +122,17 @@ fn number(ms: u64) -> i64 {
 
 /// The number of cases to run: `TOLLGATE_CASES`, or else [`CASES`].
 pub fn cases() -> u32 {
-    let text = std::env::var("TOLLGATE_CASES").ok();
-    text.and_then(|text| text.parse().ok()).unwrap_or(CASES).min(CASES)
+    wanted().unwrap_or(CASES)
+}
+
+/// The number of cases to run on a real server, where each event takes a millisecond:
+/// `TOLLGATE_CASES`, or else a quarter of [`CASES`], which has as many cases of each kind. `cargo
+/// xtask test deep` runs all.
+pub fn cases_of_servers() -> u32 {
+    wanted().unwrap_or(CASES / 4)
+}
+
+fn wanted() -> Option<u32> {
+    let text = std::env::var("TOLLGATE_CASES").ok()?;
+    text.parse().ok().map(|wanted: u32| wanted.min(CASES))
 }

@@ -39,7 +39,7 @@ mod requests;
 mod seen;
 mod transcript;
 
-pub use case::{CASES, Case, EVENTS, Event, cases};
+pub use case::{CASES, Case, EVENTS, Event, cases, cases_of_servers};
 pub use policies::ACTUAL;
 pub use reference::{Expected, HASH_KEY, Reference};
 pub use requests::Request;

@@ -40,7 +40,7 @@ const DEEP: &[Step] = &[
     checked("deep", "laws, nine more seeds", &[], fuzz::laws_deeply),
     checked("deep", "fuzz targets, 400,000 inputs each", &fuzz::TOOLS, fuzz::deeply),
     patient("deep", "every test of older Envoys on each of them", OLDER, older_envoys::test_all),
-    patient("deep", "1,000,000 decisions, workerd", END_TO_END, servers::decisions_deeply),
+    patient("deep", "all decisions, Envoy and workerd", END_TO_END, servers::decisions_deeply),
 ];
 
 /// Every list; a group or a step of each can be named.
@@ -195,7 +195,9 @@ mod tests {
     fn tests_that_are_named_are_there() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e");
         let named = older_envoys::TESTS.iter().chain(older_envoys::ALSO_DEEP);
-        for name in named.chain(&servers::OF_SLIM).chain(&servers::DECISIONS) {
+        for name in
+            named.chain(&servers::OF_SLIM).chain(&servers::DEEP_ENVOY).chain(&servers::DEEP_WORKER)
+        {
             let (file, test) = name.split_once("::").expect("a module and a test");
             let text = std::fs::read_to_string(folder.join(format!("{file}.rs"))).expect(file);
             assert!(text.contains(&format!("\nfn {test}(")), "there is no {name}");

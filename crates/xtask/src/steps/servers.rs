@@ -77,18 +77,29 @@ pub fn e2e_workerd(workspace: &Workspace) -> Result<()> {
     e2e(workspace, |name| !is_others(name))
 }
 
-/// A million decisions across changes of the policy, instead of the thirty thousand of every run.
+/// All random events in real servers, instead of a quarter; and a million decisions across changes
+/// of the policy, instead of the twelve thousand of every run.
 pub fn decisions_deeply(workspace: &Workspace) -> Result<()> {
-    build::build(workspace, Product::Worker)?;
-    second_try::run(workspace, &DECISIONS, || {
-        let mut command = tests_of(workspace, CURRENT, &["worker"]);
-        command.env("TOLLGATE_DECISIONS", "1000000");
-        command
-    })
+    build_clock(workspace)?;
+    for (product, target, tests) in
+        [(Product::Envoy, "envoy", &DEEP_ENVOY[..]), (Product::Worker, "worker", &DEEP_WORKER)]
+    {
+        build::build(workspace, product)?;
+        second_try::run(workspace, tests, || {
+            let mut command = tests_of(workspace, CURRENT, &[target]);
+            command.env("TOLLGATE_DECISIONS", "1000000").env("TOLLGATE_CASES", "400");
+            command
+        })?;
+    }
+    Ok(())
 }
 
-pub(super) const DECISIONS: [&str; 1] =
-    ["worker_changes::every_decision_across_changes_is_the_cores"];
+pub(super) const DEEP_ENVOY: [&str; 1] = ["envoy_cases_real::every_case_in_a_real_envoy"];
+
+pub(super) const DEEP_WORKER: [&str; 2] = [
+    "worker_cases::every_case_in_workerd",
+    "worker_changes::every_decision_across_changes_is_the_cores",
+];
 
 /// `tollgate-server` alone.
 pub fn e2e_server(workspace: &Workspace) -> Result<()> {
