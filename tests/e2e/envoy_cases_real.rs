@@ -1,5 +1,5 @@
-//! The same random events, by default a quarter of them, through a real Envoy whose monotonic clock is the test's
-//! (`tests/clock`).
+//! The same random events, by default a quarter of them, through a real Envoy whose monotonic clock
+//! is the test's (`tests/clock`).
 //!
 //! One listener and one plugin for each case, all in one virtual machine, so their tables are in
 //! one shared map. Clients state their addresses by the PROXY protocol; the origin is Envoy's own

@@ -1,5 +1,5 @@
-//! Random events, by default 25,000 of the 100,000, through the shipped Worker in a real workerd: every response equals the
-//! reference's.
+//! Random events, by default 25,000 of the 100,000, through the shipped Worker in a real workerd:
+//! every response equals the reference's.
 //!
 //! A shipped build reads the platform's clock and nothing else; here a module in front
 //! (`worker_cases.mjs`) replaces that part of the platform. Everything else is real: sockets,

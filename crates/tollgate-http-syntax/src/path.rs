@@ -2,9 +2,10 @@
 //!
 //! Invariant: two spellings of a path that servers treat alike (RFC 3986, 6.2.2) have one normal
 //! form here: a byte and its escape are the same, except for bytes that are part of the syntax of
-//! paths. `readings` contains the paths that servers read differently. Deliberately absent: case
-//! folding and trailing slashes, which servers do distinguish, and a second decoding (`%2561`),
-//! which no server should do.
+//! paths. `readings` contains the paths that servers read differently. The case of
+//! letters is kept, and a caller whose origin ignores it makes both lower. Deliberately absent:
+//! trailing slashes, which servers do distinguish, and a second decoding (`%2561`), which no
+//! server should do.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -118,6 +119,15 @@ impl Pattern {
             Segment::Capture(name) => Some((name.as_str(), piece)),
             Segment::Literal(_) | Segment::Any => None,
         }))
+    }
+
+    /// Writes the ASCII letters of its literal segments in lower case, for paths that are.
+    pub fn lower(&mut self) {
+        for segment in &mut self.segments {
+            if let Segment::Literal(bytes) = segment {
+                lower(bytes);
+            }
+        }
     }
 
     /// Its segments as a path in normal form, without `**`; `None` when one of them is a wildcard.
@@ -244,6 +254,18 @@ pub fn plain_len(target: &[u8]) -> Option<usize> {
             [] | [b'?' | b'#', ..] => return Some(target.len().saturating_sub(after.len())),
             _ => return None,
         };
+    }
+}
+
+/// Writes the ASCII letters of a path in normal form, or of a part of one, in lower case. Its
+/// escapes keep their capitals, without which it would not be normal.
+pub fn lower(path: &mut [u8]) {
+    let mut rest = path;
+    while let Some((first, after)) = rest.split_first_mut() {
+        let of_escape = if *first == b'%' { 2.min(after.len()) } else { 0 };
+        first.make_ascii_lowercase();
+        let (_, after) = after.split_at_mut(of_escape);
+        rest = after;
     }
 }
 

@@ -13,7 +13,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::path::{Noticed, Separators, normalise, plain_len};
+use crate::path::{Noticed, Separators, lower, normalise, plain_len};
 
 /// The end of every reading in the list: no normal form contains this byte.
 const END: u8 = b'?';
@@ -196,6 +196,12 @@ impl Paths {
     /// The reading that keys contain.
     pub fn main(&self) -> &[u8] {
         &self.main
+    }
+
+    /// Writes the ASCII letters of every reading in lower case.
+    pub fn lower(&mut self) {
+        lower(&mut self.main);
+        lower(&mut self.others);
     }
 
     /// Every reading, each once, the main one first.

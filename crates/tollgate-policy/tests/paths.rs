@@ -4,7 +4,7 @@
 //! Invariant: a rule counts every request that some server takes to its path; an exemption exempts
 //! only requests that every server takes to its path.
 
-use tollgate_policy::{Disposition, Plan, Policy, Surface};
+use tollgate_policy::{Disposition, GivenKey, Plan, Policy, Surface};
 
 use crate::support::{Surfaced, get};
 
@@ -161,4 +161,29 @@ fn a_spelling_does_not_choose_the_tier() {
     };
     assert_ne!(tier("/x/a"), tier("/login"));
     assert_eq!(tier("/x/..%2flogin"), tier("/login"));
+}
+
+// Guards: a client that writes a path in another case, passes a rule, or has a count of its own.
+#[test]
+fn the_case_of_a_path_makes_no_difference_where_the_document_says_so() {
+    let ignoring = r#""case_insensitive_paths": true,"#;
+    let rule = r#""when": {"paths": ["/Login/{Who}"]}, "unless": {"paths": ["/login/Root"]},
+        "key": [{"path_param": "Who"}, "path"]"#;
+    let (ignores, keeping) = (policy(ignoring, rule), policy("", rule));
+    let key = |target| plan(&ignores, target).partition(0).map(|it| it.key().to_vec());
+    let first = key("/login/a%c3%84").expect("the rule applies");
+    for same in ["/LOGIN/A%C3%84", "/lO%67in/A%c3%84", "/x/../lOGIN/%41%C3%84?A=B"] {
+        assert_eq!(key(same).as_ref(), Some(&first), "{same}");
+        assert_eq!(plan(&keeping, same).len(), 0, "{same}");
+    }
+    assert_ne!(key("/login/a%C3%A4"), Some(first), "only ASCII");
+    assert_eq!(key("/LOGIN/ROOT"), None);
+    let escape = r#""escaped_slashes": "literal", "case_insensitive_paths": true,"#;
+    let escape = policy(escape, r#""when": {"paths": ["/A%2FB"]}, "key": ["path"]"#);
+    for same in ["/a%2fb", "/A%2FB"] {
+        assert!(plan(&escape, same).partition(0).unwrap().key().ends_with(b"/a%2Fb"), "{same}");
+    }
+    let values = ["A%C3%84", "/LOGIN/A%c3%84"].map(str::to_owned);
+    let named = GivenKey::new(&ignores, "r", &values).expect("a key");
+    assert_eq!(Some(named.bytes()), key("/login/a%c3%84").as_deref(), "as an operator writes it");
 }

@@ -306,10 +306,13 @@ fn deny_rule(random: &mut Random, number: u64) -> Value {
 }
 
 /// Lets the keys of `document` count in lower case, by other networks, and by the first part that
-/// is there, from numbers of their own. Rules that had one key still have one.
+/// is there, and its paths in any case, from numbers of their own. Rules that had one key still have one.
 pub(crate) fn vary_keys(document: &mut Value, random: &mut Random) {
     // Values of a key are for a key without a choice.
     let may_choose = !document.to_string().contains("key_values");
+    if random.chance(50) {
+        document["case_insensitive_paths"] = json!(true);
+    }
     let mut varied: BTreeMap<String, Value> = BTreeMap::new();
     let rules = document["rules"].as_array_mut().into_iter().flatten();
     for rule in rules.filter(|rule| rule["name"] != "plain") {

@@ -231,6 +231,9 @@ impl Request {
                 value.make_ascii_uppercase();
             }
         }
+        if random.chance(20) {
+            self.target.make_ascii_uppercase();
+        }
         if random.chance(15) {
             self.peer = random.pick(&NEIGHBOURS).parse().expect("an address");
         }

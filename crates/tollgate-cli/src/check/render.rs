@@ -24,6 +24,9 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     if let Some(slashes) = report.escaped_slashes {
         line(out, 0, "slashes", slashes);
     }
+    if let Some(case) = report.path_case {
+        line(out, 0, "paths", case);
+    }
     if let Some(tenant) = &report.tenant {
         let whose = format!("{tenant}; an entry in the store may give it other quotas");
         line(out, 0, "tenant", &whose);

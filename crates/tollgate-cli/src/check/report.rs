@@ -24,6 +24,8 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) manager: Option<String>,
     pub(super) escaped_slashes: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) path_case: Option<&'static str>,
     /// How a tenant is identified; absent when there are no tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<String>,
@@ -168,6 +170,7 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
         client_ip: policies.iter().map(client).collect(),
         manager: None,
         escaped_slashes: first.and_then(|policy| policy.explain().escaped_slashes()),
+        path_case: first.and_then(|policy| policy.explain().path_case()),
         tenant: first.and_then(|policy| policy.explain().tenant()),
         entries: first.filter(|_| tenants.are_given()).map(|_| EntriesReport::of(tenants)),
         exempt: first.map(|policy| policy.explain().exempt()).unwrap_or_default(),

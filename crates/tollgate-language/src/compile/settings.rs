@@ -10,9 +10,12 @@ use crate::document::root::{Document, ResponseDoc, WaitingDoc};
 use crate::surface::{Supply, Traits};
 use tollgate_core::Span;
 use tollgate_http_syntax::address::Prefixes;
+use tollgate_http_syntax::path::Pattern;
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
-use tollgate_policy::spec::{BodyFormat, HeaderGeneration, Limits, ResponseSpec};
+use tollgate_policy::spec::{
+    Action, BodyFormat, Condition, HeaderGeneration, Limits, PolicySpec, ResponseSpec,
+};
 use tollgate_policy::spec::{ClientAddress, HeaderName, Need, SettingsSpec, Source, Trust};
 
 /// The facts that the policy reads of requests.
@@ -37,6 +40,28 @@ pub(super) fn settings(document: &Document, surface: &Traits) -> SettingsSpec {
             .filter(|_| surface.verifies_tokens)
             .map(|jwt| token(jwt, repeated)),
         escaped_slashes: document.escaped_slashes.unwrap_or(EscapedSlashes::Separator),
+        case_insensitive_paths: document.case_insensitive_paths.unwrap_or(false),
+    }
+}
+
+/// Writes the patterns of all conditions in lower case.
+pub(super) fn lower_patterns(spec: &mut PolicySpec) {
+    let of_rules = spec.rules.iter_mut().flat_map(|rule| {
+        let priorities = match &mut rule.terms.action {
+            Action::Delay(delay) => &mut delay.priority[..],
+            Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => &mut [],
+        };
+        let own = rule.terms.when.iter_mut().chain(&mut rule.terms.unless);
+        own.chain(priorities).chain(rule.tiers.iter_mut().filter_map(|tier| tier.when.as_mut()))
+    });
+    let of_deny =
+        spec.deny.iter_mut().flat_map(|rule| rule.when.iter_mut().chain(&mut rule.unless));
+    for conditions in of_rules.chain(of_deny).chain(&mut spec.exempt) {
+        for condition in &mut conditions.0 {
+            if let Condition::Paths(patterns) = condition {
+                patterns.iter_mut().for_each(Pattern::lower);
+            }
+        }
     }
 }
 

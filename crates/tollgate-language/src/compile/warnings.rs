@@ -57,7 +57,7 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
             at.field("cost").field("actual").problem(message.into());
         }
         tier_warnings(rule, left, &at.field("tiers"));
-        values_of_rule(rule, &at);
+        values_of_rule(rule, document.case_insensitive_paths == Some(true), &at);
     }
     for (i, rule) in document.all_rules() {
         let at = rules_at.item(i);
@@ -317,7 +317,7 @@ const NEVER: &str =
 const NEVER_UPPER: &str = "has capitals, and the key is in lower case, so it never matches";
 
 /// Notes the values of a rule that never match.
-fn values_of_rule(rule: &RuleDoc, at: &At<'_>) {
+fn values_of_rule(rule: &RuleDoc, ignores_path_case: bool, at: &At<'_>) {
     for (i, conditions) in rule.priorities().iter().enumerate() {
         white_space_of_conditions(
             conditions,
@@ -325,7 +325,11 @@ fn values_of_rule(rule: &RuleDoc, at: &At<'_>) {
         );
     }
     let KeyDoc(key) = &rule.key;
-    let is_lower = !key.is_empty() && key.iter().all(|part| part.form == KeyForm::Lower);
+    let is_lower = |part: &KeyPart| match part.source {
+        KeySource::Path | KeySource::PathParam(_) if ignores_path_case => true,
+        _ => part.form == KeyForm::Lower,
+    };
+    let is_lower = !key.is_empty() && key.iter().all(is_lower);
     for (i, tier) in rule.tiers().iter().enumerate() {
         let at = at.field("tiers");
         if let Some(when) = &tier.when {

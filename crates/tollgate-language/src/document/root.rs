@@ -46,6 +46,8 @@ record! {
         on_failure: Option<OnFailure>,
         /// The meaning of `%2F` and `%5C` in a path; separator by default.
         escaped_slashes: Option<EscapedSlashes>,
+        /// The case of ASCII letters in a path makes no difference; false by default.
+        case_insensitive_paths: Option<bool>,
         /// Requests that no rule applies to.
         exempt: Option<AtMost<MAX_EXEMPT, Conditions>>,
         /// The rules; every rule that matches applies. A rule with `deny` denies before the others

@@ -20,7 +20,7 @@ const FULL: &str = r#"{
   "response": {"headers": "draft-7", "policy": false, "on_allow": false, "body": "text", "jitter": "2s", "partition_key": true},
   "waiting": {"per_key": 7, "total": 70, "bytes": 65536},
   "on_failure": "deny",
-  "escaped_slashes": "literal",
+  "escaped_slashes": "literal", "case_insensitive_paths": true,
   "exempt": [{"paths": ["/health"]}, {"client_cidrs": ["198.51.100.0/24"], "methods": ["GET"]}],
   "rules": [
     {"name": "all kinds", "key": ["client_ip", "method", "host", "path", {"header": "X-Key"},

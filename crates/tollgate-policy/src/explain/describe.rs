@@ -165,6 +165,13 @@ impl<'p> Explain<'p> {
         }
     }
 
+    /// The meaning of the case of letters in a path, in words; `None` for the default.
+    #[must_use]
+    pub fn path_case(&self) -> Option<&'static str> {
+        let is_ignored = self.0.settings.spec.case_insensitive_paths;
+        is_ignored.then_some("ASCII letters of a path count in lower case")
+    }
+
     /// The source of the client's address, in words.
     #[must_use]
     pub fn client(&self) -> String {

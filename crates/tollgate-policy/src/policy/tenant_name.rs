@@ -98,7 +98,7 @@ impl Tenants<'_> {
     /// The path `text` as a key contains it; `None` when a query begins in it.
     fn normal_path(&self, text: &str) -> Option<Vec<u8>> {
         let mut paths = Paths::default();
-        let len = paths.read(text.as_bytes(), self.policy.settings.spec.escaped_slashes);
+        let len = self.policy.settings.spec.read_path(text.as_bytes(), &mut paths);
         (len == text.len()).then(|| paths.main().into())
     }
 }

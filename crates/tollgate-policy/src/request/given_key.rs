@@ -21,6 +21,7 @@ use crate::spec::key::{About, Spelling};
 use crate::spec::key_item::{KeyForm, KeyItem, KeyPart, items};
 use crate::spec::on_missing::OnMissing;
 use crate::spec::problem::Problem;
+use tollgate_http_syntax::path::lower;
 use tollgate_http_syntax::readings::segment;
 
 /// One client of a rule.
@@ -231,8 +232,11 @@ impl Policy {
         let About { reads, spelling, .. } = part.source.about();
         match reads {
             Fact::Path if spelling == Spelling::Segment => {
-                let escaped_slashes = self.settings.spec.escaped_slashes;
-                let mut segment = segment(value.as_bytes(), escaped_slashes);
+                let settings = &self.settings.spec;
+                let mut segment = segment(value.as_bytes(), settings.escaped_slashes);
+                if settings.case_insensitive_paths {
+                    lower(&mut segment);
+                }
                 part.form.apply(&mut segment);
                 out.extend_from_slice(&segment);
                 Ok(!segment.is_empty())

@@ -55,7 +55,7 @@ impl<'a, F: Facts> Request<'a, F> {
         let mut path_len = 0;
         if settings.reads_path {
             let target = target.get_or_init(|| facts.target());
-            path_len = buffers.paths.read(target, settings.spec.escaped_slashes);
+            path_len = settings.spec.read_path(target, &mut buffers.paths);
         }
         if settings.reads_host {
             host = write_host(&facts.host(), &mut buffers.host);

@@ -25,7 +25,7 @@ use crate::spec::scalar::{HeaderName, MAX_WAIT};
 use tollgate_http_syntax::address::{Cidr, Prefixes};
 use tollgate_http_syntax::alternatives::Alternatives;
 use tollgate_http_syntax::path::Pattern;
-use tollgate_http_syntax::readings::EscapedSlashes;
+use tollgate_http_syntax::readings::{EscapedSlashes, Paths};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_storage::Bytes;
 
@@ -94,7 +94,21 @@ fields! {
         token: Option<(HeaderName, Repeated)>,
         /// The meaning of `%2F` and `%5C` in a path.
         escaped_slashes: EscapedSlashes,
+        /// The case of ASCII letters in a path makes no difference. All patterns are then in lower
+        /// case.
+        case_insensitive_paths: bool,
     } if |it| !matches!(it.token, Some((_, Repeated::Join)))
+}
+
+impl SettingsSpec {
+    /// Reads the path of `target`; see [`Paths::read`].
+    pub fn read_path(&self, target: &[u8], paths: &mut Paths) -> usize {
+        let len = paths.read(target, self.escaped_slashes);
+        if self.case_insensitive_paths {
+            paths.lower();
+        }
+        len
+    }
 }
 
 fields!(ClientAddress { source: Source, trust: Trust });
