@@ -306,7 +306,8 @@ fn deny_rule(random: &mut Random, number: u64) -> Value {
 }
 
 /// Lets the keys of `document` count in lower case, by other networks, and by the first part that
-/// is there, and its paths in any case, from numbers of their own. Rules that had one key still have one.
+/// is there, and its paths in any case, from numbers of their own. Rules that had one key still
+/// have one.
 pub(crate) fn vary_keys(document: &mut Value, random: &mut Random) {
     // Values of a key are for a key without a choice.
     let may_choose = !document.to_string().contains("key_values");
