@@ -74,7 +74,7 @@ impl Node {
                         continue;
                     };
                     let Node { line, column, .. } = item;
-                    let text = is_inside(&name).and_then(|()| read(&name));
+                    let text = is_inside(&name).and_then(|()| read(&name)).and_then(not_empty);
                     let text = text.map_err(|why| Fault {
                         line,
                         column,
@@ -110,6 +110,14 @@ fn values(text: &str) -> impl Iterator<Item = (usize, &str)> {
         (index.saturating_add(1), line.split('#').next().unwrap_or_default().trim())
     });
     values.filter(|(_, value)| !value.is_empty())
+}
+
+/// A file that was cut short must not lift a block.
+fn not_empty(text: String) -> Result<String, String> {
+    if values(&text).next().is_none() {
+        return Err("has no value; write at least one, or take the file out of the list".into());
+    }
+    Ok(text)
 }
 
 fn is_inside(name: &str) -> Result<(), String> {
@@ -157,6 +165,7 @@ mod tests {
                 Ok("\u{feff}# first\r\n198.51.100.0/24 # why\r\n\r\n 2001:db8::/32\t\r\n".into())
             }
             "lists/b.txt" => Ok("300.0.0.1\n203.0.113.1".into()),
+            "empty" => Ok(" # nothing\n\n".into()),
             "asns" => Ok("64496\n64497\n".into()),
             _ => Err("cannot be read: it is not there".into()),
         }
@@ -204,6 +213,8 @@ mod tests {
         }
         let absent = taken(&of("c.txt"), Language::Yaml).unwrap_err();
         assert!(absent.ends_with("the file \"c.txt\" cannot be read: it is not there"), "{absent}");
+        let empty = taken(&of("empty"), Language::Yaml).unwrap_err();
+        assert!(empty.contains("the file \"empty\" has no value"), "{empty}");
         let pairs = r#"{"a": ["\ud83d\ude00", {"file": "a.txt"}]}"#;
         assert!(taken(pairs, Language::Json).is_err(), "not YAML");
         let no_json = r#"{"a": [{"file": "a.txt"}"#;
