@@ -37,6 +37,7 @@ mod limiter;
 mod quota;
 mod settle;
 mod time;
+mod used;
 
 pub use algorithms::fixed_window::{FixedWindow, FixedWindowState};
 pub use algorithms::gcra::{Gcra, GcraState};
@@ -50,12 +51,13 @@ pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
 pub use algorithms::{Algorithm, DEFAULT_BUCKETS};
 pub use decision::{Admission, Charge, Decision, Verdict};
 pub use layout::ENCODING_VERSION;
-pub use limiter::{FULLY_USED, Limiter};
+pub use limiter::Limiter;
 pub use quota::{
     MAX_BUCKETS, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_BUCKETS,
     MIN_WINDOW, Quota, QuotaError,
 };
 pub use time::{ALLOWED_SKEW, LATEST, MAX_BURST_SPAN, Span, Timestamp};
+pub use used::FULLY_USED;
 
 /// The example of the package's front page runs, too.
 #[cfg(doctest)]
