@@ -24,6 +24,7 @@ impl Limiter {
     /// | `gcra`, `token-bucket`, `leaky-bucket` | any of the three | the debt in units: `min(ceil(debt x T' / T), burst' x T')` |
     /// | `leaky-queue` | `leaky-queue` | the next free slot; where T' > T the debt in units; at most two bursts |
     /// | `fixed-window` | `fixed-window`, W' = W | the count |
+    /// | `fixed-window` by a calendar | the same by the same calendar | both counts |
     /// | `sliding-window` | `sliding-window`, W' = W | both counts |
     /// | `sliding-buckets` | `sliding-buckets`, W' = W, as many parts | all counts |
     /// | `sliding-log` | `sliding-log` | the newest limit' entries that have not left |
@@ -98,6 +99,9 @@ impl Limiter {
         match (self, old) {
             (Self::FixedWindow(_), Self::FixedWindow(_))
             | (Self::SlidingWindow(_), Self::SlidingWindow(_)) => self.window() == old.window(),
+            (Self::CalendarWindow(window), Self::CalendarWindow(old)) => {
+                window.calendar() == old.calendar()
+            }
             (Self::SlidingBuckets(buckets), Self::SlidingBuckets(old)) => buckets.has_parts_of(old),
             _ => false,
         }

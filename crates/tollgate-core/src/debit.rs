@@ -20,7 +20,7 @@ impl Limiter {
     /// |---|---|
     /// | `gcra`, `token-bucket`, `leaky-bucket` | paid off at `max(full, min(max(full, now) + n x T, now + 2 x burst x T))`, where `full` is when it was |
     /// | `leaky-queue` | the same for its next free slot: n slots from which no request departs |
-    /// | `fixed-window`, `sliding-window` | the count of the window: `min(count + n, max(count, 2 x limit))` |
+    /// | `fixed-window`, also by a calendar, `sliding-window` | the count of the window: `min(count + n, max(count, 2 x limit))` |
     /// | `sliding-buckets` | the same for the sum, counted in the newest part |
     /// | `sliding-log` | n entries at `now`, at most `limit`; the oldest are dropped |
     ///
@@ -38,6 +38,7 @@ impl Limiter {
             Self::LeakyBucket(bucket) => update(state, |s| bucket.debit(s, units, now)),
             Self::LeakyQueue(queue) => update(state, |s| queue.debit(s, units, now)),
             Self::FixedWindow(window) => update(state, |s| window.debit(s, units, now)),
+            Self::CalendarWindow(window) => update(state, |s| window.debit(s, units, now)),
             Self::SlidingWindow(window) => update(state, |s| window.debit(s, units, now)),
             Self::SlidingBuckets(buckets) => buckets.debit(state, units, now),
             Self::SlidingLog(log) => log.debit(state, units, now),

@@ -64,6 +64,7 @@ impl Limiter {
             | Self::LeakyBucket(_)
             | Self::LeakyQueue(_)
             | Self::FixedWindow(_)
+            | Self::CalendarWindow(_)
             | Self::SlidingWindow(_)
             | Self::SlidingLog(_)
             | Self::Holds(_) => true,

@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+mod calendar;
 mod carry;
 mod debit;
 mod decision;
@@ -39,6 +40,7 @@ mod settle;
 mod time;
 mod used;
 
+pub use algorithms::calendar_window::{CalendarWindow, CalendarWindowState};
 pub use algorithms::fixed_window::{FixedWindow, FixedWindowState};
 pub use algorithms::gcra::{Gcra, GcraState};
 pub use algorithms::holds::{HOLD_AGE, Holds};
@@ -49,6 +51,7 @@ pub use algorithms::sliding_log::SlidingLog;
 pub use algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
 pub use algorithms::{Algorithm, DEFAULT_BUCKETS};
+pub use calendar::{Calendar, CalendarSpan, CalendarUnit, MAX_ANCHOR_DAY, MAX_UTC_OFFSET, Weekday};
 pub use decision::{Admission, Charge, Decision, Verdict};
 pub use layout::ENCODING_VERSION;
 pub use limiter::Limiter;

@@ -4,6 +4,7 @@
 //! leave every byte as it was. Dispatch is a `match`: the set of algorithms is closed.
 
 use crate::algorithms::Algorithm;
+use crate::algorithms::calendar_window::{CalendarWindow, CalendarWindowState};
 use crate::algorithms::fixed_window::{FixedWindow, FixedWindowState};
 use crate::algorithms::gcra::{Gcra, GcraState};
 use crate::algorithms::holds::{Holds, Meter};
@@ -16,6 +17,7 @@ use crate::algorithms::step::{
     admit_fast, admit_slow, check, check_fast, check_slow, peek, peek_fast, peek_slow,
 };
 use crate::algorithms::token_bucket::{TokenBucket, TokenBucketState};
+use crate::calendar::Calendar;
 use crate::decision::{Admission, Charge, Decision};
 use crate::encoding::Encoded;
 use crate::quota::{Quota, QuotaError};
@@ -45,6 +47,8 @@ pub enum Limiter {
     SlidingLog(SlidingLog),
     /// One of the first three that [holds](Limiter::with_holds) the units that it allows.
     Holds(Holds),
+    /// A fixed window whose windows are those of a [calendar](Limiter::new_calendar_window).
+    CalendarWindow(CalendarWindow),
 }
 
 /// `Ok(value)` in the variant, or the error: `Result::map` is not const.
@@ -78,6 +82,15 @@ impl Limiter {
         }
     }
 
+    /// The limiter that allows `limit` units in each window of `calendar`, by
+    /// [`Algorithm::FixedWindow`]. Its times must be those of a wall clock.
+    ///
+    /// # Errors
+    /// An impossible limit.
+    pub const fn new_calendar_window(limit: u64, calendar: Calendar) -> Result<Self, QuotaError> {
+        variant!(CalendarWindow, CalendarWindow::new(limit, calendar))
+    }
+
     /// Bytes of one state: 8 for GCRA, up to 8,200 for a log of 1024.
     #[must_use]
     pub const fn state_len(&self) -> usize {
@@ -91,6 +104,7 @@ impl Limiter {
             Self::SlidingBuckets(buckets) => buckets.state_len(),
             Self::SlidingLog(log) => log.state_len(),
             Self::Holds(holds) => holds.state_len(),
+            Self::CalendarWindow(_) => CalendarWindowState::LEN,
         }
     }
 
@@ -159,6 +173,7 @@ impl Limiter {
             Self::SlidingBuckets(buckets) => buckets.check(state, now, cost),
             Self::SlidingLog(log) => log.check(state, now, cost),
             Self::Holds(holds) => holds.check(state, now, cost),
+            Self::CalendarWindow(window) => check(window, state, now, cost),
         }
     }
 
@@ -179,6 +194,7 @@ impl Limiter {
             Self::SlidingBuckets(buckets) => buckets.peek(state, now, cost),
             Self::SlidingLog(log) => log.peek(state, now, cost),
             Self::Holds(holds) => holds.peek(state, now, cost),
+            Self::CalendarWindow(window) => peek(window, state, now, cost),
         }
     }
 
@@ -200,6 +216,7 @@ impl Limiter {
             Self::SlidingBuckets(buckets) => buckets.refund(state, charge, now),
             Self::SlidingLog(log) => log.refund(state, charge, now),
             Self::Holds(holds) => holds.settle(state, charge, 0, now),
+            Self::CalendarWindow(window) => update(state, |s| window.refund(s, charge, now)),
         }
     }
 
@@ -220,6 +237,7 @@ impl Limiter {
             Self::SlidingBuckets(buckets) => buckets.idle_at(state),
             Self::SlidingLog(log) => log.idle_at(state),
             Self::Holds(holds) => holds.idle_at(state),
+            Self::CalendarWindow(window) => window.idle_at(Encoded::decode(state)),
         }
     }
 
@@ -238,7 +256,9 @@ impl Limiter {
             Self::LeakyBucket(bucket) => bucket.rate().soonest(decision, units),
             Self::LeakyQueue(queue) => queue.rate().soonest(decision, units),
             Self::Holds(holds) => holds.rate().soonest(decision, units),
-            Self::FixedWindow(_) => self.refilled(decision, units, decision.reset_after),
+            Self::FixedWindow(_) | Self::CalendarWindow(_) => {
+                self.refilled(decision, units, decision.reset_after)
+            }
             Self::SlidingWindow(window) => window.soonest(decision, units),
             Self::SlidingBuckets(_) | Self::SlidingLog(_) => {
                 let some_left = decision.remaining > 0; // and the decision does not contain when the next one leaves
@@ -256,7 +276,8 @@ impl Limiter {
             return Span::ZERO;
         };
         let windows = beyond.saturating_sub(1).checked_div(self.limit()).unwrap_or(0);
-        next.saturating_add(self.window().saturating_mul(windows))
+        let window = self.calendar().map_or(self.window(), |it| it.unit().shortest());
+        next.saturating_add(window.saturating_mul(windows))
     }
 
     /// The algorithm that decides.
@@ -267,7 +288,7 @@ impl Limiter {
             Self::TokenBucket(_) => Algorithm::TokenBucket,
             Self::LeakyBucket(_) => Algorithm::LeakyBucket,
             Self::LeakyQueue(_) => Algorithm::LeakyQueue,
-            Self::FixedWindow(_) => Algorithm::FixedWindow,
+            Self::FixedWindow(_) | Self::CalendarWindow(_) => Algorithm::FixedWindow,
             Self::SlidingWindow(_) => Algorithm::SlidingWindow,
             Self::SlidingBuckets(sliding) => Algorithm::SlidingBuckets {
                 buckets: sliding.buckets(),
@@ -295,6 +316,16 @@ impl Limiter {
             Self::SlidingBuckets(buckets) => buckets.quota(),
             Self::SlidingLog(log) => log.quota(),
             Self::Holds(holds) => &holds.rate().quota,
+            Self::CalendarWindow(window) => window.quota(),
+        }
+    }
+
+    /// The calendar whose windows it counts in; `None` where all windows have one length.
+    #[must_use]
+    pub const fn calendar(&self) -> Option<&Calendar> {
+        match self {
+            Self::CalendarWindow(window) => Some(window.calendar()),
+            _ => None,
         }
     }
 
@@ -304,10 +335,17 @@ impl Limiter {
         self.quota().limit()
     }
 
-    /// The quota's window.
+    /// The quota's window; the longest where a calendar gives them different lengths.
     #[must_use]
     pub const fn window(&self) -> Span {
         self.quota().window()
+    }
+
+    /// The length of the window at `now`: in February less than [`Limiter::window`] by a calendar
+    /// of months.
+    #[must_use]
+    pub fn window_at(&self, now: Timestamp) -> Span {
+        self.calendar().map_or(self.window(), |calendar| calendar.span_of(now).len())
     }
 
     /// The greatest cost that can ever be allowed: the burst, which is the limit where there is no
@@ -332,6 +370,7 @@ impl Limiter {
             Self::SlidingBuckets(buckets) => buckets.max_in_window(),
             Self::SlidingLog(log) => log.max_in_window(),
             Self::Holds(holds) => holds.rate().max_in_window(),
+            Self::CalendarWindow(window) => window.max_in_window(),
         }
     }
 }

@@ -141,6 +141,10 @@ pub enum QuotaError {
     },
     /// The number of sub-windows is not within 2 to 360.
     Buckets,
+    /// A calendar is more than [`MAX_UTC_OFFSET`](crate::MAX_UTC_OFFSET) from UTC.
+    UtcOffset,
+    /// The anchor day of a calendar is not within 1 to 31.
+    AnchorDay,
 }
 
 impl fmt::Display for QuotaError {
@@ -167,6 +171,8 @@ impl fmt::Display for QuotaError {
                 write!(f, "limit must be at most {max_limit} with this algorithm")
             }
             Self::Buckets => write!(f, "buckets must be {MIN_BUCKETS} to {MAX_BUCKETS}"),
+            Self::UtcOffset => f.write_str("offset from UTC must be -14:00 to +14:00"),
+            Self::AnchorDay => f.write_str("anchor day must be 1 to 31"),
         }
     }
 }

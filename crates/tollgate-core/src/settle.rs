@@ -76,6 +76,7 @@ impl Limiter {
             Self::LeakyQueue(queue) => queue.rate().span_of(before),
             Self::Holds(holds) => holds.rate().span_of(before),
             Self::FixedWindow(_)
+            | Self::CalendarWindow(_)
             | Self::SlidingWindow(_)
             | Self::SlidingBuckets(_)
             | Self::SlidingLog(_) => Span::ZERO,

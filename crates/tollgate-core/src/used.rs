@@ -22,7 +22,7 @@ impl Limiter {
     /// | `gcra`, `leaky-bucket` | `ceil(debt / T)`, at most the burst |
     /// | `token-bucket` | the tokens missing from a full bucket |
     /// | `leaky-queue` | the slots taken, of `burst` |
-    /// | `fixed-window` | the units of this window |
+    /// | `fixed-window`, also by a calendar | the units of this window |
     /// | `sliding-window` | the estimate, rounded as for decisions |
     /// | `sliding-buckets`, `sliding-log` | the units that have not left; weighted, the estimate |
     ///

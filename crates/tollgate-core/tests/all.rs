@@ -11,6 +11,7 @@
     reason = "tests may panic, and overflow"
 )]
 
+mod calendar;
 mod carry;
 mod faults;
 mod foreign;

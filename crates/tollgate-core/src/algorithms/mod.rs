@@ -4,10 +4,12 @@
 //! they are used. Five contain the parts that several algorithms share: `rate` the parameters of
 //! GCRA and its kin, `skew` the meaning of a late clock for a counter, `ring` the decision of the
 //! log and the buckets, `weight` the count of units of which the window covers a part, `step` the
-//! reading and writing of a small state; `counters` is the byte layout of the buckets. Invariant:
+//! reading and writing of a small state; `counters` is the byte layout of the buckets.
+//! `calendar_window` is the fixed window by a calendar. Invariant:
 //! an algorithm never imports another, and the list here is the only one: a new algorithm is its
 //! file, its lines here and its arms in [`Limiter`](crate::Limiter).
 
+pub mod calendar_window;
 pub(crate) mod counters;
 pub mod fixed_window;
 pub mod gcra;
@@ -39,7 +41,8 @@ pub enum Algorithm {
     LeakyBucket,
     /// Shaping: returns how long to wait, up to a queue of `burst`. See [`leaky_queue`].
     LeakyQueue,
-    /// A counter per window aligned to the clock. See [`fixed_window`].
+    /// A counter per window aligned to the clock. See [`fixed_window`], and [`calendar_window`] for
+    /// windows of a calendar.
     FixedWindow,
     /// Two counters, the previous one weighted by how much of it the window still covers. See
     /// [`sliding_window`].

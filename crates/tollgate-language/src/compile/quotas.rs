@@ -94,6 +94,9 @@ fn explain(error: QuotaError, limit: u64, doc: &QuotaDoc, at: &At<'_>) {
             ("burst", doc.burst.map(|burst| burst.0))
         }
         QuotaError::Buckets => ("buckets", doc.buckets.map(|buckets| u64::from(buckets.0))),
+        // Their fields have these bounds.
+        QuotaError::UtcOffset => ("utc_offset", None),
+        QuotaError::AnchorDay => ("anchor_day", None),
         QuotaError::Limit | QuotaError::TooDense { .. } | QuotaError::LimitOfAlgorithm { .. } => {
             ("limit", Some(limit))
         }

@@ -29,6 +29,8 @@ impl Goal {
                 Self::Departures => regrown(quota),
             },
             Limiter::FixedWindow(_) => 2 * limit,
+            // 31 days may contain a February and a part of both its neighbours.
+            Limiter::CalendarWindow(_) => 3 * limit,
             Limiter::SlidingWindow(_) => 2 * limit - u64::from(quota.is_strict()),
             Limiter::SlidingBuckets(buckets) if buckets.is_weighted() => {
                 2 * limit - u64::from(quota.is_strict())
@@ -54,6 +56,7 @@ impl Goal {
             Limiter::SlidingBuckets(buckets) if !buckets.is_weighted() => "limit",
             Limiter::SlidingLog(_) => "limit",
             Limiter::FixedWindow(_) => "2 x limit",
+            Limiter::CalendarWindow(_) => "3 x limit",
             Limiter::SlidingWindow(_) | Limiter::SlidingBuckets(_) if is_strict => "2 x limit - 1",
             Limiter::SlidingWindow(_) | Limiter::SlidingBuckets(_) => "2 x limit",
         }
