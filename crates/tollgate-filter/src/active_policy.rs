@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Limits, Turn, WaitingPlan, WaitingPlanMut};
-use tollgate_policy::{Ending, Facts, Failure, Outcome, Plan, ResponseFacts};
+use tollgate_policy::{Ending, Facts, Failure, Now, Outcome, Plan, ResponseFacts};
 use tollgate_storage::key_hash;
 use tollgate_table::{Seed, Table, digest};
 
@@ -259,7 +259,9 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Decides without charging.
     pub fn look(&self, plan: &mut Plan, now: Timestamp) {
-        let look = |plan: &mut Plan, config: &Config| plan.waiting_mut(&config.policy).look(now);
+        let look = |plan: &mut Plan, config: &Config, now: Now| {
+            plan.waiting_mut(&config.policy).look(now);
+        };
         let stats = self.enforce(plan, now, |enforcement| enforcement.look(look));
         self.add(&stats);
     }
@@ -268,7 +270,7 @@ impl<H: Proxy> ActivePolicy<H> {
     /// cannot be read.
     pub fn give_place(&self, plan: &mut Plan, now: Timestamp, at: Timestamp) -> bool {
         let mut is_given = false;
-        let give = |plan: &mut Plan, config: &Config| {
+        let give = |plan: &mut Plan, config: &Config, now: Now| {
             is_given = !plan.has_failed();
             if is_given {
                 plan.waiting_mut(&config.policy).take_place(now, at);
@@ -347,10 +349,17 @@ impl<H: Proxy> ActivePolicy<H> {
     ) -> CommitStats {
         let (config, seed, mut scratch) = (&self.config, &self.seed, self.scratch.take());
         let shared = &self.host;
+        let now = self.now(plan, now);
         let stats =
             step(&mut Enforcement { shared, seed, config, plan, scratch: &mut scratch, now });
         self.scratch.set(scratch);
         stats
+    }
+
+    /// The time for the counts of a plan: the wall clock is read only where one of them needs it.
+    fn now(&self, plan: &Plan, clock: Timestamp) -> Now {
+        let needs_wall = self.config.is_by_calendar && plan.is_by_calendar(&self.config.policy);
+        Now::new(clock, if needs_wall { self.host.wall_clock() } else { None })
     }
 
     /// The decisions.

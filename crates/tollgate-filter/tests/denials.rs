@@ -64,8 +64,14 @@ fn decide(
     let mut plan = Plan::new();
     config.policy.plan(&Costing(cost), &mut plan);
     let now = Timestamp::ZERO.saturating_add(Span::from_secs(now));
-    let mut enforcement =
-        Enforcement { shared, seed: &[7; 16], config, plan: &mut plan, scratch: worker, now };
+    let mut enforcement = Enforcement {
+        shared,
+        seed: &[7; 16],
+        config,
+        plan: &mut plan,
+        scratch: worker,
+        now: now.into(),
+    };
     enforcement.run();
     plan.outcome(&config.policy).retry_after().map(Span::as_secs_ceil)
 }

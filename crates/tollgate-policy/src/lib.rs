@@ -96,6 +96,7 @@ pub use facts::{Entry, Facts};
 pub use pipeline::applied::SettledCharge;
 pub use pipeline::key_hashes::pk_text;
 pub use pipeline::memory::PlanMemory;
+pub use pipeline::now::Now;
 pub use pipeline::order::ChargingOrder;
 pub use pipeline::partition::{Partition, PartitionMut};
 pub use pipeline::partitions::Failure;

@@ -29,7 +29,7 @@ fn is_admitted(policy: &Policy, table: &Table, clock: &Clock, n: u64) -> bool {
     partition.request(policy, &mut request);
     let step = |counts: &mut tollgate_storage::Counts, now| counts.answer(&request, now);
     let reply = table
-        .step(&table.name_of(partition.key()), clock, step)
+        .step(&table.name_of(partition.key()), || clock.now().into(), step)
         .expect("a request")
         .expect("a row");
     plan.partition_mut(0).expect("one").accept(policy, &reply).expect("a reply");

@@ -39,7 +39,9 @@ fn a_full_table_takes_what_it_may() {
     let table = Table::new(TableLimits { keys: 1_000_000, bytes: MOST }, *b"only for tests..");
     for n in 0..CLIENTS {
         let step = |counts: &mut Counts, now| counts.answer(&request, now);
-        table.step(&table.name_of(&n.to_be_bytes()), &clock, step).expect("a request");
+        table
+            .step(&table.name_of(&n.to_be_bytes()), || clock.now().into(), step)
+            .expect("a request");
     }
     let (grown, held) = (resident_bytes() - before, table.held());
     println!("{grown} bytes for {held:?}");

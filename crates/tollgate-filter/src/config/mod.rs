@@ -34,6 +34,8 @@ pub struct Config {
     pub named: Vec<(String, Config)>,
     /// True when rules count for a fleet.
     pub has_fleet: bool,
+    /// True when rules count by a calendar, which takes the wall clock.
+    pub is_by_calendar: bool,
     /// The plugin's name in the metrics.
     pub plugin: String,
     /// The denials that may be repeated without reading the tables.
@@ -108,6 +110,7 @@ impl Config {
 
     fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
         let has_fleet = !policy.fleet().is_empty();
+        let is_by_calendar = policy.groups().iter().any(Group::is_by_calendar);
         let problems = unmet_requirements(&policy, fleet.is_some());
         if !problems.is_empty() {
             return Err(problems);
@@ -125,6 +128,7 @@ impl Config {
             policy_from,
             named,
             has_fleet,
+            is_by_calendar,
             plugin,
             final_denials,
         })

@@ -9,7 +9,7 @@
 //! [`SharedData`] represents them.
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Disposition, Failure, Partition, Plan};
+use tollgate_policy::{Disposition, Failure, Now, Partition, Plan};
 use tollgate_table::{Bucket, Seed, Table, claim};
 
 use crate::config::Config;
@@ -35,7 +35,7 @@ pub struct Enforcement<'a, S> {
     /// Reused for every request.
     pub scratch: &'a mut Scratch,
     /// Read once for the request.
-    pub now: Timestamp,
+    pub now: Now,
 }
 
 /// The final result of a commit.
@@ -75,8 +75,9 @@ impl<S: SharedData> Enforcement<'_, S> {
         if let Err(failure) = self.load(index) {
             self.fail(index, failure, &mut stats);
         }
+        let now = self.now_of(index);
         if let Some(mut partition) = self.plan.partition_mut(index) {
-            partition.redecide(&self.config.policy, self.now);
+            partition.redecide(&self.config.policy, now);
         }
         self.commit_one(index, &mut stats);
         stats
@@ -157,11 +158,11 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     /// Loads every partition and charges none; `act` then gets the decision without the charge.
-    pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config)) -> CommitStats {
+    pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config, Now)) -> CommitStats {
         let mut stats = CommitStats::default();
         self.locate();
         self.load_all(&mut stats);
-        act(self.plan, self.config);
+        act(self.plan, self.config, self.now);
         stats
     }
 
@@ -185,13 +186,19 @@ impl<S: SharedData> Enforcement<'_, S> {
         for index in 0..self.plan.len() {
             if self.read(index).is_some_and(|read| read.committed) {
                 self.refund(index, stats);
-            } else if self.is_changed(index)
-                && let Some(mut partition) = self.plan.partition_mut(index)
-            {
-                partition.refund(&self.config.policy, self.now);
-                partition.refunded(&self.config.policy, self.now);
+            } else if self.is_changed(index) {
+                let now = self.now_of(index);
+                let Some(mut partition) = self.plan.partition_mut(index) else { continue };
+                partition.refund(&self.config.policy, now);
+                partition.refunded(&self.config.policy, now);
             }
         }
+    }
+
+    /// The time for the counts of partition `index`.
+    fn now_of(&self, index: usize) -> Timestamp {
+        let group = self.plan.partition(index).map(|partition| partition.group());
+        group.map_or(self.now.clock(), |group| self.now.of(&self.config.policy, group))
     }
 
     fn disposition(&self) -> Disposition {
@@ -239,7 +246,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         let Some(fingerprint) = read.fingerprint else { return false };
         let number = bucket_lookup::first(table, fingerprint);
         let Some(predictions) = &mut self.scratch.predictions else { return false };
-        let written = predictions.take(group, number, self.now);
+        let written = predictions.take(group, number, self.now.clock());
         let Some((bytes, cas)) = written else { return false };
         (read.bucket, read.bytes, read.cas) = (number, bytes, cas);
         let Ok(bucket) = Bucket::parse(&read.bytes) else { return false };
@@ -261,13 +268,14 @@ impl<S: SharedData> Enforcement<'_, S> {
         if read.cas != INSERT
             && let Some(predictions) = &mut self.scratch.predictions
         {
-            predictions.record_read(partition.group(), read.bucket, read.cas, self.now);
+            predictions.record_read(partition.group(), read.bucket, read.cas, self.now.clock());
         }
         let bucket = Bucket::parse(&read.bytes).map_err(|_| Failure::Corrupt)?;
         let (policy, value) = (&self.config.policy, bucket.find(fingerprint));
         if !partition.load_own(policy, value) {
             let known = self.config.directories.refresh(self.shared, partition.group(), table);
-            partition.load_with(policy, &known, value.unwrap_or_default(), self.now);
+            let now = self.now.of(policy, partition.group());
+            partition.load_with(policy, &known, value.unwrap_or_default(), now);
         }
         Ok(())
     }
@@ -285,8 +293,9 @@ impl<S: SharedData> Enforcement<'_, S> {
             if let Err(failure) = self.load(index) {
                 return Commit::Failed(failure);
             }
+            let now = self.now_of(index);
             let Some(mut partition) = self.plan.partition_mut(index) else { break };
-            if !partition.redecide(&self.config.policy, self.now) {
+            if !partition.redecide(&self.config.policy, now) {
                 return Commit::Denied;
             }
             if !self.is_changed(index) {
@@ -312,14 +321,15 @@ impl<S: SharedData> Enforcement<'_, S> {
             if self.load(index).is_err() {
                 break;
             }
+            let now = self.now_of(index);
             let Some(mut partition) = self.plan.partition_mut(index) else { break };
-            let is_free = partition.refund(&self.config.policy, self.now);
+            let is_free = partition.refund(&self.config.policy, now);
             match self.write(index, stats) {
                 Written::Done => {
                     self.set_committed(index, false);
                     self.record_refund(index);
                     if let Some(mut partition) = self.plan.partition_mut(index) {
-                        partition.refunded(&self.config.policy, self.now);
+                        partition.refunded(&self.config.policy, now);
                     }
                     return is_free;
                 }
@@ -346,7 +356,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         };
         let way = (fingerprint, partition.value());
         let out = &mut self.scratch.out;
-        let now = self.now;
+        let now = self.now.of(policy, partition.group());
         let claim_of = |value: &[u8]| {
             let of = (partition.group(), table);
             let known = self.config.directories.for_value(self.shared, policy, of, value);
@@ -363,7 +373,7 @@ impl<S: SharedData> Enforcement<'_, S> {
                 predictions.record_result(written == Written::Done);
             }
             if written == Written::Done {
-                predictions.record_write(partition.group(), read.bucket, out, now);
+                predictions.record_write(partition.group(), read.bucket, out, self.now.clock());
             }
         }
         if written == Written::Done {

@@ -17,13 +17,14 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     /// False in a module that takes compiled policies alone, and so follows no server: the compiler
     /// then leaves out what reads documents.
     const READS_DOCUMENTS: bool = true;
-    /// The clock that decides: the monotonic one and the offset of `clock`.
+    /// The clock that decides, except by a calendar: the monotonic one and the offset of `clock`.
     fn now(&self) -> Option<Timestamp> {
         Some(self.monotonic()?.saturating_add(self.clock_offset()))
     }
     /// The monotonic clock, which no step of the wall clock moves.
     fn monotonic(&self) -> Option<Timestamp>;
-    /// The wall clock, from 1970. It is read once in the life of a process.
+    /// The wall clock, from 1970. It is read when a worker first uses a map, and for each request
+    /// that is counted by a calendar.
     fn wall_clock(&self) -> Option<Timestamp>;
     /// The offset of this virtual machine; zero before one is set.
     fn clock_offset(&self) -> Span;

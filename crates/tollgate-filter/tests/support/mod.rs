@@ -223,7 +223,7 @@ impl Worker {
             config: &self.config,
             plan: &mut self.plan,
             scratch: &mut self.scratch,
-            now: Timestamp::from_nanos(now),
+            now: Timestamp::from_nanos(now).into(),
         }
     }
 

@@ -12,6 +12,7 @@ use core::mem;
 use tollgate_core::{Decision, Timestamp};
 
 use crate::pipeline::applied::{AppliedRule, Basis, Effect, SettledCharge};
+use crate::pipeline::now::Now;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{Plan, denies};
@@ -27,25 +28,32 @@ use tollgate_storage::{Counted, Due};
 
 impl Plan {
     /// Decides all loaded partitions together at `now`: every cost is charged, or none.
-    pub fn decide(&mut self, policy: &Policy, now: Timestamp) {
+    pub fn decide(&mut self, policy: &Policy, now: impl Into<Now>) {
+        let now: Now = now.into();
         let mut admitted = !self.is_refused_without_quota(policy);
         if admitted
             && self.len() == 1
             && let Some(mut only) = self.partition_mut(0)
         {
+            let now = now.of(policy, only.stored.group.into());
             only.redecide(policy, now);
             return;
         }
         self.each_partition(|partition| {
+            let now = now.of(policy, partition.stored.group.into());
             partition.locate(policy, now);
             admitted &= partition.peek(policy, now);
         });
-        self.each_partition(|partition| partition.record(policy, now, admitted));
+        self.each_partition(|partition| {
+            let now = now.of(policy, partition.stored.group.into());
+            partition.record(policy, now, admitted);
+        });
     }
 
     /// Computes the decisions at `now` without charging.
-    pub(crate) fn look(&mut self, policy: &Policy, now: Timestamp) {
+    pub(crate) fn look(&mut self, policy: &Policy, now: Now) {
         self.each_partition(|partition| {
+            let now = now.of(policy, partition.stored.group.into());
             partition.locate(policy, now);
             partition.peek(policy, now);
             partition.leave(policy, now);

@@ -12,6 +12,7 @@ pub(crate) mod apply;
 pub(crate) mod deny;
 pub(crate) mod tenant;
 pub(crate) mod partition;
+pub(crate) mod now;
 pub(crate) mod memory;
 pub(crate) mod plan;
 pub(crate) mod matched_deny;

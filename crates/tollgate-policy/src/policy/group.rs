@@ -46,6 +46,8 @@ pub struct Group {
     pub(crate) quotas: usize,
     /// The group in which a node counts while no authority answers.
     pub(crate) fallback: Option<u16>,
+    /// A quota of it counts in the windows of a calendar.
+    pub(crate) is_by_calendar: bool,
 }
 
 /// The quotas of one rule or tier, and the position of their states in the group's value.
@@ -87,6 +89,7 @@ impl Group {
             value_len: 0,
             quotas: 0,
             fallback: None,
+            is_by_calendar: false,
         }
     }
 
@@ -124,6 +127,13 @@ impl Group {
         self.spec.shards
     }
 
+    /// True when a quota of it counts in the windows of a calendar: its counts are decided at the
+    /// time of a wall clock.
+    #[must_use]
+    pub const fn is_by_calendar(&self) -> bool {
+        self.is_by_calendar
+    }
+
     /// True when the key has no parts: all requests share one count.
     #[must_use]
     pub fn counts_all(&self) -> bool {
@@ -146,6 +156,7 @@ impl Group {
     /// Assigns each record its place in a value, or none when values are sparse.
     pub(crate) fn lay_out(&mut self, sets: &mut [QuotaSet]) {
         (self.value_len, self.quotas) = (0, 0);
+        self.is_by_calendar = false;
         self.blank.clear();
         let (mut by_id, mut by_name) = (Vec::new(), Vec::new());
         for (index, place) in self.sets.iter().zip(0_u16..) {
@@ -154,6 +165,8 @@ impl Group {
             self.value_len = offset.saturating_add(set.len);
             self.quotas = self.quotas.saturating_add(set.quotas.len());
             set.offset = Some(offset);
+            let by_calendar = |quota: &CompiledQuota| quota.limiter.calendar().is_some();
+            self.is_by_calendar |= set.quotas.iter().any(by_calendar);
             by_id.extend(set.ids().map(|id| (id.into(), place)));
             by_name.push((set.stable_id, place));
         }

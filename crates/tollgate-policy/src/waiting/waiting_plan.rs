@@ -8,6 +8,7 @@
 use tollgate_core::{Algorithm, Span, Timestamp, Verdict};
 
 use crate::pipeline::applied::AppliedRule;
+use crate::pipeline::now::Now;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::plan::{Full, Plan, denies};
 use crate::policy::compiled::Policy;
@@ -106,8 +107,8 @@ impl<'p> WaitingPlan<'p> {
 impl WaitingPlanMut<'_> {
     /// Computes the decisions at `now` without charging: for a request that has to wait in a line
     /// anyway ([`WaitingPlan::turns`]), to check whether another rule denies it.
-    pub fn look(&mut self, now: Timestamp) {
-        self.plan.look(self.policy, now);
+    pub fn look(&mut self, now: impl Into<Now>) {
+        self.plan.look(self.policy, now.into());
     }
 
     /// Denies the request, which would have to wait and may not. Refund its charges afterwards.
@@ -142,13 +143,15 @@ impl WaitingPlanMut<'_> {
 
     /// Decides a plan of one rule with one quota that takes the spare place `at`, which was charged
     /// to a request that left. There is nothing to commit.
-    pub fn take_place(&mut self, now: Timestamp, at: Timestamp) {
+    pub fn take_place(&mut self, now: impl Into<Now>, at: Timestamp) {
+        let now: Now = now.into();
         self.look(now);
-        let wait = at.since(now);
+        let wait = at.since(now.clock());
+        let now = self.plan.partition(0).map(|it| now.of(self.policy, it.group()));
         if let ([applied], [decision]) =
             (self.plan.applied.as_mut_slice(), self.plan.decisions.as_mut_slice())
         {
-            applied.charged = Some(now);
+            applied.charged = now;
             decision.verdict =
                 if wait == Span::ZERO { Verdict::Allow } else { Verdict::Delay(wait) };
             decision.retry_after = None;

@@ -17,7 +17,7 @@ use tollgate_storage::{LeaseReply, read_leased};
 
 use crate::finish::to_its_end;
 use crate::gate::Gate;
-use crate::store::{Name, NoReply};
+use crate::store::{ClockKind, Name, NoReply};
 
 /// The response to a body: the bytes, or the problem.
 ///
@@ -47,7 +47,8 @@ pub async fn answer(
 
 /// Decides all keys; charges none of them for a request that another key denies.
 async fn decide(gate: &Gate, lease: &Lease) -> Vec<Result<Vec<u8>, NoReply>> {
-    let names: Vec<Name> = lease.keys().iter().map(|key| gate.store.name_of(&key.name)).collect();
+    let names: Vec<Name> =
+        lease.keys().iter().map(|key| gate.store.name_of(&key.name, ClockKind::Steady)).collect();
     let mut course = Course::new(lease);
     loop {
         let round = course.round();

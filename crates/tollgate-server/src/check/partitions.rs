@@ -154,7 +154,7 @@ impl Gate {
     /// plan has nothing to do.
     fn names(&self, policy: &Policy, plan: &Plan) -> Vec<Name> {
         let each = (0..plan.len()).filter_map(|i| plan.partition(i));
-        each.map(|partition| self.name_of(policy, partition.key())).collect()
+        each.map(|partition| self.name_of(policy, (partition.group(), partition.key()))).collect()
     }
 
     /// Sends what `drive` wants to the counts of these names until it is done.

@@ -22,7 +22,8 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<Stri
     let sealer = gate.store.sealer()?;
     let mut random = [0; 8];
     getrandom::fill(&mut random).ok()?;
-    let name_of = |partition: Partition<'_>| gate.name_of(policy, partition.key());
+    let name_of =
+        |partition: Partition<'_>| gate.name_of(policy, (partition.group(), partition.key()));
     let number = u64::from_le_bytes(random);
     Some(sealer.id(&Receipts::of(&decided.plan, policy, number, &name_of)))
 }

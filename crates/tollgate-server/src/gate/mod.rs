@@ -12,7 +12,7 @@ pub(crate) mod tenant_cache;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate_policy::{Disposition, Outcome, Outdated, Plan, Policy};
+use tollgate_policy::{Disposition, Group, Outcome, Outdated, Plan, Policy};
 use tollgate_service::log::{Kind, Sampler, Share};
 use tollgate_service::metrics::Event;
 use tollgate_service::{NotableResult, Unauthorized, lease, notable_results};
@@ -25,7 +25,7 @@ use crate::gate::lines::Lines;
 use crate::gate::tenant_cache::TenantCache;
 use crate::log::{Level, Log};
 use crate::policy::following::Following;
-use crate::store::{Name, NoReply, Store};
+use crate::store::{ClockKind, Name, NoReply, Store};
 use crate::traces::Traces;
 
 /// The time between two lines about a store that fails, in milliseconds.
@@ -152,9 +152,11 @@ impl Gate {
         })
     }
 
-    /// The name of the count of `key`, under `policy`.
-    pub(crate) fn name_of(&self, policy: &Policy, key: &[u8]) -> Name {
-        self.store.name_of(&lease::key_name(policy, self.fleet_secret, key))
+    /// The name of the count of `key` in the group of this index, under `policy`.
+    pub(crate) fn name_of(&self, policy: &Policy, (group, key): (usize, &[u8])) -> Name {
+        let by_calendar = policy.groups().get(group).is_some_and(Group::is_by_calendar);
+        let clock = if by_calendar { ClockKind::Wall } else { ClockKind::Steady };
+        self.store.name_of(&lease::key_name(policy, self.fleet_secret, key), clock)
     }
 
     /// The server's own numbers.

@@ -196,7 +196,10 @@ async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
 async fn count(gate: &Gate, policy: &Policy, asked: OperatorRequest) -> Result<Vec<u8>, String> {
     let reply = gate
         .store
-        .ask(&gate.name_of(policy, asked.key.bytes()), StoreRequest::Operate(&asked.request))
+        .ask(
+            &gate.name_of(policy, (asked.key.group, asked.key.bytes())),
+            StoreRequest::Operate(&asked.request),
+        )
         .await;
     reply.map_err(|why| match why {
         NoReply::Late => "the store does not answer in time".to_owned(),

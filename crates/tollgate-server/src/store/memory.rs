@@ -12,9 +12,9 @@ use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
 use crate::clock::Clock;
 use crate::store::folder::OnDisk;
 use crate::store::journal::{Journal, Opened};
-use crate::store::request::{Name, NoReply, StoreRequest};
+use crate::store::request::{ClockKind, Name, NoReply, StoreRequest};
 use crate::store::rules::Rules;
-use crate::store::table::{Occupancy, Table, TableLimits};
+use crate::store::table::{Occupancy, Table, TableLimits, Times};
 
 /// The store.
 pub struct Memory {
@@ -26,6 +26,10 @@ pub struct Memory {
     /// The reason that no change of the rules can be kept, since the start.
     unwritable: Option<String>,
 }
+
+/// The last byte of the name of a count by the wall clock; otherwise it is 0, because a hash has
+/// half of the bytes.
+const BY_WALL_CLOCK: u8 = 1;
 
 /// Bytes of changes that are always kept before the file of rules is rewritten.
 const LEAST_CHANGES: u64 = 4 << 20;
@@ -70,8 +74,13 @@ impl Memory {
         self.unwritable.as_deref()
     }
 
-    pub(super) fn name_of(&self, key: &[u8]) -> Name {
-        self.table.name_of(key)
+    /// The name contains the clock: a cost may be settled later, without its policy.
+    pub(super) fn name_of(&self, key: &[u8], clock: ClockKind) -> Name {
+        let mut name = self.table.name_of(key);
+        if let (Some(last), ClockKind::Wall) = (name.last_mut(), clock) {
+            *last = BY_WALL_CLOCK;
+        }
+        name
     }
 
     pub(super) const fn sealer(&self) -> Option<&Sealer> {
@@ -81,7 +90,12 @@ impl Memory {
     pub(super) fn ask(&self, name: &Name, ask: StoreRequest<'_>) -> Result<Vec<u8>, NoReply> {
         // Leases may be granted from the start: leases of the previous process were of counts that
         // are gone with it, and are part of the cost of that loss.
-        let reply = self.table.step(name, &self.clock, |counts, now| match ask {
+        let by_wall_clock = name.last() == Some(&BY_WALL_CLOCK);
+        let times = || {
+            let table = self.clock.now();
+            Times { table, key: if by_wall_clock { self.clock.wall() } else { table } }
+        };
+        let reply = self.table.step(name, times, |counts, now| match ask {
             StoreRequest::Check(request) => counts.answer(request, now),
             StoreRequest::Refund { request, reply } => counts.refund(request, reply, now),
             StoreRequest::Operate(request) => counts.operate(request, now),

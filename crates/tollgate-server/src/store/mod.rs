@@ -24,7 +24,7 @@ use tollgate_service::{StoreCall, StoreReply};
 
 use self::memory::Memory;
 use self::redis::Redis;
-pub use self::request::{Name, NoReply, StoreRequest};
+pub use self::request::{ClockKind, Name, NoReply, StoreRequest};
 
 /// A store.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ impl Store {
     /// The name of the count of a partition's key: a hash under a secret, so that callers may get
     /// it (the ids of costs that are settled later contain it).
     #[must_use]
-    pub fn name_of(&self, key: &[u8]) -> Name {
+    pub fn name_of(&self, key: &[u8], clock: ClockKind) -> Name {
         match self {
-            Self::Memory(memory) => memory.name_of(key),
+            Self::Memory(memory) => memory.name_of(key, clock),
             Self::Redis(redis) => redis.name_of(key),
         }
     }

@@ -7,6 +7,15 @@ use tollgate_service::CountRequest;
 /// The name of a count: a hash of its key under a secret.
 pub type Name = [u8; 32];
 
+/// The clock that a count is decided by. An engine decides all by its own, which is a wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockKind {
+    /// The clock that never goes back.
+    Steady,
+    /// The wall clock: a quota counts by a calendar.
+    Wall,
+}
+
 /// The reason that a store returned no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoReply {

@@ -21,7 +21,6 @@ use std::hash::Hasher;
 use tollgate_core::{ALLOWED_SKEW, Timestamp};
 use tollgate_storage::{Answered, Counts, WireError};
 
-use crate::clock::Clock;
 use crate::store::request::Name;
 
 /// Places in a bucket, and places for each key that the table is to hold: keys fall into buckets by
@@ -99,6 +98,22 @@ struct Entry {
     row: Box<[u8]>,
 }
 
+/// The time of a step, by the clock of the table, which never goes back, and by the clock that the
+/// key is counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// The time by which keys become idle.
+    pub table: Timestamp,
+    /// The time of the decision.
+    pub key: Timestamp,
+}
+
+impl From<Timestamp> for Times {
+    fn from(now: Timestamp) -> Self {
+        Self { table: now, key: now }
+    }
+}
+
 /// The place of a key, and the bits that distinguish it from others there.
 #[derive(Clone, Copy)]
 struct Place {
@@ -124,26 +139,28 @@ impl Table {
     }
 
     /// Takes one step with the used quota of the key of this name. `None` when its stored row could
-    /// not be read; the row is then forgotten.
+    /// not be read; the row is then forgotten. `times` is called under the lock; `step` gets the
+    /// time of the key.
     ///
     /// # Errors
     /// As `step`; nothing is changed then.
     pub fn step(
         &self,
         name: &Name,
-        clock: &Clock,
+        times: impl FnOnce() -> Times,
         step: impl FnOnce(&mut Counts, Timestamp) -> Result<Answered, WireError>,
     ) -> Result<Option<Vec<u8>>, WireError> {
         let (number, hash) = halves(name);
         let Some(mut shard) = self.shard(number) else { return Ok(None) };
         let place = shard.place(hash);
-        let now = clock.now();
+        let times = times();
+        let now = times.key;
         let found = shard.counts(place);
         let is_read = found.is_some();
         let mut counts = found.unwrap_or_else(|| Counts::begun_anew(now));
         let answered = if is_read { Some(step(&mut counts, now)?) } else { None };
         if answered.as_ref().is_none_or(|answered| answered.is_changed) {
-            let evicted = shard.put(place, &counts, now);
+            let evicted = shard.put(place, &counts, times);
             drop(shard);
             if evicted > 0 {
                 self.evicted.fetch_add(evicted, Ordering::Relaxed);
@@ -290,11 +307,17 @@ impl Shard {
 
     /// Writes the used quota of the key; returns how many keys that were not idle were evicted for
     /// it.
-    fn put(&mut self, place: Place, counts: &Counts, now: Timestamp) -> u64 {
+    fn put(&mut self, place: Place, counts: &Counts, times: Times) -> u64 {
+        let Times { table: now, key: key_now } = times;
         let mut row = ROW.take();
         row.clear();
-        counts.encode(now, &mut row);
-        let evicted = self.put_row(place, &row, counts.idle_at(), now);
+        counts.encode(key_now, &mut row);
+        // By the table's clock, which may differ from the one of the key.
+        let idle_at = match key_now == now {
+            true => counts.idle_at(),
+            false => now.saturating_add(counts.idle_at().since(key_now)),
+        };
+        let evicted = self.put_row(place, &row, idle_at, now);
         ROW.set(row);
         if self.bytes > self.most_bytes {
             return evicted.saturating_add(self.make_room(place, now));
