@@ -61,6 +61,35 @@ fn no_step_of_the_wall_clock_moves_a_count() {
     }
 }
 
+// Guards: a month that begins with the clock of the start. Counts by a calendar follow the wall
+// clock, whose step moves them, and no others.
+#[test]
+fn a_calendar_follows_the_wall_clock() {
+    let policy = json!({"version": 1, "rules": [
+        {"name": "month", "key": [], "when": {"paths": ["/month"]}, "quotas": [{"name": "month", "limit": 2,
+            "window": "1mo", "algorithm": "fixed-window", "align": "calendar", "anchor_day": 19}]},
+        {"name": "hour", "key": ["path"], "when": {"paths": ["/hour"]}, "quotas": [{"name": "hour", "limit": 2,
+            "window": "1h", "algorithm": "fixed-window"}]}]});
+    // Friday, 18 July 2025, 00:54.
+    let uptime = MINUTE - BOOTED;
+    let mut filter = Filter::on_machine(&policy, &Shared::default(), (BOOTED, uptime));
+    let asked = |filter: &mut Filter, path: &[u8]| {
+        let answer = filter.request(uptime, &[(":path", path)]);
+        (answer.passed(), answer.field("ratelimit-policy").unwrap_or_default().to_owned())
+    };
+    let june = "\"month\";q=2;w=2592000"; // from 19 June to 19 July
+    for passes in [true, true, false] {
+        assert_eq!(asked(&mut filter, b"/month"), (passes, june.into()));
+        assert_eq!(asked(&mut filter, b"/hour").0, passes);
+    }
+    filter.set_wall_clock(BOOTED + 86_400 * SECOND);
+    let july = "\"month\";q=2;w=2678400";
+    for passes in [true, true, false] {
+        assert_eq!(asked(&mut filter, b"/month"), (passes, july.into()));
+        assert!(!asked(&mut filter, b"/hour").0);
+    }
+}
+
 // A machine whose clock is not set, or is set to a time at which nothing can be decided: windows
 // begin with the machine, and counts are exact.
 #[test]

@@ -53,6 +53,24 @@ fn the_fields_are_stable() {
     assert_eq!(without, plain);
 }
 
+/// The simulation begins with the year 2000: a request per hour for January, and for ten days of
+/// February, in which the limit returns once.
+#[test]
+fn a_month_returns_its_units_when_it_begins() {
+    let folder = scratch("calendar");
+    let policy = json!({ "version": 1, "rules": [{ "name": "month", "key": [], "quotas": [
+        { "limit": 100, "window": "1mo", "algorithm": "fixed-window", "align": "calendar" }] }] });
+    fs::write(folder.join("policy.json"), policy.to_string()).unwrap();
+    let requests = (31 * 24 + 10 * 24).to_string();
+    let arguments =
+        ["simulate", "--policy", "policy.json", "--requests", &requests, "--wait", "1h", "--json"];
+    let ran = tollgate(&folder, &arguments);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let table: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&table["admitted"], &table["denied"]), (&json!(200), &json!(784)));
+    assert_eq!(table["quotas"][0]["window_us"], json!(31 * 86_400_000_000_u64));
+}
+
 /// Guards: figures that look like those of tenants with entries.
 #[test]
 fn that_entries_of_tenants_are_not_looked_at_is_said() {

@@ -12,6 +12,7 @@
     reason = "tests may panic, and overflow"
 )]
 
+mod calendar;
 mod clock;
 mod eviction;
 mod denials;

@@ -26,7 +26,10 @@ pub(crate) struct World {
     path: Cell<&'static str>,
     /// The last number of the client's address.
     client: Cell<u8>,
-    now: Cell<Timestamp>,
+    pub(crate) now: Cell<Timestamp>,
+    /// The wall clock; `None` where the host has none.
+    pub(crate) wall: Cell<Option<Timestamp>>,
+    pub(crate) wall_reads: Cell<u64>,
     tick_ms: Cell<u32>,
     log: RefCell<Vec<String>>,
     shared: RefCell<HostMap>,
@@ -126,7 +129,8 @@ impl Proxy for Host {
     }
 
     fn wall_clock(&self) -> Option<Timestamp> {
-        None
+        self.0.wall_reads.set(self.0.wall_reads.get() + 1);
+        self.0.wall.get()
     }
 
     fn clock_offset(&self) -> Span {

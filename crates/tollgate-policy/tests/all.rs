@@ -14,6 +14,7 @@
 
 mod authority;
 mod backing;
+mod calendar;
 mod beside;
 mod charging;
 mod corpora;

@@ -65,6 +65,25 @@ fn golden_bytes() {
     assert!(rest.is_empty());
 }
 
+/// By a calendar the burst gives way to unit, day, offset and four zeros. Any others are not read.
+#[test]
+fn golden_bytes_of_a_calendar() {
+    let quota = r#"{"limit": 10, "window": "1mo", "algorithm": "fixed-window", "align": "calendar", "anchor_day": 15, "utc_offset": "-01:00"}"#;
+    let set = of_quotas(quota);
+    let mut bytes = vec![];
+    set.write(&mut bytes);
+    let golden = "050800000a0000000000000000009198fd830900040fc4ff00000000";
+    assert_eq!(hex(&bytes[22..]), golden);
+    assert_eq!(StoredSet::read(&mut &*bytes), Some(set));
+    let wrong_bytes =
+        [(22, 1), (23, 9), (24, 1), (34, 1), (42, 5), (43, 0), (43, 32), (45, 4), (46, 1), (49, 1)];
+    for (place, wrong) in wrong_bytes {
+        let mut bytes = bytes.clone();
+        bytes[place] = wrong;
+        assert_eq!(StoredSet::read(&mut &*bytes), None, "{wrong} at {place}");
+    }
+}
+
 #[test]
 fn what_is_written_is_read_back() {
     let policy = policy(ALL);

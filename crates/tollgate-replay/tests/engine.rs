@@ -54,6 +54,20 @@ fn who_when_how_often_and_by_which_rule() {
     assert!(found.waits.is_none() && found.against.is_none() && found.notes.is_empty());
 }
 
+/// By a clock that is 6 h 1 min behind UTC, August begins a minute after the log.
+#[test]
+fn a_month_that_begins_in_the_log_returns_its_units() {
+    let month = r#""limit": 2, "window": "1mo", "algorithm": "fixed-window", "align": "calendar""#;
+    let requests = [(0, "a"), (0, "a"), (59, "a"), (60, "a"), (61, "a"), (62, "a")];
+    for (offset, denied) in [("-06:01", 2), ("-06:02", 4)] {
+        let quota = format!(r#"{month}, "utc_offset": "{offset}""#);
+        let found = summary(&each_client(&quota, ""), Options::default(), &log(&requests));
+        assert_eq!((found.requests.total, found.requests.denied), (6, denied), "{offset}");
+        let quota = &found.rules[0].quotas[0];
+        assert_eq!((&*quota.algorithm, quota.window_ms), ("fixed-window", 2_678_400_000));
+    }
+}
+
 /// A request allowed with a mark, or over a shadow's limit, is distinguished from one that another
 /// rule denies: only of the first are more denied when the shadow is enforced.
 #[test]

@@ -11,6 +11,7 @@
 )]
 
 mod batches;
+mod calendar;
 mod cases;
 mod leases;
 mod table;

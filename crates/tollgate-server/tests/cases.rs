@@ -33,9 +33,13 @@ const HASH_KEY: [u8; 16] = [
 /// The server's gate, with the policy of a case; `None` where the server rejects the policy.
 fn gate(case: &Case) -> Option<Arc<Gate>> {
     let clock = Clock::showing(Timestamp::from_millis(case.start_ms));
+    gate_of(case.policy.to_string(), clock)
+}
+
+/// The same for a policy, at the time of this clock.
+pub(crate) fn gate_of(text: String, clock: Clock) -> Option<Arc<Gate>> {
     let limits = TableLimits { keys: 10_000, bytes: 1 << 26 };
     let memory = Memory::open(clock, limits, [7; 16], None).expect("a store");
-    let text = case.policy.to_string();
     let policy = compile(&text, b"", ProtocolRestrictions::default()).ok()?;
     if policy.rules().iter().any(|rule| rule.settled_cost().is_some()) {
         return None;
@@ -69,7 +73,7 @@ fn described(request: &Request) -> Option<Value> {
     DescribedRequest::parse(body.to_string().as_bytes()).ok().map(|_| body)
 }
 
-async fn ask(gate: &Arc<Gate>, body: &Value) -> Value {
+pub(crate) async fn ask(gate: &Arc<Gate>, body: &Value) -> Value {
     let answer = check::answer(gate, body.to_string().as_bytes()).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
     serde_json::from_str(&answer.body).expect("JSON")

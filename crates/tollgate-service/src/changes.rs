@@ -8,6 +8,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -84,6 +85,9 @@ struct Parameters {
     burst: u64,
     strict: bool,
     weighted: bool,
+    /// The calendar whose windows it counts in; `window_ms` is then the longest of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calendar: Option<String>,
 }
 
 /// The effect on the counts of clients.
@@ -271,6 +275,7 @@ impl Parameters {
             burst: parameters.burst(),
             strict: parameters.is_strict(),
             weighted: algorithm.is_weighted(),
+            calendar: quota.limiter().calendar().map(|calendar| format!("{calendar}")),
         }
     }
 }

@@ -9,15 +9,17 @@
 //!
 //! All numbers are little-endian: stable identity `u64`, record identity `u32`, version of the
 //! states' layout `u8`, number of quotas `u8`, then per quota: hash of its name `u64`, algorithm
-//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted, 4 holds),
+//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted, 4 holds,
+//! 8 by a calendar),
 //! buckets `u16` (0 where the window is not counted in parts), limit `u64`, window in nanoseconds
-//! `u64`, burst `u64`.
+//! `u64`, burst `u64`. By a calendar the last eight bytes are [it](Calendar::to_bytes) and four
+//! zeros: there is no burst.
 
 use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tollgate_core::{Algorithm, ENCODING_VERSION, Limiter, Quota, Span, Timestamp};
+use tollgate_core::{Algorithm, Calendar, ENCODING_VERSION, Limiter, Quota, Span, Timestamp};
 
 /// Makes the identities of two versions differ in all their bits: 2^32 divided by the golden ratio,
 /// which is odd.
@@ -36,6 +38,7 @@ pub const WORD: usize = 8;
 const STRICT: u8 = 1;
 const WEIGHTED: u8 = 2;
 const HOLDS: u8 = 4;
+const BY_CALENDAR: u8 = 8;
 
 /// A quota set reduced to its parameters, as written by `QuotaSet::write_parameters`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -285,11 +288,15 @@ pub fn write_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
     let strict = if quota.is_strict() { STRICT } else { 0 };
     let weighted = if algorithm.is_weighted() { WEIGHTED } else { 0 };
     let holds = if limiter.keeps_holds() { HOLDS } else { 0 };
-    out.extend([number(algorithm), strict | weighted | holds]);
+    let by_calendar = if limiter.calendar().is_some() { BY_CALENDAR } else { 0 };
+    out.extend([number(algorithm), strict | weighted | holds | by_calendar]);
     out.extend(algorithm.buckets().unwrap_or(0).to_le_bytes());
     out.extend(quota.limit().to_le_bytes());
     out.extend(quota.window().as_nanos().to_le_bytes());
-    out.extend(quota.burst().to_le_bytes());
+    match limiter.calendar() {
+        Some(calendar) => out.extend([calendar.to_bytes(), [0; 4]].as_flattened()),
+        None => out.extend(quota.burst().to_le_bytes()),
+    }
 }
 
 /// The algorithm's number in these bytes.
@@ -313,7 +320,12 @@ pub fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
     let buckets = u16::from_le_bytes(take(bytes)?);
     let limit = u64::from_le_bytes(take(bytes)?);
     let window = Span::from_nanos(u64::from_le_bytes(take(bytes)?));
-    let burst = u64::from_le_bytes(take(bytes)?);
+    let last: [u8; 8] = take(bytes)?;
+    if flags == BY_CALENDAR {
+        let is_whole = buckets == 0 && algorithm == number(Algorithm::FixedWindow);
+        return read_calendar_window(limit, last).filter(|it| is_whole && it.window() == window);
+    }
+    let burst = u64::from_le_bytes(last);
     let algorithm = Algorithm::ALL.into_iter().find(|known| number(*known) == algorithm)?;
     let algorithm = algorithm.with_buckets(buckets);
     let algorithm = if flags & WEIGHTED == 0 { algorithm } else { algorithm.weighted() };
@@ -332,6 +344,12 @@ pub fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
         return Some(limiter);
     }
     limiter.with_holds().filter(Limiter::keeps_holds)
+}
+
+fn read_calendar_window(limit: u64, bytes: [u8; 8]) -> Option<Limiter> {
+    let [unit, day, low, high, 0, 0, 0, 0] = bytes else { return None };
+    let calendar = Calendar::from_bytes([unit, day, low, high])?;
+    Limiter::new_calendar_window(limit, calendar).ok()
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use tollgate_core::Timestamp;
 use tollgate_policy::ResponseFacts;
 use tollgate_test_support::Random;
 
@@ -82,7 +83,15 @@ impl Case {
             _ => {}
         }
         // Far in the future of every real clock, so it triggers no timer of a server.
-        let start_ms = 4_102_444_800_000 + random.below(10_000_000_000);
+        let mut start_ms = 4_102_444_800_000 + random.below(10_000_000_000);
+        // Shortly before a window of the calendar ends.
+        if number % 4 == 3
+            && let Some(calendar) = policies::add_calendar(&mut written.document, &mut others)
+        {
+            let end_at = calendar.span_of(Timestamp::from_millis(start_ms)).end_at;
+            let end_ms = end_at.since(Timestamp::ZERO).as_millis_ceil();
+            start_ms = end_ms - others.below(30 * written.window_ms);
+        }
         let event = |_| {
             let step_ms = step_ms(&mut random, &written);
             let mut request = requests::request(&mut random);

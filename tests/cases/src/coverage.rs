@@ -69,6 +69,10 @@ impl Coverage {
         for quota in rule["quotas"].as_array().into_iter().flatten() {
             let algorithm = quota["algorithm"].as_str().unwrap_or_default();
             self.count(&format!("{algorithm} {said}"), true);
+            if quota["align"] == "calendar" {
+                let window = quota["window"].as_str().unwrap_or_default();
+                self.count(&format!("calendar {window} {said}"), true);
+            }
             self.count("strict", quota["strict"] == true);
             self.count("burst", !quota["burst"].is_null());
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use tollgate_core::Algorithm;
+use tollgate_core::{Algorithm, Calendar, CalendarUnit, Weekday};
 use tollgate_test_support::Random;
 
 /// The header in which an origin shows the cost of a request.
@@ -259,6 +259,68 @@ pub(crate) fn settle_costs(document: &mut Value, random: &mut Random) {
             rule["cost"] = settled_cost(random);
         }
     }
+}
+
+/// Lets quotas of `document` count by one calendar, from numbers of their own: the cases without
+/// them stay what they were. Returns the calendar, if any does.
+pub(crate) fn add_calendar(document: &mut Value, random: &mut Random) -> Option<Calendar> {
+    let offset = i16::try_from(random.below(1_681)).expect("minutes") - 840;
+    let offset = *random.pick(&[0, 0, 120, -330, offset]);
+    let anchor_day = *random.pick(&[1, 1, 15, 29, 30, 31]);
+    let start = *random.pick(&Weekday::ALL);
+    let (window, unit) = *random.pick(&[
+        ("1h", CalendarUnit::Hour),
+        ("1d", CalendarUnit::Day),
+        ("1w", CalendarUnit::Week { start }),
+        ("1mo", CalendarUnit::Month { anchor_day }),
+        ("1mo", CalendarUnit::Month { anchor_day }),
+    ]);
+    let mut fields = json!({"algorithm": "fixed-window", "align": "calendar", "window": window,
+        "utc_offset": utc_offset(offset)});
+    match unit {
+        CalendarUnit::Week { start } => fields["week_start"] = json!(start.name()),
+        CalendarUnit::Month { anchor_day } => fields["anchor_day"] = json!(anchor_day),
+        CalendarUnit::Hour | CalendarUnit::Day => {}
+    }
+    let mut is_any = false;
+    for rule in document["rules"].as_array_mut().into_iter().flatten() {
+        // The core alone reproduces the plain one.
+        if rule["name"] == "plain" {
+            continue;
+        }
+        let (own, tiers) = (rule["quotas"].take(), rule["tiers"].take());
+        let mut change = |quotas: &mut Value| {
+            for quota in quotas.as_array_mut().into_iter().flatten() {
+                if random.chance(50) {
+                    let name = quota["name"].take();
+                    let mut changed = fields.clone();
+                    changed["limit"] = quota["limit"].take();
+                    if !name.is_null() {
+                        changed["name"] = name;
+                    }
+                    *quota = changed;
+                    is_any = true;
+                }
+            }
+        };
+        let (mut own, mut tiers) = (own, tiers);
+        change(&mut own);
+        for tier in tiers.as_array_mut().into_iter().flatten() {
+            change(&mut tier["quotas"]);
+        }
+        rule["quotas"] = own;
+        if !tiers.is_null() {
+            rule["tiers"] = tiers;
+        } else if let Some(rule) = rule.as_object_mut() {
+            rule.remove("tiers");
+        }
+    }
+    Calendar::new(unit, offset).ok().filter(|_| is_any)
+}
+
+fn utc_offset(minutes: i16) -> String {
+    let sign = if minutes < 0 { '-' } else { '+' };
+    format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
 }
 
 /// Adds rules that deny to `document`, anywhere among its rules, from numbers of their own: the

@@ -41,6 +41,8 @@ const AT_LEAST: &[(usize, &[&str])] = &[
             "leaky-queue denied",
             "leaky-queue delayed",
             "fixed-window denied",
+            "calendar 1mo denied",
+            "calendar 1mo allowed",
             "sliding-window denied",
             "sliding-buckets denied",
             "sliding-log denied",

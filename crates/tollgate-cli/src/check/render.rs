@@ -88,6 +88,9 @@ fn rule_text(rule: &RuleReport, out: &mut Page) {
         out.push_str(&format!("  tier \"{}\" for {}\n", tier.name, tier.applies));
         quota_lines(&tier.quotas, 4, out);
     }
+    if let Some(calendar) = &rule.calendar {
+        line(out, 2, "calendar", calendar);
+    }
     line(out, 2, "cost", &format!("{}, charged {}", rule.cost, rule.charge));
     line(out, 2, "over limit", &rule.action);
     line(out, 2, "mode", &rule.mode);

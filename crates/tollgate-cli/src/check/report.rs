@@ -87,6 +87,9 @@ pub(super) struct RuleReport {
     pub(super) on_missing: Option<&'static str>,
     pub(super) quotas: Vec<QuotaReport>,
     pub(super) tiers: Vec<TierReport>,
+    /// The effect of windows by a calendar; absent where no quota has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) calendar: Option<String>,
     pub(super) cost: String,
     pub(super) charge: String,
     pub(super) mode: String,
@@ -120,6 +123,9 @@ pub(super) struct QuotaReport {
     pub(super) strict: bool,
     pub(super) max_in_window: u64,
     pub(super) bound: String,
+    /// The calendar whose windows it counts in; `window_ms` is then the longest of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) calendar: Option<String>,
     pub(super) state_bytes: usize,
     #[serde(skip)]
     pub(super) words: String,
@@ -216,6 +222,7 @@ fn rule_report(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> 
         on_missing: words.on_missing,
         quotas: quotas(policy, words.quota_set),
         tiers: tiers.collect(),
+        calendar: rule.is_by_calendar().then(|| calendar(surfaces)),
         cost: words.cost,
         charge: words.charge,
         mode: words.mode,
@@ -225,6 +232,24 @@ fn rule_report(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> 
         without_authority: words.without_authority,
         memory: memory(policy, i, rule, surfaces)?,
     })
+}
+
+/// The consequences of a window that begins at one instant for all clients, and of its length.
+fn calendar(surfaces: &[Surface]) -> String {
+    let mut text = String::from("all clients return at one instant, when a window begins");
+    let forgets = |surface: &&Surface| matches!(surface, Surface::Envoy | Surface::Server);
+    let names = surfaces.iter().filter(forgets).map(|surface| match surface {
+        Surface::Envoy => "Envoy",
+        _ => "a server's memory",
+    });
+    let names: Vec<&str> = names.collect();
+    if !names.is_empty() {
+        let names = names.join(" and in ");
+        text.push_str(&format!(
+            "; in {names} a restart or a full table forgets the counts, Redis and the Worker keep them"
+        ));
+    }
+    text
 }
 
 fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
@@ -242,6 +267,7 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
             strict: limiter.quota().is_strict(),
             max_in_window: limiter.max_in_window(),
             bound: words::bound_under(rule, limiter),
+            calendar: limiter.calendar().map(|calendar| format!("{calendar}")),
             state_bytes: limiter.state_len(),
             words: words::quota(limiter),
         }

@@ -35,6 +35,13 @@ fn scope_errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<'_>) 
                     .into(),
             );
         }
+        if rule.quotas().any(QuotaDoc::is_by_calendar) {
+            at.field("scope").problem(
+                "\"fleet\" leases units for some seconds, and a quota with \"align\" is not leased; leave it out, and let \
+                 the nodes share a store"
+                    .into(),
+            );
+        }
         let is_leased = rule.lease.is_some_and(|lease| lease.0 > Span::ZERO);
         if is_leased && rule.quotas().any(QuotaDoc::is_queue) {
             at.field("lease").problem(
@@ -66,6 +73,10 @@ fn shards_errors(rule: &RuleDoc, at: &At<'_>) {
         (
             rule.quotas().any(QuotaDoc::is_queue),
             "lease units, and a leaky-queue counts waiting requests; use another algorithm, or leave them out",
+        ),
+        (
+            rule.quotas().any(QuotaDoc::is_by_calendar),
+            "lease units, and a quota with \"align\" is not leased; leave them out",
         ),
         (
             matches!(rule.action, Some(Action::Delay(_))),

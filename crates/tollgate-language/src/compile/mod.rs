@@ -2,6 +2,7 @@
 //!
 //! Invariant: compiling is the slow path: it may allocate and hash; deciding does neither.
 
+mod calendar;
 mod combinations;
 mod compiler;
 mod fingerprint;

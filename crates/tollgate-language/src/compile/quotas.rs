@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Limiter, Quota, QuotaError};
 
+use crate::compile::calendar::{Windows, windows};
 use crate::compile::identities::TWICE;
 use crate::document::rule::QuotaDoc;
 use crate::json::place::At;
@@ -58,7 +59,15 @@ pub(crate) fn quotas(
 /// read.
 fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
     let algorithm = algorithm(doc, at);
-    let (limit, window) = (doc.limit.0?.0, doc.window.0?.0);
+    let windows = doc.window.0.and_then(|window| windows(doc, window, at));
+    let (limit, windows) = (doc.limit.0?.0, windows?);
+    let window = match windows {
+        Windows::Length(window) => window,
+        Windows::Calendar(calendar) => {
+            let built = Limiter::new_calendar_window(limit, calendar);
+            return built.map_err(|error| explain(error, limit, doc, at)).ok();
+        }
+    };
     let built = Quota::new(limit, window).and_then(|quota| match doc.burst {
         Some(burst) => quota.with_burst(burst.0),
         None => Ok(quota),

@@ -18,5 +18,6 @@ pub(crate) mod condition_values;
 pub(crate) mod descriptor;
 pub(crate) mod jwt;
 pub(crate) mod client_ip;
+pub(crate) mod calendar;
 pub(crate) mod scalar;
 pub(crate) mod lists;

@@ -6,13 +6,14 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tollgate_core::Algorithm;
+use tollgate_core::{Algorithm, Weekday};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
     Action, Bounded, Charging, Conditions, MAX_SHARDS, MAX_TIERS, Mode, Name, OnMissing, Scope,
     Share,
 };
 
+use crate::document::calendar::{Align, AnchorDay, UtcOffset};
 use crate::document::cost::CostDoc;
 use crate::document::key::KeyDoc;
 use crate::document::lists::{AtMost, NonEmpty};
@@ -137,6 +138,16 @@ record! {
         /// For sliding-buckets: count the oldest part in proportion to its overlap with the window;
         /// false by default.
         weighted: Option<bool>,
+        /// For fixed-window: the windows of a calendar, by the wall clock. The window is then 1h,
+        /// 1d, 1w or 1mo.
+        align: Option<Align>,
+        /// With a calendar: the distance of its clock from UTC, such as +02:00; UTC by default.
+        utc_offset: Option<UtcOffset>,
+        /// With a calendar and a week: the day on which it starts; monday by default.
+        week_start: Option<Weekday>,
+        /// With a calendar and a month: the day on which it starts, in a month without it the last;
+        /// 1 by default.
+        anchor_day: Option<AnchorDay>,
     }
 }
 
@@ -144,6 +155,11 @@ impl QuotaDoc {
     /// True when its units are places in a queue.
     pub(crate) fn is_queue(&self) -> bool {
         self.algorithm == Some(Algorithm::LeakyQueue)
+    }
+
+    /// True when its windows are those of a calendar.
+    pub(crate) const fn is_by_calendar(&self) -> bool {
+        self.align.is_some()
     }
 }
 

@@ -138,12 +138,24 @@ impl FromNode for Pattern {
     schema!({"type": "string", "pattern": "^/", "maxLength": 1024});
 }
 
-/// A window: a whole number and a unit, 1 ms to 366 d.
+/// A window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window(pub(crate) Span);
+pub(crate) enum Window {
+    /// A whole number and a unit, 1 ms to 366 d.
+    Length(Span),
+    /// A week of a calendar.
+    Week,
+    /// A month of a calendar.
+    Month,
+}
 
 impl FromNode for Window {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text == "1w" => return Some(Self::Week),
+            Node::Text(text) if text == "1mo" => return Some(Self::Month),
+            _ => {}
+        }
         let Some(span) = parsed(node) else {
             return at.not_text(
                 node,
@@ -155,13 +167,13 @@ impl FromNode for Window {
         } else if span > tollgate_core::MAX_WINDOW {
             "too long"
         } else {
-            return Some(Self(span));
+            return Some(Self::Length(span));
         };
         at.problem(format!("{} is {why}; use 1ms to 366d", quoted(node)));
         None
     }
 
-    schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"});
+    schema!({"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d)|1w|1mo)$"});
 }
 
 /// Quota units per window: at least 1. The core checks the limits of the window and of the

@@ -6,7 +6,7 @@
 //! is 0. Jitter only ever makes a wait longer.
 
 use base64ct::{Base64, Encoding};
-use tollgate_core::{Algorithm, Decision, Span};
+use tollgate_core::{Algorithm, Decision, Span, Timestamp};
 
 use crate::answer::text::Text;
 use crate::policy::quota::CompiledQuota;
@@ -28,6 +28,8 @@ pub(crate) struct Reported<'a> {
     /// The name of its unit, where the document gives one.
     pub(crate) unit: Option<&'a str>,
     pub(crate) decision: &'a Decision,
+    /// The time of the decision.
+    pub(crate) at: Timestamp,
     pub(crate) partition: usize,
     /// The request would have to wait for its rule and may not.
     pub(crate) rejected_waiting: bool,
@@ -40,6 +42,14 @@ impl Reported<'_> {
     pub(crate) fn is_violated(&self) -> bool {
         let gave_place = || self.quota.limiter.algorithm() == Algorithm::LeakyQueue;
         !self.decision.is_admitted() || (self.rejected_waiting && gave_place())
+    }
+
+    /// The window that was decided in: by a calendar months differ in length.
+    fn window(&self) -> Span {
+        match self.quota.limiter.calendar() {
+            Some(calendar) => calendar.span_of(self.at).len(),
+            None => self.quota.window,
+        }
     }
 }
 
@@ -139,7 +149,7 @@ impl<'a> FieldWriter<'a> {
         Some(NearestQuota {
             name: &nearest.quota.name,
             limit: nearest.decision.limit,
-            window: nearest.quota.window,
+            window: nearest.window(),
             remaining: available(&nearest),
             reset_seconds: self.effective_window(&nearest),
         })
@@ -167,7 +177,7 @@ impl<'a> FieldWriter<'a> {
                     text.push(";qu=");
                     push_quoted(unit, text);
                 }
-                push_window(reported.quota.window, text);
+                push_window(reported.window(), text);
                 self.push_partition_key(|| pk(reported.partition), text);
             }
             if text.is_empty() {
@@ -204,7 +214,7 @@ impl<'a> FieldWriter<'a> {
         for reported in reported {
             begin_member(text);
             text.push_number(reported.decision.limit);
-            push_window(reported.quota.window, text);
+            push_window(reported.window(), text);
         }
         sink("ratelimit-policy", text.as_str());
     }

@@ -372,11 +372,13 @@ impl<'a> Outcome<'a> {
         let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();
         let quotas = self.policy.quotas(applied);
         let unit = self.rule(applied).and_then(Rule::unit);
+        let at = self.at_of(applied);
         decided.into_iter().flat_map(move |partition| {
             quotas.iter().zip(decisions).map(move |(quota, decision)| Reported {
                 quota,
                 unit,
                 decision,
+                at,
                 partition,
                 rejected_waiting: applied.rejected_waiting,
                 is_leased: applied.is_leased(),

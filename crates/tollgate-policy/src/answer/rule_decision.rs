@@ -187,7 +187,7 @@ impl<'a> Outcome<'a> {
         self.plan.partition(partition).map(|it| pk_text(it.pk(&self.policy.response)))
     }
 
-    fn at_of(&self, applied: &AppliedRule) -> Timestamp {
+    pub(crate) fn at_of(&self, applied: &AppliedRule) -> Timestamp {
         let partition = applied.partition().and_then(|i| self.plan.partitions.get(i));
         partition.filter(|it| it.status.is_decided()).map_or(Timestamp::ZERO, |it| it.at)
     }

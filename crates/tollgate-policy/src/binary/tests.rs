@@ -42,7 +42,9 @@ const FULL: &str = r#"{
        {"name": "f", "limit": 10, "window": "1h", "algorithm": "fixed-window"},
        {"name": "s", "limit": 10, "window": "1h", "algorithm": "sliding-window"},
        {"name": "b", "limit": 10, "window": "1h", "algorithm": "sliding-buckets", "buckets": 6, "weighted": true},
-       {"name": "o", "limit": 10, "window": "1h", "algorithm": "sliding-log"}]},
+       {"name": "o", "limit": 10, "window": "1h", "algorithm": "sliding-log"},
+       {"name": "w", "limit": 10, "window": "1w", "algorithm": "fixed-window", "align": "calendar",
+        "week_start": "sunday", "utc_offset": "+05:30"}]},
     {"name": "tiers", "key": [], "quotas": [{"limit": 1, "window": "1s", "algorithm": "leaky-queue"}],
      "action": {"delay": {"max": "5m"}}, "mode": "shadow",
      "tiers": [

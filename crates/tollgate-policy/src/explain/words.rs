@@ -39,8 +39,19 @@ pub fn wait(span: Span) -> String {
 /// `at most 199 in any minute`
 #[must_use]
 pub fn bound(limiter: &Limiter) -> String {
-    let window = window(limiter.window());
-    format!("at most {} in any {window}", limiter.max_in_window())
+    let most = limiter.max_in_window();
+    match limiter.calendar() {
+        Some(calendar) => {
+            let days = limiter.window();
+            let name = calendar.unit().name();
+            format!(
+                "at most {} in any calendar {name}, {most} in any {}",
+                limiter.limit(),
+                window(days)
+            )
+        }
+        None => format!("at most {most} in any {}", window(limiter.window())),
+    }
 }
 
 /// The same for a quota of `rule`: where responses settle the cost, the bound is of estimates.
@@ -56,7 +67,10 @@ pub fn bound_under(rule: Option<&Rule>, limiter: &Limiter) -> String {
 /// `100 per minute, burst 20, gcra`
 #[must_use]
 pub fn quota(limiter: &Limiter) -> String {
-    let mut text = format!("{} per {}", limiter.limit(), window(limiter.window()));
+    let mut text = match limiter.calendar() {
+        Some(calendar) => format!("{} per calendar {calendar}", limiter.limit()),
+        None => format!("{} per {}", limiter.limit(), window(limiter.window())),
+    };
     if limiter.capacity() != limiter.limit() {
         text.push_str(&format!(", burst {}", limiter.capacity()));
     }
@@ -71,6 +85,14 @@ pub fn quota(limiter: &Limiter) -> String {
         text.push_str(", strict");
     }
     text
+}
+
+/// `+02:00`: a distance from UTC in minutes, as policies write it.
+#[must_use]
+pub fn utc_offset(minutes: i16) -> String {
+    let sign = if minutes < 0 { '-' } else { '+' };
+    let minutes = minutes.unsigned_abs();
+    format!("{sign}{:02}:{:02}", minutes.div_euclid(60), minutes.rem_euclid(60))
 }
 
 /// The decision of a quota that holds at most `burst`: `admits it; 4 of 20 left`, `denies, would

@@ -144,19 +144,28 @@ impl RuleSpec {
         let is_fleet = self.terms.scope == Scope::Fleet;
         let falls_back =
             is_fleet && self.terms.fallback.is_some() && policy.surface.asks_authority();
+        let by_calendar = self.is_by_calendar();
         let mut sets = self.tiers.iter().map(|tier| &tier.set).chain([&self.set]);
         let group = policy.groups.get(usize::from(self.terms.group));
         group.is_some_and(|group| {
             let has_choice = group.items != group.spec.key.len();
+            let is_leased = is_fleet || group.spec.shards.is_some();
             group.spec.is_fleet == is_fleet
                 && self.captures_for(&group.spec.key)
                 && !(has_choice && self.tiers.iter().any(|tier| !tier.key_values.is_empty()))
+                && !(by_calendar && is_leased)
         }) && sets.all(|set| set.fallback.is_some() == falls_back)
+    }
+
+    fn is_by_calendar(&self) -> bool {
+        let mut sets = self.tiers.iter().map(|tier| &tier.set).chain([&self.set]);
+        sets.any(|set| set.own.quotas.iter().any(|quota| quota.limiter.calendar().is_some()))
     }
 
     /// Adds the rule and its quotas, and adds the sets that come after all rules to `fallbacks`;
     /// `None` when an index would be out of range.
     fn add_to(self, policy: &mut Policy, fallbacks: &mut Vec<Fallback>) -> Option<()> {
+        let is_by_calendar = self.is_by_calendar();
         let Self { terms, set, tiers: tier_specs } = self;
         let rule = u16::try_from(policy.rules.len()).ok()?;
         let mut adding =
@@ -169,7 +178,7 @@ impl RuleSpec {
         Tier::sort(&mut tiers);
         let indexed_by = policy.index.insert(terms.when.as_ref(), rule);
         let tiers_by_value = ByValue::default();
-        policy.rules.push(Rule { terms, indexed_by, set, tiers, tiers_by_value });
+        policy.rules.push(Rule { terms, indexed_by, set, tiers, tiers_by_value, is_by_calendar });
         Some(())
     }
 }

@@ -35,6 +35,8 @@ pub struct Rule {
     /// Highest priority first.
     pub(crate) tiers: Vec<Tier>,
     pub(crate) tiers_by_value: ByValue,
+    /// A quota of it or of a tier counts in the windows of a calendar.
+    pub(crate) is_by_calendar: bool,
 }
 
 /// Other quotas for some keys.
@@ -93,6 +95,12 @@ impl Rule {
         }
         by_value.complete();
         self.tiers_by_value = by_value;
+    }
+
+    /// True when a quota of it or of a tier counts in the windows of a calendar.
+    #[must_use]
+    pub const fn is_by_calendar(&self) -> bool {
+        self.is_by_calendar
     }
 
     /// The rule's name, %x20-7E, at most 64 characters.

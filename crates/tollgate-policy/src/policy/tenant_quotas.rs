@@ -27,9 +27,20 @@ impl Rule {
         mut problem: impl FnMut(QuotaProblem),
     ) -> Vec<QuotaSpec> {
         let parts = parts_of(quotas, self.terms.scope.nodes(), &mut problem);
+        // The group of the rule then counts by the wall clock, and neither a fleet nor shards
+        // lease it.
+        if !self.is_by_calendar {
+            let by_calendar = |(_, quota): &(usize, &QuotaSpec)| quota.limiter.calendar().is_some();
+            for (i, _) in quotas.iter().enumerate().filter(by_calendar) {
+                problem((i, "align", NO_CALENDAR.into()));
+            }
+        }
         with_holds(parts, Some(&self.terms.charging), problem)
     }
 }
+
+const NO_CALENDAR: &str =
+    "is for a rule that has a quota by calendar in the policy, too; leave it out";
 
 impl Tenant {
     /// The entry of the tenant `id` ([`Tenants::id`](crate::Tenants::id),

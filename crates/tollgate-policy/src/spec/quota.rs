@@ -33,12 +33,16 @@ impl QuotaSpec {
     pub fn identity(&self) -> String {
         let quota = self.limiter.quota();
         let algorithm = self.limiter.algorithm();
-        // Weights and holds were added later: without them the text is unchanged.
+        // Weights, holds and calendars were added later: without them the text is unchanged.
         let weighted = if algorithm.is_weighted() { " weighted" } else { "" };
         let holds = if self.limiter.keeps_holds() { " holds" } else { "" };
+        let calendar = self.limiter.calendar().map_or_else(String::new, |calendar| {
+            let [_, day, ..] = calendar.to_bytes();
+            format!(" {} {day} {}", calendar.unit().name(), calendar.utc_offset())
+        });
         let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
         format!(
-            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}{holds}\n",
+            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}{holds}{calendar}\n",
             self.name.len(),
             self.name,
             quota.limit(),
@@ -64,6 +68,11 @@ impl QuotaSpec {
         }
         if part(whole.burst()) == 0 {
             return Err(("burst", too_small(whole.burst())));
+        }
+        if let Some(calendar) = self.limiter.calendar() {
+            let limiter = Limiter::new_calendar_window(part(whole.limit()), *calendar);
+            let limiter = limiter.map_err(|error| ("limit", format!("{error}")))?;
+            return Ok(Self { name: self.name.clone(), limiter });
         }
         let built = Quota::new(part(whole.limit()), whole.window()).and_then(|quota| {
             if whole.burst() == whole.limit() {

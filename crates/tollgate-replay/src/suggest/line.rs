@@ -2,7 +2,10 @@
 //!
 //! Invariant: the line compiles to exactly the limiter that was replayed.
 
-use tollgate_core::{Algorithm, Limiter, MAX_LIMIT, Quota, QuotaError};
+use tollgate_core::{
+    Algorithm, Calendar, CalendarUnit, Limiter, MAX_LIMIT, Quota, QuotaError, Weekday,
+};
+use tollgate_policy::explain::words::utc_offset;
 
 /// The limiter of `now`, with its algorithm, window and strictness, at another limit: at least 1
 /// and at most the maximum in a policy.
@@ -16,6 +19,9 @@ use tollgate_core::{Algorithm, Limiter, MAX_LIMIT, Quota, QuotaError};
 pub(super) fn at_limit(now: &Limiter, limit: u64) -> Result<Limiter, QuotaError> {
     let quota = now.quota();
     let limit = limit.clamp(1, MAX_LIMIT);
+    if let Some(calendar) = now.calendar() {
+        return Limiter::new_calendar_window(limit, *calendar);
+    }
     let mut new = Quota::new(limit, quota.window())?;
     if quota.is_strict() {
         new = new.strict();
@@ -37,7 +43,12 @@ pub(super) fn line(limiter: &Limiter, name: Option<&str>) -> String {
         let name = name.replace('\\', "\\\\").replace('"', "\\\"");
         line.push_str(&format!("\"name\": \"{name}\", "));
     }
-    let (limit, window) = (quota.limit(), window(quota.window().as_nanos()));
+    let window = match limiter.calendar().map(Calendar::unit) {
+        Some(CalendarUnit::Month { .. }) => "1mo".to_owned(),
+        Some(CalendarUnit::Week { .. }) => "1w".to_owned(),
+        Some(CalendarUnit::Day | CalendarUnit::Hour) | None => window(quota.window().as_nanos()),
+    };
+    let limit = quota.limit();
     let algorithm_name = algorithm.name();
     line.push_str(&format!(
         "\"limit\": {limit}, \"window\": \"{window}\", \"algorithm\": \"{algorithm_name}\""
@@ -52,8 +63,33 @@ pub(super) fn line(limiter: &Limiter, name: Option<&str>) -> String {
     if quota.is_strict() {
         line.push_str(", \"strict\": true");
     }
+    if let Some(calendar) = limiter.calendar() {
+        line.push_str(&calendar_fields(calendar));
+    }
     line.push_str(" }");
     line
+}
+
+/// The fields of a quota that counts by a calendar, without those that have their default.
+fn calendar_fields(calendar: &Calendar) -> String {
+    let mut fields = String::from(", \"align\": \"calendar\"");
+    match calendar.unit() {
+        CalendarUnit::Month { anchor_day } if anchor_day != 1 => {
+            fields.push_str(&format!(", \"anchor_day\": {anchor_day}"));
+        }
+        CalendarUnit::Week { start } if start != Weekday::Monday => {
+            fields.push_str(&format!(", \"week_start\": \"{}\"", start.name()));
+        }
+        CalendarUnit::Month { .. }
+        | CalendarUnit::Week { .. }
+        | CalendarUnit::Day
+        | CalendarUnit::Hour => {}
+    }
+    if calendar.utc_offset() != 0 {
+        let offset = utc_offset(calendar.utc_offset());
+        fields.push_str(&format!(", \"utc_offset\": \"{offset}\""));
+    }
+    fields
 }
 
 /// The window in the largest unit in which it is a whole number; a policy uses whole milliseconds.
@@ -99,6 +135,31 @@ mod tests {
             }
         }
         assert!(seen > 120, "{seen}");
+    }
+
+    #[test]
+    fn the_line_of_a_calendar_compiles_to_the_limiter_that_was_replayed() {
+        let month = |anchor_day| CalendarUnit::Month { anchor_day };
+        let week = |start| CalendarUnit::Week { start };
+        for (unit, offset) in [
+            (CalendarUnit::Hour, 0),
+            (CalendarUnit::Day, -90),
+            (week(Weekday::Monday), 0),
+            (week(Weekday::Sunday), 840),
+            (month(1), 0),
+            (month(31), 330),
+        ] {
+            let calendar = Calendar::new(unit, offset).unwrap();
+            let now = Limiter::new_calendar_window(10, calendar).unwrap();
+            let new = at_limit(&now, 27).unwrap();
+            let line = line(&new, None);
+            let policy =
+                format!(r#"{{"version":1,"rules":[{{"name":"r","key":[],"quotas":[{line}]}}]}}"#);
+            let policy = tollgate_language::compile(&policy, Surface::Envoy)
+                .unwrap_or_else(|problems| panic!("{line}: {problems}"));
+            let limiter = policy.quota_sets()[0].quotas()[0].limiter();
+            assert_eq!((limiter, limiter.limit()), (&new, 27), "{line}");
+        }
     }
 
     #[test]
