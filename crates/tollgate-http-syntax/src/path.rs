@@ -121,6 +121,13 @@ impl Pattern {
         }))
     }
 
+    /// True when [`Pattern::lower`] changes nothing.
+    pub fn is_lower(&self) -> bool {
+        let mut lowered = self.clone();
+        lowered.lower();
+        lowered == *self
+    }
+
     /// Writes the ASCII letters of its literal segments in lower case, for paths that are.
     pub fn lower(&mut self) {
         for segment in &mut self.segments {

@@ -57,8 +57,8 @@ impl Contents {
             Ok(policy) => policy,
             Err(why) => return Self::Unreadable(why),
         };
-        // A policy without the word is parsed when it is taken, not at every check.
-        let document = policy.contains("file").then(|| document(path, &policy).ok()).flatten();
+        // JSON without the word is parsed when it is taken, not at every check.
+        let document = document(path, &policy).ok();
         let names = document.map_or_else(Vec::new, |document| document.files_to_take());
         let read = |name: String| (name.clone(), read_beside(path, &name));
         Self::Text { policy, lists: names.into_iter().map(read).collect() }

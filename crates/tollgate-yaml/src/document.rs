@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use tollgate_language::BOOLEAN_HINT;
 use tollgate_policy::{Problem, Problems, Surface};
 
-use crate::list_files::ListFile;
+use crate::list_files::{ListFile, Taker};
 use crate::node::AsJson;
 use crate::{Fault, Form, Kind, Node, Reading, Scalar, Value};
 
@@ -152,9 +152,9 @@ impl Document {
         if root.list_files().is_empty() {
             return Ok(self);
         }
-        let (mut root, mut list_files) = (root, Vec::new());
-        root.take_files("", &mut read, &mut list_files)?;
-        Ok(Self { list_files, ..Self::from_tree(root, reading) })
+        let (mut root, mut taker) = (root, Taker::new(&mut read));
+        taker.take(&mut root, "")?;
+        Ok(Self { list_files: taker.taken, ..Self::from_tree(root, reading) })
     }
 
     /// The tree of valid JSON that may name a file.

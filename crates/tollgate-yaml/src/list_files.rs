@@ -1,18 +1,22 @@
 //! Lists of a policy whose values are in files next to it: `{"file": "blocked.txt"}` among the
 //! values of a list is each value of that file.
 //!
-//! Invariant: a document has all values of its files, or it is refused. A name is a relative path
-//! without `..`, so that checking a policy of unknown origin reads no file outside its folder.
+//! Invariant: a document has all values of its files, or it is refused. A file is in the folder of
+//! the policy or below it, also after links were followed, so that checking a policy of unknown
+//! origin shows no line of any other file.
 //! Deliberately absent: files of files, and numbers other than those of `asns`.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path};
 
+use tollgate_http_syntax::token::is_token;
+
 use crate::{Fault, Field, Form, Kind, Node, Scalar};
 
-/// The longest file that is read, in bytes: a whole policy is no longer.
-const MAX_FILE: u64 = 1 << 20;
+/// The most bytes of all files of a policy together: a whole document is no longer.
+const MAX_BYTES: usize = 1 << 20;
 
 /// The values that a list has from a file.
 #[derive(Debug)]
@@ -37,61 +41,104 @@ impl ListFile {
     }
 }
 
-impl Node {
-    /// The names of the files that lists of this document take values from, in their order.
-    pub fn list_files(&self) -> Vec<&str> {
-        match &self.kind {
-            Kind::Scalar(_) => Vec::new(),
-            Kind::List(items) => items
-                .iter()
-                .flat_map(|it| named(it).map_or_else(|| it.list_files(), |n| vec![n]))
-                .collect(),
-            Kind::Object(fields) => fields.iter().flat_map(|it| it.value.list_files()).collect(),
-        }
+/// Puts the values of files in the place of their names.
+pub(crate) struct Taker<'r> {
+    /// The text of a file, or what is wrong with it.
+    read: &'r mut dyn FnMut(&str) -> Result<String, String>,
+    /// The bytes that the files may still have together.
+    left: usize,
+    pub(crate) taken: Vec<ListFile>,
+}
+
+impl<'r> Taker<'r> {
+    pub(crate) fn new(read: &'r mut dyn FnMut(&str) -> Result<String, String>) -> Self {
+        Self { read, left: MAX_BYTES, taken: Vec::new() }
     }
 
-    /// Puts the values of files in the place of their names.
-    pub(crate) fn take_files(
-        &mut self,
-        path: &str,
-        read: &mut dyn FnMut(&str) -> Result<String, String>,
-        taken: &mut Vec<ListFile>,
-    ) -> Result<(), Fault> {
-        match &mut self.kind {
+    /// In `node`, which is at `path`. The lists in a list are no lists of values: an object there
+    /// is what it says.
+    ///
+    /// # Errors
+    /// The first file that has no values to take.
+    pub(crate) fn take(&mut self, node: &mut Node, path: &str) -> Result<(), Fault> {
+        match &mut node.kind {
             Kind::Scalar(_) => Ok(()),
             Kind::Object(fields) => {
                 fields.iter_mut().try_for_each(|Field { name, value, .. }| {
                     let dot = if path.is_empty() { "" } else { "." };
-                    value.take_files(&format!("{path}{dot}{name}"), read, taken)
+                    let quote = if is_token(name.as_bytes()) { "" } else { "\"" };
+                    self.take(value, &format!("{path}{dot}{quote}{name}{quote}"))
                 })
             }
             Kind::List(items) => {
                 let mut all = Vec::with_capacity(items.len());
                 for mut item in std::mem::take(items) {
-                    let Some(name) = named(&item).map(ToOwned::to_owned) else {
-                        item.take_files(&format!("{path}[{}]", all.len()), read, taken)?;
-                        all.push(item);
+                    if let Some(name) = named(&item) {
+                        let place = (path, all.len());
+                        let text = self.text(name, place).map_err(|message| Fault {
+                            line: item.line,
+                            column: item.column,
+                            message,
+                        })?;
+                        all.extend(values(&text).map(|(_, value)| value_node(value, path, &item)));
                         continue;
-                    };
-                    let Node { line, column, .. } = item;
-                    let text = is_inside(&name).and_then(|()| read(&name)).and_then(not_empty);
-                    let text = text.map_err(|why| Fault {
-                        line,
-                        column,
-                        message: format!("{path}: the file \"{name}\" {why}"),
-                    })?;
-                    // The numbers of systems are numbers in JSON, and all other lists are texts.
-                    let form = if path.ends_with(".asns") { Form::Plain } else { Form::Quoted };
-                    let values = || values(&text);
-                    let lines = values().map(|(line, _)| line).collect();
-                    taken.push(ListFile { list: path.to_owned(), first: all.len(), name, lines });
-                    all.extend(values().map(|(_, value)| {
-                        let kind = Kind::Scalar(Scalar { text: value.to_owned(), form });
-                        Node { line, column, kind }
-                    }));
+                    }
+                    if matches!(item.kind, Kind::Object(_)) {
+                        self.take(&mut item, &format!("{path}[{}]", all.len()))?;
+                    }
+                    all.push(item);
                 }
                 *items = all;
                 Ok(())
+            }
+        }
+    }
+
+    /// The text of a file whose first value is at `index` of the list at `path`.
+    fn text(&mut self, name: &str, (path, index): (&str, usize)) -> Result<String, String> {
+        let text = is_inside(name).and_then(|()| (self.read)(name));
+        let text = text.and_then(|text| {
+            self.left = self
+                .left
+                .checked_sub(text.len())
+                .ok_or("is too long: all files of a policy have at most 1 MiB")?;
+            let lines: Vec<usize> = values(&text).map(|(line, _)| line).collect();
+            if lines.is_empty() {
+                return Err(
+                    "has no value; write at least one, or take the file out of the list".into()
+                );
+            }
+            let (list, name) = (path.to_owned(), name.to_owned());
+            self.taken.push(ListFile { list, first: index, name, lines });
+            Ok(text)
+        });
+        text.map_err(|why| format!("{path}: the file \"{name}\" {why}"))
+    }
+}
+
+/// A value of the list at `path`, in the place of `item`. Numbers of systems are numbers in a
+/// document, and all other values are texts.
+fn value_node(value: &str, path: &str, item: &Node) -> Node {
+    let is_asns = [".when.asns", ".unless.asns", "].asns"].iter().any(|end| path.ends_with(end));
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit()) && !value.starts_with('0');
+    let form = if is_asns && is_number { Form::Plain } else { Form::Quoted };
+    let kind = Kind::Scalar(Scalar { text: value.to_owned(), form });
+    Node { kind, ..*item }
+}
+
+impl Node {
+    /// The names of the files that lists of this document take values from.
+    pub fn list_files(&self) -> BTreeSet<&str> {
+        match &self.kind {
+            Kind::Scalar(_) => BTreeSet::new(),
+            Kind::Object(fields) => fields.iter().flat_map(|it| it.value.list_files()).collect(),
+            Kind::List(items) => {
+                let of = |item| match named(item) {
+                    Some(name) => BTreeSet::from([name]),
+                    None if matches!(item.kind, Kind::Object(_)) => item.list_files(),
+                    None => BTreeSet::new(),
+                };
+                items.iter().flat_map(of).collect()
             }
         }
     }
@@ -103,27 +150,27 @@ fn named(item: &Node) -> Option<&str> {
     field.value.text().filter(|_| field.name == "file")
 }
 
-/// The values of a file, each with its line: one on each line, `#` begins a comment.
+/// The values of a file, each with its line: one on each line. `#` at the beginning or after white
+/// space begins a comment.
 fn values(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
-    let values = lines.map(|(index, line)| {
-        (index.saturating_add(1), line.split('#').next().unwrap_or_default().trim())
-    });
+    let values = lines.map(|(index, line)| (index.saturating_add(1), without_comment(line).trim()));
     values.filter(|(_, value)| !value.is_empty())
 }
 
-/// A file that was cut short must not lift a block.
-fn not_empty(text: String) -> Result<String, String> {
-    if values(&text).next().is_none() {
-        return Err("has no value; write at least one, or take the file out of the list".into());
-    }
-    Ok(text)
+fn without_comment(line: &str) -> &str {
+    let begins =
+        |at: &usize| line.get(..*at).is_some_and(|it| it.trim_end().len() < *at || *at == 0);
+    let mut places = line.match_indices('#').map(|(at, _)| at);
+    places.find(begins).and_then(|at| line.get(..at)).unwrap_or(line)
 }
+
+const OUTSIDE: &str = "is not in the folder of the policy; use a relative path without \"..\"";
 
 fn is_inside(name: &str) -> Result<(), String> {
     let mut parts = Path::new(name).components();
     if name.is_empty() || !parts.all(|it| matches!(it, Component::Normal(_) | Component::CurDir)) {
-        return Err("is not in the folder of the policy; use a relative path without \"..\"".into());
+        return Err(OUTSIDE.to_owned());
     }
     Ok(())
 }
@@ -135,18 +182,23 @@ fn is_inside(name: &str) -> Result<(), String> {
 /// What is wrong with the file, as the rest of a sentence.
 pub fn read_beside(policy: &Path, name: &str) -> Result<String, String> {
     let cannot = |why: std::io::Error| format!("cannot be read: {why}");
-    let path = policy.parent().unwrap_or(Path::new("")).join(name);
-    let metadata = path.metadata().map_err(cannot)?;
-    if !metadata.is_file() {
+    let folder = policy.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().map_err(cannot)?;
+    // The links of a ConfigMap stay inside its folder.
+    let path = folder.join(name).canonicalize().map_err(cannot)?;
+    if !path.starts_with(&folder) {
+        return Err(OUTSIDE.to_owned());
+    }
+    if !path.metadata().map_err(cannot)?.is_file() {
         return Err("is not a regular file".to_owned());
     }
-    let mut text = String::new();
-    let most = MAX_FILE.saturating_add(1);
-    File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)).map_err(cannot)?;
-    if u64::try_from(text.len()).is_ok_and(|len| len > MAX_FILE) {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(cannot)?;
+    if bytes.len() > MAX_BYTES {
         return Err("is longer than 1 MiB".to_owned());
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
 }
 
 #[cfg(test)]
@@ -157,14 +209,14 @@ mod tests {
 
     const POLICY: &str = r#"{"version": 1, "rules": [{"name": "a", "deny": true, "when": {
         "client_cidrs": ["192.0.2.1", {"file": "a.txt"}, "x", {"file": "lists/b.txt"}],
-        "asns": [{"file": "asns"}]}}]}"#;
+        "asns": [{"file": "asns"}], "entries": [[{"file": "report.pdf"}]]}}]}"#;
 
     fn file(name: &str) -> Result<String, String> {
         match name {
             "a.txt" => {
                 Ok("\u{feff}# first\r\n198.51.100.0/24 # why\r\n\r\n 2001:db8::/32\t\r\n".into())
             }
-            "lists/b.txt" => Ok("300.0.0.1\n203.0.113.1".into()),
+            "lists/b.txt" => Ok("300.0.0.1\n203.0.113.1#a\n".into()),
             "empty" => Ok(" # nothing\n\n".into()),
             "asns" => Ok("64496\n64497\n".into()),
             _ => Err("cannot be read: it is not there".into()),
@@ -183,8 +235,14 @@ mod tests {
             let document = taken(POLICY, language).unwrap();
             let json: serde_json::Value = serde_json::from_str(&document.json).unwrap();
             let when = &json["rules"][0]["when"];
-            let networks =
-                ["192.0.2.1", "198.51.100.0/24", "2001:db8::/32", "x", "300.0.0.1", "203.0.113.1"];
+            let networks = [
+                "192.0.2.1",
+                "198.51.100.0/24",
+                "2001:db8::/32",
+                "x",
+                "300.0.0.1",
+                "203.0.113.1#a",
+            ];
             assert_eq!(when["client_cidrs"], serde_json::json!(networks));
             assert_eq!(when["asns"], serde_json::json!([64496, 64497]));
             let problems = tollgate_language::compile(&document.json, Surface::Server).unwrap_err();
@@ -198,7 +256,7 @@ mod tests {
             assert!(lines[1].starts_with(second), "{problems}");
         }
         let untouched = Document::read(POLICY.into(), Language::Json).unwrap();
-        assert_eq!(untouched.files_to_take(), ["a.txt", "lists/b.txt", "asns"]);
+        assert_eq!(untouched.files_to_take(), ["a.txt", "asns", "lists/b.txt"]);
     }
 
     // Guards: a policy of unknown origin that reads any file of this machine, and one that is taken

@@ -5,7 +5,9 @@
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-use crate::scalar::{Reading, Scalar, Value};
+use serde_json::value::RawValue;
+
+use crate::scalar::{Form, Reading, Scalar, Value};
 
 /// A value and where it begins.
 #[derive(Clone, Debug)]
@@ -116,6 +118,13 @@ impl Serialize for AsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(node, reading) = self;
         match &node.kind {
+            // A number of JSON stays as it is written, to the digit.
+            Kind::Scalar(Scalar { text, form: Form::Plain }) if *reading == Reading::Json => {
+                match RawValue::from_string(text.clone()) {
+                    Ok(literal) => literal.serialize(serializer),
+                    Err(_) => serializer.serialize_str(text),
+                }
+            }
             Kind::Scalar(scalar) => reading.value(scalar).serialize(serializer),
             Kind::List(items) => {
                 serializer.collect_seq(items.iter().map(|item| Self(item, *reading)))

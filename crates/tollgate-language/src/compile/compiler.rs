@@ -14,7 +14,7 @@ use tollgate_http_syntax::repeated::Repeated;
 use crate::compile::identities::unique;
 use crate::compile::identities::{RecordIds, key_identity, small};
 use crate::compile::quotas::quotas;
-use crate::compile::settings::{lower_patterns, response, settings, waiting};
+use crate::compile::settings::{response, settings, waiting};
 use crate::document::deny::RuleItem;
 use crate::document::jwt::JwtDoc;
 use crate::document::root::Document;
@@ -77,9 +77,6 @@ pub(super) fn spec(
         groups: BTreeMap::new(),
     };
     compiler.rules(document.rules, &root.field("rules"));
-    if compiler.spec.settings.case_insensitive_paths {
-        lower_patterns(&mut compiler.spec);
-    }
     compiler.spec
 }
 

@@ -69,7 +69,10 @@ fn built(spec: PolicySpec, surface: Surface) -> Result<Policy, Problems> {
 /// The spec of `node`, which is at `root` of `document`. It is valid only when no problem was
 /// noted.
 fn spec_at(node: &Node, document: &str, surface: Surface, root: &At<'_>) -> Option<PolicySpec> {
-    let read = Document::read(node, root)?;
+    let mut read = Document::read(node, root)?;
+    if read.case_insensitive_paths == Some(true) {
+        settings::lower_patterns(&mut read);
+    }
     if root.problem_count() == 0 {
         validate::unreachable(&read, root);
     }

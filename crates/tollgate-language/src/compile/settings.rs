@@ -5,6 +5,7 @@
 //! can send.
 
 use crate::document::client_ip::ClientIpDoc;
+use crate::document::deny::RuleItem;
 use crate::document::jwt::JwtDoc;
 use crate::document::root::{Document, ResponseDoc, WaitingDoc};
 use crate::surface::{Supply, Traits};
@@ -13,9 +14,7 @@ use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::path::Pattern;
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
-use tollgate_policy::spec::{
-    Action, BodyFormat, Condition, HeaderGeneration, Limits, PolicySpec, ResponseSpec,
-};
+use tollgate_policy::spec::{BodyFormat, Condition, HeaderGeneration, Limits, ResponseSpec};
 use tollgate_policy::spec::{ClientAddress, HeaderName, Need, SettingsSpec, Source, Trust};
 
 /// The facts that the policy reads of requests.
@@ -45,18 +44,11 @@ pub(super) fn settings(document: &Document, surface: &Traits) -> SettingsSpec {
 }
 
 /// Writes the patterns of all conditions in lower case.
-pub(super) fn lower_patterns(spec: &mut PolicySpec) {
-    let of_rules = spec.rules.iter_mut().flat_map(|rule| {
-        let priorities = match &mut rule.terms.action {
-            Action::Delay(delay) => &mut delay.priority[..],
-            Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => &mut [],
-        };
-        let own = rule.terms.when.iter_mut().chain(&mut rule.terms.unless);
-        own.chain(priorities).chain(rule.tiers.iter_mut().filter_map(|tier| tier.when.as_mut()))
-    });
-    let of_deny =
-        spec.deny.iter_mut().flat_map(|rule| rule.when.iter_mut().chain(&mut rule.unless));
-    for conditions in of_rules.chain(of_deny).chain(&mut spec.exempt) {
+pub(super) fn lower_patterns(document: &mut Document) {
+    let rules = document.rules.iter_mut().filter_map(|rule| rule.0.as_mut());
+    let of_rules = rules.flat_map(RuleItem::conditions_mut);
+    let exempt = document.exempt.iter_mut().flat_map(|list| &mut list.0);
+    for conditions in of_rules.chain(exempt) {
         for condition in &mut conditions.0 {
             if let Condition::Paths(patterns) = condition {
                 patterns.iter_mut().for_each(Pattern::lower);

@@ -10,6 +10,7 @@ use core::cell::Cell;
 
 use tollgate_core::{Algorithm, Limiter};
 use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
+use tollgate_http_syntax::path::lower;
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_http_syntax::values::trimmed;
 use tollgate_policy::spec::{
@@ -325,11 +326,21 @@ fn values_of_rule(rule: &RuleDoc, ignores_path_case: bool, at: &At<'_>) {
         );
     }
     let KeyDoc(key) = &rule.key;
-    let is_lower = |part: &KeyPart| match part.source {
-        KeySource::Path | KeySource::PathParam(_) if ignores_path_case => true,
-        _ => part.form == KeyForm::Lower,
-    };
+    let is_path = |part: &KeyPart| matches!(part.source, KeySource::Path | KeySource::PathParam(_));
+    let is_lower =
+        |part: &KeyPart| part.form == KeyForm::Lower || ignores_path_case && is_path(part);
     let is_lower = !key.is_empty() && key.iter().all(is_lower);
+    // An escape keeps its capitals where the path as a whole is in lower case.
+    let keeps_escapes = key.iter().any(|part| part.form != KeyForm::Lower && is_path(part));
+    let has_capitals = |value: &str| {
+        let mut lowered = value.as_bytes().to_vec();
+        if keeps_escapes {
+            lower(&mut lowered);
+        } else {
+            lowered.make_ascii_lowercase();
+        }
+        lowered != value.as_bytes()
+    };
     for (i, tier) in rule.tiers().iter().enumerate() {
         let at = at.field("tiers");
         if let Some(when) = &tier.when {
@@ -340,9 +351,7 @@ fn values_of_rule(rule: &RuleDoc, ignores_path_case: bool, at: &At<'_>) {
             let is_wide = trimmed(value.as_bytes()) != value.as_bytes();
             let never = match () {
                 () if is_wide && !counts_by_descriptor(rule) => NEVER,
-                () if is_lower && value.bytes().any(|byte| byte.is_ascii_uppercase()) => {
-                    NEVER_UPPER
-                }
+                () if is_lower && has_capitals(value) => NEVER_UPPER,
                 () => continue,
             };
             at.item(i).field("key_values").problem(format!("{} {never}", quoted_text(value)));

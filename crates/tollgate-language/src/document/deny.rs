@@ -7,7 +7,9 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tollgate_policy::spec::{Bounded, Conditions, DENY_STATUS, DenyRule, Name, Reply, Text};
+use tollgate_policy::spec::{
+    Action, Bounded, Conditions, DENY_STATUS, DenyRule, Name, Reply, Text,
+};
 
 use crate::document::rule::RuleDoc;
 use crate::json::node::Node;
@@ -164,6 +166,24 @@ impl RuleItem {
         match self {
             Self::Count(rule) => rule.when.as_ref(),
             Self::Deny(rule) => rule.when.as_ref(),
+        }
+    }
+
+    /// All conditions, to be rewritten.
+    pub(crate) fn conditions_mut(&mut self) -> Vec<&mut Conditions> {
+        match self {
+            Self::Deny(rule) => rule.when.iter_mut().chain(&mut rule.unless).collect(),
+            Self::Count(rule) => {
+                let own = rule.when.iter_mut().chain(&mut rule.unless);
+                let tiers = rule.tiers.iter_mut().flat_map(|list| &mut list.0);
+                let own = own.chain(tiers.filter_map(|tier| tier.when.as_mut()));
+                match &mut rule.action {
+                    Some(Action::Delay(delay)) => own.chain(&mut delay.priority).collect(),
+                    Some(Action::Deny(_) | Action::Mark(_) | Action::Respond(_)) | None => {
+                        own.collect()
+                    }
+                }
+            }
         }
     }
 

@@ -57,8 +57,12 @@ impl<'p> Explain<'p> {
 
     /// True when no client can evade the count of a request.
     fn has_certain_key(&self, rule: &Rule) -> bool {
+        let of_document = self.0.settings.spec.prefixes;
+        // A client has a whole /64, and with it any number of longer prefixes.
+        let is_one_client =
+            |part: &KeyPart| part.prefixes(of_document).is_none_or(|prefixes| prefixes.ipv6 <= 64);
         items(self.key_of_rule(rule)).all(|item| match item.origin() {
-            Origin::Connection => true,
+            Origin::Connection => item.parts.iter().all(is_one_client),
             Origin::Verified => rule.terms.on_missing != OnMissing::Skip,
             Origin::Target | Origin::Client => false,
         })

@@ -27,6 +27,7 @@ use crate::spec::policy::ResponseSpec;
 use crate::spec::problem::Problems;
 use crate::spec::surface::Surface;
 use tollgate_http_syntax::address::Prefixes;
+use tollgate_http_syntax::path::Pattern;
 use tollgate_http_syntax::path::all;
 
 /// A compiled policy: immutable, and the basis of every request's plan.
@@ -205,6 +206,12 @@ impl Policy {
     /// All conditions that can be evaluated for a request.
     fn all_conditions(&self) -> impl Iterator<Item = &Conditions> {
         self.whens().chain(self.other_conditions())
+    }
+
+    /// True unless a pattern has capitals and paths have none.
+    pub(crate) fn patterns_can_match(&self) -> bool {
+        let mut patterns = self.all_conditions().filter_map(Conditions::paths).flatten();
+        !self.settings.spec.case_insensitive_paths || patterns.all(Pattern::is_lower)
     }
 
     /// The `when` of every rule.

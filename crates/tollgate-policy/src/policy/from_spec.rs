@@ -85,7 +85,7 @@ impl Policy {
         for fallback in fallbacks {
             fallback.add_to(&mut policy)?;
         }
-        if !are_all_used || !has_each_once(&policy) {
+        if !are_all_used || !has_each_once(&policy) || !policy.patterns_can_match() {
             return None;
         }
         policy.complete();

@@ -19,7 +19,7 @@ const EDGES: &[(&str, &str)] = &[
     ("tollgate-filter", "core language policy storage table"),
     ("tollgate-envoy", "core filter"),
     ("tollgate-service", "core http-syntax language policy storage"),
-    ("tollgate-yaml", "language policy"),
+    ("tollgate-yaml", "http-syntax language policy"),
     ("tollgate-grpc", ""),
     ("tollgate-redis", "core http-syntax policy storage"),
     ("tollgate-worker", "core language policy service storage"),
