@@ -17,6 +17,7 @@ use tollgate_table::{Seed, Table, digest};
 use crate::config::Config;
 use crate::config::routes::Routes;
 use crate::counts::agreement::Agreement;
+use crate::counts::clock::LATEST_WALL;
 use crate::counts::commit_stats::CommitStats;
 use crate::counts::enforce::Enforcement;
 use crate::counts::extents;
@@ -359,7 +360,8 @@ impl<H: Proxy> ActivePolicy<H> {
     /// The time for the counts of a plan: the wall clock is read only where one of them needs it.
     fn now(&self, plan: &Plan, clock: Timestamp) -> Now {
         let needs_wall = self.config.is_by_calendar && plan.is_by_calendar(&self.config.policy);
-        Now::new(clock, if needs_wall { self.host.wall_clock() } else { None })
+        let wall = if needs_wall { self.host.wall_clock() } else { None };
+        Now::new(clock, wall.filter(|wall| *wall <= LATEST_WALL))
     }
 
     /// The decisions.

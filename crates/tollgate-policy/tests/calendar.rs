@@ -184,4 +184,9 @@ fn a_cost_is_settled_in_the_month_of_its_request() {
     assert!(surface.end_with(Ending::Response(200), &tokens, MARCH));
     let march = headers(&mut surface, MARCH + DAY);
     assert!(march.contains("r=6;"), "{march}");
+    // What is used above the estimate is debited when the response ends.
+    let tokens = Tokens("5");
+    assert!(surface.end_with(Ending::Response(200), &tokens, MARCH + DAY));
+    let march = headers(&mut surface, MARCH + 2 * DAY);
+    assert!(march.contains("r=1;"), "{march}");
 }

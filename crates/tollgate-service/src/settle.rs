@@ -132,8 +132,8 @@ impl Receipts {
         Self { number, charged_at: charged_at.unwrap_or_default(), counts }
     }
 
-    /// True when it was charged too long before `now` for any count to settle it, whatever the
-    /// count's clock is. The counts themselves decide to the nanosecond.
+    /// True when it was charged too long before `now` for any count to settle it, if no count's
+    /// clock is behind `now`. The counts themselves decide to the nanosecond.
     fn are_too_old(&self, now: Timestamp) -> bool {
         now.since(self.charged_at) > SETTLE_WITHIN.saturating_add(ALLOWED_SKEW)
     }

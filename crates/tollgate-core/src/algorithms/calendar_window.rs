@@ -12,8 +12,8 @@
 //! Source: common practice of billing periods; `calendar.rs` names the source of its arithmetic.
 //!
 //! Deliberately not here: a fast way. A month begins with each limit only once, so the decision is
-//! dominated by its arithmetic and not by the usual case. The earlier window decides nothing; it is
-//! kept for reports of what was used.
+//! dominated by its arithmetic and not by the usual case. The earlier window decides nothing; it
+//! is there for a report of what was used.
 
 use crate::algorithms::skew::{is_foreign, kept, most_counted};
 use crate::algorithms::step::Step;
@@ -21,7 +21,7 @@ use crate::calendar::{Calendar, CalendarUnit};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
-use crate::time::{LATEST, Timestamp};
+use crate::time::{ALLOWED_SKEW, LATEST, Timestamp};
 
 /// The parameters of the calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,12 +123,17 @@ impl CalendarWindow {
     }
 
     /// The time from which `state` decides like a state never seen, and may be forgotten: the end
-    /// of its window, or its start when nothing is counted in it.
+    /// of its window, or its start when nothing is counted in it, and [`ALLOWED_SKEW`] later,
+    /// because a wall clock may be set back by that much.
     #[must_use]
     pub fn idle_at(&self, state: CalendarWindowState) -> Timestamp {
+        if state == CalendarWindowState::default() {
+            return Timestamp::ZERO;
+        }
         let window = self.calendar.span_of(state.start_at);
         // Before the start, a late clock still gets the end of this window.
-        if state.count == 0 { window.start_at } else { window.end_at }
+        let idle_at = if state.count == 0 { window.start_at } else { window.end_at };
+        idle_at.saturating_add(ALLOWED_SKEW)
     }
 
     /// The algorithm's quota; its window is the longest of the calendar.

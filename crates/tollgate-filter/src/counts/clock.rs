@@ -19,7 +19,7 @@ const TRIES: u32 = 8;
 
 /// The start of the year 2200. A wall clock that shows more is not trusted: the core decides at no
 /// time later than 2545, where a count would never end.
-const LATEST: Timestamp = Timestamp::from_millis(7_258_118_400_000);
+pub const LATEST_WALL: Timestamp = Timestamp::from_millis(7_258_118_400_000);
 
 /// The values that a worker has when it first uses a map.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,7 +59,9 @@ impl Clocks {
     /// The offset that this worker would propose: its own, if it has one.
     fn offset(self) -> Span {
         match (self.monotonic, self.wall) {
-            (Some(now), Some(wall)) if self.own == Span::ZERO && wall <= LATEST => wall.since(now),
+            (Some(now), Some(wall)) if self.own == Span::ZERO && wall <= LATEST_WALL => {
+                wall.since(now)
+            }
             _ => self.own,
         }
     }

@@ -9,11 +9,12 @@
 //! taken back; then the number of [`Table::refunds_name`](tollgate_table::Table::refunds_name)
 //! changes, and a denial remembered under the earlier number is not used.
 //!
-//! Deliberately absent: denials with several keys. The remaining units of a key that many clients
+//! Deliberately absent: denials of counts by a calendar, whose clock may go back, and denials with
+//! several keys. The remaining units of a key that many clients
 //! share change with each of their requests, and denials report them.
 
 use tollgate_core::Algorithm;
-use tollgate_policy::{Disposition, Outcome, Policy, Rule, RuleResult};
+use tollgate_policy::{Disposition, Group, Outcome, Policy, Rule, RuleResult};
 
 /// The properties of a policy's rules.
 #[derive(Default)]
@@ -41,8 +42,11 @@ impl FinalDenials {
         }
         let rules = policy.rules();
         let gives_back = |group| rules.iter().any(|it| it.group() == group && it.gives_back());
+        // The wall clock may be set back, and a denial would then outlast its window.
+        let is_by_calendar =
+            |rule: &Rule| policy.groups().get(rule.group()).is_some_and(Group::is_by_calendar);
         let kind = |rule: &Rule| RuleKind {
-            is_final: rule.has_fixed_cost() && !gives_back(rule.group()),
+            is_final: rule.has_fixed_cost() && !gives_back(rule.group()) && !is_by_calendar(rule),
             denies_for_all: rule.refuses_for_all(),
             charges_by_response: rule.charges_by_response(),
         };

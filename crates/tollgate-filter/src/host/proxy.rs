@@ -23,8 +23,8 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     }
     /// The monotonic clock, which no step of the wall clock moves.
     fn monotonic(&self) -> Option<Timestamp>;
-    /// The wall clock, from 1970. It is read when a worker first uses a map, and for each request
-    /// that is counted by a calendar.
+    /// The wall clock, from 1970. It is read when a worker first uses a map, and for each step of a
+    /// request that is counted by a calendar.
     fn wall_clock(&self) -> Option<Timestamp>;
     /// The offset of this virtual machine; zero before one is set.
     fn clock_offset(&self) -> Span;

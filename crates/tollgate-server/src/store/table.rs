@@ -276,7 +276,12 @@ impl Entry {
         if self.is_idle(now) {
             return None;
         }
-        let used = Counts::decode(&self.row).map_or(0, |counts| counts.used(now));
+        let used = Counts::decode(&self.row).map_or(0, |counts| {
+            // By the key's clock, which is as far from the table's as it was at the last write.
+            let (by_key, by_table) = (counts.idle_at(), self.idle_at);
+            let now = now.saturating_add(by_key.since(by_table));
+            counts.used(now.saturating_sub(by_table.since(by_key)))
+        });
         Some((used, self.idle_at, self.fingerprint))
     }
 }
