@@ -12,7 +12,7 @@ use tollgate_language::BOOLEAN_HINT;
 use tollgate_policy::{Problem, Problems, Surface};
 
 use crate::list_files::{ListFile, Taker};
-use crate::node::AsJson;
+use crate::node::{AsJson, AsWritten};
 use crate::{Fault, Form, Kind, Node, Reading, Scalar, Value};
 
 /// A policy as text, and the tree that it came from.
@@ -154,7 +154,13 @@ impl Document {
         }
         let (mut root, mut taker) = (root, Taker::new(&mut read));
         taker.take(&mut root, "")?;
-        Ok(Self { list_files: taker.taken, ..Self::from_tree(root, reading) })
+        let document = match reading {
+            Reading::Json => {
+                Self::from_json(serde_json::to_string_pretty(&AsWritten(&root)).unwrap_or_default())
+            }
+            Reading::Policy | Reading::Envoy => Self::from_tree(root, reading),
+        };
+        Ok(Self { list_files: taker.taken, ..document })
     }
 
     /// The tree of valid JSON that may name a file.

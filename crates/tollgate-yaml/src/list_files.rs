@@ -275,6 +275,9 @@ mod tests {
         assert!(empty.contains("the file \"empty\" has no value"), "{empty}");
         let pairs = r#"{"a": ["\ud83d\ude00", {"file": "a.txt"}]}"#;
         assert!(taken(pairs, Language::Json).is_err(), "not YAML");
+        let numbers = r#"{"a": [1e3, 10000000000000000001, true, {"file": "a.txt"}]}"#;
+        let json = taken(numbers, Language::Json).unwrap().json;
+        assert!(json.contains("1e3,") && json.contains("10000000000000000001,"), "{json}");
         let no_json = r#"{"a": [{"file": "a.txt"}"#;
         assert_eq!(taken(no_json, Language::Json).unwrap().json, no_json, "left for the compiler");
     }

@@ -3,8 +3,7 @@
 //! Invariant: it contains the text as written, in order, names that are given twice included; the
 //! reader of a scalar decides its meaning.
 
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
-
+use serde::ser::{Error as _, Serialize, SerializeMap as _, Serializer};
 use serde_json::value::RawValue;
 
 use crate::scalar::{Form, Reading, Scalar, Value};
@@ -118,13 +117,6 @@ impl Serialize for AsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(node, reading) = self;
         match &node.kind {
-            // A number of JSON stays as it is written, to the digit.
-            Kind::Scalar(Scalar { text, form: Form::Plain }) if *reading == Reading::Json => {
-                match RawValue::from_string(text.clone()) {
-                    Ok(literal) => literal.serialize(serializer),
-                    Err(_) => serializer.serialize_str(text),
-                }
-            }
             Kind::Scalar(scalar) => reading.value(scalar).serialize(serializer),
             Kind::List(items) => {
                 serializer.collect_seq(items.iter().map(|item| Self(item, *reading)))
@@ -133,6 +125,29 @@ impl Serialize for AsJson<'_> {
                 let mut map = serializer.serialize_map(Some(fields.len()))?;
                 for Field { name, value, .. } in fields {
                     map.serialize_entry(name, &Self(value, *reading))?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+/// A tree of JSON as JSON, its numbers to the digit as they are written: `1e3` is not `1000`.
+pub(crate) struct AsWritten<'n>(pub(crate) &'n Node);
+
+impl Serialize for AsWritten<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0.kind {
+            Kind::Scalar(Scalar { text, form: Form::Plain }) => {
+                let literal = RawValue::from_string(text.clone());
+                literal.map_err(S::Error::custom)?.serialize(serializer)
+            }
+            Kind::Scalar(scalar) => serializer.serialize_str(&scalar.text),
+            Kind::List(items) => serializer.collect_seq(items.iter().map(AsWritten)),
+            Kind::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.len()))?;
+                for Field { name, value, .. } in fields {
+                    map.serialize_entry(name, &AsWritten(value))?;
                 }
                 map.end()
             }
