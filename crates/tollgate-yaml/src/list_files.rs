@@ -159,8 +159,8 @@ fn values(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn without_comment(line: &str) -> &str {
-    let begins =
-        |at: &usize| line.get(..*at).is_some_and(|it| it.trim_end().len() < *at || *at == 0);
+    let ends_value = |before: &str| before.is_empty() || before.ends_with(char::is_whitespace);
+    let begins = |at: &usize| line.get(..*at).is_some_and(ends_value);
     let mut places = line.match_indices('#').map(|(at, _)| at);
     places.find(begins).and_then(|at| line.get(..at)).unwrap_or(line)
 }
@@ -205,6 +205,10 @@ pub fn read_beside(policy: &Path, name: &str) -> Result<String, String> {
 mod tests {
     use tollgate_policy::Surface;
 
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::{MAX_BYTES, OUTSIDE, read_beside};
     use crate::{Document, Language};
 
     const POLICY: &str = r#"{"version": 1, "rules": [{"name": "a", "deny": true, "when": {
@@ -257,6 +261,38 @@ mod tests {
         }
         let untouched = Document::read(POLICY.into(), Language::Json).unwrap();
         assert_eq!(untouched.files_to_take(), ["a.txt", "asns", "lists/b.txt"]);
+    }
+
+    // Guards: links, through which a policy of unknown origin shows any file, and a file that never
+    // ends.
+    #[test]
+    fn links_and_long_files_are_followed_no_further() {
+        let root = std::env::temp_dir().join(format!("tollgate-lists-{}", std::process::id()));
+        let (folder, outside) = (root.join("policy"), root.join("outside"));
+        fs::create_dir_all(folder.join("lists")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("secret"), "secret").unwrap();
+        fs::write(folder.join("lists/a"), "a").unwrap();
+        fs::write(folder.join("long"), vec![b'1'; MAX_BYTES + 1]).unwrap();
+        fs::write(folder.join("bytes"), [0xff]).unwrap();
+        symlink("lists/a", folder.join("inside")).unwrap();
+        symlink(outside.join("secret"), folder.join("out")).unwrap();
+        symlink(&outside, folder.join("folder")).unwrap();
+        let policy = folder.join("policy.json");
+        for good in ["lists/a", "./lists/a", "inside"] {
+            assert_eq!(read_beside(&policy, good).as_deref(), Ok("a"), "{good}");
+        }
+        let refused = [
+            ("out", OUTSIDE),
+            ("folder/secret", OUTSIDE),
+            ("lists", "is not a regular file"),
+            ("long", "is longer than 1 MiB"),
+            ("bytes", "is not UTF-8"),
+        ];
+        for (name, why) in refused {
+            assert_eq!(read_beside(&policy, name), Err(why.to_owned()), "{name}");
+        }
+        fs::remove_dir_all(root).unwrap();
     }
 
     // Guards: a policy of unknown origin that reads any file of this machine, and one that is taken

@@ -5,9 +5,9 @@
 //! GCRA and its kin, `skew` the meaning of a late clock for a counter, `ring` the decision of the
 //! log and the buckets, `weight` the count of units of which the window covers a part, `step` the
 //! reading and writing of a small state; `counters` is the byte layout of the buckets.
-//! `calendar_window` is the fixed window by a calendar. Invariant:
-//! an algorithm never imports another, and the list here is the only one: a new algorithm is its
-//! file, its lines here and its arms in [`Limiter`](crate::Limiter).
+//! `calendar_window` is the fixed window by a calendar. Invariant: an algorithm never imports
+//! another, and the list here is the only one: a new algorithm is its file, its lines here and its
+//! arms in [`Limiter`](crate::Limiter).
 
 pub mod calendar_window;
 pub(crate) mod counters;
