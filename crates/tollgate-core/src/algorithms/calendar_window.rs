@@ -11,8 +11,9 @@
 //!
 //! Source: common practice of billing periods; `calendar.rs` names the source of its arithmetic.
 //!
-//! Deliberately not here: a fast way for the usual case, because finding the civil window takes most
-//! of a decision. The earlier window decides nothing; it is there for a report of what was used.
+//! Deliberately not here: a fast way for the usual case, because finding the civil window takes
+//! most of a decision. The earlier window decides nothing; it is there for a report of what was
+//! used.
 
 use crate::algorithms::skew::{is_foreign, kept, most_counted};
 use crate::algorithms::step::Step;
