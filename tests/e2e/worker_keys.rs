@@ -140,7 +140,7 @@ fn a_reset_in_a_flood_admits_one_fresh_quota() {
     let state = operate(&worker, &document(7), "192.0.2.1", KeyOperation::Describe);
     let policy = tollgate_language::compile(&document(7), Surface::Worker).expect("a policy");
     let set = policy.rules()[0].quota_sets(&policy).next().expect("quotas");
-    assert_eq!(state.decisions(&set.to_stored()), None, "nothing is used");
+    assert_eq!(state.of(&set.to_stored()), None, "nothing is used");
     let more = GivenKey::new(&policy, "more", &["192.0.2.1".into()]).expect("a key");
     assert_eq!(more.rule, 1);
 }

@@ -10,6 +10,7 @@ use crate::algorithms::leaky_bucket::LeakyBucket;
 use crate::algorithms::rate::Rate;
 use crate::encoding::Encoded;
 use crate::limiter::Limiter;
+use crate::method::Method;
 use crate::time::{LATEST, Timestamp};
 
 impl Limiter {
@@ -30,6 +31,7 @@ impl Limiter {
     /// | `sliding-log` | `sliding-log` | the newest limit' entries that have not left |
     /// | one that [holds](Limiter::with_holds) | any | its debt including all held units, which then count as used |
     /// | any | any other | nothing |
+    /// | one with a [penalty](Limiter::with_penalty) | another with one | besides the above, its end and its steps; at most this limiter's longest step from `now` |
     ///
     /// Here u is the number of units that `old` has used at `now`: its capacity less the remaining
     /// units. Where the kept part uses less than `min(u, capacity')`, the difference is charged at
@@ -58,6 +60,20 @@ impl Limiter {
             state.copy_from_slice(old_state);
             return;
         }
+        let parts = self.split_mut(state).zip(old.split(old_state));
+        let Some(((own, rest), (old_own, old_rest))) = parts else { return };
+        self.method.carry(&old.method, old_own, now, own);
+        self.carry_penalty(old, old_rest, now, rest);
+    }
+}
+
+impl Method {
+    /// Carries the algorithm's part of a state; `state` is all zero.
+    fn carry(&self, old: &Self, old_state: &[u8], now: Timestamp, state: &mut [u8]) {
+        if self == old {
+            state.copy_from_slice(old_state);
+            return;
+        }
         match (self, old) {
             (Self::Holds(holds), _) => {
                 if let Some((own, _)) = holds.split_mut(state) {
@@ -75,7 +91,7 @@ impl Limiter {
             _ => {}
         }
         self.keep(old, old_state, now.min(LATEST), state);
-        let used = old.units_used(old_state, now).min(self.capacity());
+        let used = old.units_used(old_state, now).min(self.quota().burst());
         let lost = used.saturating_sub(self.units_used(state, now));
         if lost > 0 {
             self.check(state, now, lost);
@@ -98,7 +114,9 @@ impl Limiter {
     fn counts_as(&self, old: &Self) -> bool {
         match (self, old) {
             (Self::FixedWindow(_), Self::FixedWindow(_))
-            | (Self::SlidingWindow(_), Self::SlidingWindow(_)) => self.window() == old.window(),
+            | (Self::SlidingWindow(_), Self::SlidingWindow(_)) => {
+                self.quota().window() == old.quota().window()
+            }
             (Self::CalendarWindow(window), Self::CalendarWindow(old)) => {
                 window.calendar() == old.calendar()
             }
@@ -130,6 +148,6 @@ impl Limiter {
 
     /// The units of the capacity that do not remain at `now`.
     fn units_used(&self, state: &[u8], now: Timestamp) -> u64 {
-        self.capacity().saturating_sub(self.peek(state, now, 0).remaining)
+        self.quota().burst().saturating_sub(self.peek(state, now, 0).remaining)
     }
 }

@@ -6,7 +6,8 @@
 //! the cap is forgiven. Deliberately not here: which requests are debited, and the response to a
 //! report.
 
-use crate::limiter::{Limiter, update};
+use crate::limiter::Limiter;
+use crate::method::{Method, update};
 use crate::time::{LATEST, Timestamp};
 
 impl Limiter {
@@ -28,9 +29,15 @@ impl Limiter {
     /// burst is kept. 0 units, and bytes that are not a state of this limiter, change nothing.
     /// Never fails.
     pub fn debit(&self, state: &mut [u8], units: u64, now: Timestamp) {
-        if units == 0 || state.len() != self.state_len() {
-            return;
+        if let Some((own, _)) = self.split_mut(state).filter(|_| units > 0) {
+            self.method.debit(own, units, now);
         }
+    }
+}
+
+impl Method {
+    /// See [`Limiter::debit`]; `units` is above 0.
+    fn debit(&self, state: &mut [u8], units: u64, now: Timestamp) {
         let now = now.min(LATEST);
         match self {
             Self::Gcra(gcra) => update(state, |s| gcra.debit(s, units, now)),

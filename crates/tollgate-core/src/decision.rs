@@ -15,6 +15,8 @@ pub enum Verdict {
     Delay(Span),
     /// Not now; nothing was charged.
     Deny,
+    /// As [`Verdict::Deny`], because the key's [penalty](crate::Penalty) runs.
+    Penalty,
 }
 
 /// A verdict and its one number, for a caller that needs nothing more:
@@ -26,8 +28,8 @@ pub enum Admission {
     Admit,
     /// [`Verdict::Delay`]: allowed, and to continue after this long.
     AdmitAfter(Span),
-    /// [`Verdict::Deny`]: the same cost is allowed after this long, if no other request uses the
-    /// key.
+    /// [`Verdict::Deny`] or [`Verdict::Penalty`]: the same cost is allowed after this long, if no
+    /// other request uses the key.
     RetryAfter(Span),
     /// [`Verdict::Deny`]: no wait can help, the cost exceeds the quota's capacity.
     Never,
@@ -41,7 +43,7 @@ impl Admission {
         matches!(self, Self::Admit | Self::AdmitAfter(_))
     }
 
-    /// The verdict, without the wait of a denial.
+    /// The verdict, without the wait and the cause of a denial.
     #[must_use]
     pub const fn verdict(self) -> Verdict {
         match self {
@@ -66,8 +68,8 @@ impl From<&Decision> for Admission {
         match (decision.verdict, decision.retry_after) {
             (Verdict::Allow, _) => Self::Admit,
             (Verdict::Delay(wait), _) => Self::AdmitAfter(wait),
-            (Verdict::Deny, Some(wait)) => Self::RetryAfter(wait),
-            (Verdict::Deny, None) => Self::Never,
+            (Verdict::Deny | Verdict::Penalty, Some(wait)) => Self::RetryAfter(wait),
+            (Verdict::Deny | Verdict::Penalty, None) => Self::Never,
         }
     }
 }
@@ -107,7 +109,7 @@ impl Decision {
     /// True for [`Verdict::Allow`] and [`Verdict::Delay`]: the cost was (or would be) charged.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
-        !matches!(self.verdict, Verdict::Deny)
+        !matches!(self.verdict, Verdict::Deny | Verdict::Penalty)
     }
 
     /// The receipt for an allowed `cost` at `now`, for [`Limiter::refund`](crate::Limiter::refund);
@@ -117,7 +119,7 @@ impl Decision {
         match self.verdict {
             Verdict::Allow => Some(Charge { at: now, cost, delay: Span::ZERO }),
             Verdict::Delay(delay) => Some(Charge { at: now, cost, delay }),
-            Verdict::Deny => None,
+            Verdict::Deny | Verdict::Penalty => None,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! code does not know a later layout, and the store has to prevent that it reads one as its own.
 
 use crate::limiter::Limiter;
+use crate::method::Method;
 
 /// The latest version of the layouts: 2, since the sliding buckets keep their sum.
 ///
@@ -18,8 +19,8 @@ impl Limiter {
     /// buckets.
     #[must_use]
     pub const fn state_version(&self) -> u8 {
-        match self {
-            Self::SlidingBuckets(_) => 2,
+        match &self.method {
+            Method::SlidingBuckets(_) => 2,
             _ => 1,
         }
     }
@@ -27,11 +28,15 @@ impl Limiter {
     /// Bytes of one state in `version`; `None` where there is no such version.
     #[must_use]
     pub const fn state_len_in(&self, version: u8) -> Option<usize> {
-        match (self, version) {
+        let len = self.state_len();
+        match (&self.method, version) {
             (_, 0) => None,
             (_, later) if later > ENCODING_VERSION => None,
-            (Self::SlidingBuckets(buckets), 1) => Some(buckets.shape().state_len_of_layout_1()),
-            _ => Some(self.state_len()),
+            (Method::SlidingBuckets(buckets), 1) => {
+                let longer = len.saturating_sub(buckets.state_len());
+                Some(buckets.shape().state_len_of_layout_1().saturating_add(longer))
+            }
+            _ => Some(len),
         }
     }
 
@@ -43,8 +48,14 @@ impl Limiter {
         if self.state_len_in(version) != Some(earlier.len()) || state.len() != self.state_len() {
             return false;
         }
-        match (self, version) {
-            (Self::SlidingBuckets(buckets), 1) => buckets.shape().convert(earlier, state),
+        match (&self.method, version) {
+            (Method::SlidingBuckets(buckets), 1) => {
+                let own = buckets.shape().state_len_of_layout_1();
+                let parts = earlier.split_at_checked(own).zip(self.split_mut(state));
+                let Some(((earlier, earlier_rest), (own, rest))) = parts else { return false };
+                buckets.shape().convert(earlier, own);
+                rest.copy_from_slice(earlier_rest);
+            }
             _ => state.copy_from_slice(earlier),
         }
         true
@@ -57,24 +68,28 @@ impl Limiter {
     #[must_use]
     #[inline]
     pub fn is_consistent(&self, state: &[u8]) -> bool {
-        match self {
-            Self::SlidingBuckets(buckets) => buckets.shape().is_consistent(state),
-            Self::Gcra(_)
-            | Self::TokenBucket(_)
-            | Self::LeakyBucket(_)
-            | Self::LeakyQueue(_)
-            | Self::FixedWindow(_)
-            | Self::CalendarWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::SlidingLog(_)
-            | Self::Holds(_) => true,
+        match &self.method {
+            Method::SlidingBuckets(buckets) => {
+                self.split(state).is_none_or(|(own, _)| buckets.shape().is_consistent(own))
+            }
+            Method::Gcra(_)
+            | Method::TokenBucket(_)
+            | Method::LeakyBucket(_)
+            | Method::LeakyQueue(_)
+            | Method::FixedWindow(_)
+            | Method::CalendarWindow(_)
+            | Method::SlidingWindow(_)
+            | Method::SlidingLog(_)
+            | Method::Holds(_) => true,
         }
     }
 
     /// Makes `state` [consistent](Limiter::is_consistent): the counters are kept.
     pub fn repair(&self, state: &mut [u8]) {
-        if let Self::SlidingBuckets(buckets) = self {
-            buckets.shape().repair(state);
+        if let (Method::SlidingBuckets(buckets), Some((own, _))) =
+            (&self.method, self.split_mut(state))
+        {
+            buckets.shape().repair(own);
         }
     }
 }

@@ -35,6 +35,9 @@ mod decision;
 mod encoding;
 mod layout;
 mod limiter;
+mod method;
+mod penalty;
+mod punish;
 mod quota;
 mod settle;
 mod time;
@@ -55,6 +58,7 @@ pub use calendar::{Calendar, CalendarSpan, CalendarUnit, MAX_ANCHOR_DAY, MAX_UTC
 pub use decision::{Admission, Charge, Decision, Verdict};
 pub use layout::ENCODING_VERSION;
 pub use limiter::Limiter;
+pub use penalty::{MAX_PENALTY_STEPS, Penalty};
 pub use quota::{
     MAX_BUCKETS, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_BUCKETS,
     MIN_WINDOW, Quota, QuotaError,

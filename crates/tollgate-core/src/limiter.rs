@@ -1,61 +1,34 @@
-//! One enum over the algorithms, working on bytes that any store can hold.
+//! A limiter: an algorithm with the parameters of one quota, and the penalty of the keys that it
+//! denies, if it has one.
 //!
 //! Invariant: `check` writes the state only when it allows a cost above zero; a denial and a peek
-//! leave every byte as it was. Dispatch is a `match`: the set of algorithms is closed.
+//! leave every byte as it was. The one exception is [`Limiter::punish`] (`punish.rs`), which a
+//! caller calls for a denial that counts. A state with a penalty is the algorithm's own and then
+//! that of the [penalty](crate::Penalty); the length shows which it is, so the usual case pays
+//! nothing for it.
 
 use crate::algorithms::Algorithm;
-use crate::algorithms::calendar_window::{CalendarWindow, CalendarWindowState};
-use crate::algorithms::fixed_window::{FixedWindow, FixedWindowState};
-use crate::algorithms::gcra::{Gcra, GcraState};
-use crate::algorithms::holds::{Holds, Meter};
-use crate::algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
-use crate::algorithms::leaky_queue::{LeakyQueue, LeakyQueueState};
-use crate::algorithms::sliding_buckets::SlidingBuckets;
-use crate::algorithms::sliding_log::SlidingLog;
-use crate::algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
-use crate::algorithms::step::{
-    admit_fast, admit_slow, check, check_fast, check_slow, peek, peek_fast, peek_slow,
-};
-use crate::algorithms::token_bucket::{TokenBucket, TokenBucketState};
+use crate::algorithms::step::{admit_fast, check_fast, peek_fast};
 use crate::calendar::Calendar;
 use crate::decision::{Admission, Charge, Decision};
 use crate::encoding::Encoded;
+use crate::method::Method;
+use crate::penalty::{Penalty, PenaltyState};
 use crate::quota::{Quota, QuotaError};
-use crate::time::{Span, Timestamp};
+use crate::time::{LATEST, Span, Timestamp};
 
 /// The compiled parameters of one quota, which decide.
-// The tag is a separate field: hidden in a field that has room for it, it takes five instructions
-// more to read.
-#[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limiter {
-    /// See [`Algorithm::Gcra`].
-    Gcra(Gcra),
-    /// See [`Algorithm::TokenBucket`].
-    TokenBucket(TokenBucket),
-    /// See [`Algorithm::LeakyBucket`].
-    LeakyBucket(LeakyBucket),
-    /// See [`Algorithm::LeakyQueue`].
-    LeakyQueue(LeakyQueue),
-    /// See [`Algorithm::FixedWindow`].
-    FixedWindow(FixedWindow),
-    /// See [`Algorithm::SlidingWindow`].
-    SlidingWindow(SlidingWindow),
-    /// See [`Algorithm::SlidingBuckets`].
-    SlidingBuckets(SlidingBuckets),
-    /// See [`Algorithm::SlidingLog`].
-    SlidingLog(SlidingLog),
-    /// One of the first three that [holds](Limiter::with_holds) the units that it allows.
-    Holds(Holds),
-    /// A fixed window whose windows are those of a [calendar](Limiter::new_calendar_window).
-    CalendarWindow(CalendarWindow),
+pub struct Limiter {
+    pub(crate) method: Method,
+    pub(crate) penalty: Option<Penalty>,
 }
 
-/// `Ok(value)` in the variant, or the error: `Result::map` is not const.
-macro_rules! variant {
-    ($variant:ident, $result:expr) => {
+/// `Ok` of a limiter without a penalty, or the error: `Result::map` is not const.
+macro_rules! plain {
+    ($result:expr) => {
         match $result {
-            Ok(limiter) => Ok(Self::$variant(limiter)),
+            Ok(method) => Ok(Self { method, penalty: None }),
             Err(error) => Err(error),
         }
     };
@@ -68,18 +41,7 @@ impl Limiter {
     /// A quota that this algorithm cannot hold: a strict burst above the limit, a burst for one
     /// that has none, a limit or a number of buckets outside its range.
     pub const fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, QuotaError> {
-        match algorithm {
-            Algorithm::Gcra => variant!(Gcra, Gcra::new(quota)),
-            Algorithm::TokenBucket => variant!(TokenBucket, TokenBucket::new(quota)),
-            Algorithm::LeakyBucket => variant!(LeakyBucket, LeakyBucket::new(quota)),
-            Algorithm::LeakyQueue => variant!(LeakyQueue, LeakyQueue::new(quota)),
-            Algorithm::FixedWindow => variant!(FixedWindow, FixedWindow::new(quota)),
-            Algorithm::SlidingWindow => variant!(SlidingWindow, SlidingWindow::new(quota)),
-            Algorithm::SlidingBuckets { buckets, weighted } => {
-                variant!(SlidingBuckets, SlidingBuckets::new(quota, buckets, weighted))
-            }
-            Algorithm::SlidingLog => variant!(SlidingLog, SlidingLog::new(quota)),
-        }
+        plain!(Method::new(algorithm, quota))
     }
 
     /// The limiter that allows `limit` units in each window of `calendar`, by
@@ -88,24 +50,15 @@ impl Limiter {
     /// # Errors
     /// An impossible limit.
     pub const fn new_calendar_window(limit: u64, calendar: Calendar) -> Result<Self, QuotaError> {
-        variant!(CalendarWindow, CalendarWindow::new(limit, calendar))
+        plain!(Method::new_calendar_window(limit, calendar))
     }
 
-    /// Bytes of one state: 8 for GCRA, up to 8,200 for a log of 1024.
+    /// Bytes of one state: 8 for GCRA, up to 8,200 for a log of 1024; 16 more with a
+    /// [penalty](Limiter::with_penalty).
     #[must_use]
     pub const fn state_len(&self) -> usize {
-        match self {
-            Self::Gcra(_) => GcraState::LEN,
-            Self::TokenBucket(_) => TokenBucketState::LEN,
-            Self::LeakyBucket(_) => LeakyBucketState::LEN,
-            Self::LeakyQueue(_) => LeakyQueueState::LEN,
-            Self::FixedWindow(_) => FixedWindowState::LEN,
-            Self::SlidingWindow(_) => SlidingWindowState::LEN,
-            Self::SlidingBuckets(buckets) => buckets.state_len(),
-            Self::SlidingLog(log) => log.state_len(),
-            Self::Holds(holds) => holds.state_len(),
-            Self::CalendarWindow(_) => CalendarWindowState::LEN,
-        }
+        let penalty = if self.penalty.is_some() { PenaltyState::LEN } else { 0 };
+        self.method.state_len().saturating_add(penalty)
     }
 
     /// Decides on `cost` quota units at `now` and, when allowed, records them in `state`.
@@ -117,9 +70,9 @@ impl Limiter {
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         // The usual case of the default; the other algorithms are a call away and do not slow it
         // down.
-        match self {
-            Self::Gcra(gcra) => check_fast(gcra, state, now, cost)
-                .unwrap_or_else(|| check_slow(gcra, state, now, cost)),
+        match &self.method {
+            Method::Gcra(gcra) => check_fast(gcra, state, now, cost)
+                .unwrap_or_else(|| self.check_any(state, now, cost)),
             _ => self.check_any(state, now, cost),
         }
     }
@@ -132,9 +85,9 @@ impl Limiter {
     /// It saves a division and most of the decision: half the instructions for GCRA.
     #[inline]
     pub fn admit(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Admission {
-        match self {
-            Self::Gcra(gcra) => admit_fast(gcra, state, now, cost)
-                .unwrap_or_else(|| admit_slow(gcra, state, now, cost)),
+        match &self.method {
+            Method::Gcra(gcra) => admit_fast(gcra, state, now, cost)
+                .unwrap_or_else(|| self.admit_any(state, now, cost)),
             _ => self.admit_any(state, now, cost),
         }
     }
@@ -152,28 +105,25 @@ impl Limiter {
     #[must_use]
     #[inline]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
-        match self {
-            Self::Gcra(gcra) => peek_fast(gcra, state, now, cost)
-                .unwrap_or_else(|| peek_slow(gcra, state, now, cost)),
+        match &self.method {
+            Method::Gcra(gcra) => {
+                peek_fast(gcra, state, now, cost).unwrap_or_else(|| self.peek_any(state, now, cost))
+            }
             _ => self.peek_any(state, now, cost),
         }
     }
 
-    /// Every case of every algorithm. Each has its own function, which is jumped to and saves the
-    /// registers it uses itself.
     #[inline(never)]
     fn check_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        match self {
-            Self::Gcra(gcra) => check_slow(gcra, state, now, cost),
-            Self::TokenBucket(bucket) => check(bucket, state, now, cost),
-            Self::LeakyBucket(bucket) => check(bucket, state, now, cost),
-            Self::LeakyQueue(queue) => check(queue, state, now, cost),
-            Self::FixedWindow(window) => check(window, state, now, cost),
-            Self::SlidingWindow(window) => check(window, state, now, cost),
-            Self::SlidingBuckets(buckets) => buckets.check(state, now, cost),
-            Self::SlidingLog(log) => log.check(state, now, cost),
-            Self::Holds(holds) => holds.check(state, now, cost),
-            Self::CalendarWindow(window) => check(window, state, now, cost),
+        if self.penalty.is_none() {
+            return self.method.check(state, now, cost);
+        }
+        match self.split_mut(state) {
+            None => Decision::of_no_state(self.limit()),
+            Some((own, rest)) => match self.left(rest, now) {
+                None => self.method.check(own, now, cost),
+                Some(left) => self.method.peek(own, now, cost).in_penalty(left, cost),
+            },
         }
     }
 
@@ -184,17 +134,15 @@ impl Limiter {
 
     #[inline(never)]
     fn peek_any(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
-        match self {
-            Self::Gcra(gcra) => peek_slow(gcra, state, now, cost),
-            Self::TokenBucket(bucket) => peek(bucket, state, now, cost),
-            Self::LeakyBucket(bucket) => peek(bucket, state, now, cost),
-            Self::LeakyQueue(queue) => peek(queue, state, now, cost),
-            Self::FixedWindow(window) => peek(window, state, now, cost),
-            Self::SlidingWindow(window) => peek(window, state, now, cost),
-            Self::SlidingBuckets(buckets) => buckets.peek(state, now, cost),
-            Self::SlidingLog(log) => log.peek(state, now, cost),
-            Self::Holds(holds) => holds.peek(state, now, cost),
-            Self::CalendarWindow(window) => peek(window, state, now, cost),
+        if self.penalty.is_none() {
+            return self.method.peek(state, now, cost);
+        }
+        match self.split(state) {
+            None => Decision::of_no_state(self.limit()),
+            Some((own, rest)) => {
+                let decision = self.method.peek(own, now, cost);
+                self.left(rest, now).map_or(decision, |left| decision.in_penalty(left, cost))
+            }
         }
     }
 
@@ -203,20 +151,8 @@ impl Limiter {
     /// at most what was charged, and never so much that a window exceeds the quota's bound. The
     /// charge must be one that was allowed on this state, and is given back once.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
-        if state.len() != self.state_len() {
-            return;
-        }
-        match self {
-            Self::Gcra(gcra) => update(state, |s| gcra.refund(s, charge, now)),
-            Self::TokenBucket(bucket) => update(state, |s| bucket.refund(s, charge, now)),
-            Self::LeakyBucket(bucket) => update(state, |s| bucket.refund(s, charge, now)),
-            Self::LeakyQueue(queue) => update(state, |s| queue.refund(s, charge, now)),
-            Self::FixedWindow(window) => update(state, |s| window.refund(s, charge, now)),
-            Self::SlidingWindow(window) => update(state, |s| window.refund(s, charge, now)),
-            Self::SlidingBuckets(buckets) => buckets.refund(state, charge, now),
-            Self::SlidingLog(log) => log.refund(state, charge, now),
-            Self::Holds(holds) => holds.settle(state, charge, 0, now),
-            Self::CalendarWindow(window) => update(state, |s| window.refund(s, charge, now)),
+        if let Some((own, _)) = self.split_mut(state) {
+            self.method.refund(own, charge, now);
         }
     }
 
@@ -224,21 +160,10 @@ impl Limiter {
     /// without loss. [`Timestamp::ZERO`] for bytes that are not a state of this limiter.
     #[must_use]
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
-        if state.len() != self.state_len() {
-            return Timestamp::ZERO;
-        }
-        match self {
-            Self::Gcra(gcra) => gcra.idle_at(Encoded::decode(state)),
-            Self::TokenBucket(bucket) => bucket.idle_at(Encoded::decode(state)),
-            Self::LeakyBucket(bucket) => bucket.idle_at(Encoded::decode(state)),
-            Self::LeakyQueue(queue) => queue.idle_at(Encoded::decode(state)),
-            Self::FixedWindow(window) => window.idle_at(Encoded::decode(state)),
-            Self::SlidingWindow(window) => window.idle_at(Encoded::decode(state)),
-            Self::SlidingBuckets(buckets) => buckets.idle_at(state),
-            Self::SlidingLog(log) => log.idle_at(state),
-            Self::Holds(holds) => holds.idle_at(state),
-            Self::CalendarWindow(window) => window.idle_at(Encoded::decode(state)),
-        }
+        let Some((own, rest)) = self.split(state) else { return Timestamp::ZERO };
+        let idle_at = self.method.idle_at(own);
+        self.penalty
+            .map_or(idle_at, |penalty| idle_at.max(penalty.idle_at(PenaltyState::decode(rest))))
     }
 
     /// A time before which `units` more cannot have been allowed, one after the other, on a key
@@ -250,83 +175,25 @@ impl Limiter {
     /// ones leave: at most one window too early.
     #[must_use]
     pub fn soonest(&self, decision: &Decision, units: u64) -> Span {
-        match self {
-            Self::Gcra(gcra) => gcra.rate().soonest(decision, units),
-            Self::TokenBucket(bucket) => bucket.rate().soonest(decision, units),
-            Self::LeakyBucket(bucket) => bucket.rate().soonest(decision, units),
-            Self::LeakyQueue(queue) => queue.rate().soonest(decision, units),
-            Self::Holds(holds) => holds.rate().soonest(decision, units),
-            Self::FixedWindow(_) | Self::CalendarWindow(_) => {
-                self.refilled(decision, units, decision.reset_after)
-            }
-            Self::SlidingWindow(window) => window.soonest(decision, units),
-            Self::SlidingBuckets(_) | Self::SlidingLog(_) => {
-                let some_left = decision.remaining > 0; // and the decision does not contain when the next one leaves
-                let next = if some_left { Span::ZERO } else { decision.reset_after };
-                self.refilled(decision, units, next)
-            }
-        }
-    }
-
-    /// When `units` have fitted into the remaining units, a whole limit from `next` on, and one
-    /// more in every window after that.
-    fn refilled(&self, decision: &Decision, units: u64, next: Span) -> Span {
-        let Some(beyond) = units.checked_sub(decision.remaining).filter(|beyond| *beyond > 0)
-        else {
-            return Span::ZERO;
-        };
-        let windows = beyond.saturating_sub(1).checked_div(self.limit()).unwrap_or(0);
-        let window = self.calendar().map_or(self.window(), |it| it.unit().shortest());
-        next.saturating_add(window.saturating_mul(windows))
+        self.method.soonest(decision, units)
     }
 
     /// The algorithm that decides.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
-        match self {
-            Self::Gcra(_) => Algorithm::Gcra,
-            Self::TokenBucket(_) => Algorithm::TokenBucket,
-            Self::LeakyBucket(_) => Algorithm::LeakyBucket,
-            Self::LeakyQueue(_) => Algorithm::LeakyQueue,
-            Self::FixedWindow(_) | Self::CalendarWindow(_) => Algorithm::FixedWindow,
-            Self::SlidingWindow(_) => Algorithm::SlidingWindow,
-            Self::SlidingBuckets(sliding) => Algorithm::SlidingBuckets {
-                buckets: sliding.buckets(),
-                weighted: sliding.is_weighted(),
-            },
-            Self::SlidingLog(_) => Algorithm::SlidingLog,
-            Self::Holds(holds) => match holds.0 {
-                Meter::Gcra(_) => Algorithm::Gcra,
-                Meter::TokenBucket(_) => Algorithm::TokenBucket,
-                Meter::LeakyBucket(_) => Algorithm::LeakyBucket,
-            },
-        }
+        self.method.algorithm()
     }
 
     /// The limiter's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
-        match self {
-            Self::Gcra(gcra) => gcra.quota(),
-            Self::TokenBucket(bucket) => bucket.quota(),
-            Self::LeakyBucket(bucket) => bucket.quota(),
-            Self::LeakyQueue(queue) => queue.quota(),
-            Self::FixedWindow(window) => window.quota(),
-            Self::SlidingWindow(window) => window.quota(),
-            Self::SlidingBuckets(buckets) => buckets.quota(),
-            Self::SlidingLog(log) => log.quota(),
-            Self::Holds(holds) => &holds.rate().quota,
-            Self::CalendarWindow(window) => window.quota(),
-        }
+        self.method.quota()
     }
 
     /// The calendar whose windows it counts in; `None` where all windows have one length.
     #[must_use]
     pub const fn calendar(&self) -> Option<&Calendar> {
-        match self {
-            Self::CalendarWindow(window) => Some(window.calendar()),
-            _ => None,
-        }
+        self.method.calendar()
     }
 
     /// The quota's limit, in quota units per window.
@@ -360,22 +227,29 @@ impl Limiter {
     /// 19 by GCRA, 20 by the fixed and the sliding window, 10 by the log.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
-        match self {
-            Self::Gcra(gcra) => gcra.max_in_window(),
-            Self::TokenBucket(bucket) => bucket.max_in_window(),
-            Self::LeakyBucket(bucket) => bucket.max_in_window(),
-            Self::LeakyQueue(queue) => queue.max_in_window(),
-            Self::FixedWindow(window) => window.max_in_window(),
-            Self::SlidingWindow(window) => window.max_in_window(),
-            Self::SlidingBuckets(buckets) => buckets.max_in_window(),
-            Self::SlidingLog(log) => log.max_in_window(),
-            Self::Holds(holds) => holds.rate().max_in_window(),
-            Self::CalendarWindow(window) => window.max_in_window(),
-        }
+        self.method.max_in_window()
     }
-}
 
-/// Decodes, changes and encodes a state.
-pub(crate) fn update<S: Encoded>(bytes: &mut [u8], change: impl FnOnce(S) -> S) {
-    change(S::decode(bytes)).encode(bytes);
+    /// The rest of the penalty that runs at `now`, by its part of a state.
+    pub(crate) fn left(&self, rest: &[u8], now: Timestamp) -> Option<Span> {
+        let now = now.min(LATEST);
+        let until = self.penalty?.seen(PenaltyState::decode(rest), now).until;
+        until.checked_since(now).filter(|left| *left > Span::ZERO)
+    }
+
+    /// The algorithm's part of a state and that of the penalty, which is empty where there is none;
+    /// `None` for bytes that are not a state.
+    pub(crate) fn split<'s>(&self, state: &'s [u8]) -> Option<(&'s [u8], &'s [u8])> {
+        let parts = state.split_at_checked(self.method.state_len())?;
+        (state.len() == self.state_len()).then_some(parts)
+    }
+
+    /// The same, writable.
+    pub(crate) fn split_mut<'s>(
+        &self,
+        state: &'s mut [u8],
+    ) -> Option<(&'s mut [u8], &'s mut [u8])> {
+        let is_state = state.len() == self.state_len();
+        state.split_at_mut_checked(self.method.state_len()).filter(|_| is_state)
+    }
 }

@@ -6,6 +6,7 @@
 use crate::algorithms::holds::{Holds, Meter};
 use crate::decision::Charge;
 use crate::limiter::Limiter;
+use crate::method::Method;
 use crate::time::{Span, Timestamp};
 
 impl Limiter {
@@ -15,31 +16,20 @@ impl Limiter {
     /// the log need nothing for it. `None` for `leaky-queue`, whose slots are taken permanently.
     #[must_use]
     pub const fn with_holds(self) -> Option<Self> {
-        Some(match self {
-            Self::Gcra(gcra) => Self::Holds(Holds(Meter::Gcra(gcra))),
-            Self::TokenBucket(bucket) => Self::Holds(Holds(Meter::TokenBucket(bucket))),
-            Self::LeakyBucket(bucket) => Self::Holds(Holds(Meter::LeakyBucket(bucket))),
-            Self::LeakyQueue(_) => return None,
+        let method = match self.method {
+            Method::Gcra(gcra) => Method::Holds(Holds(Meter::Gcra(gcra))),
+            Method::TokenBucket(bucket) => Method::Holds(Holds(Meter::TokenBucket(bucket))),
+            Method::LeakyBucket(bucket) => Method::Holds(Holds(Meter::LeakyBucket(bucket))),
+            Method::LeakyQueue(_) => return None,
             other => other,
-        })
+        };
+        Some(Self { method, ..self })
     }
 
     /// True when it keeps held units separately, in a longer state.
     #[must_use]
     pub const fn keeps_holds(&self) -> bool {
-        matches!(self, Self::Holds(_))
-    }
-
-    /// The limiter without its holds.
-    pub(crate) const fn without_holds(&self) -> Self {
-        match self {
-            Self::Holds(holds) => match holds.0 {
-                Meter::Gcra(gcra) => Self::Gcra(gcra),
-                Meter::TokenBucket(bucket) => Self::TokenBucket(bucket),
-                Meter::LeakyBucket(bucket) => Self::LeakyBucket(bucket),
-            },
-            other => *other,
-        }
+        matches!(self.method, Method::Holds(_))
     }
 
     /// Settles `charge` at `now`, of which `used` units turned out to be used: the others come
@@ -50,8 +40,12 @@ impl Limiter {
     /// use come back later. Any other limiter [gives back](Limiter::refund) the
     /// [last units](Limiter::last_of).
     pub fn settle(&self, state: &mut [u8], charge: Charge, used: u64, now: Timestamp) {
-        match self {
-            Self::Holds(holds) => holds.settle(state, charge, used, now),
+        match &self.method {
+            Method::Holds(holds) => {
+                if let Some((own, _)) = self.split_mut(state) {
+                    holds.settle(own, charge, used, now);
+                }
+            }
             _ if used < charge.cost => {
                 let unused = charge.cost.saturating_sub(used);
                 self.refund(state, self.last_of(charge, unused), now);
@@ -69,18 +63,32 @@ impl Limiter {
     pub const fn last_of(&self, charge: Charge, units: u64) -> Charge {
         let units = if units < charge.cost { units } else { charge.cost };
         let before = charge.cost.saturating_sub(units);
-        let before = match self {
-            Self::Gcra(gcra) => gcra.rate().span_of(before),
-            Self::TokenBucket(bucket) => bucket.rate().span_of(before),
-            Self::LeakyBucket(bucket) => bucket.rate().span_of(before),
-            Self::LeakyQueue(queue) => queue.rate().span_of(before),
-            Self::Holds(holds) => holds.rate().span_of(before),
-            Self::FixedWindow(_)
-            | Self::CalendarWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::SlidingBuckets(_)
-            | Self::SlidingLog(_) => Span::ZERO,
+        let before = match &self.method {
+            Method::Gcra(gcra) => gcra.rate().span_of(before),
+            Method::TokenBucket(bucket) => bucket.rate().span_of(before),
+            Method::LeakyBucket(bucket) => bucket.rate().span_of(before),
+            Method::LeakyQueue(queue) => queue.rate().span_of(before),
+            Method::Holds(holds) => holds.rate().span_of(before),
+            Method::FixedWindow(_)
+            | Method::CalendarWindow(_)
+            | Method::SlidingWindow(_)
+            | Method::SlidingBuckets(_)
+            | Method::SlidingLog(_) => Span::ZERO,
         };
         Charge { cost: units, delay: charge.delay.saturating_add(before), ..charge }
+    }
+}
+
+impl Method {
+    /// The method without its holds.
+    pub(crate) const fn without_holds(&self) -> Self {
+        match self {
+            Self::Holds(holds) => match holds.0 {
+                Meter::Gcra(gcra) => Self::Gcra(gcra),
+                Meter::TokenBucket(bucket) => Self::TokenBucket(bucket),
+                Meter::LeakyBucket(bucket) => Self::LeakyBucket(bucket),
+            },
+            other => *other,
+        }
     }
 }

@@ -21,5 +21,6 @@ mod holds;
 mod laws;
 mod layout;
 mod oracle;
+mod penalty;
 mod recorded;
 mod support;

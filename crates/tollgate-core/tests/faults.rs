@@ -4,8 +4,9 @@
 use crate::support::arbitrary::*;
 use proptest::prelude::*;
 use tollgate_core::{
-    Algorithm, Charge, GcraState, LATEST, Limiter, MAX_BUCKETS, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS,
-    MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_WINDOW, Quota, Span, Timestamp, Verdict,
+    Algorithm, Charge, Gcra, GcraState, LATEST, Limiter, MAX_BUCKETS, MAX_LIMIT,
+    MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_WINDOW, Quota, Span, Timestamp,
+    Verdict,
 };
 
 const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };
@@ -67,7 +68,7 @@ proptest! {
             keys.iter_mut().for_each(|key| key.debit(now, debited));
             let before = keys[0].state.clone();
             let [gcra, token_bucket, leaky_bucket] = keys.each_mut().map(|key| key.check(now, cost));
-            let Limiter::Gcra(typed) = keys[0].limiter else { panic!("a GCRA") };
+            let typed = Gcra::new(*keys[0].limiter.quota()).expect("a GCRA");
             let tat = |bytes: &[u8]| GcraState {
                 theoretical_arrival_at: at(u64::from_le_bytes(bytes.try_into().expect("8 bytes"))),
             };

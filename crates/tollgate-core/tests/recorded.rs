@@ -477,8 +477,8 @@ impl Seen {
         match (decision.verdict, decision.retry_after) {
             (Verdict::Allow, _) => self.admitted += 1,
             (Verdict::Delay(_), _) => self.delayed += 1,
-            (Verdict::Deny, Some(_)) => self.denied += 1,
-            (Verdict::Deny, None) => self.never += 1,
+            (Verdict::Deny | Verdict::Penalty, Some(_)) => self.denied += 1,
+            (Verdict::Deny | Verdict::Penalty, None) => self.never += 1,
         }
     }
 }
@@ -503,6 +503,7 @@ impl Digest {
         match verdict {
             Verdict::Allow => self.add(1),
             Verdict::Deny => self.add(2),
+            Verdict::Penalty => self.add(4),
             Verdict::Delay(wait) => {
                 self.add(3);
                 self.add(wait.as_nanos());

@@ -32,6 +32,7 @@ mod layout;
 mod malformed;
 mod operate;
 mod paths;
+mod penalties;
 mod pipeline;
 mod reads;
 mod reported;

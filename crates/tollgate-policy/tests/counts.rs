@@ -31,24 +31,48 @@ fn quota(random: &mut Random, name: &str) -> String {
     format!(r#"{{"name": "{name}", "limit": {limit}, "window": "{window}", {more}}}"#)
 }
 
+/// The same, sometimes with a penalty, where the algorithm can have one.
+fn penalised(random: &mut Random, name: &str) -> String {
+    let quota = quota(random, name);
+    let penalty = *random.pick(&[r#""2s""#, r#"["1s", "5s"]"#, r#"["3s", "1m", "1h"]"#]);
+    if random.one_in(2) || quota.contains("leaky-queue") {
+        return quota;
+    }
+    quota.replace('}', &format!(r#", "penalty": {penalty}}}"#))
+}
+
+/// A document whose records have fixed places in a value: the reference puts them there.
+fn document(random: &mut Random) -> String {
+    loop {
+        let document = any_document(random);
+        let policy = tollgate_language::compile(&document, Surface::Worker).unwrap();
+        if !policy.groups()[0].is_sparse() {
+            return document;
+        }
+    }
+}
+
 /// Rules by one key, of which each request meets some. The names of rules and quotas are the same,
 /// whatever the random numbers.
-fn document(random: &mut Random) -> String {
-    let mut quotas = |names: &[&str]| {
+fn any_document(random: &mut Random) -> String {
+    let mut list = |names: &[&str], quota: fn(&mut Random, &str) -> String| {
         let each: Vec<String> = names.iter().map(|name| quota(random, name)).collect();
         format!("[{}]", each.join(", "))
     };
-    let (one, two, gold, queued, held, settled, later) = (
-        quotas(&["a"]),
-        quotas(&["a", "b"]),
-        quotas(&["a", "c"]),
+    let (one, two, gold, later) = (
+        list(&["a"], penalised),
+        list(&["a", "b"], penalised),
+        list(&["a", "c"], penalised),
+        list(&["l"], penalised),
+    );
+    let mut quotas = |names: &[&str]| list(names, quota);
+    let (queued, held, settled) = (
         quotas(&["q"]),
         // A queue holds no units until the response.
         quotas(&["h"]).replace("leaky-queue", "leaky-bucket"),
         quotas(&["s"])
             .replace("leaky-queue", "token-bucket")
             .replace("sliding-log", "fixed-window"),
-        quotas(&["l"]),
     );
     let action = *random.pick(&["", r#""action": {"delay": {"max": "2s"}},"#]);
     let mode = *random.pick(&["", r#""mode": "shadow","#]);

@@ -113,26 +113,25 @@ fn a_key_is_told_in_numbers() {
     let mut object = Object::default();
     let state = object.operate(&policy, "each", KeyOperation::Describe, at(0));
     let sets: Vec<_> = policy.rules()[0].quota_sets(&policy).collect();
-    assert_eq!((sets.len(), state.decisions(&sets[0].to_stored())), (2, None));
+    assert_eq!((sets.len(), state.of(&sets[0].to_stored())), (2, None));
     for n in 0..3 {
         assert!(object.passes(&policy, "none", at(n)));
     }
     let state = object.operate(&policy, "each", KeyOperation::Describe, at(3));
-    let decisions = state.decisions(&sets[0].to_stored()).unwrap();
-    assert_eq!((decisions[0].limit, decisions[0].remaining), (5, 2));
-    assert_eq!(state.decisions(&sets[1].to_stored()), None);
+    let decisions = state.of(&sets[0].to_stored()).unwrap();
+    assert_eq!((decisions[0].decision.limit, decisions[0].decision.remaining), (5, 2));
+    assert_eq!(state.of(&sets[1].to_stored()), None);
     // Under a policy that changed since: the units that it will carry over.
     let changed = compiled(&POLICY.replace(r#""limit": 5"#, r#""limit": 4"#));
     let state = object.operate(&changed, "each", KeyOperation::Describe, at(3));
     let set = changed.rules()[0].quota_sets(&changed).next().unwrap();
-    assert_eq!(state.decisions(&set.to_stored()).unwrap()[0].remaining, 1);
+    assert_eq!(state.of(&set.to_stored()).unwrap()[0].decision.remaining, 1);
     // A reset clears the rule's own state.
     object.operate(&policy, "each", KeyOperation::Reset, at(4));
     let state = object.operate(&policy, "more", KeyOperation::Describe, at(4));
     assert_eq!(
-        state
-            .decisions(&policy.rules()[1].quota_sets(&policy).next().unwrap().to_stored())
-            .unwrap()[0]
+        state.of(&policy.rules()[1].quota_sets(&policy).next().unwrap().to_stored()).unwrap()[0]
+            .decision
             .remaining,
         47
     );

@@ -58,7 +58,7 @@ fn left(counts: &mut Counts, policy: &Policy, now: Timestamp) -> u64 {
     let state = tollgate_storage::KeyState::read(&state).unwrap();
     let set = &policy.quota_sets()[0];
     let limiter = set.quotas()[0].limiter();
-    state.decisions(&set.to_stored()).map_or(limiter.capacity(), |decisions| decisions[0].remaining)
+    state.of(&set.to_stored()).map_or(limiter.capacity(), |used| used[0].decision.remaining)
 }
 
 /// One open or settled charge.
@@ -431,8 +431,8 @@ fn rules_that_name_a_cost_are_settled() {
         let reply = counts.operate(&request, at(START)).unwrap().reply;
         let state = tollgate_storage::KeyState::read(&reply).unwrap();
         let set = policy.quota_sets().iter().find(|set| policy.rules()[set.rule()].name() == name);
-        let of = |decision: &tollgate_core::Decision| decision.limit - decision.remaining;
-        state.decisions(&set.unwrap().to_stored()).unwrap().iter().map(of).collect::<Vec<_>>()
+        let of = |used: &tollgate_storage::QuotaUse| used.decision.limit - used.decision.remaining;
+        state.of(&set.unwrap().to_stored()).unwrap().iter().map(of).collect::<Vec<_>>()
     };
     for (cost, charged, rule, shadow) in [
         (0, 0, [0, 0], [0, 0]),

@@ -204,7 +204,8 @@ impl Ledger<'_> {
             | RuleResult::Delayed
             | RuleResult::Marked
             | RuleResult::Failed
-            | RuleResult::Blocked => 0,
+            | RuleResult::Blocked
+            | RuleResult::Penalised => 0,
         }
     }
 
@@ -238,7 +239,7 @@ impl Ledger<'_> {
     /// Counts a rule that did more than allow the request.
     fn limited(&mut self, rule: &RuleDecision<'_>, at: Timestamp, name: Option<&[u8]>) -> Marks {
         let (kind, mark) = match rule.result {
-            RuleResult::Denied | RuleResult::Blocked => (0, 0),
+            RuleResult::Denied | RuleResult::Blocked | RuleResult::Penalised => (0, 0),
             RuleResult::Delayed => (1, 0),
             RuleResult::Marked => (2, MARKED),
             RuleResult::Shadowed => (3, SHADOWED),

@@ -225,7 +225,7 @@ fn rules(lane: &Lane) -> Vec<RuleSummary> {
         RuleSummary {
             name: name.to_owned(),
             allowed: result(RuleResult::Allowed),
-            denied: result(RuleResult::Denied),
+            denied: result(RuleResult::Denied).saturating_add(result(RuleResult::Penalised)),
             delayed: result(RuleResult::Delayed),
             marked: result(RuleResult::Marked),
             shadowed: result(RuleResult::Shadowed),

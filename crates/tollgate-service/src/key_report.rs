@@ -14,7 +14,7 @@ use tollgate_core::{Decision, Limiter, Span, Timestamp};
 use tollgate_policy::{
     DenyMatch, Disposition, GivenKey, Outcome, Policy, QuotaSet, RuleDecision, pk_text,
 };
-use tollgate_storage::KeyState;
+use tollgate_storage::{KeyState, QuotaUse};
 
 use crate::store::key_history::KeyChange;
 
@@ -40,6 +40,13 @@ struct Quota<'a> {
     name: &'a str,
     #[serde(flatten)]
     numbers: Numbers,
+    /// The end of a penalty that runs, and the number of its step, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    penalty_until_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    penalty_step: Option<u64>,
+    #[serde(skip)]
+    penalty_left: Span,
 }
 
 #[derive(Serialize)]
@@ -130,12 +137,14 @@ fn used<'a>(policy: &'a Policy, key: &GivenKey, state: &KeyState) -> (Vec<Quota<
     let mut quotas = Vec::new();
     let rule = policy.rules().get(key.rule);
     for set in rule.into_iter().flat_map(|rule| rule.quota_sets(policy)) {
-        let Some(decisions) = state.decisions(&set.to_stored()) else { continue };
-        quotas.extend(quotas_of(set, &decisions));
+        let Some(used) = state.of(&set.to_stored()) else { continue };
+        let named = set.quotas().iter().zip(used);
+        quotas.extend(
+            named.map(|(quota, used)| Quota::used(set.tier(), quota.name(), &used, state.at)),
+        );
     }
-    for (limiter, decision) in key.tenants_quotas(policy, state) {
-        let numbers = Numbers::new(&limiter, &decision);
-        quotas.push(Quota { tier: None, name: "the tenant's own", numbers });
+    for used in key.tenants_quotas(policy, state) {
+        quotas.push(Quota::used(None, "the tenant's own", &used, state.at));
     }
     let used: Vec<String> = quotas.iter().map(Quota::words).collect();
     let mut words = if used.is_empty() { "nothing is used".to_string() } else { used.join("; ") };
@@ -229,13 +238,25 @@ impl<'a> Rule<'a> {
     }
 }
 
-impl Quota<'_> {
+impl<'a> Quota<'a> {
+    /// The use of a quota by a key at a time.
+    fn used(tier: Option<&'a str>, name: &'a str, used: &QuotaUse, at: Timestamp) -> Self {
+        let numbers = Numbers::new(&used.limiter, &used.decision);
+        let (until, penalty_step) = used.penalty.unzip();
+        let penalty_left = until.map_or(Span::ZERO, |until| until.since(at));
+        let penalty_until_ms = until.map(millis);
+        Self { tier, name, numbers, penalty_until_ms, penalty_step, penalty_left }
+    }
+
     fn words(&self) -> String {
         let Numbers { used, limit, remaining, retry_after_ms, .. } = self.numbers;
         let name = self.name;
         let again = retry_after_ms
             .map_or_else(String::new, |ms| format!(", again in {} s", ms.div_ceil(1_000)));
-        format!("{name}: {used} of {limit} used, {remaining} left{again}")
+        let penalty = self.penalty_step.map_or_else(String::new, |step| {
+            format!(", penalty {step} for another {} s", self.penalty_left.as_secs_ceil())
+        });
+        format!("{name}: {used} of {limit} used, {remaining} left{again}{penalty}")
     }
 }
 
@@ -262,6 +283,9 @@ fn quotas_of<'a>(set: &'a QuotaSet, decisions: &[Decision]) -> impl Iterator<Ite
         tier: set.tier(),
         name: quota.name(),
         numbers: Numbers::new(quota.limiter(), &decision),
+        penalty_until_ms: None,
+        penalty_step: None,
+        penalty_left: Span::ZERO,
     })
 }
 

@@ -39,7 +39,7 @@ impl Kind {
     #[must_use]
     pub const fn of(result: RuleResult, is_binding: bool) -> Option<Self> {
         match result {
-            RuleResult::Denied | RuleResult::Blocked => Some(Self::Refused),
+            RuleResult::Denied | RuleResult::Blocked | RuleResult::Penalised => Some(Self::Refused),
             RuleResult::Malformed if is_binding => Some(Self::Refused),
             RuleResult::Shadowed => Some(Self::ShadowRefused),
             RuleResult::Failed => Some(Self::Failed),

@@ -122,7 +122,7 @@ impl RuleRow {
     fn count(&mut self, result: RuleResult) {
         let count = match result {
             RuleResult::Allowed => &mut self.allowed,
-            RuleResult::Denied | RuleResult::Blocked => &mut self.denied,
+            RuleResult::Denied | RuleResult::Blocked | RuleResult::Penalised => &mut self.denied,
             RuleResult::Delayed => &mut self.delayed,
             RuleResult::Marked => &mut self.marked,
             RuleResult::Shadowed => &mut self.shadowed,

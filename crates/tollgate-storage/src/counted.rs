@@ -60,6 +60,24 @@ impl<Q: Counter> Counted<'_, Q> {
         });
     }
 
+    /// Starts the penalty of each quota that denies `cost`, in a decision that is final and would
+    /// have charged; true when one started. A quota whose penalty runs by now, also because another
+    /// process started it, reports its end.
+    pub fn punish(&mut self, now: Timestamp, cost: u64) -> bool {
+        let mut has_started = false;
+        self.each(|limiter, state, decision| {
+            if decision.is_admitted() || limiter.penalty().is_none() {
+                return;
+            }
+            has_started |= limiter.punish(state, now, cost);
+            let decided = limiter.peek(state, now, cost);
+            if decided.verdict == Verdict::Penalty {
+                *decision = decided;
+            }
+        });
+        has_started
+    }
+
     /// Records `units` that were already used. Quotas that allowed one unit before report their
     /// remaining units, the others report when they will allow one.
     pub fn report(&mut self, now: Timestamp, units: u64) {

@@ -136,6 +136,17 @@ impl CountedSet {
         own.saturating_add(STATES_LEN).saturating_add(leases).saturating_add(before)
     }
 
+    /// Ends the penalties of its quotas and of the earlier ones; true when that changed something.
+    pub(crate) fn pardon(&mut self) -> bool {
+        let mut is_changed = self.before.as_mut().is_some_and(|before| before.pardon());
+        for quota in self.set.quotas() {
+            if let Some(state) = quota.state_mut(&mut self.states) {
+                is_changed |= quota.limiter().pardon(state);
+            }
+        }
+        is_changed
+    }
+
     /// Its quotas and states, with a decision for each quota.
     pub fn counted<'a>(&'a mut self, decisions: &'a mut [Decision]) -> Counted<'a, StoredQuota> {
         Counted { quotas: self.set.quotas(), states: &mut self.states, decisions }

@@ -67,6 +67,9 @@ impl Counts {
             if is_refused && rule.blocked_until.is_none() {
                 is_changed |= kept.await_room(now, rule.cost);
             }
+            if rule.punishes && rule.blocked_until.is_none() {
+                is_changed |= kept.counted(decisions).punish(now, rule.decided_cost());
+            }
             kept.leave(decisions, now);
         });
         self.settled = settled;

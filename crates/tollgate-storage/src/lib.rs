@@ -19,6 +19,7 @@ mod settle;
 mod counts;
 mod decide;
 mod row;
+mod limiter_bytes;
 mod marks;
 mod settled;
 mod counted_set;
@@ -49,14 +50,14 @@ pub use leases::node::{Holding, Taken};
 pub use leases::paces::Paces;
 pub use leases::shard::{Shard, ShardMode, Sharded};
 pub use leases::shard_reply::{HeldRule, HeldWord, read_held};
+pub use limiter_bytes::{read_limiter, write_limiter};
 pub use marks::block;
-pub use operate::{KeyOperation, KeyState, MAX_BLOCK};
+pub use operate::{KeyOperation, KeyState, MAX_BLOCK, QuotaUse};
 pub use reply::{Reply, RuleReply, is_used_up};
 pub use request::{Head, RuleHead};
 pub use settle::Settlement;
 pub use settled::{MAX_SETTLED, SETTLE_WITHIN};
 pub use stored_set::{
-    MAX_QUOTAS, StoredQuota, StoredSet, WORD, carry_set, marked, read_limiter, write_limiter,
-    write_parameters,
+    MAX_QUOTAS, StoredQuota, StoredSet, WORD, carry_set, marked, write_parameters,
 };
 pub use wire::WireError;

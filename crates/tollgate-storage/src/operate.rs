@@ -42,7 +42,7 @@ pub enum KeyOperation {
     Reset,
     /// Denies the key until this time, at most [`MAX_BLOCK`] from now.
     Block(Timestamp),
-    /// Ends the block.
+    /// Ends the block, and the penalty of each quota with its steps.
     Unblock,
 }
 
@@ -56,6 +56,17 @@ pub struct KeyState {
     /// The newest version of the policy that was seen there; 0 when versions are not counted.
     pub version: u64,
     used: Vec<(StoredSet, Vec<u8>)>,
+}
+
+/// The use of one quota by a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaUse {
+    /// The quota.
+    pub limiter: Limiter,
+    /// The decision for a request that costs nothing.
+    pub decision: Decision,
+    /// The end of the penalty that runs, and the number of its step, from 1.
+    pub penalty: Option<(Timestamp, u64)>,
 }
 
 impl KeyOperation {
@@ -110,7 +121,10 @@ impl Counts {
             DESCRIBE => false,
             RESET => self.reset(rule, &ids, now),
             BLOCK => self.block(rule, until.min(now.saturating_add(MAX_BLOCK)), now),
-            UNBLOCK => self.block(rule, Timestamp::ZERO, now),
+            UNBLOCK => {
+                let is_pardoned = self.pardon(&ids);
+                self.block(rule, Timestamp::ZERO, now) || is_pardoned
+            }
             _ => return Err(WireError::Malformed),
         };
         if is_changed {
@@ -139,6 +153,15 @@ impl Counts {
             mark.reset_at = now;
         }
         true
+    }
+
+    /// Ends the penalties of these sets, and forgets their steps.
+    fn pardon(&mut self, ids: &[u64]) -> bool {
+        let mut is_changed = false;
+        for kept in self.sets.iter_mut().filter(|kept| ids.contains(&kept.stable_id())) {
+            is_changed |= kept.pardon();
+        }
+        is_changed
     }
 
     /// Denies `rule` until this time; a time in the past ends a block.
@@ -195,33 +218,30 @@ impl KeyState {
         Ok(state)
     }
 
-    /// The decision of each quota of `set` for a request that costs nothing, as of
-    /// [`KeyState::at`]; for quotas changed since the last use of the key, after carrying over the
-    /// usage. `None` when the key has used nothing of them.
+    /// The use of each quota of `set`, as of [`KeyState::at`]; for quotas changed since the last
+    /// use of the key, after carrying over the usage. `None` when the key has used nothing of them.
     #[must_use]
-    pub fn decisions(&self, set: &StoredSet) -> Option<Vec<Decision>> {
+    pub fn of(&self, set: &StoredSet) -> Option<Vec<QuotaUse>> {
         let (stored, states) = self.used.iter().find(|(s, _)| s.stable_id() == set.stable_id())?;
         let mut carried = vec![0; set.states_len()];
         carry_set(stored, states, set.limiters(), self.at, &mut carried);
-        Some(self.decide(set, &carried).map(|(_, decision)| decision).collect())
+        Some(self.decide(set, &carried))
     }
 
-    /// The limiters and decisions of the set with this stable identity, as they are stored; none
-    /// when the key has used nothing of it.
+    /// The use of the set with this stable identity, by the quotas that are stored; none when the
+    /// key has used nothing of it.
     #[must_use]
-    pub fn stored(&self, set: u64) -> Vec<(Limiter, Decision)> {
+    pub fn stored(&self, set: u64) -> Vec<QuotaUse> {
         let used = self.used.iter().find(|(stored, _)| stored.stable_id() == set);
-        used.map_or_else(Vec::new, |(stored, states)| self.decide(stored, states).collect())
+        used.map_or_else(Vec::new, |(stored, states)| self.decide(stored, states))
     }
 
-    fn decide<'a>(
-        &'a self,
-        set: &'a StoredSet,
-        states: &'a [u8],
-    ) -> impl Iterator<Item = (Limiter, Decision)> + 'a {
-        set.quotas().iter().filter_map(|quota| {
-            let state = quota.state(states)?;
-            Some((*quota.limiter(), quota.limiter().peek(state, self.at, 0)))
-        })
+    fn decide(&self, set: &StoredSet, states: &[u8]) -> Vec<QuotaUse> {
+        let each = set.quotas().iter().filter_map(|quota| {
+            let (limiter, state) = (*quota.limiter(), quota.state(states)?);
+            let decision = limiter.peek(state, self.at, 0);
+            Some(QuotaUse { limiter, decision, penalty: limiter.penalty_at(state, self.at) })
+        });
+        each.collect()
     }
 }

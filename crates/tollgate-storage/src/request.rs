@@ -12,8 +12,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::due::Due;
 use crate::stored_set::StoredSet;
 use crate::wire::{
-    BINDING, LATER, LEASES, MAGIC, REPORTED, Reader, SETTLE, SETTLES, STRICT, UNDER, USED, WAITS,
-    WITH_STATES, WITHOUT_STATES, WireError,
+    BINDING, LATER, LEASES, MAGIC, PUNISHES, REPORTED, Reader, SETTLE, SETTLES, STRICT, UNDER,
+    USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
 };
 
 /// The beginning of a request.
@@ -94,6 +94,8 @@ pub(crate) struct RequestRule<'b> {
     /// An operator blocked its key until this time.
     pub(crate) blocked_until: Option<Timestamp>,
     pub(crate) binding: bool,
+    /// Its denial starts the penalties of its quotas.
+    pub(crate) punishes: bool,
     pub(crate) due: Due,
     pub(crate) cost: u64,
     /// The longest wait that is not a denial.
@@ -191,7 +193,7 @@ impl<'b> Request<'b> {
         };
         let (len, quotas) = StoredSet::extent(bytes.0).ok_or(WireError::Malformed)?;
         let parameters = bytes.bytes(len)?;
-        let (due, charged) = match flags & !(BINDING | WAITS) {
+        let (due, charged) = match flags & !(BINDING | WAITS | PUNISHES) {
             0 => (Due::Now, None),
             LATER => (Due::Later, None),
             REPORTED => (Due::Reported, None),
@@ -202,12 +204,13 @@ impl<'b> Request<'b> {
             let delay = if charged.is_some() { bytes.u64()? } else { 0 };
             self.decisions.push(undecided(delay));
         }
-        let binding = flags & BINDING != 0;
+        let (binding, punishes) = (flags & BINDING != 0, flags & PUNISHES != 0);
         let blocked_until = None;
         Ok(RequestRule {
             rule,
             blocked_until,
             binding,
+            punishes,
             due,
             cost,
             longest,

@@ -8,37 +8,33 @@
 //! ever looked up by them.
 //!
 //! All numbers are little-endian: stable identity `u64`, record identity `u32`, version of the
-//! states' layout `u8`, number of quotas `u8`, then per quota: hash of its name `u64`, algorithm
-//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted, 4 holds,
-//! 8 by a calendar),
-//! buckets `u16` (0 where the window is not counted in parts), limit `u64`, window in nanoseconds
-//! `u64`, burst `u64`. By a calendar the last eight bytes are [it](Calendar::to_bytes) and four
-//! zeros: there is no burst.
+//! states' layout `u8`, number of quotas `u8`, then per quota: hash of its name `u64` and its
+//! limiter, as `limiter_bytes` writes it.
 
 use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tollgate_core::{Algorithm, Calendar, ENCODING_VERSION, Limiter, Quota, Span, Timestamp};
+use tollgate_core::{ENCODING_VERSION, Limiter, Timestamp};
+
+use crate::limiter_bytes::{
+    LIMITER_LEN, STEPS_LEN, has_penalty, read_limiter, take, write_limiter,
+};
 
 /// Makes the identities of two versions differ in all their bits: 2^32 divided by the golden ratio,
 /// which is odd.
 const MARK: u32 = 0x9e37_79b9;
 
-/// Bytes of a set before its quotas, and of each quota.
+/// Bytes of a set before its quotas, of the hash of a name, and of each quota without a penalty.
 const SET_LEN: usize = 14;
-const QUOTA_LEN: usize = 36;
+const NAME_LEN: usize = 8;
+const QUOTA_LEN: usize = NAME_LEN + LIMITER_LEN;
 
 /// The most quotas of one rule or tier.
 pub const MAX_QUOTAS: usize = 16;
 
 /// The bytes of which stored values in a table are a multiple.
 pub const WORD: usize = 8;
-
-const STRICT: u8 = 1;
-const WEIGHTED: u8 = 2;
-const HOLDS: u8 = 4;
-const BY_CALENDAR: u8 = 8;
 
 /// A quota set reduced to its parameters, as written by `QuotaSet::write_parameters`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +103,13 @@ impl StoredSet {
     /// reading it.
     pub(crate) fn extent(bytes: &[u8]) -> Option<(usize, usize)> {
         let quotas = usize::from(*bytes.get(SET_LEN.checked_sub(1)?)?);
-        Some((quotas.checked_mul(QUOTA_LEN)?.checked_add(SET_LEN)?, quotas))
+        let mut len = SET_LEN;
+        for _ in 0..quotas {
+            let limiter = bytes.get(len.checked_add(NAME_LEN)?..)?;
+            let steps = if has_penalty(limiter)? { STEPS_LEN } else { 0 };
+            len = len.checked_add(QUOTA_LEN)?.checked_add(steps)?;
+        }
+        Some((len, quotas))
     }
 
     /// The same set, with states in the current layout.
@@ -260,7 +262,7 @@ pub fn carry_set<'l>(
 }
 
 /// Appends to `out` the parameters of a set with these quotas (name, limiter): 14 bytes, and 36 per
-/// quota. [`StoredSet::read`] reads them.
+/// quota, 60 with a penalty. [`StoredSet::read`] reads them.
 pub fn write_parameters<'a>(
     (stable_id, record_id, version): (u64, u32, u8),
     quotas: impl ExactSizeIterator<Item = (u64, &'a Limiter)>,
@@ -280,82 +282,6 @@ pub fn write_parameters<'a>(
 pub(crate) fn write_quota(name_hash: u64, limiter: &Limiter, out: &mut Vec<u8>) {
     out.extend(name_hash.to_le_bytes());
     write_limiter(limiter, out);
-}
-
-/// Appends the 28 bytes that [`read_limiter`] reads.
-pub fn write_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
-    let (quota, algorithm) = (limiter.quota(), limiter.algorithm());
-    let strict = if quota.is_strict() { STRICT } else { 0 };
-    let weighted = if algorithm.is_weighted() { WEIGHTED } else { 0 };
-    let holds = if limiter.keeps_holds() { HOLDS } else { 0 };
-    let by_calendar = if limiter.calendar().is_some() { BY_CALENDAR } else { 0 };
-    out.extend([number(algorithm), strict | weighted | holds | by_calendar]);
-    out.extend(algorithm.buckets().unwrap_or(0).to_le_bytes());
-    out.extend(quota.limit().to_le_bytes());
-    out.extend(quota.window().as_nanos().to_le_bytes());
-    match limiter.calendar() {
-        Some(calendar) => out.extend([calendar.to_bytes(), [0; 4]].as_flattened()),
-        None => out.extend(quota.burst().to_le_bytes()),
-    }
-}
-
-/// The algorithm's number in these bytes.
-const fn number(algorithm: Algorithm) -> u8 {
-    match algorithm {
-        Algorithm::Gcra => 1,
-        Algorithm::TokenBucket => 2,
-        Algorithm::LeakyBucket => 3,
-        Algorithm::LeakyQueue => 4,
-        Algorithm::FixedWindow => 5,
-        Algorithm::SlidingWindow => 6,
-        Algorithm::SlidingBuckets { .. } => 7,
-        Algorithm::SlidingLog => 8,
-    }
-}
-
-/// The limiter in the 28 bytes at the front; `None` when they are not a limiter, or contain more
-/// than it has.
-pub fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
-    let [algorithm, flags] = take(bytes)?;
-    let buckets = u16::from_le_bytes(take(bytes)?);
-    let limit = u64::from_le_bytes(take(bytes)?);
-    let window = Span::from_nanos(u64::from_le_bytes(take(bytes)?));
-    let last: [u8; 8] = take(bytes)?;
-    if flags == BY_CALENDAR {
-        let is_whole = buckets == 0 && algorithm == number(Algorithm::FixedWindow);
-        return read_calendar_window(limit, last).filter(|it| is_whole && it.window() == window);
-    }
-    let burst = u64::from_le_bytes(last);
-    let algorithm = Algorithm::ALL.into_iter().find(|known| number(*known) == algorithm)?;
-    let algorithm = algorithm.with_buckets(buckets);
-    let algorithm = if flags & WEIGHTED == 0 { algorithm } else { algorithm.weighted() };
-    let says_more = algorithm.buckets().unwrap_or(0) != buckets
-        || algorithm.is_weighted() != (flags & WEIGHTED != 0)
-        || flags & !(STRICT | WEIGHTED | HOLDS) != 0;
-    if says_more {
-        return None;
-    }
-    let quota = Quota::new(limit, window).ok()?;
-    // A burst equal to the limit is the default, whatever time it takes to refill.
-    let quota = if burst == limit { quota } else { quota.with_burst(burst).ok()? };
-    let quota = if flags & STRICT == 0 { quota } else { quota.strict() };
-    let limiter = Limiter::new(algorithm, quota).ok()?;
-    if flags & HOLDS == 0 {
-        return Some(limiter);
-    }
-    limiter.with_holds().filter(Limiter::keeps_holds)
-}
-
-fn read_calendar_window(limit: u64, bytes: [u8; 8]) -> Option<Limiter> {
-    let [unit, day, low, high, 0, 0, 0, 0] = bytes else { return None };
-    let calendar = Calendar::from_bytes([unit, day, low, high])?;
-    Limiter::new_calendar_window(limit, calendar).ok()
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(*taken)
 }
 
 /// The form of `record_id` in a record of `version`: unchanged in the first version, and never 0,

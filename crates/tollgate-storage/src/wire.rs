@@ -9,10 +9,10 @@
 //! tenant, 16: the reply always contains the states, 32: the reply contains blocks but no states);
 //! with the flag 8 the entry's revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2
 //! charged later, 4 settled by its response, 8 has a longest wait, 32 reported: recorded whatever
-//! the decision is), the stable identity of the rule `u64`, cost `u64`, with the flag 8 the longest
-//! wait `u64`, the parameters of its quotas ([`StoredSet`](crate::StoredSet)), and with the flag 4
-//! the units that it used `u64`, the time of its charge `u64` and per quota the delay of the charge
-//! `u64`.
+//! the decision is, 64 its denial starts the penalties of its quotas), the stable identity of the
+//! rule `u64`, cost `u64`, with the flag 8 the longest wait `u64`, the parameters of its quotas
+//! ([`StoredSet`](crate::StoredSet)), and with the flag 4 the units that it used `u64`, the time of
+//! its charge `u64` and per quota the delay of the charge `u64`.
 //!
 //! **Reply**: 0 and the time of the decision `u64`, then per rule: flags `u8` (1 charged, 2 states
 //! follow, 4 blocked), with the flag 4 the end of the block `u64`, and per quota: verdict `u8`,
@@ -65,6 +65,8 @@ pub const USED: u8 = 4;
 pub(crate) const WAITS: u8 = 8;
 /// Flag of a rule in a request: recorded whatever the decision is.
 pub const REPORTED: u8 = 32;
+/// Flag of a rule in a request: its denial is final, and starts the penalties of its quotas.
+pub const PUNISHES: u8 = 64;
 
 /// The first byte of a reply.
 pub(crate) const DECIDED: u8 = 0;
@@ -128,6 +130,7 @@ pub(crate) fn write_decision(decision: &Decision, out: &mut Vec<u8>) {
         Verdict::Allow => (0, Span::ZERO),
         Verdict::Delay(delay) => (1, delay),
         Verdict::Deny => (2, Span::ZERO),
+        Verdict::Penalty => (3, Span::ZERO),
     };
     out.push(verdict);
     out.extend(delay.as_nanos().to_le_bytes());
@@ -180,6 +183,7 @@ impl<'b> Reader<'b> {
                 0 => Verdict::Allow,
                 1 => Verdict::Delay(delay),
                 2 => Verdict::Deny,
+                3 => Verdict::Penalty,
                 _ => return Err(WireError::Malformed),
             },
             limit: self.u64()?,

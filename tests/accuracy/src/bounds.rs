@@ -9,7 +9,7 @@ use crate::adversary::{
     grid::{self, Grid},
 };
 use crate::subject::{Subject, subjects};
-use tollgate_core::{Limiter, Span, Timestamp};
+use tollgate_core::{Algorithm, Limiter, Span, Timestamp};
 
 /// The window of small limits: each of them divides it into whole seconds.
 pub const SMALL_WINDOW: Span = Span::from_secs(12);
@@ -109,7 +109,7 @@ fn climbed_to(subject: &Subject, goal: Goal, depth: Depth) -> BoundSearch {
 
 /// Admissions, and also departures for a limiter that lets requests wait.
 fn goals(subject: &Subject) -> impl Iterator<Item = Goal> + use<> {
-    let waits = matches!(subject.limiter, Limiter::LeakyQueue(_));
+    let waits = subject.limiter.algorithm() == Algorithm::LeakyQueue;
     [Goal::Admissions].into_iter().chain(waits.then_some(Goal::Departures))
 }
 

@@ -58,7 +58,7 @@ pub fn measure(limiter: &Limiter, arrivals: &[Arrival]) -> Measured {
         match limiter.check(&mut client.state, arrival.at, 1).verdict {
             Verdict::Allow => client.compare(&mut measured, arrival.at, true),
             Verdict::Delay(wait) => client.waiting.push_back(arrival.at.saturating_add(wait)),
-            Verdict::Deny => client.compare(&mut measured, arrival.at, false),
+            Verdict::Deny | Verdict::Penalty => client.compare(&mut measured, arrival.at, false),
         }
     }
     clients.values_mut().for_each(|client| client.go_on(&mut measured, Timestamp::MAX));

@@ -40,7 +40,7 @@ pub fn departures(limiter: &Limiter, volleys: &[RequestGroup]) -> Vec<RequestGro
                 Verdict::Delay(wait) => {
                     departures.push(RequestGroup { at: at.saturating_add(wait), units: 1 });
                 }
-                Verdict::Deny => break,
+                Verdict::Deny | Verdict::Penalty => break,
             }
         }
     }

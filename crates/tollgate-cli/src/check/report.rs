@@ -4,6 +4,7 @@
 //! Invariant: it is built from the compiled policy; the document is not read again.
 
 use serde::Serialize;
+use tollgate_core::Span;
 use tollgate_policy::explain::{DenyRuleInWords, words};
 use tollgate_policy::{CompiledQuota, DenyRule, Policy, QuotaSet, Rule, Surface, TenantEntry};
 
@@ -126,6 +127,9 @@ pub(super) struct QuotaReport {
     /// The calendar whose windows it counts in; `window_ms` is then the longest of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) calendar: Option<String>,
+    /// How long each denial denies the key: the first one, and those after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) penalty_ms: Vec<u64>,
     pub(super) state_bytes: usize,
     #[serde(skip)]
     pub(super) words: String,
@@ -268,6 +272,9 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
             max_in_window: limiter.max_in_window(),
             bound: words::bound_under(rule, limiter),
             calendar: limiter.calendar().map(|calendar| format!("{calendar}")),
+            penalty_ms: limiter.penalty().map_or_else(Vec::new, |penalty| {
+                penalty.steps().map(Span::as_millis_ceil).collect()
+            }),
             state_bytes: limiter.state_len(),
             words: words::quota(limiter),
         }

@@ -315,6 +315,7 @@ fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport
         Verdict::Allow => ("allow", None),
         Verdict::Delay(wait) => ("delay", Some(wait)),
         Verdict::Deny => ("deny", retry_after),
+        Verdict::Penalty => ("penalty", retry_after),
     };
     let words = words::decision(decision, burst);
     let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);

@@ -183,6 +183,21 @@ impl Holds {
         self.full_until(own).max(ends_at)
     }
 
+    /// True where `cost` is denied even if every held unit comes back.
+    pub(crate) fn denies_used(&self, bytes: &[u8], now: Timestamp, cost: u64) -> bool {
+        let Some((own, rest)) = self.split(bytes) else { return true };
+        let holds = self.seen(HoldsState::decode(rest), self.full_until(own), now);
+        let mut used = [0; TokenBucketState::LEN];
+        let Some(used) = used.get_mut(..own.len()) else { return true };
+        self.set_full_until(used, holds.used_until, now);
+        let decision = match &self.0 {
+            Meter::Gcra(gcra) => peek(gcra, used, now, cost),
+            Meter::TokenBucket(bucket) => peek(bucket, used, now, cost),
+            Meter::LeakyBucket(bucket) => peek(bucket, used, now, cost),
+        };
+        !decision.is_admitted()
+    }
+
     /// The rate by which the algorithm decides.
     pub(crate) const fn rate(&self) -> &Rate {
         match &self.0 {

@@ -119,18 +119,6 @@ pub(crate) fn check_slow<A: Step>(
     decision
 }
 
-/// As [`check_slow`].
-#[cold]
-#[inline(never)]
-pub(crate) fn admit_slow<A: Step>(
-    algorithm: &A,
-    bytes: &mut [u8],
-    now: Timestamp,
-    cost: u64,
-) -> Admission {
-    Admission::from(&check_slow(algorithm, bytes, now, cost))
-}
-
 /// The decision that [`check`] would return.
 #[inline(never)]
 pub(crate) fn peek<A: Step>(algorithm: &A, bytes: &[u8], now: Timestamp, cost: u64) -> Decision {

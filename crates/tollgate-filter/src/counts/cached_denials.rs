@@ -39,7 +39,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         let Some(mut partition) = self.plan.partition_mut(0) else { return false };
         partition.load(&self.config.policy, Some(value));
         self.plan.decide(&self.config.policy, self.now);
-        self.config.final_denials.has(self.plan.outcome(&self.config.policy))
+        // A denial that starts a penalty must be written.
+        !self.is_changed(0) && self.config.final_denials.has(self.plan.outcome(&self.config.policy))
     }
 
     /// Remembers the value of a denial by a quota, and forgets it after the key was allowed.

@@ -163,6 +163,9 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.locate();
         self.load_all(&mut stats);
         act(self.plan, self.config, self.now);
+        for index in 0..self.plan.len() {
+            self.keep_penalties(index, &mut stats);
+        }
         stats
     }
 
@@ -196,7 +199,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     /// The time for the counts of partition `index`.
-    fn now_of(&self, index: usize) -> Timestamp {
+    pub(crate) fn now_of(&self, index: usize) -> Timestamp {
         let group = self.plan.partition(index).map(|partition| partition.group());
         group.map_or(self.now.clock(), |group| self.now.of(&self.config.policy, group))
     }
@@ -217,7 +220,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     /// True when partition `index` exists and `says` accepts it.
-    fn is(&self, index: usize, says: impl FnOnce(Partition<'_>) -> bool) -> bool {
+    pub(crate) fn is(&self, index: usize, says: impl FnOnce(Partition<'_>) -> bool) -> bool {
         self.plan.partition(index).is_some_and(says)
     }
 
@@ -256,7 +259,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     /// Reads the partition's bucket and hands its value to the plan.
-    fn load(&mut self, index: usize) -> Result<(), Failure> {
+    pub(crate) fn load(&mut self, index: usize) -> Result<(), Failure> {
         let mut partition = self.plan.partition_mut(index).ok_or(Failure::Unreachable)?;
         let table = self.config.tables.get(partition.group());
         let table = table.ok_or(Failure::Unreachable)?;
@@ -305,15 +308,6 @@ impl<S: SharedData> Enforcement<'_, S> {
         Commit::Failed(Failure::Contended)
     }
 
-    /// Writes the values that were carried into the policy's quotas, although nothing is charged. A
-    /// worker that lost the race need not try again.
-    fn keep_carried(&mut self, index: usize, stats: &mut CommitStats) {
-        if self.is(index, |partition| partition.is_carried()) {
-            let _ = self.write(index, stats);
-            self.set_committed(index, false); // there is nothing to give back
-        }
-    }
-
     /// Takes one committed charge back; false when a place in it stays taken, or all of it. That
     /// happens after too many lost races; it is too strict for this client and never too lax.
     fn refund(&mut self, index: usize, stats: &mut CommitStats) -> bool {
@@ -342,7 +336,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     /// One conditional write of the bucket that contains the plan's value.
-    fn write(&mut self, index: usize, stats: &mut CommitStats) -> Written {
+    pub(crate) fn write(&mut self, index: usize, stats: &mut CommitStats) -> Written {
         let Some(partition) = self.plan.partition(index) else { return Written::Unreachable };
         let policy = &self.config.policy;
         let table = self.config.tables.get(partition.group());
@@ -382,7 +376,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         written
     }
 
-    fn set_committed(&mut self, index: usize, committed: bool) {
+    pub(crate) fn set_committed(&mut self, index: usize, committed: bool) {
         if let Some(read) = self.scratch.reads.get_mut(index) {
             read.committed = committed;
         }

@@ -71,14 +71,18 @@ impl FinalDenials {
         let kind = |index: usize| self.rules.get(index);
         let is_for_all = || {
             outcome.rules().any(|(index, result)| {
-                result == RuleResult::Denied && kind(index).is_some_and(|it| it.denies_for_all)
+                matches!(result, RuleResult::Denied | RuleResult::Penalised)
+                    && kind(index).is_some_and(|it| it.denies_for_all)
             })
         };
         let mut results = outcome.rules();
         matches!(outcome.disposition(), Disposition::Deny { .. })
             && results.all(|(index, result)| {
                 kind(index).is_some_and(|kind| match result {
-                    RuleResult::Denied | RuleResult::Shadowed | RuleResult::Marked => kind.is_final,
+                    RuleResult::Denied
+                    | RuleResult::Penalised
+                    | RuleResult::Shadowed
+                    | RuleResult::Marked => kind.is_final,
                     RuleResult::Allowed => !kind.charges_by_response && is_for_all(),
                     RuleResult::Delayed
                     | RuleResult::Failed

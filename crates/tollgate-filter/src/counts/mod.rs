@@ -17,3 +17,4 @@ pub mod final_denials;
 pub mod numbering;
 pub(crate) mod predicted_writes;
 pub mod scratch;
+mod uncharged;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a problem is at the setting that can be left out.
 
+use crate::compile::penalty;
 use crate::document::rule::{QuotaDoc, RuleDoc};
 use crate::document::scope::WithoutState;
 use crate::json::place::At;
@@ -16,6 +17,7 @@ pub(super) fn errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<
     shards_errors(rule, &at.field("shards"));
     reported_errors(rule, at);
     settled_errors(rule, at);
+    penalty::errors(rule, at);
 }
 
 /// A fleet count that no authority keeps, and settings of a fleet count in a rule without one.

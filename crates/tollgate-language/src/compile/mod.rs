@@ -8,6 +8,7 @@ mod compiler;
 mod fingerprint;
 mod fleet_rules;
 mod identities;
+mod penalty;
 pub(crate) mod plugin;
 mod quotas;
 mod settings;

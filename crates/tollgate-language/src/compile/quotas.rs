@@ -45,7 +45,11 @@ pub(crate) fn quotas(
         }
         names.push(name.clone());
         if let Some(limiter) = limiter(doc, &at) {
-            quotas.push(QuotaSpec { name, limiter });
+            let penalised = doc.penalty.map(|penalty| limiter.with_penalty(penalty.0));
+            if penalised == Some(None) {
+                at.field("penalty").problem(QUEUES.into());
+            }
+            quotas.push(QuotaSpec { name, limiter: penalised.flatten().unwrap_or(limiter) });
         }
     }
     // When one is wrong, the others no longer have the indices of the document's quotas.
@@ -54,6 +58,8 @@ pub(crate) fn quotas(
     }
     parts_of(&quotas, nodes, |(i, field, words)| at.item(i).field(field).problem(words))
 }
+
+const QUEUES: &str = "is for requests that are denied, and \"leaky-queue\" makes them wait; use another algorithm, or leave it out";
 
 /// The limiter of one quota; `None` when the core rejects it, or its limit or window could not be
 /// read.
@@ -106,6 +112,7 @@ fn explain(error: QuotaError, limit: u64, doc: &QuotaDoc, at: &At<'_>) {
         // Their fields have these bounds.
         QuotaError::UtcOffset => ("utc_offset", None),
         QuotaError::AnchorDay => ("anchor_day", None),
+        QuotaError::Penalty => ("penalty", None),
         QuotaError::Limit | QuotaError::TooDense { .. } | QuotaError::LimitOfAlgorithm { .. } => {
             ("limit", Some(limit))
         }

@@ -100,7 +100,9 @@ fn note_unknown(entry: &TenantEntry, policy: &Policy, root: &At<'_>) {
     for (name, quotas) in &entry.quotas {
         let at = at.user_field(name);
         if let Some(rule) = policy.rules().iter().find(|rule| rule.name() == name) {
-            rule.tenant_quotas(quotas, |(i, field, words)| at.item(i).field(field).problem(words));
+            policy.tenant_quotas(rule, quotas, |(i, field, words)| {
+                at.item(i).field(field).problem(words);
+            });
         } else {
             let names: Vec<&str> = policy.rules().iter().map(Rule::name).collect();
             at.problem(unknown("rule", name, &names));

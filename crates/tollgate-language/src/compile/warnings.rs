@@ -19,6 +19,7 @@ use tollgate_policy::spec::{
     Trust, quoted_text,
 };
 
+use crate::compile::penalty;
 use crate::compile::subsumption::{implies, implies_values};
 use crate::document::deny::{DenyRuleDoc, RuleItem};
 use crate::document::key::KeyDoc;
@@ -52,6 +53,7 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
         }
         guess_warning(rule, &at.field("charge"));
         estimate_warning(rule, &at.field("cost").field("estimate"));
+        penalty::warnings(rule, &at);
         if let Some(message) = traits.no_response
             && rule.cost.as_ref().is_some_and(|cost| cost.settled.is_some())
         {

@@ -5,6 +5,7 @@
 
 pub(crate) mod root;
 pub(crate) mod tenant;
+pub(crate) mod penalty;
 pub(crate) mod plugin;
 pub(crate) mod deny;
 pub(crate) mod rule;

@@ -17,6 +17,7 @@ use crate::document::calendar::{Align, AnchorDay, UtcOffset};
 use crate::document::cost::CostDoc;
 use crate::document::key::KeyDoc;
 use crate::document::lists::{AtMost, NonEmpty};
+use crate::document::penalty::PenaltyDoc;
 use crate::document::scalar::{Buckets, Burst, Limit, Salt, Window};
 use crate::document::scope::{Lease, WithoutState};
 use crate::json::node::Node;
@@ -148,6 +149,9 @@ record! {
         /// With a calendar and a month: the day on which it starts, in a month without it the last;
         /// 1 by default.
         anchor_day: Option<AnchorDay>,
+        /// The time for which a key is denied once this quota has denied it, or one time for each
+        /// step; none by default.
+        penalty: Option<PenaltyDoc>,
     }
 }
 

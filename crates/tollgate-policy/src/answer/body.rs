@@ -67,6 +67,10 @@ impl Outcome<'_> {
             ),
             Cause::Malformed(_) => ("about:blank", "Bad Request"),
             Cause::Rule(_) => (DENIED_BY_RULE, "Denied by Rule"),
+            Cause::Quota(_) if self.reported().any(|it| it.is_in_penalty()) => (
+                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+                "Abnormal Usage Detected",
+            ),
             Cause::Quota(_) | Cause::Silent(_) | Cause::MissingKey(_) => {
                 ("https://iana.org/assignments/http-problem-types#quota-exceeded", "Quota Exceeded")
             }

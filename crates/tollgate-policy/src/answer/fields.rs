@@ -6,7 +6,7 @@
 //! is 0. Jitter only ever makes a wait longer.
 
 use base64ct::{Base64, Encoding};
-use tollgate_core::{Algorithm, Decision, Span, Timestamp};
+use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
 use crate::answer::text::Text;
 use crate::policy::quota::CompiledQuota;
@@ -42,6 +42,11 @@ impl Reported<'_> {
     pub(crate) fn is_violated(&self) -> bool {
         let gave_place = || self.quota.limiter.algorithm() == Algorithm::LeakyQueue;
         !self.decision.is_admitted() || (self.rejected_waiting && gave_place())
+    }
+
+    /// True when a penalty denies.
+    pub(crate) fn is_in_penalty(&self) -> bool {
+        self.decision.verdict == Verdict::Penalty
     }
 
     /// The window that was decided in: by a calendar months differ in length.

@@ -240,6 +240,7 @@ impl<'a> Outcome<'a> {
                 _ if !applied.is_enforced() => RuleResult::Shadowed,
                 Some(Action::Mark(_)) => RuleResult::Marked,
                 _ if applied.blocked_until().is_some() => RuleResult::Blocked,
+                _ if self.of_rule(applied).any(|r| r.is_in_penalty()) => RuleResult::Penalised,
                 _ => RuleResult::Denied,
             };
         }
@@ -270,7 +271,7 @@ impl<'a> Outcome<'a> {
         let mut failure = None;
         for applied in binding() {
             match (self.result(applied), self.rule(applied)) {
-                (RuleResult::Denied | RuleResult::Blocked, Some(rule)) => {
+                (result, Some(rule)) if result.denies() => {
                     let cause = match &rule.terms.action {
                         Action::Respond(reply) => Cause::Silent(reply),
                         Action::Deny(reply) if applied.partition().is_some() => {
@@ -305,7 +306,7 @@ impl<'a> Outcome<'a> {
     fn worth_waiting(&self, waited: Span) -> Option<Span> {
         let mut longest = None;
         for applied in self.plan.applied.iter().filter(|applied| applied.is_binding()) {
-            if !matches!(self.result(applied), RuleResult::Denied | RuleResult::Blocked) {
+            if !self.result(applied).denies() {
                 continue;
             }
             let max = self.rule(applied).and_then(Rule::longest_wait)?;
@@ -326,7 +327,7 @@ impl<'a> Outcome<'a> {
         let waits = enforced.flat_map(|applied| self.of_rule(applied)).filter_map(|r| {
             match r.decision.verdict {
                 Verdict::Delay(wait) => Some(wait),
-                Verdict::Allow | Verdict::Deny => None,
+                Verdict::Allow | Verdict::Deny | Verdict::Penalty => None,
             }
         });
         waits.max()
@@ -349,7 +350,7 @@ impl<'a> Outcome<'a> {
 
     /// Every quota that was decided and is reported to the client: not those of a shadow rule, nor
     /// those of a rule with the action `respond`.
-    fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
+    pub(crate) fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let outcome = *self;
         let is_reported = move |applied: &&AppliedRule| {
             let silent = matches!(

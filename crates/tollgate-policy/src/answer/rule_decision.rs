@@ -63,13 +63,14 @@ impl RuleDecision<'_> {
         let quotas = self.quotas.iter().enumerate();
         let delay = |verdict: Verdict| match verdict {
             Verdict::Delay(wait) => Some(wait),
-            Verdict::Allow | Verdict::Deny => None,
+            Verdict::Allow | Verdict::Deny | Verdict::Penalty => None,
         };
         let delays = quotas.clone().filter_map(|(i, quota)| Some((i, delay(quota.verdict)?)));
         let delays = || delays.rev().max_by_key(|(_, wait)| *wait).map(|(quota, _)| quota);
         match self.result {
             RuleResult::Denied
             | RuleResult::Blocked
+            | RuleResult::Penalised
             | RuleResult::Marked
             | RuleResult::Shadowed => {
                 let denies = quotas.filter(|(_, quota)| !quota.is_admitted());

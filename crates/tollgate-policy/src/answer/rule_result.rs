@@ -28,11 +28,13 @@ pub enum RuleResult {
     Malformed,
     /// An operator blocked the key.
     Blocked,
+    /// A quota of it denied and has a penalty, which runs from then on.
+    Penalised,
 }
 
 impl RuleResult {
     /// Every result, in the order of [`RuleResult::index`].
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Allowed,
         Self::Denied,
         Self::Delayed,
@@ -41,6 +43,7 @@ impl RuleResult {
         Self::Failed,
         Self::Malformed,
         Self::Blocked,
+        Self::Penalised,
     ];
 
     /// The possible results of `rule` for a request over the limit of `set`, which is its own or a
@@ -55,14 +58,22 @@ impl RuleResult {
         let mut algorithms = set.quotas().iter().map(|quota| quota.limiter().algorithm());
         let waits =
             rule.is_waited_for() || algorithms.any(|algorithm| algorithm == Algorithm::LeakyQueue);
+        let has_penalty = set.has_penalty();
         let may = move |result: &Self| match result {
             Self::Denied => is_enforced && !marks,
+            Self::Penalised => is_enforced && has_penalty,
             Self::Delayed => is_enforced && waits,
             Self::Marked => is_enforced && marks,
             Self::Shadowed => is_watched,
             Self::Allowed | Self::Failed | Self::Malformed | Self::Blocked => false,
         };
         Self::ALL.into_iter().filter(may)
+    }
+
+    /// True when a count, or an operator, denies.
+    #[must_use]
+    pub const fn denies(self) -> bool {
+        matches!(self, Self::Denied | Self::Blocked | Self::Penalised)
     }
 
     /// Its index in [`RuleResult::ALL`].
@@ -77,6 +88,7 @@ impl RuleResult {
             Self::Failed => 5,
             Self::Malformed => 6,
             Self::Blocked => 7,
+            Self::Penalised => 8,
         }
     }
 
@@ -92,6 +104,7 @@ impl RuleResult {
             Self::Failed => "failed",
             Self::Malformed => "malformed",
             Self::Blocked => "blocked",
+            Self::Penalised => "penalised",
         }
     }
 }

@@ -16,7 +16,9 @@ use tollgate_core::{Decision, Span, Timestamp};
 
 use crate::answer::outcome::Disposition;
 use crate::denials::table::{Entry, Table};
-use crate::denials::trust::{Belief, Counts, FRESH, can_be_settled, is_believed, is_final};
+use crate::denials::trust::{
+    Belief, Counts, FRESH, can_be_settled, is_believed, is_final, refused_for, starts_penalty,
+};
 use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::Plan;
@@ -270,6 +272,8 @@ impl Denials {
             }
         }
         match recalled {
+            // Only the store can start it.
+            Recalled::Refused if starts_penalty(policy, plan) => return Recalled::Nothing,
             Recalled::Refused => self.leave(policy, plan, belief),
             Recalled::Admitted if !is_refused_anyway => {
                 self.each_remembered(policy, plan, belief, |counted, (at, _), applied| {
@@ -389,12 +393,4 @@ pub(crate) fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) 
     hasher.write_u32(set.record_id);
     hasher.write(key);
     hasher.finish()
-}
-
-/// How long these states deny `cost` from `at` on. Zero where it never fits, because such an entry
-/// is not worth keeping for long.
-fn refused_for(set: &QuotaSet, states: &[u8], at: Timestamp, cost: u64) -> Span {
-    let wait =
-        |quota: &CompiledQuota| quota.limiter.peek(quota.state(states)?, at, cost).retry_after;
-    set.quotas.iter().filter_map(wait).max().unwrap_or(Span::ZERO)
 }

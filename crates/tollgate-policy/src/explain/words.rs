@@ -5,6 +5,7 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Limiter, Span, Verdict};
 
@@ -84,6 +85,10 @@ pub fn quota(limiter: &Limiter) -> String {
     if limiter.quota().is_strict() {
         text.push_str(", strict");
     }
+    if let Some(penalty) = limiter.penalty() {
+        let steps: Vec<String> = penalty.steps().map(wait).collect();
+        text.push_str(&format!(", penalty of {}", steps.join(", then ")));
+    }
     text
 }
 
@@ -108,7 +113,12 @@ pub fn decision(decision: &Decision, burst: u64) -> String {
         (Verdict::Deny, Some(after)) => {
             format!("denies, would admit it in {}; {remaining} of {burst} left", wait(after))
         }
-        (Verdict::Deny, None) => "never admits it: the cost is more than it ever holds".to_owned(),
+        (Verdict::Penalty, Some(after)) => {
+            format!("denies by its penalty, which ends in {}", wait(after))
+        }
+        (Verdict::Deny | Verdict::Penalty, None) => {
+            "never admits it: the cost is more than it ever holds".to_owned()
+        }
     }
 }
 

@@ -199,6 +199,12 @@ impl AppliedRule {
         self.due == Due::Reported && self.cost > 0
     }
 
+    /// True when its denial starts the penalties of its quotas: it denies the request, which would
+    /// have been charged, now or by its response.
+    pub(crate) const fn punishes(&self) -> bool {
+        self.is_binding() && matches!(self.due, Due::Now | Due::Held | Due::Later)
+    }
+
     /// The cost that is decided on.
     pub(crate) fn decided_cost(&self) -> u64 {
         if self.due == Due::Reported { 1 } else { self.cost }

@@ -13,18 +13,17 @@ use tollgate_core::{Decision, Timestamp};
 
 use crate::pipeline::applied::{AppliedRule, Basis, Effect, SettledCharge};
 use crate::pipeline::now::Now;
-use crate::pipeline::partition::PartitionMut;
+use crate::pipeline::partition::{PartitionMut, counted_in};
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{Plan, denies};
 use crate::policy::compiled::Policy;
-use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
 use crate::spec::charging::Charging;
 use crate::spec::on_failure::OnFailure;
 use crate::spec::settled_cost::ResponseFacts;
 use crate::spec::status::Ending;
-use tollgate_storage::{Counted, Due};
+use tollgate_storage::Due;
 
 impl Plan {
     /// Decides all loaded partitions together at `now`: every cost is charged, or none.
@@ -50,13 +49,20 @@ impl Plan {
         });
     }
 
-    /// Computes the decisions at `now` without charging.
+    /// Computes the decisions at `now` without charging. A denial starts penalties.
     pub(crate) fn look(&mut self, policy: &Policy, now: Now) {
+        let mut admitted = true;
         self.each_partition(|partition| {
             let now = now.of(policy, partition.stored.group.into());
             partition.locate(policy, now);
-            partition.peek(policy, now);
+            admitted &= partition.peek(policy, now);
+        });
+        self.each_partition(|partition| {
+            let now = now.of(policy, partition.stored.group.into());
             partition.leave(policy, now);
+            if !admitted {
+                partition.punish(policy, now);
+            }
         });
     }
 
@@ -165,9 +171,15 @@ impl Plan {
 
 impl PartitionMut<'_> {
     /// Decides this partition alone at `now`, after it lost its race and was loaded again, while
-    /// the others stay charged. False when it denies now: then refund the charges of the others.
+    /// the others stay charged. False when it denies now: then refund the charges of the others. A
+    /// request that was denied with several partitions stays denied, because none is charged: only
+    /// its penalties start again.
     pub fn redecide(&mut self, policy: &Policy, now: Timestamp) -> bool {
         self.locate(policy, now);
+        if self.stored.punished && self.has_others() {
+            self.punish_again(policy, now);
+            return true;
+        }
         if let Some(admitted) = self.decide_at_once(policy, now) {
             return admitted;
         }
@@ -222,12 +234,17 @@ impl PartitionMut<'_> {
         let state =
             quota.state_mut(record::states_mut(set, applied.located, &mut stored.value)?)?;
         let decision = decisions.get_mut(applied.first_decision)?;
+        stored.punished = false;
         *decision = quota.limiter.check(state, now, applied.cost);
         let charged = decision.is_admitted();
         applied.charged = charged.then_some(now);
         stored.at = now;
         stored.status = if charged { Status::Charged } else { Status::Uncharged };
-        Some(charged || !applied.is_binding())
+        let passes = charged || !applied.is_binding();
+        if !passes {
+            self.punish(policy, now);
+        }
+        Some(passes)
     }
 
     /// Fills in the decisions without charging; true unless a binding rule denies.
@@ -237,6 +254,7 @@ impl PartitionMut<'_> {
             return true;
         }
         stored.at = now;
+        stored.punished = false;
         let mut admitted = true;
         let counted = applied.iter().filter(|applied| applied.counts_in(*index));
         // The decision of a charge is needed to refund it.
@@ -287,6 +305,9 @@ impl PartitionMut<'_> {
                 (None, _) => {}
             }
         }
+        if !admitted {
+            self.punish(policy, now);
+        }
     }
 
     /// Charges nothing, and sets the decisions to the remaining units. The denials are unchanged.
@@ -334,17 +355,4 @@ fn take_back(
     counted
         .zip(applied.charged)
         .is_none_or(|(mut counted, at)| counted.take_back(at, applied.cost, now))
-}
-
-/// The rule's quotas, their states in `value`, and their decisions.
-fn counted_in<'a>(
-    policy: &'a Policy,
-    applied: &'a AppliedRule,
-    value: &'a mut Vec<u8>,
-    decisions: &'a mut [Decision],
-) -> Option<Counted<'a, CompiledQuota>> {
-    let set = policy.applied_set(applied)?;
-    let states = record::states_mut(set, applied.located, value)?;
-    let decisions = decisions.get_mut(applied.first_decision..)?;
-    Some(Counted { quotas: &set.quotas, states, decisions })
 }

@@ -7,6 +7,7 @@ pub(crate) mod order;
 pub(crate) mod succession;
 pub(crate) mod fallback;
 pub(crate) mod decide;
+pub(crate) mod punish;
 pub(crate) mod located;
 pub(crate) mod apply;
 pub(crate) mod deny;

@@ -16,10 +16,12 @@ use crate::policy::carried;
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
 use crate::policy::group::{Group, QuotaSet};
+use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::records::records;
 use crate::policy::settings::Response;
 use crate::stable_hash::stable_hash;
+use tollgate_storage::Counted;
 
 /// One partition of a [`Plan`], for reading.
 #[derive(Clone, Copy, Debug)]
@@ -156,10 +158,11 @@ impl<'p> Partition<'p> {
         self.stored.status == Status::Failed(Failure::Unreachable)
     }
 
-    /// True when its value was charged and must be committed.
+    /// True when its value was charged, or the denial started a penalty in it, and must be
+    /// committed.
     #[must_use]
     pub fn changed(&self) -> bool {
-        self.stored.status == Status::Charged
+        self.stored.status == Status::Charged || (self.stored.punished && !self.has_failed())
     }
 
     /// True when its value contains usage under earlier quotas that was carried into those of the
@@ -293,4 +296,17 @@ impl PartitionMut<'_> {
         let index = self.index;
         self.applied.iter_mut().filter(move |applied| applied.counts_in(index))
     }
+}
+
+/// The rule's quotas, their states in `value`, and their decisions.
+pub(crate) fn counted_in<'a>(
+    policy: &'a Policy,
+    applied: &'a AppliedRule,
+    value: &'a mut Vec<u8>,
+    decisions: &'a mut [Decision],
+) -> Option<Counted<'a, CompiledQuota>> {
+    let set = policy.applied_set(applied)?;
+    let states = record::states_mut(set, applied.located, value)?;
+    let decisions = decisions.get_mut(applied.first_decision..)?;
+    Some(Counted { quotas: &set.quotas, states, decisions })
 }

@@ -71,6 +71,8 @@ pub(crate) struct Stored {
     pub(crate) status: Status,
     /// Usage under earlier quotas was carried into those of the policy.
     pub(crate) carried: bool,
+    /// The denial of this request started a penalty in the value.
+    pub(crate) punished: bool,
     /// The hashes of a key that was too long to be stored.
     pub(crate) trimmed: Option<KeyHashes>,
     /// The tenant whose own quotas may count in it, in addition to those of the group.
@@ -154,6 +156,7 @@ impl Partitions {
             stored.key = key;
             stored.status = Status::Pending;
             stored.carried = false;
+            stored.punished = false;
             stored.trimmed = None;
             stored.under = None;
             stored.endures = false;

@@ -154,7 +154,15 @@ impl RuleSpec {
                 && self.captures_for(&group.spec.key)
                 && !(has_choice && self.tiers.iter().any(|tier| !tier.key_values.is_empty()))
                 && !(by_calendar && is_leased)
+                && self.can_have_penalties(group.spec.shards.is_some())
         }) && sets.all(|set| set.fallback.is_some() == falls_back)
+    }
+
+    fn can_have_penalties(&self, has_shards: bool) -> bool {
+        let sets = self.tiers.iter().map(|tier| &tier.set).chain([&self.set]);
+        let quotas = sets.flat_map(|set| &set.own.quotas);
+        let mut penalised = quotas.filter(|quota| quota.limiter.penalty().is_some());
+        penalised.all(|it| self.terms.no_penalty(it.limiter.algorithm(), has_shards).is_none())
     }
 
     fn is_by_calendar(&self) -> bool {

@@ -260,6 +260,12 @@ impl QuotaSet {
         lengths.try_fold(0_usize, |sum, len| sum.checked_add(len?))
     }
 
+    /// True when one of these quotas has a penalty.
+    #[must_use]
+    pub fn has_penalty(&self) -> bool {
+        self.quotas.iter().any(|quota| quota.limiter.penalty().is_some())
+    }
+
     /// False when a state in `states` is inconsistent, which only damage causes
     /// ([`tollgate_core::Limiter::is_consistent`]). States of layout 1 have no sum.
     #[inline]

@@ -11,7 +11,7 @@
 
 use core::ops::Range;
 
-use tollgate_core::{Limiter, Timestamp, Verdict};
+use tollgate_core::{Algorithm, Limiter, Timestamp, Verdict};
 
 use crate::policy::compiled::Policy;
 use crate::spec::action::Action;
@@ -57,7 +57,7 @@ impl LoneQuota {
         else {
             return None;
         };
-        let delays = matches!(quota.limiter, Limiter::LeakyQueue(_));
+        let delays = quota.limiter.algorithm() == Algorithm::LeakyQueue;
         if has_conditions || !is_charged_at_once || may_wait || delays {
             return None;
         }

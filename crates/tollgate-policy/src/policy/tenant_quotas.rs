@@ -17,25 +17,35 @@ use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_storage::marked;
 
-impl Rule {
-    /// The quotas that a tenant with `quotas` of its own has in this rule: the part of one node,
-    /// with longer states where the rule reserves units. A quota that cannot have either is a
-    /// problem, and is left out.
+impl Policy {
+    /// The quotas that a tenant with `quotas` of its own has in `rule`, a rule of this policy: the
+    /// part of one node, with longer states where the rule reserves units. A quota that cannot have
+    /// either, or has what the rule cannot have, is a problem, and is left out.
     pub fn tenant_quotas(
         &self,
+        rule: &Rule,
         quotas: &[QuotaSpec],
         mut problem: impl FnMut(QuotaProblem),
     ) -> Vec<QuotaSpec> {
-        let parts = parts_of(quotas, self.terms.scope.nodes(), &mut problem);
+        let Rule { terms, is_by_calendar, .. } = rule;
+        let parts = parts_of(quotas, terms.scope.nodes(), &mut problem);
+        let group = self.groups.get(usize::from(terms.group));
+        let has_shards = group.is_some_and(|group| group.spec.shards.is_some());
+        for (i, quota) in quotas.iter().enumerate().filter(|(_, it)| it.limiter.penalty().is_some())
+        {
+            if let Some(why) = terms.no_penalty(quota.limiter.algorithm(), has_shards) {
+                problem((i, "penalty", why.into()));
+            }
+        }
         // The group of the rule then counts by the wall clock, and neither a fleet nor shards
         // lease it.
-        if !self.is_by_calendar {
+        if !is_by_calendar {
             let by_calendar = |(_, quota): &(usize, &QuotaSpec)| quota.limiter.calendar().is_some();
             for (i, _) in quotas.iter().enumerate().filter(by_calendar) {
                 problem((i, "align", NO_CALENDAR.into()));
             }
         }
-        with_holds(parts, Some(&self.terms.charging), problem)
+        with_holds(parts, Some(&terms.charging), problem)
     }
 }
 
@@ -89,7 +99,7 @@ impl Policy {
         let compiled = self.rules.get(usize::from(rule))?;
         let group = self.groups.get(usize::from(compiled.terms.group))?;
         let mut is_good = true;
-        let quotas = compiled.tenant_quotas(quotas, |_| is_good = false);
+        let quotas = self.tenant_quotas(compiled, quotas, |_| is_good = false);
         if !is_good {
             return None;
         }

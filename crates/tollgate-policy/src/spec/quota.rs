@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tollgate_core::{Limiter, Quota};
+use tollgate_core::{Limiter, Penalty, Quota};
 
 use crate::spec::charging::Charging;
 use crate::spec::quote::quoted_text;
@@ -33,16 +33,21 @@ impl QuotaSpec {
     pub fn identity(&self) -> String {
         let quota = self.limiter.quota();
         let algorithm = self.limiter.algorithm();
-        // Weights, holds and calendars were added later: without them the text is unchanged.
+        // Weights, holds, calendars and penalties came later: without them the text is unchanged.
         let weighted = if algorithm.is_weighted() { " weighted" } else { "" };
         let holds = if self.limiter.keeps_holds() { " holds" } else { "" };
         let calendar = self.limiter.calendar().map_or_else(String::new, |calendar| {
             let [_, day, ..] = calendar.to_bytes();
             format!(" {} {day} {}", calendar.unit().name(), calendar.utc_offset())
         });
+        let steps = |penalty: &Penalty| {
+            let steps = penalty.steps().map(|step| format!(" {}", step.as_nanos()));
+            format!(" penalty{}", steps.collect::<String>())
+        };
+        let penalty = self.limiter.penalty().map_or_else(String::new, steps);
         let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
         format!(
-            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}{holds}{calendar}\n",
+            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}{holds}{calendar}{penalty}\n",
             self.name.len(),
             self.name,
             quota.limit(),
@@ -72,7 +77,7 @@ impl QuotaSpec {
         if let Some(calendar) = self.limiter.calendar() {
             let limiter = Limiter::new_calendar_window(part(whole.limit()), *calendar);
             let limiter = limiter.map_err(|error| ("limit", format!("{error}")))?;
-            return Ok(Self { name: self.name.clone(), limiter });
+            return Ok(self.with_parts_of(limiter));
         }
         let built = Quota::new(part(whole.limit()), whole.window()).and_then(|quota| {
             if whole.burst() == whole.limit() {
@@ -86,8 +91,15 @@ impl QuotaSpec {
             let part = part(whole.burst());
             ("burst", format!("of each of {nodes} nodes, {part}, is refused: {error}"))
         })?;
+        Ok(self.with_parts_of(limiter))
+    }
+
+    /// The same quota by `limiter`, with the holds and the penalty that it has.
+    fn with_parts_of(&self, limiter: Limiter) -> Self {
         let holds = if self.limiter.keeps_holds() { limiter.with_holds() } else { None };
-        Ok(Self { name: self.name.clone(), limiter: holds.unwrap_or(limiter) })
+        let limiter = holds.unwrap_or(limiter);
+        let penalty = self.limiter.penalty().and_then(|penalty| limiter.with_penalty(*penalty));
+        Self { name: self.name.clone(), limiter: penalty.unwrap_or(limiter) }
     }
 }
 

@@ -73,10 +73,19 @@ impl Gate {
         self.run_to_its_end(policy, plan, drive).await
     }
 
-    /// Peeks in every partition, for a caller that charges nothing, or waits behind others. True
-    /// during an overload.
+    /// Peeks in every partition, for a request that waits behind others. True during an overload.
     pub(crate) async fn peek(&self, policy: &Policy, plan: &mut Plan) -> bool {
-        let mut drive = Drive::peek(policy, plan, self.order());
+        let drive = Drive::peek(policy, plan, self.order());
+        self.run_peek(policy, plan, drive).await
+    }
+
+    /// The decisions of every partition, for an operator: nothing changes.
+    pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) {
+        let drive = Drive::look(policy, plan);
+        self.run_peek(policy, plan, drive).await;
+    }
+
+    async fn run_peek(&self, policy: &Policy, plan: &mut Plan, mut drive: Drive) -> bool {
         self.run(policy, plan, &mut drive, (&self.caller(), &self.names(policy, plan))).await;
         drive.is_overload()
     }

@@ -16,9 +16,7 @@ use tollgate_grpc::rate_limit::{
     self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
 };
 use tollgate_grpc::status::Status;
-use tollgate_policy::{
-    Disposition, NearestQuota, Outcome, ProblemDetails, RuleDecision, RuleResult,
-};
+use tollgate_policy::{Disposition, NearestQuota, Outcome, ProblemDetails, RuleDecision};
 use tollgate_service::check::BATCH_AT_ONCE;
 
 use super::answering::overloaded;
@@ -76,9 +74,7 @@ fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
         return;
     }
     let policy = &*decision.active.policy;
-    let denies = |said: &RuleDecision<'_>| {
-        said.is_binding && matches!(said.result, RuleResult::Denied | RuleResult::Blocked)
-    };
+    let denies = |said: &RuleDecision<'_>| said.is_binding && said.result.denies();
     let outcome = decision.decided.plan.outcome(policy);
     if let Some(matched) = outcome.denied_by() {
         return gate.note_report_denied(matched.rule.name(), descriptor.hits, EXCLUDE_REPORTS);

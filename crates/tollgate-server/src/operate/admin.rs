@@ -187,7 +187,7 @@ async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
     tenants::plan(gate, policy, &facts, &mut plan).await;
     // Else the tenant's quotas are unknown, and `on_failure` has decided.
     if !plan.has_failed() {
-        gate.peek(policy, &mut plan).await;
+        gate.look(policy, &mut plan).await;
     }
     plan
 }

@@ -14,8 +14,8 @@
 //! when the request came, the request is denied by it.
 //!
 //! The caller may report that half of the time has passed ([`Drive::skip_late`]). If the request
-//! would pass without the counts that have not replied, the others are charged meanwhile: a count
-//! that all clients share must not miss requests because the count of one client is slow.
+//! would pass without the late counts, the others are charged meanwhile: a count that all clients
+//! share must not miss requests because the count of one client is slow.
 
 use alloc::vec::Vec;
 
@@ -76,6 +76,7 @@ pub struct Drive {
     requests: Requests,
     /// Replies to peeks contain what [`Denials`](tollgate_policy::Denials) remember.
     wants_counts: bool,
+    only_looks: bool,
     /// Half of the time of this round has passed.
     is_late: bool,
     /// The cached denial of the suspect decides if its count does not reply.
@@ -116,6 +117,12 @@ impl Drive {
         Self { wants_counts, ..Self::default() }.begin(Stage::Peek, policy, plan)
     }
 
+    /// The same for an operator: a denial starts no penalty.
+    #[must_use]
+    pub fn look(policy: &Policy, plan: &mut Plan) -> Self {
+        Self { only_looks: true, ..Self::default() }.begin(Stage::Peek, policy, plan)
+    }
+
     /// Carries out the effects of a settled plan's response.
     #[must_use]
     pub fn settle(policy: &Policy, plan: &mut Plan) -> Self {
@@ -154,12 +161,11 @@ impl Drive {
     ) -> ReplyOutcome {
         let Some((i, is_refund)) = self.requests.close(id) else { return ReplyOutcome::Unexpected };
         let Some(mut partition) = plan.partition_mut(i) else { return ReplyOutcome::Unexpected };
+        let newer = |version| (ReplyOutcome::Used, Some(Failure::Newer(version)));
         let (outcome, failure) = match &reply {
             Ok(bytes) => match partition.accept(policy, bytes) {
                 Ok(()) => (ReplyOutcome::Used, None),
-                Err(WireError::Newer(version)) => {
-                    (ReplyOutcome::Used, Some(Failure::Newer(version)))
-                }
+                Err(WireError::Newer(version)) => newer(version),
                 Err(WireError::OtherEntry) => (ReplyOutcome::Used, Some(Failure::OtherEntry)),
                 Err(WireError::Malformed | WireError::OtherPolicy) => {
                     (ReplyOutcome::Misread, Some(Failure::Unreachable))
@@ -324,7 +330,9 @@ impl Drive {
                 continue;
             }
             let mut request = Vec::new();
-            if self.wants_counts {
+            if self.only_looks {
+                partition.look_request(policy, &mut request);
+            } else if self.wants_counts {
                 partition.peek_request_with_states(policy, &mut request);
             } else {
                 partition.peek_request(policy, &mut request);

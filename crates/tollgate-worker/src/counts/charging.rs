@@ -63,6 +63,12 @@ impl Objects {
         self.run(policy, plan, drive).await
     }
 
+    /// The decisions of every object, for an operator: nothing changes.
+    pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) {
+        let drive = Drive::look(policy, plan);
+        self.run(policy, plan, drive).await;
+    }
+
     /// Carries out the effects of a settled plan's response; true when something was charged or
     /// refunded.
     pub(crate) async fn settle(&self, policy: &Policy, plan: &mut Plan) -> bool {

@@ -47,7 +47,7 @@ async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
     planning::plan(gate.tenants.as_ref(), &gate.objects, policy, &facts, &mut plan).await;
     // Otherwise the tenant's quotas are unknown, and `on_failure` has decided.
     if !plan.has_failed() {
-        gate.objects.peek(policy, &mut plan).await;
+        gate.objects.look(policy, &mut plan).await;
     }
     plan
 }

@@ -1,6 +1,6 @@
 //! The units that an attacker maximizes in one window, and the documented bound on them.
 
-use tollgate_core::{Decision, Limiter, Quota, Span, Timestamp, Verdict};
+use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 
 /// The units that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,24 +18,23 @@ impl Goal {
     pub fn bound(self, limiter: &Limiter) -> u64 {
         let quota = limiter.quota();
         let limit = quota.limit();
-        match limiter {
-            Limiter::Gcra(_)
-            | Limiter::TokenBucket(_)
-            | Limiter::LeakyBucket(_)
-            | Limiter::Holds(_) => quota.burst() + regrown(quota) - 1,
-            Limiter::LeakyQueue(_) => match self {
+        match limiter.algorithm() {
+            Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                quota.burst() + regrown(quota) - 1
+            }
+            Algorithm::LeakyQueue => match self {
                 Self::Admissions => quota.burst() + regrown(quota) - 1,
                 // No two are closer than T.
                 Self::Departures => regrown(quota),
             },
-            Limiter::FixedWindow(_) => 2 * limit,
             // 31 days may contain a February and a part of both its neighbours.
-            Limiter::CalendarWindow(_) => 3 * limit,
-            Limiter::SlidingWindow(_) => 2 * limit - u64::from(quota.is_strict()),
-            Limiter::SlidingBuckets(buckets) if buckets.is_weighted() => {
+            Algorithm::FixedWindow if limiter.calendar().is_some() => 3 * limit,
+            Algorithm::FixedWindow => 2 * limit,
+            Algorithm::SlidingWindow => 2 * limit - u64::from(quota.is_strict()),
+            Algorithm::SlidingBuckets { weighted: true, .. } => {
                 2 * limit - u64::from(quota.is_strict())
             }
-            Limiter::SlidingBuckets(_) | Limiter::SlidingLog(_) => limit,
+            Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => limit,
         }
     }
 
@@ -43,29 +42,29 @@ impl Goal {
     #[must_use]
     pub fn bound_in_words(self, limiter: &Limiter) -> &'static str {
         let is_strict = limiter.quota().is_strict();
-        match limiter {
-            Limiter::Gcra(_)
-            | Limiter::TokenBucket(_)
-            | Limiter::LeakyBucket(_)
-            | Limiter::Holds(_)
-            | Limiter::LeakyQueue(_) => match self {
+        match limiter.algorithm() {
+            Algorithm::Gcra
+            | Algorithm::TokenBucket
+            | Algorithm::LeakyBucket
+            | Algorithm::LeakyQueue => match self {
                 Self::Admissions if is_strict => "limit",
                 Self::Admissions => "burst + ceil(window / T) - 1",
                 Self::Departures => "ceil(window / T)",
             },
-            Limiter::SlidingBuckets(buckets) if !buckets.is_weighted() => "limit",
-            Limiter::SlidingLog(_) => "limit",
-            Limiter::FixedWindow(_) => "2 x limit",
-            Limiter::CalendarWindow(_) => "3 x limit",
-            Limiter::SlidingWindow(_) | Limiter::SlidingBuckets(_) if is_strict => "2 x limit - 1",
-            Limiter::SlidingWindow(_) | Limiter::SlidingBuckets(_) => "2 x limit",
+            Algorithm::SlidingBuckets { weighted: false, .. } | Algorithm::SlidingLog => "limit",
+            Algorithm::FixedWindow if limiter.calendar().is_some() => "3 x limit",
+            Algorithm::FixedWindow => "2 x limit",
+            Algorithm::SlidingWindow | Algorithm::SlidingBuckets { .. } if is_strict => {
+                "2 x limit - 1"
+            }
+            Algorithm::SlidingWindow | Algorithm::SlidingBuckets { .. } => "2 x limit",
         }
     }
 
     /// When a unit decided at `now` counts; `None` for one that is denied.
     pub(super) const fn counts_at(self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
         match (self, decision.verdict) {
-            (_, Verdict::Deny) => None,
+            (_, Verdict::Deny | Verdict::Penalty) => None,
             (Self::Departures, Verdict::Delay(wait)) => Some(now.saturating_add(wait)),
             (_, Verdict::Allow | Verdict::Delay(_)) => Some(now),
         }
@@ -73,10 +72,10 @@ impl Goal {
 
     /// How long after `now` a unit decided at `now` can count.
     pub(super) const fn reach(self, limiter: &Limiter) -> Span {
-        match (self, limiter) {
+        match (self, limiter.algorithm()) {
             // T is at most the window, and the queue holds a burst of them.
-            (Self::Departures, Limiter::LeakyQueue(queue)) => {
-                queue.quota().window().saturating_mul(queue.quota().burst())
+            (Self::Departures, Algorithm::LeakyQueue) => {
+                limiter.window().saturating_mul(limiter.capacity())
             }
             _ => Span::ZERO,
         }

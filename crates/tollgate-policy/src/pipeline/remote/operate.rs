@@ -2,8 +2,7 @@
 
 use alloc::vec::Vec;
 
-use tollgate_core::{Decision, Limiter};
-use tollgate_storage::{KeyOperation, KeyState};
+use tollgate_storage::{KeyOperation, KeyState, QuotaUse};
 
 use crate::pipeline::key_hashes::pk;
 use crate::policy::compiled::Policy;
@@ -32,9 +31,9 @@ impl GivenKey {
     }
 
     /// The quotas that the key has used under its rule and that are in no set of `policy`, if any:
-    /// a tenant's own. Each is its limiter and its decision.
+    /// a tenant's own.
     #[must_use]
-    pub fn tenants_quotas(&self, policy: &Policy, state: &KeyState) -> Vec<(Limiter, Decision)> {
+    pub fn tenants_quotas(&self, policy: &Policy, state: &KeyState) -> Vec<QuotaUse> {
         state.stored(tenants_id(policy.rules.get(self.rule).map_or("", |rule| rule.name())))
     }
 }

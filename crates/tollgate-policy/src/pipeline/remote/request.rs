@@ -10,24 +10,32 @@ use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::spec::cost::MAX_COST;
-use tollgate_storage::wire::{BINDING, LATER, REPORTED, SETTLES, STRICT, USED, WITH_STATES};
+use tollgate_storage::wire::{
+    BINDING, LATER, PUNISHES, REPORTED, SETTLES, STRICT, USED, WITH_STATES,
+};
 use tollgate_storage::{Due, Head, RuleHead};
 
 impl Partition<'_> {
     /// Appends to `out` the request that decides this partition elsewhere.
     pub fn request(&self, policy: &Policy, out: &mut Vec<u8>) {
-        self.write_request(policy, 0, 0, out);
+        self.write_request(policy, 0, PUNISHES, out);
     }
 
-    /// The same for a check only: the reply contains the decisions, and nothing is charged.
+    /// The same for a check before the charge: the reply contains the decisions, and nothing is
+    /// charged. A denial is one of the request all the same, and starts penalties.
     pub fn peek_request(&self, policy: &Policy, out: &mut Vec<u8>) {
+        self.write_request(policy, 0, LATER | PUNISHES, out);
+    }
+
+    /// The same for a caller that only wants to know: nothing changes, whatever the decision is.
+    pub fn look_request(&self, policy: &Policy, out: &mut Vec<u8>) {
         self.write_request(policy, 0, LATER, out);
     }
 
     /// The same, and the reply contains the states for [`Denials`](crate::Denials): when another
     /// count denies, this one belongs in the response too. Not for a request that may wait.
     pub fn peek_request_with_states(&self, policy: &Policy, out: &mut Vec<u8>) {
-        self.write_request(policy, WITH_STATES, LATER, out);
+        self.write_request(policy, WITH_STATES, LATER | PUNISHES, out);
     }
 
     /// The same for a plan that was [settled](crate::Plan::settle): the effects of its response are
@@ -114,6 +122,8 @@ impl Partition<'_> {
         let binding = if applied.is_binding() { BINDING } else { 0 };
         let cost = if due & REPORTED == 0 { applied.decided_cost() } else { applied.cost };
         let rule = policy.stable_id_of(applied.rule);
+        let punishes = due & PUNISHES != 0 && applied.punishes() && set.has_penalty();
+        let due = if punishes { due } else { due & !PUNISHES };
         RuleHead { flags: binding | due, rule, cost, longest }.write(out);
         set.write_parameters(out);
         if due & USED != 0 {
