@@ -79,7 +79,10 @@ impl Case {
         match number % 4 {
             0 => policies::settle_costs(&mut written.document, &mut others),
             1 => policies::vary_keys(&mut written.document, &mut others),
-            2 => policies::add_deny_rules(&mut written.document, &mut others),
+            2 => {
+                policies::add_deny_rules(&mut written.document, &mut others);
+                policies::add_penalties(&mut written.document, &mut others);
+            }
             _ => {}
         }
         // Far in the future of every real clock, so it triggers no timer of a server.

@@ -323,6 +323,44 @@ fn utc_offset(minutes: i16) -> String {
     format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
 }
 
+/// Gives quotas of `document` penalties where they can have one, from numbers of their own.
+pub(crate) fn add_penalties(document: &mut Value, random: &mut Random) {
+    let penalties = [
+        json!("1s"),
+        json!("5s"),
+        json!(["1s", "3s"]),
+        json!(["2s", "10s", "1m"]),
+        json!(["1s", "1d"]),
+    ];
+    for rule in document["rules"].as_array_mut().into_iter().flatten() {
+        let passes = !rule["action"]["delay"].is_null() || !rule["action"]["mark"].is_null();
+        // The core alone reproduces the plain one.
+        let counts = rule["deny"].is_null() && rule["name"] != "plain";
+        if passes || !counts || rule["cost"] == "reported" {
+            continue;
+        }
+        let holds = rule["charge"]["reserve"] == true;
+        let mut change = |quotas: &mut Value| {
+            for quota in quotas.as_array_mut().into_iter().flatten() {
+                let can = match quota["algorithm"].as_str().unwrap_or("gcra") {
+                    "leaky-queue" => false,
+                    "gcra" | "token-bucket" | "leaky-bucket" => true,
+                    _ => !holds,
+                };
+                if can && random.chance(40) {
+                    quota["penalty"] = random.pick(&penalties).clone();
+                }
+            }
+        };
+        change(&mut rule["quotas"]);
+        if let Some(tiers) = rule.get_mut("tiers") {
+            for tier in tiers.as_array_mut().into_iter().flatten() {
+                change(&mut tier["quotas"]);
+            }
+        }
+    }
+}
+
 /// Adds rules that deny to `document`, anywhere among its rules, from numbers of their own: the
 /// cases without them stay what they were.
 pub(crate) fn add_deny_rules(document: &mut Value, random: &mut Random) {

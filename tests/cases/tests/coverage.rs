@@ -18,6 +18,20 @@ const AT_LEAST: &[(usize, &[&str])] = &[
     (9_000, &["several keys"]),
     (900, &["marked"]),
     (
+        100,
+        &[
+            "gcra penalised",
+            "token-bucket penalised",
+            "leaky-bucket penalised",
+            "fixed-window penalised",
+            "sliding-window penalised",
+            "sliding-buckets penalised",
+            "sliding-log penalised",
+            "charge reserve penalised",
+            "mode enforce_percent penalised",
+        ],
+    ),
+    (
         1_000,
         &[
             "several keys, refused",

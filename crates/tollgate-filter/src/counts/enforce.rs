@@ -299,6 +299,7 @@ impl<S: SharedData> Enforcement<'_, S> {
             let now = self.now_of(index);
             let Some(mut partition) = self.plan.partition_mut(index) else { break };
             if !partition.redecide(&self.config.policy, now) {
+                self.keep_penalties(index, stats);
                 return Commit::Denied;
             }
             if !self.is_changed(index) {
