@@ -35,6 +35,7 @@ mod envoy_module;
 mod envoy_numbers;
 mod envoy_origins;
 mod envoy_pace;
+mod envoy_penalty;
 mod envoy_policy;
 mod envoy_priority;
 mod envoy_reload;

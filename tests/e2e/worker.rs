@@ -42,6 +42,7 @@ mod worker_odd;
 mod worker_origin;
 mod worker_origins;
 mod worker_panics;
+mod worker_penalty;
 mod worker_package;
 mod worker_placement;
 mod worker_policy;

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tollgate_core::{MAX_PENALTY_STEPS, Penalty, QuotaError, Span};
+use tollgate_core::{Penalty, QuotaError, Span};
 
 use crate::document::scalar::parse_span;
 use crate::json::node::{Node, quoted};
@@ -40,7 +40,7 @@ impl FromNode for PenaltyDoc {
         {
             "type": "array",
             "minItems": 1,
-            "maxItems": MAX_PENALTY_STEPS,
+            "maxItems": tollgate_core::MAX_PENALTY_STEPS,
             "items": {"type": "string", "pattern": "^[0-9]+(s|m|h|d)$"}
         }
     ]});

@@ -1,0 +1,81 @@
+//! Penalties of the server: in memory, and shared by two servers in Redis.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::Request;
+use tollgate_e2e::process::wait_until;
+use tollgate_e2e::server::{Setup, TollgateServer};
+use tollgate_e2e::workerd::answer;
+
+use crate::fleet_engine_redis::{Kind, Redis};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// A quota that denies for a day, and with its penalty for two.
+fn policy() -> Value {
+    let quota = json!({"name": "q", "limit": 2, "window": "1d", "penalty": ["2d", "9d"]});
+    json!({"version": 1, "rules": [
+        {"name": "shared", "key": [], "quotas": [{"limit": 1_000_000, "window": "1d"}]},
+        {"name": "each", "key": ["client_ip"], "quotas": [quota]}]})
+}
+
+/// Asserts that the request was denied by the first step of the penalty.
+fn assert_first_step(denied: &Value) {
+    assert_eq!(denied["rules"][1], json!({"name": "each", "result": "penalised"}), "{denied}");
+    let wait = denied["retry_after_ms"].as_u64().expect("a wait");
+    assert!(DAY_MS < wait && wait <= 2 * DAY_MS, "{wait} ms");
+}
+
+fn ask(server: &TollgateServer) -> Value {
+    let body = json!({"method": "GET", "path": "/", "client_ip": "192.0.2.1"});
+    answer(&server.client().send(&Request::post("/check", body.to_string())))
+}
+
+fn operate(server: &TollgateServer, what: &str) {
+    let key = json!({"rule": "each", "key": ["192.0.2.1"]}).to_string();
+    assert_eq!(server.operate("POST", &format!("admin/keys/{what}"), &key, &[]).status, 204);
+}
+
+fn starts_once(servers: &[TollgateServer]) {
+    for _ in 0..2 {
+        assert_eq!(ask(&servers[0])["decision"], "allow");
+    }
+    thread::scope(|scope| {
+        let race = |server| scope.spawn(move || (0..50).map(|_| ask(server)).collect::<Vec<_>>());
+        let racing: Vec<_> = servers.iter().cycle().take(8).map(race).collect();
+        for denied in racing.into_iter().flat_map(|it| it.join().expect("replies")) {
+            assert_first_step(&denied);
+        }
+    });
+    let last = servers.last().expect("a server");
+    let shown = last.operate("GET", "admin/keys?rule=each&key=192.0.2.1", "", &[]);
+    assert!(shown.text().contains("\"penalty_step\":1"), "{}", shown.text());
+    // An unblock leaves the use, which the next denial punishes anew; a reset leaves nothing.
+    operate(last, "unblock");
+    for server in servers {
+        assert_first_step(&ask(server));
+    }
+    operate(last, "reset");
+    wait_until("every server finds the reset", Duration::from_secs(60), || {
+        (ask(&servers[0])["decision"] == "allow").then_some(())
+    });
+}
+
+// Guards: a denial that starts a penalty, and a store that writes charges alone.
+#[test]
+fn a_penalty_in_memory_starts_once_and_ends_when_an_operator_says() {
+    starts_once(&[Setup::new(policy()).operated().start()]);
+}
+
+// Guards: servers that take two steps for one offence, or do not see the penalty of another.
+#[test]
+fn servers_that_share_a_store_start_a_penalty_once() {
+    let redis = Redis::start(Kind::Plain);
+    let start = || {
+        let setup = Setup::new(policy()).operated().set("store", redis.address());
+        setup.set("store_timeout", 5_000).set("store_tolerance", 2_000).start()
+    };
+    starts_once(&[start(), start()]);
+}

@@ -1,0 +1,94 @@
+//! Penalties in a real workerd: they start once, survive a crash, and an operator ends them.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::Request;
+use tollgate_e2e::process::wait_until;
+use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
+
+const ADMIN: &str = "/.well-known/tollgate/admin";
+
+const DAY_MS: u64 = 86_400_000;
+
+/// A quota that denies for a day, and with its penalty for two.
+fn policy() -> Value {
+    let quota = json!({"name": "q", "limit": 2, "window": "1d", "penalty": ["2d", "9d"]});
+    json!({"version": 1, "rules": [
+        {"name": "shared", "key": [], "quotas": [{"limit": 1_000_000, "window": "1d"}]},
+        {"name": "each", "key": ["client_ip"], "quotas": [quota]}]})
+}
+
+/// Asserts that the request was denied by the first step of the penalty.
+fn assert_first_step(denied: &Value) {
+    assert_eq!(denied["rules"][1], json!({"name": "each", "result": "penalised"}), "{denied}");
+    let wait = denied["retry_after_ms"].as_u64().expect("a wait");
+    assert!(DAY_MS < wait && wait <= 2 * DAY_MS, "{wait} ms");
+}
+
+// Guards: a penalty that is lost with a crash, that a look of an operator starts, that two denials
+// start twice, or that its end by an operator does not reach isolates that remember denials.
+#[test]
+fn a_penalty_starts_once_and_ends_when_an_operator_says() {
+    let setup = Setup::new(policy()).operated().binding("ADMIN_TOKEN", "secret");
+    let mut worker = setup.start();
+    let operator = |worker: &Workerd, request: Request| {
+        let request = request.header("authorization", "Bearer secret");
+        let reply = worker.client().send(&request.header("content-type", "application/json"));
+        let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        (reply.status, body)
+    };
+    let explain = || {
+        let body = json!({"method": "GET", "path": "/", "client_ip": "192.0.2.1"});
+        Request::post(&format!("{ADMIN}/explain"), body.to_string())
+    };
+    let state = || Request::get(&format!("{ADMIN}/keys?rule=each&key=192.0.2.1"));
+    let ask =
+        |worker: &Workerd| answer(&worker.client().send(&check_request("GET", "/", "192.0.2.1")));
+    for _ in 0..2 {
+        assert_eq!(ask(&worker)["decision"], "allow");
+    }
+    // It would be denied, and a look starts nothing.
+    for _ in 0..3 {
+        let explained = operator(&worker, explain()).1;
+        assert_eq!(explained["rules"][1]["result"], "denied", "{explained}");
+        let retry = explained["retry_after_ms"].as_u64().expect("a wait");
+        assert!(retry <= DAY_MS, "{retry}");
+    }
+    thread::scope(|scope| {
+        let racing: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| (0..20).map(|_| ask(&worker)).collect::<Vec<_>>()))
+            .collect();
+        for denied in racing.into_iter().flat_map(|it| it.join().expect("replies")) {
+            assert_first_step(&denied);
+        }
+    });
+    let (status, shown) = operator(&worker, state());
+    let quota = &shown["quotas"][0];
+    assert_eq!((status, &quota["penalty_step"]), (200, &json!(1)), "{shown}");
+    let left = quota["penalty_until_ms"].as_u64().expect("an end")
+        - shown["at_ms"].as_u64().expect("a time");
+    assert!(left <= 2 * DAY_MS, "{shown}");
+    assert!(shown["words"].as_str().is_some_and(|it| it.contains(", penalty 1 for another ")));
+    assert_eq!(operator(&worker, explain()).1["rules"][1]["result"], "penalised");
+    worker.kill();
+    worker.restart();
+    assert_first_step(&ask(&worker));
+    // An unblock ends the penalty, not the use; a reset both.
+    let act = |what: &str| {
+        let body = json!({"rule": "each", "key": ["192.0.2.1"]}).to_string();
+        operator(&worker, Request::post(&format!("{ADMIN}/keys/{what}"), body)).0
+    };
+    assert_eq!(act("unblock"), 204);
+    let shown = operator(&worker, state()).1;
+    assert_eq!(
+        (&shown["quotas"][0]["penalty_step"], &shown["quotas"][0]["used"]),
+        (&Value::Null, &json!(2))
+    );
+    assert_first_step(&ask(&worker));
+    assert_eq!(act("reset"), 204);
+    wait_until("isolates find the reset", Duration::from_secs(60), || {
+        (ask(&worker)["decision"] == "allow").then_some(())
+    });
+}
