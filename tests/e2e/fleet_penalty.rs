@@ -52,7 +52,7 @@ fn starts_once(servers: &[TollgateServer]) {
     let last = servers.last().expect("a server");
     let shown = last.operate("GET", "admin/keys?rule=each&key=192.0.2.1", "", &[]);
     assert!(shown.text().contains("\"penalty_step\":1"), "{}", shown.text());
-    // An unblock leaves the use, which the next denial punishes anew; a reset leaves nothing.
+    // An unblock leaves the use, which the next denial punishes again; a reset leaves nothing.
     operate(last, "unblock");
     for server in servers {
         assert_first_step(&ask(server));

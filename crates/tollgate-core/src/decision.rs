@@ -94,6 +94,22 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// The decision on `cost` where `count` of `limit` units are counted in a window that ends
+    /// after `reset_after`. A cost of 0 is allowed.
+    #[inline]
+    pub(crate) const fn of_count(limit: u64, count: u64, cost: u64, reset_after: Span) -> Self {
+        let after = count.saturating_add(cost);
+        let (verdict, counted, retry_after) = if cost > limit {
+            (Verdict::Deny, count, None)
+        } else if after > limit && cost > 0 {
+            (Verdict::Deny, count, Some(reset_after))
+        } else {
+            (Verdict::Allow, after, None)
+        };
+        let remaining = limit.saturating_sub(counted);
+        Self { verdict, limit, remaining, retry_after, reset_after }
+    }
+
     /// The decision where the bytes are not a state: denied, and no wait helps.
     #[cold]
     pub(crate) const fn of_no_state(limit: u64) -> Self {

@@ -121,7 +121,13 @@ impl Limiter {
         match self.split_mut(state) {
             None => Decision::of_no_state(self.limit()),
             Some((own, rest)) => match self.left(rest, now) {
-                None => self.method.check(own, now, cost),
+                None => {
+                    let decision = self.method.check(own, now, cost);
+                    if decision.is_admitted() && cost > 0 {
+                        self.forget_foreign(rest, now);
+                    }
+                    decision
+                }
                 Some(left) => self.method.peek(own, now, cost).in_penalty(left, cost),
             },
         }
@@ -235,6 +241,14 @@ impl Limiter {
         let now = now.min(LATEST);
         let until = self.penalty?.seen(PenaltyState::decode(rest), now).until;
         until.checked_since(now).filter(|left| *left > Span::ZERO)
+    }
+
+    /// Clears a penalty that another clock has set, as the charge overwrites a foreign debt.
+    fn forget_foreign(&self, rest: &mut [u8], now: Timestamp) {
+        let state = PenaltyState::decode(rest);
+        if self.penalty.is_some_and(|penalty| penalty.seen(state, now.min(LATEST)) != state) {
+            rest.fill(0);
+        }
     }
 
     /// The algorithm's part of a state and that of the penalty, which is empty where there is none;

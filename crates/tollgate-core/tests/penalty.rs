@@ -141,6 +141,10 @@ proptest! {
         let wait = key.peek(now, 1).retry_after.unwrap_or(Span::ZERO);
         prop_assert!(wait <= most, "{wait:?}");
         while key.check(now, 1).is_admitted() {}
+        if key.limiter.penalty_at(&key.state, at(now)).is_none() {
+            let until = u64::from_le_bytes(key.state[own..own + 8].try_into().unwrap());
+            prop_assert!(until <= now, "a foreign end is gone with the first charge");
+        }
         key.limiter.punish(&mut key.state, at(now), 1);
         let (until, _) = key.limiter.penalty_at(&key.state, at(now)).expect("it runs now");
         prop_assert!(until.since(at(now)) <= most);

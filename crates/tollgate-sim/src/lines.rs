@@ -49,6 +49,7 @@ impl Node {
         let now = arrival.at;
         self.load();
         self.plan.waiting_mut(&self.policy).look(now);
+        self.put_changed(now);
         let outcome = self.plan.outcome(&self.policy);
         match outcome.disposition() {
             Disposition::Deny { status } => {

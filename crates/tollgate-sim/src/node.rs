@@ -248,8 +248,13 @@ impl Node {
     /// Loads, decides and stores.
     pub(crate) fn commit(&mut self, now: Timestamp) {
         self.load();
+        self.plan.decide(&self.policy, now);
+        self.put_changed(now);
+    }
+
+    /// Stores the values that a decision changed.
+    pub(crate) fn put_changed(&mut self, now: Timestamp) {
         let Self { policy, store, plan, places, .. } = self;
-        plan.decide(policy, now);
         for partition in plan.partitions().filter(Partition::changed) {
             if let Some(place) = places.get_mut(partition.index()) {
                 store.put(policy, partition, place, now);

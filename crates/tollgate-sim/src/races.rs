@@ -92,6 +92,9 @@ impl Node {
                 if admits {
                     return Step::Again;
                 }
+                if partition.view().is_only_punished() {
+                    self.store.put(&self.policy, partition.view(), place, now);
+                }
                 if job.tries >= MAX_TRIES {
                     partition.fail(Failure::Contended);
                     job.tries = 0;

@@ -19,7 +19,7 @@ use crate::leases::ask::{Leasing, read_leased, write_leased};
 use crate::leases::clock::Clock;
 use crate::leases::mutation::{self, Mutation};
 use crate::marks::{MAX_MARKS, Mark};
-use crate::request::{Request, entry_of, is_strict, settles};
+use crate::request::{Request, entry_of, is_strict, look_of, settles};
 use crate::settled::SettledCosts;
 use crate::stored_set::StoredSet;
 use crate::wire::{NEWER, OTHER_ENTRY, WireError};
@@ -94,6 +94,20 @@ impl Counts {
     #[must_use]
     pub fn entry_of(request: &[u8]) -> Option<u64> {
         entry_of(request)
+    }
+
+    /// The same request for a store that cannot write: it only asks. `None` unless `request` starts
+    /// penalties, because any other denial writes nothing.
+    #[must_use]
+    pub fn look_of(request: &[u8]) -> Option<Vec<u8>> {
+        look_of(request)
+    }
+
+    /// True when `reply` denies `request`.
+    #[must_use]
+    pub fn denies(request: &[u8], reply: &[u8]) -> bool {
+        let Ok(mut asked) = Request::read(request) else { return false };
+        asked.read_reply(reply).is_ok() && asked.refuses()
     }
 
     /// The reply to a request that was planned with an entry other than `entry`, which is in the

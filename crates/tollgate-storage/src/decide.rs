@@ -34,6 +34,8 @@ impl Counts {
                 admitted &= !(rule.binding && denies(decisions));
             }
         });
+        // A request that a penalty of the key denies already is no offence.
+        let is_penalised = asked.is_penalised();
         let mut is_changed = false;
         let marks = self.marks.clone();
         let settled = core::mem::take(&mut self.settled);
@@ -67,7 +69,7 @@ impl Counts {
             if is_refused && rule.blocked_until.is_none() {
                 is_changed |= kept.await_room(now, rule.cost);
             }
-            if rule.punishes && rule.blocked_until.is_none() {
+            if rule.punishes && !is_penalised && rule.blocked_until.is_none() {
                 is_changed |= kept.counted(decisions).punish(now, rule.decided_cost());
             }
             kept.leave(decisions, now);
@@ -162,6 +164,17 @@ const UNDECIDED: Decision = Decision {
 };
 
 impl Request<'_> {
+    /// True when the penalty of a rule that starts penalties denies it.
+    fn is_penalised(&self) -> bool {
+        let mut decisions = self.decisions.iter();
+        self.rules.iter().any(|rule| {
+            let own = decisions.by_ref().take(rule.quotas);
+            // Consume all, so that the next rule finds its own.
+            let penalties = own.filter(|it| it.verdict == Verdict::Penalty).count();
+            rule.punishes && penalties > 0
+        })
+    }
+
     /// True when a binding rule of it denies.
     pub(crate) fn refuses(&self) -> bool {
         let mut decisions = self.decisions.iter();

@@ -150,6 +150,30 @@ pub(crate) fn entry_of(request: &[u8]) -> Option<u64> {
     rest.first_chunk().filter(|_| is_said).map(|revision| u64::from_le_bytes(*revision))
 }
 
+/// `request` with every rule only checked; `None` when none of them starts penalties.
+pub(crate) fn look_of(request: &[u8]) -> Option<Vec<u8>> {
+    let asked = Request::read(request).ok()?;
+    if !asked.rules.iter().any(|rule| rule.punishes) {
+        return None;
+    }
+    let mut look = request.to_vec();
+    let under = if request.get(FLAGS)? & UNDER == 0 { 0 } else { REVISION };
+    let mut offset = FLAGS.checked_add(1)?.checked_add(under)?;
+    for rule in &asked.rules {
+        let flags = look.get_mut(offset)?;
+        *flags = *flags & (BINDING | WAITS) | LATER;
+        let wait = if rule.longest.is_some() { 8 } else { 0 };
+        let len = RULE_HEAD.checked_add(wait)?.checked_add(rule.parameters.len())?;
+        offset = offset.checked_add(len)?;
+    }
+    // The effects of a response are not checked.
+    (offset == look.len()).then_some(look)
+}
+
+/// Bytes of the revision of an entry, and of a rule before its longest wait.
+const REVISION: usize = 8;
+const RULE_HEAD: usize = 17;
+
 /// The offset of the flags of a request, and of the receipt in a request that settles a cost.
 const FLAGS: usize = 24;
 const RECEIPT: usize = 24;

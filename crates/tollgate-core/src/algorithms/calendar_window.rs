@@ -18,7 +18,7 @@
 use crate::algorithms::skew::{is_foreign, kept, most_counted};
 use crate::algorithms::step::Step;
 use crate::calendar::{Calendar, CalendarUnit};
-use crate::decision::{Charge, Decision, Verdict};
+use crate::decision::{Charge, Decision};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{ALLOWED_SKEW, LATEST, Timestamp};
@@ -69,20 +69,9 @@ impl CalendarWindow {
         let (window, end_at) = self.bring_to(state, now, cost);
         let next = CalendarWindowState { count: window.count.saturating_add(cost), ..window };
         let reset_after = end_at.since(now);
-        let answer = |verdict, count, retry_after| Decision {
-            verdict,
-            limit,
-            remaining: limit.saturating_sub(count),
-            retry_after,
-            reset_after,
-        };
-        if cost > limit {
-            (answer(Verdict::Deny, window.count, None), state)
-        } else if next.count > limit && cost > 0 {
-            (answer(Verdict::Deny, window.count, Some(reset_after)), state)
-        } else {
-            (answer(Verdict::Allow, next.count, None), if cost == 0 { state } else { next })
-        }
+        let decision = Decision::of_count(limit, window.count, cost, reset_after);
+        let is_charged = decision.is_admitted() && cost > 0;
+        (decision, if is_charged { next } else { state })
     }
 
     /// The state with `charge` taken back at `now`: exact in the window that is counted and in the

@@ -67,20 +67,9 @@ impl FixedWindow {
         let window = self.bring_to(state, now, cost);
         let next = FixedWindowState { count: window.count.saturating_add(cost), ..window };
         let reset_after = end_of(window.index, self.quota.window()).since(now);
-        let answer = |verdict, count, retry_after| Decision {
-            verdict,
-            limit,
-            remaining: limit.saturating_sub(count),
-            retry_after,
-            reset_after,
-        };
-        if cost > limit {
-            (answer(Verdict::Deny, window.count, None), state)
-        } else if next.count > limit && cost > 0 {
-            (answer(Verdict::Deny, window.count, Some(reset_after)), state)
-        } else {
-            (answer(Verdict::Allow, next.count, None), if cost == 0 { state } else { next })
-        }
+        let decision = Decision::of_count(limit, window.count, cost, reset_after);
+        let is_charged = decision.is_admitted() && cost > 0;
+        (decision, if is_charged { next } else { state })
     }
 
     /// The state with `charge` taken back at `now`: exact while its window is the one counted;

@@ -1,12 +1,13 @@
 //! Denials that this worker saw: a denial can be repeated without reading the shared tables.
 //!
-//! A denial changes nothing, and until its `retry_after` no other request is allowed, so the value
-//! stays the same: a request that is denied on the remembered value is denied on the present one,
-//! with the same numbers. Invariant: only denials are taken from here, never allowances, and only
-//! denials that are final (`final_denials`) and under the number under which they were remembered.
-//! With several costs another worker may allow a cheaper request, and the numbers would be old.
-//! Where slots are held (`reserve`) or waited for (`leaky-queue`), a charge may be given back, and
-//! the denial would be wrong. The monotonic clock guarantees that time goes forward.
+//! A denial changes nothing, but for the one that starts a penalty and is not remembered, and
+//! until its `retry_after` no other request is allowed. So the value stays the same: a request that
+//! is denied on the remembered value is denied on the present one, with the same numbers.
+//! Invariant: only denials are taken from here, never allowances, and only denials that are final
+//! (`final_denials`) and under the number under which they were remembered. With several costs
+//! another worker may allow a cheaper request, and the numbers would be old. Where slots are held
+//! (`reserve`) or waited for (`leaky-queue`), a charge may be given back, and the denial would be
+//! wrong. The monotonic clock guarantees that time goes forward.
 //!
 //! Deliberately absent: any decision; the policy decides on the value as on a loaded one.
 

@@ -88,6 +88,10 @@ impl<S: SharedData> Enforcement<'_, S> {
         if !self.is_local(index) {
             return false;
         }
+        if self.is(index, |partition| partition.is_only_punished()) {
+            self.keep_penalties(index, stats);
+            return false;
+        }
         if !self.is_changed(index) {
             self.keep_carried(index, stats);
             return false;
@@ -109,7 +113,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     fn decide(&mut self, stats: &mut CommitStats) {
         if self.plan.len() == 1 && self.is_local(0) && self.use_prediction() {
             self.plan.decide(&self.config.policy, self.now);
-            if self.is_changed(0) {
+            if self.is(0, |partition| partition.changed() && !partition.is_only_punished()) {
                 return;
             }
         }

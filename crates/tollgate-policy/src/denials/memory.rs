@@ -17,7 +17,7 @@ use tollgate_core::{Decision, Span, Timestamp};
 use crate::answer::outcome::Disposition;
 use crate::denials::table::{Entry, Table};
 use crate::denials::trust::{
-    Belief, Counts, FRESH, can_be_settled, is_believed, is_final, refused_for, starts_penalty,
+    Belief, Counts, FRESH, can_be_settled, is_believed, is_final, refused_for,
 };
 use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partitions::{Failure, Status};
@@ -272,8 +272,10 @@ impl Denials {
             }
         }
         match recalled {
-            // Only the store can start it.
-            Recalled::Refused if starts_penalty(policy, plan) => return Recalled::Nothing,
+            // Only the store can start it; one request asks.
+            Recalled::Refused if self.asks_for_penalty(policy, plan, now) => {
+                return Recalled::Nothing;
+            }
             Recalled::Refused => self.leave(policy, plan, belief),
             Recalled::Admitted if !is_refused_anyway => {
                 self.each_remembered(policy, plan, belief, |counted, (at, _), applied| {

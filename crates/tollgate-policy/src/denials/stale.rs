@@ -13,6 +13,7 @@ use crate::answer::outcome::Disposition;
 use crate::denials::memory::{Denials, Recalled, hash};
 use crate::denials::table::Entry;
 use crate::denials::trust::{Belief, Counts, is_believed};
+use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::{Plan, denies};
 use crate::policy::compiled::Policy;
@@ -141,11 +142,11 @@ impl Denials {
         let patience = self.patience;
         let is_under_way = |at: Timestamp| now.checked_since(at).is_some_and(|it| it <= patience);
         let mut is_first = true;
-        self.each_denial(policy, plan, |entry, _| {
+        self.each_denial(policy, plan, |entry, _, _| {
             is_first &= !entry.asked_at.is_some_and(is_under_way);
         });
         if is_first {
-            self.each_denial(policy, plan, |entry, _| entry.asked_at = Some(now));
+            self.each_denial(policy, plan, |entry, _, _| entry.asked_at = Some(now));
             plan.suspect = self.latest_denial(policy, plan);
         }
         is_first
@@ -154,10 +155,39 @@ impl Denials {
     /// The partition whose denial was received last, among those in the plan's decisions.
     pub(crate) fn latest_denial(&mut self, policy: &Policy, plan: &Plan) -> Option<usize> {
         let mut latest: Option<(Timestamp, usize)> = None;
-        self.each_denial(policy, plan, |entry, i| {
+        self.each_denial(policy, plan, |entry, i, _| {
             latest = latest.max(Some((entry.received_at, i)))
         });
         latest.map(|(_, i)| i)
+    }
+
+    /// True when the store would start a penalty for this request, and no request is under way that
+    /// makes it do so; then this one is sent.
+    pub(crate) fn asks_for_penalty(
+        &mut self,
+        policy: &Policy,
+        plan: &mut Plan,
+        now: Timestamp,
+    ) -> bool {
+        self.starts_penalty(policy, plan, now) && self.is_first_to_ask(policy, plan, now)
+    }
+
+    /// True when the store would start a penalty for this request.
+    fn starts_penalty(&mut self, policy: &Policy, plan: &Plan, now: Timestamp) -> bool {
+        let mut starts = false;
+        self.each_denial(policy, plan, |entry, _, applied| {
+            let Some(set) = policy.applied_set(applied).filter(|set| set.has_penalty()) else {
+                return;
+            };
+            let (at, mut states) = (entry.at_of_store(now), entry.states.to_vec());
+            starts |= applied.punishes()
+                && entry.blocked_until.is_none_or(|until| until <= at)
+                && set.quotas.iter().any(|quota| {
+                    let state = quota.state_mut(&mut states);
+                    state.is_some_and(|state| quota.limiter.punish(state, at, applied.cost))
+                });
+        });
+        starts
     }
 
     /// Calls `each` with every entry that denies by the plan's decisions, and its partition.
@@ -165,7 +195,7 @@ impl Denials {
         &mut self,
         policy: &Policy,
         plan: &Plan,
-        mut each: impl FnMut(&mut Entry, usize),
+        mut each: impl FnMut(&mut Entry, usize, &AppliedRule),
     ) {
         for applied in plan.applied.iter().filter(|applied| applied.is_binding()) {
             let partition = applied.partition().and_then(|i| plan.partition(i));
@@ -176,7 +206,7 @@ impl Denials {
                 continue;
             }
             if let Some(entry) = self.table.find(hash(self.seed, policy, set, partition.key())) {
-                each(entry, partition.index());
+                each(entry, partition.index(), applied);
             }
         }
     }

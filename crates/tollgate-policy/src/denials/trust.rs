@@ -6,10 +6,9 @@
 //! operator resets, until the reset is known. A cost that requests choose brings
 //! nothing back; only the numbers differ.
 
-use tollgate_core::{Algorithm, Span, Timestamp, Verdict};
+use tollgate_core::{Algorithm, Span, Timestamp};
 
 use crate::denials::table::Entry;
-use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
@@ -82,20 +81,6 @@ pub(crate) enum Counts {
     All,
     /// The counts whose store received a request and did not respond.
     Silent,
-}
-
-/// True when a quota with a penalty denies, and none runs.
-pub(crate) fn starts_penalty(policy: &Policy, plan: &Plan) -> bool {
-    let punishing =
-        plan.applied.iter().filter(|applied| applied.punishes() && !applied.is_unasked());
-    punishing.filter(|applied| applied.blocked_until().is_none()).any(|applied| {
-        let decisions = plan.decisions.get(applied.first_decision..).unwrap_or_default();
-        let mut quotas = policy.quotas(applied).iter().zip(decisions);
-        quotas.any(|(quota, decision)| {
-            let is_offence = decision.verdict == Verdict::Deny && decision.retry_after.is_some();
-            is_offence && quota.limiter.penalty().is_some()
-        })
-    })
 }
 
 /// How long these states deny `cost` from `at` on. Zero where it never fits, because such an entry

@@ -10,10 +10,11 @@ use core::cmp::Reverse;
 
 use tollgate_core::Algorithm;
 
-use crate::pipeline::applied::Basis;
+use crate::pipeline::applied::{AppliedRule, Basis};
 use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
+use crate::policy::group::QuotaSet;
 use crate::policy::rule::Rule;
 use crate::request::key::parts;
 use crate::spec::key::Breadth;
@@ -35,11 +36,18 @@ pub struct ChargingOrder {
 
 impl ChargingOrder {
     /// The order for the counts of `plan`. `None` when there is one count, when a taken place
-    /// cannot always be returned (a queue), or when the request may wait: then check all counts
-    /// before charging any.
+    /// cannot always be returned (a queue), when the request may wait, or when a denial may start a
+    /// penalty, which a charge that comes back must not cause: then check all counts before
+    /// charging any.
     #[must_use]
     pub fn of(policy: &Policy, plan: &Plan) -> Option<Self> {
-        if plan.partitions().nth(1).is_none() || plan.may_wait(policy) {
+        let has_penalty = |applied: &AppliedRule| {
+            applied.punishes() && policy.applied_set(applied).is_some_and(QuotaSet::has_penalty)
+        };
+        if plan.partitions().nth(1).is_none()
+            || plan.may_wait(policy)
+            || plan.applied.iter().any(has_penalty)
+        {
             return None;
         }
         let of = |partition: Partition<'_>| (breadth(policy, &partition), partition.index());

@@ -165,6 +165,14 @@ impl<'p> Partition<'p> {
         self.stored.status == Status::Charged || (self.stored.punished && !self.has_failed())
     }
 
+    /// True when it changed only by a penalty that the denial started. Where the commit loses its
+    /// race, load it and [punish again](PartitionMut::punish_again); the request stays denied
+    /// whether or not it is committed.
+    #[must_use]
+    pub fn is_only_punished(&self) -> bool {
+        self.changed() && self.stored.status != Status::Charged
+    }
+
     /// True when its value contains usage under earlier quotas that was carried into those of the
     /// policy: store it even if nothing was charged. There is no need to retry when another writer
     /// was faster. Without this, every denial would carry the usage again, and the retry time

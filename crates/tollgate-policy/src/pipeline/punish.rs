@@ -4,7 +4,7 @@
 //! would have charged; a request that was denied with several partitions stays denied when one of
 //! them lost its race, because none of the others is charged.
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Decision, Timestamp, Verdict};
 
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::{PartitionMut, counted_in};
@@ -20,6 +20,14 @@ impl PartitionMut<'_> {
         self.stored.at = now;
         self.stored.status = Status::Uncharged;
         self.stored.punished = false;
+        let Self { index, stored, applied, decisions, .. } = self;
+        let reports = applied.iter().filter(|it| it.counts_in(*index) && it.reports());
+        for applied in reports {
+            if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions) {
+                counted.report(now, applied.cost);
+                stored.status = Status::Charged;
+            }
+        }
         self.punish(policy, now);
     }
 
@@ -27,7 +35,12 @@ impl PartitionMut<'_> {
     pub(crate) fn punish(&mut self, policy: &Policy, now: Timestamp) {
         let Self { index, stored, applied, decisions, .. } = self;
         let of_it = |applied: &&AppliedRule| applied.counts_in(*index) && applied.punishes();
-        for applied in applied.iter().filter(of_it) {
+        let punishing = || applied.iter().filter(of_it);
+        // A request that a penalty of the key denies already is no offence.
+        if !stored.status.is_loaded() || punishing().any(|it| is_penalised(it, policy, decisions)) {
+            return;
+        }
+        for applied in punishing() {
             if policy.applied_set(applied).is_some_and(QuotaSet::has_penalty)
                 && let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions)
             {
@@ -36,8 +49,15 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// True when a rule of the request counts elsewhere, or nowhere.
+    /// True when a rule of the request counts in another partition.
     pub(crate) fn has_others(&self) -> bool {
-        self.applied.iter().any(|applied| !applied.counts_in(self.index))
+        self.applied.iter().any(|it| it.partition().is_some_and(|other| other != self.index))
     }
+}
+
+/// True when a penalty denies the rule.
+fn is_penalised(applied: &AppliedRule, policy: &Policy, decisions: &[Decision]) -> bool {
+    let own = decisions.get(applied.first_decision..).unwrap_or_default();
+    let own = own.iter().take(policy.quotas(applied).len());
+    own.into_iter().any(|decision| decision.verdict == Verdict::Penalty)
 }

@@ -170,6 +170,12 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// True when the engine refused a write before it did anything, and may still read.
+    #[must_use]
+    pub const fn refuses_writes(self) -> bool {
+        matches!(self, Self::OutOfMemory | Self::ReadOnly | Self::TooFewReplicas)
+    }
+
     /// All faults.
     pub const ALL: [Self; 16] = [
         Self::Unreachable,

@@ -17,6 +17,11 @@ use tollgate_policy::explain::words::utc_offset;
 /// # Errors
 /// A limit that the algorithm cannot hold: above 1024 by the log.
 pub(super) fn at_limit(now: &Limiter, limit: u64) -> Result<Limiter, QuotaError> {
+    let limiter = plain_at_limit(now, limit)?;
+    Ok(now.penalty().and_then(|penalty| limiter.with_penalty(*penalty)).unwrap_or(limiter))
+}
+
+fn plain_at_limit(now: &Limiter, limit: u64) -> Result<Limiter, QuotaError> {
     let quota = now.quota();
     let limit = limit.clamp(1, MAX_LIMIT);
     if let Some(calendar) = now.calendar() {
@@ -43,7 +48,7 @@ pub(super) fn line(limiter: &Limiter, name: Option<&str>) -> String {
         let name = name.replace('\\', "\\\\").replace('"', "\\\"");
         line.push_str(&format!("\"name\": \"{name}\", "));
     }
-    let window = match limiter.calendar().map(Calendar::unit) {
+    let in_words = match limiter.calendar().map(Calendar::unit) {
         Some(CalendarUnit::Month { .. }) => "1mo".to_owned(),
         Some(CalendarUnit::Week { .. }) => "1w".to_owned(),
         Some(CalendarUnit::Day | CalendarUnit::Hour) | None => window(quota.window().as_nanos()),
@@ -51,7 +56,7 @@ pub(super) fn line(limiter: &Limiter, name: Option<&str>) -> String {
     let limit = quota.limit();
     let algorithm_name = algorithm.name();
     line.push_str(&format!(
-        "\"limit\": {limit}, \"window\": \"{window}\", \"algorithm\": \"{algorithm_name}\""
+        "\"limit\": {limit}, \"window\": \"{in_words}\", \"algorithm\": \"{algorithm_name}\""
     ));
     if let Algorithm::SlidingBuckets { buckets, weighted } = algorithm {
         line.push_str(&format!(", \"buckets\": {buckets}"));
@@ -65,6 +70,10 @@ pub(super) fn line(limiter: &Limiter, name: Option<&str>) -> String {
     }
     if let Some(calendar) = limiter.calendar() {
         line.push_str(&calendar_fields(calendar));
+    }
+    if let Some(penalty) = limiter.penalty() {
+        let steps = penalty.steps().map(|step| format!("\"{}\"", window(step.as_nanos())));
+        line.push_str(&format!(", \"penalty\": [{}]", steps.collect::<Vec<_>>().join(", ")));
     }
     line.push_str(" }");
     line

@@ -162,7 +162,13 @@ impl TrialState {
         let (mut from, mut bit) = (0, 1_u128);
         for candidate in candidates {
             let state = self.states.get_mut(from..candidate.end);
-            let verdict = state.map(|state| candidate.limiter.admit(state, at, cost).verdict());
+            let verdict = state.map(|state| {
+                let verdict = candidate.limiter.admit(state, at, cost).verdict();
+                if verdict == Verdict::Deny {
+                    candidate.limiter.punish(state, at, cost);
+                }
+                verdict
+            });
             if verdict == Some(Verdict::Deny) {
                 candidate.requests = candidate.requests.saturating_add(1);
                 candidate.denied = candidate.denied.saturating_add((self.denied & bit == 0).into());

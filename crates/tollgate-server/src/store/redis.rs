@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tollgate_core::Span;
-use tollgate_redis::{Engine, Failed, Fault};
+use tollgate_redis::{Engine, Failed, Fault, KeyRequest};
 use tollgate_service::settle::Sealer;
 use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
+use tollgate_storage::Counts;
 
 use crate::store::request::{Name, NoReply, StoreRequest};
 use crate::traces::{self, ActiveSpan, Kind};
@@ -78,20 +79,32 @@ impl Redis {
 
     pub(super) async fn ask(&self, name: &Name, ask: StoreRequest<'_>) -> Result<Vec<u8>, NoReply> {
         let ask = match ask {
-            StoreRequest::Check(request) => tollgate_redis::KeyRequest::Check(request.to_vec()),
-            StoreRequest::Refund { request, reply } => tollgate_redis::KeyRequest::Refund {
-                request: request.to_vec(),
-                reply: reply.to_vec(),
-            },
-            StoreRequest::Operate(request) => tollgate_redis::KeyRequest::Operate(request.to_vec()),
+            StoreRequest::Check(request) => KeyRequest::Check(request.to_vec()),
+            StoreRequest::Refund { request, reply } => {
+                KeyRequest::Refund { request: request.to_vec(), reply: reply.to_vec() }
+            }
+            StoreRequest::Operate(request) => KeyRequest::Operate(request.to_vec()),
         };
         let span = traces::child("store", Kind::Internal);
         let tag = span.as_ref().map(ActiveSpan::tag);
         let name = tollgate_redis::Name::new(*name);
+        let look = match &ask {
+            KeyRequest::Check(request) => Counts::look_of(request).zip(Some(request.clone())),
+            KeyRequest::Refund { .. } | KeyRequest::Operate(_) => None,
+        };
         let unreadable = |what| {
             NoReply::Unreadable(format!("the engine's key {} {what}", self.engine.key_of(&name)))
         };
-        match self.engine.ask_as(name, ask, tag).await {
+        let mut answer = self.engine.ask_as(name, ask, tag).await;
+        // An engine that takes no writes cannot start a penalty; the denial stands without it.
+        if let (Err(Failed::Engine(fault)), Some((look, request))) = (&answer, look)
+            && fault.refuses_writes()
+            && let Ok(reply) = self.engine.ask_as(name, KeyRequest::Check(look), tag).await
+            && Counts::denies(&request, &reply)
+        {
+            answer = Ok(reply);
+        }
+        match answer {
             Err(Failed::Corrupt) => Err(unreadable("is damaged and starts again")),
             Err(Failed::Engine(Fault::Foreign)) => Err(unreadable(
                 "contains a value that this version does not write; delete it, unless newer servers use it",

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a decision and its write are one synchronous step, so no other request comes between,
 //! and the platform holds the reply back until the write is durable. A denial writes nothing,
-//! except for the first one after a quota was changed: the usage is then carried to the new quota,
-//! and stays so. Memory is only a copy of the row: an object that was evicted, or whose wasm
-//! instance aborted, reads it again. A row that cannot be read fails the one request that finds it,
-//! and the count starts again, as in Envoy; the row that takes its place records that. There is no
-//! policy here: quotas come with the request and are stored in the row.
+//! except for the first one after a quota was changed (the usage is then carried to the new quota,
+//! and stays so) and for one that starts a penalty. Memory is only a copy of the row: an object
+//! that was evicted, or whose wasm instance aborted, reads it again. A row that cannot be read
+//! fails the one request that finds it, and the count starts again, as in Envoy; the row that takes
+//! its place records that. There is no policy here: quotas come with the request and are stored in
+//! the row.
 //!
 //! Where the key is a tenant alone, the tenant's entry is stored here, too. A request that was
 //! planned with another entry gets this one as its reply and charges nothing. The entry stays when
