@@ -30,6 +30,7 @@ mod envoy_life_module;
 mod envoy_life_restart;
 mod envoy_life_trap;
 mod envoy_limits;
+mod envoy_metadata;
 mod envoy_migrate;
 mod envoy_module;
 mod envoy_numbers;

@@ -40,6 +40,8 @@ pub enum Field {
     Query(String),
     /// A claim of a verified token by its name: `claim.sub`.
     Claim(String),
+    /// A value of a proxy's metadata by its path: `metadata.envoy.filters.http.ext_authz/tenant`.
+    Metadata(String),
 }
 
 /// The fields that have no name of their own, and their words.
@@ -72,6 +74,7 @@ impl Field {
             "cookie" => Some(Self::Cookie(name.to_owned())),
             "query" => Some(Self::Query(name.to_owned())),
             "claim" => Some(Self::Claim(name.to_owned())),
+            "metadata" => Some(Self::Metadata(name.to_owned())),
             _ => None,
         }
     }
@@ -94,6 +97,7 @@ impl fmt::Display for Field {
             Self::Cookie(name) => write!(f, "cookie.{name}"),
             Self::Query(name) => write!(f, "query.{name}"),
             Self::Claim(name) => write!(f, "claim.{name}"),
+            Self::Metadata(path) => write!(f, "metadata.{path}"),
             plain => {
                 let known = PLAIN.iter().find(|(_, field)| field == plain);
                 f.write_str(known.map_or("", |(name, _)| name))
@@ -160,7 +164,8 @@ impl Wanted {
 }
 
 fn is_named(field: &Field) -> bool {
-    matches!(field, Field::Header(_) | Field::Cookie(_) | Field::Query(_) | Field::Claim(_))
+    matches!(field, Field::Header(_) | Field::Cookie(_) | Field::Query(_))
+        || matches!(field, Field::Claim(_) | Field::Metadata(_))
 }
 
 /// The places that do not depend on the wanted fields.
@@ -178,6 +183,7 @@ pub(crate) const fn fixed_place(field: &Field) -> Option<usize> {
         Field::Peer => Some(8),
         Field::Actual => Some(9),
         Field::Time | Field::Status => None,
-        Field::Header(_) | Field::Cookie(_) | Field::Query(_) | Field::Claim(_) => None,
+        Field::Header(_) | Field::Cookie(_) | Field::Query(_) => None,
+        Field::Claim(_) | Field::Metadata(_) => None,
     }
 }

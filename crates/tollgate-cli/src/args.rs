@@ -130,6 +130,10 @@ pub(crate) struct ExplainArgs {
     /// A claim of the verified token, name=text or name:=JSON; may be repeated
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
     pub(crate) claims: Vec<Claim>,
+    /// Envoy, library: a value of the metadata that filters before this one have set,
+    /// filter/name=text or filter/name:=JSON; may be repeated
+    #[arg(long = "metadata", value_name = "PATH=VALUE", value_parser = metadata)]
+    pub(crate) metadata: Vec<Claim>,
     /// Server, library: the domain of a rate limit request
     #[arg(long)]
     pub(crate) domain: Option<String>,
@@ -210,7 +214,8 @@ pub(crate) struct ConvertArgs {
     pub(crate) json: bool,
 }
 
-/// A claim with the text that counts for it; a claim without a text counts as absent.
+/// A claim, or a value of metadata, with the text that counts for it; one without a text counts as
+/// absent.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) name: String,
@@ -264,7 +269,21 @@ pub(crate) fn header(text: &str) -> Result<(String, String), String> {
 fn claim(text: &str) -> Result<Claim, String> {
     let (name, value) = text.split_once('=').ok_or("use name=text or name:=JSON")?;
     Ok(match name.strip_suffix(':') {
-        Some(name) => Claim { name: name.to_owned(), text: json_claim(value)? },
+        Some(name) => {
+            Claim { name: name.to_owned(), text: json_text(value, tollgate_policy::decimal)? }
+        }
+        None => Claim { name: name.to_owned(), text: Some(value.to_owned()) },
+    })
+}
+
+fn metadata(text: &str) -> Result<Claim, String> {
+    const WANTED: &str = "use filter/name=text or filter/name:=JSON";
+    let (name, value) =
+        text.split_once('=').filter(|(name, _)| name.contains('/')).ok_or(WANTED)?;
+    Ok(match name.strip_suffix(':') {
+        Some(name) => {
+            Claim { name: name.to_owned(), text: json_text(value, tollgate_policy::whole_number)? }
+        }
         None => Claim { name: name.to_owned(), text: Some(value.to_owned()) },
     })
 }
@@ -281,15 +300,15 @@ fn descriptor(json: &str) -> Result<Descriptor, String> {
     is_descriptor.then(|| Descriptor(items.into_iter().flatten().collect())).ok_or(WANTED.into())
 }
 
-/// Converts a claim given as JSON to the text that counts for it; `None` for a list, an object and
-/// null.
-fn json_claim(json: &str) -> Result<Option<String>, String> {
+/// Converts a claim or a value of metadata given as JSON to the text that counts for it; `None` for
+/// a list, an object and null. `number` writes a number.
+fn json_text(json: &str, number: fn(f64) -> Option<String>) -> Result<Option<String>, String> {
     let wrong = |error: serde_json::Error| format!("not JSON: {error}");
     // The number is only validated here: the parser rejects a number beyond a double, which a token
     // may contain.
     let _: serde::de::IgnoredAny = serde_json::from_str(json).map_err(wrong)?;
-    if let Ok(number) = json.trim_ascii().parse::<f64>() {
-        return Ok(tollgate_policy::decimal(number));
+    if let Ok(double) = json.trim_ascii().parse() {
+        return Ok(number(double));
     }
     Ok(match serde_json::from_str(json).map_err(wrong)? {
         serde_json::Value::String(text) => Some(text),

@@ -130,6 +130,7 @@ impl Filters {
                     listener: around.listener.map(str::to_owned),
                     filter: name.map(str::to_owned),
                 };
+                let later = around.manager.map_or_else(Vec::new, |it| later(it, &place));
                 let manager = around.manager.map(|manager| Manager::new(manager, reading));
                 let (document, holds, named, hash_key) = match policies(config, reading) {
                     Ok(Policies { document, holds, named, hash_key }) => {
@@ -137,7 +138,7 @@ impl Filters {
                     }
                     Err(fault) => (Err(fault), Holds::Unread, Vec::new(), None),
                 };
-                let around = FilterContext { manager, named, hash_key };
+                let around = FilterContext { manager, later, named, hash_key };
                 let mut fields = config.fields().iter().rev();
                 let field = fields.find(|field| field.name == "configuration");
                 let configuration =
@@ -201,6 +202,18 @@ fn config_of<'n>(node: &'n Node, message: &str) -> Option<&'n Node> {
         }
         _ => None,
     }
+}
+
+/// The names of the filters that `manager` runs only after this one.
+fn later(manager: &Node, own: &FilterPlace) -> Vec<String> {
+    let filters = manager.get("http_filters").or(manager.get("httpFilters"));
+    let filters = filters.map_or(&[][..], Node::items);
+    let name = |filter: &Node| filter.get("name").and_then(Node::text).map(str::to_owned);
+    let is_own = |filter: &Node| filter.line == own.line && name(filter) == own.filter;
+    let own = filters.iter().position(is_own).unwrap_or(filters.len());
+    let (earlier, later) = filters.split_at_checked(own).unwrap_or_default();
+    let earlier: Vec<String> = earlier.iter().filter_map(name).collect();
+    later.iter().skip(1).filter_map(name).filter(|name| !earlier.contains(name)).collect()
 }
 
 fn is_tollgate(config: &Node, filter: Option<&str>, reading: Reading) -> bool {

@@ -17,6 +17,8 @@ use tollgate_yaml::{Field, Kind, Node, Reading, Value};
 pub(crate) struct FilterContext {
     /// The connection manager that the filter is in; `None` when the file does not contain it.
     pub(crate) manager: Option<Manager>,
+    /// The names of the filters that run only after it.
+    pub(crate) later: Vec<String>,
     /// The policies of routes that name one.
     pub(crate) named: Vec<NamedPolicy>,
     /// The key with which the filter hashes keys, if its configuration contains it.
@@ -57,7 +59,8 @@ pub(crate) fn needed_by(policy: &Policy) -> String {
 }
 
 /// The settings that are kept: all that are ever read.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
+    "http_filters",
     "use_remote_address",
     "xff_num_trusted_hops",
     "original_ip_detection_extensions",

@@ -146,7 +146,7 @@ fn a_key_is_never_shown() {
 
 #[test]
 fn misuse_ends_with_2() {
-    let rows: [(&[&str], &str); 27] = [
+    let rows: [(&[&str], &str); 31] = [
         (&[], "Usage"),
         (&["chekc", "good.json"], "unrecognized subcommand"),
         (&["check"], "required arguments"),
@@ -160,6 +160,16 @@ fn misuse_ends_with_2() {
         (&["explain", "good.json", "--header", "x-api-key"], "use 'name: value'"),
         (&["explain", "good.json", "--claim", "sub"], "use name=text or name:=JSON"),
         (&["explain", "good.json", "--claim", "sub:=alice"], "not JSON"),
+        (&["explain", "good.json", "--metadata", "f=a"], "use filter/name=text"),
+        (&["explain", "good.json", "--metadata", "f/a:=acme"], "not JSON"),
+        (
+            &["explain", "good.json", "--surface", "worker", "--metadata", "f/a=b"],
+            "--metadata exists in Envoy only",
+        ),
+        (
+            &["explain", "good.json", "--surface", "server", "--metadata", "f/a=b"],
+            "not known to a server",
+        ),
         (&["explain", "good.json", "--repeat", "0"], "0 is not in 1..=1000000"),
         (&["explain", "good.json", "--every", "2"], "use a whole number and a unit"),
         (&["explain", "good.json", "--curl", "curl"], "curl: the command line has no URL"),

@@ -47,6 +47,38 @@ fn policy(rule: &Value) -> Value {
     json!({"version": 1, "rules": [whole]})
 }
 
+// Guards: a limit by a value that no request has yet.
+#[test]
+fn a_filter_that_sets_metadata_too_late_is_named() {
+    let by_metadata = policy(&json!({"key": [{"metadata": ["auth", "tenant"]}]}));
+    let other = policy(&json!({"key": [{"header": "tenant"}]}));
+    let own = json!({"name": "tollgate", "typed_config": {"@type": WASM, "config": {
+        "configuration": {"@type": STRUCT, "value": by_metadata}}}});
+    let of_other = json!({"name": "tollgate", "typed_config": {"@type": WASM, "config": {
+        "configuration": {"@type": STRUCT, "value": other}}}});
+    let (auth, router) = (json!({"name": "auth"}), json!({"name": "router"}));
+    let rows: [(&str, Value, &[&str]); 6] = [
+        ("http_filters", json!([auth, own, router]), &[]),
+        ("http_filters", json!([own, router]), &[]),
+        ("http_filters", json!([own, auth, router]), &["http_filters"]),
+        ("httpFilters", json!([own, auth, router]), &["http_filters"]),
+        ("http_filters", json!([auth, own, auth]), &[]),
+        ("http_filters", json!([of_other, auth, router]), &[]),
+    ];
+    for (field, filters, expected) in rows {
+        let text = json!({"static_resources": {"listeners": [{"name": "l", "filter_chains": [
+            {"filters": [{"name": "m", "typed_config": {"@type": MANAGER, field: filters}}]}]}]}});
+        let text = text.to_string();
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
+        let ran = tollgate_reading(&folder, &["check", "-", "--json"], text.as_bytes());
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+        let warnings = report["filters"][0]["warnings"].as_array().unwrap().iter();
+        let paths = warnings.map(|it| it["path"].as_str().unwrap());
+        let paths: Vec<&str> = paths.filter(|path| !path.starts_with("rules[")).collect();
+        assert_eq!(paths, expected, "{filters}");
+    }
+}
+
 // Guards: an ineffective limit by address that the command accepts although it should find it.
 #[test]
 fn who_lets_clients_choose_their_address_is_refused() {

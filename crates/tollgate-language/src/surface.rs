@@ -26,6 +26,7 @@ pub(crate) struct Traits {
     country: Supply,
     asn: Supply,
     claims: Supply,
+    metadata: Supply,
     descriptors: Supply,
     /// It verifies tokens, with the keys of the document.
     pub(crate) verifies_tokens: bool,
@@ -62,6 +63,7 @@ const ENVOY: Traits = Traits {
     claims: Supply::Named(
         "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter",
     ),
+    metadata: Supply::Itself,
     descriptors: Supply::Never(
         "is for a rate limit service, such as tollgate-server, to which Envoy sends descriptors; the filter gets requests, \
          so use a header, a path or a host",
@@ -89,6 +91,7 @@ const WORKER: Traits = Traits {
     country: Supply::Itself,
     asn: Supply::Itself,
     claims: Supply::Named("needs jwt.keys in the Worker: the keys that verify tokens"),
+    metadata: Supply::Never("exists in Envoy only; a Worker has no filters that set it"),
     descriptors: Supply::Never(
         "is for a rate limit service, such as tollgate-server, to which Envoy sends descriptors; a Worker gets requests, \
          so use a header, a path or a host",
@@ -119,6 +122,7 @@ const LIBRARY: Traits = Traits {
     country: Supply::Itself,
     asn: Supply::Itself,
     claims: Supply::Itself,
+    metadata: Supply::Itself,
     descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,
@@ -143,6 +147,9 @@ const SERVER: Traits = Traits {
     country: Supply::Itself,
     asn: Supply::Itself,
     claims: Supply::Never("is not known to a server: no proxy verifies a token for it"),
+    metadata: Supply::Never(
+        "is not known to a server: its callers send no metadata; use a header that the proxy sets",
+    ),
     descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,
@@ -179,6 +186,7 @@ impl Traits {
             Need::Country => self.country,
             Need::Asn => self.asn,
             Need::Claims => self.claims,
+            Need::Metadata => self.metadata,
             Need::Descriptors => self.descriptors,
         }
     }

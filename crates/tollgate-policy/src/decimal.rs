@@ -31,15 +31,31 @@ pub fn decimal(number: f64) -> Option<String> {
         return None;
     }
     let (mantissa, exponent) = parts(number);
-    let sign = if number.is_sign_negative() && mantissa != 0 { "-" } else { "" };
-    let text = match small(mantissa, exponent) {
-        Some(whole) => whole.to_string(),
-        None => {
-            let (digits, point) = shortest(mantissa, exponent);
-            placed(&digits, point)
-        }
-    };
-    Some([sign, &text].concat())
+    Some(whole_number(number).unwrap_or_else(|| {
+        let (digits, point) = shortest(mantissa, exponent);
+        [sign(number), &placed(&digits, point)].concat()
+    }))
+}
+
+/// The text of `number` if it is whole and from -(2^53 - 1) to 2^53 - 1, where no other whole
+/// number is the same double; else `None`.
+///
+/// ```
+/// use tollgate_policy::whole_number;
+/// assert_eq!(whole_number(-7.0).as_deref(), Some("-7"));
+/// assert_eq!(whole_number(0.5), None);
+/// assert_eq!(whole_number(9_007_199_254_740_992.0), None, "as is 9007199254740993");
+/// ```
+#[must_use]
+pub fn whole_number(number: f64) -> Option<String> {
+    let (mantissa, exponent) = parts(number);
+    let whole = small(mantissa, exponent).filter(|_| number.is_finite())?;
+    Some([sign(number), &whole.to_string()].concat())
+}
+
+/// The sign before the digits of `number`; none for a zero.
+fn sign(number: f64) -> &'static str {
+    if number.is_sign_negative() && number != 0.0 { "-" } else { "" }
 }
 
 /// The absolute value as `mantissa * 2^exponent`.

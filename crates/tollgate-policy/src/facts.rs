@@ -4,6 +4,7 @@
 //! and nothing here may fail on it. Deliberately absent: bodies, and anything that needs I/O.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use core::net::IpAddr;
 
 /// An entry of a descriptor: `("remote_address", "192.0.2.1")`.
@@ -69,6 +70,14 @@ pub trait Facts {
     /// token or no such claim, or when the claim is a list, an object or null.
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let _ = name;
+        None
+    }
+
+    /// The value at this path in the metadata that the filters before this one have set: the name
+    /// of a filter, then the names in what it has set. Text unchanged, a whole number in decimal,
+    /// `true` or `false`; `None` when there is none, or when it is anything else.
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        let _ = path;
         None
     }
 

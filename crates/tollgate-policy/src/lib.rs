@@ -90,7 +90,7 @@ pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
 pub use binary::NotCompiled;
 pub use binary::plugin::{self, Plugin};
-pub use decimal::decimal;
+pub use decimal::{decimal, whole_number};
 pub use denials::{Denials, FRESH};
 pub use facts::{Entry, Facts};
 pub use pipeline::applied::SettledCharge;

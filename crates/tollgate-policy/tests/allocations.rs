@@ -81,6 +81,9 @@ impl Facts for Borrowed {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.find(name)
     }
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        self.find(path.last()?)
+    }
     fn domain(&self) -> Option<Cow<'_, [u8]>> {
         Some(b"edge".into())
     }
@@ -210,7 +213,7 @@ fn no_key_part_allocates() {
     for key in [
         r#"["client_ip"]"#,
         r#"["method", "host", "path", "country", "asn"]"#,
-        r#"[{"header": "x-api-key"}, {"cookie": "session"}, {"query": "q"}, {"path_param": "id"}, {"jwt_claim": "sub"}]"#,
+        r#"[{"header": "x-api-key"}, {"cookie": "session"}, {"query": "q"}, {"path_param": "id"}, {"jwt_claim": "sub"}, {"metadata": ["f", "route"]}]"#,
     ] {
         let when = r#""when": {"paths": ["/tenants/{id}/items"]}"#;
         check(&rule(&format!(r#"{when}, "key": {key}, {QUOTAS}"#), ""), 1);

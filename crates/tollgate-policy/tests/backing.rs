@@ -13,7 +13,7 @@ fn unbacked(token: &str, others: &[&str]) -> Vec<String> {
         .collect();
     let jwt = r#""jwt": {"keys": [{"kty": "oct", "alg": "HS256", "k": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]}"#;
     let document = format!(r#"{{"version": 1, {jwt}, "rules": [{}]}}"#, rules.join(", "));
-    let policy = tollgate_language::compile(&document, Surface::Worker)
+    let policy = tollgate_language::compile(&document, Surface::Library)
         .unwrap_or_else(|e| panic!("{document}: {e}"));
     let names = policy.explain().unbacked_rules().into_iter();
     names.filter_map(|index| Some(policy.rules().get(index)?.name().to_owned())).collect()
@@ -36,6 +36,13 @@ fn a_key_that_clients_write_is_named_unless_a_rule_stands_behind_it() {
             assert_eq!(unbacked(&key, &[]), ["r0"], "{parts}");
         }
     }
+    // These filters copy what a client sends.
+    let metadata =
+        |filter| format!(r#""key": [{{"metadata": ["envoy.filters.http.{filter}", "id"]}}]"#);
+    for filter in ["header_to_metadata", "json_to_metadata"] {
+        assert_eq!(unbacked(&metadata(filter), &[]), ["r0"], "{filter}");
+    }
+    assert_eq!(unbacked(&metadata("ext_authz"), &[]), [""; 0]);
     let verified = r#""key": [{"any_of": [{"jwt_claim": "sub"}, "client_ip"]}]"#;
     assert_eq!(unbacked(verified, &[]), [""; 0]);
     for key in [r#""client_ip""#, r#""path""#, r#"{"jwt_claim": "sub"}"#, ""] {

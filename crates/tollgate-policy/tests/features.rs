@@ -193,8 +193,10 @@ fn every_key_part_counts_by_its_value() {
     let params = r#""when": {"paths": ["/u/{id}/**"]}, "key": [{"path_param": "id"}]"#;
     let claimed = |sub| Request { claims: vec![("sub", sub)], ..at("/") };
     let jwt = r#""key": [{"jwt_claim": "sub"}]"#;
+    let marked = |value| Request { metadata: vec![("f/a/id", value)], ..at("/") };
+    let metadata = r#""key": [{"metadata": ["f", "a", "id"]}]"#;
     let routed = |name, path| Request { route: Some(name), ..at(path) };
-    let same_and_other: [(&str, Request, Request, Request); 11] = [
+    let same_and_other: [(&str, Request, Request, Request); 12] = [
         (r#""key": ["method"]"#, at("/1"), at("/2"), at("/1").method("PUT")),
         (r#""key": ["method"]"#, at("/").method("POST"), at("/").method("poST"), at("/")),
         (r#""key": ["host"]"#, hosted("a:1"), hosted("A"), hosted("b")),
@@ -215,6 +217,7 @@ fn every_key_part_counts_by_its_value() {
         (params, at("/u/1/a"), at("/u/1"), at("/u/2/a")),
         (r#""key": ["route"]"#, routed("api", "/1"), routed("api", "/2"), routed("API", "/1")),
         (jwt, claimed("alice"), claimed("alice"), claimed("bob")),
+        (metadata, marked("acme"), marked("acme"), marked("ACME")),
         (r#""key": ["client_ip", "method"]"#, at("/"), at("/x"), get("/", "192.0.2.9")),
     ];
     for (key, first, same, other) in same_and_other {
@@ -225,6 +228,54 @@ fn every_key_part_counts_by_its_value() {
         assert_eq!(surface.check(&same, 0).answer, DENIED, "{key}: the same value");
         assert_eq!(surface.check(&other, 0).answer, Disposition::Allow, "{key}: another value");
     }
+}
+
+/// Guards: names of a path that are one text with slashes, and a path that is the beginning of
+/// another: each is its own key.
+#[test]
+fn metadata_is_counted_by_its_whole_path() {
+    let keys = [
+        r#"[{"metadata": ["f", "a/id"]}]"#,
+        r#"[{"metadata": ["f/a", "id"]}]"#,
+        r#"[{"metadata": ["f", "a", "id"]}]"#,
+        r#"[{"metadata": ["f", "a"]}]"#,
+        r#"[{"metadata": ["f", "a"]}, {"metadata": ["f", "id"]}]"#,
+        r#"[{"any_of": [{"metadata": ["f", "a"]}, {"metadata": ["f", "id"]}]}]"#,
+    ];
+    let rules: Vec<String> = keys
+        .iter()
+        .enumerate()
+        .map(|(i, key)| {
+            let quotas = r#""quotas": [{"limit": 1, "window": "1h"}]"#;
+            format!(r#"{{"name": "r{i}", "key": {key}, {quotas}}}"#)
+        })
+        .collect();
+    let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(","));
+    let policy = tollgate_language::compile(&document, Surface::Envoy).unwrap();
+    assert_eq!(policy.groups().len(), keys.len());
+}
+
+#[test]
+fn metadata_that_is_absent_counts_as_any_absent_part() {
+    let key = r#""key": ["client_ip", {"metadata": ["f", "id"]}]"#;
+    let marked = |value| Request { metadata: vec![("f/id", value)], ..at("/") };
+    assert!(Surfaced::new(&rule(key)).check(&at("/"), 0).headers.is_empty(), "skipped");
+    let mut deny = Surfaced::new(&rule(&format!(r#"{key}, "on_missing": "deny""#)));
+    assert_eq!(deny.check(&at("/"), 0).answer, DENIED);
+    assert_eq!(deny.check(&marked(""), 0).answer, Disposition::Allow, "empty is not missing");
+    let mut shared = Surfaced::new(&rule(&format!(r#"{key}, "on_missing": "shared""#)));
+    assert_eq!(shared.check(&at("/"), 0).answer, Disposition::Allow);
+    assert_eq!(shared.check(&get("/", "192.0.2.9"), 0).answer, DENIED);
+    assert_eq!(shared.check(&marked("a"), 0).answer, Disposition::Allow);
+    let either = r#""key": [{"any_of": [{"metadata": ["f", "id"]}, {"header": "x"}]}]"#;
+    let mut either = Surfaced::new(&rule(either));
+    assert_eq!(either.check(&marked("a"), 0).answer, Disposition::Allow);
+    assert_eq!(either.check(&marked("a").header("x", "b"), 0).answer, DENIED, "the first is there");
+    assert_eq!(
+        either.check(&at("/").header("x", "a"), 0).answer,
+        Disposition::Allow,
+        "another part"
+    );
 }
 
 #[test]
@@ -446,7 +497,14 @@ fn lower_counts_the_letters_of_ascii_in_either_case_as_one() {
     let described = |value| Request { entries: vec![("user", value)], ..at("/") };
     let captures =
         r#""when": {"paths": ["/u/{id}/**"]}, "key": [{"path_param": "id", "lower": true}]"#;
-    let rows: [(&str, Request, Request, Request); 6] = [
+    let marked = |value| Request { metadata: vec![("f/id", value)], ..at("/") };
+    let rows: [(&str, Request, Request, Request); 7] = [
+        (
+            r#""key": [{"metadata": ["f", "id"], "lower": true}]"#,
+            marked("Acme"),
+            marked("aCME"),
+            marked("acm\u{c9}"),
+        ),
         (
             r#""key": [{"header": "x-user", "lower": true}]"#,
             at("/").header("x-user", "Alice \u{c9}"),

@@ -27,6 +27,7 @@ const KEY_PARTS: &[(&str, &str)] = &[
     (r#"{"path_param": "id"}"#, "path"),
     (r#"{"jwt_claim": "sub"}"#, "claim.sub"),
     (r#"{"descriptor": "user"}"#, "descriptor.user"),
+    (r#"{"metadata": ["f", "a", "id"]}"#, "metadata.f/a/id"),
 ];
 
 /// Each condition of the document, and the fact that it reads.
@@ -249,6 +250,10 @@ impl Facts for Noting<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.note(format!("claim.{name}"));
         self.request.claim(name)
+    }
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        self.note(format!("metadata.{}", path.join("/")));
+        self.request.metadata(path)
     }
     fn domain(&self) -> Option<Cow<'_, [u8]>> {
         self.note("domain");

@@ -147,6 +147,12 @@ impl Facts for Request<'_> {
         let is = |field: &Field| matches!(field, Field::Claim(other) if other == name);
         self.or_given(is, || self.record.claim(name))
     }
+
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        let path = path.join("/");
+        let is = |field: &Field| matches!(field, Field::Metadata(other) if *other == path);
+        self.or_given(is, || self.record.metadata(&path))
+    }
 }
 
 /// A byte of a parameter's name as it is written in a query.

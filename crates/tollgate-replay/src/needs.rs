@@ -93,9 +93,8 @@ pub(crate) fn columns(policy: &Policy) -> Vec<Field> {
         Fact::Cookie(name) => Some(Field::Cookie(name.to_owned())),
         Fact::Query(name) => Some(Field::Query(name.to_owned())),
         Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Header(_) => None,
-        Fact::Route | Fact::Country | Fact::Asn | Fact::Claim(_) | Fact::Status | Fact::Actual => {
-            None
-        }
+        Fact::Route | Fact::Country | Fact::Asn | Fact::Claim(_) | Fact::Metadata(_) => None,
+        Fact::Status | Fact::Actual => None,
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
     };
     let mut columns: Vec<Field> = policy.explain().reads().into_iter().filter_map(column).collect();
@@ -135,6 +134,7 @@ fn sources(policy: &Policy, assumed: &AssumedValues, fact: Fact<'_>) -> Vec<Vec<
         Fact::Country => one(Field::Country),
         Fact::Asn => one(Field::Asn),
         Fact::Claim(name) => one(Field::Claim(name.to_owned())),
+        Fact::Metadata(path) => one(Field::Metadata(path.to_string())),
         Fact::Status => one(Field::Status),
         Fact::Actual => one(Field::Actual),
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => Vec::new(),
@@ -175,7 +175,7 @@ fn hint(fact: Fact<'_>, field: &str) -> String {
         Fact::Method | Fact::Path | Fact::Header(_) | Fact::Route | Fact::Country => {
             format!("{map} or --assume {field}=VALUE")
         }
-        Fact::Asn | Fact::Claim(_) | Fact::Status | Fact::Actual => {
+        Fact::Asn | Fact::Claim(_) | Fact::Metadata(_) | Fact::Status | Fact::Actual => {
             format!("{map} or --assume {field}=VALUE")
         }
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => {

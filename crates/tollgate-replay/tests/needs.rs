@@ -90,6 +90,11 @@ fn every_fact_is_a_need_until_it_is_given() {
         (r#""key": [{"cookie": "sid"}]"#, "key: cookie.sid", "cookie.sid=s"),
         (r#""key": [{"query": "q"}]"#, "key: query.q", "query.q=1"),
         (r#""key": [{"jwt_claim": "sub"}]"#, "key: claim.sub", "claim.sub=me"),
+        (
+            r#""key": [{"metadata": ["f", "a", "id"]}]"#,
+            "key: metadata.f/a/id",
+            "metadata.f/a/id=acme",
+        ),
         (r#""key": [], "when": {"methods": ["GET"]}"#, "when: method", "method=GET"),
         (r#""key": [], "when": {"hosts": ["a.example"]}"#, "when: host", "host=a.example"),
         (

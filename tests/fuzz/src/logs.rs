@@ -41,7 +41,15 @@ pub fn check(names: &[&str], bytes: &[u8]) {
     }
     let all = ["client", "peer", "user", "method", "target", "host", "status", "route", "country"]
         .into_iter()
-        .chain(["asn", "header.user-agent", "header.a", "cookie.a", "query.a", "claim.a"]);
+        .chain([
+            "asn",
+            "header.user-agent",
+            "header.a",
+            "cookie.a",
+            "query.a",
+            "claim.a",
+            "metadata.a/b",
+        ]);
     let all = Wanted::new(all.filter_map(Field::parse));
     let Ok(read) = Read::at_once(&format, &all, log, log.len().max(1)) else { return };
     for piece in [1, 7] {
@@ -137,6 +145,7 @@ impl Told {
             record.cookie("a"),
             record.query("a"),
             record.claim("a"),
+            record.metadata("a/b"),
         ];
         Self {
             unix_ns: record.time.unix_ns,

@@ -83,6 +83,11 @@ pub(crate) fn known(operator: &str, times: &mut Vec<Strftime>) -> Result<Ranked,
         ("DOWNSTREAM_DIRECT_REMOTE_ADDRESS", None) => text(Field::Peer, 1),
         ("ROUTE_NAME", None) => text(Field::Route, 1),
         ("QUERY_PARAM", Some(name)) => text(Field::Query(name.to_owned()), 1),
+        ("DYNAMIC_METADATA", Some(path)) if is_whole(operator) => text(metadata(path), 1),
+        ("METADATA", Some(path)) if is_whole(operator) => match path.strip_prefix("DYNAMIC:") {
+            Some(path) => text(metadata(path), 1),
+            None => (Source::Other, 0),
+        },
         _ => (Source::Other, 0),
     })
 }
@@ -101,6 +106,16 @@ fn is_word(operator: &str, source: &Ranked) -> bool {
             begins.iter().any(|beginning| name.starts_with(beginning))
         }
     }
+}
+
+/// False for an operator that cuts its value: two clients could have the same beginning.
+fn is_whole(operator: &str) -> bool {
+    operator.ends_with(')')
+}
+
+/// The field of a path in metadata, whose names have colons between them.
+fn metadata(path: &str) -> Field {
+    Field::Metadata(path.replace(':', "/"))
 }
 
 /// The field of a request header, possibly with another header that is used where it is missing.

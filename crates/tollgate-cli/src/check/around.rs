@@ -22,6 +22,7 @@ const DETECTION: &str = "original_ip_detection_extensions";
 const ESCAPED: &str = "path_with_escaped_slashes_action";
 const OPTIONS: &str = "common_http_protocol_options";
 const UNDERSCORES: &str = "headers_with_underscores_action";
+const FILTERS: &str = "http_filters";
 const IDLE: &str = "stream_idle_timeout";
 
 const XFF: &str = "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig";
@@ -63,7 +64,10 @@ impl Judgement {
         let of_routes = around.named.iter().map(|NamedPolicy { policy, .. }| policy);
         for policy in usual.chain(of_routes) {
             match &around.manager {
-                Some(manager) => judgement.judge(manager, policy),
+                Some(manager) => {
+                    judgement.judge(manager, policy);
+                    judgement.later(manager, policy, &around.later);
+                }
                 None => judgement.without_manager(policy),
             }
         }
@@ -104,6 +108,25 @@ impl Judgement {
         if let Some((rule, wait)) = waits.max_by_key(|(_, wait)| *wait) {
             let wait = Duration::from_nanos(wait.as_nanos());
             self.times(manager, rule, wait);
+        }
+    }
+
+    /// Checks that the filters whose metadata the policy counts by run before it.
+    fn later(&mut self, manager: &Manager, policy: &Policy, later: &[String]) {
+        let reads = policy.explain().reads();
+        let named = reads.iter().filter_map(|read| match read.fact {
+            Fact::Metadata(path) => Some((path.0.first()?, read.by)),
+            _ => None,
+        });
+        if let Some((filter, by)) = named.into_iter().find(|(name, _)| later.contains(name)) {
+            let reader = whose(policy, by);
+            self.warning(
+                manager,
+                &[FILTERS],
+                &format!(
+                    "runs {filter} after this filter, and {reader}: no request has its metadata yet; put {filter} before"
+                ),
+            );
         }
     }
 

@@ -27,6 +27,9 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     if let Some(case) = report.path_case {
         line(out, 0, "paths", case);
     }
+    if let Some(metadata) = &report.metadata {
+        line(out, 0, "metadata", metadata);
+    }
     if let Some(tenant) = &report.tenant {
         let whose = format!("{tenant}; an entry in the store may give it other quotas");
         line(out, 0, "tenant", &whose);

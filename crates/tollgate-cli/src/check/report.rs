@@ -27,6 +27,9 @@ pub(crate) struct Report {
     pub(super) escaped_slashes: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) path_case: Option<&'static str>,
+    /// The filters whose metadata is counted by; absent when none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) metadata: Option<String>,
     /// How a tenant is identified; absent when there are no tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<String>,
@@ -181,6 +184,7 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
         manager: None,
         escaped_slashes: first.and_then(|policy| policy.explain().escaped_slashes()),
         path_case: first.and_then(|policy| policy.explain().path_case()),
+        metadata: first.and_then(|policy| policy.explain().metadata()),
         tenant: first.and_then(|policy| policy.explain().tenant()),
         entries: first.filter(|_| tenants.are_given()).map(|_| EntriesReport::of(tenants)),
         exempt: first.map(|policy| policy.explain().exempt()).unwrap_or_default(),

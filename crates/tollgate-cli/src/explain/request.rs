@@ -51,8 +51,13 @@ impl<'a> Request<'a> {
                     "--domain, --descriptor and --beside describe a call to a rate limit service; use --surface server",
                 )
             }
-            Surface::Server if args.route.is_some() || !args.claims.is_empty() => {
-                misuse("--route and --claim are not known to a server")
+            Surface::Worker if !args.metadata.is_empty() => {
+                misuse("--metadata exists in Envoy only; a Worker has no filters that set it")
+            }
+            Surface::Server
+                if args.route.is_some() || !args.claims.is_empty() || !args.metadata.is_empty() =>
+            {
+                misuse("--route, --claim and --metadata are not known to a server")
             }
             Surface::Envoy | Surface::Worker | Surface::Library | Surface::Server => {
                 Self::described(args, surface)
@@ -175,6 +180,12 @@ impl Facts for Request<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let claim = self.args.claims.iter().find(|claim| claim.name == name)?;
         claim.text.as_ref().map(|text| text.as_bytes().into())
+    }
+
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        let path = path.join("/");
+        let value = self.args.metadata.iter().find(|value| value.name == path)?;
+        value.text.as_ref().map(|text| text.as_bytes().into())
     }
 
     fn domain(&self) -> Option<Cow<'_, [u8]>> {

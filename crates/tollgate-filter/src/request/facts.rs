@@ -38,7 +38,7 @@ pub struct RequestFacts<S> {
     payload: Option<Rc<str>>,
     headers: OnceCell<Option<HeaderMap>>,
     peer: OnceCell<Option<IpAddr>>,
-    /// All metadata of the filters in front: only the whole message shows which claims are numbers.
+    /// All metadata of the filters in front: only the whole message shows which values are numbers.
     metadata: OnceCell<Vec<u8>>,
 }
 
@@ -97,6 +97,16 @@ impl<S: RequestSource> RequestFacts<S> {
     fn headers(&self) -> Option<&HeaderMap> {
         self.headers.get_or_init(|| self.source.request_headers().map(HeaderMap::new)).as_ref()
     }
+
+    /// The value at this path in the metadata that the filters in front have set.
+    fn value<'p>(
+        &self,
+        filter: &str,
+        path: impl IntoIterator<Item = &'p str>,
+    ) -> Option<metadata::Value<'_>> {
+        let read = || self.source.property(b"metadata").unwrap_or_default();
+        metadata::value(self.metadata.get_or_init(read), filter, path)
+    }
 }
 
 impl<S: RequestSource> Facts for RequestFacts<S> {
@@ -124,8 +134,12 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let payload = self.payload.as_ref()?;
-        let read = || self.source.property(b"metadata").unwrap_or_default();
-        metadata::value(self.metadata.get_or_init(read), VERIFIER, [&**payload, name])
+        self.value(VERIFIER, [&**payload, name])?.text()
+    }
+
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        let (filter, path) = path.split_first()?;
+        self.value(filter, path.iter().map(String::as_str))?.identifier()
     }
 }
 
@@ -228,6 +242,28 @@ mod tests {
         assert_eq!(fake.asked.get(), 1, "once for all claims");
         assert_eq!(facts.route().map(Cow::into_owned), Some(b"api".to_vec()));
         assert_eq!(RequestFacts::new(&fake, None).claim("sub"), None);
+    }
+
+    #[test]
+    fn metadata_is_read_from_the_filter_that_the_policy_names() {
+        let fake = fake(vec![], "");
+        let facts = RequestFacts::new(&fake, None);
+        let value = |path: &[&str]| {
+            let path: Vec<String> = path.iter().map(ToString::to_string).collect();
+            facts.metadata(&path).map(Cow::into_owned)
+        };
+        assert_eq!(value(&["a.filter", "payload", "sub"]), Some(b"forged".to_vec()));
+        assert_eq!(value(&[VERIFIER, "payload", "sub"]), Some(b"user-042".to_vec()));
+        assert_eq!(value(&[VERIFIER, "payload", "id"]), Some(b"50000000000123".to_vec()));
+        assert_eq!(value(&[VERIFIER, "payload", "admin"]), Some(b"true".to_vec()));
+        assert_eq!(value(&[VERIFIER, "payload", "empty"]), Some(vec![]));
+        for absent in [&["b.filter", "payload", "sub"][..], &[VERIFIER], &[VERIFIER, "payload"]] {
+            assert_eq!(value(absent), None, "{absent:?}");
+        }
+        for absent in ["null", "list", "object", "none", "absent"] {
+            assert_eq!(value(&[VERIFIER, "payload", absent]), None, "{absent}");
+        }
+        assert_eq!(fake.asked.get(), 1, "once for all values");
     }
 
     fn serialise(pairs: &[(&str, &[u8])]) -> Vec<u8> {

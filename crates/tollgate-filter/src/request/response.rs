@@ -68,7 +68,8 @@ impl<H: Proxy> ResponseFacts for EndedResponse<'_, H> {
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let (filter, path) = path.split_first()?;
         let read = || self.host.property(b"metadata").unwrap_or_default();
-        metadata::value(self.metadata.get_or_init(read), filter, path.iter().map(String::as_str))
+        let path = path.iter().map(String::as_str);
+        metadata::value(self.metadata.get_or_init(read), filter, path)?.text()
     }
 
     fn body_bytes(&self) -> Option<u64> {

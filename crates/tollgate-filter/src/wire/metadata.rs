@@ -1,39 +1,65 @@
 //! The metadata of a stream, in its wire format. In that protobuf message every value has its type.
 //!
-//! Invariant: a value is text, a number or a boolean; a list, an object and null are none. The host
-//! can return one value by its own path, but without its type: eight bytes could then be a text or
-//! a double. Any bytes give a value or none.
+//! Invariant: a value is text, a number or a boolean; a list, an object and null are none. A client
+//! is counted by whole numbers only. The host can return one value by its own path, but without its
+//! type: eight bytes could then be a text or a double. Any bytes give a value or none.
 //!
 //! Source: `envoy.config.core.v3.Metadata` and google/protobuf/struct.proto.
 
 use std::borrow::Cow;
 
-use tollgate_policy::decimal;
+use tollgate_policy::{decimal, whole_number};
 
 use crate::wire::structpb::{Field, Reader};
 
+/// A value of metadata.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// A text, perhaps empty.
+    Text(&'a [u8]),
+    /// A number, as every number of a `Struct` is.
+    Number(f64),
+    /// A boolean.
+    Truth(bool),
+}
+
+impl<'a> Value<'a> {
+    /// The value as text, with a number in decimal; `None` for infinities and NaN.
+    pub fn text(self) -> Option<Cow<'a, [u8]>> {
+        Some(match self {
+            Self::Text(text) => text.into(),
+            Self::Number(number) => decimal(number)?.into_bytes().into(),
+            Self::Truth(truth) => if truth { &b"true"[..] } else { b"false" }.into(),
+        })
+    }
+
+    /// The text by which a client is counted: as [`Value::text`], but `None` for a number that is
+    /// not whole or is beyond 2^53 - 1, where several whole numbers are one double.
+    pub fn identifier(self) -> Option<Cow<'a, [u8]>> {
+        match self {
+            Self::Number(number) => Some(whole_number(number)?.into_bytes().into()),
+            value => value.text(),
+        }
+    }
+}
+
 /// The value at the end of `path` in what the filter of this name has left in a serialised
-/// `Metadata`, as the text that it counts by.
+/// `Metadata`.
 pub fn value<'a, 'p>(
     metadata: &'a [u8],
     filter: &str,
     path: impl IntoIterator<Item = &'p str>,
-) -> Option<Cow<'a, [u8]>> {
+) -> Option<Value<'a>> {
     let mut path = path.into_iter();
     let mut found = only_field(entry(entry(metadata, filter)?, path.next()?)?)?;
     for name in path {
         let Field::Bytes(5, fields) = found else { return None };
         found = only_field(entry(fields, name)?)?;
     }
-    text(found)
-}
-
-fn text(value: Field<'_>) -> Option<Cow<'_, [u8]>> {
-    match value {
-        Field::Double(2, number) => Some(decimal(number)?.into_bytes().into()),
-        Field::Bytes(3, text) => Some(text.into()),
-        Field::Varint(4, 0) => Some(b"false".into()),
-        Field::Varint(4, _) => Some(b"true".into()),
+    match found {
+        Field::Double(2, number) => Some(Value::Number(number)),
+        Field::Bytes(3, text) => Some(Value::Text(text)),
+        Field::Varint(4, truth) => Some(Value::Truth(truth != 0)),
         _ => None,
     }
 }
@@ -114,7 +140,7 @@ pub mod tests {
     }
 
     fn claim<'a>(metadata: &'a [u8], payload: &str, name: &str) -> Option<Cow<'a, [u8]>> {
-        value(metadata, "envoy.filters.http.jwt_authn", [payload, name])
+        value(metadata, "envoy.filters.http.jwt_authn", [payload, name])?.text()
     }
 
     // Guards: eight bytes of text read as a number, and a number read as text: the type is in the
@@ -144,11 +170,38 @@ pub mod tests {
             assert_eq!(claim(&metadata, payload, "sub"), None, "{payload}");
         }
         assert_eq!(claim(&[], "payload", "sub"), None);
-        let other = |path: &[&str]| value(&metadata, "a.filter", path.iter().copied());
+        let other = |path: &[&str]| value(&metadata, "a.filter", path.iter().copied())?.text();
         assert_eq!(other(&["payload", "sub"]).as_deref(), Some(&b"forged"[..]));
         for path in [&[][..], &["payload"], &["payload", "sub", "more"], &["sub"]] {
             assert_eq!(other(path), None, "{path:?}");
         }
+    }
+
+    // Guards: two tenants whose numbers are one double, which would share a count.
+    #[test]
+    fn an_identifier_is_a_text_a_truth_or_a_whole_number_that_is_exact() {
+        let found = |value: Value<'static>| value.identifier().map(Cow::into_owned);
+        for (number, text) in [
+            (7.0, Some("7")),
+            (-7.0, Some("-7")),
+            (0.0, Some("0")),
+            (-0.0, Some("0")),
+            (9_007_199_254_740_991.0, Some("9007199254740991")),
+            (-9_007_199_254_740_991.0, Some("-9007199254740991")),
+            (9_007_199_254_740_992.0, None),
+            (-9_007_199_254_740_992.0, None),
+            (1e300, None),
+            (0.5, None),
+            (f64::MIN_POSITIVE, None),
+            (f64::INFINITY, None),
+            (f64::NAN, None),
+        ] {
+            assert_eq!(found(Value::Number(number)), text.map(Into::into), "{number}");
+        }
+        assert_eq!(found(Value::Text(b"0.5")), Some(b"0.5".to_vec()));
+        assert_eq!(found(Value::Text(b"")), Some(vec![]));
+        assert_eq!(found(Value::Truth(true)), Some(b"true".to_vec()));
+        assert_eq!(Value::Number(0.5).text().as_deref(), Some(&b"0.5"[..]));
     }
 
     #[test]

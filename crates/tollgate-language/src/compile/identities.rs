@@ -9,7 +9,9 @@ use alloc::format;
 use alloc::string::String;
 
 use tollgate_http_syntax::address::Prefixes;
-use tollgate_policy::spec::{About, KeyForm, KeyPart, KeySource, Name, Scope, items, stable_hash};
+use tollgate_policy::spec::{
+    About, KeyForm, KeyPart, KeySource, Name, Of, Scope, items, stable_hash,
+};
 use tollgate_storage::marked;
 
 use crate::json::place::At;
@@ -67,8 +69,13 @@ pub(super) fn key_identity(key: &[KeyPart], rule: &str, prefixes: Prefixes, scop
 
 /// Appends the identity of one part.
 fn push_part(part: &KeyPart, prefixes: Prefixes, text: &mut String) {
-    let About { name: kind, of: name, .. } = part.source.about();
-    text.push_str(&format!("{kind} {}:{name}\n", name.len()));
+    let About { name: kind, of, .. } = part.source.about();
+    let mut push = |name: &str| text.push_str(&format!("{kind} {}:{name}\n", name.len()));
+    match of {
+        Of::Only => push(""),
+        Of::Name(name) => push(name),
+        Of::Path(path) => path.0.iter().for_each(|name| push(name)),
+    }
     if let Some(repeated) = part.source.unusual() {
         text.push_str(&format!("{repeated:?}\n"));
     }

@@ -251,7 +251,7 @@ fn need_errors(conditions: &Conditions, document: &Document, surface: &Traits, a
 fn missing(need: Need, document: &Document, surface: &Traits) -> Option<&'static str> {
     let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
     let is_named = match need {
-        Need::Route | Need::Descriptors => false,
+        Need::Route | Need::Descriptors | Need::Metadata => false,
         Need::Country => geo.is_some_and(|geo| geo.country_header.is_some()),
         Need::Asn => geo.is_some_and(|geo| geo.asn_header.is_some()),
         Need::Claims if surface.verifies_tokens => jwt.is_some_and(|jwt| jwt.keys.is_some()),

@@ -349,10 +349,10 @@ fn values_of_rule(rule: &RuleDoc, ignores_path_case: bool, at: &At<'_>) {
             white_space_of_conditions(when, &at.item(i).field("when"));
         }
         for value in tier.key_values.iter().flat_map(|values| &values.0) {
-            // A descriptor's value is compared as it is.
+            // The value of a descriptor or of metadata is compared as it is.
             let is_wide = trimmed(value.as_bytes()) != value.as_bytes();
             let never = match () {
-                () if is_wide && !counts_by_descriptor(rule) => NEVER,
+                () if is_wide && !counts_as_is(rule) => NEVER,
                 () if is_lower && has_capitals(value) => NEVER_UPPER,
                 () => continue,
             };
@@ -361,8 +361,9 @@ fn values_of_rule(rule: &RuleDoc, ignores_path_case: bool, at: &At<'_>) {
     }
 }
 
-fn counts_by_descriptor(rule: &RuleDoc) -> bool {
-    rule.key.0.iter().any(|part| matches!(part.source, KeySource::Descriptor(_)))
+fn counts_as_is(rule: &RuleDoc) -> bool {
+    let is_as_is = |source| matches!(source, &KeySource::Descriptor(_) | &KeySource::Metadata(_));
+    rule.key.0.iter().any(|part| is_as_is(&part.source))
 }
 
 /// Notes the values that headers are compared with and that never match.

@@ -13,7 +13,7 @@ use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
-    ActualCost, Charging, Cost, HeaderName, MAX_COST, MAX_METADATA, Name, SettledCost, StatusCost,
+    ActualCost, Charging, Cost, HeaderName, MAX_COST, MetadataPath, Name, SettledCost, StatusCost,
     StatusPattern,
 };
 
@@ -91,10 +91,6 @@ record! {
 const BYTES: &str = "bytes";
 /// The word for the length of a response in milliseconds.
 const DURATION: &str = "duration";
-
-/// A path in the proxy's metadata.
-#[derive(Clone, Debug)]
-pub(crate) struct MetadataPath(Vec<String>);
 
 /// The estimate of a cost: a number, or a header of the request.
 #[derive(Clone, Debug)]
@@ -193,7 +189,7 @@ impl FromNode for ActualCost {
             Node::Text(text) if text == BYTES => Some(Self::BytesPer(1)),
             Node::Text(text) if text == DURATION => Some(Self::Duration),
             Node::Object(fields) if has(fields, "metadata") => {
-                ResponseMetadataDoc::read(node, at).map(|doc| Self::Metadata(doc.metadata.0))
+                ResponseMetadataDoc::read(node, at).map(|doc| Self::Metadata(doc.metadata))
             }
             Node::Object(fields) if has(fields, "bytes_per") => {
                 ResponseBytesDoc::read(node, at).map(|doc| Self::BytesPer(doc.bytes_per.0))
@@ -213,22 +209,6 @@ impl FromNode for ActualCost {
         {"enum": [BYTES, DURATION]},
         ResponseHeaderDoc::schema(), ResponseMetadataDoc::schema(), ResponseBytesDoc::schema()
     ]});
-}
-
-impl FromNode for MetadataPath {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let names: Option<Vec<Name>> = Vec::read(node, at);
-        let names: Vec<String> = names?.into_iter().map(|name| name.0).collect();
-        if !(2..=MAX_METADATA).contains(&names.len()) {
-            at.problem(format!("needs the name of a filter and a path: 2 to {MAX_METADATA} names"));
-            return None;
-        }
-        Some(Self(names))
-    }
-
-    schema!({
-        "type": "array", "items": Name::schema(), "minItems": 2, "maxItems": MAX_METADATA
-    });
 }
 
 impl FromNode for StatusCosts {

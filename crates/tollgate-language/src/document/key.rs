@@ -15,8 +15,8 @@ use crate::json::suggest::{nearest, unknown};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::token::is_token;
 use tollgate_policy::spec::{
-    Bounded, CookieName, HeaderName, KeyForm, KeyPart, KeySource, MAX_ANY_OF, OwnPrefixes, items,
-    quoted_text,
+    Bounded, CookieName, HeaderName, KeyForm, KeyPart, KeySource, MAX_ANY_OF, MetadataPath,
+    OwnPrefixes, items, quoted_text,
 };
 
 object! {
@@ -48,10 +48,13 @@ record! {
         jwt_claim: Option<String>,
         /// The value of an entry of the descriptor in a request to a rate limit service.
         descriptor: Option<String>,
+        /// A value of the proxy's metadata: the name of the filter that sets it, then the path in
+        /// its metadata.
+        metadata: Option<MetadataPath>,
         /// The meaning of several values of a header, a cookie or a query parameter.
         repeated: Option<Repeated>,
         /// True: A to Z in the value count as a to z. For a text value: a header, a cookie, a query
-        /// parameter, a path segment, a claim or a descriptor's entry.
+        /// parameter, a path segment, a claim, a descriptor's entry or a value of metadata.
         lower: Option<bool>,
     }
 }
@@ -124,6 +127,7 @@ fn of_text(text: &str, at: &At<'_>) -> Option<KeySource> {
             "ip" | "client" | "remote_addr" | "x-forwarded-for" => {
                 format!("unknown key part {}; did you mean \"client_ip\"?", quoted_text(text))
             }
+            "metadata" => "\"metadata\" needs a path; write {\"metadata\": [filter, name]}".into(),
             _ if KeySource::NAMED.contains(&text) => {
                 format!("\"{text}\" needs a name; write {{\"{text}\": name}}")
             }
@@ -158,6 +162,7 @@ impl KeyPartDoc {
             Self { path_param: Some(name), .. } => KeySource::PathParam(name.clone()),
             Self { jwt_claim: Some(name), .. } => KeySource::JwtClaim(name.clone()),
             Self { descriptor: Some(key), .. } => KeySource::Descriptor(key.clone()),
+            Self { metadata: Some(path), .. } => KeySource::Metadata(path.clone()),
             _ => return None,
         })
     }
@@ -210,6 +215,7 @@ impl FromNode for KeyPart {
 
 #[cfg(all(test, feature = "schema"))]
 mod tests {
+    use alloc::string::ToString;
     use core::cell::RefCell;
 
     use super::*;
@@ -232,12 +238,18 @@ mod tests {
         for field in fields {
             let noted = RefCell::new(ProblemList::default());
             let at = At::root(&noted);
-            let node = Node::Object(alloc::vec![(field.clone(), Node::Text("x".into()))]);
-            let part = KeyPart::read(&node, &at).unwrap();
-            assert_eq!((part.source.about().name, part.source.about().of), (field.as_str(), "x"));
+            let text = |text: &str| Node::Text(text.into());
+            let (value, of) = match field.as_str() {
+                "metadata" => (Node::List(alloc::vec![text("a"), text("b")]), "a/b"),
+                _ => (text("x"), "x"),
+            };
+            let node = Node::Object(alloc::vec![(field.clone(), value)]);
+            let about = KeyPart::read(&node, &at).unwrap();
+            let about = about.source.about();
+            assert_eq!((about.name, about.of.to_string().as_str()), (field.as_str(), of));
             assert_eq!(KeyPart::read(&Node::Text(field.clone()), &at), None);
             let problems = noted.into_inner().in_order(&Node::Null).0;
-            assert!(problems[0].message.contains("needs a name"), "{field}: {problems:?}");
+            assert!(problems[0].message.contains("needs a "), "{field}: {problems:?}");
         }
     }
 }

@@ -4,13 +4,14 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use tollgate_core::{MAX_BUCKETS, MAX_LIMIT, MIN_BUCKETS, QuotaError, Span};
 use tollgate_http_syntax::path::Pattern;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
-    Bounded, CookieName, HeaderName, MAX_NAME, MAX_WAIT, Method, Name, is_visible, quoted_text,
-    stable_hash,
+    Bounded, CookieName, HeaderName, MAX_METADATA, MAX_NAME, MAX_WAIT, MetadataPath, Method, Name,
+    is_visible, quoted_text, stable_hash,
 };
 
 use crate::json::node::Node;
@@ -51,6 +52,22 @@ impl FromNode for Name {
     }
 
     schema!({"type": "string", "pattern": "^[ -~]{1,64}$"});
+}
+
+impl FromNode for MetadataPath {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let names: Vec<Name> = Vec::read(node, at)?;
+        let names: Vec<String> = names.into_iter().map(|name| name.0).collect();
+        if !Self::is_one(&names) {
+            at.problem(format!("needs the name of a filter and a path: 2 to {MAX_METADATA} names"));
+            return None;
+        }
+        Some(Self(names))
+    }
+
+    schema!({
+        "type": "array", "items": Name::schema(), "minItems": 2, "maxItems": MAX_METADATA
+    });
 }
 
 impl FromNode for HeaderName {

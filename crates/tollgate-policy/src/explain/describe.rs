@@ -285,7 +285,7 @@ fn charging(charging: &Charging) -> String {
             let shown = match &settled.actual {
                 ActualCost::Header(name) => format!("the response's header {}", name.0),
                 ActualCost::Metadata(path) => {
-                    format!("the metadata {} at the response's end", path.join(" "))
+                    format!("the metadata {path} at the response's end")
                 }
                 ActualCost::BytesPer(1) => "the bytes of the response's body".to_owned(),
                 ActualCost::BytesPer(bytes) => {
@@ -369,6 +369,6 @@ fn span(span: Span) -> String {
     }
 }
 
-fn joined(texts: impl Iterator<Item = String>, separator: &str) -> String {
+pub(super) fn joined(texts: impl Iterator<Item = String>, separator: &str) -> String {
     texts.collect::<Vec<_>>().join(separator)
 }

@@ -9,6 +9,7 @@ mod describe;
 mod keys;
 mod reads;
 mod rules;
+mod trusted;
 pub mod words;
 
 pub use describe::{DenyRuleInWords, RuleInWords, TierInWords};

@@ -17,7 +17,7 @@ use crate::policy::rule::Rule;
 use crate::request::key::{write_fact, write_given, write_part, write_shared_key, write_text};
 use crate::request::lazy::{Buffers, Request};
 use crate::spec::fact::Fact;
-use crate::spec::key::{About, Spelling};
+use crate::spec::key::{About, Of, Spelling};
 use crate::spec::key_item::{KeyForm, KeyItem, KeyPart, items};
 use crate::spec::on_missing::OnMissing;
 use crate::spec::problem::Problem;
@@ -131,7 +131,7 @@ impl Rule {
                     [Some(name.into()), ipv4, ipv6].into_iter().flatten().collect()
                 }
                 KeyForm::Lower => format!("{name} {of} lower"),
-                KeyForm::AsSent if of.is_empty() => name.into(),
+                KeyForm::AsSent if of == Of::Only => name.into(),
                 KeyForm::AsSent => format!("{name} {of}"),
             }
         };
@@ -255,6 +255,7 @@ impl Policy {
             Fact::Route => request(Given { route: text, ..none }),
             Fact::Claim(name) => request(Given { claim: Some((name, value)), ..none }),
             Fact::Descriptor(key) => request(Given { entry: Some((key, value)), ..none }),
+            Fact::Metadata(path) => request(Given { metadata: Some((&path.0, value)), ..none }),
             Fact::Client => {
                 let address: IpAddr = value.parse().map_err(|_| "is no address")?;
                 let prefixes = part.prefixes(self.settings.spec.prefixes);
@@ -296,6 +297,7 @@ struct Given<'a> {
     route: Option<&'a [u8]>,
     entry: Option<(&'a str, &'a str)>,
     claim: Option<(&'a str, &'a str)>,
+    metadata: Option<(&'a [String], &'a str)>,
 }
 
 impl Facts for Given<'_> {
@@ -331,6 +333,11 @@ impl Facts for Given<'_> {
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let (_, value) = self.claim.filter(|(known, _)| *known == name)?;
+        Some(value.as_bytes().into())
+    }
+
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        let (_, value) = self.metadata.filter(|(known, _)| *known == path)?;
         Some(value.as_bytes().into())
     }
 }

@@ -201,6 +201,7 @@ fn write_value<F: Facts>(
         KeySource::Path => return put(Some(request.paths().main())),
         KeySource::PathParam(name) => return put(rule.capture(name, request.paths()).as_deref()),
         KeySource::JwtClaim(name) => return put(request.claim(name)?.as_deref()),
+        KeySource::Metadata(path) => return put(request.facts.metadata(&path.0).as_deref()),
         KeySource::Descriptor(key) => return Ok(write_entries(request, key.as_bytes(), out)),
         KeySource::Country => return write_fact(request.country(), default, out),
         KeySource::Asn => return write_fact(request.asn(), default, out),

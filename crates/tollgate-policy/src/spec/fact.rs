@@ -6,6 +6,8 @@
 
 use core::fmt;
 
+use crate::spec::metadata::MetadataPath;
+
 /// A fact that a policy reads of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fact<'p> {
@@ -31,6 +33,8 @@ pub enum Fact<'p> {
     Asn,
     /// A claim of a verified token.
     Claim(&'p str),
+    /// A value of the proxy's metadata.
+    Metadata(&'p MetadataPath),
     /// The domain in a request to a rate limit service.
     Domain,
     /// An entry of the descriptor in that request.
@@ -59,6 +63,8 @@ pub enum Need {
     Asn,
     /// Claims of a verified token.
     Claims,
+    /// The proxy's metadata.
+    Metadata,
     /// The domain and the descriptors of a request to a rate limit service.
     Descriptors,
 }
@@ -72,6 +78,7 @@ impl Fact<'_> {
             Self::Country => Some(Need::Country),
             Self::Asn => Some(Need::Asn),
             Self::Claim(_) => Some(Need::Claims),
+            Self::Metadata(_) => Some(Need::Metadata),
             Self::Domain | Self::Descriptor(_) | Self::Entries | Self::Beside => {
                 Some(Need::Descriptors)
             }
@@ -103,6 +110,7 @@ impl fmt::Display for Fact<'_> {
             Self::Cookie(name) => ("cookie.", *name),
             Self::Claim(name) => ("claim.", *name),
             Self::Descriptor(name) => ("descriptor.", *name),
+            Self::Metadata(path) => return write!(f, "metadata.{path}"),
         };
         f.write_str(kind)?;
         f.write_str(name)

@@ -3,11 +3,11 @@
 //! Invariant: two keys that are written the same way are one group.
 
 use alloc::string::String;
-#[cfg(feature = "explain")]
 use core::fmt;
 
 use crate::spec::coded::variants;
 use crate::spec::fact::Fact;
+use crate::spec::metadata::MetadataPath;
 use crate::spec::scalar::{CookieName, HeaderName};
 use tollgate_http_syntax::repeated::Repeated;
 
@@ -40,6 +40,8 @@ pub enum KeySource {
     JwtClaim(String),
     /// The value of an entry of the descriptor.
     Descriptor(String),
+    /// A value of the proxy's metadata.
+    Metadata(MetadataPath),
 }
 
 variants!(KeySource {
@@ -56,6 +58,7 @@ variants!(KeySource {
     10 => PathParam(name: String),
     11 => JwtClaim(name: String),
     12 => Descriptor(key: String),
+    13 => Metadata(path: MetadataPath),
 } if |part| match part {
     Self::Header(_, repeated) | Self::Query(_, repeated) => repeated.is_some(),
     Self::Cookie(name, repeated) => CookieName::is_one(name) && repeated.is_some(),
@@ -66,8 +69,8 @@ variants!(KeySource {
 pub struct About<'p> {
     /// Its name in the document.
     pub name: &'static str,
-    /// The name of this part within its kind; empty for a kind with a single part.
-    pub of: &'p str,
+    /// The name of this part within its kind.
+    pub of: Of<'p>,
     /// Its name in explanations.
     #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations are in words
     words: &'static str,
@@ -83,6 +86,27 @@ pub struct About<'p> {
     pub is_always_there: bool,
     /// It has few values, or one for a whole site.
     pub has_few_values: bool,
+}
+
+/// The name of a part within its kind. In words: a name as it is, a path with slashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of<'p> {
+    /// The only part of its kind.
+    Only,
+    /// A name.
+    Name(&'p str),
+    /// A path in metadata.
+    Path(&'p MetadataPath),
+}
+
+impl fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Only => Ok(()),
+            Self::Name(name) => f.write_str(name),
+            Self::Path(path) => path.fmt(f),
+        }
+    }
 }
 
 /// How an operator writes a value of a key part, such as the name of a tenant.
@@ -130,12 +154,19 @@ pub enum Breadth {
 
 impl<'p> About<'p> {
     const fn new(
-        (name, words, of): (&'static str, &'static str, &'p str),
+        (name, words, of): (&'static str, &'static str, Of<'p>),
         reads: Fact<'p>,
         (spelling, origin, breadth): (Spelling, Origin, Breadth),
     ) -> Self {
         let (is_always_there, has_few_values) = (false, false);
         Self { name, of, words, reads, spelling, origin, breadth, is_always_there, has_few_values }
+    }
+
+    /// The row of metadata: what a filter has verified, unless it copies what the client sends.
+    fn of_metadata(path: &'p MetadataPath) -> Self {
+        let origin = if path.is_of_client() { Origin::Client } else { Origin::Verified };
+        let words = ("metadata", "metadata", Of::Path(path));
+        Self::new(words, Fact::Metadata(path), (Spelling::Text, origin, Breadth::Client))
     }
 
     const fn always_there(self) -> Self {
@@ -159,64 +190,66 @@ impl KeySource {
         Self::Route,
     ];
     /// The names of those that have a name.
-    pub const NAMED: [&'static str; 6] =
-        ["header", "cookie", "query", "path_param", "jwt_claim", "descriptor"];
+    pub const NAMED: [&'static str; 7] =
+        ["header", "cookie", "query", "path_param", "jwt_claim", "descriptor", "metadata"];
 
     /// The properties of this part: the one table of key parts.
     pub fn about(&self) -> About<'_> {
         use {Breadth as B, Origin as O, Spelling as S};
         let row = About::new;
+        let text = |words, reads, origin| row(words, reads, (S::Text, origin, B::Client));
         match self {
             Self::ClientIp => {
-                let words = ("client_ip", "client address", "");
+                let words = ("client_ip", "client address", Of::Only);
                 row(words, Fact::Client, (S::Address, O::Connection, B::Client))
             }
             Self::Method => {
-                let words = ("method", "method", "");
+                let words = ("method", "method", Of::Only);
                 let part = row(words, Fact::Method, (S::Upper, O::Connection, B::Site));
                 part.always_there().with_few_values()
             }
             Self::Host => {
-                let words = ("host", "host", "");
+                let words = ("host", "host", Of::Only);
                 row(words, Fact::Host, (S::Host, O::Target, B::Site)).with_few_values()
             }
             Self::Path => {
-                let words = ("path", "path", "");
+                let words = ("path", "path", Of::Only);
                 row(words, Fact::Path, (S::Path, O::Target, B::Resource)).always_there()
             }
             Self::Country => {
-                let words = ("country", "country", "");
+                let words = ("country", "country", Of::Only);
                 row(words, Fact::Country, (S::Upper, O::Verified, B::Site)).with_few_values()
             }
-            Self::Asn => row(("asn", "AS number", ""), Fact::Asn, (S::Upper, O::Verified, B::Site)),
+            Self::Asn => {
+                row(("asn", "AS number", Of::Only), Fact::Asn, (S::Upper, O::Verified, B::Site))
+            }
             Self::Route => {
-                let words = ("route", "route", "");
+                let words = ("route", "route", Of::Only);
                 row(words, Fact::Route, (S::Text, O::Verified, B::Site)).with_few_values()
             }
             Self::Header(name, _) => {
-                let words = ("header", "header", name.0.as_str());
-                row(words, Fact::Header(&name.0), (S::Text, O::Client, B::Client))
+                text(("header", "header", Of::Name(&name.0)), Fact::Header(&name.0), O::Client)
             }
             Self::Cookie(name, _) => {
-                let words = ("cookie", "cookie", name.as_str());
-                row(words, Fact::Cookie(name), (S::Text, O::Client, B::Client))
+                text(("cookie", "cookie", Of::Name(name)), Fact::Cookie(name), O::Client)
             }
             Self::Query(name, _) => {
-                let words = ("query", "query parameter", name.as_str());
-                row(words, Fact::Query(name), (S::Text, O::Client, B::Client))
+                text(("query", "query parameter", Of::Name(name)), Fact::Query(name), O::Client)
             }
             Self::PathParam(name) => {
-                let words = ("path_param", "path segment", name.as_str());
+                let words = ("path_param", "path segment", Of::Name(name.as_str()));
                 row(words, Fact::Path, (S::Segment, O::Target, B::Resource)).always_there()
             }
-            Self::JwtClaim(name) => {
-                let words = ("jwt_claim", "verified claim", name.as_str());
-                row(words, Fact::Claim(name), (S::Text, O::Verified, B::Client))
-            }
+            Self::JwtClaim(name) => text(
+                ("jwt_claim", "verified claim", Of::Name(name)),
+                Fact::Claim(name),
+                O::Verified,
+            ),
             Self::Descriptor(name) => {
-                let words = ("descriptor", "descriptor entry", name.as_str());
-                row(words, Fact::Descriptor(name), (S::Text, O::Verified, B::Client))
+                let words = ("descriptor", "descriptor entry", Of::Name(name));
+                text(words, Fact::Descriptor(name), O::Verified)
             }
+            Self::Metadata(path) => About::of_metadata(path),
         }
     }
 }
@@ -234,7 +267,7 @@ impl KeySource {
             }
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => {}
             Self::Asn | Self::Route | Self::PathParam(_) => {}
-            Self::JwtClaim(_) | Self::Descriptor(_) => {}
+            Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) => {}
         }
     }
 
@@ -243,7 +276,9 @@ impl KeySource {
     pub const fn is_text(&self) -> bool {
         match self {
             Self::Header(..) | Self::Cookie(..) | Self::Query(..) => true,
-            Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) => true,
+            Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) => {
+                true
+            }
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => false,
             Self::Asn | Self::Route => false,
         }
@@ -261,7 +296,7 @@ impl KeySource {
             }
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => None,
             Self::Asn | Self::Route | Self::PathParam(_) => None,
-            Self::JwtClaim(_) | Self::Descriptor(_) => None,
+            Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) => None,
         }
     }
 }
@@ -273,7 +308,7 @@ impl fmt::Display for KeySource {
         let About { words, of, .. } = self.about();
         match self {
             Self::PathParam(name) => write!(f, "{words} {{{name}}}"),
-            _ if of.is_empty() => f.write_str(words),
+            _ if of == Of::Only => f.write_str(words),
             _ => write!(f, "{words} {of}"),
         }
     }
@@ -302,15 +337,17 @@ mod tests {
     fn a_row_has_the_name_of_its_part() {
         let named = |tag: u8| KeySource::read(&mut Bytes(&[tag, 1, b'x', 0]));
         let with_mode = |tag: u8| KeySource::read(&mut Bytes(&[tag, 1, b'x', 1, 0]));
-        let parts = (0..=u8::MAX).filter_map(|tag| named(tag).or_else(|| with_mode(tag)));
+        let with_path = |tag: u8| KeySource::read(&mut Bytes(&[tag, 2, 1, b'f', 1, b'x']));
+        let part = |tag: u8| named(tag).or_else(|| with_mode(tag)).or_else(|| with_path(tag));
+        let parts = (0..=u8::MAX).filter_map(part);
         let mut names = vec![];
         let mut with_a_name = vec![];
         for part in parts {
             let about = part.about();
-            assert_eq!(about.of.is_empty(), KeySource::PLAIN.contains(&part), "{}", about.name);
+            assert_eq!(about.of == Of::Only, KeySource::PLAIN.contains(&part), "{}", about.name);
             assert!(!names.contains(&about.name), "{} twice", about.name);
             names.push(about.name);
-            with_a_name.extend((!about.of.is_empty()).then_some(about.name));
+            with_a_name.extend((about.of != Of::Only).then_some(about.name));
         }
         assert_eq!(with_a_name, KeySource::NAMED);
     }

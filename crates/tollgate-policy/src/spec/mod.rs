@@ -33,6 +33,7 @@ pub(crate) mod fact;
 pub(crate) mod scope;
 pub(crate) mod on_failure;
 pub(crate) mod on_missing;
+pub(crate) mod metadata;
 pub(crate) mod scalar;
 pub(crate) mod limits;
 pub(crate) mod problem;
@@ -53,10 +54,11 @@ pub use deny::{DENY_STATUS, DenyRule};
 pub use descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
 pub use fact::{Fact, Need};
 pub use jwt::{Jwk, Jwt};
-pub use key::{About, Breadth, KeySource, Origin, Spelling};
+pub use key::{About, Breadth, KeySource, Of, Origin, Spelling};
 pub use key_item::{KeyForm, KeyItem, KeyPart, OwnPrefixes, items};
 pub use limits::Limits;
 pub use mark_header::MarkHeader;
+pub use metadata::{MAX_METADATA, MetadataPath};
 pub use mode::{Mode, Share};
 pub use on_failure::OnFailure;
 pub use on_missing::OnMissing;
@@ -70,7 +72,7 @@ pub use rule::{FALLBACK, RecordSpec, RuleSpec, RuleTerms, SetSpec, TierSpec};
 pub use scalar::{Bounded, CookieName, HeaderName, MAX_NAME, MAX_WAIT, Method, Name, is_visible};
 pub use scope::{DEFAULT_LEASE, MAX_LEASE, MAX_NODES, Scope, is_lease};
 pub use settled_cost::{
-    ActualCost, ActualUnits, MAX_METADATA, ResponseFacts, SettledCost, StatusCost, UnknownCost,
+    ActualCost, ActualUnits, ResponseFacts, SettledCost, StatusCost, UnknownCost,
 };
 pub use status::{Ending, StatusPattern};
 pub use surface::Surface;

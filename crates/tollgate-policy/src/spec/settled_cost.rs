@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::spec::cost::MAX_COST;
+use crate::spec::metadata::MetadataPath;
 use crate::spec::scalar::{HeaderName, Name};
 use crate::spec::status::{Ending, StatusPattern};
 
@@ -69,27 +70,19 @@ pub struct SettledCost {
 pub enum ActualCost {
     /// In this header, as a whole number.
     Header(HeaderName),
-    /// In the proxy's metadata at the end of the response: the name of the filter, and the path in
-    /// what it has set.
-    Metadata(Vec<String>),
+    /// In the proxy's metadata at the end of the response.
+    Metadata(MetadataPath),
     /// One unit per this many bytes of its body, rounded up.
     BytesPer(u64),
     /// Its length in milliseconds, from the request to its end.
     Duration,
 }
 
-/// The most parts of a path in metadata.
-pub const MAX_METADATA: usize = 8;
-
 impl ActualCost {
     /// True for one that a document may have.
     pub(crate) fn is_one(&self) -> bool {
         match self {
-            Self::Header(_) | Self::Duration => true,
-            Self::Metadata(path) => {
-                (2..=MAX_METADATA).contains(&path.len())
-                    && path.iter().all(|part| Name::is_one(part))
-            }
+            Self::Header(_) | Self::Metadata(_) | Self::Duration => true,
             Self::BytesPer(bytes) => (1..=MAX_COST).contains(bytes),
         }
     }
@@ -190,7 +183,7 @@ impl SettledCost {
         };
         match &self.actual {
             ActualCost::Header(name) => text(response.header(&name.0)),
-            ActualCost::Metadata(path) => text(response.metadata(path)),
+            ActualCost::Metadata(path) => text(response.metadata(&path.0)),
             ActualCost::BytesPer(bytes) => number(response.body_bytes(), *bytes),
             ActualCost::Duration => number(response.duration_ms(), 1),
         }

@@ -19,6 +19,7 @@ use crate::spec::conditions::{Condition, Conditions};
 use crate::spec::cost::Cost;
 use crate::spec::descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
 use crate::spec::mark_header::MarkHeader;
+use crate::spec::metadata::MetadataPath;
 use crate::spec::mode::{Mode, Share};
 use crate::spec::on_failure::OnFailure;
 use crate::spec::on_missing::OnMissing;
@@ -43,6 +44,7 @@ wrapped! {
     Method(String) if |text| Self::is_one(text),
     Text(String) if |text| Self::is_one(text),
     Name(String) if |text| Self::is_one(text),
+    MetadataPath(Vec<String>) if |names| Self::is_one(names),
     Country(Vec<u8>) if |text| Self::is_one(text),
     Asn(Vec<u8>) if |digits| Self::is_one(digits),
     Like(Vec<Vec<u8>>) if |parts| parts.len() > 1,
@@ -131,7 +133,7 @@ fields!(SettledCost {
 } if |it| it.is_one(1));
 variants!(ActualCost {
     0 => Header(name: HeaderName),
-    1 => Metadata(path: Vec<String>),
+    1 => Metadata(path: MetadataPath),
     2 => BytesPer(bytes: u64),
     3 => Duration,
 });

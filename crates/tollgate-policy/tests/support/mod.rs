@@ -23,6 +23,8 @@ pub struct Request {
     pub country: Option<&'static str>,
     pub asn: Option<&'static str>,
     pub claims: Vec<(&'static str, &'static str)>,
+    /// By the path, with slashes.
+    pub metadata: Vec<(&'static str, &'static str)>,
     pub domain: Option<&'static str>,
     pub entries: Descriptor,
     pub beside: Vec<Descriptor>,
@@ -83,6 +85,9 @@ impl Facts for Request {
     }
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         bytes(self.claims.iter().find(|(n, _)| *n == name).map(|(_, v)| *v))
+    }
+    fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        bytes(self.metadata.iter().find(|(n, _)| *n == path.join("/")).map(|(_, v)| *v))
     }
     fn domain(&self) -> Option<Cow<'_, [u8]>> {
         bytes(self.domain)

@@ -1,0 +1,30 @@
+//! What a policy has to trust for its keys, in words.
+//!
+//! Invariant: each filter is named once. Deliberately absent: the headers, which `reads` lists.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::explain::describe::joined;
+use crate::explain::rules::Explain;
+use crate::spec::key::KeySource;
+use crate::spec::key_item::KeyPart;
+
+impl<'p> Explain<'p> {
+    /// The filters of the proxy whose metadata is counted by, in words; `None` when none is.
+    #[must_use]
+    pub fn metadata(&self) -> Option<String> {
+        let filter = |part: &'p KeyPart| match &part.source {
+            KeySource::Metadata(path) => path.0.first(),
+            _ => None,
+        };
+        let mut filters: Vec<&String> = self.0.all_key_parts().filter_map(filter).collect();
+        filters.sort_unstable();
+        filters.dedup();
+        let names = joined(filters.into_iter().map(ToString::to_string), " and ");
+        (!names.is_empty()).then(|| {
+            format!("as {names} sets it, which is trusted and has to run before this filter")
+        })
+    }
+}
