@@ -5,6 +5,7 @@
 mod envoy_answers;
 mod envoy_cases;
 mod envoy_cases_real;
+mod envoy_certificates;
 mod envoy_charging;
 mod envoy_check;
 mod envoy_clock;

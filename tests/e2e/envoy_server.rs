@@ -112,6 +112,8 @@ pub struct Listener {
     pub routes: Value,
     pub manager: Value,
     pub listener_filters: Value,
+    /// TLS; null without.
+    pub transport_socket: Value,
 }
 
 impl Listener {
@@ -129,6 +131,7 @@ impl Listener {
             routes,
             manager: json!({}),
             listener_filters: json!([]),
+            transport_socket: Value::Null,
         }
     }
 
@@ -175,7 +178,7 @@ impl Listener {
             "address": address(self.port),
             "connection_balance_config": {"exact_balance": {}},
             "listener_filters": self.listener_filters,
-            "filter_chains": [{"filters": [{
+            "filter_chains": [{"transport_socket": self.transport_socket, "filters": [{
                 "name": "envoy.filters.network.http_connection_manager",
                 "typed_config": manager,
             }]}],

@@ -42,6 +42,8 @@ pub enum Field {
     Claim(String),
     /// A value of a proxy's metadata by its path: `metadata.envoy.filters.http.ext_authz/tenant`.
     Metadata(String),
+    /// A part of the client's certificate by its name in a policy: `certificate.subject`.
+    Certificate(String),
 }
 
 /// The fields that have no name of their own, and their words.
@@ -60,6 +62,9 @@ const PLAIN: [(&str, Field); 12] = [
     ("asn", Field::Asn),
 ];
 
+/// The parts of a certificate that a policy can count by.
+const CERTIFICATE: [&str; 4] = ["uri_san", "dns_san", "subject", "sha256"];
+
 impl Field {
     /// The field with the name `words`, as [`Display`](fmt::Display) writes it; `None` when there
     /// is none. A header's name is brought into lower case, and the header `host` is the host.
@@ -75,6 +80,9 @@ impl Field {
             "query" => Some(Self::Query(name.to_owned())),
             "claim" => Some(Self::Claim(name.to_owned())),
             "metadata" => Some(Self::Metadata(name.to_owned())),
+            "certificate" if CERTIFICATE.contains(&name) => {
+                Some(Self::Certificate(name.to_owned()))
+            }
             _ => None,
         }
     }
@@ -98,6 +106,7 @@ impl fmt::Display for Field {
             Self::Query(name) => write!(f, "query.{name}"),
             Self::Claim(name) => write!(f, "claim.{name}"),
             Self::Metadata(path) => write!(f, "metadata.{path}"),
+            Self::Certificate(name) => write!(f, "certificate.{name}"),
             plain => {
                 let known = PLAIN.iter().find(|(_, field)| field == plain);
                 f.write_str(known.map_or("", |(name, _)| name))
@@ -165,7 +174,7 @@ impl Wanted {
 
 fn is_named(field: &Field) -> bool {
     matches!(field, Field::Header(_) | Field::Cookie(_) | Field::Query(_))
-        || matches!(field, Field::Claim(_) | Field::Metadata(_))
+        || matches!(field, Field::Claim(_) | Field::Metadata(_) | Field::Certificate(_))
 }
 
 /// The places that do not depend on the wanted fields.
@@ -184,6 +193,6 @@ pub(crate) const fn fixed_place(field: &Field) -> Option<usize> {
         Field::Actual => Some(9),
         Field::Time | Field::Status => None,
         Field::Header(_) | Field::Cookie(_) | Field::Query(_) => None,
-        Field::Claim(_) | Field::Metadata(_) => None,
+        Field::Claim(_) | Field::Metadata(_) | Field::Certificate(_) => None,
     }
 }

@@ -143,6 +143,12 @@ impl<'a> Record<'a> {
         self.named(|field| matches!(field, Field::Claim(of) if of == name))
     }
 
+    /// The part `name` of the client's certificate.
+    #[must_use]
+    pub fn certificate(&self, name: &str) -> Option<&'a [u8]> {
+        self.named(|field| matches!(field, Field::Certificate(of) if of == name))
+    }
+
     /// The value at `path`, with slashes between its names, in the proxy's metadata.
     #[must_use]
     pub fn metadata(&self, path: &str) -> Option<&'a [u8]> {

@@ -10,7 +10,7 @@ use tollgate_access_log::{Client, Field, Format, Limits, Reader, Record, Wanted}
 use tollgate_test_support::golden::assert_file;
 
 /// The fields that are read from every line.
-const ASKED: [&str; 21] = [
+const ASKED: [&str; 23] = [
     "client",
     "peer",
     "user",
@@ -30,6 +30,8 @@ const ASKED: [&str; 21] = [
     "cookie.session",
     "query.q",
     "claim.sub",
+    "certificate.subject",
+    "certificate.sha256",
     "metadata.envoy.filters.http.ext_authz/tenant/id",
     "header.cookie",
 ];
@@ -66,6 +68,7 @@ fn shown(record: &Record<'_>) -> String {
                 ("cookie", name) => record.cookie(name).map(text),
                 ("query", name) => record.query(name).map(text),
                 ("claim", name) => record.claim(name).map(text),
+                ("certificate", name) => record.certificate(name).map(text),
                 ("metadata", path) => record.metadata(path).map(text),
                 _ => panic!("{words}"),
             },

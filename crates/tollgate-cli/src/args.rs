@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tollgate_core::Span;
 use tollgate_policy::Surface;
+use tollgate_policy::spec::CertificateField;
 
 use crate::compile::CompileArgs;
 use crate::pk::PkArgs;
@@ -134,6 +135,10 @@ pub(crate) struct ExplainArgs {
     /// filter/name=text or filter/name:=JSON; may be repeated
     #[arg(long = "metadata", value_name = "PATH=VALUE", value_parser = metadata)]
     pub(crate) metadata: Vec<Claim>,
+    /// Envoy, Worker, library: a part of the client's verified certificate, uri_san=, dns_san=,
+    /// subject= or sha256=; may be repeated
+    #[arg(long = "certificate", value_name = "PART=VALUE", value_parser = certificate)]
+    pub(crate) certificate: Vec<(CertificateField, String)>,
     /// Server, library: the domain of a rate limit request
     #[arg(long)]
     pub(crate) domain: Option<String>,
@@ -274,6 +279,13 @@ fn claim(text: &str) -> Result<Claim, String> {
         }
         None => Claim { name: name.to_owned(), text: Some(value.to_owned()) },
     })
+}
+
+fn certificate(text: &str) -> Result<(CertificateField, String), String> {
+    const WANTED: &str = "use uri_san=, dns_san=, subject= or sha256= and the value";
+    let (name, value) = text.split_once('=').ok_or(WANTED)?;
+    let field = CertificateField::ALL.into_iter().find(|field| field.name() == name);
+    Ok((field.ok_or(WANTED)?, value.to_owned()))
 }
 
 fn metadata(text: &str) -> Result<Claim, String> {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tollgate_yaml::{Document, Fault, Field, Node, Reading};
 
+use crate::client_certificates::ClientCertificates;
 use crate::configuration::{Configuration, Holds, Policies, message_type, policies};
 use crate::manager::{FilterContext, Manager};
 
@@ -64,6 +65,8 @@ struct ValueContext<'n> {
     /// The innermost object with a name: a filter, when the value is its configuration.
     named: Option<(usize, &'n str)>,
     manager: Option<&'n Node>,
+    /// The filter chain.
+    chain: Option<&'n Node>,
 }
 
 impl FilterPlace {
@@ -131,6 +134,7 @@ impl Filters {
                     filter: name.map(str::to_owned),
                 };
                 let later = around.manager.map_or_else(Vec::new, |it| later(it, &place));
+                let certificates = around.chain.map(|chain| ClientCertificates::of(chain, reading));
                 let manager = around.manager.map(|manager| Manager::new(manager, reading));
                 let (document, holds, named, hash_key) = match policies(config, reading) {
                     Ok(Policies { document, holds, named, hash_key }) => {
@@ -138,7 +142,7 @@ impl Filters {
                     }
                     Err(fault) => (Err(fault), Holds::Unread, Vec::new(), None),
                 };
-                let around = FilterContext { manager, later, named, hash_key };
+                let around = FilterContext { manager, certificates, later, named, hash_key };
                 let mut fields = config.fields().iter().rev();
                 let field = fields.find(|field| field.name == "configuration");
                 let configuration =
@@ -153,6 +157,7 @@ impl Filters {
         self.note_twice(node);
         let mut inner = around;
         inner.manager = config_of(node, MANAGER).or(around.manager);
+        inner.chain = node.get("filters").map_or(around.chain, |_| Some(node));
         if let Some(name) = node.get("name").and_then(Node::text) {
             inner.named = Some((node.line, name));
             if ["filter_chains", "api_listener"].iter().any(|field| node.get(field).is_some()) {

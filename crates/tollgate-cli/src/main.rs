@@ -10,6 +10,7 @@
 
 mod args;
 mod check;
+mod client_certificates;
 mod command;
 mod compile;
 mod configuration;

@@ -10,6 +10,7 @@ use core::time::Duration;
 use tollgate_policy::Policy;
 use tollgate_policy::plugin::NamedPolicy;
 
+use crate::client_certificates::ClientCertificates;
 use tollgate_yaml::{Field, Kind, Node, Reading, Value};
 
 /// The facts about a filter's policy that are outside its document.
@@ -17,6 +18,9 @@ use tollgate_yaml::{Field, Kind, Node, Reading, Value};
 pub(crate) struct FilterContext {
     /// The connection manager that the filter is in; `None` when the file does not contain it.
     pub(crate) manager: Option<Manager>,
+    /// The certificates of clients that its filter chain accepts; `None` when the file does not
+    /// contain the filter chain.
+    pub(crate) certificates: Option<ClientCertificates>,
     /// The names of the filters that run only after it.
     pub(crate) later: Vec<String>,
     /// The policies of routes that name one.

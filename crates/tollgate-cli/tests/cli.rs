@@ -146,7 +146,7 @@ fn a_key_is_never_shown() {
 
 #[test]
 fn misuse_ends_with_2() {
-    let rows: [(&[&str], &str); 31] = [
+    let rows: [(&[&str], &str); 33] = [
         (&[], "Usage"),
         (&["chekc", "good.json"], "unrecognized subcommand"),
         (&["check"], "required arguments"),
@@ -169,6 +169,11 @@ fn misuse_ends_with_2() {
         (
             &["explain", "good.json", "--surface", "server", "--metadata", "f/a=b"],
             "not known to a server",
+        ),
+        (&["explain", "good.json", "--certificate", "san=a"], "use uri_san=, dns_san="),
+        (
+            &["explain", "good.json", "--surface", "server", "--certificate", "subject=a"],
+            "--certificate is not known to a server",
         ),
         (&["explain", "good.json", "--repeat", "0"], "0 is not in 1..=1000000"),
         (&["explain", "good.json", "--every", "2"], "use a whole number and a unit"),

@@ -47,6 +47,67 @@ fn policy(rule: &Value) -> Value {
     json!({"version": 1, "rules": [whole]})
 }
 
+// Guards: a limit by a certificate that any client can write.
+#[test]
+fn a_listener_that_verifies_no_certificate_is_refused() {
+    const TLS: &str =
+        "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
+    let by_certificate = policy(&json!({"key": [{"client_certificate": "uri_san"}]}));
+    let other = policy(&json!({"key": []}));
+    let ca = json!({"trusted_ca": {"filename": "ca.pem"}});
+    let mut any = ca.clone();
+    any["trust_chain_verification"] = json!("ACCEPT_UNTRUSTED");
+    let of_number = json!({"trustChainVerification": 1});
+    let tls = |common: Value| json!({"name": "tls", "typed_config": {"@type": TLS, "common_tls_context": common}});
+    let combined = |of: &Value| {
+        tls(json!({"combined_validation_context": {"default_validation_context": of}}))
+    };
+    let own = |of: &Value| tls(json!({"validation_context": of}));
+    let sds = tls(json!({"validation_context_sds_secret_config": {"name": "ca"}}));
+    let other_socket = json!({"name": "other", "typed_config": {"@type": "x/other.Other"}});
+    let wrong = "!trust_chain_verification";
+    let rows: [(Value, &Value, &[&str]); 11] = [
+        (own(&ca), &by_certificate, &[]),
+        (sds, &by_certificate, &[]),
+        (combined(&ca), &by_certificate, &[]),
+        (other_socket, &by_certificate, &[]),
+        (own(&any), &by_certificate, &[wrong]),
+        (own(&of_number), &by_certificate, &[wrong]),
+        (combined(&any), &by_certificate, &[wrong]),
+        (own(&any), &other, &[]),
+        (tls(json!({})), &by_certificate, &["transport_socket"]),
+        (Value::Null, &by_certificate, &["transport_socket"]),
+        (Value::Null, &other, &[]),
+    ];
+    for (socket, value, expected) in rows {
+        let filter = json!({"name": "tollgate", "typed_config": {"@type": WASM, "config": {
+            "configuration": {"@type": STRUCT, "value": value}}}});
+        let config = json!({"@type": MANAGER, "http_filters": [filter]});
+        let chain = json!({
+            "transport_socket": socket,
+            "filters": [{"name": "m", "typed_config": config}],
+        });
+        assert_eq!(paths(&json!([chain])), expected, "{socket}");
+    }
+}
+
+/// The settings that `check` reports of a listener with these filter chains, with `!` before those
+/// that are problems.
+fn paths(chains: &Value) -> Vec<String> {
+    let listener = json!({"name": "l", "filter_chains": chains});
+    let text = json!({"static_resources": {"listeners": [listener]}}).to_string();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
+    let ran = tollgate_reading(&folder, &["check", "-", "--json"], text.as_bytes());
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    let paths = |list: &str, mark: &str| -> Vec<String> {
+        let items = report["filters"][0][list].as_array().unwrap().iter();
+        let paths = items.map(|item| item["path"].as_str().unwrap());
+        let paths = paths.filter(|path| !path.starts_with("rules["));
+        paths.map(|path| format!("{mark}{path}")).collect()
+    };
+    [paths("problems", "!"), paths("warnings", "")].concat()
+}
+
 // Guards: a limit by a value that no request has yet.
 #[test]
 fn a_filter_that_sets_metadata_too_late_is_named() {
@@ -66,16 +127,9 @@ fn a_filter_that_sets_metadata_too_late_is_named() {
         ("http_filters", json!([of_other, auth, router]), &[]),
     ];
     for (field, filters, expected) in rows {
-        let text = json!({"static_resources": {"listeners": [{"name": "l", "filter_chains": [
-            {"filters": [{"name": "m", "typed_config": {"@type": MANAGER, field: filters}}]}]}]}});
-        let text = text.to_string();
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
-        let ran = tollgate_reading(&folder, &["check", "-", "--json"], text.as_bytes());
-        let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
-        let warnings = report["filters"][0]["warnings"].as_array().unwrap().iter();
-        let paths = warnings.map(|it| it["path"].as_str().unwrap());
-        let paths: Vec<&str> = paths.filter(|path| !path.starts_with("rules[")).collect();
-        assert_eq!(paths, expected, "{filters}");
+        let config = json!({"@type": MANAGER, field: filters});
+        let chain = json!({"filters": [{"name": "m", "typed_config": config}]});
+        assert_eq!(paths(&json!([chain])), expected, "{filters}");
     }
 }
 

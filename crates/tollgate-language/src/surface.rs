@@ -27,6 +27,8 @@ pub(crate) struct Traits {
     asn: Supply,
     claims: Supply,
     metadata: Supply,
+    certificate: Supply,
+    certificate_names: Supply,
     descriptors: Supply,
     /// It verifies tokens, with the keys of the document.
     pub(crate) verifies_tokens: bool,
@@ -64,6 +66,8 @@ const ENVOY: Traits = Traits {
         "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter",
     ),
     metadata: Supply::Itself,
+    certificate: Supply::Itself,
+    certificate_names: Supply::Itself,
     descriptors: Supply::Never(
         "is for a rate limit service, such as tollgate-server, to which Envoy sends descriptors; the filter gets requests, \
          so use a header, a path or a host",
@@ -92,6 +96,10 @@ const WORKER: Traits = Traits {
     asn: Supply::Itself,
     claims: Supply::Named("needs jwt.keys in the Worker: the keys that verify tokens"),
     metadata: Supply::Never("exists in Envoy only; a Worker has no filters that set it"),
+    certificate: Supply::Itself,
+    certificate_names: Supply::Never(
+        "is not known to a Worker, which sees no subject alternative names; use \"subject\" or \"sha256\"",
+    ),
     descriptors: Supply::Never(
         "is for a rate limit service, such as tollgate-server, to which Envoy sends descriptors; a Worker gets requests, \
          so use a header, a path or a host",
@@ -123,6 +131,8 @@ const LIBRARY: Traits = Traits {
     asn: Supply::Itself,
     claims: Supply::Itself,
     metadata: Supply::Itself,
+    certificate: Supply::Itself,
+    certificate_names: Supply::Itself,
     descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,
@@ -138,6 +148,9 @@ const LIBRARY: Traits = Traits {
     is_one_node: false,
 };
 
+const NO_CERTIFICATE: &str =
+    "is not known to a server: its callers send no certificate; use a header that the proxy sets";
+
 const SERVER: Traits = Traits {
     source: Source::Connection,
     no_cf_connecting_ip: Some(
@@ -150,6 +163,8 @@ const SERVER: Traits = Traits {
     metadata: Supply::Never(
         "is not known to a server: its callers send no metadata; use a header that the proxy sets",
     ),
+    certificate: Supply::Never(NO_CERTIFICATE),
+    certificate_names: Supply::Never(NO_CERTIFICATE),
     descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,
@@ -187,6 +202,8 @@ impl Traits {
             Need::Asn => self.asn,
             Need::Claims => self.claims,
             Need::Metadata => self.metadata,
+            Need::Certificate => self.certificate,
+            Need::CertificateNames => self.certificate_names,
             Need::Descriptors => self.descriptors,
         }
     }

@@ -24,6 +24,35 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// A part of the certificate with which a client has opened its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CertificateField {
+    /// The first URI of its subject alternative names, such as a SPIFFE ID.
+    UriSan,
+    /// The first DNS name of its subject alternative names.
+    DnsSan,
+    /// Its subject, as the surface writes it: `CN=client,O=Example`.
+    Subject,
+    /// The SHA-256 of the certificate in DER, as 64 hexadecimal digits in lower case.
+    Sha256,
+}
+
+impl CertificateField {
+    /// Every part.
+    pub const ALL: [Self; 4] = [Self::UriSan, Self::DnsSan, Self::Subject, Self::Sha256];
+
+    /// Its name in a document: `uri_san`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UriSan => "uri_san",
+            Self::DnsSan => "dns_san",
+            Self::Subject => "subject",
+            Self::Sha256 => "sha256",
+        }
+    }
+}
+
 /// The facts of one request, as the surface knows them.
 ///
 /// In a proxy every method is a host call that costs more than the decision itself. The policy
@@ -78,6 +107,14 @@ pub trait Facts {
     /// `true` or `false`; `None` when there is none, or when it is anything else.
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let _ = path;
+        None
+    }
+
+    /// A part of the certificate with which the client has opened its connection, as the
+    /// [`CertificateField`] describes it. `None` when it has presented none, when the certificate
+    /// was not verified, and when it lacks the part.
+    fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        let _ = field;
         None
     }
 

@@ -137,6 +137,7 @@ fn every_condition_and_every_key_part_has_its_words() {
         (r#""route""#, "route"),
         (r#"{"header": "x-k"}, {"cookie": "c"}"#, "header x-k and cookie c"),
         (r#"{"query": "q"}, {"jwt_claim": "sub"}"#, "query parameter q and verified claim sub"),
+        (r#"{"client_certificate": "uri_san"}"#, "client certificate uri_san"),
         (r#"{"metadata": ["f", "a", "id"]}"#, "metadata f/a/id"),
         (r#"{"path_param": "x"}"#, "path segment {x}"),
         (r#"{"path_param": "x", "lower": true}"#, "path segment {x} in lower case"),

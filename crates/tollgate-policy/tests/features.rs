@@ -195,8 +195,11 @@ fn every_key_part_counts_by_its_value() {
     let jwt = r#""key": [{"jwt_claim": "sub"}]"#;
     let marked = |value| Request { metadata: vec![("f/a/id", value)], ..at("/") };
     let metadata = r#""key": [{"metadata": ["f", "a", "id"]}]"#;
+    let presented =
+        |value| Request { certificate: vec![("sha256", "0"), ("subject", value)], ..at("/") };
+    let certificate = r#""key": [{"client_certificate": "subject"}]"#;
     let routed = |name, path| Request { route: Some(name), ..at(path) };
-    let same_and_other: [(&str, Request, Request, Request); 12] = [
+    let same_and_other: [(&str, Request, Request, Request); 13] = [
         (r#""key": ["method"]"#, at("/1"), at("/2"), at("/1").method("PUT")),
         (r#""key": ["method"]"#, at("/").method("POST"), at("/").method("poST"), at("/")),
         (r#""key": ["host"]"#, hosted("a:1"), hosted("A"), hosted("b")),
@@ -217,6 +220,7 @@ fn every_key_part_counts_by_its_value() {
         (params, at("/u/1/a"), at("/u/1"), at("/u/2/a")),
         (r#""key": ["route"]"#, routed("api", "/1"), routed("api", "/2"), routed("API", "/1")),
         (jwt, claimed("alice"), claimed("alice"), claimed("bob")),
+        (certificate, presented("CN=a"), presented("CN=a"), presented("CN=A")),
         (metadata, marked("acme"), marked("acme"), marked("ACME")),
         (r#""key": ["client_ip", "method"]"#, at("/"), at("/x"), get("/", "192.0.2.9")),
     ];

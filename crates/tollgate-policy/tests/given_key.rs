@@ -118,6 +118,7 @@ fn parts_of_the_schema() -> Vec<Value> {
     let form = |name: &String| match name.as_str() {
         name if SETTINGS.contains(&name) => None,
         "client_ip" => Some(json!({"client_ip": {"ipv4_prefix": 24, "ipv6_prefix": 48}})),
+        "client_certificate" => Some(json!({"client_certificate": "subject"})),
         "metadata" => Some(json!({"metadata": ["f", "c"]})),
         name => Some(json!({ name: "c" })),
     };
@@ -155,6 +156,9 @@ fn with(part: &Value, value: &'static str) -> Request {
         "query" => get(&format!("/?b&c={}&d", in_url(&value.replace('%', "%25"))), "192.0.2.1"),
         "path_param" => get(&format!("/items/{}", in_url(value)), "192.0.2.1"),
         "jwt_claim" => Request { claims: vec![("c", value)], ..request },
+        "client_certificate" => {
+            Request { certificate: vec![("sha256", "1"), ("subject", value)], ..request }
+        }
         "metadata" => Request { metadata: vec![("f/b", "1"), ("f/c", value)], ..request },
         "descriptor" => Request { entries: vec![("b", "1"), ("c", value)], ..request },
         other => panic!("how does a request have {other}? Say so here and in given_key.rs"),

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 use tollgate_language::schema;
 use tollgate_policy::explain::{KeyValue, Reader};
+use tollgate_policy::spec::CertificateField;
 use tollgate_policy::{Ending, Entry, Facts, Plan, Policy, Surface};
 
 use crate::support::{Request, get};
@@ -27,6 +28,7 @@ const KEY_PARTS: &[(&str, &str)] = &[
     (r#"{"path_param": "id"}"#, "path"),
     (r#"{"jwt_claim": "sub"}"#, "claim.sub"),
     (r#"{"descriptor": "user"}"#, "descriptor.user"),
+    (r#"{"client_certificate": "uri_san"}"#, "certificate.uri_san"),
     (r#"{"metadata": ["f", "a", "id"]}"#, "metadata.f/a/id"),
 ];
 
@@ -250,6 +252,10 @@ impl Facts for Noting<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.note(format!("claim.{name}"));
         self.request.claim(name)
+    }
+    fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        self.note(format!("certificate.{}", field.name()));
+        self.request.client_certificate(field)
     }
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         self.note(format!("metadata.{}", path.join("/")));

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use tollgate_access_log::{Field, Record};
 use tollgate_http_syntax::query::decoded;
 use tollgate_policy::Facts;
+use tollgate_policy::spec::CertificateField;
 
 use crate::assumed::AssumedValues;
 
@@ -146,6 +147,12 @@ impl Facts for Request<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let is = |field: &Field| matches!(field, Field::Claim(other) if other == name);
         self.or_given(is, || self.record.claim(name))
+    }
+
+    fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        let name = field.name();
+        let is = |field: &Field| matches!(field, Field::Certificate(other) if other == name);
+        self.or_given(is, || self.record.certificate(name))
     }
 
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {

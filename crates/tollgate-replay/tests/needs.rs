@@ -91,6 +91,11 @@ fn every_fact_is_a_need_until_it_is_given() {
         (r#""key": [{"query": "q"}]"#, "key: query.q", "query.q=1"),
         (r#""key": [{"jwt_claim": "sub"}]"#, "key: claim.sub", "claim.sub=me"),
         (
+            r#""key": [{"client_certificate": "subject"}]"#,
+            "key: certificate.subject",
+            "certificate.subject=CN=a",
+        ),
+        (
             r#""key": [{"metadata": ["f", "a", "id"]}]"#,
             "key: metadata.f/a/id",
             "metadata.f/a/id=acme",

@@ -444,9 +444,9 @@ export function withFields(response, fields) {
   return copy;
 }
 
-/** The edge's data about the client, as text. */
-export function edgeFact(request, name) {
-  const value = request.cf?.[name];
+/** The edge's data about the client, as text; that of a group of it, such as `tlsClientAuth`. */
+export function edgeFact(request, name, group) {
+  const value = (group === undefined ? request.cf : request.cf?.[group])?.[name];
   return value === undefined || value === null ? undefined : String(value);
 }
 

@@ -146,6 +146,7 @@ impl Told {
             record.query("a"),
             record.claim("a"),
             record.metadata("a/b"),
+            record.certificate("subject"),
         ];
         Self {
             unix_ns: record.time.unix_ns,

@@ -83,6 +83,11 @@ pub(crate) fn known(operator: &str, times: &mut Vec<Strftime>) -> Result<Ranked,
         ("DOWNSTREAM_DIRECT_REMOTE_ADDRESS", None) => text(Field::Peer, 1),
         ("ROUTE_NAME", None) => text(Field::Route, 1),
         ("QUERY_PARAM", Some(name)) => text(Field::Query(name.to_owned()), 1),
+        // The names are those of all, and a policy counts by the first.
+        ("DOWNSTREAM_PEER_SUBJECT", None) => text(Field::Certificate("subject".to_owned()), 1),
+        ("DOWNSTREAM_PEER_FINGERPRINT_256", None) => {
+            text(Field::Certificate("sha256".to_owned()), 1)
+        }
         ("DYNAMIC_METADATA", Some(path)) if is_whole(operator) => text(metadata(path), 1),
         ("METADATA", Some(path)) if is_whole(operator) => match path.strip_prefix("DYNAMIC:") {
             Some(path) => text(metadata(path), 1),

@@ -12,6 +12,7 @@ use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::spec::Fact;
 use tollgate_policy::{Policy, Rule};
 
+use crate::client_certificates::ClientCertificates;
 use crate::manager::{FilterContext, Manager};
 use crate::source::{Compiled, Finding};
 use tollgate_yaml::Node;
@@ -22,6 +23,7 @@ const DETECTION: &str = "original_ip_detection_extensions";
 const ESCAPED: &str = "path_with_escaped_slashes_action";
 const OPTIONS: &str = "common_http_protocol_options";
 const UNDERSCORES: &str = "headers_with_underscores_action";
+const VERIFICATION: &str = "trust_chain_verification";
 const FILTERS: &str = "http_filters";
 const IDLE: &str = "stream_idle_timeout";
 
@@ -70,6 +72,9 @@ impl Judgement {
                 }
                 None => judgement.without_manager(policy),
             }
+            if let Some(accepted) = around.certificates {
+                judgement.certificates(accepted, policy);
+            }
         }
         judgement
     }
@@ -108,6 +113,32 @@ impl Judgement {
         if let Some((rule, wait)) = waits.max_by_key(|(_, wait)| *wait) {
             let wait = Duration::from_nanos(wait.as_nanos());
             self.times(manager, rule, wait);
+        }
+    }
+
+    /// Checks that no client can write the certificate by which it is counted.
+    fn certificates(&mut self, accepted: ClientCertificates, policy: &Policy) {
+        let reads = policy.explain().reads();
+        let Some(by) = reads.iter().find(|read| matches!(read.fact, Fact::Certificate(_))) else {
+            return;
+        };
+        let reader = whose(policy, by.by);
+        match accepted {
+            ClientCertificates::Verified => {}
+            ClientCertificates::Any(line) => {
+                let text = format!(
+                    "is ACCEPT_UNTRUSTED, so a client can write a certificate with any name, and {reader}; leave it out, \
+                     so that Envoy refuses certificates of other authorities"
+                );
+                push(&mut self.problems, finding(line, VERIFICATION, &text));
+            }
+            ClientCertificates::Never(line) => {
+                let text = format!(
+                    "has no validation_context, so Envoy asks for no certificate, and {reader}: no request has one; \
+                     give it trusted_ca"
+                );
+                push(&mut self.warnings, finding(line, "transport_socket", &text));
+            }
         }
     }
 

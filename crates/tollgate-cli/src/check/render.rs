@@ -27,6 +27,9 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     if let Some(case) = report.path_case {
         line(out, 0, "paths", case);
     }
+    if let Some(certificate) = &report.certificate {
+        line(out, 0, "certificate", certificate);
+    }
     if let Some(metadata) = &report.metadata {
         line(out, 0, "metadata", metadata);
     }

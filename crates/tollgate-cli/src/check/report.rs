@@ -27,6 +27,9 @@ pub(crate) struct Report {
     pub(super) escaped_slashes: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) path_case: Option<&'static str>,
+    /// The parts of certificates that are counted by in Envoy; absent when none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) certificate: Option<String>,
     /// The filters whose metadata is counted by; absent when none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) metadata: Option<String>,
@@ -174,6 +177,7 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
         surface: surface.name(),
         source: policy.explain().client(),
     };
+    let envoy = policies.iter().find(|(surface, _)| *surface == Surface::Envoy);
     let first = policies.first().map(|(_, policy)| policy);
     Report {
         ok,
@@ -184,6 +188,7 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
         manager: None,
         escaped_slashes: first.and_then(|policy| policy.explain().escaped_slashes()),
         path_case: first.and_then(|policy| policy.explain().path_case()),
+        certificate: envoy.and_then(|(_, policy)| policy.explain().certificate()),
         metadata: first.and_then(|policy| policy.explain().metadata()),
         tenant: first.and_then(|policy| policy.explain().tenant()),
         entries: first.filter(|_| tenants.are_given()).map(|_| EntriesReport::of(tenants)),

@@ -14,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use tollgate_policy::Facts;
+use tollgate_policy::spec::CertificateField;
 
 use crate::wire::header_map::HeaderMap;
 use crate::wire::metadata;
@@ -137,6 +138,16 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
         self.value(VERIFIER, [&**payload, name])?.text()
     }
 
+    fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        let path: &[u8] = match field {
+            CertificateField::UriSan => b"connection\0uri_san_peer_certificate",
+            CertificateField::DnsSan => b"connection\0dns_san_peer_certificate",
+            CertificateField::Subject => b"connection\0subject_peer_certificate",
+            CertificateField::Sha256 => b"connection\0sha256_peer_certificate_digest",
+        };
+        self.source.property(path).filter(|value| !value.is_empty()).map(Cow::Owned)
+    }
+
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let (filter, path) = path.split_first()?;
         self.value(filter, path.iter().map(String::as_str))?.identifier()
@@ -181,6 +192,9 @@ mod tests {
             match path {
                 b"xds\0route_name" => Some(b"api".into()),
                 b"metadata" => Some(metadata::tests::metadata()),
+                b"connection\0uri_san_peer_certificate" => Some(b"spiffe://a/one".into()),
+                b"connection\0subject_peer_certificate" => Some(b"CN=good,O=Org".into()),
+                b"connection\0sha256_peer_certificate_digest" => Some(vec![]),
                 _ => None,
             }
         }
@@ -242,6 +256,17 @@ mod tests {
         assert_eq!(fake.asked.get(), 1, "once for all claims");
         assert_eq!(facts.route().map(Cow::into_owned), Some(b"api".to_vec()));
         assert_eq!(RequestFacts::new(&fake, None).claim("sub"), None);
+    }
+
+    #[test]
+    fn a_certificate_has_the_parts_that_the_host_knows() {
+        let fake = fake(vec![], "");
+        let facts = RequestFacts::new(&fake, None);
+        let part = |field| facts.client_certificate(field).map(Cow::into_owned);
+        assert_eq!(part(CertificateField::UriSan), Some(b"spiffe://a/one".to_vec()));
+        assert_eq!(part(CertificateField::Subject), Some(b"CN=good,O=Org".to_vec()));
+        assert_eq!(part(CertificateField::DnsSan), None);
+        assert_eq!(part(CertificateField::Sha256), None, "empty: there is no certificate");
     }
 
     #[test]

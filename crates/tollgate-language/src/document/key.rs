@@ -10,13 +10,13 @@ use crate::json::node::Node;
 use crate::json::place::At;
 #[cfg(feature = "schema")]
 use crate::json::reader::{FieldSchema, object_schema};
-use crate::json::reader::{Fields, FromNode, object, record, schema};
+use crate::json::reader::{Fields, FromNode, names, object, record, schema};
 use crate::json::suggest::{nearest, unknown};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::token::is_token;
 use tollgate_policy::spec::{
-    Bounded, CookieName, HeaderName, KeyForm, KeyPart, KeySource, MAX_ANY_OF, MetadataPath,
-    OwnPrefixes, items, quoted_text,
+    Bounded, CertificateField, CookieName, HeaderName, KeyForm, KeyPart, KeySource, MAX_ANY_OF,
+    MetadataPath, OwnPrefixes, items, quoted_text,
 };
 
 object! {
@@ -51,11 +51,27 @@ record! {
         /// A value of the proxy's metadata: the name of the filter that sets it, then the path in
         /// its metadata.
         metadata: Option<MetadataPath>,
+        /// A part of the TLS certificate of the client.
+        client_certificate: Option<CertificateField>,
         /// The meaning of several values of a header, a cookie or a query parameter.
         repeated: Option<Repeated>,
         /// True: A to Z in the value count as a to z. For a text value: a header, a cookie, a query
-        /// parameter, a path segment, a claim, a descriptor's entry or a value of metadata.
+        /// parameter, a path segment, a claim, a descriptor's entry, a value of metadata or a
+        /// part of a certificate.
         lower: Option<bool>,
+    }
+}
+
+names! {
+    CertificateField ("part of a certificate") {
+        /// The first URI of its subject alternative names.
+        "uri_san" => UriSan,
+        /// The first DNS name of its subject alternative names.
+        "dns_san" => DnsSan,
+        /// Its subject.
+        "subject" => Subject,
+        /// The SHA-256 of the certificate.
+        "sha256" => Sha256,
     }
 }
 
@@ -163,6 +179,7 @@ impl KeyPartDoc {
             Self { jwt_claim: Some(name), .. } => KeySource::JwtClaim(name.clone()),
             Self { descriptor: Some(key), .. } => KeySource::Descriptor(key.clone()),
             Self { metadata: Some(path), .. } => KeySource::Metadata(path.clone()),
+            Self { client_certificate: Some(field), .. } => KeySource::ClientCertificate(*field),
             _ => return None,
         })
     }
@@ -240,6 +257,7 @@ mod tests {
             let at = At::root(&noted);
             let text = |text: &str| Node::Text(text.into());
             let (value, of) = match field.as_str() {
+                "client_certificate" => (text("sha256"), "sha256"),
                 "metadata" => (Node::List(alloc::vec![text("a"), text("b")]), "a/b"),
                 _ => (text("x"), "x"),
             };

@@ -12,6 +12,25 @@ use crate::spec::key::KeySource;
 use crate::spec::key_item::KeyPart;
 
 impl<'p> Explain<'p> {
+    /// The parts of a client's certificate that are counted by in Envoy, in words; `None` when none
+    /// is.
+    #[must_use]
+    pub fn certificate(&self) -> Option<String> {
+        let field = |part: &KeyPart| match part.source {
+            KeySource::ClientCertificate(field) => Some(field),
+            _ => None,
+        };
+        let mut fields: Vec<_> = self.0.all_key_parts().filter_map(field).collect();
+        fields.sort_unstable();
+        fields.dedup();
+        let names = joined(fields.into_iter().map(|field| field.name().to_string()), " and ");
+        (!names.is_empty()).then(|| {
+            format!(
+                "{names}, which any client can forge if the listener does not verify certificates (ACCEPT_UNTRUSTED)"
+            )
+        })
+    }
+
     /// The filters of the proxy whose metadata is counted by, in words; `None` when none is.
     #[must_use]
     pub fn metadata(&self) -> Option<String> {

@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::facts::{Entry, Facts};
+use crate::facts::{CertificateField, Entry, Facts};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
@@ -252,10 +252,11 @@ impl Policy {
             Fact::Cookie(name) => {
                 request(Given { header: Some(("cookie", cookie(name, value).into())), ..none })
             }
-            Fact::Route => request(Given { route: text, ..none }),
-            Fact::Claim(name) => request(Given { claim: Some((name, value)), ..none }),
-            Fact::Descriptor(key) => request(Given { entry: Some((key, value)), ..none }),
-            Fact::Metadata(path) => request(Given { metadata: Some((&path.0, value)), ..none }),
+            Fact::Route
+            | Fact::Claim(_)
+            | Fact::Descriptor(_)
+            | Fact::Metadata(_)
+            | Fact::Certificate(_) => request(Given { fact: Some((reads, value)), ..none }),
             Fact::Client => {
                 let address: IpAddr = value.parse().map_err(|_| "is no address")?;
                 let prefixes = part.prefixes(self.settings.spec.prefixes);
@@ -294,10 +295,15 @@ struct Given<'a> {
     target: Option<String>,
     host: Option<&'a [u8]>,
     header: Option<(&'a str, Cow<'a, str>)>,
-    route: Option<&'a [u8]>,
-    entry: Option<(&'a str, &'a str)>,
-    claim: Option<(&'a str, &'a str)>,
-    metadata: Option<(&'a [String], &'a str)>,
+    /// One that every surface reads as it is.
+    fact: Option<(Fact<'a>, &'a str)>,
+}
+
+impl Given<'_> {
+    fn fact(&self, is: impl FnOnce(&Fact<'_>) -> bool) -> Option<Cow<'_, [u8]>> {
+        let (_, value) = self.fact.filter(|(fact, _)| is(fact))?;
+        Some(value.as_bytes().into())
+    }
 }
 
 impl Facts for Given<'_> {
@@ -323,21 +329,23 @@ impl Facts for Given<'_> {
     }
 
     fn route(&self) -> Option<Cow<'_, [u8]>> {
-        self.route.map(Cow::Borrowed)
+        self.fact(|fact| *fact == Fact::Route)
     }
 
     fn entry(&self, index: usize) -> Option<Entry<'_>> {
-        let (key, value) = self.entry.filter(|_| index == 0)?;
+        let (Fact::Descriptor(key), value) = self.fact.filter(|_| index == 0)? else { return None };
         Some(Entry::new(key.as_bytes(), value.as_bytes()))
     }
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let (_, value) = self.claim.filter(|(known, _)| *known == name)?;
-        Some(value.as_bytes().into())
+        self.fact(|fact| *fact == Fact::Claim(name))
     }
 
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
-        let (_, value) = self.metadata.filter(|(known, _)| *known == path)?;
-        Some(value.as_bytes().into())
+        self.fact(|fact| matches!(fact, Fact::Metadata(known) if known.0 == path))
+    }
+
+    fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        self.fact(|fact| *fact == Fact::Certificate(field))
     }
 }

@@ -6,6 +6,7 @@
 
 use core::fmt;
 
+use crate::facts::CertificateField;
 use crate::spec::metadata::MetadataPath;
 
 /// A fact that a policy reads of a request.
@@ -35,6 +36,8 @@ pub enum Fact<'p> {
     Claim(&'p str),
     /// A value of the proxy's metadata.
     Metadata(&'p MetadataPath),
+    /// A part of the client's certificate.
+    Certificate(CertificateField),
     /// The domain in a request to a rate limit service.
     Domain,
     /// An entry of the descriptor in that request.
@@ -65,6 +68,10 @@ pub enum Need {
     Claims,
     /// The proxy's metadata.
     Metadata,
+    /// The subject or the fingerprint of the client's certificate.
+    Certificate,
+    /// The subject alternative names of the client's certificate.
+    CertificateNames,
     /// The domain and the descriptors of a request to a rate limit service.
     Descriptors,
 }
@@ -79,6 +86,12 @@ impl Fact<'_> {
             Self::Asn => Some(Need::Asn),
             Self::Claim(_) => Some(Need::Claims),
             Self::Metadata(_) => Some(Need::Metadata),
+            Self::Certificate(CertificateField::UriSan | CertificateField::DnsSan) => {
+                Some(Need::CertificateNames)
+            }
+            Self::Certificate(CertificateField::Subject | CertificateField::Sha256) => {
+                Some(Need::Certificate)
+            }
             Self::Domain | Self::Descriptor(_) | Self::Entries | Self::Beside => {
                 Some(Need::Descriptors)
             }
@@ -110,6 +123,7 @@ impl fmt::Display for Fact<'_> {
             Self::Cookie(name) => ("cookie.", *name),
             Self::Claim(name) => ("claim.", *name),
             Self::Descriptor(name) => ("descriptor.", *name),
+            Self::Certificate(field) => ("certificate.", field.name()),
             Self::Metadata(path) => return write!(f, "metadata.{path}"),
         };
         f.write_str(kind)?;

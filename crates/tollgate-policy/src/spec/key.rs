@@ -5,6 +5,7 @@
 use alloc::string::String;
 use core::fmt;
 
+use crate::facts::CertificateField;
 use crate::spec::coded::variants;
 use crate::spec::fact::Fact;
 use crate::spec::metadata::MetadataPath;
@@ -42,6 +43,8 @@ pub enum KeySource {
     Descriptor(String),
     /// A value of the proxy's metadata.
     Metadata(MetadataPath),
+    /// A part of the client's certificate.
+    ClientCertificate(CertificateField),
 }
 
 variants!(KeySource {
@@ -59,6 +62,7 @@ variants!(KeySource {
     11 => JwtClaim(name: String),
     12 => Descriptor(key: String),
     13 => Metadata(path: MetadataPath),
+    14 => ClientCertificate(field: CertificateField),
 } if |part| match part {
     Self::Header(_, repeated) | Self::Query(_, repeated) => repeated.is_some(),
     Self::Cookie(name, repeated) => CookieName::is_one(name) && repeated.is_some(),
@@ -169,6 +173,13 @@ impl<'p> About<'p> {
         Self::new(words, Fact::Metadata(path), (Spelling::Text, origin, Breadth::Client))
     }
 
+    /// The row of a certificate, which an authority has issued.
+    const fn of_certificate(field: CertificateField) -> Self {
+        let words = ("client_certificate", "client certificate", Of::Name(field.name()));
+        let origin = (Spelling::Text, Origin::Verified, Breadth::Client);
+        Self::new(words, Fact::Certificate(field), origin)
+    }
+
     const fn always_there(self) -> Self {
         Self { is_always_there: true, ..self }
     }
@@ -190,8 +201,16 @@ impl KeySource {
         Self::Route,
     ];
     /// The names of those that have a name.
-    pub const NAMED: [&'static str; 7] =
-        ["header", "cookie", "query", "path_param", "jwt_claim", "descriptor", "metadata"];
+    pub const NAMED: [&'static str; 8] = [
+        "header",
+        "cookie",
+        "query",
+        "path_param",
+        "jwt_claim",
+        "descriptor",
+        "metadata",
+        "client_certificate",
+    ];
 
     /// The properties of this part: the one table of key parts.
     pub fn about(&self) -> About<'_> {
@@ -250,6 +269,7 @@ impl KeySource {
                 text(words, Fact::Descriptor(name), O::Verified)
             }
             Self::Metadata(path) => About::of_metadata(path),
+            Self::ClientCertificate(field) => About::of_certificate(*field),
         }
     }
 }
@@ -268,6 +288,7 @@ impl KeySource {
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => {}
             Self::Asn | Self::Route | Self::PathParam(_) => {}
             Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) => {}
+            Self::ClientCertificate(_) => {}
         }
     }
 
@@ -276,9 +297,8 @@ impl KeySource {
     pub const fn is_text(&self) -> bool {
         match self {
             Self::Header(..) | Self::Cookie(..) | Self::Query(..) => true,
-            Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) => {
-                true
-            }
+            Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) => true,
+            Self::Metadata(_) | Self::ClientCertificate(_) => true,
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => false,
             Self::Asn | Self::Route => false,
         }
@@ -297,6 +317,7 @@ impl KeySource {
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => None,
             Self::Asn | Self::Route | Self::PathParam(_) => None,
             Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) => None,
+            Self::ClientCertificate(_) => None,
         }
     }
 }

@@ -11,6 +11,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tollgate_core::{Limiter, Span};
 
+use crate::facts::CertificateField;
 use crate::spec::action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
 use crate::spec::charging::{Charging, OnAbort, ResponseCharge, Statuses};
 use crate::spec::client_ip::Source;
@@ -112,6 +113,8 @@ variants!(Scope { 0 => Local, 1 => Fleet, 2 => Share(nodes: u32), } if |scope| m
     Self::Local | Self::Fleet => true,
     Self::Share(nodes) => (1..=MAX_NODES).contains(nodes),
 });
+
+variants!(CertificateField { 0 => UriSan, 1 => DnsSan, 2 => Subject, 3 => Sha256, });
 
 variants!(Cost {
     0 => Fixed(cost: u64),

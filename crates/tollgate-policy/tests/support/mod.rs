@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_policy::spec::CertificateField;
 use tollgate_policy::{
     Disposition, Ending, Entry, Facts, Partition, Plan, Policy, ResponseFacts, Surface,
 };
@@ -23,6 +24,7 @@ pub struct Request {
     pub country: Option<&'static str>,
     pub asn: Option<&'static str>,
     pub claims: Vec<(&'static str, &'static str)>,
+    pub certificate: Vec<(&'static str, &'static str)>,
     /// By the path, with slashes.
     pub metadata: Vec<(&'static str, &'static str)>,
     pub domain: Option<&'static str>,
@@ -85,6 +87,9 @@ impl Facts for Request {
     }
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         bytes(self.claims.iter().find(|(n, _)| *n == name).map(|(_, v)| *v))
+    }
+    fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        bytes(self.certificate.iter().find(|(n, _)| *n == field.name()).map(|(_, v)| *v))
     }
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         bytes(self.metadata.iter().find(|(n, _)| *n == path.join("/")).map(|(_, v)| *v))

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use tollgate_policy::spec::CertificateField;
 use tollgate_policy::{Facts, Policy, decimal};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{js_sys, web_sys};
@@ -28,7 +29,18 @@ impl Incoming<'_> {
     }
 
     fn edge_fact(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        js::edge_fact(self.request, name).map(|fact| fact.into_bytes().into())
+        js::edge_fact(self.request, name, None).map(|fact| fact.into_bytes().into())
+    }
+
+    /// A part of the client's certificate, if the platform has verified it: it also passes requests
+    /// on whose certificate it has not.
+    fn certificate(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let part = |name| js::edge_fact(self.request, name, Some("tlsClientAuth"));
+        let is = |name, value: &str| part(name).is_some_and(|it| it == value);
+        let is_verified =
+            is("certPresented", "1") && is("certVerified", "SUCCESS") && !is("certRevoked", "1");
+        let part = part(name).filter(|part| is_verified && !part.is_empty());
+        part.map(|part| part.into_bytes().into())
     }
 }
 
@@ -55,6 +67,15 @@ impl Facts for Incoming<'_> {
 
     fn asn(&self) -> Option<Cow<'_, [u8]>> {
         self.edge_fact("asn")
+    }
+
+    fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        self.certificate(match field {
+            CertificateField::Subject => "certSubjectDN",
+            CertificateField::Sha256 => "certFingerprintSHA256",
+            // The compiler refuses them.
+            CertificateField::UriSan | CertificateField::DnsSan => return None,
+        })
     }
 }
 
@@ -102,6 +123,10 @@ impl<F: Facts> Facts for WithClaims<F> {
 
     fn asn(&self) -> Option<Cow<'_, [u8]>> {
         self.facts.asn()
+    }
+
+    fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        self.facts.client_certificate(field)
     }
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {

@@ -151,9 +151,13 @@ extern "C" {
         now_ms: f64,
     ) -> Promise;
 
-    /// `request.cf`: the edge's data about the client.
+    /// `request.cf`: the edge's data about the client, or that of a group of it.
     #[wasm_bindgen(js_name = edgeFact)]
-    pub(crate) fn edge_fact(request: &web_sys::Request, name: &str) -> Option<String>;
+    pub(crate) fn edge_fact(
+        request: &web_sys::Request,
+        name: &str,
+        group: Option<&str>,
+    ) -> Option<String>;
 
     #[wasm_bindgen(js_name = readBody)]
     fn read_body(request: &web_sys::Request, limit: u32) -> Promise;
