@@ -60,22 +60,33 @@ impl<Q: Counter> Counted<'_, Q> {
         });
     }
 
-    /// Starts the penalty of each quota that denies `cost`, in a decision that is final and would
-    /// have charged; true when one started. A quota whose penalty runs by now, also because another
-    /// process started it, reports its end.
-    pub fn punish(&mut self, now: Timestamp, cost: u64) -> bool {
+    /// Starts the penalty of each quota that denies `cost`, if it `may_start`: in a decision that is
+    /// final and would have charged. True when one started. A quota whose penalty runs by now, also
+    /// because another process started it, reports its end.
+    pub fn punish(&mut self, now: Timestamp, cost: u64, may_start: bool) -> bool {
         let mut has_started = false;
         self.each(|limiter, state, decision| {
             if decision.is_admitted() || limiter.penalty().is_none() {
                 return;
             }
-            has_started |= limiter.punish(state, now, cost);
+            has_started |= may_start && limiter.punish(state, now, cost);
             let decided = limiter.peek(state, now, cost);
             if decided.verdict == Verdict::Penalty {
                 *decision = decided;
+            } else if decision.verdict == Verdict::Penalty {
+                // It started in a value that was not committed.
+                let retry_after = Some(decided.retry_after.unwrap_or(Span::ZERO));
+                *decision = Decision { verdict: Verdict::Deny, retry_after, ..decided };
             }
         });
         has_started
+    }
+
+    /// True when the penalty of a quota runs.
+    pub fn is_penalised(&mut self, now: Timestamp) -> bool {
+        let mut is_penalised = false;
+        self.each(|limiter, state, _| is_penalised |= limiter.penalty_at(state, now).is_some());
+        is_penalised
     }
 
     /// Records `units` that were already used. Quotas that allowed one unit before report their

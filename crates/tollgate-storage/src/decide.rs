@@ -70,7 +70,7 @@ impl Counts {
                 is_changed |= kept.await_room(now, rule.cost);
             }
             if rule.punishes && !is_penalised && rule.blocked_until.is_none() {
-                is_changed |= kept.counted(decisions).punish(now, rule.decided_cost());
+                is_changed |= kept.counted(decisions).punish(now, rule.decided_cost(), true);
             }
             kept.leave(decisions, now);
         });

@@ -4,6 +4,8 @@
 //! would have charged; a request that was denied with several partitions stays denied when one of
 //! them lost its race, because none of the others is charged.
 
+use alloc::vec::Vec;
+
 use tollgate_core::{Decision, Timestamp, Verdict};
 
 use crate::pipeline::applied::AppliedRule;
@@ -28,23 +30,33 @@ impl PartitionMut<'_> {
                 stored.status = Status::Charged;
             }
         }
-        self.punish(policy, now);
+        let is_penalised =
+            |applied: &AppliedRule, value: &mut Vec<u8>, decisions: &mut [Decision]| {
+                let counted = counted_in(policy, applied, value, decisions);
+                applied.punishes() && counted.is_some_and(|mut counted| counted.is_penalised(now))
+            };
+        let mut of_it = applied.iter().filter(|it| it.counts_in(*index));
+        let runs = of_it.any(|it| is_penalised(it, &mut stored.value, decisions));
+        self.start_penalties(policy, now, !runs);
     }
 
     /// Starts the penalties of the quotas that deny the request by binding rules.
     pub(crate) fn punish(&mut self, policy: &Policy, now: Timestamp) {
         let Self { index, stored, applied, decisions, .. } = self;
-        let of_it = |applied: &&AppliedRule| applied.counts_in(*index) && applied.punishes();
-        let punishing = || applied.iter().filter(of_it);
+        let mut punishing = applied.iter().filter(|it| it.counts_in(*index) && it.punishes());
         // A request that a penalty of the key denies already is no offence.
-        if !stored.status.is_loaded() || punishing().any(|it| is_penalised(it, policy, decisions)) {
-            return;
+        if stored.status.is_loaded() && !punishing.any(|it| is_penalised(it, policy, decisions)) {
+            self.start_penalties(policy, now, true);
         }
-        for applied in punishing() {
+    }
+
+    fn start_penalties(&mut self, policy: &Policy, now: Timestamp, may_start: bool) {
+        let Self { index, stored, applied, decisions, .. } = self;
+        for applied in applied.iter().filter(|it| it.counts_in(*index) && it.punishes()) {
             if policy.applied_set(applied).is_some_and(QuotaSet::has_penalty)
                 && let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions)
             {
-                stored.punished |= counted.punish(now, applied.decided_cost());
+                stored.punished |= counted.punish(now, applied.decided_cost(), may_start);
             }
         }
     }
