@@ -60,9 +60,9 @@ impl<Q: Counter> Counted<'_, Q> {
         });
     }
 
-    /// Starts the penalty of each quota that denies `cost`, if it `may_start`: in a decision that is
-    /// final and would have charged. True when one started. A quota whose penalty runs by now, also
-    /// because another process started it, reports its end.
+    /// Starts the penalty of each quota that denies `cost`, if it `may_start`: in a decision that
+    /// is final and would have charged. True when one started. A quota whose penalty runs by now,
+    /// also because another process started it, reports its end.
     pub fn punish(&mut self, now: Timestamp, cost: u64, may_start: bool) -> bool {
         let mut has_started = false;
         self.each(|limiter, state, decision| {
