@@ -330,6 +330,66 @@ fn countries_and_networks_come_from_the_edge() {
     }
 }
 
+// Guards: a client counted by a certificate that Cloudflare has not verified, or by one that it
+// names itself in a header.
+#[test]
+fn only_a_verified_certificate_is_counted() {
+    let certificate = |name: &str, change: Value| {
+        let mut tls = json!({
+            "certPresented": "1", "certVerified": "SUCCESS", "certRevoked": "0",
+            "certSubjectDN": format!("CN={name}"), "certFingerprintSHA256": format!("{name}-f"),
+        });
+        tls.as_object_mut().expect("fields").extend(change.as_object().expect("fields").clone());
+        json!({"tlsClientAuth": tls})
+    };
+    for part in ["subject", "sha256"] {
+        let by_certificate = json!({"key": [{"client_certificate": part}], "on_missing": "deny"});
+        let worker = setup(&login(), &policy(1, by_certificate)).start();
+        let from = |facts: Value| {
+            let request = Request::get("/good").header("certSubjectDN", "CN=alice");
+            send(&worker, request.header(EDGE_FACTS, facts.to_string())).status
+        };
+        let of = |name| from(certificate(name, json!({})));
+        assert_eq!([of("alice"), of("alice"), of("bob")], [200, 429, 200], "{part}");
+        for other in [
+            json!({}),
+            json!({"tlsClientAuth": null}),
+            json!({"certSubjectDN": "CN=carol"}),
+            certificate("carol", json!({"certVerified": "FAILED:self signed certificate"})),
+            certificate("carol", json!({"certVerified": "NONE"})),
+            certificate("carol", json!({"certPresented": "0"})),
+            certificate("carol", json!({"certRevoked": "1"})),
+            certificate("carol", json!({"certSubjectDN": "", "certFingerprintSHA256": null})),
+        ] {
+            assert_eq!(from(other.clone()), 429, "{part}: {other} has none");
+        }
+        assert_eq!(of("carol"), 200, "{part}: nothing was charged to her");
+    }
+}
+
+#[test]
+fn facts_of_cloudflares_are_counted_where_it_reports_them() {
+    let bot = |name: &str, value: &str| json!({"botManagement": {"ja3Hash": "0", "ja4": "0", (name): value}});
+    let plain = |name: &str, value: &str| json!({ (name): value });
+    let rows: [(&str, [Value; 2]); 4] = [
+        ("colo", [plain("colo", "FRA"), plain("colo", "LHR")]),
+        ("tls_version", [plain("tlsVersion", "TLSv1.3"), plain("tlsVersion", "TLSv1.2")]),
+        ("ja3", [bot("ja3Hash", "a"), bot("ja3Hash", "b")]),
+        ("ja4", [bot("ja4", "a"), bot("ja4", "b")]),
+    ];
+    for (name, [one, other]) in rows {
+        let rule = json!({"key": [{"cf": name}], "on_missing": "deny"});
+        let worker = setup(&login(), &policy(1, rule)).start();
+        let from = |facts: &Value| {
+            send(&worker, Request::get("/good").header(EDGE_FACTS, facts.to_string())).status
+        };
+        assert_eq!([from(&one), from(&one), from(&other)], [200, 429, 200], "{name}");
+        for unknown in [json!({}), json!({"botManagement": null}), json!({"colo": ""})] {
+            assert_eq!(from(&unknown), 429, "{name}: {unknown}");
+        }
+    }
+}
+
 // Guards: a caller of /check whose own country is used for its client, or that cannot send the
 // client's facts.
 #[test]

@@ -44,6 +44,8 @@ pub enum Field {
     Metadata(String),
     /// A part of the client's certificate by its name in a policy: `certificate.subject`.
     Certificate(String),
+    /// A fact that only Cloudflare knows, by its name in a policy: `cf.ja4`.
+    Cloudflare(String),
 }
 
 /// The fields that have no name of their own, and their words.
@@ -62,6 +64,8 @@ const PLAIN: [(&str, Field); 12] = [
     ("asn", Field::Asn),
 ];
 
+/// The facts of Cloudflare's that a policy can count by.
+const CLOUDFLARE: [&str; 4] = ["colo", "ja3", "ja4", "tls_version"];
 /// The parts of a certificate that a policy can count by.
 const CERTIFICATE: [&str; 4] = ["uri_san", "dns_san", "subject", "sha256"];
 
@@ -80,6 +84,7 @@ impl Field {
             "query" => Some(Self::Query(name.to_owned())),
             "claim" => Some(Self::Claim(name.to_owned())),
             "metadata" => Some(Self::Metadata(name.to_owned())),
+            "cf" if CLOUDFLARE.contains(&name) => Some(Self::Cloudflare(name.to_owned())),
             "certificate" if CERTIFICATE.contains(&name) => {
                 Some(Self::Certificate(name.to_owned()))
             }
@@ -106,6 +111,7 @@ impl fmt::Display for Field {
             Self::Query(name) => write!(f, "query.{name}"),
             Self::Claim(name) => write!(f, "claim.{name}"),
             Self::Metadata(path) => write!(f, "metadata.{path}"),
+            Self::Cloudflare(name) => write!(f, "cf.{name}"),
             Self::Certificate(name) => write!(f, "certificate.{name}"),
             plain => {
                 let known = PLAIN.iter().find(|(_, field)| field == plain);
@@ -174,7 +180,8 @@ impl Wanted {
 
 fn is_named(field: &Field) -> bool {
     matches!(field, Field::Header(_) | Field::Cookie(_) | Field::Query(_))
-        || matches!(field, Field::Claim(_) | Field::Metadata(_) | Field::Certificate(_))
+        || matches!(field, Field::Claim(_) | Field::Metadata(_))
+        || matches!(field, Field::Certificate(_) | Field::Cloudflare(_))
 }
 
 /// The places that do not depend on the wanted fields.
@@ -193,6 +200,7 @@ pub(crate) const fn fixed_place(field: &Field) -> Option<usize> {
         Field::Actual => Some(9),
         Field::Time | Field::Status => None,
         Field::Header(_) | Field::Cookie(_) | Field::Query(_) => None,
-        Field::Claim(_) | Field::Metadata(_) | Field::Certificate(_) => None,
+        Field::Claim(_) | Field::Metadata(_) => None,
+        Field::Certificate(_) | Field::Cloudflare(_) => None,
     }
 }

@@ -109,7 +109,7 @@ impl Map {
                 return Err(format!(
                     "{field:?} is not a field; use time, client, peer, method, target, host, status, actual, \
                      route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, \
-                     metadata.FILTER/NAME, certificate.NAME, \
+                     metadata.FILTER/NAME, certificate.NAME, cf.NAME, \
                      request, path or query"
                 ));
             };

@@ -143,6 +143,12 @@ impl<'a> Record<'a> {
         self.named(|field| matches!(field, Field::Claim(of) if of == name))
     }
 
+    /// The fact `name` of Cloudflare's.
+    #[must_use]
+    pub fn cloudflare(&self, name: &str) -> Option<&'a [u8]> {
+        self.named(|field| matches!(field, Field::Cloudflare(of) if of == name))
+    }
+
     /// The part `name` of the client's certificate.
     #[must_use]
     pub fn certificate(&self, name: &str) -> Option<&'a [u8]> {

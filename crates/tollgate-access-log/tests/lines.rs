@@ -68,6 +68,7 @@ fn shown(record: &Record<'_>) -> String {
                 ("cookie", name) => record.cookie(name).map(text),
                 ("query", name) => record.query(name).map(text),
                 ("claim", name) => record.claim(name).map(text),
+                ("cf", name) => record.cloudflare(name).map(text),
                 ("certificate", name) => record.certificate(name).map(text),
                 ("metadata", path) => record.metadata(path).map(text),
                 _ => panic!("{words}"),

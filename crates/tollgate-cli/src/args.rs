@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tollgate_core::Span;
 use tollgate_policy::Surface;
-use tollgate_policy::spec::CertificateField;
+use tollgate_policy::spec::{CertificateField, CloudflareField};
 
 use crate::compile::CompileArgs;
 use crate::pk::PkArgs;
@@ -139,6 +139,10 @@ pub(crate) struct ExplainArgs {
     /// subject= or sha256=; may be repeated
     #[arg(long = "certificate", value_name = "PART=VALUE", value_parser = certificate)]
     pub(crate) certificate: Vec<(CertificateField, String)>,
+    /// Worker: a fact of the connection that Cloudflare reports, colo=, ja3=, ja4= or tls_version=;
+    /// may be repeated
+    #[arg(long = "cf", value_name = "NAME=VALUE", value_parser = cloudflare)]
+    pub(crate) cf: Vec<(CloudflareField, String)>,
     /// Server, library: the domain of a rate limit request
     #[arg(long)]
     pub(crate) domain: Option<String>,
@@ -285,6 +289,13 @@ fn certificate(text: &str) -> Result<(CertificateField, String), String> {
     const WANTED: &str = "use uri_san=, dns_san=, subject= or sha256= and the value";
     let (name, value) = text.split_once('=').ok_or(WANTED)?;
     let field = CertificateField::ALL.into_iter().find(|field| field.name() == name);
+    Ok((field.ok_or(WANTED)?, value.to_owned()))
+}
+
+fn cloudflare(text: &str) -> Result<(CloudflareField, String), String> {
+    const WANTED: &str = "use colo=, ja3=, ja4= or tls_version= and the value";
+    let (name, value) = text.split_once('=').ok_or(WANTED)?;
+    let field = CloudflareField::ALL.into_iter().find(|field| field.name() == name);
     Ok((field.ok_or(WANTED)?, value.to_owned()))
 }
 

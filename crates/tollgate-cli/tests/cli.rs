@@ -146,7 +146,7 @@ fn a_key_is_never_shown() {
 
 #[test]
 fn misuse_ends_with_2() {
-    let rows: [(&[&str], &str); 33] = [
+    let rows: [(&[&str], &str); 35] = [
         (&[], "Usage"),
         (&["chekc", "good.json"], "unrecognized subcommand"),
         (&["check"], "required arguments"),
@@ -170,6 +170,8 @@ fn misuse_ends_with_2() {
             &["explain", "good.json", "--surface", "server", "--metadata", "f/a=b"],
             "not known to a server",
         ),
+        (&["explain", "good.json", "--cf", "country=DE"], "use colo=, ja3=, ja4= or tls_version="),
+        (&["explain", "good.json", "--cf", "ja4=a"], "--cf exists in the Worker only"),
         (&["explain", "good.json", "--certificate", "san=a"], "use uri_san=, dns_san="),
         (
             &["explain", "good.json", "--surface", "server", "--certificate", "subject=a"],

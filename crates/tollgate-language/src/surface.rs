@@ -29,6 +29,7 @@ pub(crate) struct Traits {
     metadata: Supply,
     certificate: Supply,
     certificate_names: Supply,
+    cloudflare: Supply,
     descriptors: Supply,
     /// It verifies tokens, with the keys of the document.
     pub(crate) verifies_tokens: bool,
@@ -51,6 +52,8 @@ pub(crate) struct Traits {
     pub(crate) is_one_node: bool,
 }
 
+const NO_CLOUDFLARE: &str = "exists in the Worker only, to which Cloudflare reports it";
+
 const ENVOY: Traits = Traits {
     source: Source::Connection,
     no_cf_connecting_ip: Some(
@@ -68,6 +71,7 @@ const ENVOY: Traits = Traits {
     metadata: Supply::Itself,
     certificate: Supply::Itself,
     certificate_names: Supply::Itself,
+    cloudflare: Supply::Never(NO_CLOUDFLARE),
     descriptors: Supply::Never(
         "is for a rate limit service, such as tollgate-server, to which Envoy sends descriptors; the filter gets requests, \
          so use a header, a path or a host",
@@ -100,6 +104,7 @@ const WORKER: Traits = Traits {
     certificate_names: Supply::Never(
         "is not known to a Worker, which sees no subject alternative names; use \"subject\" or \"sha256\"",
     ),
+    cloudflare: Supply::Itself,
     descriptors: Supply::Never(
         "is for a rate limit service, such as tollgate-server, to which Envoy sends descriptors; a Worker gets requests, \
          so use a header, a path or a host",
@@ -133,6 +138,7 @@ const LIBRARY: Traits = Traits {
     metadata: Supply::Itself,
     certificate: Supply::Itself,
     certificate_names: Supply::Itself,
+    cloudflare: Supply::Never(NO_CLOUDFLARE),
     descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,
@@ -165,6 +171,7 @@ const SERVER: Traits = Traits {
     ),
     certificate: Supply::Never(NO_CERTIFICATE),
     certificate_names: Supply::Never(NO_CERTIFICATE),
+    cloudflare: Supply::Never(NO_CLOUDFLARE),
     descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,
@@ -204,6 +211,7 @@ impl Traits {
             Need::Metadata => self.metadata,
             Need::Certificate => self.certificate,
             Need::CertificateNames => self.certificate_names,
+            Need::Cloudflare => self.cloudflare,
             Need::Descriptors => self.descriptors,
         }
     }

@@ -53,6 +53,35 @@ impl CertificateField {
     }
 }
 
+/// A fact of a client's connection that only Cloudflare knows (`request.cf`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CloudflareField {
+    /// The airport code of the data centre that the client reached: `FRA` (`colo`).
+    Colo,
+    /// The JA3 fingerprint of its TLS hello (`botManagement.ja3Hash`).
+    Ja3,
+    /// The JA4 fingerprint of its TLS hello (`botManagement.ja4`).
+    Ja4,
+    /// The version of TLS: `TLSv1.3` (`tlsVersion`).
+    TlsVersion,
+}
+
+impl CloudflareField {
+    /// Every field.
+    pub const ALL: [Self; 4] = [Self::Colo, Self::Ja3, Self::Ja4, Self::TlsVersion];
+
+    /// Its name in a document: `colo`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Colo => "colo",
+            Self::Ja3 => "ja3",
+            Self::Ja4 => "ja4",
+            Self::TlsVersion => "tls_version",
+        }
+    }
+}
+
 /// The facts of one request, as the surface knows them.
 ///
 /// In a proxy every method is a host call that costs more than the decision itself. The policy
@@ -114,6 +143,13 @@ pub trait Facts {
     /// [`CertificateField`] describes it. `None` when it has presented none, when the certificate
     /// was not verified, and when it lacks the part.
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
+        let _ = field;
+        None
+    }
+
+    /// A fact of the connection that only Cloudflare knows; `None` elsewhere, and for one that it
+    /// does not report.
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
         let _ = field;
         None
     }

@@ -118,6 +118,7 @@ fn parts_of_the_schema() -> Vec<Value> {
     let form = |name: &String| match name.as_str() {
         name if SETTINGS.contains(&name) => None,
         "client_ip" => Some(json!({"client_ip": {"ipv4_prefix": 24, "ipv6_prefix": 48}})),
+        "cf" => Some(json!({"cf": "ja4"})),
         "client_certificate" => Some(json!({"client_certificate": "subject"})),
         "metadata" => Some(json!({"metadata": ["f", "c"]})),
         name => Some(json!({ name: "c" })),
@@ -156,6 +157,7 @@ fn with(part: &Value, value: &'static str) -> Request {
         "query" => get(&format!("/?b&c={}&d", in_url(&value.replace('%', "%25"))), "192.0.2.1"),
         "path_param" => get(&format!("/items/{}", in_url(value)), "192.0.2.1"),
         "jwt_claim" => Request { claims: vec![("c", value)], ..request },
+        "cf" => Request { cf: vec![("ja3", "1"), ("ja4", value)], ..request },
         "client_certificate" => {
             Request { certificate: vec![("sha256", "1"), ("subject", value)], ..request }
         }

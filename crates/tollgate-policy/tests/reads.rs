@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 use tollgate_language::schema;
 use tollgate_policy::explain::{KeyValue, Reader};
-use tollgate_policy::spec::CertificateField;
+use tollgate_policy::spec::{CertificateField, CloudflareField};
 use tollgate_policy::{Ending, Entry, Facts, Plan, Policy, Surface};
 
 use crate::support::{Request, get};
@@ -28,6 +28,7 @@ const KEY_PARTS: &[(&str, &str)] = &[
     (r#"{"path_param": "id"}"#, "path"),
     (r#"{"jwt_claim": "sub"}"#, "claim.sub"),
     (r#"{"descriptor": "user"}"#, "descriptor.user"),
+    (r#"{"cf": "ja4"}"#, "cf.ja4"),
     (r#"{"client_certificate": "uri_san"}"#, "certificate.uri_san"),
     (r#"{"metadata": ["f", "a", "id"]}"#, "metadata.f/a/id"),
 ];
@@ -58,7 +59,9 @@ fn rule(fields: &str) -> Policy {
     let document = format!(
         r#"{{"version": 1, "rules": [{{"name": "r", "quotas": [{{"limit": 1, "window": "1m"}}], {fields}}}]}}"#
     );
-    compile(&document, Surface::Library)
+    // Only the Worker has facts of Cloudflare's; a library has all others.
+    let surface = if fields.contains(r#""cf""#) { Surface::Worker } else { Surface::Library };
+    compile(&document, surface)
 }
 
 /// The declared reads and their readers, as text.
@@ -252,6 +255,10 @@ impl Facts for Noting<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.note(format!("claim.{name}"));
         self.request.claim(name)
+    }
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
+        self.note(format!("cf.{}", field.name()));
+        self.request.cloudflare(field)
     }
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
         self.note(format!("certificate.{}", field.name()));

@@ -105,7 +105,7 @@ pub fn field(name: &str) -> Result<Field, String> {
     Field::parse(name).ok_or_else(|| {
         format!(
             "\"{}\" is not a field; use client, method, target, host, status, actual, route, country, asn, \
-             header.NAME, cookie.NAME, query.NAME, claim.NAME, metadata.FILTER/NAME or certificate.NAME",
+             header.NAME, cookie.NAME, query.NAME, claim.NAME, metadata.FILTER/NAME, certificate.NAME or cf.NAME",
             name.escape_default()
         )
     })
@@ -157,9 +157,8 @@ fn check(field: &Field, value: &[u8]) -> Result<(), String> {
         Field::Host | Field::Route | Field::Header(_) | Field::Cookie(_) => {
             (is_line, "one line of text")
         }
-        Field::Query(_) | Field::Claim(_) | Field::Metadata(_) | Field::Certificate(_) => {
-            (is_line, "one line of text")
-        }
+        Field::Query(_) | Field::Claim(_) | Field::Metadata(_) => (is_line, "one line of text"),
+        Field::Certificate(_) | Field::Cloudflare(_) => (is_line, "one line of text"),
         Field::Time | Field::Client | Field::Peer | Field::Status | Field::Actual | Field::User => {
             (true, "")
         }

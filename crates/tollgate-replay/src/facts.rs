@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use tollgate_access_log::{Field, Record};
 use tollgate_http_syntax::query::decoded;
 use tollgate_policy::Facts;
-use tollgate_policy::spec::CertificateField;
+use tollgate_policy::spec::{CertificateField, CloudflareField};
 
 use crate::assumed::AssumedValues;
 
@@ -147,6 +147,12 @@ impl Facts for Request<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let is = |field: &Field| matches!(field, Field::Claim(other) if other == name);
         self.or_given(is, || self.record.claim(name))
+    }
+
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
+        let name = field.name();
+        let is = |field: &Field| matches!(field, Field::Cloudflare(other) if other == name);
+        self.or_given(is, || self.record.cloudflare(name))
     }
 
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {

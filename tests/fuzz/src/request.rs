@@ -1,14 +1,14 @@
 //! A request in the form of a corpus file: `GET /path 192.0.2.1`, then one header per line.
 //!
 //! Invariant: any bytes are a request. A line `:route: name` is not a header but a fact of its
-//! surface, and so are `:country:`, `:asn:`, `:claim.name:` `:certificate.subject:`
+//! surface, and so are `:country:`, `:asn:`, `:claim.name:` `:certificate.subject:`, `:cf.ja4:`
 //! and `:metadata.filter/name:`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use tollgate_policy::Facts;
-use tollgate_policy::spec::CertificateField;
+use tollgate_policy::spec::{CertificateField, CloudflareField};
 
 /// The facts of one request.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +80,9 @@ impl Facts for Request<'_> {
     }
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.fact(&format!(":claim.{name}"))
+    }
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
+        self.fact(&format!(":cf.{}", field.name()))
     }
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
         self.fact(&format!(":certificate.{}", field.name()))

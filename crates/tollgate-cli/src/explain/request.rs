@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
-use tollgate_policy::spec::CertificateField;
+use tollgate_policy::spec::{CertificateField, CloudflareField};
 use tollgate_policy::{Entry, Facts, Surface, grpc_content_type};
 
 use crate::args::ExplainArgs;
@@ -59,6 +59,9 @@ impl<'a> Request<'a> {
                 if args.route.is_some() || !args.claims.is_empty() || !args.metadata.is_empty() =>
             {
                 misuse("--route, --claim and --metadata are not known to a server")
+            }
+            Surface::Envoy | Surface::Library | Surface::Server if !args.cf.is_empty() => {
+                misuse("--cf exists in the Worker only, to which Cloudflare reports it")
             }
             Surface::Server if !args.certificate.is_empty() => {
                 misuse("--certificate is not known to a server: its callers send none")
@@ -184,6 +187,11 @@ impl Facts for Request<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let claim = self.args.claims.iter().find(|claim| claim.name == name)?;
         claim.text.as_ref().map(|text| text.as_bytes().into())
+    }
+
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
+        let (_, value) = self.args.cf.iter().find(|(given, _)| *given == field)?;
+        Some(value.as_bytes().into())
     }
 
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {

@@ -252,7 +252,7 @@ fn missing(need: Need, document: &Document, surface: &Traits) -> Option<&'static
     let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
     let is_named = match need {
         Need::Route | Need::Descriptors | Need::Metadata => false,
-        Need::Certificate | Need::CertificateNames => false,
+        Need::Certificate | Need::CertificateNames | Need::Cloudflare => false,
         Need::Country => geo.is_some_and(|geo| geo.country_header.is_some()),
         Need::Asn => geo.is_some_and(|geo| geo.asn_header.is_some()),
         Need::Claims if surface.verifies_tokens => jwt.is_some_and(|jwt| jwt.keys.is_some()),

@@ -15,8 +15,8 @@ use crate::json::suggest::{nearest, unknown};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::token::is_token;
 use tollgate_policy::spec::{
-    Bounded, CertificateField, CookieName, HeaderName, KeyForm, KeyPart, KeySource, MAX_ANY_OF,
-    MetadataPath, OwnPrefixes, items, quoted_text,
+    Bounded, CertificateField, CloudflareField, CookieName, HeaderName, KeyForm, KeyPart,
+    KeySource, MAX_ANY_OF, MetadataPath, OwnPrefixes, items, quoted_text,
 };
 
 object! {
@@ -53,11 +53,13 @@ record! {
         metadata: Option<MetadataPath>,
         /// A part of the TLS certificate of the client.
         client_certificate: Option<CertificateField>,
+        /// A fact of the client's connection that only Cloudflare knows.
+        cf: Option<CloudflareField>,
         /// The meaning of several values of a header, a cookie or a query parameter.
         repeated: Option<Repeated>,
         /// True: A to Z in the value count as a to z. For a text value: a header, a cookie, a query
-        /// parameter, a path segment, a claim, a descriptor's entry, a value of metadata or a
-        /// part of a certificate.
+        /// parameter, a path segment, a claim, a descriptor's entry, a value of metadata, a
+        /// part of a certificate or a fact of Cloudflare's.
         lower: Option<bool>,
     }
 }
@@ -72,6 +74,19 @@ names! {
         "subject" => Subject,
         /// The SHA-256 of the certificate.
         "sha256" => Sha256,
+    }
+}
+
+names! {
+    CloudflareField ("fact of Cloudflare's") {
+        /// The airport code of the data centre.
+        "colo" => Colo,
+        /// The JA3 fingerprint, with Bot Management.
+        "ja3" => Ja3,
+        /// The JA4 fingerprint, with Bot Management.
+        "ja4" => Ja4,
+        /// The version of TLS.
+        "tls_version" => TlsVersion,
     }
 }
 
@@ -179,6 +194,7 @@ impl KeyPartDoc {
             Self { jwt_claim: Some(name), .. } => KeySource::JwtClaim(name.clone()),
             Self { descriptor: Some(key), .. } => KeySource::Descriptor(key.clone()),
             Self { metadata: Some(path), .. } => KeySource::Metadata(path.clone()),
+            Self { cf: Some(field), .. } => KeySource::Cloudflare(*field),
             Self { client_certificate: Some(field), .. } => KeySource::ClientCertificate(*field),
             _ => return None,
         })
@@ -258,6 +274,7 @@ mod tests {
             let text = |text: &str| Node::Text(text.into());
             let (value, of) = match field.as_str() {
                 "client_certificate" => (text("sha256"), "sha256"),
+                "cf" => (text("ja4"), "ja4"),
                 "metadata" => (Node::List(alloc::vec![text("a"), text("b")]), "a/b"),
                 _ => (text("x"), "x"),
             };

@@ -174,7 +174,7 @@ impl<'p> Explain<'p> {
             Fact::Asn => self.0.settings.spec.asn_header.as_ref(),
             Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Query(_) => None,
             Fact::Header(_) | Fact::Cookie(_) | Fact::Route | Fact::Claim(_) => None,
-            Fact::Metadata(_) | Fact::Certificate(_) => None,
+            Fact::Metadata(_) | Fact::Certificate(_) | Fact::Cloudflare(_) => None,
             Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
             Fact::Status | Fact::Actual => None,
         };

@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::facts::{CertificateField, Entry, Facts};
+use crate::facts::{CertificateField, CloudflareField, Entry, Facts};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
@@ -227,8 +227,7 @@ impl Policy {
             }
             write_part(part, rule, &request, out).map_err(|_| UNREADABLE)
         };
-        let none = Given::default();
-        let text = Some(value.as_bytes());
+        let (none, text) = (Given::default(), Some(value.as_bytes()));
         let About { reads, spelling, .. } = part.source.about();
         match reads {
             Fact::Path if spelling == Spelling::Segment => {
@@ -256,7 +255,8 @@ impl Policy {
             | Fact::Claim(_)
             | Fact::Descriptor(_)
             | Fact::Metadata(_)
-            | Fact::Certificate(_) => request(Given { fact: Some((reads, value)), ..none }),
+            | Fact::Certificate(_)
+            | Fact::Cloudflare(_) => request(Given { fact: Some((reads, value)), ..none }),
             Fact::Client => {
                 let address: IpAddr = value.parse().map_err(|_| "is no address")?;
                 let prefixes = part.prefixes(self.settings.spec.prefixes);
@@ -343,6 +343,10 @@ impl Facts for Given<'_> {
 
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         self.fact(|fact| matches!(fact, Fact::Metadata(known) if known.0 == path))
+    }
+
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
+        self.fact(|fact| *fact == Fact::Cloudflare(field))
     }
 
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {

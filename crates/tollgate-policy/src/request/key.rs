@@ -202,6 +202,7 @@ fn write_value<F: Facts>(
         KeySource::PathParam(name) => return put(rule.capture(name, request.paths()).as_deref()),
         KeySource::JwtClaim(name) => return put(request.claim(name)?.as_deref()),
         KeySource::Metadata(path) => return put(request.facts.metadata(&path.0).as_deref()),
+        KeySource::Cloudflare(field) => return put(request.facts.cloudflare(*field).as_deref()),
         KeySource::ClientCertificate(field) => {
             return put(request.facts.client_certificate(*field).as_deref());
         }

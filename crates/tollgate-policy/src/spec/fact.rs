@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::facts::CertificateField;
+use crate::facts::{CertificateField, CloudflareField};
 use crate::spec::metadata::MetadataPath;
 
 /// A fact that a policy reads of a request.
@@ -38,6 +38,8 @@ pub enum Fact<'p> {
     Metadata(&'p MetadataPath),
     /// A part of the client's certificate.
     Certificate(CertificateField),
+    /// A fact that only Cloudflare knows.
+    Cloudflare(CloudflareField),
     /// The domain in a request to a rate limit service.
     Domain,
     /// An entry of the descriptor in that request.
@@ -72,6 +74,8 @@ pub enum Need {
     Certificate,
     /// The subject alternative names of the client's certificate.
     CertificateNames,
+    /// The facts that only Cloudflare knows.
+    Cloudflare,
     /// The domain and the descriptors of a request to a rate limit service.
     Descriptors,
 }
@@ -86,6 +90,7 @@ impl Fact<'_> {
             Self::Asn => Some(Need::Asn),
             Self::Claim(_) => Some(Need::Claims),
             Self::Metadata(_) => Some(Need::Metadata),
+            Self::Cloudflare(_) => Some(Need::Cloudflare),
             Self::Certificate(CertificateField::UriSan | CertificateField::DnsSan) => {
                 Some(Need::CertificateNames)
             }
@@ -124,6 +129,7 @@ impl fmt::Display for Fact<'_> {
             Self::Claim(name) => ("claim.", *name),
             Self::Descriptor(name) => ("descriptor.", *name),
             Self::Certificate(field) => ("certificate.", field.name()),
+            Self::Cloudflare(field) => ("cf.", field.name()),
             Self::Metadata(path) => return write!(f, "metadata.{path}"),
         };
         f.write_str(kind)?;

@@ -5,7 +5,7 @@
 use alloc::string::String;
 use core::fmt;
 
-use crate::facts::CertificateField;
+use crate::facts::{CertificateField, CloudflareField};
 use crate::spec::coded::variants;
 use crate::spec::fact::Fact;
 use crate::spec::metadata::MetadataPath;
@@ -45,6 +45,8 @@ pub enum KeySource {
     Metadata(MetadataPath),
     /// A part of the client's certificate.
     ClientCertificate(CertificateField),
+    /// A fact that only Cloudflare knows.
+    Cloudflare(CloudflareField),
 }
 
 variants!(KeySource {
@@ -63,6 +65,7 @@ variants!(KeySource {
     12 => Descriptor(key: String),
     13 => Metadata(path: MetadataPath),
     14 => ClientCertificate(field: CertificateField),
+    15 => Cloudflare(field: CloudflareField),
 } if |part| match part {
     Self::Header(_, repeated) | Self::Query(_, repeated) => repeated.is_some(),
     Self::Cookie(name, repeated) => CookieName::is_one(name) && repeated.is_some(),
@@ -180,6 +183,19 @@ impl<'p> About<'p> {
         Self::new(words, Fact::Certificate(field), origin)
     }
 
+    /// The row of a fact of Cloudflare's: many clients share each, and a client can choose its TLS.
+    fn of_cloudflare(field: CloudflareField) -> Self {
+        let words = ("cf", "Cloudflare's", Of::Name(field.name()));
+        let row = |origin| {
+            Self::new(words, Fact::Cloudflare(field), (Spelling::Text, origin, Breadth::Site))
+        };
+        match field {
+            CloudflareField::Colo => row(Origin::Verified).with_few_values(),
+            CloudflareField::Ja3 | CloudflareField::Ja4 => row(Origin::Client),
+            CloudflareField::TlsVersion => row(Origin::Client).with_few_values(),
+        }
+    }
+
     const fn always_there(self) -> Self {
         Self { is_always_there: true, ..self }
     }
@@ -201,7 +217,7 @@ impl KeySource {
         Self::Route,
     ];
     /// The names of those that have a name.
-    pub const NAMED: [&'static str; 8] = [
+    pub const NAMED: [&'static str; 9] = [
         "header",
         "cookie",
         "query",
@@ -210,6 +226,7 @@ impl KeySource {
         "descriptor",
         "metadata",
         "client_certificate",
+        "cf",
     ];
 
     /// The properties of this part: the one table of key parts.
@@ -270,6 +287,7 @@ impl KeySource {
             }
             Self::Metadata(path) => About::of_metadata(path),
             Self::ClientCertificate(field) => About::of_certificate(*field),
+            Self::Cloudflare(field) => About::of_cloudflare(*field),
         }
     }
 }
@@ -288,7 +306,7 @@ impl KeySource {
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => {}
             Self::Asn | Self::Route | Self::PathParam(_) => {}
             Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) => {}
-            Self::ClientCertificate(_) => {}
+            Self::ClientCertificate(_) | Self::Cloudflare(_) => {}
         }
     }
 
@@ -298,7 +316,7 @@ impl KeySource {
         match self {
             Self::Header(..) | Self::Cookie(..) | Self::Query(..) => true,
             Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) => true,
-            Self::Metadata(_) | Self::ClientCertificate(_) => true,
+            Self::Metadata(_) | Self::ClientCertificate(_) | Self::Cloudflare(_) => true,
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => false,
             Self::Asn | Self::Route => false,
         }
@@ -317,7 +335,7 @@ impl KeySource {
             Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => None,
             Self::Asn | Self::Route | Self::PathParam(_) => None,
             Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) => None,
-            Self::ClientCertificate(_) => None,
+            Self::ClientCertificate(_) | Self::Cloudflare(_) => None,
         }
     }
 }

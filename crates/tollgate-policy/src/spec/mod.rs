@@ -40,7 +40,7 @@ pub(crate) mod problem;
 pub(crate) mod quote;
 pub(crate) mod bounds;
 
-pub use crate::facts::CertificateField;
+pub use crate::facts::{CertificateField, CloudflareField};
 pub use crate::stable_hash::stable_hash;
 pub use action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
 pub use bounds::{

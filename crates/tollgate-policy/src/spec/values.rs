@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tollgate_core::{Limiter, Span};
 
-use crate::facts::CertificateField;
+use crate::facts::{CertificateField, CloudflareField};
 use crate::spec::action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
 use crate::spec::charging::{Charging, OnAbort, ResponseCharge, Statuses};
 use crate::spec::client_ip::Source;
@@ -115,6 +115,8 @@ variants!(Scope { 0 => Local, 1 => Fleet, 2 => Share(nodes: u32), } if |scope| m
 });
 
 variants!(CertificateField { 0 => UriSan, 1 => DnsSan, 2 => Subject, 3 => Sha256, });
+
+variants!(CloudflareField { 0 => Colo, 1 => Ja3, 2 => Ja4, 3 => TlsVersion, });
 
 variants!(Cost {
     0 => Fixed(cost: u64),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::spec::CertificateField;
+use tollgate_policy::spec::{CertificateField, CloudflareField};
 use tollgate_policy::{
     Disposition, Ending, Entry, Facts, Partition, Plan, Policy, ResponseFacts, Surface,
 };
@@ -24,6 +24,7 @@ pub struct Request {
     pub country: Option<&'static str>,
     pub asn: Option<&'static str>,
     pub claims: Vec<(&'static str, &'static str)>,
+    pub cf: Vec<(&'static str, &'static str)>,
     pub certificate: Vec<(&'static str, &'static str)>,
     /// By the path, with slashes.
     pub metadata: Vec<(&'static str, &'static str)>,
@@ -87,6 +88,9 @@ impl Facts for Request {
     }
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         bytes(self.claims.iter().find(|(n, _)| *n == name).map(|(_, v)| *v))
+    }
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
+        bytes(self.cf.iter().find(|(n, _)| *n == field.name()).map(|(_, v)| *v))
     }
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
         bytes(self.certificate.iter().find(|(n, _)| *n == field.name()).map(|(_, v)| *v))

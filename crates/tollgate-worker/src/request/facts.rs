@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use tollgate_policy::spec::CertificateField;
+use tollgate_policy::spec::{CertificateField, CloudflareField};
 use tollgate_policy::{Facts, Policy, decimal};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{js_sys, web_sys};
@@ -77,6 +77,17 @@ impl Facts for Incoming<'_> {
             CertificateField::UriSan | CertificateField::DnsSan => return None,
         })
     }
+
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
+        let (name, group) = match field {
+            CloudflareField::Colo => ("colo", None),
+            CloudflareField::TlsVersion => ("tlsVersion", None),
+            CloudflareField::Ja3 => ("ja3Hash", Some("botManagement")),
+            CloudflareField::Ja4 => ("ja4", Some("botManagement")),
+        };
+        let fact = js::edge_fact(self.request, name, group).filter(|fact| !fact.is_empty());
+        fact.map(|fact| fact.into_bytes().into())
+    }
 }
 
 /// Facts and the claims of a token that was verified before any object was called.
@@ -127,6 +138,10 @@ impl<F: Facts> Facts for WithClaims<F> {
 
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
         self.facts.client_certificate(field)
+    }
+
+    fn cloudflare(&self, field: CloudflareField) -> Option<Cow<'_, [u8]>> {
+        self.facts.cloudflare(field)
     }
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
