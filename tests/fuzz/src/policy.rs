@@ -111,7 +111,9 @@ pub fn decided(policy: &Policy, request: &impl Facts) {
             matches!(outcome.disposition(), Disposition::Deny { .. } | Disposition::Retry(_));
         shown(policy, &plan);
         for (i, value) in stored.iter_mut().enumerate() {
-            assert!(!(refused && plan.partition(i).unwrap().changed()), "charged for a refusal");
+            let partition = plan.partition(i).unwrap();
+            let charged = partition.changed() && !partition.is_only_punished();
+            assert!(!(refused && charged), "charged for a refusal");
             let (group, before) =
                 (&policy.groups()[plan.partition(i).unwrap().group()], value.clone());
             value.clear();
