@@ -113,24 +113,29 @@ impl Limiter {
         }
     }
 
+    /// Each algorithm has its own function, which is jumped to and saves the registers it uses
+    /// itself.
     #[inline(never)]
     fn check_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        if self.penalty.is_none() {
-            return self.method.check(state, now, cost);
+        match self.penalty {
+            None => self.method.check(state, now, cost),
+            Some(_) => self.check_penalised(state, now, cost),
         }
-        match self.split_mut(state) {
-            None => Decision::of_no_state(self.limit()),
-            Some((own, rest)) => match self.left(rest, now) {
-                None => {
-                    let decision = self.method.check(own, now, cost);
-                    if decision.is_admitted() && cost > 0 {
-                        self.forget_foreign(rest, now);
-                    }
-                    decision
-                }
-                Some(left) => self.method.peek(own, now, cost).in_penalty(left, cost),
-            },
+    }
+
+    #[inline(never)]
+    fn check_penalised(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
+        let Some((own, rest)) = self.split_mut(state) else {
+            return Decision::of_no_state(self.limit());
+        };
+        if let Some(left) = self.left(rest, now) {
+            return self.method.peek(own, now, cost).in_penalty(left, cost);
         }
+        let decision = self.method.check(own, now, cost);
+        if decision.is_admitted() && cost > 0 {
+            self.forget_foreign(rest, now);
+        }
+        decision
     }
 
     #[inline(never)]
@@ -140,16 +145,19 @@ impl Limiter {
 
     #[inline(never)]
     fn peek_any(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
-        if self.penalty.is_none() {
-            return self.method.peek(state, now, cost);
+        match self.penalty {
+            None => self.method.peek(state, now, cost),
+            Some(_) => self.peek_penalised(state, now, cost),
         }
-        match self.split(state) {
-            None => Decision::of_no_state(self.limit()),
-            Some((own, rest)) => {
-                let decision = self.method.peek(own, now, cost);
-                self.left(rest, now).map_or(decision, |left| decision.in_penalty(left, cost))
-            }
-        }
+    }
+
+    #[inline(never)]
+    fn peek_penalised(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
+        let Some((own, rest)) = self.split(state) else {
+            return Decision::of_no_state(self.limit());
+        };
+        let decision = self.method.peek(own, now, cost);
+        self.left(rest, now).map_or(decision, |left| decision.in_penalty(left, cost))
     }
 
     /// Takes `charge` back at `now`: the roll-back of layered limits, or the settling of a cost
