@@ -29,8 +29,7 @@ pub(crate) fn has_penalty(bytes: &[u8]) -> Option<bool> {
     bytes.get(1).map(|flags| flags & PENALTY != 0)
 }
 
-/// Appends the [`LIMITER_LEN`] bytes, and [`STEPS_LEN`] more with a penalty, that [`read_limiter`]
-/// reads.
+/// Appends the 28 bytes, 52 with a penalty, that [`read_limiter`] reads.
 pub fn write_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
     let (quota, algorithm) = (limiter.quota(), limiter.algorithm());
     let strict = if quota.is_strict() { STRICT } else { 0 };

@@ -24,7 +24,7 @@ const WORKER: [(&str, usize); 5] =
 
 /// Gzipped, of all uploaded files. Less than the sum of the ceilings: the files cannot all grow to
 /// their ceilings.
-const ALL_OF_WORKER: usize = 592_000;
+const ALL_OF_WORKER: usize = 590_000;
 
 /// The size of all uploaded files of the Worker, in gzipped bytes.
 pub fn uploaded(workspace: &Workspace) -> Result<usize> {
