@@ -34,7 +34,8 @@ fn workers_that_deny_at_once_take_one_step() {
             assert_eq!(admitted, if round == 0 { 2 } else { 0 }, "{key}");
             for denied in replies.iter().filter(|reply| reply.status != 200) {
                 let wait = retry_after(denied);
-                assert!(DAY < wait && wait <= 2 * DAY, "{key}: {wait} s, the first step");
+                // A worker that is a moment behind the one that started it counts a second more.
+                assert!(DAY < wait && wait <= 2 * DAY + 1, "{key}: {wait} s, the first step");
             }
         }
     }
