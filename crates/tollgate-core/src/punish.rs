@@ -8,7 +8,7 @@ use crate::encoding::Encoded;
 use crate::limiter::Limiter;
 use crate::method::Method;
 use crate::penalty::{Penalty, PenaltyState};
-use crate::time::{LATEST, Timestamp};
+use crate::time::{LATEST, Span, Timestamp};
 
 impl Limiter {
     /// The same limiter with a penalty: [`Limiter::punish`] starts it, and while it runs every cost
@@ -30,14 +30,17 @@ impl Limiter {
 
     /// Starts the penalty of a key that is denied `cost` at `now`; true when that changed `state`.
     /// Nothing changes while a penalty runs, where the cost is allowed or can never be, and where
-    /// only [held](Limiter::with_holds) units are in its way, which may come back.
+    /// only [held](Limiter::with_holds) units are in its way, which may come back. Nor by an
+    /// algorithm that keeps a debt where the cost fits within half of the time of one unit, at most
+    /// a second: processes that read their clocks before they meet are apart by that much.
     pub fn punish(&self, state: &mut [u8], now: Timestamp, cost: u64) -> bool {
         let Some(penalty) = self.penalty else { return false };
         let Some((own, rest)) = self.split_mut(state) else { return false };
         let now = now.min(LATEST);
         let before = penalty.seen(PenaltyState::decode(rest), now);
         let decision = self.method.peek(own, now, cost);
-        let is_offence = before.until <= now && decision.retry_after.is_some();
+        let is_offence =
+            before.until <= now && decision.retry_after.is_some_and(|wait| wait > self.grace());
         if !is_offence || !self.denies_used(own, now, cost) {
             return false;
         }
@@ -75,6 +78,19 @@ impl Limiter {
         let state = before.seen(PenaltyState::decode(earlier), now);
         let until = state.until.min(now.saturating_add(penalty.longest()));
         PenaltyState { until, ..state }.encode(rest);
+    }
+
+    /// The longest wait of a denial that is no offence.
+    fn grace(&self) -> Span {
+        let rate = match &self.method {
+            Method::Gcra(gcra) => gcra.rate(),
+            Method::TokenBucket(bucket) => bucket.rate(),
+            Method::LeakyBucket(bucket) => bucket.rate(),
+            Method::Holds(holds) => holds.rate(),
+            _ => return Span::ZERO,
+        };
+        let half = Span::from_nanos(rate.emission_interval().as_nanos().div_ceil(2));
+        half.min(Span::from_secs(1))
     }
 
     /// True where the used units alone deny.

@@ -29,6 +29,17 @@ fn limiter() -> impl Strategy<Value = Limiter> {
         })
 }
 
+/// The longest wait of a denial that is no offence.
+fn grace(limiter: &Limiter) -> Span {
+    match limiter.algorithm() {
+        Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let interval = limiter.window().as_nanos().div_ceil(limiter.limit());
+            Span::from_nanos(interval.div_ceil(2)).min(Span::from_secs(1))
+        }
+        _ => Span::ZERO,
+    }
+}
+
 /// The offences of a key, and what follows from them.
 #[derive(Default)]
 struct Model {
@@ -102,8 +113,10 @@ proptest! {
             }
             prop_assert_eq!(key.limiter.penalty_at(&key.state, at(now)), None);
             prop_assert_eq!(decision, plain.check(now, cost));
-            if decision.retry_after.is_none() && !decision.is_admitted() {
-                prop_assert!(!key.limiter.punish(&mut key.state, at(now), cost), "it never fits");
+            if decision.retry_after.is_none_or(|wait| wait <= grace(&limiter))
+                && !decision.is_admitted()
+            {
+                prop_assert!(!key.limiter.punish(&mut key.state, at(now), cost), "no offence");
             } else if !decision.is_admitted() {
                 prop_assert!(key.limiter.punish(&mut key.state, at(now), cost));
                 model.offend(&steps, now);
@@ -158,7 +171,14 @@ proptest! {
         let (mut now, mut model) = (START, Model::default());
         for _ in 0..offences {
             now = now.max(model.until());
-            while key.check(now, 1).is_admitted() {}
+            loop {
+                while key.check(now, 1).is_admitted() {}
+                let wait = key.peek(now, 1).retry_after.unwrap();
+                if wait > grace(&limiter) {
+                    break;
+                }
+                now += wait.as_nanos();
+            }
             prop_assert!(key.limiter.punish(&mut key.state, at(now), 1));
             model.offend(&steps, now);
         }
