@@ -1,48 +1,26 @@
 //! Counting by the TLS certificate of a client in a real Envoy, with and without verification.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
-use std::sync::Arc;
-
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, CertifiedKey, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType, generate_simple_self_signed,
-};
+use rcgen::{CertifiedKey, DnType, SanType, generate_simple_self_signed};
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
+use tollgate_e2e::tls::{self, Issuer, Own, authority};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-type Issuer = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Issuer {
-    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
-}
-
-/// A client's certificate and its key.
-type Own = (CertificateDer<'static>, PrivateKeyDer<'static>);
-
 /// The certificate of `name`, with two names of each kind, from this authority.
 fn client(issuer: &Issuer, name: &str) -> Own {
-    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let uri = |text: String| SanType::URI(text.try_into().expect("a URI"));
     let dns = |text: String| SanType::DnsName(text.try_into().expect("a name"));
-    params.subject_alt_names = vec![
-        uri(format!("spiffe://example/{name}")),
-        uri("spiffe://example/same".to_owned()),
-        dns(format!("{name}.example")),
-        dns("same.example".to_owned()),
-    ];
-    let key = KeyPair::generate().expect("a key");
-    let certificate = params.signed_by(&key, issuer).expect("a certificate");
-    let secret = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
-    (certificate.der().clone(), secret)
+    tls::client(issuer, |params| {
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names = vec![
+            uri(format!("spiffe://example/{name}")),
+            uri("spiffe://example/same".to_owned()),
+            dns(format!("{name}.example")),
+            dns("same.example".to_owned()),
+        ];
+    })
 }
 
 /// An Envoy that allows one request per hour for each value of `part`.
@@ -83,28 +61,8 @@ impl Served {
     /// The status of the response to a client with this certificate; `None` when the connection is
     /// refused.
     fn status(&self, own: Option<&Own>) -> Option<u16> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.root.clone()).expect("a root");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_root_certificates(roots);
-        let config = match own {
-            None => config.with_no_client_auth(),
-            Some((certificate, key)) => config
-                .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
-                .expect("a certificate"),
-        };
-        let name = ServerName::try_from("localhost").expect("a name");
-        let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
-        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("connected");
-        let mut stream = StreamOwned::new(connection, socket);
         let request = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut text = Vec::new();
-        let _ = stream.read_to_end(&mut text);
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = tls::exchange(self.port, &self.root, own, request)?;
         text.split(' ').nth(1)?.parse().ok()
     }
 }

@@ -4,19 +4,18 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, CertifiedKey, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType, date_time_ymd, generate_simple_self_signed,
+    CertificateParams, CertifiedKey, DnType, ExtendedKeyUsagePurpose, SanType, date_time_ymd,
+    generate_simple_self_signed,
 };
 use rustix::process::Signal;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::json;
 use tollgate_e2e::process::TempDir;
 use tollgate_e2e::server::{Setup, TollgateServer};
+use tollgate_e2e::tls::{self, Own, authority, client};
 
 /// Writes a new certificate and its key; returns the certificate.
 fn write(dir: &Path) -> CertificateDer<'static> {
@@ -34,19 +33,7 @@ fn get(
     root: &CertificateDer<'static>,
     protocols: &[&[u8]],
 ) -> Option<(String, Option<Vec<u8>>)> {
-    let mut roots = RootCertStore::empty();
-    roots.add(root.clone()).expect("a root");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    let name = ServerName::try_from("localhost").expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
-    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("connected");
-    let mut stream = StreamOwned::new(connection, socket);
+    let mut stream = tls::connect(server.port, root, None, protocols);
     let request =
         "GET /.well-known/tollgate/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).ok()?;
@@ -95,29 +82,6 @@ fn certificates_are_exchanged_while_it_runs_and_bad_ones_are_not() {
     assert!(get(&server, &second, &[]).is_some());
 }
 
-/// The authority for clients' certificates.
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
-}
-
-/// A client's certificate and its key.
-type Own = (CertificateDer<'static>, PrivateKeyDer<'static>);
-
-fn client(
-    issuer: &CertifiedIssuer<'static, KeyPair>,
-    change: impl FnOnce(&mut CertificateParams),
-) -> Own {
-    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    change(&mut params);
-    let key = KeyPair::generate().expect("a key");
-    let certificate = params.signed_by(&key, issuer).expect("a certificate");
-    let secret = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
-    (certificate.der().clone(), secret)
-}
-
 /// The status of the response to `POST path` over TLS with this certificate and these fields;
 /// `None` when the connection is refused.
 fn asked(
@@ -127,32 +91,12 @@ fn asked(
     path: &str,
     fields: &str,
 ) -> Option<String> {
-    let mut roots = RootCertStore::empty();
-    roots.add(root.clone()).expect("a root");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots);
-    let config = match own {
-        None => config.with_no_client_auth(),
-        Some((certificate, key)) => config
-            .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
-            .expect("a certificate"),
-    };
-    let name = ServerName::try_from("localhost").expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
-    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("connected");
-    let mut stream = StreamOwned::new(connection, socket);
     let body = r#"{"method":"GET","path":"/","client_ip":"192.0.2.1"}"#;
     let request = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{fields}content-length: {}\r\n\r\n{body}",
         body.len()
     );
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut text = Vec::new();
-    let _ = stream.read_to_end(&mut text);
-    let text = String::from_utf8_lossy(&text).into_owned();
+    let text = tls::exchange(server.port, root, own, &request)?;
     text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).map(str::to_owned)
 }
 
@@ -250,23 +194,7 @@ fn who_may_ask_shows_a_certificate_with_a_name_that_is_listed() {
 
 /// The server's metrics, over TLS.
 fn metrics(server: &TollgateServer, root: &CertificateDer<'static>, own: &Own) -> String {
-    let mut roots = RootCertStore::empty();
-    roots.add(root.clone()).expect("a root");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_client_auth_cert(vec![own.0.clone()], own.1.clone_key())
-        .expect("a certificate");
-    let name = ServerName::try_from("localhost").expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
-    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("connected");
-    let mut stream = StreamOwned::new(connection, socket);
     let request = "GET /.well-known/tollgate/metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                    authorization: Bearer only-for-tests-admin\r\n\r\n";
-    stream.write_all(request.as_bytes()).expect("sent");
-    let mut text = Vec::new();
-    let _ = stream.read_to_end(&mut text);
-    String::from_utf8_lossy(&text).into_owned()
+    tls::exchange(server.port, root, Some(own), request).expect("a response")
 }

@@ -5,32 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
+use tollgate_e2e::penalty::{DAY_MS, is_first_step, policy};
 use tollgate_e2e::process::wait_until;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 
 const ADMIN: &str = "/.well-known/tollgate/admin";
-
-const DAY_MS: u64 = 86_400_000;
-
-/// A quota that denies for a day, and with its penalty for two.
-fn policy() -> Value {
-    let quota = json!({"name": "q", "limit": 2, "window": "1d", "penalty": ["2d", "9d"]});
-    json!({"version": 1, "rules": [
-        {"name": "shared", "key": [], "quotas": [{"limit": 1_000_000, "window": "1d"}]},
-        {"name": "each", "key": ["client_ip"], "quotas": [quota]}]})
-}
-
-/// True when the penalty denied the request, by its first step. A server that remembers a denial
-/// repeats it while another request starts the penalty.
-fn is_first_step(denied: &Value) -> bool {
-    assert_eq!(denied["decision"], "deny", "{denied}");
-    let wait = denied["retry_after_ms"].as_u64().expect("a wait");
-    let rules = denied["rules"].as_array().expect("rules");
-    let is_penalised = rules.contains(&json!({"name": "each", "result": "penalised"}));
-    let shortest = if is_penalised { DAY_MS } else { 0 };
-    assert!(shortest < wait && wait <= 2 * DAY_MS, "{denied}");
-    is_penalised
-}
 
 // Guards: a penalty that is lost with a crash, that a look of an operator starts, that two denials
 // start twice, or that its end by an operator does not reach isolates that remember denials.

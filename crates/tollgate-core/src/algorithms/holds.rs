@@ -104,6 +104,11 @@ impl Holds {
         let Some((own, _)) = self.split(bytes) else {
             return Decision::of_no_state(self.rate().quota.limit());
         };
+        self.peek_own(own, now, cost)
+    }
+
+    /// The decision of the algorithm on its own part of a state.
+    fn peek_own(&self, own: &[u8], now: Timestamp, cost: u64) -> Decision {
         match &self.0 {
             Meter::Gcra(gcra) => peek(gcra, own, now, cost),
             Meter::TokenBucket(bucket) => peek(bucket, own, now, cost),
@@ -190,12 +195,7 @@ impl Holds {
         let mut used = [0; TokenBucketState::LEN];
         let Some(used) = used.get_mut(..own.len()) else { return true };
         self.set_full_until(used, holds.used_until, now);
-        let decision = match &self.0 {
-            Meter::Gcra(gcra) => peek(gcra, used, now, cost),
-            Meter::TokenBucket(bucket) => peek(bucket, used, now, cost),
-            Meter::LeakyBucket(bucket) => peek(bucket, used, now, cost),
-        };
-        !decision.is_admitted()
+        !self.peek_own(used, now, cost).is_admitted()
     }
 
     /// The rate by which the algorithm decides.

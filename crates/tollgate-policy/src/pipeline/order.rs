@@ -10,11 +10,11 @@ use core::cmp::Reverse;
 
 use tollgate_core::Algorithm;
 
-use crate::pipeline::applied::{AppliedRule, Basis};
+use crate::pipeline::applied::Basis;
 use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::plan::Plan;
+use crate::pipeline::punish::may_punish;
 use crate::policy::compiled::Policy;
-use crate::policy::group::QuotaSet;
 use crate::policy::rule::Rule;
 use crate::request::key::parts;
 use crate::spec::key::Breadth;
@@ -41,12 +41,9 @@ impl ChargingOrder {
     /// charging any.
     #[must_use]
     pub fn of(policy: &Policy, plan: &Plan) -> Option<Self> {
-        let has_penalty = |applied: &AppliedRule| {
-            applied.punishes() && policy.applied_set(applied).is_some_and(QuotaSet::has_penalty)
-        };
         if plan.partitions().nth(1).is_none()
             || plan.may_wait(policy)
-            || plan.applied.iter().any(has_penalty)
+            || plan.applied.iter().any(|applied| may_punish(applied, policy))
         {
             return None;
         }

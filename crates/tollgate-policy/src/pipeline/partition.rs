@@ -11,7 +11,7 @@ use tollgate_core::{Decision, Timestamp};
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::pk;
 use crate::pipeline::partitions::{Failure, Status, Stored};
-use crate::pipeline::plan::Plan;
+use crate::pipeline::plan::{Plan, decisions_of};
 use crate::policy::carried;
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
@@ -240,8 +240,7 @@ impl<'p> Partition<'p> {
         policy: &Policy,
         applied: &AppliedRule,
     ) -> impl Iterator<Item = &'p Decision> + use<'p> {
-        let decisions = self.decisions.get(applied.first_decision..).unwrap_or_default();
-        decisions.iter().take(policy.quotas(applied).len())
+        decisions_of(applied, policy, self.decisions)
     }
 }
 

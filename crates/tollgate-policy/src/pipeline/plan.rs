@@ -217,6 +217,15 @@ impl Plan {
 
 /// True when a quota of the rule denies.
 pub(crate) fn denies(applied: &AppliedRule, policy: &Policy, decisions: &[Decision]) -> bool {
+    decisions_of(applied, policy, decisions).any(|decision| !decision.is_admitted())
+}
+
+/// The decision of each quota of the rule.
+pub(crate) fn decisions_of<'d>(
+    applied: &AppliedRule,
+    policy: &Policy,
+    decisions: &'d [Decision],
+) -> impl Iterator<Item = &'d Decision> + use<'d> {
     let decisions = decisions.get(applied.first_decision..).unwrap_or_default();
-    decisions.iter().take(policy.quotas(applied).len()).any(|decision| !decision.is_admitted())
+    decisions.iter().take(policy.quotas(applied).len())
 }

@@ -4,13 +4,12 @@
 //! would have charged; a request that was denied with several partitions stays denied when one of
 //! them lost its race, because none of the others is charged.
 
-use alloc::vec::Vec;
-
-use tollgate_core::{Decision, Timestamp, Verdict};
+use tollgate_core::{Timestamp, Verdict};
 
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::{PartitionMut, counted_in};
 use crate::pipeline::partitions::Status;
+use crate::pipeline::plan::decisions_of;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 
@@ -30,32 +29,32 @@ impl PartitionMut<'_> {
                 stored.status = Status::Charged;
             }
         }
-        let is_penalised =
-            |applied: &AppliedRule, value: &mut Vec<u8>, decisions: &mut [Decision]| {
-                let counted = counted_in(policy, applied, value, decisions);
-                applied.punishes() && counted.is_some_and(|mut counted| counted.is_penalised(now))
-            };
-        let mut of_it = applied.iter().filter(|it| it.counts_in(*index));
-        let runs = of_it.any(|it| is_penalised(it, &mut stored.value, decisions));
+        let is_own = |it: &&AppliedRule| it.counts_in(*index) && may_punish(it, policy);
+        let runs = applied.iter().filter(is_own).any(|it| {
+            counted_in(policy, it, &mut stored.value, decisions)
+                .is_some_and(|mut counted| counted.is_penalised(now))
+        });
         self.start_penalties(policy, now, !runs);
     }
 
     /// Starts the penalties of the quotas that deny the request by binding rules.
     pub(crate) fn punish(&mut self, policy: &Policy, now: Timestamp) {
         let Self { index, stored, applied, decisions, .. } = self;
-        let mut punishing = applied.iter().filter(|it| it.counts_in(*index) && it.punishes());
+        let decisions: &[_] = decisions;
+        let mut own = applied.iter().filter(|it| it.counts_in(*index) && may_punish(it, policy));
+        let runs = |it: &AppliedRule| {
+            decisions_of(it, policy, decisions).any(|it| it.verdict == Verdict::Penalty)
+        };
         // A request that a penalty of the key denies already is no offence.
-        if stored.status.is_loaded() && !punishing.any(|it| is_penalised(it, policy, decisions)) {
+        if stored.status.is_loaded() && !own.any(runs) {
             self.start_penalties(policy, now, true);
         }
     }
 
     fn start_penalties(&mut self, policy: &Policy, now: Timestamp, may_start: bool) {
         let Self { index, stored, applied, decisions, .. } = self;
-        for applied in applied.iter().filter(|it| it.counts_in(*index) && it.punishes()) {
-            if policy.applied_set(applied).is_some_and(QuotaSet::has_penalty)
-                && let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions)
-            {
+        for applied in applied.iter().filter(|it| it.counts_in(*index) && may_punish(it, policy)) {
+            if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions) {
                 stored.punished |= counted.punish(now, applied.decided_cost(), may_start);
             }
         }
@@ -67,9 +66,7 @@ impl PartitionMut<'_> {
     }
 }
 
-/// True when a penalty denies the rule.
-fn is_penalised(applied: &AppliedRule, policy: &Policy, decisions: &[Decision]) -> bool {
-    let own = decisions.get(applied.first_decision..).unwrap_or_default();
-    let own = own.iter().take(policy.quotas(applied).len());
-    own.into_iter().any(|decision| decision.verdict == Verdict::Penalty)
+/// True when the rule's denial may start a penalty.
+pub(crate) fn may_punish(applied: &AppliedRule, policy: &Policy) -> bool {
+    applied.punishes() && policy.applied_set(applied).is_some_and(QuotaSet::has_penalty)
 }
