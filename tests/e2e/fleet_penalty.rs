@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate_e2e::http::Request;
+use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::penalty::{is_first_step, policy};
 use tollgate_e2e::process::wait_until;
 use tollgate_e2e::server::{Setup, TollgateServer};
@@ -12,9 +12,9 @@ use tollgate_e2e::workerd::answer;
 
 use crate::fleet_engine_redis::{Kind, Redis};
 
-fn ask(server: &TollgateServer) -> Value {
+fn ask(client: &mut Client) -> Value {
     let body = json!({"method": "GET", "path": "/", "client_ip": "192.0.2.1"});
-    answer(&server.client().send(&Request::post("/check", body.to_string())))
+    answer(&client.send(&Request::post("/check", body.to_string())))
 }
 
 fn operate(server: &TollgateServer, what: &str) {
@@ -23,11 +23,15 @@ fn operate(server: &TollgateServer, what: &str) {
 }
 
 fn starts_once(servers: &[TollgateServer]) {
+    let mut clients: Vec<Client> = servers.iter().map(TollgateServer::client).collect();
     for _ in 0..2 {
-        assert_eq!(ask(&servers[0])["decision"], "allow");
+        assert_eq!(ask(&mut clients[0])["decision"], "allow");
     }
     thread::scope(|scope| {
-        let race = |server| scope.spawn(move || (0..50).map(|_| ask(server)).collect::<Vec<_>>());
+        let race = |server: &TollgateServer| {
+            let mut client = server.client();
+            scope.spawn(move || (0..50).map(|_| ask(&mut client)).collect::<Vec<_>>())
+        };
         let racing: Vec<_> = servers.iter().cycle().take(8).map(race).collect();
         for denied in racing.into_iter().flat_map(|it| it.join().expect("replies")) {
             is_first_step(&denied);
@@ -38,12 +42,12 @@ fn starts_once(servers: &[TollgateServer]) {
     assert!(shown.text().contains("\"penalty_step\":1"), "{}", shown.text());
     // An unblock leaves the use, which the next denial punishes again; a reset leaves nothing.
     operate(last, "unblock");
-    for server in servers {
-        assert!(is_first_step(&ask(server)));
+    for client in &mut clients {
+        assert!(is_first_step(&ask(client)));
     }
     operate(last, "reset");
     wait_until("every server finds the reset", Duration::from_secs(60), || {
-        (ask(&servers[0])["decision"] == "allow").then_some(())
+        (ask(&mut clients[0])["decision"] == "allow").then_some(())
     });
 }
 
