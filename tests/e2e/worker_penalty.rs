@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate_e2e::http::Request;
+use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::penalty::{DAY_MS, is_first_step, policy};
 use tollgate_e2e::process::wait_until;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
@@ -28,8 +28,9 @@ fn a_penalty_starts_once_and_ends_when_an_operator_says() {
         Request::post(&format!("{ADMIN}/explain"), body.to_string())
     };
     let state = || Request::get(&format!("{ADMIN}/keys?rule=each&key=192.0.2.1"));
-    let ask =
-        |worker: &Workerd| answer(&worker.client().send(&check_request("GET", "/", "192.0.2.1")));
+    let ask_by =
+        |client: &mut Client| answer(&client.send(&check_request("GET", "/", "192.0.2.1")));
+    let ask = |worker: &Workerd| ask_by(&mut worker.client());
     for _ in 0..2 {
         assert_eq!(ask(&worker)["decision"], "allow");
     }
@@ -41,9 +42,10 @@ fn a_penalty_starts_once_and_ends_when_an_operator_says() {
         assert!(retry <= DAY_MS, "{retry}");
     }
     thread::scope(|scope| {
-        let racing: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| (0..20).map(|_| ask(&worker)).collect::<Vec<_>>()))
-            .collect();
+        let race = |mut client: Client| {
+            scope.spawn(move || (0..20).map(|_| ask_by(&mut client)).collect::<Vec<_>>())
+        };
+        let racing: Vec<_> = (0..8).map(|_| race(worker.client())).collect();
         for denied in racing.into_iter().flat_map(|it| it.join().expect("replies")) {
             is_first_step(&denied);
         }
