@@ -29,6 +29,8 @@ impl Limiter {
     /// | `sliding-window` | `sliding-window`, W' = W | both counts |
     /// | `sliding-buckets` | `sliding-buckets`, W' = W, as many parts | all counts |
     /// | `sliding-log` | `sliding-log` | the newest limit' entries that have not left |
+    /// | a limit on [requests in flight](Limiter::new_concurrency) | another one | all requests in flight |
+    /// | a limit on requests in flight | any quota, and the other way | nothing, and nothing is charged |
     /// | one that [holds](Limiter::with_holds) | any | its debt including all held units, which then count as used |
     /// | any | any other | nothing |
     /// | one with a [penalty](Limiter::with_penalty) | another with one | besides the above, its end and its steps; at most this limiter's longest step from `now` |
@@ -75,6 +77,11 @@ impl Method {
             return;
         }
         match (self, old) {
+            (Self::InFlight(to), Self::InFlight(from)) => {
+                to.carried(from, Encoded::decode(old_state), now.min(LATEST)).encode(state);
+                return;
+            }
+            (Self::InFlight(_), _) | (_, Self::InFlight(_)) => return,
             (Self::Holds(holds), _) => {
                 if let Some((own, _)) = holds.split_mut(state) {
                     self.without_holds().carry(old, old_state, now, own);

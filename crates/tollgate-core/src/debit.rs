@@ -49,6 +49,8 @@ impl Method {
             Self::SlidingWindow(window) => update(state, |s| window.debit(s, units, now)),
             Self::SlidingBuckets(buckets) => buckets.debit(state, units, now),
             Self::SlidingLog(log) => log.debit(state, units, now),
+            // A request in flight is one, whatever it used.
+            Self::InFlight(_) => {}
             Self::Holds(holds) => {
                 let own = self.without_holds();
                 holds.debit(state, units, now, |state| own.debit(state, units, now));

@@ -80,7 +80,8 @@ impl Limiter {
             | Method::CalendarWindow(_)
             | Method::SlidingWindow(_)
             | Method::SlidingLog(_)
-            | Method::Holds(_) => true,
+            | Method::Holds(_)
+            | Method::InFlight(_) => true,
         }
     }
 

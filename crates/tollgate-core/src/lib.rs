@@ -47,6 +47,7 @@ pub use algorithms::calendar_window::{CalendarWindow, CalendarWindowState};
 pub use algorithms::fixed_window::{FixedWindow, FixedWindowState};
 pub use algorithms::gcra::{Gcra, GcraState};
 pub use algorithms::holds::{HOLD_AGE, Holds};
+pub use algorithms::in_flight::{InFlight, InFlightState, MAX_IN_FLIGHT, MAX_MAX_AGE, MIN_MAX_AGE};
 pub use algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
 pub use algorithms::leaky_queue::{LeakyQueue, LeakyQueueState};
 pub use algorithms::sliding_buckets::SlidingBuckets;

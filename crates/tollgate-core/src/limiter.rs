@@ -8,6 +8,7 @@
 //! nothing for it.
 
 use crate::algorithms::Algorithm;
+use crate::algorithms::in_flight::InFlightState;
 use crate::algorithms::step::{admit_fast, check_fast, peek_fast};
 use crate::calendar::Calendar;
 use crate::decision::{Admission, Charge, Decision};
@@ -51,6 +52,17 @@ impl Limiter {
     /// An impossible limit.
     pub const fn new_calendar_window(limit: u64, calendar: Calendar) -> Result<Self, QuotaError> {
         plain!(Method::new_calendar_window(limit, calendar))
+    }
+
+    /// A limit on requests in flight: at most `limit` at the same time, whatever their number in a
+    /// window. Each is a charge until it is [refunded](Limiter::refund), and has to be
+    /// [renewed](Limiter::renew) meanwhile. Its window is `max_age`.
+    ///
+    /// # Errors
+    /// `limit` outside 1 to [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT), `max_age` outside
+    /// [`MIN_MAX_AGE`](crate::MIN_MAX_AGE) to [`MAX_MAX_AGE`](crate::MAX_MAX_AGE).
+    pub const fn new_concurrency(limit: u64, max_age: Span) -> Result<Self, QuotaError> {
+        plain!(Method::new_concurrency(limit, max_age))
     }
 
     /// Bytes of one state: 8 for GCRA, up to 8,200 for a log of 1024; 16 more with a
@@ -170,6 +182,35 @@ impl Limiter {
         }
     }
 
+    /// Confirms at `now` that the request of `charge` is still in flight: from then on its charge
+    /// has the time `now`. False when it has expired, because the last confirmation is too long
+    /// ago: then nothing counts it, and it must not be refunded. True without any effect for a
+    /// limiter whose charges need none.
+    ///
+    /// Confirm a request every third of `max_age`: a charge is counted for three quarters of it, so
+    /// two attempts are in time.
+    pub fn renew(&self, state: &mut [u8], charge: Charge, now: Timestamp) -> bool {
+        let Method::InFlight(in_flight) = &self.method else { return true };
+        if state.len() != InFlightState::LEN {
+            return false;
+        }
+        let renewed = in_flight.renew(InFlightState::decode(state), charge, now);
+        if let Some(renewed) = renewed {
+            renewed.encode(state);
+        }
+        renewed.is_some()
+    }
+
+    /// The time after which a request that nothing confirmed is no longer counted; `None` unless it
+    /// limits requests in flight.
+    #[must_use]
+    pub const fn max_age(&self) -> Option<Span> {
+        match &self.method {
+            Method::InFlight(in_flight) => Some(in_flight.quota().window()),
+            _ => None,
+        }
+    }
+
     /// The time from which `state` decides like a state never seen: a store may forget it then,
     /// without loss. [`Timestamp::ZERO`] for bytes that are not a state of this limiter.
     #[must_use]
@@ -192,10 +233,18 @@ impl Limiter {
         self.method.soonest(decision, units)
     }
 
-    /// The algorithm that decides.
+    /// The algorithm that decides; for a limit on requests in flight, which is no algorithm of
+    /// quotas, [`Algorithm::FixedWindow`]: a count without a burst.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.method.algorithm()
+    }
+
+    /// What it counts by, in reports: the name of its algorithm, or `concurrency` for requests in
+    /// flight.
+    #[must_use]
+    pub const fn counts_by(&self) -> &'static str {
+        if self.max_age().is_some() { "concurrency" } else { self.algorithm().name() }
     }
 
     /// The limiter's quota.
@@ -238,7 +287,8 @@ impl Limiter {
 
     /// The documented bound: quota units allowed at most in any half-open interval as long as the
     /// quota's window, wherever it starts, while the clock does not go back. Limit 10 per minute:
-    /// 19 by GCRA, 20 by the fixed and the sliding window, 10 by the log.
+    /// 19 by GCRA, 20 by the fixed and the sliding window, 10 by the log. A limit on requests in
+    /// flight has no such bound: it is [`u64::MAX`].
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         self.method.max_in_window()

@@ -9,6 +9,7 @@ use crate::algorithms::calendar_window::{CalendarWindow, CalendarWindowState};
 use crate::algorithms::fixed_window::{FixedWindow, FixedWindowState};
 use crate::algorithms::gcra::{Gcra, GcraState};
 use crate::algorithms::holds::{Holds, Meter};
+use crate::algorithms::in_flight::{InFlight, InFlightState};
 use crate::algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
 use crate::algorithms::leaky_queue::{LeakyQueue, LeakyQueueState};
 use crate::algorithms::sliding_buckets::SlidingBuckets;
@@ -48,6 +49,8 @@ pub(crate) enum Method {
     Holds(Holds),
     /// A fixed window whose windows are those of a calendar.
     CalendarWindow(CalendarWindow),
+    /// Not an algorithm of quotas: a limit on requests in flight.
+    InFlight(InFlight),
 }
 
 /// `Ok(value)` in the variant, or the error: `Result::map` is not const.
@@ -85,6 +88,11 @@ impl Method {
         variant!(CalendarWindow, CalendarWindow::new(limit, calendar))
     }
 
+    /// See [`Limiter::new_concurrency`](crate::Limiter::new_concurrency).
+    pub(crate) const fn new_concurrency(limit: u64, max_age: Span) -> Result<Self, QuotaError> {
+        variant!(InFlight, InFlight::new(limit, max_age))
+    }
+
     /// Bytes of one state.
     pub(crate) const fn state_len(&self) -> usize {
         match self {
@@ -98,6 +106,7 @@ impl Method {
             Self::SlidingLog(log) => log.state_len(),
             Self::Holds(holds) => holds.state_len(),
             Self::CalendarWindow(_) => CalendarWindowState::LEN,
+            Self::InFlight(_) => InFlightState::LEN,
         }
     }
 
@@ -116,6 +125,7 @@ impl Method {
             Self::SlidingLog(log) => log.check(state, now, cost),
             Self::Holds(holds) => holds.check(state, now, cost),
             Self::CalendarWindow(window) => check(window, state, now, cost),
+            Self::InFlight(in_flight) => check(in_flight, state, now, cost),
         }
     }
 
@@ -133,6 +143,7 @@ impl Method {
             Self::SlidingLog(log) => log.peek(state, now, cost),
             Self::Holds(holds) => holds.peek(state, now, cost),
             Self::CalendarWindow(window) => peek(window, state, now, cost),
+            Self::InFlight(in_flight) => peek(in_flight, state, now, cost),
         }
     }
 
@@ -152,6 +163,7 @@ impl Method {
             Self::SlidingLog(log) => log.refund(state, charge, now),
             Self::Holds(holds) => holds.settle(state, charge, 0, now),
             Self::CalendarWindow(window) => update(state, |s| window.refund(s, charge, now)),
+            Self::InFlight(it) => update(state, |s| it.release(s, charge, now)),
         }
     }
 
@@ -171,6 +183,7 @@ impl Method {
             Self::SlidingLog(log) => log.idle_at(state),
             Self::Holds(holds) => holds.idle_at(state),
             Self::CalendarWindow(window) => window.idle_at(Encoded::decode(state)),
+            Self::InFlight(in_flight) => in_flight.idle_at(Encoded::decode(state)),
         }
     }
 
@@ -191,6 +204,7 @@ impl Method {
                 let next = if some_left { Span::ZERO } else { decision.reset_after };
                 self.refilled(decision, units, next)
             }
+            Self::InFlight(_) => Span::ZERO, // any may end now
         }
     }
 
@@ -213,7 +227,9 @@ impl Method {
             Self::TokenBucket(_) => Algorithm::TokenBucket,
             Self::LeakyBucket(_) => Algorithm::LeakyBucket,
             Self::LeakyQueue(_) => Algorithm::LeakyQueue,
-            Self::FixedWindow(_) | Self::CalendarWindow(_) => Algorithm::FixedWindow,
+            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::InFlight(_) => {
+                Algorithm::FixedWindow
+            }
             Self::SlidingWindow(_) => Algorithm::SlidingWindow,
             Self::SlidingBuckets(sliding) => Algorithm::SlidingBuckets {
                 buckets: sliding.buckets(),
@@ -241,6 +257,7 @@ impl Method {
             Self::SlidingLog(log) => log.quota(),
             Self::Holds(holds) => &holds.rate().quota,
             Self::CalendarWindow(window) => window.quota(),
+            Self::InFlight(in_flight) => in_flight.quota(),
         }
     }
 
@@ -265,6 +282,7 @@ impl Method {
             Self::SlidingLog(log) => log.max_in_window(),
             Self::Holds(holds) => holds.rate().max_in_window(),
             Self::CalendarWindow(window) => window.max_in_window(),
+            Self::InFlight(_) => u64::MAX,
         }
     }
 }

@@ -13,11 +13,12 @@ use crate::time::{LATEST, Span, Timestamp};
 impl Limiter {
     /// The same limiter with a penalty: [`Limiter::punish`] starts it, and while it runs every cost
     /// above zero is denied with [`Verdict::Penalty`](crate::Verdict::Penalty), and none remain.
-    /// States are 16 bytes longer. `None` for `leaky-queue`, whose requests wait.
+    /// States are 16 bytes longer. `None` for `leaky-queue`, whose requests wait, and for a limit
+    /// on requests in flight, which says nothing about how many were sent.
     #[must_use]
     pub const fn with_penalty(self, penalty: Penalty) -> Option<Self> {
         match self.method {
-            Method::LeakyQueue(_) => None,
+            Method::LeakyQueue(_) | Method::InFlight(_) => None,
             method => Some(Self { method, penalty: Some(penalty) }),
         }
     }

@@ -145,6 +145,9 @@ pub enum QuotaError {
     UtcOffset,
     /// The anchor day of a calendar is not within 1 to 31.
     AnchorDay,
+    /// The time after which an unconfirmed request is no longer counted is not within
+    /// [`MIN_MAX_AGE`](crate::MIN_MAX_AGE) to [`MAX_MAX_AGE`](crate::MAX_MAX_AGE).
+    MaxAge,
     /// The steps of a penalty are not 1 to 6 times from 1 s to [`MAX_WINDOW`], each longer than the
     /// one before.
     Penalty,
@@ -176,6 +179,7 @@ impl fmt::Display for QuotaError {
             Self::Buckets => write!(f, "buckets must be {MIN_BUCKETS} to {MAX_BUCKETS}"),
             Self::UtcOffset => f.write_str("offset from UTC must be -14:00 to +14:00"),
             Self::AnchorDay => f.write_str("anchor day must be 1 to 31"),
+            Self::MaxAge => f.write_str("max_age must be 1s to 1d"),
             Self::Penalty => f.write_str(
                 "penalty must be 1 to 6 times of whole seconds up to 366d, each longer than the last",
             ),

@@ -73,7 +73,8 @@ impl Limiter {
             | Method::CalendarWindow(_)
             | Method::SlidingWindow(_)
             | Method::SlidingBuckets(_)
-            | Method::SlidingLog(_) => Span::ZERO,
+            | Method::SlidingLog(_)
+            | Method::InFlight(_) => Span::ZERO,
         };
         Charge { cost: units, delay: charge.delay.saturating_add(before), ..charge }
     }

@@ -18,6 +18,7 @@ mod foreign;
 mod golden;
 mod governor;
 mod holds;
+mod in_flight;
 mod laws;
 mod layout;
 mod oracle;

@@ -5,7 +5,7 @@
 //! have the quotas from their row. The modules named `decide` select which of several rules are
 //! charged: all or none.
 
-use tollgate_core::{Decision, Limiter, Span, Timestamp, Verdict};
+use tollgate_core::{Charge, Decision, Limiter, Span, Timestamp, Verdict};
 
 use crate::stored_set::StoredQuota;
 
@@ -120,9 +120,27 @@ impl<Q: Counter> Counted<'_, Q> {
     /// request holds.
     pub fn settle(&mut self, at: Timestamp, cost: u64, used: u64, now: Timestamp) {
         self.each(|limiter, state, decision| match decision.charge(at, cost) {
+            // What runs was carried to it.
+            None if limiter.max_age().is_some() => {
+                limiter.refund(state, Charge { at, cost, delay: Span::ZERO }, now);
+            }
             Some(charge) => limiter.settle(state, charge, used, now),
             None => limiter.debit(state, used.saturating_sub(cost), now),
         });
+    }
+
+    /// Confirms at `now` that a request in flight, which was charged `cost` or last confirmed `at`,
+    /// still runs. False when nothing counts it any more: then the decisions are denials.
+    pub fn renew(&mut self, at: Timestamp, cost: u64, now: Timestamp) -> bool {
+        let mut is_counted = true;
+        self.each(|limiter, state, decision| {
+            let charge = Charge { at, cost, delay: Span::ZERO };
+            let is_renewed = limiter.renew(state, charge, now);
+            is_counted &= is_renewed;
+            let verdict = if is_renewed { Verdict::Allow } else { Verdict::Deny };
+            *decision = Decision { verdict, ..limiter.peek(state, now, 0) };
+        });
+        is_counted
     }
 
     /// Calls `each` with every quota: its limiter, its state, its decision.

@@ -90,6 +90,12 @@ impl CountedSet {
         }
     }
 
+    /// True when it limits requests in flight. What runs is then carried to another limit whole, so
+    /// a request can be confirmed and released there.
+    pub(crate) fn limits_requests_in_flight(&self) -> bool {
+        self.set.quotas().iter().all(|quota| quota.limiter().max_age().is_some())
+    }
+
     /// The time from which it may be dropped without loss.
     pub(crate) fn idle_at(&self) -> Timestamp {
         let before = self.before.as_ref().map_or(Timestamp::ZERO, |before| before.idle_at());

@@ -46,6 +46,10 @@ impl Counts {
                 is_changed |= settle(kept, rule, (at, used), is_there, decisions, now);
                 return;
             }
+            if rule.due == Due::Renewed {
+                is_changed |= renew(kept, rule, decisions, now);
+                return;
+            }
             if kept.parameters != rule.parameters {
                 is_changed |= charge_by_own(kept, rule, now);
                 return;
@@ -65,12 +69,8 @@ impl Counts {
                 kept.charge(decisions, now, rule.cost);
                 return;
             }
-            let is_refused = rule.due == Due::Now && rule.binding && denies(decisions);
-            if is_refused && rule.blocked_until.is_none() {
-                is_changed |= kept.await_room(now, rule.cost);
-            }
-            if rule.punishes && !is_penalised && rule.blocked_until.is_none() {
-                is_changed |= kept.counted(decisions).punish(now, rule.decided_cost(), true);
+            if rule.blocked_until.is_none() {
+                is_changed |= deny(kept, rule, is_penalised, decisions, now);
             }
             kept.leave(decisions, now);
         });
@@ -120,6 +120,36 @@ impl Counts {
     }
 }
 
+/// What a rule that is not charged leaves, where it denies: room that is waited for, and a penalty;
+/// true when that changed something.
+fn deny(
+    kept: &mut CountedSet,
+    rule: &RequestRule<'_>,
+    is_penalised: bool,
+    decisions: &mut [Decision],
+    now: Timestamp,
+) -> bool {
+    let is_refused = rule.due == Due::Now && rule.binding && denies(decisions);
+    let awaits = is_refused && kept.await_room(now, rule.cost);
+    let starts = rule.punishes && !is_penalised;
+    awaits | (starts && kept.counted(decisions).punish(now, rule.decided_cost(), true))
+}
+
+/// Confirms a request in flight, also by another limit, because what runs was carried to it; true
+/// when it is counted.
+fn renew(
+    kept: &mut CountedSet,
+    rule: &mut RequestRule<'_>,
+    decisions: &mut [Decision],
+    now: Timestamp,
+) -> bool {
+    let renewed = rule.charged.filter(|at| {
+        kept.limits_requests_in_flight() && kept.counted(decisions).renew(*at, rule.cost, now)
+    });
+    rule.charged = renewed.map(|_| now);
+    renewed.is_some()
+}
+
 /// Settles a charge, made `at`, of which `used` units were used; true when that changed something.
 /// If it is not there any more, or was made under other quotas, only what exceeds it is debited: it
 /// is unknown which part of the states belongs to it.
@@ -131,7 +161,8 @@ fn settle(
     decisions: &mut [Decision],
     now: Timestamp,
 ) -> bool {
-    if is_there && kept.parameters == rule.parameters {
+    let is_own = kept.parameters == rule.parameters || kept.limits_requests_in_flight();
+    if is_there && is_own {
         kept.counted(decisions).settle(at, rule.cost, used, now);
         return true;
     }

@@ -4,7 +4,8 @@
 //! are written for a limiter are read as it.
 //!
 //! All numbers are little-endian: algorithm `u8` (its place in [`Algorithm::ALL`], from 1), flags
-//! `u8` (1 strict, 2 weighted, 4 holds, 8 by a calendar, 16 with a penalty), buckets `u16` (0 where
+//! `u8` (1 strict, 2 weighted, 4 holds, 8 by a calendar, 16 with a penalty, 32 for requests in
+//! flight, whose window is `max_age` and whose burst is the limit), buckets `u16` (0 where
 //! the window is not counted in parts), limit `u64`, window in nanoseconds `u64`, burst `u64`. By a
 //! calendar the last eight bytes are [it](Calendar::to_bytes) and four zeros: there is no burst.
 //! With a penalty its steps follow in seconds, six `u32`, 0 after the last one.
@@ -23,6 +24,7 @@ const WEIGHTED: u8 = 2;
 const HOLDS: u8 = 4;
 const BY_CALENDAR: u8 = 8;
 const PENALTY: u8 = 16;
+const IN_FLIGHT: u8 = 32;
 
 /// True when the limiter at the front of `bytes` has a penalty, without reading it.
 pub(crate) fn has_penalty(bytes: &[u8]) -> Option<bool> {
@@ -37,7 +39,9 @@ pub fn write_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
     let holds = if limiter.keeps_holds() { HOLDS } else { 0 };
     let by_calendar = if limiter.calendar().is_some() { BY_CALENDAR } else { 0 };
     let penalty = if limiter.penalty().is_some() { PENALTY } else { 0 };
-    out.extend([number(algorithm), strict | weighted | holds | by_calendar | penalty]);
+    let in_flight = if limiter.max_age().is_some() { IN_FLIGHT } else { 0 };
+    let flags = strict | weighted | holds | by_calendar | penalty | in_flight;
+    out.extend([number(algorithm), flags]);
     out.extend(algorithm.buckets().unwrap_or(0).to_le_bytes());
     out.extend(quota.limit().to_le_bytes());
     out.extend(quota.window().as_nanos().to_le_bytes());
@@ -96,6 +100,11 @@ fn read_method(algorithm: u8, flags: u8, bytes: &mut &[u8]) -> Option<Limiter> {
         return read_calendar_window(limit, last).filter(|it| is_whole && it.window() == window);
     }
     let burst = u64::from_le_bytes(last);
+    if flags == IN_FLIGHT {
+        let is_whole =
+            buckets == 0 && algorithm == number(Algorithm::FixedWindow) && burst == limit;
+        return Limiter::new_concurrency(limit, window).ok().filter(|_| is_whole);
+    }
     let algorithm = Algorithm::ALL.into_iter().find(|known| number(*known) == algorithm)?;
     let algorithm = algorithm.with_buckets(buckets);
     let algorithm = if flags & WEIGHTED == 0 { algorithm } else { algorithm.weighted() };

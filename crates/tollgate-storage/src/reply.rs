@@ -8,6 +8,7 @@ use tollgate_core::{Decision, Timestamp};
 
 use crate::counted_set::CountedSet;
 use crate::counts::Counts;
+use crate::due::Due;
 use crate::request::Request;
 use crate::stored_set::StoredSet;
 use crate::wire::{
@@ -24,7 +25,7 @@ impl Counts {
         let includes_states = !asked.omits_states && (asked.includes_states || asked.is_used_up());
         let mut decisions = asked.decisions.iter();
         for rule in &asked.rules {
-            let is_charged = rule.charged.is_some() && !rule.due.is_settled();
+            let is_charged = rule.charged.is_some() && !matches!(rule.due, Due::Settled(_));
             let kept = |set: &&CountedSet| set.parameters == rule.parameters;
             let kept_set = if includes_states { self.sets.iter().find(kept) } else { None };
             let flags = if kept_set.is_some() { HAS_STATES } else { 0 };

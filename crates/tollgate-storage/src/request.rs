@@ -12,8 +12,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::due::Due;
 use crate::stored_set::StoredSet;
 use crate::wire::{
-    BINDING, LATER, LEASES, MAGIC, PUNISHES, REPORTED, Reader, SETTLE, SETTLES, STRICT, UNDER,
-    USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
+    BINDING, LATER, LEASES, MAGIC, PUNISHES, RENEWED, REPORTED, Reader, SETTLE, SETTLES, STRICT,
+    UNDER, USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
 };
 
 /// The beginning of a request.
@@ -222,10 +222,11 @@ impl<'b> Request<'b> {
             LATER => (Due::Later, None),
             REPORTED => (Due::Reported, None),
             USED => (Due::Settled(bytes.u64()?), Some(Timestamp::from_nanos(bytes.u64()?))),
+            RENEWED => (Due::Renewed, Some(Timestamp::from_nanos(bytes.u64()?))),
             _ => return Err(WireError::Malformed),
         };
         for _ in 0..quotas {
-            let delay = if charged.is_some() { bytes.u64()? } else { 0 };
+            let delay = if flags & USED != 0 { bytes.u64()? } else { 0 };
             self.decisions.push(undecided(delay));
         }
         let (binding, punishes) = (flags & BINDING != 0, flags & PUNISHES != 0);

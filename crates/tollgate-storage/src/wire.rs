@@ -9,10 +9,12 @@
 //! tenant, 16: the reply always contains the states, 32: the reply contains blocks but no states);
 //! with the flag 8 the entry's revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2
 //! charged later, 4 settled by its response, 8 has a longest wait, 32 reported: recorded whatever
-//! the decision is, 64 its denial starts the penalties of its quotas), the stable identity of the
-//! rule `u64`, cost `u64`, with the flag 8 the longest wait `u64`, the parameters of its quotas
-//! ([`StoredSet`](crate::StoredSet)), and with the flag 4 the units that it used `u64`, the time of
-//! its charge `u64` and per quota the delay of the charge `u64`.
+//! the decision is, 64 its denial starts the penalties of its quotas, 128 it is still in flight and
+//! its charge is confirmed), the stable identity of the rule `u64`, cost `u64`, with the flag 8 the
+//! longest wait `u64`, the parameters of its quotas ([`StoredSet`](crate::StoredSet)); with the
+//! flag 4 the units that it used `u64`, the time of its charge `u64` and per quota the delay of the
+//! charge `u64`; with the flag 128 the time of its charge `u64`, and the reply denies it when
+//! nothing counts it any more.
 //!
 //! **Reply**: 0 and the time of the decision `u64`, then per rule: flags `u8` (1 charged, 2 states
 //! follow, 4 blocked), with the flag 4 the end of the block `u64`, and per quota: verdict `u8`,
@@ -67,6 +69,9 @@ pub(crate) const WAITS: u8 = 8;
 pub const REPORTED: u8 = 32;
 /// Flag of a rule in a request: its denial is final, and starts the penalties of its quotas.
 pub const PUNISHES: u8 = 64;
+
+/// Flag of a rule in a request: it is still in flight, and the time of its charge follows.
+pub const RENEWED: u8 = 128;
 
 /// The first byte of a reply.
 pub(crate) const DECIDED: u8 = 0;

@@ -5,7 +5,8 @@
 //! GCRA and its kin, `skew` the meaning of a late clock for a counter, `ring` the decision of the
 //! log and the buckets, `weight` the count of units of which the window covers a part, `step` the
 //! reading and writing of a small state; `counters` is the byte layout of the buckets.
-//! `calendar_window` is the fixed window by a calendar. Invariant: an algorithm never imports
+//! `calendar_window` is the fixed window by a calendar, and `in_flight` limits requests at the same
+//! time, not in a window. Invariant: an algorithm never imports
 //! another, and the list here is the only one: a new algorithm is its file, its lines here and its
 //! arms in [`Limiter`](crate::Limiter).
 
@@ -14,6 +15,7 @@ pub(crate) mod counters;
 pub mod fixed_window;
 pub mod gcra;
 pub(crate) mod holds;
+pub mod in_flight;
 pub mod leaky_bucket;
 pub mod leaky_queue;
 pub(crate) mod rate;
