@@ -153,7 +153,11 @@ fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
                 .into(),
         }
     };
-    policy.explain().unbacked_rules().into_iter().map(finding).collect()
+    let mut findings: Vec<Finding> =
+        policy.explain().unbacked_rules().into_iter().map(finding).collect();
+    // A rule with quotas and a limit on requests in flight is two.
+    findings.dedup_by(|next, one| next.path == one.path);
+    findings
 }
 
 const CHOSEN: &str = "has any_of with a value that the client chooses: a client that sends another value with each request is not limited, and none of its requests is counted by the parts after it; use a verified claim there, add a rule by \"client_ip\" for the same requests, or let only a proxy set it";

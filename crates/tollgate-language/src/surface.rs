@@ -48,6 +48,8 @@ pub(crate) struct Traits {
     pub(crate) no_response: Option<&'static str>,
     /// The error for a cost that only the end of the response shows there.
     pub(crate) no_response_end: Option<&'static str>,
+    /// The error for a limit on requests in flight, where their end is not known.
+    pub(crate) no_concurrency: Option<&'static str>,
     /// There is one count for all clients, whatever the scope.
     pub(crate) is_one_node: bool,
 }
@@ -88,6 +90,7 @@ const ENVOY: Traits = Traits {
     no_fleet: None,
     no_response: None,
     no_response_end: None,
+    no_concurrency: None,
     is_one_node: false,
 };
 
@@ -122,6 +125,9 @@ const WORKER: Traits = Traits {
     no_response_end: Some(
         "is known at the end of a response, and the Worker passes the body on without looking at it; use {\"header\": name}",
     ),
+    no_concurrency: Some(
+        "is not enforced by the Worker yet: it does not know when a response has ended; limit requests in flight in Envoy",
+    ),
     is_one_node: true,
 };
 
@@ -151,6 +157,7 @@ const LIBRARY: Traits = Traits {
     ),
     no_response: None,
     no_response_end: None,
+    no_concurrency: None,
     is_one_node: false,
 };
 
@@ -187,6 +194,9 @@ const SERVER: Traits = Traits {
          auth, the rate limit service and callers that report no cost",
     ),
     no_response_end: None,
+    no_concurrency: Some(
+        "is not enforced by a server yet: no caller reports the end of a request; limit requests in flight in Envoy",
+    ),
     is_one_node: false,
 };
 

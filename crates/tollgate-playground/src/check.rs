@@ -75,7 +75,7 @@ struct QuotaInWords {
     limit: u64,
     window_ms: u64,
     burst: u64,
-    max_in_window: u64,
+    max_in_window: Option<u64>,
 }
 
 /// The hint for a text that may be YAML.
@@ -186,11 +186,11 @@ fn quotas(policy: &Policy, set: Option<&QuotaSet>) -> Vec<QuotaInWords> {
             name: quota.name().to_owned(),
             words: words::quota(limiter),
             bound: words::bound_under(rule, limiter),
-            algorithm: limiter.algorithm().name(),
+            algorithm: limiter.counts_by(),
             limit: limiter.limit(),
             window_ms: limiter.window().as_millis_ceil(),
             burst: limiter.capacity(),
-            max_in_window: limiter.max_in_window(),
+            max_in_window: limiter.max_age().is_none().then(|| limiter.max_in_window()),
         }
     };
     set.map(|set| set.quotas().iter().map(quota).collect()).unwrap_or_default()

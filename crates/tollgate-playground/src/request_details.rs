@@ -107,7 +107,7 @@ fn why(seen: &ObservedDecision<'_>, facts: &impl Facts) -> Vec<String> {
         let result = decision.result.label();
         sentences.push(format!("rule \"{name}\"{tier}, counted by {key}: {result}{binds}"));
         for (quota, of_quota) in decision.quotas() {
-            let words = words::decision(of_quota, quota.limiter().capacity());
+            let words = words::decision(of_quota, quota.limiter());
             sentences.push(format!("quota \"{}\" {words}", quota.name()));
         }
     }

@@ -50,10 +50,12 @@ pub(crate) fn fields(
     fields.map(|(name, schema)| (name.as_str(), schema))
 }
 
-/// The fields that an object must have.
+/// The fields that an object must have; of several that it must have one of, the first.
 pub(crate) fn required(schema: &'static Map<String, Value>) -> impl Iterator<Item = &'static str> {
-    let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-    names.filter_map(Value::as_str)
+    let all_of = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+    let first = all_of.filter_map(|one| one.get("anyOf")?.get(0)?.get("required"));
+    let names = schema.get("required").into_iter().chain(first).filter_map(Value::as_array);
+    names.flatten().filter_map(Value::as_str)
 }
 
 /// The description of a schema.

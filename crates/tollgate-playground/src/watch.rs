@@ -198,7 +198,7 @@ fn choose(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Option<WatchedK
         rule: policy.rules().get(rule_index)?.name().to_owned(),
         tier: set.tier().map(str::to_owned),
         quota: quota.name().to_owned(),
-        algorithm: limiter.algorithm().name(),
+        algorithm: limiter.counts_by(),
         limit: limiter.limit(),
         window_ms: limiter.window().as_millis_ceil(),
         burst: limiter.capacity(),

@@ -128,7 +128,7 @@ pub(super) struct QuotaReport {
     /// For `sliding-buckets`: the oldest part counts in proportion to its overlap with the window.
     pub(super) weighted: Option<bool>,
     pub(super) strict: bool,
-    pub(super) max_in_window: u64,
+    pub(super) max_in_window: Option<u64>,
     pub(super) bound: String,
     /// The calendar whose windows it counts in; `window_ms` is then the longest of them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -271,14 +271,14 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
         let limiter = quota.limiter();
         QuotaReport {
             name: quota.name().to_owned(),
-            algorithm: limiter.algorithm().name(),
+            algorithm: limiter.counts_by(),
             limit: limiter.limit(),
             window_ms: limiter.window().as_millis_ceil(),
             burst: limiter.capacity(),
             buckets: limiter.algorithm().buckets(),
             weighted: limiter.algorithm().buckets().map(|_| limiter.algorithm().is_weighted()),
             strict: limiter.quota().is_strict(),
-            max_in_window: limiter.max_in_window(),
+            max_in_window: limiter.max_age().is_none().then(|| limiter.max_in_window()),
             bound: words::bound_under(rule, limiter),
             calendar: limiter.calendar().map(|calendar| format!("{calendar}")),
             penalty_ms: limiter.penalty().map_or_else(Vec::new, |penalty| {

@@ -92,7 +92,7 @@ fn explain(
     for _ in 1..args.repeat {
         gate.decide(request);
         before.count(gate.plan.outcome(policy).disposition());
-        gate.settle(OriginResponse { status: args.status, cost: args.actual });
+        gate.settle(OriginResponse { status: args.status, cost: args.actual, duration: None });
         gate.now = gate.now.saturating_add(args.every);
     }
     gate.decide(request);

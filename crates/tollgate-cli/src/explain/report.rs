@@ -317,7 +317,7 @@ fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport
         Verdict::Deny => ("deny", retry_after),
         Verdict::Penalty => ("penalty", retry_after),
     };
-    let words = words::decision(decision, burst);
+    let words = quota.map(|quota| words::decision(decision, quota.limiter())).unwrap_or_default();
     let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);
     QuotaReport { name: name.to_owned(), verdict, limit, burst, remaining, wait_ms, words }
 }

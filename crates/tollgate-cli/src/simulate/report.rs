@@ -128,6 +128,9 @@ fn worst(table: &Table) -> String {
 
 /// `10 per minute`
 fn how_much(row: &QuotaRow) -> String {
+    if row.is_in_flight() {
+        return format!("{} at the same time", row.limit);
+    }
     let window = Span::from_nanos(row.window_us.saturating_mul(1_000));
     format!("{} per {}", row.limit, words::window(window))
 }
@@ -148,7 +151,7 @@ fn quotas(setup: &Setup, table: &Table) -> Listing {
             Cell::text(format!("{}{tier}", row.name)),
             Cell::text(words::quota(limiter)),
             Cell::Count(row.most_admitted),
-            Cell::Count(limiter.max_in_window()),
+            Cell::Count(if row.is_in_flight() { row.limit } else { limiter.max_in_window() }),
             Cell::Count(row.burst),
             Cell::Bytes(row.state_len),
         ]);

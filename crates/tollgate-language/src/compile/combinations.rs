@@ -2,7 +2,7 @@
 //!
 //! Invariant: a problem is at the setting that can be left out.
 
-use crate::compile::penalty;
+use crate::compile::{concurrency, penalty};
 use crate::document::rule::{QuotaDoc, RuleDoc};
 use crate::document::scope::WithoutState;
 use crate::json::place::At;
@@ -18,6 +18,7 @@ pub(super) fn errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<
     reported_errors(rule, at);
     settled_errors(rule, at);
     penalty::errors(rule, at);
+    concurrency::errors(rule, traits, at);
 }
 
 /// A fleet count that no authority keeps, and settings of a fleet count in a rule without one.
@@ -156,7 +157,9 @@ fn settled_by(rule: &RuleDoc) -> Option<&'static str> {
     let is_settled = rule.cost.as_ref().is_some_and(|doc| doc.settled.is_some());
     match &rule.charge {
         Some(Charging::Response(_)) => Some("charge"),
-        Some(Charging::Request | Charging::Settled(_)) | None => is_settled.then_some("cost"),
+        Some(Charging::Request | Charging::Settled(_) | Charging::InFlight) | None => {
+            is_settled.then_some("cost")
+        }
     }
 }
 

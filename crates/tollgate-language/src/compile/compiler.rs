@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Span};
 use tollgate_http_syntax::repeated::Repeated;
 
+use crate::compile::concurrency;
 use crate::compile::identities::unique;
 use crate::compile::identities::{RecordIds, key_identity, small};
 use crate::compile::quotas::quotas;
@@ -25,7 +26,7 @@ use crate::json::place::At;
 use crate::json::reader::Lenient;
 use crate::surface::traits;
 use tollgate_policy::spec::{
-    Action, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec, MAX_KEY_PARTS,
+    Action, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec, MAX_KEY_PARTS, MAX_NAME,
     MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode, OnFailure, OnMissing, PolicySpec, QuotaSpec,
     RecordSpec, RuleSpec, RuleTerms, Scope, SetSpec, Surface, TierSpec, items, parts_of,
     stable_hash, with_holds,
@@ -82,13 +83,18 @@ pub(super) fn spec(
 
 impl Compiler {
     fn rules(&mut self, docs: Vec<Lenient<RuleItem>>, at: &At<'_>) {
-        if docs.len() > MAX_RULES {
-            at.problem(format!("has {} rules; use at most {MAX_RULES}", docs.len()));
+        let read = || docs.iter().enumerate().filter_map(|(i, doc)| Some((i, doc.0.as_ref()?)));
+        let twice = read().filter(|(_, rule)| concurrency::is_next_to_quotas(rule)).count();
+        let len = docs.len().saturating_add(twice);
+        if len > MAX_RULES {
+            at.problem(format!("has {len} rules; use at most {MAX_RULES}"));
             return;
         }
-        let read = || docs.iter().enumerate().filter_map(|(i, doc)| Some((i, doc.0.as_ref()?)));
         let sets_of = |rule: &RuleItem| match rule {
-            RuleItem::Count(rule) => rule.tiers().len().saturating_add(1),
+            RuleItem::Count(own) => {
+                let sets = own.tiers().len().saturating_add(1);
+                if concurrency::is_next_to_quotas(rule) { sets.saturating_mul(2) } else { sets }
+            }
             RuleItem::Deny(_) => 0,
         };
         let sets: usize = read().map(|(_, rule)| sets_of(rule)).sum();
@@ -106,9 +112,10 @@ impl Compiler {
             return;
         }
         unique(read().map(|(i, rule)| (i, rule.name())), at);
+        concurrency::names_errors(read(), at);
         for (i, doc) in docs.into_iter().enumerate() {
             match doc.0 {
-                Some(RuleItem::Count(doc)) => self.rule(*doc, &at.item(i)),
+                Some(RuleItem::Count(doc)) => self.rule(*doc, small(i), &at.item(i)),
                 Some(RuleItem::Deny(doc)) => self.spec.deny.push(doc.into_rule(small(i))),
                 None => {}
             }
@@ -117,17 +124,20 @@ impl Compiler {
         self.check_length(at);
     }
 
-    fn rule(&mut self, doc: RuleDoc, at: &At<'_>) {
+    fn rule(&mut self, doc: RuleDoc, place: u16, at: &At<'_>) {
         let group = self.group(&doc, at);
-        let set = self.set(&doc, None, &doc.quotas, &at.field("quotas"));
-        let tiers_at = at.field("tiers");
-        unique(doc.tiers().iter().map(|tier| &tier.name).enumerate(), &tiers_at);
-        let sets = doc.tiers().iter().enumerate().map(|(i, tier)| {
-            let at = tiers_at.item(i);
-            self.set(&doc, Some(&tier.name.0), &tier.quotas, &at.field("quotas"))
-        });
-        let sets: Vec<SetSpec> = sets.collect();
-        excess_error(&doc, [&set].into_iter().chain(&sets), &at.field("cost"));
+        unique(doc.tiers().iter().map(|tier| &tier.name).enumerate(), &at.field("tiers"));
+        let counting = doc.has_quotas().then(|| self.counting(&doc, at));
+        let in_flight = self.in_flight(&doc, at);
+        let bare = self.without_sets(doc, (group, place), at);
+        let second =
+            in_flight.map(|(name, sets)| sets.of(concurrency::in_flight(bare.clone(), name)));
+        self.spec.rules.extend(counting.map(|sets| sets.of(bare)));
+        self.spec.rules.extend(second);
+    }
+
+    /// What the rule says, apart from its quotas and those of its tiers.
+    fn without_sets(&self, doc: RuleDoc, (group, place): (u16, u16), at: &At<'_>) -> RuleSpec {
         let (scope, lease, charging) = (doc.scope(), lease(&doc), doc.charging());
         let (on_failure, fallback) = match doc.on_failure {
             Some(WithoutState::Decided(mode)) => (mode, None),
@@ -135,8 +145,9 @@ impl Compiler {
             Some(WithoutState::Local(nodes)) => (self.on_failure, Some(nodes)),
             None => (self.on_failure, None),
         };
-        let docs = doc.tiers.into_iter().flat_map(|list| list.0).zip(sets).enumerate();
-        let tiers = docs.map(|(i, (tier, set))| tier_spec(tier, set, &tiers_at.item(i)));
+        let tiers_at = at.field("tiers");
+        let tiers = doc.tiers.into_iter().flat_map(|list| list.0).enumerate();
+        let tiers = tiers.map(|(i, tier)| tier_spec(tier, &tiers_at.item(i))).collect();
         let terms = RuleTerms {
             name: doc.name.0,
             when: doc.when,
@@ -152,8 +163,49 @@ impl Compiler {
             mode: doc.mode.unwrap_or(Mode::Enforce),
             action: doc.action.unwrap_or(Action::Deny(None)),
             group,
+            place,
         };
-        self.spec.rules.push(RuleSpec { terms, set, tiers: tiers.collect() });
+        RuleSpec { terms, set: no_set(), tiers }
+    }
+
+    /// The quotas of the rule and of its tiers.
+    fn counting(&mut self, doc: &RuleDoc, at: &At<'_>) -> Sets {
+        let own = self.set(doc, None, doc.quotas.as_deref(), &at.field("quotas"));
+        let tiers_at = at.field("tiers");
+        let tiers = doc.tiers().iter().enumerate().map(|(i, tier)| {
+            let at = tiers_at.item(i);
+            self.set(doc, Some(&tier.name.0), tier.quotas.as_deref(), &at.field("quotas"))
+        });
+        let tiers: Vec<SetSpec> = tiers.collect();
+        excess_error(doc, [&own].into_iter().chain(&tiers), &at.field("cost"));
+        Sets { own, tiers }
+    }
+
+    /// The name of the rule that limits requests in flight, and its limits; a tier without one has
+    /// the rule's own.
+    fn in_flight(&mut self, doc: &RuleDoc, at: &At<'_>) -> Option<(String, Sets)> {
+        let own = doc.concurrency.as_ref()?.0.as_ref()?;
+        let name = concurrency::rule_name(doc);
+        if name.len() > MAX_NAME {
+            let most = MAX_NAME.saturating_sub(concurrency::SUFFIX.len());
+            at.field("name").problem(format!(
+                "is too long for a rule with quotas and \"concurrency\"; use at most {most} characters"
+            ));
+        }
+        let nodes = doc.scope().nodes();
+        let mut set = |tier: Option<&TierDoc>, at: &At<'_>| {
+            let of_tier = tier.and_then(|tier| tier.concurrency.as_ref());
+            let limit = of_tier.and_then(|limit| limit.0.as_ref()).unwrap_or(own);
+            let quotas = concurrency::quotas(limit, &name, nodes, &at.field("concurrency"));
+            let hash = hash_of(&name, tier.map(|tier| tier.name.0.as_str()), &quotas, None);
+            let record_id = self.record_ids.free(hash, version_of(&quotas));
+            SetSpec { own: RecordSpec { record_id, quotas }, fallback: None }
+        };
+        let own = set(None, at);
+        let tiers_at = at.field("tiers");
+        let tiers = doc.tiers().iter().enumerate();
+        let tiers = tiers.map(|(i, tier)| set(Some(tier), &tiers_at.item(i))).collect();
+        Some((name, Sets { own, tiers }))
     }
 
     /// The quotas of a rule or of its tier. They hold units where the rule reserves.
@@ -161,12 +213,18 @@ impl Compiler {
         &mut self,
         doc: &RuleDoc,
         tier: Option<&str>,
-        docs: &[Lenient<QuotaDoc>],
+        docs: Option<&[Lenient<QuotaDoc>]>,
         at: &At<'_>,
     ) -> SetSpec {
         let problem =
             |(i, field, words): (usize, _, String)| at.item(i).field(field).problem(words);
-        let quotas = quotas(docs, &doc.name.0, doc.scope().nodes(), at);
+        if docs.is_none() {
+            at.problem(
+                "is missing; give quotas, or in their place the rule \"concurrency\"".into(),
+            );
+        }
+        let quotas =
+            docs.map_or_else(Vec::new, |docs| quotas(docs, &doc.name.0, doc.scope().nodes(), at));
         let quotas = with_holds(quotas, Some(&doc.charging()), problem);
         // A part of a limit that is too small is an error on every surface.
         let fallback = match doc.on_failure {
@@ -245,7 +303,30 @@ impl Compiler {
     }
 }
 
-fn tier_spec(tier: TierDoc, set: SetSpec, at: &At<'_>) -> TierSpec {
+/// The quotas of a rule, and of each of its tiers.
+struct Sets {
+    own: SetSpec,
+    tiers: Vec<SetSpec>,
+}
+
+impl Sets {
+    /// `rule` with these quotas.
+    fn of(self, mut rule: RuleSpec) -> RuleSpec {
+        rule.set = self.own;
+        for (tier, set) in rule.tiers.iter_mut().zip(self.tiers) {
+            tier.set = set;
+        }
+        rule
+    }
+}
+
+/// The place of quotas that are not known yet.
+const fn no_set() -> SetSpec {
+    SetSpec { own: RecordSpec { record_id: 0, quotas: Vec::new() }, fallback: None }
+}
+
+/// A tier without its quotas.
+fn tier_spec(tier: TierDoc, at: &At<'_>) -> TierSpec {
     if tier.when.is_none() && tier.key_values.is_none() {
         at.problem("selects no requests; give it \"when\" or \"key_values\"".into());
     }
@@ -257,7 +338,7 @@ fn tier_spec(tier: TierDoc, set: SetSpec, at: &At<'_>) -> TierSpec {
         when: tier.when,
         repeated: tier.repeated,
         key_values: key_values.into_iter().collect(),
-        set,
+        set: no_set(),
     }
 }
 

@@ -5,6 +5,7 @@
 mod calendar;
 mod combinations;
 mod compiler;
+mod concurrency;
 mod fingerprint;
 mod fleet_rules;
 mod identities;

@@ -2,6 +2,8 @@
 //!
 //! Invariant: which rules can have one is decided in `tollgate_policy::spec`, also for bytes.
 
+use alloc::vec::Vec;
+
 use tollgate_core::Algorithm;
 use tollgate_policy::spec::{OnMissing, Origin, Scope, no_penalty};
 
@@ -41,8 +43,9 @@ const SENT: &str = "is on a key that the client sends, and one that sends anothe
 
 /// Calls `each` for every quota of the rule and its tiers that has a penalty, with the place of it.
 fn each_penalty(rule: &RuleDoc, at: &At<'_>, mut each: impl FnMut(&QuotaDoc, &At<'_>)) {
-    let mut of = |quotas: &[Lenient<QuotaDoc>], at: &At<'_>| {
-        let quotas = quotas.iter().enumerate().filter_map(|(i, doc)| Some((i, doc.0.as_ref()?)));
+    let mut of = |quotas: &Option<Vec<Lenient<QuotaDoc>>>, at: &At<'_>| {
+        let quotas =
+            quotas.iter().flatten().enumerate().filter_map(|(i, doc)| Some((i, doc.0.as_ref()?)));
         for (i, quota) in quotas.filter(|(_, quota)| quota.penalty.is_some()) {
             each(quota, &at.item(i).field("penalty"));
         }

@@ -113,6 +113,7 @@ fn explain(error: QuotaError, limit: u64, doc: &QuotaDoc, at: &At<'_>) {
         QuotaError::UtcOffset => ("utc_offset", None),
         QuotaError::AnchorDay => ("anchor_day", None),
         QuotaError::Penalty => ("penalty", None),
+        QuotaError::MaxAge => ("max_age", None),
         QuotaError::Limit | QuotaError::TooDense { .. } | QuotaError::LimitOfAlgorithm { .. } => {
             ("limit", Some(limit))
         }

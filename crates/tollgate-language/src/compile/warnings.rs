@@ -286,15 +286,16 @@ fn regrows_one(limiter: &Limiter) -> bool {
 /// same clients, of which one applies whenever the other does.
 fn name_warnings(spec: &PolicySpec, left: &Cell<usize>, rules_at: &At<'_>) {
     let mut first: BTreeMap<&str, (usize, &RuleSpec)> = BTreeMap::new();
-    let rules = spec.rules.iter().enumerate().map(|(i, rule)| (spec.place_of(i), rule));
+    let rules = spec.rules.iter().enumerate();
     for (i, rule) in rules.filter(|(_, rule)| is_reported(rule)) {
         let sets = rule.tiers.iter().map(|tier| &tier.set);
         for quota in [&rule.set].into_iter().chain(sets).flat_map(|set| &set.own.quotas) {
             let (earlier, other) = *first.entry(&quota.name).or_insert((i, rule));
             if earlier != i && overlap(other, rule, left) {
-                rules_at.item(i).field("quotas").problem(format!(
-                    "{} is also a quota of rules[{earlier}], and clients of both cannot distinguish the two",
-                    quoted_text(&quota.name)
+                rules_at.item(spec.place_of(i)).field("quotas").problem(format!(
+                    "{} is also a quota of rules[{}], and clients of both cannot distinguish the two",
+                    quoted_text(&quota.name),
+                    spec.place_of(earlier)
                 ));
             }
         }

@@ -66,10 +66,11 @@ record! {
 }
 
 /// Fields of a rule that counts, and the reason why a rule that denies has none of them.
-const OF_COUNTS: [(&str, &str); 13] = [
+const OF_COUNTS: [(&str, &str); 14] = [
     ("key", COUNTS_NOTHING),
     ("on_missing", COUNTS_NOTHING),
     ("quotas", COUNTS_NOTHING),
+    ("concurrency", COUNTS_NOTHING),
     ("cost", COUNTS_NOTHING),
     ("charge", COUNTS_NOTHING),
     ("tiers", COUNTS_NOTHING),
@@ -101,7 +102,18 @@ impl FromNode for RuleItem {
         }
     }
 
-    schema!({"anyOf": [RuleDoc::schema(), DenyRuleDoc::schema()]});
+    schema!({"anyOf": [counting_schema(), DenyRuleDoc::schema()]});
+}
+
+/// A rule that counts has quotas, or a limit on requests in flight.
+#[cfg(feature = "schema")]
+fn counting_schema() -> serde_json::Value {
+    let mut schema = RuleDoc::schema();
+    let one = ["quotas", "concurrency"].map(|name| serde_json::json!({"required": [name]}));
+    if let Some(object) = schema.as_object_mut() {
+        object.insert("allOf".into(), serde_json::json!([{"anyOf": one}]));
+    }
+    schema
 }
 
 /// The object without the fields of a rule that counts, each of which is noted as a problem.

@@ -14,6 +14,7 @@ pub(crate) mod action;
 pub(crate) mod charging;
 pub(crate) mod cost;
 pub(crate) mod key;
+pub(crate) mod concurrency;
 pub(crate) mod conditions;
 pub(crate) mod condition_values;
 pub(crate) mod descriptor;

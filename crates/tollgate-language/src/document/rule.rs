@@ -14,6 +14,7 @@ use tollgate_policy::spec::{
 };
 
 use crate::document::calendar::{Align, AnchorDay, UtcOffset};
+use crate::document::concurrency::ConcurrencyDoc;
 use crate::document::cost::CostDoc;
 use crate::document::key::KeyDoc;
 use crate::document::lists::{AtMost, NonEmpty};
@@ -39,7 +40,10 @@ record! {
         /// The behaviour when the request lacks a key part; skip by default.
         on_missing: Option<OnMissing>,
         /// Layered quotas. A request must fit all of them and is charged to all or none.
-        quotas: Vec<Lenient<QuotaDoc>>,
+        quotas: Option<Vec<Lenient<QuotaDoc>>>,
+        /// The number of requests of a key that may be in flight at the same time; with or without
+        /// quotas.
+        concurrency: Option<Lenient<ConcurrencyDoc>>,
         /// The cost of one request in quota units, or "reported" for the hits that a descriptor
         /// reports, or an estimate that the response settles; 1 by default.
         cost: Option<CostDoc>,
@@ -75,6 +79,11 @@ impl RuleDoc {
         self.tiers.as_ref().map_or(&[], |list| &list.0)
     }
 
+    /// False for a rule that limits requests in flight alone.
+    pub(crate) const fn has_quotas(&self) -> bool {
+        self.quotas.is_some() || self.concurrency.is_none()
+    }
+
     /// The priorities of waiting requests.
     pub(crate) fn priorities(&self) -> &[Conditions] {
         match &self.action {
@@ -97,7 +106,7 @@ impl RuleDoc {
     /// The quotas that could be read, of the rule and its tiers.
     pub(crate) fn quotas(&self) -> impl Iterator<Item = &QuotaDoc> {
         let of_tiers = self.tiers().iter().flat_map(|tier| &tier.quotas);
-        self.quotas.iter().chain(of_tiers).filter_map(|quota| quota.0.as_ref())
+        self.quotas.iter().chain(of_tiers).flatten().filter_map(|quota| quota.0.as_ref())
     }
 }
 
@@ -115,7 +124,9 @@ record! {
         /// The key values that the tier applies to: one part of the key must have one of them.
         key_values: Option<NonEmpty<String>>,
         /// The tier's quotas.
-        quotas: Vec<Lenient<QuotaDoc>>,
+        quotas: Option<Vec<Lenient<QuotaDoc>>>,
+        /// The number of requests in flight at the same time; the rule's own by default.
+        concurrency: Option<Lenient<ConcurrencyDoc>>,
     }
 }
 

@@ -44,6 +44,11 @@ impl Reported<'_> {
         !self.decision.is_admitted() || (self.rejected_waiting && gave_place())
     }
 
+    /// True when it limits requests in flight: it has no window, and no time when it allows again.
+    pub(crate) const fn is_in_flight(&self) -> bool {
+        self.quota.limiter.max_age().is_some()
+    }
+
     /// True when a penalty denies.
     pub(crate) fn is_in_penalty(&self) -> bool {
         self.decision.verdict == Verdict::Penalty
@@ -150,7 +155,9 @@ impl<'a> FieldWriter<'a> {
         self,
         reported: impl Iterator<Item = Reported<'a>>,
     ) -> Option<NearestQuota<'a>> {
-        let nearest = reported.min_by_key(|reported| self.exhaustion(reported))?;
+        // These fields cannot describe what has no window.
+        let of_windows = reported.filter(|reported| !reported.is_in_flight());
+        let nearest = of_windows.min_by_key(|reported| self.exhaustion(reported))?;
         Some(NearestQuota {
             name: &nearest.quota.name,
             limit: nearest.decision.limit,
@@ -182,7 +189,9 @@ impl<'a> FieldWriter<'a> {
                     text.push(";qu=");
                     push_quoted(unit, text);
                 }
-                push_window(reported.window(), text);
+                if !reported.is_in_flight() {
+                    push_window(reported.window(), text);
+                }
                 self.push_partition_key(|| pk(reported.partition), text);
             }
             if text.is_empty() {
@@ -196,8 +205,10 @@ impl<'a> FieldWriter<'a> {
             push_quoted(&reported.quota.name, text);
             text.push(";r=");
             text.push_number(available(&reported));
-            text.push(";t=");
-            text.push_number(self.effective_window(&reported));
+            if !reported.is_in_flight() {
+                text.push(";t=");
+                text.push_number(self.effective_window(&reported));
+            }
             self.push_partition_key(|| pk(reported.partition), text);
         }
         if !text.is_empty() {
@@ -216,7 +227,7 @@ impl<'a> FieldWriter<'a> {
             return;
         }
         text.clear();
-        for reported in reported {
+        for reported in reported.filter(|reported| !reported.is_in_flight()) {
             begin_member(text);
             text.push_number(reported.decision.limit);
             push_window(reported.window(), text);

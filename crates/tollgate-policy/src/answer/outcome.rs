@@ -179,13 +179,11 @@ impl<'a> Outcome<'a> {
         if !matches!(self.cause, Some(Cause::Quota(_))) || self.is_key_missing() {
             return None;
         }
-        let mut longest = Span::ZERO;
-        for applied in self.plan.applied.iter().filter(|applied| applied.is_binding()) {
-            for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
-                longest = longest.max(reported.decision.retry_after?);
-            }
-        }
-        Some(longest)
+        let binding = self.plan.applied.iter().filter(|applied| applied.is_binding());
+        let denials = binding.flat_map(|it| self.of_rule(it)).filter(|r| !r.decision.is_admitted());
+        // The end of a request in flight is unknown.
+        let waits = denials.filter(|r| !r.is_in_flight()).map(|r| r.decision.retry_after);
+        waits.reduce(|one, other| Some(one?.max(other?)))?
     }
 
     /// The names of the quotas that deny and are reported to the client.

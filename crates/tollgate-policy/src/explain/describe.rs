@@ -271,6 +271,7 @@ fn part(nodes: u32) -> String {
 fn charging(charging: &Charging) -> String {
     match charging {
         Charging::Request => "when a request is admitted".to_owned(),
+        Charging::InFlight => "from its admission to its end".to_owned(),
         Charging::Response(charge) => {
             let statuses = joined(charge.response_status.0.iter().map(status), " or ");
             let never = if charge.charges(Ending::Disconnect) { ", or never comes" } else { "" };

@@ -144,6 +144,9 @@ impl<'p> Explain<'p> {
         }
         match &rule.terms.charging {
             Charging::Request => {}
+            Charging::InFlight => {
+                reads.push(Read { by: Reader::Charge(i), fact: Fact::Duration });
+            }
             Charging::Response(_) => {
                 reads.push(Read { by: Reader::Charge(i), fact: Fact::Status });
             }
@@ -176,7 +179,7 @@ impl<'p> Explain<'p> {
             Fact::Header(_) | Fact::Cookie(_) | Fact::Route | Fact::Claim(_) => None,
             Fact::Metadata(_) | Fact::Certificate(_) | Fact::Cloudflare(_) => None,
             Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
-            Fact::Status | Fact::Actual => None,
+            Fact::Status | Fact::Actual | Fact::Duration => None,
         };
         header.map_or(fact, |name| Fact::Header(&name.0))
     }

@@ -37,9 +37,12 @@ pub fn wait(span: Span) -> String {
     }
 }
 
-/// `at most 199 in any minute`
+/// `at most 199 in any minute`, or `at most 10 at the same time`
 #[must_use]
 pub fn bound(limiter: &Limiter) -> String {
+    if limiter.max_age().is_some() {
+        return format!("at most {} at the same time", limiter.limit());
+    }
     let most = limiter.max_in_window();
     match limiter.calendar() {
         Some(calendar) => {
@@ -65,9 +68,13 @@ pub fn bound_under(rule: Option<&Rule>, limiter: &Limiter) -> String {
     }
 }
 
-/// `100 per minute, burst 20, gcra`
+/// `100 per minute, burst 20, gcra`, or `10 in flight, max_age 60 s`
 #[must_use]
 pub fn quota(limiter: &Limiter) -> String {
+    if let Some(max_age) = limiter.max_age() {
+        let (limit, age) = (limiter.limit(), wait(max_age));
+        return format!("{limit} in flight, max_age {age}");
+    }
     let mut text = match limiter.calendar() {
         Some(calendar) => format!("{} per calendar {calendar}", limiter.limit()),
         None => format!("{} per {}", limiter.limit(), window(limiter.window())),
@@ -100,10 +107,11 @@ pub fn utc_offset(minutes: i16) -> String {
     format!("{sign}{:02}:{:02}", minutes.div_euclid(60), minutes.rem_euclid(60))
 }
 
-/// The decision of a quota that holds at most `burst`: `admits it; 4 of 20 left`, `denies, would
-/// admit it in 1.5 s; 0 of 20 left`.
+/// The decision of a limiter: `admits it; 4 of 20 left`, `denies, would admit it in 1.5 s; 0 of 20
+/// left`.
 #[must_use]
-pub fn decision(decision: &Decision, burst: u64) -> String {
+pub fn decision(decision: &Decision, limiter: &Limiter) -> String {
+    let burst = limiter.capacity();
     let Decision { remaining, retry_after, .. } = *decision;
     match (decision.verdict, retry_after) {
         (Verdict::Allow, _) => format!("admits it; {remaining} of {burst} left"),
@@ -115,6 +123,9 @@ pub fn decision(decision: &Decision, burst: u64) -> String {
         }
         (Verdict::Penalty, Some(after)) => {
             format!("denies by its penalty, which ends in {}", wait(after))
+        }
+        (Verdict::Deny, None) if limiter.max_age().is_some() => {
+            format!("denies until a request in flight ends; {remaining} of {burst} left")
         }
         (Verdict::Deny | Verdict::Penalty, None) => {
             "never admits it: the cost is more than it ever holds".to_owned()

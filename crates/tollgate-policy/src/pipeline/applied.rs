@@ -191,7 +191,7 @@ impl AppliedRule {
 
     /// True when it is charged as soon as it is allowed.
     pub(crate) const fn is_charged_now(&self) -> bool {
-        matches!(self.due, Due::Now | Due::Held)
+        matches!(self.due, Due::Now | Due::Held | Due::InFlight)
     }
 
     /// True when units were used that must be recorded whatever the decision is.

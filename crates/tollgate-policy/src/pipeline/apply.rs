@@ -209,6 +209,7 @@ impl Rule {
         match &self.terms.charging {
             Charging::Request if matches!(self.terms.cost, Cost::Reported) => Due::Reported,
             Charging::Request => Due::Now,
+            Charging::InFlight => Due::InFlight,
             charging if charging.holds() => Due::Held,
             Charging::Response(_) | Charging::Settled(_) => Due::Later,
         }

@@ -99,7 +99,8 @@ impl Plan {
             applied.located = None;
             let estimate = applied.cost;
             let used = match charging {
-                Charging::Request => return false,
+                // Its end is that of the plan of requests in flight.
+                Charging::Request | Charging::InFlight => return false,
                 Charging::Response(_) => charging.used(estimate, ending, response),
                 Charging::Settled(_) if applied.charged.is_none() => return false,
                 Charging::Settled(settled) => {
@@ -278,6 +279,15 @@ impl PartitionMut<'_> {
         }
         stored.status = Status::Uncharged;
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
+            if applied.due == Due::Renewed {
+                let counted = counted_in(policy, applied, &mut stored.value, decisions);
+                let charged = counted.zip(applied.charged);
+                // The time of its charge stays until this is committed: it may be decided again.
+                if charged.is_some_and(|(mut counted, at)| counted.renew(at, applied.cost, now)) {
+                    stored.status = Status::Charged;
+                }
+                continue;
+            }
             if applied.due.is_settled() {
                 settle(policy, applied, &mut stored.value, decisions, now);
                 stored.status = Status::Charged;

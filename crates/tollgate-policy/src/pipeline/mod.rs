@@ -6,6 +6,7 @@ pub(crate) mod remote;
 pub(crate) mod order;
 pub(crate) mod succession;
 pub(crate) mod fallback;
+pub(crate) mod in_flight;
 pub(crate) mod decide;
 pub(crate) mod punish;
 pub(crate) mod located;

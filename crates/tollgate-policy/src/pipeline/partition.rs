@@ -21,7 +21,7 @@ use crate::policy::record;
 use crate::policy::records::records;
 use crate::policy::settings::Response;
 use crate::stable_hash::stable_hash;
-use tollgate_storage::Counted;
+use tollgate_storage::{Counted, Due};
 
 /// One partition of a [`Plan`], for reading.
 #[derive(Clone, Copy, Debug)]
@@ -295,8 +295,10 @@ impl PartitionMut<'_> {
     /// Records that it could not be loaded or committed: its rules' `on_failure` decides.
     pub fn fail(&mut self, failure: Failure) {
         self.stored.status = Status::Failed(failure);
-        // Nothing was stored, so nothing may be refunded.
-        self.rules_mut().for_each(|applied| applied.charged = None);
+        // Nothing was stored, so nothing may be refunded; a charge that was not confirmed is there.
+        self.rules_mut()
+            .filter(|applied| applied.due != Due::Renewed)
+            .for_each(|applied| applied.charged = None);
     }
 
     pub(crate) fn rules_mut(&mut self) -> impl Iterator<Item = &mut AppliedRule> {

@@ -138,7 +138,7 @@ impl Plan {
         let is_open = |applied: &AppliedRule| match applied.due {
             Due::Later => true,
             Due::Held => applied.charged.is_some(),
-            Due::Now | Due::Settled(_) | Due::Reported => false,
+            Due::Now | Due::InFlight | Due::Settled(_) | Due::Renewed | Due::Reported => false,
         };
         self.awaits_end() || self.applied.iter().any(is_open)
     }

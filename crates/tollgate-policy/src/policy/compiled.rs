@@ -18,7 +18,7 @@ use crate::policy::settings::{Response, Settings};
 use crate::policy::tenant::TenantKey;
 use crate::spec::client_ip::ClientAddress;
 use crate::spec::conditions::Conditions;
-use crate::spec::deny::{DenyRule, place_of};
+use crate::spec::deny::DenyRule;
 use crate::spec::jwt::Jwt;
 use crate::spec::key::KeySource;
 use crate::spec::key_item::KeyPart;
@@ -77,10 +77,11 @@ impl Policy {
     }
 
     /// The index in the document's `rules` of a rule of [`Policy::rules`]: the rules that deny have
-    /// their places there, too.
+    /// their places there, too, and a rule with quotas and a limit on requests in flight is two
+    /// here.
     #[must_use]
     pub fn place_of(&self, rule: usize) -> usize {
-        place_of(&self.deny.rules, rule)
+        self.rules.get(rule).map_or(rule, |rule| rule.terms.place.into())
     }
 
     /// The groups: one stored value per key of each.

@@ -242,6 +242,9 @@ impl Rule {
     /// The name of a unit of its quotas, where the document gives one.
     #[must_use]
     pub(crate) fn unit(&self) -> Option<&str> {
+        if self.limits_requests_in_flight() {
+            return Some("concurrent-requests");
+        }
         self.settled_cost()?.unit.as_ref().map(|unit| unit.0.as_str())
     }
 
@@ -250,6 +253,12 @@ impl Rule {
     #[must_use]
     pub const fn reserves(&self) -> bool {
         matches!(&self.terms.charging, Charging::Response(charge) if charge.reserves())
+    }
+
+    /// True when it limits how many requests of a key run at the same time.
+    #[must_use]
+    pub const fn limits_requests_in_flight(&self) -> bool {
+        matches!(self.terms.charging, Charging::InFlight)
     }
 
     /// True when held units may come back, so that a denial may end before its retry time.

@@ -268,8 +268,8 @@ impl Policy {
                 let repeated = self.settings.spec.repeated;
                 write_fact(Some(value.as_bytes().into()), repeated, out).map_err(|_| UNREADABLE)
             }
-            // No key part reads these.
-            Fact::Domain | Fact::Entries | Fact::Beside | Fact::Status | Fact::Actual => Ok(false),
+            Fact::Domain | Fact::Entries | Fact::Beside => Ok(false), // no key part reads these
+            Fact::Status | Fact::Actual | Fact::Duration => Ok(false),
         }
     }
 }

@@ -16,6 +16,8 @@ pub enum Charging {
     Response(ResponseCharge),
     /// When it is allowed, by an estimate; the response settles it.
     Settled(SettledCost),
+    /// While it is in flight: its quotas limit how many run at the same time.
+    InFlight,
 }
 
 impl Charging {
@@ -24,7 +26,7 @@ impl Charging {
         match self {
             Self::Request => false,
             Self::Response(charge) => charge.reserves(),
-            Self::Settled(_) => true,
+            Self::Settled(_) | Self::InFlight => true,
         }
     }
 
@@ -32,7 +34,7 @@ impl Charging {
     pub const fn settled_cost(&self) -> Option<&SettledCost> {
         match self {
             Self::Settled(cost) => Some(cost),
-            Self::Request | Self::Response(_) => None,
+            Self::Request | Self::Response(_) | Self::InFlight => None,
         }
     }
 
@@ -41,6 +43,7 @@ impl Charging {
     pub fn used(&self, cost: u64, ending: Ending, response: &dyn ResponseFacts) -> u64 {
         match self {
             Self::Request => cost,
+            Self::InFlight => 0,
             Self::Response(charge) => {
                 if charge.charges(ending) {
                     cost

@@ -52,33 +52,3 @@ impl DenyRule {
         self.when.as_ref().and_then(Conditions::paths).unwrap_or_default()
     }
 }
-
-/// The index among all rules of the document of the counting rule with this index.
-pub(crate) fn place_of(deny: &[DenyRule], rule: usize) -> usize {
-    deny.iter().fold(rule, |place, deny| {
-        if usize::from(deny.place) <= place { place.saturating_add(1) } else { place }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::vec::Vec;
-
-    #[test]
-    fn counting_rules_have_the_places_between_deny_rules() {
-        let deny: Vec<DenyRule> = [0, 2, 3]
-            .map(|place| DenyRule {
-                name: "a".into(),
-                place,
-                when: None,
-                unless: None,
-                is_enforced: true,
-                reply: Reply { status: DENY_STATUS, body: None },
-            })
-            .into();
-        let places: Vec<usize> = (0..3).map(|rule| place_of(&deny, rule)).collect();
-        assert_eq!(places, [1, 4, 5]);
-        assert_eq!(place_of(&[], 7), 7);
-    }
-}

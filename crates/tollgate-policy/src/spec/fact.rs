@@ -55,6 +55,10 @@ pub enum Fact<'p> {
     #[cfg_attr(not(feature = "explain"), allow(dead_code))]
     // every surface knows it, or refuses it
     Actual,
+    /// How long the request runs.
+    #[cfg_attr(not(feature = "explain"), allow(dead_code))]
+    // every surface that needs it knows it
+    Duration,
 }
 
 /// A fact that a surface may not know.
@@ -101,7 +105,7 @@ impl Fact<'_> {
                 Some(Need::Descriptors)
             }
             Self::Client | Self::Method | Self::Host | Self::Path => None,
-            Self::Status | Self::Actual => None,
+            Self::Status | Self::Actual | Self::Duration => None,
             Self::Query(_) | Self::Header(_) | Self::Cookie(_) => None,
         }
     }
@@ -123,6 +127,7 @@ impl fmt::Display for Fact<'_> {
             Self::Beside => ("beside", ""),
             Self::Status => ("status", ""),
             Self::Actual => ("actual", ""),
+            Self::Duration => ("duration", ""),
             Self::Query(name) => ("query.", *name),
             Self::Header(name) => ("header.", *name),
             Self::Cookie(name) => ("cookie.", *name),

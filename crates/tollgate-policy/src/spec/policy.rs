@@ -14,7 +14,7 @@ use crate::spec::bounds::{MAX_SETS, MAX_SHARDS};
 use crate::spec::client_ip::{ClientAddress, Source, Trust};
 use crate::spec::coded::{Coded, fields, shape, variants};
 use crate::spec::conditions::Conditions;
-use crate::spec::deny::{DenyRule, place_of};
+use crate::spec::deny::DenyRule;
 use crate::spec::jwt::{Jwk, Jwt};
 use crate::spec::key_item::{KeyPart, is_key};
 use crate::spec::limits::Limits;
@@ -184,7 +184,7 @@ impl PolicySpec {
     /// The index in the document's `rules` of the rule with this index in `rules`.
     #[must_use]
     pub fn place_of(&self, rule: usize) -> usize {
-        place_of(&self.deny, rule)
+        self.rules.get(rule).map_or(rule, |rule| rule.terms.place.into())
     }
 
     /// True when it contains no more than a document may. This is checked before anything is built:

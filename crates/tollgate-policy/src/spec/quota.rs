@@ -33,7 +33,7 @@ impl QuotaSpec {
     pub fn identity(&self) -> String {
         let quota = self.limiter.quota();
         let algorithm = self.limiter.algorithm();
-        // Weights, holds, calendars and penalties came later: without them the text is unchanged.
+        // All that came later: without it the text is unchanged.
         let weighted = if algorithm.is_weighted() { " weighted" } else { "" };
         let holds = if self.limiter.keeps_holds() { " holds" } else { "" };
         let calendar = self.limiter.calendar().map_or_else(String::new, |calendar| {
@@ -45,9 +45,10 @@ impl QuotaSpec {
             format!(" penalty{}", steps.collect::<String>())
         };
         let penalty = self.limiter.penalty().map_or_else(String::new, steps);
+        let in_flight = if self.limiter.max_age().is_some() { " in flight" } else { "" };
         let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
         format!(
-            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}{holds}{calendar}{penalty}\n",
+            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}{holds}{calendar}{penalty}{in_flight}\n",
             self.name.len(),
             self.name,
             quota.limit(),
@@ -73,6 +74,11 @@ impl QuotaSpec {
         }
         if part(whole.burst()) == 0 {
             return Err(("burst", too_small(whole.burst())));
+        }
+        if let Some(max_age) = self.limiter.max_age() {
+            let limiter = Limiter::new_concurrency(part(whole.limit()), max_age);
+            let limiter = limiter.map_err(|error| ("limit", format!("{error}")))?;
+            return Ok(Self { name: self.name.clone(), limiter });
         }
         if let Some(calendar) = self.limiter.calendar() {
             let limiter = Limiter::new_calendar_window(part(whole.limit()), *calendar);

@@ -59,12 +59,16 @@ fields! {
         action: Action,
         /// The index of its key in [`PolicySpec::groups`](super::PolicySpec).
         group: u16,
+        /// The index of the rule in the document. A rule with quotas and a limit on requests in
+        /// flight is two here.
+        place: u16,
     } if |it| {
         Name::is_one(&it.name)
             && (it.names_cost || it.cost == Cost::Fixed(1))
             && it.charging.settled_cost().is_none_or(|cost| {
                 it.names_cost && it.cost.as_estimate().is_some_and(|estimate| cost.is_one(estimate))
             })
+            && (it.charging != Charging::InFlight || it.can_be_in_flight())
             && (it.lease == Span::ZERO || it.scope == Scope::Fleet && is_lease(it.lease))
             && it.fallback.is_none_or(|nodes| (1..=MAX_NODES).contains(&nodes))
     }
@@ -81,7 +85,9 @@ fields! {
         /// In the order of the document.
         tiers: Vec<TierSpec>,
     } if |it| {
-        it.tiers.len() <= MAX_TIERS && are_unique(it.tiers.iter().map(|tier| &*tier.name))
+        it.tiers.len() <= MAX_TIERS
+            && are_unique(it.tiers.iter().map(|tier| &*tier.name))
+            && it.counts_as_charged()
     }
 }
 
@@ -143,7 +149,26 @@ pub(crate) fn are_unique<'n>(names: impl Iterator<Item = &'n str>) -> bool {
     names.is_sorted_by(|one, next| one < next)
 }
 
+impl RuleTerms {
+    /// True when requests can be counted while they are in flight: each is one, here and now.
+    fn can_be_in_flight(&self) -> bool {
+        !self.names_cost && self.scope != Scope::Fleet && !matches!(self.action, Action::Delay(_))
+    }
+}
+
 impl RuleSpec {
+    /// True when its quotas limit requests in flight, exactly one in each set, if they are charged
+    /// as such.
+    fn counts_as_charged(&self) -> bool {
+        let sets = core::iter::once(&self.set).chain(self.tiers.iter().map(|tier| &tier.set));
+        let is_in_flight = self.terms.charging == Charging::InFlight;
+        sets.flat_map(|set| core::iter::once(&set.own).chain(&set.fallback)).all(|record| {
+            let mut quotas = record.quotas.iter();
+            quotas.all(|quota| quota.limiter.max_age().is_some() == is_in_flight)
+                && !(is_in_flight && record.quotas.len() > 1)
+        })
+    }
+
     /// Its own quota set and those of its tiers.
     pub(crate) fn sets(&self) -> usize {
         self.tiers.len().saturating_add(1)

@@ -129,6 +129,7 @@ variants!(Charging {
     0 => Request,
     1 => Response(by: ResponseCharge),
     2 => Settled(by: SettledCost),
+    3 => InFlight,
 });
 fields!(SettledCost {
     max: u64,

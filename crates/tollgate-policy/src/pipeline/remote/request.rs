@@ -11,7 +11,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::spec::cost::MAX_COST;
 use tollgate_storage::wire::{
-    BINDING, LATER, PUNISHES, REPORTED, SETTLES, STRICT, USED, WITH_STATES,
+    BINDING, LATER, PUNISHES, RENEWED, REPORTED, SETTLES, STRICT, USED, WITH_STATES,
 };
 use tollgate_storage::{Due, Head, RuleHead};
 
@@ -59,10 +59,11 @@ impl Partition<'_> {
         self.write_head(policy, flags, out);
         for applied in self.rules() {
             let due = match applied.due {
-                Due::Now | Due::Held => 0,
+                Due::Now | Due::Held | Due::InFlight => 0,
                 Due::Reported if applied.reports() && of_each & LATER == 0 => REPORTED,
                 Due::Later | Due::Reported => LATER,
                 Due::Settled(_) => USED,
+                Due::Renewed => RENEWED,
             };
             self.write_rule(policy, applied, due | of_each, out);
         }
@@ -128,6 +129,10 @@ impl Partition<'_> {
         set.write_parameters(out);
         if due & USED != 0 {
             self.write_charge(policy, applied, out);
+        }
+        if due & RENEWED != 0 {
+            let at = applied.charged.unwrap_or_default();
+            out.extend(at.as_nanos().to_le_bytes());
         }
     }
 

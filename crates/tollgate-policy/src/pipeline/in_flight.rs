@@ -1,0 +1,104 @@
+//! The requests in flight of a plan: what an allowed request has to confirm while it runs, and to
+//! release when it ends.
+//!
+//! Invariant: it is a plan of its own, made once, when the request is allowed. So the response and
+//! its costs are settled in the other one, in any order, and each charge is released once.
+
+use crate::pipeline::applied::{AppliedRule, CountedIn, Effect};
+use crate::pipeline::partitions::Stored;
+use crate::pipeline::plan::{Plan, decisions_of, denies};
+use crate::policy::compiled::Policy;
+use tollgate_core::{Span, Timestamp};
+use tollgate_storage::Due;
+
+/// A charge is confirmed after this part of `max_age`: twice before it expires.
+const CONFIRMED_AFTER: u64 = 3;
+
+impl Plan {
+    /// The part of an allowed plan that counts its request while it is in flight; `None` when no
+    /// rule does. Keep it until the request ends. At its [time](Plan::confirm_at)
+    /// [confirm](Plan::confirm) it, at the end [release](Plan::release) it; after each load, decide
+    /// and commit it.
+    #[must_use]
+    pub fn in_flight(&self, policy: &Policy) -> Option<Self> {
+        let is_in_flight = |it: &&AppliedRule| it.due == Due::InFlight && it.charged.is_some();
+        self.applied.iter().find(is_in_flight)?;
+        let mut own = Self::new();
+        for applied in self.applied.iter().filter(is_in_flight) {
+            let Some(stored) = applied.partition().and_then(|i| self.partitions.get(i)) else {
+                continue;
+            };
+            let start = own.partitions.keys.len();
+            own.partitions.keys.extend_from_slice(stored.key_among(&self.partitions.keys));
+            let place = own.partitions.of_key(stored.group, start);
+            if let Some((copy, _)) = own.partitions.get_mut(place) {
+                let Stored { trimmed, tenant, .. } = stored;
+                (copy.trimmed, copy.tenant) = (*trimmed, tenant.clone());
+            }
+            let first_decision = own.decisions.len();
+            own.decisions.extend(decisions_of(applied, policy, &self.decisions).copied());
+            own.applied.push(AppliedRule {
+                counted_in: CountedIn::Partition(place),
+                first_decision,
+                // Its end denies nothing.
+                effect: Effect::Mark,
+                located: None,
+                ..applied.clone()
+            });
+        }
+        Some(own)
+    }
+
+    /// When requests in flight have to be confirmed: a third of the shortest `max_age` after the
+    /// last time. `None` when none is counted any more.
+    #[must_use]
+    pub fn confirm_at(&self, policy: &Policy) -> Option<Timestamp> {
+        let at = |applied: &AppliedRule| {
+            let ages = policy.quotas(applied).iter().filter_map(|quota| quota.limiter.max_age());
+            let part = |age: Span| age.as_nanos().checked_div(CONFIRMED_AFTER);
+            let after = ages.filter_map(part).min()?;
+            Some(applied.charged?.saturating_add(Span::from_nanos(after)))
+        };
+        self.applied.iter().filter_map(at).min()
+    }
+
+    /// Prepares requests in flight to be confirmed: load, decide and commit them next. False when
+    /// none is counted any more.
+    pub fn confirm(&mut self) -> bool {
+        self.continue_as(Due::Renewed)
+    }
+
+    /// Prepares requests in flight to be released, because they have ended: load, decide and commit
+    /// them next, once. False when none is counted any more.
+    pub fn release(&mut self) -> bool {
+        self.continue_as(Due::Settled(0))
+    }
+
+    /// After a confirmation was committed: what is counted has its time, and what is not counted
+    /// any more, because it was confirmed too late, is dropped. Returns the number of the latter.
+    /// Where the store failed, nothing changes: confirm it again.
+    pub fn confirmed(&mut self, policy: &Policy) -> usize {
+        let Self { applied, partitions, decisions, .. } = self;
+        let before = applied.len();
+        applied.retain_mut(|applied| {
+            let stored = applied.partition().and_then(|i| partitions.get(i));
+            let Some(stored) = stored.filter(|stored| stored.status.is_decided()) else {
+                return true;
+            };
+            if denies(applied, policy, decisions) {
+                return false;
+            }
+            applied.charged = Some(stored.at);
+            true
+        });
+        before.saturating_sub(applied.len())
+    }
+
+    fn continue_as(&mut self, due: Due) -> bool {
+        self.applied.retain(|applied| applied.charged.is_some());
+        for applied in &mut self.applied {
+            (applied.due, applied.located) = (due, None);
+        }
+        !self.applied.is_empty()
+    }
+}

@@ -1,0 +1,253 @@
+//! Requests in flight: what a plan counts, confirms and releases, next to quotas and to other keys.
+
+use std::mem;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Disposition, Ending, Failure, Partition, Plan, Surface};
+
+use crate::support::{Ended, Head, Request, Surfaced, Tokens, get};
+
+const DENIED: Disposition = Disposition::Deny { status: 429 };
+const START: u64 = 7_200_000;
+
+/// Three requests in an hour, two at the same time.
+const EACH: &str = r#"{"version": 1, "rules": [
+    {"name": "each", "key": ["client_ip"],
+     "quotas": [{"limit": 3, "window": "1h", "algorithm": "fixed-window"}],
+     "concurrency": {"limit": 2, "max_age": "12s"}}]}"#;
+
+fn request() -> Request {
+    get("/", "192.0.2.1")
+}
+
+/// What an allowed request has to confirm and release.
+fn sent(surface: &mut Surfaced, millis: u64) -> Option<Plan> {
+    let answer = surface.check(&request(), millis).answer;
+    (answer == Disposition::Allow).then(|| surface.plan.in_flight(&surface.policy).unwrap())
+}
+
+/// Loads, decides and stores a plan that was prepared for it.
+fn commit(surface: &mut Surfaced, plan: &mut Plan, millis: u64) {
+    let Surfaced { policy, store, .. } = surface;
+    plan.each_partition(|partition| {
+        let stored = store.get(partition.key());
+        partition.load(policy, stored.map(Vec::as_slice));
+    });
+    plan.decide(policy, Timestamp::from_millis(millis));
+    for partition in plan.partitions().filter(Partition::changed) {
+        store.insert(partition.key().to_vec(), partition.value().to_vec());
+    }
+}
+
+fn release(surface: &mut Surfaced, mut plan: Plan, millis: u64) {
+    assert!(plan.release());
+    commit(surface, &mut plan, millis);
+}
+
+fn confirm(surface: &mut Surfaced, plan: &mut Plan, millis: u64) -> usize {
+    assert!(plan.confirm());
+    commit(surface, plan, millis);
+    plan.confirmed(&surface.policy)
+}
+
+#[test]
+fn it_is_two_rules_of_one_key_and_one_value() {
+    let surface = Surfaced::new(EACH);
+    let names: Vec<&str> = surface.policy.rules().iter().map(|rule| rule.name()).collect();
+    assert_eq!(names, ["each", "each.concurrency"]);
+    assert_eq!([0, 1].map(|rule| surface.policy.place_of(rule)), [0, 0]);
+    assert_eq!(surface.policy.groups().len(), 1);
+    // In the place of quotas it is one, by the rule's own name.
+    let alone =
+        r#"{"version": 1, "rules": [{"name": "r", "key": [], "concurrency": {"limit": 1}}]}"#;
+    let alone = Surfaced::new(alone);
+    assert_eq!(alone.policy.rules()[0].name(), "r");
+    assert!(alone.policy.rules()[0].limits_requests_in_flight());
+}
+
+// Guards: a quota that is charged for a request that found no place.
+#[test]
+fn a_request_without_a_place_costs_no_quota() {
+    let mut surface = Surfaced::new(EACH);
+    let first = sent(&mut surface, START).unwrap();
+    let second = sent(&mut surface, START).unwrap();
+    for _ in 0..9 {
+        let denied = surface.check(&request(), START);
+        assert_eq!((denied.answer, denied.header("retry-after")), (DENIED, None));
+        assert_eq!(
+            denied.header("ratelimit-policy"),
+            Some(r#""each";q=3;w=3600, "each.concurrency";q=2;qu="concurrent-requests""#)
+        );
+        assert_eq!(
+            denied.header("ratelimit"),
+            Some(r#""each";r=1;t=3600, "each.concurrency";r=0"#)
+        );
+        assert!(surface.plan.in_flight(&surface.policy).is_none());
+    }
+    assert_eq!(surface.check(&get("/", "192.0.2.2"), START).answer, Disposition::Allow);
+    release(&mut surface, first, START + 1);
+    let third = sent(&mut surface, START + 1).unwrap();
+    release(&mut surface, second, START + 2);
+    release(&mut surface, third, START + 2);
+    // All places are free, and the quota is used up: its time is reported.
+    let denied = surface.check(&request(), START + 2);
+    assert_eq!(denied.answer, DENIED);
+    assert!(denied.header("retry-after").is_some());
+}
+
+#[test]
+fn both_deny_and_the_time_of_the_quota_is_reported() {
+    let mut surface = Surfaced::new(&EACH.replace("\"limit\": 3", "\"limit\": 2"));
+    let _running = [sent(&mut surface, START), sent(&mut surface, START)];
+    let denied = surface.check(&request(), START);
+    assert_eq!(denied.header("retry-after"), Some("3600"));
+    let violated = r#""violated-policies":["each","each.concurrency"]"#;
+    assert!(denied.body.unwrap().contains(violated));
+}
+
+#[test]
+fn a_confirmed_request_counts_for_as_long_as_it_runs() {
+    let mut surface = Surfaced::new(EACH);
+    let mut plan = sent(&mut surface, START).unwrap();
+    let _never_confirmed = sent(&mut surface, START).unwrap();
+    for round in 1..=5 {
+        let at = plan.confirm_at(&surface.policy).unwrap();
+        assert_eq!(at, Timestamp::from_millis(START + round * 4_000));
+        assert_eq!(confirm(&mut surface, &mut plan, START + round * 4_000), 0);
+    }
+    // The other one does not count by now.
+    let third = sent(&mut surface, START + 20_000).unwrap();
+    assert_eq!(surface.check(&request(), START + 20_000).answer, DENIED);
+    release(&mut surface, third, START + 20_001);
+    release(&mut surface, plan, START + 20_001);
+    let value = surface.store.values().next().unwrap();
+    let rest = value.iter().filter(|byte| **byte != 0).count();
+    assert!(rest < 32, "only the quota has a state");
+}
+
+#[test]
+fn one_that_was_confirmed_too_late_is_dropped_and_frees_nothing() {
+    let mut surface = Surfaced::new(EACH);
+    let mut late = sent(&mut surface, START).unwrap();
+    let _one = sent(&mut surface, START + 12_000).unwrap();
+    let _two = sent(&mut surface, START + 12_000).unwrap();
+    assert_eq!(confirm(&mut surface, &mut late, START + 12_000), 1);
+    assert!(!late.release() && !late.confirm());
+    assert_eq!(late.confirm_at(&surface.policy), None);
+}
+
+// Guards: a confirmation whose store did not answer, after which the request was forgotten.
+#[test]
+fn a_confirmation_that_fails_is_tried_again() {
+    let mut surface = Surfaced::new(EACH);
+    let mut plan = sent(&mut surface, START).unwrap();
+    let due_at = plan.confirm_at(&surface.policy);
+    assert!(plan.confirm());
+    plan.each_partition(|partition| partition.fail(Failure::Unreachable));
+    plan.decide(&surface.policy, Timestamp::from_millis(START + 4_000));
+    assert_eq!(plan.confirmed(&surface.policy), 0);
+    assert_eq!(plan.confirm_at(&surface.policy), due_at);
+    assert_eq!(confirm(&mut surface, &mut plan, START + 5_000), 0);
+    release(&mut surface, plan, START + 5_001);
+}
+
+// Guards: a confirmation that lost a race and then takes its new time for the earlier one.
+#[test]
+fn a_confirmation_that_lost_its_race_is_decided_again() {
+    let mut surface = Surfaced::new(EACH);
+    let mut plan = sent(&mut surface, START).unwrap();
+    assert!(plan.confirm());
+    let Surfaced { policy, store, .. } = &mut surface;
+    let now = Timestamp::from_millis(START + 4_000);
+    let key = plan.partition(0).unwrap().key().to_vec();
+    for _ in 0..2 {
+        let mut partition = plan.partition_mut(0).unwrap();
+        partition.load(policy, store.get(&key).map(Vec::as_slice));
+        partition.redecide(policy, now);
+    }
+    store.insert(key, plan.partition(0).unwrap().value().to_vec());
+    assert_eq!(plan.confirmed(policy), 0);
+    let _second = sent(&mut surface, START + 4_000).unwrap();
+    assert_eq!(surface.check(&request(), START + 4_000).answer, DENIED, "it counts once");
+}
+
+/// A cost that the response settles, next to a limit on requests in flight.
+const TOKENS: &str = r#"{"version": 1, "rules": [
+    {"name": "tokens", "key": ["client_ip"],
+     "cost": {"estimate": 10, "max": 60, "actual": {"header": "x-tokens"}},
+     "quotas": [{"limit": 100, "window": "1h", "algorithm": "fixed-window"}],
+     "concurrency": {"limit": 1}}]}"#;
+
+// Guards: a place that the head of the response frees, or that its settlement takes with it.
+#[test]
+fn a_response_settles_the_cost_and_not_the_request_in_flight() {
+    let mut surface = Surfaced::new(TOKENS);
+    let plan = sent(&mut surface, START).unwrap();
+    assert!(surface.plan.is_deferred());
+    assert!(surface.end_with(Ending::Response(200), &Head(Tokens("40")), START + 1));
+    assert_eq!(surface.plan.settled_costs().len(), 1);
+    assert!(!surface.plan.awaits_end());
+    let main = mem::take(&mut surface.plan);
+    assert_eq!(surface.check(&request(), START + 2).answer, DENIED);
+    drop(main);
+    release(&mut surface, plan, START + 3);
+    let seen = surface.check(&request(), START + 3);
+    assert!(seen.header("ratelimit").unwrap().starts_with(r#""tokens";r=50;"#));
+}
+
+#[test]
+fn a_policy_without_settled_costs_has_nothing_to_do_at_the_response() {
+    let mut surface = Surfaced::new(EACH);
+    let _plan = sent(&mut surface, START).unwrap();
+    assert!(!surface.plan.is_deferred());
+    assert!(!surface.end_with(Ending::Response(200), &Ended(9), START + 1));
+}
+
+// Guards: a request that another key denies and that keeps its place.
+#[test]
+fn a_charge_that_is_taken_back_frees_the_place() {
+    let mut surface = Surfaced::new(
+        r#"{"version": 1, "rules": [
+            {"name": "each", "key": ["client_ip"], "concurrency": {"limit": 1}},
+            {"name": "all", "key": [], "quotas": [{"limit": 9, "window": "1h"}]}]}"#,
+    );
+    surface.check(&request(), START);
+    let key = surface.plan.partition(0).unwrap().key().to_vec();
+    let now = Timestamp::from_millis(START);
+    let Surfaced { policy, plan, store, .. } = &mut surface;
+    let mut partition = plan.partition_mut(0).unwrap();
+    partition.load(policy, store.get(&key).map(Vec::as_slice));
+    assert!(partition.refund(policy, now));
+    store.insert(key, partition.view().value().to_vec());
+    partition.refunded(policy, now);
+    assert!(plan.in_flight(policy).is_none(), "nothing is left to release");
+    assert_eq!(surface.check(&request(), START).answer, Disposition::Allow);
+}
+
+#[test]
+fn a_tier_has_its_own_limit_and_the_rules_without_one() {
+    let mut surface = Surfaced::on(
+        r#"{"version": 1, "rules": [
+            {"name": "each", "key": [{"header": "x-plan"}],
+             "quotas": [{"limit": 100, "window": "1h"}], "concurrency": {"limit": 1},
+             "tiers": [
+                {"name": "gold", "key_values": ["gold"], "quotas": [{"limit": 200, "window": "1h"}],
+                 "concurrency": {"limit": 3}},
+                {"name": "iron", "key_values": ["iron"], "quotas": [{"limit": 50, "window": "1h"}]}]}]}"#,
+        Surface::Library,
+    );
+    for (plan, limit) in [("gold", 3), ("iron", 1), ("none", 1)] {
+        let request = request().header("x-plan", plan);
+        let allowed =
+            (0..9).filter(|_| surface.check(&request, START).answer == Disposition::Allow).count();
+        assert_eq!(allowed, limit, "{plan}");
+    }
+}
+
+#[test]
+fn a_plan_of_requests_in_flight_is_small() {
+    let mut surface = Surfaced::new(EACH);
+    let mut plan = sent(&mut surface, START).unwrap();
+    assert!(plan.memory().shrink() < 2_000);
+    assert_eq!(confirm(&mut surface, &mut plan, START + 4_000), 0);
+}
