@@ -11,6 +11,7 @@ mod envoy_check;
 mod envoy_clock;
 mod envoy_compile;
 mod envoy_compiled;
+mod envoy_concurrency;
 mod envoy_config;
 mod envoy_day;
 mod envoy_deny;

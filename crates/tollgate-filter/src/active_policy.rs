@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Limits, Turn, WaitingPlan, WaitingPlanMut};
-use tollgate_policy::{Ending, Facts, Failure, Now, Outcome, Plan, ResponseFacts};
+use tollgate_policy::{Facts, Failure, Now, Outcome, Plan};
 use tollgate_storage::key_hash;
 use tollgate_table::{Seed, Table, digest};
 
@@ -29,7 +29,6 @@ use crate::observability::counter_buffer::CounterBuffer;
 use crate::observability::metrics::{LeaseEvent, Wait};
 use crate::observability::observer::Observer;
 use crate::request::facts::RequestFacts;
-use crate::request::response::{EndedResponse, ResponseHeaders};
 use crate::request::waiting::{QueueKey, Waiting};
 
 /// The number of plans kept for the next requests; more streams at once than this only allocate.
@@ -205,44 +204,6 @@ impl<H: Proxy> ActivePolicy<H> {
     /// Counts a request that could not be decided or charged.
     pub fn count_failure(&self) {
         self.add(&CommitStats { failures: 1, ..CommitStats::default() });
-    }
-
-    /// Charges and refunds as the head of the response requires; returns its status when its end
-    /// must be settled as well.
-    pub fn settle(&self, plan: &mut Plan) -> Option<u16> {
-        if !plan.is_deferred() {
-            return None;
-        }
-        let status = self.host.response_status();
-        let ending = status.map_or(Ending::Disconnect, Ending::Response);
-        self.settle_as(plan, ending, &ResponseHeaders::new(&self.host));
-        status.filter(|_| plan.awaits_end())
-    }
-
-    /// The same for the end of a response with this status.
-    pub fn settle_end(&self, mut plan: Box<Plan>, status: u16) {
-        self.settle_as(&mut plan, Ending::Response(status), &EndedResponse::new(&self.host));
-        self.keep(plan);
-    }
-
-    /// The same for a request that ended like this.
-    fn settle_as(&self, plan: &mut Plan, ending: Ending, response: &dyn ResponseFacts) {
-        let is_due = plan.settle(&self.config.policy, ending, response);
-        self.observer.count_costs(plan.settled_costs(), response.has_ended());
-        if is_due {
-            let Some(now) = self.host.now() else { return self.count_failure() }; // nothing is charged
-            let stats = self.enforce(plan, now, |enforcement| enforcement.charge());
-            self.add(&stats);
-        }
-    }
-
-    /// The stream of an allowed request ended before it had a response: its client left, or the
-    /// host aborted it.
-    pub fn end_without_status(&self, mut plan: Box<Plan>) {
-        if plan.is_deferred() {
-            self.settle_as(&mut plan, Ending::Disconnect, &());
-        }
-        self.keep(plan);
     }
 
     /// Takes back the charges of a request that does not continue; false when not all of them could

@@ -15,19 +15,17 @@ use tollgate_policy::waiting::{Due, SlabMap};
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::config::Config;
 use crate::config::routes::RoutePolicy;
-use crate::fleet::authority_client::AuthorityClient;
 use crate::fleet::lease_request::{KeyResult, LeaseRequest};
 use crate::follow::Follower;
 pub use crate::host::proxy::Flow;
 use crate::host::proxy::Proxy;
 use crate::host::reply::Reply;
-use crate::host::timer::{Timer, TimerUser};
-use crate::observability::counter_buffer::CounterBuffer;
+use crate::host::timer::TimerUser;
 use crate::observability::metrics::Wait;
 use crate::request::arrival::Arrival;
 use crate::request::held_request::{HeldRequest, Pending};
 use crate::request::pending_response::PendingResponse;
-use crate::request::waiting::Waiting;
+use crate::root::{Root, with};
 
 /// The most requests whose turn is taken in one call of the timer. The host handles the response to
 /// each denial inside that of the one before, so 400 of them overflow the stack of its thread; the
@@ -40,16 +38,6 @@ pub struct Filter<H> {
     /// By their numbers; there are few.
     roots: Cell<Vec<(u32, Rc<Root<H>>)>>,
     streams: Cell<SlabMap<u64, Stream<H>>>,
-}
-
-/// One plugin configuration; all roots of a `vm_id` share this virtual machine's memory.
-struct Root<H> {
-    policy: Cell<Option<Rc<ActivePolicy<H>>>>,
-    follower: Cell<Option<Rc<Follower<H>>>>,
-    timer: Rc<Timer<H>>,
-    counters: Rc<CounterBuffer<H>>,
-    waiting: Rc<Waiting<H>>,
-    authority: Rc<AuthorityClient<H>>,
 }
 
 /// A policy in force, and its follower, if it has a server.
@@ -73,7 +61,9 @@ impl<H: Proxy> Filter<H> {
         if parent == 0 {
             with(&self.roots, |roots| {
                 if !roots.iter().any(|(known, _)| *known == id) {
-                    roots.push((id, Rc::new(Root::new(self.host.clone(), id))));
+                    let other = roots.first().map(|(_, root)| Rc::clone(&root.in_flight));
+                    let root = Root::new(self.host.clone(), id, other.unwrap_or_default());
+                    roots.push((id, Rc::new(root)));
                 }
             });
         } else if let Some(root) = self.root(parent) {
@@ -144,6 +134,7 @@ impl<H: Proxy> Filter<H> {
         root.counters.flush();
         let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
         policy.tick(now);
+        root.in_flight.tick(now);
         let mut turns = TURNS_PER_TICK;
         while turns > 0 {
             turns = turns.saturating_sub(1);
@@ -180,6 +171,7 @@ impl<H: Proxy> Filter<H> {
             root.authority.mark_all_ready();
             self.give_turns(&root, &policy, turns, now);
         }
+        root.arm(now);
     }
 
     /// Gives some requests that wait for the authority their turn, and checks the leases.
@@ -226,9 +218,11 @@ impl<H: Proxy> Filter<H> {
             Planned::Unreadable => return self.deny_undecided(&policy, &Reply::overloaded()),
             Planned::Plan(plan) => plan,
         };
-        let Root { waiting, authority, .. } = &*root;
-        let arrival = Arrival { host: &self.host, id, policy, waiting, authority, facts: &facts };
+        let Root { waiting, authority, in_flight, .. } = &*root;
+        let host = &self.host;
+        let arrival = Arrival { host, id, policy, waiting, authority, in_flight, facts: &facts };
         let pending = arrival.decide(plan);
+        root.arm_for_new(&self.host);
         let flow = if matches!(pending, Pending::Response(PendingResponse::Fields(..))) {
             Flow::Continue
         } else {
@@ -267,6 +261,7 @@ impl<H: Proxy> Filter<H> {
         let policy = Rc::clone(&sent.policy);
         self.deliver(&root, sent, answers);
         self.give_turns(&root, &policy, TURNS_PER_TICK, now);
+        root.arm(now);
     }
 
     /// Hands the results of a lease request to the stream that waits for them, if there is one.
@@ -288,6 +283,7 @@ impl<H: Proxy> Filter<H> {
     pub fn on_delete(&self, id: u32) {
         if let Some(stream) = with(&self.streams, |streams| streams.remove(&id.into())) {
             stream.pending.end();
+            stream.root.in_flight.end(id);
         }
         if let Some(root) = with(&self.roots, |roots| take(roots, id))
             && let Some(policy) = root.policy()
@@ -297,6 +293,9 @@ impl<H: Proxy> Filter<H> {
             root.authority.close();
             root.counters.end();
             self.end_following(root.follower(), &policy.config.plugin);
+            // Its streams may go on; another root's timer serves them.
+            let next = self.all_roots().into_iter().next();
+            next.iter().for_each(|root| root.arm_for_new(&self.host));
         }
     }
 
@@ -356,45 +355,8 @@ impl<H: Proxy> Filter<H> {
     }
 }
 
-impl<H: Proxy> Root<H> {
-    fn new(host: H, id: u32) -> Self {
-        let timer = Rc::new(Timer::new(host.clone()));
-        let counters = Rc::new(CounterBuffer::new(host.clone(), Rc::clone(&timer)));
-        let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
-        let authority = Rc::new(AuthorityClient::new(host, id, Rc::clone(&timer)));
-        let (policy, follower) = (Cell::new(None), Cell::new(None));
-        Self { policy, follower, timer, counters, waiting, authority }
-    }
-
-    /// Makes this policy decide new requests; requests in progress keep theirs.
-    fn put(&self, policy: ActivePolicy<H>) {
-        self.waiting.set_limits(policy.limits());
-        self.authority.set_limits(policy.limits());
-        if let Some(before) = self.policy.replace(Some(Rc::new(policy))) {
-            before.end();
-        }
-    }
-
-    fn follower(&self) -> Option<Rc<Follower<H>>> {
-        with(&self.follower, |follower| follower.as_ref().filter(|_| H::READS_DOCUMENTS).cloned())
-    }
-
-    fn policy(&self) -> Option<Rc<ActivePolicy<H>>> {
-        with(&self.policy, |policy| policy.as_ref().map(Rc::clone))
-    }
-}
-
 /// Takes the root of this number out.
 fn take<T>(roots: &mut Vec<(u32, T)>, id: u32) -> Option<T> {
     let place = roots.iter().position(|(known, _)| *known == id)?;
     Some(roots.remove(place).1)
-}
-
-/// Acts on the content of a cell. `act` must not make a host call: if the host called back, it
-/// would find the cell empty.
-fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
-    let mut value = cell.take();
-    let result = act(&mut value);
-    cell.set(value);
-    result
 }

@@ -22,6 +22,7 @@
 mod active_policy;
 mod fleet;
 mod follow;
+mod root;
 
 pub mod config;
 pub mod counts;

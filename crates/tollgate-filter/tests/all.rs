@@ -14,6 +14,7 @@
 
 mod calendar;
 mod clock;
+mod concurrency;
 mod eviction;
 mod denials;
 mod follow;

@@ -30,21 +30,21 @@ pub(crate) struct World {
     /// The wall clock; `None` where the host has none.
     pub(crate) wall: Cell<Option<Timestamp>>,
     pub(crate) wall_reads: Cell<u64>,
-    tick_ms: Cell<u32>,
+    pub(crate) tick_ms: Cell<u32>,
     log: RefCell<Vec<String>>,
     shared: RefCell<HostMap>,
     reads: Cell<u64>,
     /// Requests that are stopped.
-    writes: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
     /// Streams that continued, in their order, and how many got a response in the origin's place.
     resumed: RefCell<Vec<u32>>,
-    refused: RefCell<Vec<u16>>,
+    pub(crate) refused: RefCell<Vec<u16>>,
     counters: RefCell<Vec<(String, i64)>>,
 }
 
 impl World {
     /// The value of the counter whose name ends with this.
-    fn counted(&self, name: &str) -> i64 {
+    pub(crate) fn counted(&self, name: &str) -> i64 {
         let counters = self.counters.borrow();
         counters.iter().find(|(known, _)| known.ends_with(name)).expect("it is defined").1
     }
@@ -207,7 +207,7 @@ impl Proxy for Host {
     }
 }
 
-const ROOT: u32 = 1;
+pub(crate) const ROOT: u32 = 1;
 const FIRST: u32 = 10;
 
 /// "100 a second, one at once" for `/slow`, which waits at most `max`; `/free` has a quota of its
@@ -225,10 +225,15 @@ fn filter(max: &str, waiting: &str) -> (Filter<Host>, Rc<World>) {
 pub(crate) fn with_policy(policy: String) -> (Filter<Host>, Rc<World>) {
     let world = Rc::new(World { policy, ..World::default() });
     world.now.set(Timestamp::from_millis(1_000));
-    let filter = Filter::new(Host(Rc::clone(&world)));
+    (worker(&world), world)
+}
+
+/// Another worker of the same host.
+pub(crate) fn worker(world: &Rc<World>) -> Filter<Host> {
+    let filter = Filter::new(Host(Rc::clone(world)));
     filter.on_context_create(ROOT, 0);
     assert!(filter.on_configure(ROOT, 100));
-    (filter, world)
+    filter
 }
 
 pub(crate) fn come(filter: &Filter<Host>, world: &World, id: u32, path: &'static str) -> Flow {

@@ -4,7 +4,7 @@
 //! line each; nothing is corrected silently. Deliberately absent: host calls.
 
 use tollgate_policy::plugin::{Fleet, NamedPolicy, PolicyFrom};
-use tollgate_policy::{Group, Plugin, Policy, Scope, Surface, metric_label};
+use tollgate_policy::{Group, Plugin, Policy, Rule, Scope, Surface, metric_label};
 use tollgate_table::Table;
 
 use crate::counts::directories::Directories;
@@ -36,6 +36,8 @@ pub struct Config {
     pub has_fleet: bool,
     /// True when rules count by a calendar, which takes the wall clock.
     pub is_by_calendar: bool,
+    /// A rule limits requests in flight.
+    pub limits_in_flight: bool,
     /// The plugin's name in the metrics.
     pub plugin: String,
     /// The denials that may be repeated without reading the tables.
@@ -110,6 +112,7 @@ impl Config {
 
     fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
         let has_fleet = !policy.fleet().is_empty();
+        let limits_in_flight = policy.rules().iter().any(Rule::limits_requests_in_flight);
         let is_by_calendar = policy.groups().iter().any(Group::is_by_calendar);
         let problems = unmet_requirements(&policy, fleet.is_some());
         if !problems.is_empty() {
@@ -129,6 +132,7 @@ impl Config {
             named,
             has_fleet,
             is_by_calendar,
+            limits_in_flight,
             plugin,
             final_denials,
         })

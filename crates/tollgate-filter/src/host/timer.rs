@@ -22,10 +22,13 @@ pub enum TimerUser {
     Counters,
     /// Pending log lines.
     Logs,
+    /// Requests in flight, which are to be confirmed.
+    InFlight,
 }
 
 impl TimerUser {
-    const ALL: [Self; 5] = [Self::Waiting, Self::Leases, Self::Policy, Self::Counters, Self::Logs];
+    const ALL: [Self; 6] =
+        [Self::Waiting, Self::Leases, Self::Policy, Self::Counters, Self::Logs, Self::InFlight];
 
     const fn index(self) -> usize {
         match self {
@@ -34,6 +37,7 @@ impl TimerUser {
             Self::Policy => 2,
             Self::Counters => 3,
             Self::Logs => 4,
+            Self::InFlight => 5,
         }
     }
 }

@@ -12,7 +12,7 @@
 
 use tollgate_core::Span;
 use tollgate_policy::{
-    Disposition, Outcome, Policy, RuleDecision, RuleResult, SettledCharge, UnknownCost,
+    Disposition, Outcome, Policy, Rule, RuleDecision, RuleResult, SettledCharge, UnknownCost,
 };
 use tollgate_table::Table;
 
@@ -86,6 +86,8 @@ pub struct Metrics {
     /// Of policies whose costs are settled: estimated, and final.
     cost_units: [Option<Counter>; 2],
     cost_unknown: [Option<Counter>; UnknownCost::ALL.len()],
+    /// Of policies that limit requests in flight.
+    in_flight_expired: Option<Counter>,
     /// Of policies that count for a fleet.
     lease_events: [Option<Counter>; LeaseEvent::ALL.len()],
     gauges: Gauges,
@@ -125,6 +127,8 @@ impl Metrics {
         let rules = RuleMetrics::define(policy, labels, plugin, host, define);
         let has_fleet = !policy.fleet().is_empty();
         let settles = policy.rules().iter().any(|rule| rule.settled_cost().is_some());
+        let in_flight = policy.rules().iter().any(Rule::limits_requests_in_flight);
+        let in_flight_expired = in_flight.then(|| define(metric!(InFlightExpired))).flatten();
         let mut of_costs = |name: &str, label: &str, word: &str| {
             settles.then(|| define(&labelled(name, label, word)))?
         };
@@ -147,6 +151,7 @@ impl Metrics {
             full: define(metric!(WaitingFull)),
             cost_units,
             cost_unknown,
+            in_flight_expired,
             lease_events: LeaseEvent::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
             gauges: Gauges::define(plugin, host, has_fleet),
         }
@@ -242,6 +247,13 @@ impl Metrics {
             place.and_then(|place| *self.lease_events.get(place)?),
             i64::try_from(count).unwrap_or(i64::MAX),
         );
+    }
+
+    /// Counts requests in flight that are no longer counted.
+    pub fn count_expired<H: Proxy>(&self, count: usize, buffer: &CounterBuffer<H>) {
+        if count > 0 {
+            buffer.add(self.in_flight_expired, i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// Counts the costs that a response settled.
@@ -430,7 +442,8 @@ mod tests {
             "quotas": [{"limit": 1, "window": "1s"}], "tiers": [{"name": "gold",
             "when": {"headers": {"x": ["y"]}}, "quotas": [{"limit": 2, "window": "1s"}]}]},
             {"name": "s", "key": [], "quotas": [{"limit": 9, "window": "1s"}],
-             "cost": {"estimate": 1, "max": 9, "actual": {"header": "x-cost"}}}]}"#;
+             "cost": {"estimate": 1, "max": 9, "actual": {"header": "x-cost"}}},
+            {"name": "t", "key": [], "concurrency": {"limit": 9}}]}"#;
         let policy = tollgate_language::compile(document, Surface::Envoy).unwrap();
         let names = Names::default();
         define(&policy, "edge", &names);

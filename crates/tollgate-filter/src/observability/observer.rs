@@ -82,6 +82,11 @@ impl<H: Proxy> Observer<H> {
         self.addresses.check(facts);
     }
 
+    /// Counts requests in flight that are no longer counted.
+    pub fn count_expired(&self, count: usize) {
+        self.metrics.count_expired(count, &self.counters);
+    }
+
     /// The costs that the response to the request of the current context settled; at its end the
     /// host has written its log.
     pub fn count_costs(&self, costs: &[SettledCharge], has_ended: bool) {

@@ -16,6 +16,7 @@ use crate::fleet::spending::SpendStatus;
 use crate::host::proxy::Proxy;
 use crate::request::facts::RequestFacts;
 use crate::request::held_request::{HeldRequest, Pending};
+use crate::request::in_flight::InFlight;
 use crate::request::pending_response::PendingResponse;
 use crate::request::waiting::Waiting;
 
@@ -26,6 +27,7 @@ pub struct Arrival<'a, H> {
     pub policy: Rc<ActivePolicy<H>>,
     pub waiting: &'a Rc<Waiting<H>>,
     pub authority: &'a Rc<AuthorityClient<H>>,
+    pub in_flight: &'a Rc<InFlight<H>>,
     pub facts: &'a RequestFacts<H>,
 }
 
@@ -113,6 +115,7 @@ impl<H: Proxy> Arrival<'_, H> {
     fn record_allowed(&self, plan: &Plan) {
         self.policy.count(plan, Span::ZERO);
         self.policy.mark(plan);
+        self.in_flight.begin(self.id, &self.policy, plan);
     }
 
     fn deny(self, plan: Box<Plan>) -> Pending<H> {
@@ -133,6 +136,7 @@ impl<H: Proxy> Arrival<'_, H> {
             grpc: grpc_type(self.facts),
             position: None,
             authority: Rc::clone(self.authority),
+            in_flight: Rc::clone(self.in_flight),
             lease: None,
             paid: Vec::new(),
             is_stopped: false,

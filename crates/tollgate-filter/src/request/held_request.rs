@@ -16,6 +16,7 @@ use crate::fleet::authority_client::AuthorityClient;
 use crate::fleet::lease_waiters::LeaseWait;
 use crate::host::proxy::Proxy;
 use crate::observability::metrics::Wait;
+use crate::request::in_flight::InFlight;
 use crate::request::pending_response::PendingResponse;
 use crate::request::waiting::{QueueKey, Waiting};
 
@@ -68,6 +69,8 @@ pub struct HeldRequest<H> {
     pub policy: Rc<ActivePolicy<H>>,
     pub waiting: Rc<Waiting<H>>,
     pub plan: Box<Plan>,
+    /// Where it is counted once it continues.
+    pub in_flight: Rc<InFlight<H>>,
     /// When it came.
     pub arrived_at: Timestamp,
     /// Bytes of its headers, which the host holds meanwhile.
@@ -240,6 +243,8 @@ impl<H: Proxy> HeldRequest<H> {
 
     /// It continues.
     pub fn resume(self) -> Pending<H> {
+        // The host may end the stream in this call.
+        self.in_flight.begin(self.id, &self.policy, &self.plan);
         self.host.resume(self.id);
         Pending::Response(PendingResponse::Fields(self.policy, self.plan))
     }

@@ -6,6 +6,8 @@
 pub(crate) mod arrival;
 pub mod facts;
 pub(crate) mod held_request;
+pub(crate) mod in_flight;
 pub(crate) mod pending_response;
 pub(crate) mod response;
+pub(crate) mod settling;
 pub(crate) mod waiting;

@@ -1,0 +1,134 @@
+//! The requests in flight that rules count: confirmed while they run, released when they end.
+//!
+//! Invariant: each is released once, when the host deletes its stream, whatever ended it: the
+//! response, the client, a time-out or another filter. They belong to the virtual machine, not to a
+//! root, because streams outlive a root that a new configuration replaces. Nothing is borrowed
+//! across a host call. Deliberately absent: what is counted, and when it expires; that is the
+//! policy's.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::Plan;
+use tollgate_policy::waiting::SlabMap;
+
+use crate::active_policy::ActivePolicy;
+use crate::host::proxy::Proxy;
+
+/// The most requests that are confirmed in one call of the timer, so that the others of the worker
+/// need not wait; the rest follow in the next calls.
+const CONFIRMED_PER_TICK: usize = 256;
+
+/// The least time between two attempts to confirm a request whose count cannot be written.
+const AGAIN_AFTER: Span = Span::from_millis(200);
+
+/// The requests of one virtual machine in flight.
+pub struct InFlight<H> {
+    requests: Cell<Requests<H>>,
+}
+
+/// By the numbers of their streams, and these in the order in which they are to be confirmed.
+struct Requests<H> {
+    by_stream: SlabMap<u64, Request<H>>,
+    /// Sorted. Nearly all are added at its end.
+    due: VecDeque<(Timestamp, u32)>,
+}
+
+struct Request<H> {
+    policy: Rc<ActivePolicy<H>>,
+    plan: Box<Plan>,
+    confirm_at: Timestamp,
+}
+
+impl<H> Default for Requests<H> {
+    fn default() -> Self {
+        Self { by_stream: SlabMap::new(), due: VecDeque::new() }
+    }
+}
+
+impl<H> Default for InFlight<H> {
+    fn default() -> Self {
+        Self { requests: Cell::default() }
+    }
+}
+
+impl<H: Proxy> InFlight<H> {
+    /// A request continues whose plan is allowed and charged.
+    pub fn begin(&self, stream: u32, policy: &Rc<ActivePolicy<H>>, plan: &Plan) {
+        if !policy.config.limits_in_flight {
+            return;
+        }
+        let Some(mut plan) = plan.in_flight(&policy.config.policy).map(Box::new) else { return };
+        let Some(confirm_at) = plan.confirm_at(&policy.config.policy) else { return };
+        plan.memory().shrink();
+        self.insert(stream, Request { policy: Rc::clone(policy), plan, confirm_at });
+    }
+
+    /// The stream of a request has ended.
+    pub fn end(&self, stream: u32) {
+        if let Some(Request { policy, mut plan, .. }) = self.take(stream) {
+            if plan.release() {
+                policy.charge(&mut plan);
+            }
+        }
+    }
+
+    /// When the next one has to be confirmed.
+    pub fn next_at(&self) -> Option<Timestamp> {
+        self.with(|requests| requests.due.front().map(|(at, _)| *at))
+    }
+
+    /// Confirms the requests that are due.
+    pub fn tick(&self, now: Timestamp) {
+        for _ in 0..CONFIRMED_PER_TICK {
+            let due = self.with(|requests| requests.due.front().copied());
+            let Some((_, stream)) = due.filter(|(at, _)| *at <= now) else { return };
+            let Some(request) = self.take(stream) else { return };
+            self.confirm(stream, request, now);
+        }
+    }
+
+    fn confirm(&self, stream: u32, mut request: Request<H>, now: Timestamp) {
+        let Request { policy, plan, .. } = &mut request;
+        if !plan.confirm() {
+            return;
+        }
+        policy.charge(plan);
+        let expired = plan.confirmed(&policy.config.policy);
+        policy.count_expired(expired);
+        let Some(confirm_at) = plan.confirm_at(&policy.config.policy) else { return };
+        plan.memory().shrink();
+        request.confirm_at = confirm_at.max(now.saturating_add(AGAIN_AFTER));
+        self.insert(stream, request);
+    }
+
+    fn insert(&self, stream: u32, request: Request<H>) {
+        self.with(|requests| {
+            let due = (request.confirm_at, stream);
+            let place = requests.due.partition_point(|other| *other < due);
+            requests.due.insert(place, due);
+            requests.by_stream.insert_new(stream.into(), request);
+        });
+    }
+
+    fn take(&self, stream: u32) -> Option<Request<H>> {
+        self.with(|requests| {
+            let request = requests.by_stream.remove(&stream.into())?;
+            if let Ok(place) = requests.due.binary_search(&(request.confirm_at, stream)) {
+                requests.due.remove(place);
+            }
+            Some(request)
+        })
+    }
+
+    /// Acts on the requests. `act` must not make a host call: if the host called back, it would
+    /// find none.
+    fn with<R>(&self, act: impl FnOnce(&mut Requests<H>) -> R) -> R {
+        let mut requests = self.requests.take();
+        let result = act(&mut requests);
+        self.requests.set(requests);
+        result
+    }
+}

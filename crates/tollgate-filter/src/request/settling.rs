@@ -1,0 +1,60 @@
+//! What a request leaves to its end: costs that its response settles, and its place among requests
+//! in flight.
+//!
+//! Invariant: what cannot be written then is counted as a failure, and is on the strict side.
+
+use tollgate_policy::{Ending, Plan, ResponseFacts};
+
+use crate::active_policy::ActivePolicy;
+use crate::host::proxy::Proxy;
+use crate::request::response::{EndedResponse, ResponseHeaders};
+
+impl<H: Proxy> ActivePolicy<H> {
+    /// Charges and refunds as the head of the response requires; returns its status when its end
+    /// must be settled as well.
+    pub fn settle(&self, plan: &mut Plan) -> Option<u16> {
+        if !plan.is_deferred() {
+            return None;
+        }
+        let status = self.host.response_status();
+        let ending = status.map_or(Ending::Disconnect, Ending::Response);
+        self.settle_as(plan, ending, &ResponseHeaders::new(&self.host));
+        status.filter(|_| plan.awaits_end())
+    }
+
+    /// The same for the end of a response with this status.
+    pub fn settle_end(&self, mut plan: Box<Plan>, status: u16) {
+        self.settle_as(&mut plan, Ending::Response(status), &EndedResponse::new(&self.host));
+        self.keep(plan);
+    }
+
+    /// The same for a request that ended like this.
+    fn settle_as(&self, plan: &mut Plan, ending: Ending, response: &dyn ResponseFacts) {
+        let is_due = plan.settle(&self.config.policy, ending, response);
+        self.observer.count_costs(plan.settled_costs(), response.has_ended());
+        if is_due {
+            self.charge(plan); // without a clock nothing is
+        }
+    }
+
+    /// Confirms or releases the requests in flight of a plan that was prepared for it.
+    pub(crate) fn charge(&self, plan: &mut Plan) {
+        let Some(now) = self.host.now() else { return self.count_failure() };
+        let stats = self.enforce(plan, now, |enforcement| enforcement.charge());
+        self.add(&stats);
+    }
+
+    /// Counts requests in flight that are no longer counted, because they were confirmed too late.
+    pub(crate) fn count_expired(&self, count: usize) {
+        self.observer.count_expired(count);
+    }
+
+    /// The stream of an allowed request ended before it had a response: its client left, or the
+    /// host aborted it.
+    pub fn end_without_status(&self, mut plan: Box<Plan>) {
+        if plan.is_deferred() {
+            self.settle_as(&mut plan, Ending::Disconnect, &());
+        }
+        self.keep(plan);
+    }
+}

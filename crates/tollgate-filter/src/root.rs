@@ -1,0 +1,84 @@
+//! A root: one plugin configuration of a virtual machine, with what its streams share.
+//!
+//! Invariant: its cells are never borrowed across a host call. Deliberately absent: the callbacks,
+//! which find it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tollgate_core::Timestamp;
+
+use crate::active_policy::ActivePolicy;
+use crate::fleet::authority_client::AuthorityClient;
+use crate::follow::Follower;
+use crate::host::proxy::Proxy;
+use crate::host::timer::{Timer, TimerUser};
+use crate::observability::counter_buffer::CounterBuffer;
+use crate::request::in_flight::InFlight;
+use crate::request::waiting::Waiting;
+
+/// One plugin configuration; all roots of a `vm_id` share this virtual machine's memory.
+pub struct Root<H> {
+    pub policy: Cell<Option<Rc<ActivePolicy<H>>>>,
+    pub follower: Cell<Option<Rc<Follower<H>>>>,
+    pub timer: Rc<Timer<H>>,
+    pub counters: Rc<CounterBuffer<H>>,
+    pub waiting: Rc<Waiting<H>>,
+    pub authority: Rc<AuthorityClient<H>>,
+    /// One for all roots, because streams outlive a root that another one replaces.
+    pub in_flight: Rc<InFlight<H>>,
+}
+
+impl<H: Proxy> Root<H> {
+    /// A root without a policy, next to others that share its requests in flight.
+    pub fn new(host: H, id: u32, in_flight: Rc<InFlight<H>>) -> Self {
+        let timer = Rc::new(Timer::new(host.clone()));
+        let counters = Rc::new(CounterBuffer::new(host.clone(), Rc::clone(&timer)));
+        let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
+        let authority = Rc::new(AuthorityClient::new(host, id, Rc::clone(&timer)));
+        let (policy, follower) = (Cell::new(None), Cell::new(None));
+        Self { policy, follower, timer, counters, waiting, authority, in_flight }
+    }
+
+    /// Makes this policy decide new requests; requests in progress keep theirs.
+    pub fn put(&self, policy: ActivePolicy<H>) {
+        self.waiting.set_limits(policy.limits());
+        self.authority.set_limits(policy.limits());
+        if let Some(before) = self.policy.replace(Some(Rc::new(policy))) {
+            before.end();
+        }
+    }
+
+    /// Sets the timer for the requests in flight that have to be confirmed.
+    pub fn arm(&self, now: Timestamp) {
+        self.timer.set(TimerUser::InFlight, self.in_flight.next_at(), now);
+    }
+
+    /// The same after a request. It is confirmed after those that came before it, for which the
+    /// timer is set.
+    pub fn arm_for_new(&self, host: &H) {
+        let wants = self.timer.wanted(TimerUser::InFlight).is_none();
+        if wants && let Some((at, now)) = self.in_flight.next_at().zip(host.now()) {
+            self.timer.set(TimerUser::InFlight, Some(at), now);
+        }
+    }
+
+    /// What asks a server for its policy, if it does.
+    pub fn follower(&self) -> Option<Rc<Follower<H>>> {
+        with(&self.follower, |follower| follower.as_ref().filter(|_| H::READS_DOCUMENTS).cloned())
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Option<Rc<ActivePolicy<H>>> {
+        with(&self.policy, |policy| policy.as_ref().map(Rc::clone))
+    }
+}
+
+/// Acts on the content of a cell. `act` must not make a host call: if the host called back, it
+/// would find the cell empty.
+pub fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
+    let mut value = cell.take();
+    let result = act(&mut value);
+    cell.set(value);
+    result
+}

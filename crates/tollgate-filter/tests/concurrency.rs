@@ -1,0 +1,130 @@
+//! Requests in flight in several workers of one host: confirmed by the timer, released with the
+//! stream, and gone with a worker that is killed.
+
+use std::rc::Rc;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_filter::filter::{Filter, Flow};
+
+use crate::waiting::{Host, ROOT, World, come, with_policy, worker};
+
+/// Two at the same time, each confirmed within 12 s.
+const POLICY: &str = r#"{"version": 1, "rules": [
+    {"name": "r", "key": ["client_ip"], "concurrency": {"limit": 2, "max_age": "12s"}}]}"#;
+
+const SECOND: u64 = 1_000;
+
+fn start() -> (Filter<Host>, Rc<World>) {
+    with_policy(POLICY.to_owned())
+}
+
+fn passes(filter: &Filter<Host>, world: &World, id: u32) -> bool {
+    come(filter, world, id, "/") == Flow::Continue
+}
+
+/// Moves the clock to this many milliseconds after the start.
+fn at(world: &World, millis: u64) {
+    world.now.set(Timestamp::from_millis(SECOND + millis));
+}
+
+#[test]
+fn an_end_in_one_worker_frees_a_place_in_another() {
+    let (one, world) = start();
+    let two = worker(&world);
+    assert!(passes(&one, &world, 10) && passes(&two, &world, 10));
+    assert!(!passes(&one, &world, 11) && !passes(&two, &world, 11));
+    // The end of a denied request frees nothing, and each end frees one place once.
+    one.on_delete(11);
+    two.on_delete(11);
+    assert!(!passes(&one, &world, 12));
+    one.on_delete(10);
+    one.on_delete(10);
+    assert!(passes(&two, &world, 13) && !passes(&two, &world, 14));
+    assert_eq!(*world.refused.borrow(), [429; 4]);
+}
+
+// Guards: streams that are forgotten after `max_age`, and a timer that writes without need.
+#[test]
+fn a_stream_is_confirmed_at_a_third_of_its_age_with_one_write() {
+    let (filter, world) = start();
+    assert!(passes(&filter, &world, 10));
+    filter.on_response_headers(10);
+    for third in 1..=9 {
+        let due = third * 4 * SECOND;
+        at(&world, due - 1);
+        world.writes.set(0);
+        filter.on_tick(ROOT);
+        assert_eq!((world.writes.get(), world.tick_ms.get()), (0, 1), "not yet");
+        at(&world, due);
+        filter.on_tick(ROOT);
+        assert_eq!((world.writes.get(), world.tick_ms.get()), (1, 4_000));
+    }
+    assert!(passes(&filter, &world, 11) && !passes(&filter, &world, 12));
+    filter.on_delete(10);
+    assert!(passes(&filter, &world, 13));
+}
+
+#[test]
+fn a_killed_worker_costs_its_places_for_at_most_max_age() {
+    let (killed, world) = start();
+    let other = worker(&world);
+    assert!(passes(&killed, &world, 10) && passes(&killed, &world, 11));
+    drop(killed);
+    at(&world, 9 * SECOND - 1);
+    assert!(!passes(&other, &world, 10));
+    at(&world, 12 * SECOND);
+    assert!(passes(&other, &world, 11) && passes(&other, &world, 12));
+    assert!(!passes(&other, &world, 13));
+}
+
+// Guards: a worker that was stopped until its places were others'.
+#[test]
+fn a_confirmation_that_comes_too_late_is_counted_and_frees_nothing() {
+    let (late, world) = start();
+    let other = worker(&world);
+    assert!(passes(&late, &world, 10) && passes(&late, &world, 11));
+    at(&world, 12 * SECOND);
+    assert!(passes(&other, &world, 10) && passes(&other, &world, 11));
+    late.on_tick(ROOT);
+    late.flush();
+    assert_eq!(world.counted("in_flight_expired"), 2);
+    late.on_delete(10);
+    late.on_delete(11);
+    assert!(!passes(&other, &world, 12));
+}
+
+// Guards: streams of a listener that drains, which no timer confirms after its root has ended.
+#[test]
+fn streams_that_outlive_their_root_are_confirmed_by_the_next_one() {
+    const NEXT: u32 = 2;
+    let (filter, world) = start();
+    assert!(passes(&filter, &world, 10) && passes(&filter, &world, 11));
+    filter.on_context_create(NEXT, 0);
+    assert!(filter.on_configure(NEXT, 100));
+    filter.on_delete(ROOT);
+    for third in 1..=6 {
+        at(&world, third * 4 * SECOND);
+        filter.on_tick(NEXT);
+    }
+    filter.on_context_create(12, NEXT);
+    assert_ne!(filter.on_request_headers(12), Flow::Continue, "both still run");
+    filter.on_delete(10);
+    filter.on_context_create(13, NEXT);
+    assert_eq!(filter.on_request_headers(13), Flow::Continue);
+}
+
+// Guards: memory that requests in flight hold after their end.
+#[test]
+fn ten_thousand_requests_leave_nothing() {
+    let (filter, world) = with_policy(POLICY.replace("\"limit\": 2", "\"limit\": 20000"));
+    for id in 10..10_010 {
+        assert!(passes(&filter, &world, id));
+        at(&world, Span::from_nanos(u64::from(id) * 100_000).as_millis_ceil());
+    }
+    for id in (10..10_010).rev() {
+        filter.on_delete(id);
+    }
+    filter.on_tick(ROOT);
+    assert_eq!((filter.contexts(), world.tick_ms.get()), (1, 0));
+    assert!(passes(&filter, &world, 10));
+}
