@@ -24,6 +24,8 @@ pub enum Field {
     Status,
     /// The cost that the response showed, in quota units: `actual`.
     Actual,
+    /// How long the request ran, in milliseconds, or with a point in seconds: `duration`.
+    Duration,
     /// The name of the route: `route`.
     Route,
     /// The user of HTTP authentication: `user`.
@@ -49,7 +51,7 @@ pub enum Field {
 }
 
 /// The fields that have no name of their own, and their words.
-const PLAIN: [(&str, Field); 12] = [
+const PLAIN: [(&str, Field); 13] = [
     ("time", Field::Time),
     ("client", Field::Client),
     ("peer", Field::Peer),
@@ -58,6 +60,7 @@ const PLAIN: [(&str, Field); 12] = [
     ("host", Field::Host),
     ("status", Field::Status),
     ("actual", Field::Actual),
+    ("duration", Field::Duration),
     ("route", Field::Route),
     ("user", Field::User),
     ("country", Field::Country),
@@ -122,7 +125,7 @@ impl fmt::Display for Field {
 }
 
 /// How many values every record has a place for, wanted or not.
-const FIXED: usize = 10;
+const FIXED: usize = 11;
 
 /// The wanted fields; only these are parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,6 +201,7 @@ pub(crate) const fn fixed_place(field: &Field) -> Option<usize> {
         Field::Client => Some(7),
         Field::Peer => Some(8),
         Field::Actual => Some(9),
+        Field::Duration => Some(10),
         Field::Time | Field::Status => None,
         Field::Header(_) | Field::Cookie(_) | Field::Query(_) => None,
         Field::Claim(_) | Field::Metadata(_) => None,

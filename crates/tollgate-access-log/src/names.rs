@@ -108,7 +108,7 @@ impl Map {
             let Some(source) = Source::parse(field) else {
                 return Err(format!(
                     "{field:?} is not a field; use time, client, peer, method, target, host, status, actual, \
-                     route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, \
+                     duration, route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, \
                      metadata.FILTER/NAME, certificate.NAME, cf.NAME, \
                      request, path or query"
                 ));

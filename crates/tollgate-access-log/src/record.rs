@@ -95,6 +95,12 @@ impl<'a> Record<'a> {
         self.fixed(&Field::Actual)
     }
 
+    /// How long the request ran, as in the log.
+    #[must_use]
+    pub fn duration(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::Duration)
+    }
+
     /// The name of the route.
     #[must_use]
     pub fn route(&self) -> Option<&'a [u8]> {

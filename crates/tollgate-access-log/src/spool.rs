@@ -244,11 +244,11 @@ mod tests {
         let plain = ["method", "target", "header.a"].map(|w| Field::parse(w).unwrap());
         let wanted = Wanted::new(plain.into_iter().chain(headers));
         let mut places = vec![Place::Absent; wanted.values()];
-        places[80] = Place::Line(0, 2);
+        places[81] = Place::Line(0, 2);
         // The text from which the client was read is not stored in addition to it.
         places[7] = Place::Line(0, 300);
         places[1] = Place::Line(0, 300);
-        places[10] = Place::Line(3, 3);
+        places[11] = Place::Line(3, 3);
         let texts = Texts { wanted: &wanted, line: &line, unescaped: &[], places: &places };
         for client in clients {
             for peer in [None, Some("::1".parse().unwrap()), Some("10.0.0.1".parse().unwrap())] {

@@ -31,7 +31,7 @@ fn every_field_is_a_field() {
             count += 1;
         }
     }
-    assert_eq!(count, 25);
+    assert_eq!(count, 26);
 }
 
 /// Each name is tested in a header line that has it, together with the time unless it is the time.
@@ -226,7 +226,7 @@ fn mistakes_are_told_in_words() {
         ),
         (
             fit("csv:who=ip", ""),
-            "\"csv:who=ip\" \"who\" is not a field; use time, client, peer, method, target, host, status, actual, route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, metadata.FILTER/NAME, certificate.NAME, cf.NAME, request, path or query",
+            "\"csv:who=ip\" \"who\" is not a field; use time, client, peer, method, target, host, status, actual, duration, route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, metadata.FILTER/NAME, certificate.NAME, cf.NAME, request, path or query",
         ),
         (
             fit("csv:client=ip", "time,addr\n"),

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use tollgate_access_log::Field;
+use tollgate_core::Span;
 use tollgate_policy::spec::MAX_COST;
 
 /// The client of the requests, as far as it is given.
@@ -27,6 +28,8 @@ pub struct AssumedValues {
     pub(crate) status: Option<u16>,
     /// The cost that each response shows, in quota units; within, `None` for none.
     pub(crate) actual: Option<Option<u64>>,
+    /// How long each request runs.
+    pub(crate) duration: Option<Span>,
     /// The others; `None` is a field that no request has.
     pub(crate) fields: Vec<(Field, Option<Vec<u8>>)>,
 }
@@ -49,6 +52,10 @@ impl AssumedValues {
             }
             Field::Status => self.status = Some(status(value)?),
             Field::Actual => self.actual = Some(actual(value)?),
+            Field::Duration => {
+                let read = duration(value.as_bytes()).ok_or(NO_DURATION)?;
+                self.duration = Some(read);
+            }
             _ => {
                 let value = (!value.is_empty()).then(|| value.as_bytes().to_vec());
                 if let Some(value) = &value {
@@ -89,6 +96,7 @@ impl AssumedValues {
         self.get(|other| other == field).is_some()
             || *field == Field::Status && self.status.is_some()
             || *field == Field::Actual && self.actual.is_some()
+            || *field == Field::Duration && self.duration.is_some()
     }
 }
 
@@ -104,7 +112,7 @@ pub fn field(name: &str) -> Result<Field, String> {
     };
     Field::parse(name).ok_or_else(|| {
         format!(
-            "\"{}\" is not a field; use client, method, target, host, status, actual, route, country, asn, \
+            "\"{}\" is not a field; use client, method, target, host, status, actual, duration, route, country, asn, \
              header.NAME, cookie.NAME, query.NAME, claim.NAME, metadata.FILTER/NAME, certificate.NAME or cf.NAME",
             name.escape_default()
         )
@@ -126,6 +134,21 @@ pub(crate) fn units(value: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(value.trim_ascii()).ok()?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+const NO_DURATION: &str = "use milliseconds, such as 250, or seconds with a point, such as 0.25";
+
+/// A duration in a log: a whole number is milliseconds, one with a point is seconds; `None` for
+/// anything else.
+pub(crate) fn duration(value: &[u8]) -> Option<Span> {
+    let text = std::str::from_utf8(value.trim_ascii()).ok()?;
+    let Some((seconds, part)) = text.split_once('.') else {
+        return Some(Span::from_millis(units(text.as_bytes())?));
+    };
+    let is_part = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let nanos = format!("{:0<9}", part.get(..part.len().min(9)).filter(|_| is_part)?);
+    let nanos = Span::from_nanos(nanos.parse().ok()?);
+    Some(Span::from_secs(units(seconds.as_bytes())?).saturating_add(nanos))
 }
 
 fn actual(value: &str) -> Result<Option<u64>, String> {
@@ -159,9 +182,8 @@ fn check(field: &Field, value: &[u8]) -> Result<(), String> {
         }
         Field::Query(_) | Field::Claim(_) | Field::Metadata(_) => (is_line, "one line of text"),
         Field::Certificate(_) | Field::Cloudflare(_) => (is_line, "one line of text"),
-        Field::Time | Field::Client | Field::Peer | Field::Status | Field::Actual | Field::User => {
-            (true, "")
-        }
+        Field::Time | Field::Client | Field::Peer | Field::Status | Field::User => (true, ""),
+        Field::Actual | Field::Duration => (true, ""),
     };
     if is_good { Ok(()) } else { Err(format!("use {wanted} for {field}")) }
 }
@@ -170,6 +192,17 @@ fn check(field: &Field, value: &[u8]) -> Result<(), String> {
 #[allow(clippy::arithmetic_side_effects)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_is_milliseconds_or_seconds_with_a_point() {
+        let millis = |value: &str| duration(value.as_bytes()).map(Span::as_millis_ceil);
+        for (value, expected) in [("0", 0), ("250", 250), ("0.005", 5), ("12.5", 12_500)] {
+            assert_eq!(millis(value), Some(expected), "{value}");
+        }
+        for value in ["", "-", "1.", ".5", "-1", "1.5.2", "1e3", "0.x"] {
+            assert_eq!(millis(value), None, "{value}");
+        }
+    }
 
     #[test]
     fn what_is_assumed_is_kept() {

@@ -94,7 +94,8 @@ pub(crate) fn columns(policy: &Policy) -> Vec<Field> {
         Fact::Query(name) => Some(Field::Query(name.to_owned())),
         Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Header(_) => None,
         Fact::Route | Fact::Country | Fact::Asn | Fact::Claim(_) | Fact::Metadata(_) => None,
-        Fact::Certificate(_) | Fact::Cloudflare(_) | Fact::Status | Fact::Actual => None,
+        Fact::Certificate(_) | Fact::Cloudflare(_) | Fact::Status => None,
+        Fact::Actual | Fact::Duration => None,
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
     };
     let mut columns: Vec<Field> = policy.explain().reads().into_iter().filter_map(column).collect();
@@ -139,6 +140,7 @@ fn sources(policy: &Policy, assumed: &AssumedValues, fact: Fact<'_>) -> Vec<Vec<
         Fact::Certificate(field) => one(Field::Certificate(field.name().to_owned())),
         Fact::Status => one(Field::Status),
         Fact::Actual => one(Field::Actual),
+        Fact::Duration => one(Field::Duration),
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => Vec::new(),
     }
 }
@@ -180,7 +182,7 @@ fn hint(fact: Fact<'_>, field: &str) -> String {
         Fact::Asn | Fact::Claim(_) | Fact::Metadata(_) | Fact::Certificate(_) => {
             format!("{map} or --assume {field}=VALUE")
         }
-        Fact::Cloudflare(_) | Fact::Status | Fact::Actual => {
+        Fact::Cloudflare(_) | Fact::Status | Fact::Actual | Fact::Duration => {
             format!("{map} or --assume {field}=VALUE")
         }
         Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => {

@@ -16,7 +16,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::Policy;
 use tollgate_sim::{Fate, OriginResponse};
 
-use crate::assumed::{AssumedClient, AssumedValues, units};
+use crate::assumed::{AssumedClient, AssumedValues, duration, units};
 use crate::clients::{ClientTable, Marks};
 use crate::facts::Request;
 use crate::label::Label;
@@ -180,7 +180,9 @@ impl<O: Observer> Replay<O> {
         self.resume();
         let logged = || record.actual().and_then(units);
         let cost = self.assumed.actual.unwrap_or_else(logged);
-        self.decide(record, OriginResponse { status: status.unwrap_or(200), cost }, hint);
+        let duration = self.assumed.duration.or_else(|| record.duration().and_then(duration));
+        let status = status.unwrap_or(200);
+        self.decide(record, OriginResponse { status, cost, duration }, hint);
     }
 
     /// Ends the replay: decides every request that still waits.

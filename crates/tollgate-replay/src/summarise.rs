@@ -251,7 +251,7 @@ fn quotas(lane: &Lane, rule: usize) -> Vec<QuotaSummary> {
             of_tenants,
             limit: limiter.quota().limit(),
             window_ms: quota.window().as_millis_ceil(),
-            algorithm: limiter.algorithm().name().to_owned(),
+            algorithm: limiter.counts_by().to_owned(),
             limited,
         }
     };

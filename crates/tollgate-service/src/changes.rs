@@ -268,7 +268,7 @@ impl Parameters {
     fn of(quota: &CompiledQuota) -> Self {
         let (parameters, algorithm) = (quota.limiter().quota(), quota.limiter().algorithm());
         Self {
-            algorithm: algorithm.name(),
+            algorithm: quota.limiter().counts_by(),
             buckets: algorithm.buckets(),
             limit: parameters.limit(),
             window_ms: parameters.window().as_millis_ceil(),

@@ -266,7 +266,7 @@ impl Numbers {
         // The units that an unused limiter allows at once.
         let capacity = quota.burst();
         Self {
-            algorithm: limiter.algorithm().name(),
+            algorithm: limiter.counts_by(),
             limit: quota.limit(),
             window_ms: quota.window().as_millis_ceil(),
             used: capacity.saturating_sub(decision.remaining),

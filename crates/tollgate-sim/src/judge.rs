@@ -17,7 +17,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{CompiledQuota, Policy, QuotaSet};
 
 use crate::exact_log::{ExactLog, WindowCount};
-use crate::node_decision::NodeDecision;
+use crate::node_decision::{NodeDecision, RuleDecision};
 use crate::tenants::SetNumbers;
 
 /// The number of keys from which idle ones are removed, each time that the number has doubled.
@@ -115,11 +115,15 @@ impl Judge {
         if decided.is_denied_without_count() {
             return Some(Exact { admits: false, count: None }); // the twin has the same deny rules
         }
+        if self.is_over_in_flight(decided) {
+            return Some(Exact { admits: false, count: None }); // and the same of these
+        }
         let response = decided.arrival.response;
         let mut charges = std::mem::take(&mut self.charges);
         charges.clear();
         let (sets, most) = (&mut self.sets, &mut self.most);
-        charges.extend(decided.rules().filter(|rule| rule.is_binding).map(|rule| {
+        let counts = |rule: &RuleDecision<'_>| rule.is_binding && !rule.is_in_flight();
+        charges.extend(decided.rules().filter(counts).map(|rule| {
             let set = sets.number(rule.quota_set, rule.set);
             if set >= most.len() {
                 most.push(vec![(0, 0); rule.set.quotas().len()]);
@@ -148,6 +152,21 @@ impl Judge {
         let exact = self.judge(decided.policy, &charges, is_admitted, at);
         self.charges = charges;
         Some(exact)
+    }
+
+    /// True when a limit on requests in flight denies the request. The twin has no such limits:
+    /// what is counted is exact. The most requests at the same time are recorded.
+    fn is_over_in_flight(&mut self, decided: &NodeDecision<'_>) -> bool {
+        let mut is_denied = false;
+        for rule in decided.rules().filter(|rule| rule.is_binding && rule.is_in_flight()) {
+            let set = self.sets.number(rule.quota_set, rule.set);
+            is_denied |= rule.denied_by().is_some();
+            let most = self.most.get_mut(set).map(Vec::as_mut_slice).unwrap_or_default();
+            for ((_, decision), most) in rule.quotas().zip(most) {
+                most.0 = most.0.max(decision.limit.saturating_sub(decision.remaining));
+            }
+        }
+        is_denied
     }
 
     /// Reports every request that is sent on until `now`.

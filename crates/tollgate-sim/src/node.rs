@@ -8,7 +8,7 @@
 //! Deliberately absent: clients that leave while they wait, and varying response times: the origin
 //! responds at once, or always after the same time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
@@ -38,6 +38,11 @@ pub struct Node {
     latency: Span,
     /// Requests that were sent on and whose responses have not come, the oldest first.
     responses: VecDeque<PendingResponse>,
+    /// Requests in flight that rules count, by the time at which each is confirmed or ends, and a
+    /// number.
+    in_flight: BTreeMap<(Timestamp, u64), InFlight>,
+    /// How many of them there were.
+    sent_on: u64,
     /// The request that was decided last, when it waits: its plan is in the queue.
     pub(crate) seated: Option<Ticket>,
     pub(crate) asked: u64,
@@ -58,6 +63,13 @@ pub(crate) struct UnsettledResponse {
 struct PendingResponse {
     plan: Plan,
     response: UnsettledResponse,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+struct InFlight {
+    plan: Plan,
+    ends_at: Timestamp,
 }
 
 /// A request that waits.
@@ -86,6 +98,8 @@ impl Node {
             unsettled: None,
             latency: Span::ZERO,
             responses: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            sent_on: 0,
             seated: None,
             asked: 0,
         }
@@ -223,7 +237,11 @@ impl Node {
 
     /// Charges or refunds according to the responses that came until `now`.
     pub(crate) fn settle(&mut self, now: Timestamp) {
-        if let Some(response) = self.unsettled.take().filter(|_| self.plan.is_deferred()) {
+        let sent_on = self.unsettled.take();
+        if let Some(response) = &sent_on {
+            self.begin_in_flight(response);
+        }
+        if let Some(response) = sent_on.filter(|_| self.plan.is_deferred()) {
             if self.latency == Span::ZERO {
                 self.respond(response);
             } else {
@@ -236,6 +254,40 @@ impl Node {
         while let Some(next) = self.responses.pop_front_if(|next| next.response.at <= now) {
             self.sit_down(next.plan);
             self.respond(next.response);
+        }
+        while let Some(next) = self.in_flight.first_entry().filter(|next| next.key().0 <= now) {
+            let ((at, number), next) = next.remove_entry();
+            self.follow_in_flight(at, number, next);
+        }
+    }
+
+    /// The request of `plan` is sent on, and counts until its end.
+    fn begin_in_flight(&mut self, UnsettledResponse { origin, at }: &UnsettledResponse) {
+        let Some(plan) = self.plan.in_flight(&self.policy) else { return };
+        let ends_at = at.saturating_add(origin.duration.unwrap_or(self.latency));
+        self.sent_on = self.sent_on.saturating_add(1);
+        self.keep_in_flight(InFlight { plan, ends_at }, self.sent_on);
+    }
+
+    /// The time of a request in flight has come: it ends, or is confirmed.
+    fn follow_in_flight(&mut self, at: Timestamp, number: u64, mut next: InFlight) {
+        let has_ended = next.ends_at <= at;
+        let counts = if has_ended { next.plan.release() } else { next.plan.confirm() };
+        let InFlight { plan, ends_at } = next;
+        self.sit_down(plan);
+        if counts {
+            self.commit(at);
+        }
+        if !has_ended {
+            self.plan.confirmed(&self.policy);
+            let plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
+            self.keep_in_flight(InFlight { plan, ends_at }, number);
+        }
+    }
+
+    fn keep_in_flight(&mut self, next: InFlight, number: u64) {
+        if let Some(confirm_at) = next.plan.confirm_at(&self.policy) {
+            self.in_flight.insert((confirm_at.min(next.ends_at), number), next);
         }
     }
 

@@ -48,12 +48,15 @@ pub struct OriginResponse {
     /// The number that it shows, for rules that settle their cost by the response: units, bytes of
     /// its body, or milliseconds.
     pub cost: Option<u64>,
+    /// The time until its end, for rules that limit requests in flight; that of the node's origin
+    /// where it is unknown.
+    pub duration: Option<Span>,
 }
 
 /// A response that shows no cost.
 impl From<u16> for OriginResponse {
     fn from(status: u16) -> Self {
-        Self { status, cost: None }
+        Self { status, cost: None, duration: None }
     }
 }
 
@@ -138,6 +141,12 @@ impl<'n> RuleDecision<'n> {
     /// Every quota and its decision; empty when the request was not decided.
     pub fn quotas(&self) -> impl Iterator<Item = (&'n CompiledQuota, &'n Decision)> + use<'n> {
         self.set.quotas().iter().zip(self.decisions)
+    }
+
+    /// True when it limits requests in flight.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        self.set.quotas().iter().any(|quota| quota.limiter().max_age().is_some())
     }
 
     /// The index in the set of the first quota that denies.

@@ -163,7 +163,8 @@ impl Run {
         for (row, most) in table.quotas.iter_mut().zip(self.books.judge.most.iter().flatten()) {
             (row.most_admitted, row.burst) = *most;
         }
-        let worst = table.quotas.iter().reduce(|worst, row| {
+        let of_windows = table.quotas.iter().filter(|row| !row.is_in_flight());
+        let worst = of_windows.reduce(|worst, row| {
             let share = |one: &QuotaRow, other: &QuotaRow| {
                 u128::from(one.most_admitted).saturating_mul(other.limit.into())
             };

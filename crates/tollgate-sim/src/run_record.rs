@@ -154,7 +154,7 @@ pub(crate) fn quota_rows<'p>(
         tier: set.tier().map(Into::into),
         of_tenants: false,
         name: quota.name().into(),
-        algorithm: quota.limiter().algorithm().name().into(),
+        algorithm: quota.limiter().counts_by().into(),
         limit: quota.limiter().limit(),
         window_us: quota.window().as_nanos() / 1_000,
         most_admitted: 0,

@@ -105,6 +105,14 @@ pub struct QuotaRow {
     pub state_len: u64,
 }
 
+impl QuotaRow {
+    /// True for a limit on requests in flight: the most are those at the same time.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        self.algorithm == "concurrency"
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 const fn is_false(value: &bool) -> bool {
     !*value

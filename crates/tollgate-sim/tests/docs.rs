@@ -68,7 +68,7 @@ fn every_model_and_fault_of_the_tables_is_read() {
 /// no other.
 #[test]
 fn every_field_is_described() {
-    let full = r#"{"length": "1s", "sources": [{"arrivals": {"steady": {"rate": "1/s"}}, "actual": {"always": 1}, "retry": {"wait": "retry_after"}}], "servers": {"latency": "1ms"}}"#;
+    let full = r#"{"length": "1s", "sources": [{"arrivals": {"steady": {"rate": "1/s"}}, "actual": {"always": 1}, "duration": {"always": 1}, "retry": {"wait": "retry_after"}}], "servers": {"latency": "1ms"}}"#;
     let traffic = Traffic::parse(full).unwrap();
     let json: serde_json::Value = serde_json::from_str(&traffic.to_json()).unwrap();
     let fields = |value: &serde_json::Value| -> Vec<String> {

@@ -231,7 +231,7 @@ impl Settled {
             rule: series.rule.clone(),
             tier: series.tier.clone(),
             quota: series.quota.clone(),
-            algorithm: series.limiter.algorithm().name(),
+            algorithm: series.limiter.counts_by(),
             window_ms: series.limiter.quota().window().as_nanos() / 1_000_000,
             limit_now: series.limiter.quota().limit(),
             requests: counts.requests(),

@@ -178,11 +178,14 @@ impl Traffic {
             }
             paced = paced.saturating_add(if source.paced { source.clients.count.0 } else { 0 });
             lanes = lanes.saturating_add(if source.each { source.clients.count.0 } else { 1 });
-            if let Some(Actual::Uniform { from, to }) = source.actual
-                && from.0 > to.0
-            {
-                let message = "has no costs; `from` must not be above `to`";
-                return Err(TrafficError::new(format!("sources[{i}].actual.uniform"), message));
+            for (name, drawn) in [("actual", source.actual), ("duration", source.duration)] {
+                if let Some(Actual::Uniform { from, to }) = drawn
+                    && from.0 > to.0
+                {
+                    let message = "has no numbers; `from` must not be above `to`";
+                    let place = format!("sources[{i}].{name}.uniform");
+                    return Err(TrafficError::new(place, message));
+                }
             }
             if source.clients.fresh && (source.each || source.paced) {
                 let message =

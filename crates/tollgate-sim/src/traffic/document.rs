@@ -48,6 +48,10 @@ pub(crate) struct Source {
     /// The cost that the origin's response shows; none without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) actual: Option<Actual>,
+    /// How long a request runs, in milliseconds, for rules that limit requests in flight; the
+    /// servers' latency without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) duration: Option<Actual>,
     #[serde(default)]
     pub(crate) retry: Option<Retry>,
     /// Its clients space their requests by the response: `t / r`.
@@ -55,7 +59,7 @@ pub(crate) struct Source {
     pub(crate) paced: bool,
 }
 
-/// The model of the costs that responses show, in quota units.
+/// The model of the costs that responses show, in quota units, or of their durations.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(
     rename_all = "snake_case",

@@ -27,6 +27,9 @@ pub const MAX_PENDING: usize = 1_000_000;
 /// The number before those of the streams that draw costs; the others have lower numbers.
 const COST_STREAMS: u64 = 1 << 32;
 
+/// The same for durations.
+const DURATION_STREAMS: u64 = 1 << 33;
+
 /// The number of the first new client; those of the document have lower numbers.
 const FIRST_FRESH: u64 = 1 << 28;
 
@@ -66,6 +69,8 @@ struct SourceState {
     random: Random,
     /// For the costs of its responses.
     random_costs: Random,
+    /// For their durations.
+    random_durations: Random,
     /// Requests so far.
     made: u64,
     /// The earliest next request of each paced client. Empty for other sources.
@@ -94,8 +99,8 @@ impl Requests {
             stream = stream.saturating_add(1);
             Random::new(seed, stream)
         };
-        let costs_of =
-            |index: usize| u64::try_from(index).unwrap_or(0).saturating_add(COST_STREAMS);
+        let stream_of =
+            |first: u64, index: usize| u64::try_from(index).unwrap_or(0).saturating_add(first);
         for (index, source) in traffic.all_sources().iter().enumerate() {
             let count = source.clients.count.0;
             let not_before = if source.paced { usize::try_from(count).unwrap_or(0) } else { 0 };
@@ -103,7 +108,8 @@ impl Requests {
                 first,
                 zipf: source.clients.zipf.map(|exponent| Zipf::new(count, exponent.value())),
                 random: next_random(),
-                random_costs: Random::new(seed, costs_of(index)),
+                random_costs: Random::new(seed, stream_of(COST_STREAMS, index)),
+                random_durations: Random::new(seed, stream_of(DURATION_STREAMS, index)),
                 made: 0,
                 not_before: vec![0; not_before],
                 held: BTreeMap::new(),
@@ -143,7 +149,11 @@ impl Requests {
         let actual = described.and_then(|source| source.actual);
         let random = self.states.get_mut(source).map(|state| &mut state.random_costs);
         let cost = actual.zip(random).map(|(actual, random)| actual.draw(random));
-        OriginResponse { status: status.unwrap_or(200), cost }
+        let lasts = described.and_then(|source| source.duration);
+        let random = self.states.get_mut(source).map(|state| &mut state.random_durations);
+        let millis = lasts.zip(random).map(|(lasts, random)| lasts.draw(random));
+        let duration = millis.map(Span::from_millis);
+        OriginResponse { status: status.unwrap_or(200), cost, duration }
     }
 
     /// The traffic.
