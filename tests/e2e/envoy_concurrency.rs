@@ -114,7 +114,7 @@ fn no_more_than_the_limit_run_at_once_and_every_end_frees_one() {
         // A client that left before its request reached the origin was charged, too.
         assert!(left < QUOTA - charged && left + 125 >= QUOTA - charged - 1, "{left}, {charged}");
         assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
-        assert_eq!(envoy.stat("wasmcustom.tollgate.in_flight_expired"), 0);
+        assert_eq!(envoy.stat("wasmcustom.tollgate.in_flight_late"), 0);
     }
 }
 
@@ -149,7 +149,7 @@ fn a_request_is_counted_for_as_long_as_it_runs() {
     thread::sleep(Duration::from_millis(6_500));
     assert_eq!(envoy.client().send(&of("u")).status, 403, "both still run");
     assert_eq!(finish(&mut clients, &login), [200, 200]);
-    assert_eq!(envoy.stat("wasmcustom.tollgate.in_flight_expired"), 0);
+    assert_eq!(envoy.stat("wasmcustom.tollgate.in_flight_late"), 0);
     wait_until("both have ended", READY_WITHIN, || {
         (envoy.client().send(&of("u")).status == 200).then_some(())
     });

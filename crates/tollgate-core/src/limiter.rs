@@ -184,13 +184,13 @@ impl Limiter {
 
     /// Confirms at `now` that the request of `charge` is still in flight: from then on its charge
     /// has the time `now`. False when it has expired, because the last confirmation is too long
-    /// ago: then nothing counts it, and it must not be refunded. True without any effect for a
-    /// limiter whose charges need none.
+    /// ago: then nothing counts it, and it must not be refunded unless it is
+    /// [counted again](Limiter::count_again). False without any effect for a limiter of quotas.
     ///
     /// Confirm a request every third of `max_age`: a charge is counted for three quarters of it, so
     /// two attempts are in time.
     pub fn renew(&self, state: &mut [u8], charge: Charge, now: Timestamp) -> bool {
-        let Method::InFlight(in_flight) = &self.method else { return true };
+        let Method::InFlight(in_flight) = &self.method else { return false };
         if state.len() != InFlightState::LEN {
             return false;
         }
@@ -199,6 +199,15 @@ impl Limiter {
             renewed.encode(state);
         }
         renewed.is_some()
+    }
+
+    /// Counts a request of `cost` that runs at `now` and [was not counted](Limiter::renew) any
+    /// more, whether or not it fits: from then on it is a charge with the time `now`. Nothing for a
+    /// limiter of quotas.
+    pub fn count_again(&self, state: &mut [u8], now: Timestamp, cost: u64) {
+        if let (Method::InFlight(in_flight), InFlightState::LEN) = (&self.method, state.len()) {
+            in_flight.count_again(InFlightState::decode(state), now, cost).encode(state);
+        }
     }
 
     /// The time after which a request that nothing confirmed is no longer counted; `None` unless it

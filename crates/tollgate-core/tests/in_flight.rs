@@ -258,6 +258,39 @@ fn a_clock_that_is_late_counts_and_releases_as_any_other() {
     assert!(key.allow() && key.allow() && !key.allow());
 }
 
+// Guards: a request of an earlier `max_age` that nothing counts after the change.
+#[test]
+fn a_shorter_age_keeps_what_runs() {
+    let mut key = Key::new(2);
+    assert!(key.allow());
+    let short = Limiter::new_concurrency(2, Span::from_secs(1)).unwrap();
+    let mut state = vec![0; short.state_len()];
+    let now = at(START + 2_000 * MILLIS);
+    short.carry(&key.limiter, &key.state, now, &mut state);
+    assert_eq!(short.peek(&state, now, 0).remaining, 1);
+    // By the new age its last confirmation is too long ago; its process counts it again.
+    assert!(!short.renew(&mut state, charge(START), now));
+    short.count_again(&mut state, now, 1);
+    assert_eq!(short.peek(&state, now, 0).remaining, 0, "twice, until the earlier one expires");
+    let later = at(START + 3_000 * MILLIS);
+    let confirmed = Charge { at: now, cost: 1, delay: Span::ZERO };
+    assert!(!short.renew(&mut state, confirmed, later));
+    short.count_again(&mut state, later, 1);
+    assert_eq!(short.peek(&state, later, 0).remaining, 1);
+}
+
+// Guards: a charge of a clock that was set back, which frees the place of another request.
+#[test]
+fn a_charge_that_is_newer_than_its_state_frees_nothing() {
+    let mut key = Key::new(1);
+    assert!(key.allow());
+    let early = key.running.remove(0);
+    key.now -= 3_600_000 * MILLIS;
+    assert!(key.allow(), "that state is of no clock");
+    key.limiter.refund(&mut key.state, charge(early), at(key.now));
+    assert!(!key.allow());
+}
+
 #[test]
 fn another_limit_keeps_what_runs() {
     let mut key = Key::new(3);

@@ -24,6 +24,7 @@ use crate::host::timer::TimerUser;
 use crate::observability::metrics::Wait;
 use crate::request::arrival::Arrival;
 use crate::request::held_request::{HeldRequest, Pending};
+use crate::request::in_flight::InFlight;
 use crate::request::pending_response::PendingResponse;
 use crate::root::{Root, with};
 
@@ -38,6 +39,8 @@ pub struct Filter<H> {
     /// By their numbers; there are few.
     roots: Cell<Vec<(u32, Rc<Root<H>>)>>,
     streams: Cell<SlabMap<u64, Stream<H>>>,
+    /// Requests in flight of roots that have ended.
+    orphans: Cell<Vec<Rc<InFlight<H>>>>,
 }
 
 /// A policy in force, and its follower, if it has a server.
@@ -52,7 +55,12 @@ struct Stream<H> {
 impl<H: Proxy> Filter<H> {
     /// A filter without contexts.
     pub const fn new(host: H) -> Self {
-        Self { host, roots: Cell::new(Vec::new()), streams: Cell::new(SlabMap::new()) }
+        Self {
+            host,
+            roots: Cell::new(Vec::new()),
+            streams: Cell::new(SlabMap::new()),
+            orphans: Cell::new(Vec::new()),
+        }
     }
 
     /// A context begins: a root if it has no parent, else a stream of that root. An existing
@@ -61,9 +69,7 @@ impl<H: Proxy> Filter<H> {
         if parent == 0 {
             with(&self.roots, |roots| {
                 if !roots.iter().any(|(known, _)| *known == id) {
-                    let other = roots.first().map(|(_, root)| Rc::clone(&root.in_flight));
-                    let root = Root::new(self.host.clone(), id, other.unwrap_or_default());
-                    roots.push((id, Rc::new(root)));
+                    roots.push((id, Rc::new(Root::new(self.host.clone(), id))));
                 }
             });
         } else if let Some(root) = self.root(parent) {
@@ -134,7 +140,7 @@ impl<H: Proxy> Filter<H> {
         root.counters.flush();
         let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
         policy.tick(now);
-        root.in_flight.tick(now);
+        let next_at = self.confirm(&root, now);
         let mut turns = TURNS_PER_TICK;
         while turns > 0 {
             turns = turns.saturating_sub(1);
@@ -171,7 +177,27 @@ impl<H: Proxy> Filter<H> {
             root.authority.mark_all_ready();
             self.give_turns(&root, &policy, turns, now);
         }
-        root.arm(now);
+        root.arm(next_at, now);
+    }
+
+    /// Confirms the requests in flight of this root, and of roots that have ended; returns when the
+    /// next of the latter is due.
+    fn confirm(&self, root: &Root<H>, now: Timestamp) -> Option<Timestamp> {
+        root.in_flight.tick(now);
+        let mut orphans = self.orphans.take();
+        orphans.retain(|orphan| orphan.next_at().is_some());
+        orphans.iter().for_each(|orphan| orphan.tick(now));
+        let next_at = orphans.iter().filter_map(|orphan| orphan.next_at()).min();
+        with(&self.orphans, |roots| roots.append(&mut orphans));
+        next_at
+    }
+
+    /// Sets the timer after a request of this root, if one in flight is due before all others.
+    fn arm_for_new(&self, root: &Root<H>) {
+        let orphans = with(&self.orphans, |orphans| {
+            orphans.iter().filter_map(|orphan| orphan.next_at()).min()
+        });
+        root.arm_for_new(orphans, &self.host);
     }
 
     /// Gives some requests that wait for the authority their turn, and checks the leases.
@@ -221,14 +247,19 @@ impl<H: Proxy> Filter<H> {
         let Root { waiting, authority, in_flight, .. } = &*root;
         let host = &self.host;
         let arrival = Arrival { host, id, policy, waiting, authority, in_flight, facts: &facts };
+        let limits_in_flight = arrival.policy.config.limits_in_flight;
         let pending = arrival.decide(plan);
-        root.arm_for_new(&self.host);
+        if limits_in_flight {
+            self.arm_for_new(&root);
+        }
         let flow = if matches!(pending, Pending::Response(PendingResponse::Fields(..))) {
             Flow::Continue
         } else {
             Flow::Stop
         };
-        self.set_pending(id, pending);
+        if !self.set_pending(id, pending) {
+            root.in_flight.end(id);
+        }
         flow
     }
 
@@ -261,7 +292,7 @@ impl<H: Proxy> Filter<H> {
         let policy = Rc::clone(&sent.policy);
         self.deliver(&root, sent, answers);
         self.give_turns(&root, &policy, TURNS_PER_TICK, now);
-        root.arm(now);
+        self.arm_for_new(&root);
     }
 
     /// Hands the results of a lease request to the stream that waits for them, if there is one.
@@ -293,9 +324,10 @@ impl<H: Proxy> Filter<H> {
             root.authority.close();
             root.counters.end();
             self.end_following(root.follower(), &policy.config.plugin);
-            // Its streams may go on; another root's timer serves them.
-            let next = self.all_roots().into_iter().next();
-            next.iter().for_each(|root| root.arm_for_new(&self.host));
+            // Its streams may go on: another root's timer confirms their requests.
+            if root.in_flight.next_at().is_some() {
+                with(&self.orphans, |orphans| orphans.push(Rc::clone(&root.in_flight)));
+            }
         }
     }
 
@@ -342,16 +374,19 @@ impl<H: Proxy> Filter<H> {
         with(&self.streams, |streams| streams.get_mut(&id.into()).map(take))
     }
 
-    /// Sets the remaining work for a stream, or does it at once if the stream has ended meanwhile.
-    fn set_pending(&self, id: u32, pending: Pending<H>) {
+    /// Sets the remaining work for a stream, or does it at once if the stream has ended meanwhile:
+    /// then false.
+    fn set_pending(&self, id: u32, pending: Pending<H>) -> bool {
         if pending.is_nothing() {
-            return;
+            return true;
         }
         let replace = |streams: &mut SlabMap<u64, Stream<H>>| match streams.get_mut(&id.into()) {
-            Some(stream) => core::mem::replace(&mut stream.pending, pending),
-            None => pending,
+            Some(stream) => (core::mem::replace(&mut stream.pending, pending), true),
+            None => (pending, false),
         };
-        with(&self.streams, replace).end();
+        let (earlier, is_there) = with(&self.streams, replace);
+        earlier.end();
+        is_there
     }
 }
 

@@ -25,18 +25,17 @@ pub struct Root<H> {
     pub counters: Rc<CounterBuffer<H>>,
     pub waiting: Rc<Waiting<H>>,
     pub authority: Rc<AuthorityClient<H>>,
-    /// One for all roots, because streams outlive a root that another one replaces.
     pub in_flight: Rc<InFlight<H>>,
 }
 
 impl<H: Proxy> Root<H> {
-    /// A root without a policy, next to others that share its requests in flight.
-    pub fn new(host: H, id: u32, in_flight: Rc<InFlight<H>>) -> Self {
+    /// A root without a policy.
+    pub fn new(host: H, id: u32) -> Self {
         let timer = Rc::new(Timer::new(host.clone()));
         let counters = Rc::new(CounterBuffer::new(host.clone(), Rc::clone(&timer)));
         let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
         let authority = Rc::new(AuthorityClient::new(host, id, Rc::clone(&timer)));
-        let (policy, follower) = (Cell::new(None), Cell::new(None));
+        let (policy, follower, in_flight) = (Cell::new(None), Cell::new(None), Rc::default());
         Self { policy, follower, timer, counters, waiting, authority, in_flight }
     }
 
@@ -49,17 +48,18 @@ impl<H: Proxy> Root<H> {
         }
     }
 
-    /// Sets the timer for the requests in flight that have to be confirmed.
-    pub fn arm(&self, now: Timestamp) {
-        self.timer.set(TimerUser::InFlight, self.in_flight.next_at(), now);
+    /// Sets the timer for the requests in flight that have to be confirmed, its own and `others`.
+    pub fn arm(&self, others: Option<Timestamp>, now: Timestamp) {
+        let next_at = self.in_flight.next_at().into_iter().chain(others).min();
+        self.timer.set(TimerUser::InFlight, next_at, now);
     }
 
-    /// The same after a request. It is confirmed after those that came before it, for which the
-    /// timer is set.
-    pub fn arm_for_new(&self, host: &H) {
-        let wants = self.timer.wanted(TimerUser::InFlight).is_none();
-        if wants && let Some((at, now)) = self.in_flight.next_at().zip(host.now()) {
-            self.timer.set(TimerUser::InFlight, Some(at), now);
+    /// The same after a request, if it has to be confirmed before all others.
+    pub fn arm_for_new(&self, others: Option<Timestamp>, host: &H) {
+        let next_at = self.in_flight.next_at().into_iter().chain(others).min();
+        let Some(at) = next_at else { return };
+        if self.timer.wanted(TimerUser::InFlight).is_none_or(|wanted| at < wanted) {
+            self.timer.set(TimerUser::InFlight, Some(at), host.now().unwrap_or_default());
         }
     }
 

@@ -265,8 +265,8 @@ families! {
          (estimate), and in the end (final)";
     79 CostUnknown "cost_unknown" Counter [reason] [Worker Server Envoy]
         "Responses that did not show their cost, so that the estimate stayed charged";
-    80 InFlightExpired "in_flight_expired" Counter [] [Envoy]
-        "Requests in flight that are no longer counted, because nothing confirmed them in time";
+    80 InFlightLate "in_flight_late" Counter [] [Envoy]
+        "Requests in flight that were confirmed too late, so that others may have had their places";
 }
 
 impl Family {

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Disposition, Ending, Failure, Partition, Plan, Surface};
 
 use crate::support::{Ended, Head, Request, Surfaced, Tokens, get};
@@ -110,9 +110,8 @@ fn a_confirmed_request_counts_for_as_long_as_it_runs() {
     let mut surface = Surfaced::new(EACH);
     let mut plan = sent(&mut surface, START).unwrap();
     let _never_confirmed = sent(&mut surface, START).unwrap();
+    assert_eq!(plan.confirm_after(&surface.policy), Some(Span::from_secs(4)));
     for round in 1..=5 {
-        let at = plan.confirm_at(&surface.policy).unwrap();
-        assert_eq!(at, Timestamp::from_millis(START + round * 4_000));
         assert_eq!(confirm(&mut surface, &mut plan, START + round * 4_000), 0);
     }
     // The other one does not count by now.
@@ -125,15 +124,19 @@ fn a_confirmed_request_counts_for_as_long_as_it_runs() {
     assert!(rest < 32, "only the quota has a state");
 }
 
+// Guards: a request that was confirmed too late and runs uncounted from then on.
 #[test]
-fn one_that_was_confirmed_too_late_is_dropped_and_frees_nothing() {
-    let mut surface = Surfaced::new(EACH);
+fn one_that_was_confirmed_too_late_is_counted_again_beyond_the_limit() {
+    let mut surface = Surfaced::new(&EACH.replace("\"limit\": 3", "\"limit\": 9"));
     let mut late = sent(&mut surface, START).unwrap();
-    let _one = sent(&mut surface, START + 12_000).unwrap();
+    let one = sent(&mut surface, START + 12_000).unwrap();
     let _two = sent(&mut surface, START + 12_000).unwrap();
     assert_eq!(confirm(&mut surface, &mut late, START + 12_000), 1);
-    assert!(!late.release() && !late.confirm());
-    assert_eq!(late.confirm_at(&surface.policy), None);
+    release(&mut surface, one, START + 12_001);
+    assert_eq!(surface.check(&request(), START + 12_001).answer, DENIED, "two run");
+    assert_eq!(confirm(&mut surface, &mut late, START + 13_000), 0);
+    release(&mut surface, late, START + 13_001);
+    assert_eq!(surface.check(&request(), START + 13_001).answer, Disposition::Allow);
 }
 
 // Guards: a confirmation whose store did not answer, after which the request was forgotten.
@@ -141,12 +144,11 @@ fn one_that_was_confirmed_too_late_is_dropped_and_frees_nothing() {
 fn a_confirmation_that_fails_is_tried_again() {
     let mut surface = Surfaced::new(EACH);
     let mut plan = sent(&mut surface, START).unwrap();
-    let due_at = plan.confirm_at(&surface.policy);
     assert!(plan.confirm());
     plan.each_partition(|partition| partition.fail(Failure::Unreachable));
     plan.decide(&surface.policy, Timestamp::from_millis(START + 4_000));
     assert_eq!(plan.confirmed(&surface.policy), 0);
-    assert_eq!(plan.confirm_at(&surface.policy), due_at);
+    assert!(plan.has_failed());
     assert_eq!(confirm(&mut surface, &mut plan, START + 5_000), 0);
     release(&mut surface, plan, START + 5_001);
 }

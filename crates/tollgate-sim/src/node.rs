@@ -266,7 +266,7 @@ impl Node {
         let Some(plan) = self.plan.in_flight(&self.policy) else { return };
         let ends_at = at.saturating_add(origin.duration.unwrap_or(self.latency));
         self.sent_on = self.sent_on.saturating_add(1);
-        self.keep_in_flight(InFlight { plan, ends_at }, self.sent_on);
+        self.keep_in_flight(InFlight { plan, ends_at }, self.sent_on, *at);
     }
 
     /// The time of a request in flight has come: it ends, or is confirmed.
@@ -281,13 +281,14 @@ impl Node {
         if !has_ended {
             self.plan.confirmed(&self.policy);
             let plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
-            self.keep_in_flight(InFlight { plan, ends_at }, number);
+            self.keep_in_flight(InFlight { plan, ends_at }, number, at);
         }
     }
 
-    fn keep_in_flight(&mut self, next: InFlight, number: u64) {
-        if let Some(confirm_at) = next.plan.confirm_at(&self.policy) {
-            self.in_flight.insert((confirm_at.min(next.ends_at), number), next);
+    fn keep_in_flight(&mut self, next: InFlight, number: u64, at: Timestamp) {
+        if let Some(after) = next.plan.confirm_after(&self.policy) {
+            let due_at = at.saturating_add(after).min(next.ends_at);
+            self.in_flight.insert((due_at, number), next);
         }
     }
 

@@ -143,6 +143,12 @@ impl<Q: Counter> Counted<'_, Q> {
         is_counted
     }
 
+    /// Counts a request in flight that was confirmed too late, whether or not it fits; the
+    /// decisions stay denials.
+    pub fn count_again(&mut self, cost: u64, now: Timestamp) {
+        self.each(|limiter, state, _| limiter.count_again(state, now, cost));
+    }
+
     /// Calls `each` with every quota: its limiter, its state, its decision.
     fn each(&mut self, mut each: impl FnMut(&Limiter, &mut [u8], &mut Decision)) {
         for (quota, decision) in self.quotas.iter().zip(self.decisions.iter_mut()) {

@@ -85,7 +85,8 @@ impl Counts {
         let marks = self.marks.clone();
         self.each(asked, |kept, rule, decisions| {
             let is_of_it = |at: &Timestamp| {
-                kept.parameters == rule.parameters && reset_at(&marks, rule.rule) < *at
+                let is_own = kept.parameters == rule.parameters || kept.limits_requests_in_flight();
+                is_own && reset_at(&marks, rule.rule) < *at
             };
             let Some(at) = rule.charged.filter(is_of_it) else { return };
             kept.counted(decisions).take_back(at, rule.cost, now);

@@ -115,7 +115,8 @@ impl InFlight {
     #[must_use]
     pub fn release(&self, state: InFlightState, charge: Charge, now: Timestamp) -> InFlightState {
         let mut current = self.at(state, now.min(LATEST));
-        if charge.at < current.since {
+        // A counted charge is never newer than its state: that one is of a clock that was set back.
+        if charge.at < current.since || self.part_of(charge.at) > current.newest {
             return current;
         }
         let Some(oldest) = self.index_of(current, charge.at) else { return current };
@@ -143,6 +144,14 @@ impl InFlight {
         let has_expired = age >= PARTS_IN_TIME;
         let released = self.release(state, charge, now);
         (!has_expired).then(|| self.counting(released, now, charge.cost))
+    }
+
+    /// The state with a request of `cost` that runs and was not counted any more, whether or not it
+    /// fits.
+    #[must_use]
+    pub fn count_again(&self, state: InFlightState, now: Timestamp, cost: u64) -> InFlightState {
+        let now = now.min(LATEST);
+        self.counting(self.at(state, now), now, cost)
     }
 
     /// The time from which `state` decides like one never seen: when its newest part expires.

@@ -226,6 +226,7 @@ impl<H: Proxy> HeldRequest<H> {
                 if self.is_stopped {
                     return self.resume();
                 }
+                self.in_flight.begin(self.id, &self.policy, &self.plan, now);
                 Pending::Response(PendingResponse::Fields(self.policy, self.plan))
             }
             Disposition::Delay(wait) => {

@@ -87,7 +87,7 @@ pub struct Metrics {
     cost_units: [Option<Counter>; 2],
     cost_unknown: [Option<Counter>; UnknownCost::ALL.len()],
     /// Of policies that limit requests in flight.
-    in_flight_expired: Option<Counter>,
+    in_flight_late: Option<Counter>,
     /// Of policies that count for a fleet.
     lease_events: [Option<Counter>; LeaseEvent::ALL.len()],
     gauges: Gauges,
@@ -128,7 +128,7 @@ impl Metrics {
         let has_fleet = !policy.fleet().is_empty();
         let settles = policy.rules().iter().any(|rule| rule.settled_cost().is_some());
         let in_flight = policy.rules().iter().any(Rule::limits_requests_in_flight);
-        let in_flight_expired = in_flight.then(|| define(metric!(InFlightExpired))).flatten();
+        let in_flight_late = in_flight.then(|| define(metric!(InFlightLate))).flatten();
         let mut of_costs = |name: &str, label: &str, word: &str| {
             settles.then(|| define(&labelled(name, label, word)))?
         };
@@ -151,7 +151,7 @@ impl Metrics {
             full: define(metric!(WaitingFull)),
             cost_units,
             cost_unknown,
-            in_flight_expired,
+            in_flight_late,
             lease_events: LeaseEvent::ALL.map(|(_, name)| has_fleet.then(|| define(name))?),
             gauges: Gauges::define(plugin, host, has_fleet),
         }
@@ -249,10 +249,10 @@ impl Metrics {
         );
     }
 
-    /// Counts requests in flight that are no longer counted.
-    pub fn count_expired<H: Proxy>(&self, count: usize, buffer: &CounterBuffer<H>) {
+    /// Counts requests in flight that were confirmed too late.
+    pub fn count_late<H: Proxy>(&self, count: usize, buffer: &CounterBuffer<H>) {
         if count > 0 {
-            buffer.add(self.in_flight_expired, i64::try_from(count).unwrap_or(i64::MAX));
+            buffer.add(self.in_flight_late, i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 

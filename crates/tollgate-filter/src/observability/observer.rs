@@ -82,9 +82,9 @@ impl<H: Proxy> Observer<H> {
         self.addresses.check(facts);
     }
 
-    /// Counts requests in flight that are no longer counted.
-    pub fn count_expired(&self, count: usize) {
-        self.metrics.count_expired(count, &self.counters);
+    /// Counts requests in flight that were confirmed too late.
+    pub fn count_late(&self, count: usize) {
+        self.metrics.count_late(count, &self.counters);
     }
 
     /// The costs that the response to the request of the current context settled; at its end the

@@ -58,7 +58,7 @@ impl<H: Proxy> Arrival<'_, H> {
         }
         match self.policy.outcome(&plan).disposition() {
             Disposition::Allow => {
-                self.record_allowed(&plan);
+                self.record_allowed(&plan, now);
                 Pending::Response(PendingResponse::Fields(self.policy, plan))
             }
             Disposition::Delay(wait) => {
@@ -81,7 +81,7 @@ impl<H: Proxy> Arrival<'_, H> {
             && spent.prefetches.is_empty()
             && self.policy.outcome(&plan).disposition() == Disposition::Allow
         {
-            self.record_allowed(&plan);
+            self.record_allowed(&plan, now);
             return Pending::Response(PendingResponse::Fields(self.policy, plan));
         }
         self.hold(plan, now).begin_leasing(availability, (status, spent), now)
@@ -112,10 +112,10 @@ impl<H: Proxy> Arrival<'_, H> {
         (at > now && at.since(now) <= place.max).then_some((place, at))
     }
 
-    fn record_allowed(&self, plan: &Plan) {
+    fn record_allowed(&self, plan: &Plan, now: Timestamp) {
         self.policy.count(plan, Span::ZERO);
         self.policy.mark(plan);
-        self.in_flight.begin(self.id, &self.policy, plan);
+        self.in_flight.begin(self.id, &self.policy, plan, now);
     }
 
     fn deny(self, plan: Box<Plan>) -> Pending<H> {

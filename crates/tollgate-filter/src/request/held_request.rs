@@ -244,7 +244,7 @@ impl<H: Proxy> HeldRequest<H> {
     /// It continues.
     pub fn resume(self) -> Pending<H> {
         // The host may end the stream in this call.
-        self.in_flight.begin(self.id, &self.policy, &self.plan);
+        self.in_flight.begin(self.id, &self.policy, &self.plan, self.arrived_at);
         self.host.resume(self.id);
         Pending::Response(PendingResponse::Fields(self.policy, self.plan))
     }

@@ -1,10 +1,10 @@
 //! The requests in flight that rules count: confirmed while they run, released when they end.
 //!
 //! Invariant: each is released once, when the host deletes its stream, whatever ended it: the
-//! response, the client, a time-out or another filter. They belong to the virtual machine, not to a
-//! root, because streams outlive a root that a new configuration replaces. Nothing is borrowed
-//! across a host call. Deliberately absent: what is counted, and when it expires; that is the
-//! policy's.
+//! response, the client, a time-out or another filter. Each belongs to the root of its stream,
+//! whose timer confirms it; when the root ends, to another one, because streams outlive their root.
+//! Nothing is borrowed across a host call, and a stream that ends during one is released after it.
+//! Deliberately absent: what is counted, and when it expires; that is the policy's.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,9 +24,11 @@ const CONFIRMED_PER_TICK: usize = 256;
 /// The least time between two attempts to confirm a request whose count cannot be written.
 const AGAIN_AFTER: Span = Span::from_millis(200);
 
-/// The requests of one virtual machine in flight.
+/// The requests of one root in flight.
 pub struct InFlight<H> {
     requests: Cell<Requests<H>>,
+    /// The stream whose request is being confirmed, unless it has ended meanwhile.
+    confirming: Cell<Option<u32>>,
 }
 
 /// By the numbers of their streams, and these in the order in which they are to be confirmed.
@@ -50,28 +52,30 @@ impl<H> Default for Requests<H> {
 
 impl<H> Default for InFlight<H> {
     fn default() -> Self {
-        Self { requests: Cell::default() }
+        Self { requests: Cell::default(), confirming: Cell::default() }
     }
 }
 
 impl<H: Proxy> InFlight<H> {
-    /// A request continues whose plan is allowed and charged.
-    pub fn begin(&self, stream: u32, policy: &Rc<ActivePolicy<H>>, plan: &Plan) {
+    /// A request continues whose plan is allowed and was charged at `since` or later.
+    pub fn begin(&self, stream: u32, policy: &Rc<ActivePolicy<H>>, plan: &Plan, since: Timestamp) {
         if !policy.config.limits_in_flight {
             return;
         }
         let Some(mut plan) = plan.in_flight(&policy.config.policy).map(Box::new) else { return };
-        let Some(confirm_at) = plan.confirm_at(&policy.config.policy) else { return };
+        let Some(after) = plan.confirm_after(&policy.config.policy) else { return };
         plan.memory().shrink();
+        let confirm_at = since.saturating_add(after);
         self.insert(stream, Request { policy: Rc::clone(policy), plan, confirm_at });
     }
 
     /// The stream of a request has ended.
     pub fn end(&self, stream: u32) {
-        if let Some(Request { policy, mut plan, .. }) = self.take(stream) {
-            if plan.release() {
-                policy.charge(&mut plan);
-            }
+        if self.confirming.get() == Some(stream) {
+            return self.confirming.set(None);
+        }
+        if let Some(Request { policy, plan, .. }) = self.take(stream) {
+            release(&policy, plan);
         }
     }
 
@@ -85,8 +89,10 @@ impl<H: Proxy> InFlight<H> {
         for _ in 0..CONFIRMED_PER_TICK {
             let due = self.with(|requests| requests.due.front().copied());
             let Some((_, stream)) = due.filter(|(at, _)| *at <= now) else { return };
-            let Some(request) = self.take(stream) else { return };
-            self.confirm(stream, request, now);
+            match self.take(stream) {
+                Some(request) => self.confirm(stream, request, now),
+                None => drop(self.with(|requests| requests.due.pop_front())),
+            }
         }
     }
 
@@ -95,17 +101,24 @@ impl<H: Proxy> InFlight<H> {
         if !plan.confirm() {
             return;
         }
+        self.confirming.set(Some(stream));
         policy.charge(plan);
-        let expired = plan.confirmed(&policy.config.policy);
-        policy.count_expired(expired);
-        let Some(confirm_at) = plan.confirm_at(&policy.config.policy) else { return };
+        policy.count_late(plan.confirmed(&policy.config.policy));
+        if self.confirming.take().is_none() {
+            return release(&request.policy, request.plan);
+        }
+        let Some(after) = plan.confirm_after(&policy.config.policy) else { return };
+        let has_failed = plan.has_failed();
         plan.memory().shrink();
-        request.confirm_at = confirm_at.max(now.saturating_add(AGAIN_AFTER));
+        request.confirm_at = now.saturating_add(if has_failed { AGAIN_AFTER } else { after });
         self.insert(stream, request);
     }
 
     fn insert(&self, stream: u32, request: Request<H>) {
         self.with(|requests| {
+            if requests.by_stream.get(&stream.into()).is_some() {
+                return; // a stream is one request
+            }
             let due = (request.confirm_at, stream);
             let place = requests.due.partition_point(|other| *other < due);
             requests.due.insert(place, due);
@@ -130,5 +143,11 @@ impl<H: Proxy> InFlight<H> {
         let result = act(&mut requests);
         self.requests.set(requests);
         result
+    }
+}
+
+fn release<H: Proxy>(policy: &ActivePolicy<H>, mut plan: Box<Plan>) {
+    if plan.release() {
+        policy.charge(&mut plan);
     }
 }

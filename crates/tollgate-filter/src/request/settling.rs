@@ -44,9 +44,9 @@ impl<H: Proxy> ActivePolicy<H> {
         self.add(&stats);
     }
 
-    /// Counts requests in flight that are no longer counted, because they were confirmed too late.
-    pub(crate) fn count_expired(&self, count: usize) {
-        self.observer.count_expired(count);
+    /// Counts requests in flight that were confirmed too late.
+    pub(crate) fn count_late(&self, count: usize) {
+        self.observer.count_late(count);
     }
 
     /// The stream of an allowed request ended before it had a response: its client left, or the

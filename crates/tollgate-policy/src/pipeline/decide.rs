@@ -283,7 +283,10 @@ impl PartitionMut<'_> {
                 let counted = counted_in(policy, applied, &mut stored.value, decisions);
                 let charged = counted.zip(applied.charged);
                 // The time of its charge stays until this is committed: it may be decided again.
-                if charged.is_some_and(|(mut counted, at)| counted.renew(at, applied.cost, now)) {
+                if let Some((mut counted, at)) = charged {
+                    if !counted.renew(at, applied.cost, now) {
+                        counted.count_again(applied.cost, now);
+                    }
                     stored.status = Status::Charged;
                 }
                 continue;

@@ -8,7 +8,7 @@ use crate::pipeline::applied::{AppliedRule, CountedIn, Effect};
 use crate::pipeline::partitions::Stored;
 use crate::pipeline::plan::{Plan, decisions_of, denies};
 use crate::policy::compiled::Policy;
-use tollgate_core::{Span, Timestamp};
+use tollgate_core::Span;
 use tollgate_storage::Due;
 
 /// A charge is confirmed after this part of `max_age`: twice before it expires.
@@ -16,7 +16,7 @@ const CONFIRMED_AFTER: u64 = 3;
 
 impl Plan {
     /// The part of an allowed plan that counts its request while it is in flight; `None` when no
-    /// rule does. Keep it until the request ends. At its [time](Plan::confirm_at)
+    /// rule does. Keep it until the request ends. From [time](Plan::confirm_after) to time
     /// [confirm](Plan::confirm) it, at the end [release](Plan::release) it; after each load, decide
     /// and commit it.
     #[must_use]
@@ -49,17 +49,15 @@ impl Plan {
         Some(own)
     }
 
-    /// When requests in flight have to be confirmed: a third of the shortest `max_age` after the
-    /// last time. `None` when none is counted any more.
+    /// How long after it was charged or confirmed a request in flight has to be confirmed: a third
+    /// of the shortest `max_age`. `None` when nothing counts it.
     #[must_use]
-    pub fn confirm_at(&self, policy: &Policy) -> Option<Timestamp> {
-        let at = |applied: &AppliedRule| {
-            let ages = policy.quotas(applied).iter().filter_map(|quota| quota.limiter.max_age());
-            let part = |age: Span| age.as_nanos().checked_div(CONFIRMED_AFTER);
-            let after = ages.filter_map(part).min()?;
-            Some(applied.charged?.saturating_add(Span::from_nanos(after)))
-        };
-        self.applied.iter().filter_map(at).min()
+    pub fn confirm_after(&self, policy: &Policy) -> Option<Span> {
+        let counted = self.applied.iter().filter(|applied| applied.charged.is_some());
+        let quotas = counted.flat_map(|applied| policy.quotas(applied));
+        let ages = quotas.filter_map(|quota| quota.limiter.max_age());
+        let part = |age: Span| age.as_nanos().checked_div(CONFIRMED_AFTER);
+        ages.filter_map(part).min().map(Span::from_nanos)
     }
 
     /// Prepares requests in flight to be confirmed: load, decide and commit them next. False when
@@ -74,24 +72,20 @@ impl Plan {
         self.continue_as(Due::Settled(0))
     }
 
-    /// After a confirmation was committed: what is counted has its time, and what is not counted
-    /// any more, because it was confirmed too late, is dropped. Returns the number of the latter.
-    /// Where the store failed, nothing changes: confirm it again.
+    /// After a confirmation was committed: the time of each charge is that of the confirmation.
+    /// Returns how many were confirmed too late and nothing had counted since; they are counted
+    /// again, also beyond the limit. Where the store failed, nothing changes: confirm it again.
     pub fn confirmed(&mut self, policy: &Policy) -> usize {
         let Self { applied, partitions, decisions, .. } = self;
-        let before = applied.len();
-        applied.retain_mut(|applied| {
+        let mut late = 0_usize;
+        for applied in applied {
             let stored = applied.partition().and_then(|i| partitions.get(i));
-            let Some(stored) = stored.filter(|stored| stored.status.is_decided()) else {
-                return true;
-            };
-            if denies(applied, policy, decisions) {
-                return false;
+            if let Some(stored) = stored.filter(|stored| stored.status.is_decided()) {
+                late = late.saturating_add(usize::from(denies(applied, policy, decisions)));
+                applied.charged = Some(stored.at);
             }
-            applied.charged = Some(stored.at);
-            true
-        });
-        before.saturating_sub(applied.len())
+        }
+        late
     }
 
     fn continue_as(&mut self, due: Due) -> bool {

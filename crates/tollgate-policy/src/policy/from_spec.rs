@@ -18,6 +18,7 @@ use crate::policy::records::RECORD_HEADER;
 use crate::policy::rule::{Rule, Tier};
 use crate::policy::settings::{Response, Settings};
 use crate::policy::tenant::TenantKey;
+use crate::spec::charging::Charging;
 use crate::spec::policy::PolicySpec;
 use crate::spec::problem::Problems;
 use crate::spec::rule::{RecordSpec, RuleSpec, SetSpec, TierSpec, are_unique};
@@ -153,7 +154,7 @@ impl RuleSpec {
             group.spec.is_fleet == is_fleet
                 && self.captures_for(&group.spec.key)
                 && !(has_choice && self.tiers.iter().any(|tier| !tier.key_values.is_empty()))
-                && !(by_calendar && is_leased)
+                && !((by_calendar || self.terms.charging == Charging::InFlight) && is_leased)
                 && self.can_have_penalties(group.spec.shards.is_some())
         }) && sets.all(|set| set.fallback.is_some() == falls_back)
     }
