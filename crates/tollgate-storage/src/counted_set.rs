@@ -67,7 +67,9 @@ impl CountedSet {
             self.count_at_least(&before, &earlier.set, now);
         }
         let was_used = earlier.states.iter().any(|byte| *byte != 0);
-        self.before = (may_return && was_used).then(|| Box::new(earlier));
+        // What runs was carried whole: nothing of it would be lost.
+        let returns = may_return && was_used && !earlier.limits_requests_in_flight();
+        self.before = returns.then(|| Box::new(earlier));
         was_used
     }
 

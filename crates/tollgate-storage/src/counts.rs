@@ -20,6 +20,7 @@ use crate::leases::clock::Clock;
 use crate::leases::mutation::{self, Mutation};
 use crate::marks::{MAX_MARKS, Mark};
 use crate::request::{Request, entry_of, is_strict, look_of, settles};
+use crate::released::ReleasedRequests;
 use crate::settled::SettledCosts;
 use crate::stored_set::StoredSet;
 use crate::wire::{NEWER, OTHER_ENTRY, WireError};
@@ -41,6 +42,7 @@ pub struct Counts {
     pub(crate) version: u64,
     pub(crate) marks: Vec<Mark>,
     pub(crate) settled: SettledCosts,
+    pub(crate) released: ReleasedRequests,
     pub(crate) sets: Vec<CountedSet>,
 }
 
@@ -201,7 +203,8 @@ impl Counts {
     pub fn idle_at(&self) -> Timestamp {
         let marks = self.marks.iter().map(Mark::idle_at);
         let last = self.sets.iter().map(CountedSet::idle_at).chain(marks).max();
-        self.settled.idle_at().max(last.unwrap_or(Timestamp::ZERO))
+        let of_memory = self.settled.idle_at().max(self.released.idle_at());
+        of_memory.max(last.unwrap_or(Timestamp::ZERO))
     }
 
     /// The greatest used share of a quota at `now`, in parts of [`FULLY_USED`]; greater than that
