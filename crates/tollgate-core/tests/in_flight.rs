@@ -241,6 +241,18 @@ fn a_request_of_a_lost_state_frees_no_later_one_and_is_counted_again() {
     assert_eq!(key.counted(), 2);
 }
 
+// Guards: a process whose confirmation is lost, and that ends its request by the charge.
+#[test]
+fn the_only_request_is_released_by_each_of_its_charges() {
+    let mut key = Key::new(1);
+    assert!(key.allow());
+    key.now += MAX_AGE / 3;
+    assert!(key.limiter.renew(&mut key.state, charge(START), at(key.now)));
+    assert_eq!(key.counted(), 1);
+    key.end(0);
+    assert_eq!((key.counted(), key.state.iter().all(|byte| *byte == 0)), (0, true));
+}
+
 #[test]
 fn a_clock_that_is_late_counts_and_releases_as_any_other() {
     let mut key = Key::new(2);

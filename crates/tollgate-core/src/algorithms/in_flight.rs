@@ -143,7 +143,14 @@ impl InFlight {
         let age = self.part_of(now).saturating_sub(self.part_of(charge.at));
         let has_expired = age >= PARTS_IN_TIME;
         let released = self.release(state, charge, now);
-        (!has_expired).then(|| self.counting(released, now, charge.cost))
+        let mut next = self.counting(released, now, charge.cost);
+        // The only request of a key stays one of the same state: its earlier charge, which is all
+        // that its process has when the reply is lost, still releases it.
+        let since = self.at(state, now).since;
+        if since != Timestamp::ZERO {
+            next.since = since;
+        }
+        (!has_expired).then_some(next)
     }
 
     /// The state with a request of `cost` that runs and was not counted any more, whether or not it
