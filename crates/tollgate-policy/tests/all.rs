@@ -29,6 +29,7 @@ mod given_key;
 mod hits;
 mod hostile;
 mod identity;
+mod in_flight_reports;
 mod layout;
 mod malformed;
 mod operate;

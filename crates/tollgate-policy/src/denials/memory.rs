@@ -26,7 +26,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
-use tollgate_storage::{Counted, block};
+use tollgate_storage::{Counted, Due, block};
 
 /// The used-up counts that one isolate or process has received; their number is bounded.
 #[derive(Debug)]
@@ -158,7 +158,8 @@ impl Denials {
         let Some(partition) = plan.partition(i).filter(|p| p.stored.status.is_decided()) else {
             return;
         };
-        for applied in partition.rules() {
+        // A request in flight ends at any time, and no reply shows when.
+        for applied in partition.rules().filter(|applied| applied.due != Due::InFlight) {
             let Some(set) = policy.applied_set(applied) else { continue };
             let Some(states) = partition.states_of(set) else { continue };
             let at = partition.stored.at;

@@ -97,6 +97,23 @@ impl Partition<'_> {
         true
     }
 
+    /// Appends to `out` the receipt with which this request can be confirmed and released here
+    /// while it is in flight (`InFlightReport` of the storage crate). False, with nothing appended,
+    /// when no rule counts it as such.
+    pub fn write_in_flight(&self, policy: &Policy, out: &mut Vec<u8>) -> bool {
+        let is_counted =
+            |applied: &&AppliedRule| applied.due == Due::InFlight && applied.charged.is_some();
+        let mut rules = self.rules().filter(is_counted).peekable();
+        if self.has_failed() || rules.peek().is_none() {
+            return false;
+        }
+        self.write_head(policy, 0, out);
+        for applied in rules {
+            self.write_rule(policy, applied, RENEWED, out);
+        }
+        true
+    }
+
     /// The bytes before the rules.
     pub(crate) fn write_head(&self, policy: &Policy, flags: u8, out: &mut Vec<u8>) {
         let Some(group) = policy.groups.get(self.group()) else { return };
