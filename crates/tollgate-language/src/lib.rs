@@ -37,6 +37,7 @@ mod json;
 pub use compile::plugin::compile_plugin;
 pub use compile::tenant::{tenant_entry, tenant_entry_for, without_effect};
 pub use compile::{compile, fingerprint, spec};
+pub use described::in_flight::DescribedInFlight;
 pub use described::request::{DescribedRequest, DescribedRequests};
 pub use described::settlement::DescribedSettlement;
 #[cfg(feature = "schema")]

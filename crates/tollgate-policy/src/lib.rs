@@ -94,6 +94,7 @@ pub use decimal::{decimal, whole_number};
 pub use denials::{Denials, FRESH};
 pub use facts::{CertificateField, CloudflareField, Entry, Facts};
 pub use pipeline::applied::SettledCharge;
+pub use pipeline::in_flight::CONFIRMED_AFTER;
 pub use pipeline::key_hashes::pk_text;
 pub use pipeline::memory::PlanMemory;
 pub use pipeline::now::Now;

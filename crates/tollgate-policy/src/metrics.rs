@@ -265,8 +265,11 @@ families! {
          (estimate), and in the end (final)";
     79 CostUnknown "cost_unknown" Counter [reason] [Worker Server Envoy]
         "Responses that did not show their cost, so that the estimate stayed charged";
-    80 InFlightLate "in_flight_late" Counter [] [Envoy]
+    80 InFlightLate "in_flight_late" Counter [] [Worker Server Envoy]
         "Requests in flight that were confirmed too late, so that others may have had their places";
+    81 InFlightReports "in_flight_reports" Counter [report] [Worker Server]
+        "Reports of callers about requests in flight: they still run (renewed), or have ended \
+         (done)";
 }
 
 impl Family {

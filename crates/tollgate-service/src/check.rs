@@ -22,6 +22,7 @@ use tollgate_policy::{
 };
 
 use crate::api_response::ApiResponse;
+use crate::in_flight::InFlightId;
 
 /// The longest body of `POST /check`: 64 KiB, for one request or several.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -118,12 +119,14 @@ pub struct Decided {
     pub waited: Span,
     /// The id with which its cost can be settled, if the request asked for one.
     pub id: Option<String>,
+    /// The id with which its caller confirms and ends it, if it is counted while it is in flight.
+    pub in_flight: Option<InFlightId>,
 }
 
 /// The response, as JSON, to a request with this content type:
 /// `{"decision","rules","violated","retry_after_ms","headers"}`; `delay_ms` when the decision is to
 /// wait, `request_headers` when the request is to be marked, `id` when its cost may be settled,
-/// `report` when its response's status is needed. For a denial it also contains the policy's
+/// `report` when its response's status is needed, `in_flight` when its end is. For a denial it also contains the policy's
 /// response: `status`, `content_type`, `body`, `grpc` for a gRPC client, and `failure` when no
 /// quota denies.
 #[must_use]
@@ -183,6 +186,9 @@ impl Serialize for CheckAnswer<'_> {
         }
         if let Some(id) = decided.id.as_ref().filter(|_| decision != "deny") {
             map.serialize_entry("id", id)?;
+        }
+        if let Some(in_flight) = decided.in_flight.as_ref().filter(|_| decision != "deny") {
+            map.serialize_entry("in_flight", in_flight)?;
         }
         let is_by_status = |i: usize| policy.rules().get(i).is_some_and(Rule::charges_by_response);
         let is_reported = outcome.rules().any(|(i, _)| is_by_status(i));

@@ -32,6 +32,7 @@ mod routes;
 mod query;
 mod document;
 mod entity_tag;
+pub mod in_flight;
 pub mod settle;
 pub mod drive;
 mod lease_course;

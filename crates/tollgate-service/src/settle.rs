@@ -6,7 +6,7 @@
 //! secret, and a receipt of each (`pipeline/remote/request.rs` of the policy crate). Deliberately
 //! absent: asking the counts, and the handling of a cost there.
 //!
-//! An id is Base64 for URLs of: 1, the format; a random number `u64`; when it was charged,
+//! An id is Base64 for URLs of: 1, the format, which no other id has (`in_flight`); a random number `u64`; when it was charged,
 //! nanoseconds `u64`; per count its name, 32 bytes, and its receipt after its length `u16`; then
 //! HMAC-SHA-256 of all that, the first 16 bytes. Numbers are little-endian. The key is HKDF-SHA-256
 //! of the secret, with the deployment in `info`. Sources: RFC 2104, RFC 4648 section 5, RFC 5869.
@@ -48,8 +48,11 @@ pub struct Receipts {
     /// When it was charged, by the clock of a count.
     pub charged_at: Timestamp,
     /// The name of every count, and its receipt ([`Partition::write_receipt`]).
-    pub counts: Vec<([u8; 32], Vec<u8>)>,
+    pub counts: Vec<NamedReceipt>,
 }
+
+/// The name of a count, and its receipt.
+pub type NamedReceipt = ([u8; 32], Vec<u8>);
 
 /// A request to settle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,10 +77,15 @@ impl Sealer {
     /// The id of a request.
     #[must_use]
     pub fn id(&self, receipts: &Receipts) -> String {
-        let mut bytes = Vec::from([FORMAT]);
-        bytes.extend(receipts.number.to_le_bytes());
-        bytes.extend(receipts.charged_at.as_nanos().to_le_bytes());
-        for (name, receipt) in &receipts.counts {
+        let Receipts { number, charged_at, counts } = receipts;
+        self.sealed(FORMAT, &[*number, charged_at.as_nanos()], counts)
+    }
+
+    /// An id of this format: it contains these numbers, and the counts by their names.
+    pub(crate) fn sealed(&self, format: u8, numbers: &[u64], counts: &[NamedReceipt]) -> String {
+        let mut bytes = Vec::from([format]);
+        bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        for (name, receipt) in counts {
             // 26 bytes and at most 16 quotas of 44 for each of at most 64 rules: 46 KB.
             let Ok(len) = u16::try_from(receipt.len()) else { continue };
             bytes.extend(name);
@@ -92,17 +100,30 @@ impl Sealer {
     /// The content of an id; `None` when it is not an id of this deployment.
     #[must_use]
     pub fn open(&self, id: &str) -> Option<Receipts> {
+        let ([number, charged_at], counts) = self.opened(FORMAT, id)?;
+        Some(Receipts { number, charged_at: Timestamp::from_nanos(charged_at), counts })
+    }
+
+    /// The numbers and the counts of an id of this format; `None` when it is not an id of this
+    /// deployment, or of another format.
+    pub(crate) fn opened<const N: usize>(
+        &self,
+        format: u8,
+        id: &str,
+    ) -> Option<([u64; N], Vec<NamedReceipt>)> {
         let bytes = Base64UrlUnpadded::decode_vec(id).ok()?;
-        let (said, seal) = bytes.split_last_chunk::<SEAL>()?;
+        let (content, seal) = bytes.split_last_chunk::<SEAL>()?;
         // In constant time.
-        self.seal(said)?.verify_truncated_left(seal).ok()?;
-        let mut rest = Bytes(said.strip_prefix(&[FORMAT])?);
-        let (number, charged_at) = (rest.u64()?, Timestamp::from_nanos(rest.u64()?));
-        let mut counts = Vec::new();
+        self.seal(content)?.verify_truncated_left(seal).ok()?;
+        let mut rest = Bytes(content.strip_prefix(&[format])?);
+        let (mut numbers, mut counts) = ([0; N], Vec::new());
+        for number in &mut numbers {
+            *number = rest.u64()?;
+        }
         while !rest.0.is_empty() {
             counts.push((rest.array()?, rest.block()?.to_vec()));
         }
-        Some(Receipts { number, charged_at, counts })
+        Some((numbers, counts))
     }
 
     fn seal(&self, said: &[u8]) -> Option<Hmac<Sha256>> {

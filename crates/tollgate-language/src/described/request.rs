@@ -112,31 +112,40 @@ impl DescribedRequests {
     /// ```
     pub fn parse(json: &[u8], most: usize) -> Result<Self, Problems> {
         let node = Node::parse_bytes(json)?;
-        if !matches!(&node, Node::Object(fields) if fields.iter().any(|(name, _)| name == REQUESTS))
-        {
+        let Some(items) = items_of(&node, most)? else {
             return DescribedRequest::read(&node, &node, None).map(Self::One);
-        }
-        let items = read_document(&node, |root| {
-            let fields = Fields::open(&node, root, &[REQUESTS])?;
-            let requests = fields.node(REQUESTS)?;
-            let at = root.field(REQUESTS);
-            match requests {
-                Node::List(items) if items.is_empty() => {
-                    at.problem("is empty; give at least one".into());
-                    None
-                }
-                Node::List(items) => within(most, items.len(), &at).map(|()| items),
-                _ => at.wrong(requests, "a list; use [{...}]"),
-            }
-        });
-        let items = items?;
+        };
         let read = |(i, item)| DescribedRequest::read(item, &node, Some(i));
         Ok(Self::Many(items.iter().enumerate().map(read).collect()))
     }
 }
 
 /// The member that contains several requests.
-const REQUESTS: &str = "requests";
+pub(crate) const REQUESTS: &str = "requests";
+
+/// The items of `{"requests": [...]}`, at most `most`; `None` for any other value.
+///
+/// # Errors
+/// The mistakes of the list.
+pub(crate) fn items_of(node: &Node, most: usize) -> Result<Option<&[Node]>, Problems> {
+    if !matches!(node, Node::Object(fields) if fields.iter().any(|(name, _)| name == REQUESTS)) {
+        return Ok(None);
+    }
+    let items = read_document(node, |root| {
+        let fields = Fields::open(node, root, &[REQUESTS])?;
+        let requests = fields.node(REQUESTS)?;
+        let at = root.field(REQUESTS);
+        match requests {
+            Node::List(items) if items.is_empty() => {
+                at.problem("is empty; give at least one".into());
+                None
+            }
+            Node::List(items) => within(most, items.len(), &at).map(|()| items),
+            _ => at.wrong(requests, "a list; use [{...}]"),
+        }
+    });
+    items.map(|items| Some(items.as_slice()))
+}
 
 impl Facts for DescribedRequest {
     fn method(&self) -> Cow<'_, [u8]> {

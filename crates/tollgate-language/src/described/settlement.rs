@@ -59,7 +59,7 @@ impl DescribedSettlement {
 
 /// An id of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Id(String);
+pub(crate) struct Id(pub(crate) String);
 
 impl FromNode for Id {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {

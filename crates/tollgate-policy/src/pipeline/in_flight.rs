@@ -12,7 +12,7 @@ use tollgate_core::Span;
 use tollgate_storage::Due;
 
 /// A charge is confirmed after this part of `max_age`: twice before it expires.
-const CONFIRMED_AFTER: u64 = 3;
+pub const CONFIRMED_AFTER: u64 = 3;
 
 impl Plan {
     /// The part of an allowed plan that counts its request while it is in flight; `None` when no

@@ -74,6 +74,10 @@ events! {
     CostNoResponse CostUnknown ["no_response"] "A request had no response to settle its cost.";
     CostAbsent CostUnknown ["absent"] "A response had no cost.";
     CostUnreadable CostUnknown ["unreadable"] "The cost in a response was not a whole number.";
+    Renewed InFlightReports ["renewed"] "A request in flight was confirmed.";
+    Done InFlightReports ["done"] "A request in flight has ended.";
+    InFlightExpired InFlightExpired []
+        "A request in flight was confirmed too late: nothing counted it any more.";
     CostConflicting CostUnknown ["conflicting"] "A response had two different costs.";
 }
 
