@@ -50,6 +50,8 @@ pub(crate) struct Traits {
     pub(crate) no_response_end: Option<&'static str>,
     /// The error for a limit on requests in flight, where their end is not known.
     pub(crate) no_concurrency: Option<&'static str>,
+    /// The warning for such a limit there: what callers have to do.
+    pub(crate) ends_reported: Option<&'static str>,
     /// There is one count for all clients, whatever the scope.
     pub(crate) is_one_node: bool,
 }
@@ -91,6 +93,7 @@ const ENVOY: Traits = Traits {
     no_response: None,
     no_response_end: None,
     no_concurrency: None,
+    ends_reported: None,
     is_one_node: false,
 };
 
@@ -128,6 +131,7 @@ const WORKER: Traits = Traits {
     no_concurrency: Some(
         "is not enforced by the Worker yet: it does not know when a response has ended; limit requests in flight in Envoy",
     ),
+    ends_reported: None,
     is_one_node: true,
 };
 
@@ -158,6 +162,7 @@ const LIBRARY: Traits = Traits {
     no_response: None,
     no_response_end: None,
     no_concurrency: None,
+    ends_reported: None,
     is_one_node: false,
 };
 
@@ -194,8 +199,10 @@ const SERVER: Traits = Traits {
          auth, the rate limit service and callers that report no cost",
     ),
     no_response_end: None,
-    no_concurrency: Some(
-        "is not enforced by a server yet: no caller reports the end of a request; limit requests in flight in Envoy",
+    no_concurrency: None,
+    ends_reported: Some(
+        "is for callers of POST /check: they confirm a request in flight by POST /check/renew and end it by POST /check/done; \
+         a server with ext_authz, forward auth or the rate limit service among its protocols does not start with it",
     ),
     is_one_node: false,
 };

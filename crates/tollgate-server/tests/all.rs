@@ -13,5 +13,6 @@
 mod batches;
 mod calendar;
 mod cases;
+mod in_flight;
 mod leases;
 mod table;

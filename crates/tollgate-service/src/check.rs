@@ -126,8 +126,8 @@ pub struct Decided {
 /// The response, as JSON, to a request with this content type:
 /// `{"decision","rules","violated","retry_after_ms","headers"}`; `delay_ms` when the decision is to
 /// wait, `request_headers` when the request is to be marked, `id` when its cost may be settled,
-/// `report` when its response's status is needed, `in_flight` when its end is. For a denial it also contains the policy's
-/// response: `status`, `content_type`, `body`, `grpc` for a gRPC client, and `failure` when no
+/// `report` when its response's status is needed, `in_flight` when its end is. For a denial it also
+/// contains the policy's response: `status`, `content_type`, `body`, `grpc` for a gRPC client, and `failure` when no
 /// quota denies.
 #[must_use]
 pub fn answer(

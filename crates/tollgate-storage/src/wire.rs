@@ -25,8 +25,8 @@
 //! (`Denials`). Or 1 and a version `u64`: the states belong to that policy, which
 //! is newer than the request's; nothing was charged. Or 4 and the tenant's entry, in the store's
 //! own bytes: the request was planned with another one; nothing was charged. Or 5: a shard decided
-//! it with the units that it holds (`leases::shard_reply`). Or 6: a request in flight was confirmed or
-//! released (`in_flight`).
+//! it with the units that it holds (`leases::shard_reply`). Or 6: a request in flight was confirmed
+//! or released (`in_flight`).
 //!
 //! A request that begins otherwise is of another version, and is refused as that
 //! ([`WireError::OtherPolicy`]); it is never decided.

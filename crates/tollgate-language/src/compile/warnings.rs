@@ -59,6 +59,9 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
         {
             at.field("cost").field("actual").problem(message.into());
         }
+        if let Some(message) = traits.ends_reported.filter(|_| rule.concurrency.is_some()) {
+            at.field("concurrency").problem(message.into());
+        }
         tier_warnings(rule, left, &at.field("tiers"));
         values_of_rule(rule, document.case_insensitive_paths == Some(true), &at);
     }

@@ -22,6 +22,8 @@ pub enum KeyRequest {
     },
     /// The bytes of `GivenKey::request`: [`Counts::operate`].
     Operate(Vec<u8>),
+    /// The bytes of `InFlightReport::request`: [`Counts::report_in_flight`].
+    InFlight(Vec<u8>),
 }
 
 /// Why a request failed.
@@ -48,6 +50,7 @@ impl KeyRequest {
             Self::Check(request) => counts.answer(request, *clock),
             Self::Refund { request, reply } => counts.refund(request, reply, *clock),
             Self::Operate(request) => counts.operate(request, *clock),
+            Self::InFlight(request) => counts.report_in_flight(request, *clock),
         };
         answered.map_err(|error| match error {
             WireError::Malformed
@@ -58,16 +61,17 @@ impl KeyRequest {
     }
 
     /// True when the response may depend on an earlier commit that too few replicas are known to
-    /// have: for a settlement and an operator's request.
+    /// have: for a settlement, an operator's request, and a report about a request in flight.
     pub(crate) fn depends_on_earlier(&self) -> bool {
         match self {
             Self::Check(request) => Counts::settles(request),
             Self::Refund { .. } => false,
-            Self::Operate(_) => true,
+            Self::Operate(_) | Self::InFlight(_) => true,
         }
     }
 
-    /// True when applying it twice is at most too strict. An operator's request may be repeated.
+    /// True when applying it twice is at most too strict. An operator's request and a report about
+    /// a request in flight may be repeated.
     pub(crate) fn is_repeatable(&self) -> bool {
         if mutation::is(Mutation::GivesBackAgain) {
             return true;
@@ -75,7 +79,7 @@ impl KeyRequest {
         match self {
             Self::Check(request) => !Counts::gives_back(request),
             Self::Refund { .. } => false,
-            Self::Operate(_) => true,
+            Self::Operate(_) | Self::InFlight(_) => true,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! request and response; those are in the service.
 
 pub(crate) mod charges;
+pub mod in_flight;
 pub mod leasing;
 pub(crate) mod partitions;
 pub mod settling;
@@ -168,7 +169,7 @@ async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Dec
             }
             gate.report_failures(policy, &plan);
         }
-        let decided = Decided { plan, waited: done.waited, id: None };
+        let decided = Decided { plan, waited: done.waited, id: None, in_flight: None };
         let WaitResult { is_overload, charges, .. } = done;
         return Decision { decided, active, is_overload, charges };
     }
@@ -261,6 +262,7 @@ async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<PendingAnswer
     if facts.is_to_be_settled() {
         decided.id = settling::id(gate, &active.policy, &decided);
     }
+    decided.in_flight = in_flight::id(gate, &active.policy, &decided);
     let content_type = facts.header("content-type").unwrap_or_default();
     let policy = &*active.policy;
     let text = check::answer(&decided.plan.outcome(policy), policy, &decided, &content_type);

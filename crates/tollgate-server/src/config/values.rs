@@ -159,8 +159,11 @@ impl Config {
             None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
         let log_share = r.read("log_sample", Share::WANTED, Share::DEFAULT, Share::parse);
+        let hash_key: Vec<u8> = r.text("hash_key").map(|key| key.trim().into()).unwrap_or_default();
         let protocols =
             r.read("protocols", Protocols::WANTED, Protocols::default(), Protocols::parse);
+        // In memory the secret is this process's own.
+        let without_ids = (engine.is_some() && hash_key.is_empty()).then_some("hash_key");
         let mut warnings = Vec::new();
         let (token, operators) = secrets(r, &mut warnings);
         if token.is_none() && names.is_empty() {
@@ -176,13 +179,10 @@ impl Config {
             engine,
             engine_tls,
             tls,
-            spoken: ProtocolRestrictions {
-                without_responses: protocols.without_responses(),
-                passes_success: protocols.passes_success(),
-            },
+            spoken: protocols.restrictions(without_ids),
             callers: Callers { token, names, networks, protocols },
             operators,
-            hash_key: r.text("hash_key").map(|key| key.trim().into()).unwrap_or_default(),
+            hash_key,
             fleet_secret: fleet_secret(r),
             log_share,
             limits,

@@ -24,6 +24,7 @@ use crate::forward;
 use crate::gate::call_counts::CallMethod;
 use crate::grpc::{self, Method};
 use crate::http::body::Body;
+use crate::http::endpoint::Endpoint;
 use crate::http::{Http, NoBody, response};
 use crate::listen::peer::Peer;
 
@@ -77,11 +78,9 @@ fn ended(status: &Status) -> Response<Body> {
 fn traced(request: &Request<Incoming>) -> Option<&'static str> {
     let path = request.uri().path();
     match path {
-        "/check" => Some("POST /check"),
-        "/check/settle" => Some("POST /check/settle"),
         "/lease" => Some("POST /lease"),
         _ if forward::is_below(path) => Some("forward-auth"),
-        _ => grpc::traced(path),
+        _ => Endpoint::of(path).map(Endpoint::name).or_else(|| grpc::traced(path)),
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod body;
 mod callers;
+pub(crate) mod endpoint;
 mod page;
 pub mod protocols;
 
@@ -29,21 +30,20 @@ use tollgate_service::{
     lease,
 };
 
-use crate::check::{self, leasing, settling};
+use crate::check::{self, leasing};
 use crate::config::{Callers, Limits, Readiness};
 use crate::forward::Shape;
 use crate::gate::Gate;
 use crate::grpc::Watchers;
 use crate::http::body::Body;
+use crate::http::endpoint::Endpoint;
 use crate::listen::addresses::{Addresses, ConnectionSlot};
 use crate::listen::peer::Peer;
 use crate::operate::admin::{self, Operators};
 
 pub use self::page::Page;
 
-/// The paths of the service.
-const CHECK_PATH: &str = "/check";
-const SETTLE_PATH: &str = "/check/settle";
+/// The path of the nodes of a fleet.
 const LEASE_PATH: &str = "/lease";
 
 /// How many messages of callers that need no token are read at a time, and of one address.
@@ -192,11 +192,11 @@ impl Http {
         if is_ours(path) {
             return self.operate(head, target, body).await;
         }
-        if !matches!(path, CHECK_PATH | SETTLE_PATH) {
-            let detail = "use POST /check, POST /check/settle, POST /lease or GET \
-                          /.well-known/tollgate/health";
+        let Some(endpoint) = Endpoint::of(path) else {
+            let detail = "use POST /check, POST /check/settle, POST /check/renew, POST /check/done, \
+                          POST /lease or GET /.well-known/tollgate/health";
             return ApiResponse::problem(404, "Not Found", detail);
-        }
+        };
         if method != "POST" {
             return ApiResponse::not_allowed("POST");
         }
@@ -206,8 +206,7 @@ impl Http {
             return answer;
         }
         match self.read(body, service::MAX_BODY).await {
-            Ok(body) if path == SETTLE_PATH => settling::answer(&self.gate, &body).await,
-            Ok(body) => check::answer(&self.gate, &body).await,
+            Ok(body) => endpoint.answer(&self.gate, &body).await,
             Err(why) => why.answer(service::too_long),
         }
     }

@@ -4,6 +4,8 @@
 //! the policy: none of these protocols reports a response, so rules that charge by it are mistakes
 //! then, and only then. Some of these protocols take any success for permission.
 
+use crate::policy::active::ProtocolRestrictions;
+
 /// Declares the protocols: their description, field, and name in the settings.
 macro_rules! protocols {
     ($($(#[doc = $doc:literal])* $field:ident, $name:literal;)*) => {
@@ -59,6 +61,14 @@ impl Protocols {
     /// The error message for a mistake in a list of protocols.
     pub(crate) const WANTED: &str = "is no list of protocols; use one or more of \"ratelimit\", \
         \"ext_authz\", \"ext_authz_http\", \"nginx\" and \"forward_auth\", with commas";
+
+    /// The restrictions that these settings put on a policy; `without_ids` is the setting without
+    /// which no id can be sealed.
+    #[must_use]
+    pub const fn restrictions(&self, without_ids: Option<&'static str>) -> ProtocolRestrictions {
+        let (without_responses, passes_success) = (self.without_responses(), self.passes_success());
+        ProtocolRestrictions { without_responses, passes_success, without_ids }
+    }
 
     /// A protocol that is switched on and takes any success for permission; `None` when there is
     /// none.

@@ -8,14 +8,17 @@ use tollgate_policy::{Policy, Problem, Problems, Surface};
 use tollgate_service::deployment;
 pub use tollgate_service::deployment::Active;
 
-/// The restrictions that the protocols other than `POST /check` put on a policy. Each is the name
-/// of the setting that turns its protocol on.
+/// The restrictions that settings put on a policy: the protocols other than `POST /check`, each by
+/// its name, and a secret that is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProtocolRestrictions {
     /// Callers of this protocol never report the response, so nothing could be charged by it.
     pub without_responses: Option<&'static str>,
     /// A response with a status from 200 to 299 allows the request, whatever it was meant to be.
     pub passes_success: Option<&'static str>,
+    /// The setting without which no id can be sealed here, so that no caller could report that a
+    /// request has ended.
+    pub without_ids: Option<&'static str>,
 }
 
 /// The policy in `text`, as it is enforced here.
@@ -62,6 +65,26 @@ pub fn objections(policy: &Policy, spoken: ProtocolRestrictions) -> Problems {
                      ended; leave it out, or let a server of its own without {setting} have the rule"
                 ),
             );
+        }
+        if rule.limits_requests_in_flight() {
+            if let Some(setting) = spoken.without_responses {
+                wrong(
+                    "concurrency",
+                    format!(
+                        "is not for a server with {setting}: who asks so never tells that a request has ended; leave it \
+                         out, or let a server of its own without {setting} have the rule"
+                    ),
+                );
+            }
+            if let Some(setting) = spoken.without_ids {
+                wrong(
+                    "concurrency",
+                    format!(
+                        "needs {setting}, the same in every server of the store: callers of POST /check end a request \
+                         by an id, which is sealed with it"
+                    ),
+                );
+            }
         }
         if let Some(setting) = spoken.passes_success
             && let Some(status @ 200..=299) = rule.refusal_status()

@@ -99,6 +99,7 @@ impl Memory {
             StoreRequest::Check(request) => counts.answer(request, now),
             StoreRequest::Refund { request, reply } => counts.refund(request, reply, now),
             StoreRequest::Operate(request) => counts.operate(request, now),
+            StoreRequest::InFlight(request) => counts.report_in_flight(request, now),
         });
         let unreadable =
             || NoReply::Unreadable("the stored counts are damaged; the key starts again".into());

@@ -84,13 +84,14 @@ impl Redis {
                 KeyRequest::Refund { request: request.to_vec(), reply: reply.to_vec() }
             }
             StoreRequest::Operate(request) => KeyRequest::Operate(request.to_vec()),
+            StoreRequest::InFlight(request) => KeyRequest::InFlight(request.to_vec()),
         };
         let span = traces::child("store", Kind::Internal);
         let tag = span.as_ref().map(ActiveSpan::tag);
         let name = tollgate_redis::Name::new(*name);
         let look = match &ask {
             KeyRequest::Check(request) => Counts::look_of(request).zip(Some(request.clone())),
-            KeyRequest::Refund { .. } | KeyRequest::Operate(_) => None,
+            KeyRequest::Refund { .. } | KeyRequest::Operate(_) | KeyRequest::InFlight(_) => None,
         };
         let unreadable = |what| {
             NoReply::Unreadable(format!("the engine's key {} {what}", self.engine.key_of(&name)))

@@ -131,7 +131,7 @@ fn step(
             limiter.refund(state, charge, now);
             true
         }
-        KeyRequest::Operate(_) => false,
+        KeyRequest::Operate(_) | KeyRequest::InFlight(_) => false,
     }
 }
 
@@ -174,7 +174,9 @@ fn answers(world: &World, sent: &Sent, sums: &mut Sums) {
                 sums.lost += u64::from(is_lost);
             }
             KeyRequest::Check(_) => sums.denied += 1,
-            KeyRequest::Refund { .. } | KeyRequest::Operate(_) => sums.given_back += 1,
+            KeyRequest::Refund { .. } | KeyRequest::Operate(_) | KeyRequest::InFlight(_) => {
+                sums.given_back += 1;
+            }
         }
     }
 }
