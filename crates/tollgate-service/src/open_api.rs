@@ -28,6 +28,8 @@ mod tests {
             "GET /.well-known/tollgate/health ".to_string(),
             "POST /check check".to_string(),
             "POST /check/settle check".to_string(),
+            "POST /check/renew check".to_string(),
+            "POST /check/done check".to_string(),
             "POST /lease check".to_string(),
         ]);
         for route in ROUTES {

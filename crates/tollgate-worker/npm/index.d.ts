@@ -83,6 +83,13 @@ export interface CheckAnswer {
   };
   /** Where settle was asked for, unless with deny: valid for 10 minutes, for this deployment. Keep it from clients. */
   id?: string;
+  /** Of a server, unless with deny: rules count the request until POST /check/done says that it has ended. */
+  in_flight?: {
+    /** For POST /check/renew and POST /check/done. Keep it from clients. */
+    id: string;
+    /** Confirm the request after so long, if it still runs: a third of the shortest max_age. */
+    renew_after_ms: number;
+  };
   /** Ask again with response_status once the status is known. */
   report?: "response_status";
   /** Set these on the request that goes on. */

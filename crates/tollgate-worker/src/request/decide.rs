@@ -96,7 +96,7 @@ pub(crate) async fn decide<F: Facts>(
             events::log(objects, policy, &outcome);
         }
         objects.report_failures(policy, &plan);
-        let decided = Decided { plan, waited, id: None };
+        let decided = Decided { plan, waited, id: None, in_flight: None };
         return Ok(Decision { decided, active, facts });
     }
 }
