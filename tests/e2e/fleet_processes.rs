@@ -15,6 +15,7 @@ mod fleet_budget;
 mod fleet_cluster;
 #[path = "fleet_denials.rs"]
 mod fleet_denials;
+mod fleet_in_flight;
 mod fleet_penalty;
 #[path = "fleet_losses.rs"]
 mod fleet_losses;

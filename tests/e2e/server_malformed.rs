@@ -45,7 +45,7 @@ fn a_page_in_a_browser_may_not_ask() {
         );
         status(server, &sent)
     };
-    for path in ["/check", "/check/settle", "/lease"] {
+    for path in ["/check", "/check/settle", "/check/renew", "/check/done", "/lease"] {
         for origin in
             ["origin: https://example.com\r\n", "origin: null\r\n", "origin: http://a\r\n"]
         {
@@ -53,7 +53,7 @@ fn a_page_in_a_browser_may_not_ask() {
             assert_eq!(check(&server, path, &fields), "HTTP/1.1 403 Forbidden", "{path} {origin}");
         }
     }
-    for path in ["/check", "/check/settle"] {
+    for path in ["/check", "/check/settle", "/check/renew", "/check/done"] {
         for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
             let fields = format!("content-type: {kind}\r\n");
             let refused = "HTTP/1.1 415 Unsupported Media Type";
@@ -95,7 +95,7 @@ fn a_request_names_one_host() {
 fn a_broken_body_is_malformed_and_not_too_long() {
     let server = server();
     let chunked = "host: a\r\ntransfer-encoding: chunked\r\n";
-    for path in ["/check", "/check/settle", "/lease"] {
+    for path in ["/check", "/check/settle", "/check/renew", "/check/done", "/lease"] {
         let sent = format!("POST {path} HTTP/1.1\r\n{chunked}\r\nzz\r\n");
         assert_eq!(status(&server, &sent), "HTTP/1.1 400 Bad Request", "{path}");
     }

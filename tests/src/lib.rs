@@ -17,6 +17,7 @@ pub mod history;
 pub mod http;
 pub mod http2;
 pub mod identity;
+pub mod in_flight;
 pub mod leasing;
 pub mod login;
 pub mod origins;
