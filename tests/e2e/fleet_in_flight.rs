@@ -41,7 +41,7 @@ fn counts_what_runs(servers: &[TollgateServer]) {
     let other = callers.len() - 1;
     let mut ids = race(servers);
     assert_eq!((ids.len(), counted(first, CLIENT)), (LIMIT, LIMIT));
-    // It is seen at once, whichever server is told.
+    // It is seen at once, whichever server gets the report.
     for _ in 0..3 {
         let ended = ids.pop().expect("an id");
         for i in [0, other, other, 0] {

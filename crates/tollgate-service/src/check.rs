@@ -127,8 +127,8 @@ pub struct Decided {
 /// `{"decision","rules","violated","retry_after_ms","headers"}`; `delay_ms` when the decision is to
 /// wait, `request_headers` when the request is to be marked, `id` when its cost may be settled,
 /// `report` when its response's status is needed, `in_flight` when its end is. For a denial it also
-/// contains the policy's response: `status`, `content_type`, `body`, `grpc` for a gRPC client, and `failure` when no
-/// quota denies.
+/// contains the policy's response: `status`, `content_type`, `body`, `grpc` for a gRPC client, and
+/// `failure` when no quota denies.
 #[must_use]
 pub fn answer(
     outcome: &Outcome<'_>,

@@ -4,10 +4,10 @@
 //! Invariant: an id is sealed as that of a cost is (`settle`), in a format of its own, so that none
 //! is accepted in place of the other. It contains everything that a report needs, and nothing is
 //! stored for a request: the names of its counts, and a receipt of each
-//! (`pipeline/remote/request.rs` of the policy crate). Each count carries out a report on its own, and a repeated report makes no
-//! difference: a count that did not reply is reported to again. A confirmation gives a new id,
-//! because the receipts contain the time of the last one; earlier ids of the request stay valid for
-//! `max_age`. Deliberately absent: asking the counts.
+//! (`pipeline/remote/request.rs` of the policy crate). Each count carries out a report on its own,
+//! and a repeated report makes no difference: a count that did not reply is reported to again. A
+//! confirmation gives a new id, because the receipts contain the time of the last one; earlier ids
+//! of the request stay valid for `max_age`. Deliberately absent: asking the counts.
 //!
 //! An id is Base64 for URLs of: 2, the format; a random number `u64`; per count its name, its
 //! receipt and the seal, as in `settle`.
