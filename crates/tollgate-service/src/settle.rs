@@ -9,8 +9,8 @@
 //! An id is Base64 for URLs of: 1, the format, which no other id has (`in_flight`); a random number
 //! `u64`; when it was charged, nanoseconds `u64`; per count its name, 32 bytes, and its receipt
 //! after its length `u16`; then HMAC-SHA-256 of all that, the first 16 bytes. Numbers are
-//! little-endian. The key is HKDF-SHA-256 of the secret, with the deployment in `info`. Sources: RFC
-//! 2104, RFC 4648 section 5, RFC 5869.
+//! little-endian. The key is HKDF-SHA-256 of the secret, with the deployment in `info`. Sources:
+//! RFC 2104, RFC 4648 section 5, RFC 5869.
 
 use alloc::format;
 use alloc::string::{String, ToString};
