@@ -136,6 +136,34 @@ fn a_killed_server_costs_no_place_that_its_callers_report() {
     forgets_what_is_not_confirmed(&shared(&redis, "1s").start());
 }
 
+// Guards: places that stay taken of requests that another key denied: their count is charged first,
+// or meanwhile.
+#[test]
+fn a_request_that_another_key_denies_keeps_no_place() {
+    let redis = Redis::start(Kind::Plain);
+    let mut rules = policy("1h");
+    rules["rules"].as_array_mut().expect("rules").push(json!({"name": "all", "key": [],
+        "concurrency": {"limit": 3, "max_age": "1h"}}));
+    let start = || {
+        let setup = Setup::new(&rules).operated().variable("TOLLGATE_HASH_KEY", SECRET);
+        let setup = setup.set("store", redis.address());
+        setup.set("store_timeout", 5_000).set("store_tolerance", 2_000).start()
+    };
+    let servers = [start(), start()];
+    let ids = race(&servers);
+    assert!(ids.len() <= 3, "{} run", ids.len());
+    assert_eq!(counted(&servers[0], CLIENT), ids.len(), "of the client, too");
+    // Of two at the same time one may have been denied by the other's charge, which was refunded.
+    let mut caller = servers[1].client();
+    let ids = [ids, fill(&mut caller, CLIENT)].concat();
+    assert_eq!((ids.len(), counted(&servers[0], CLIENT)), (3, 3));
+    for (ended, id) in ids.iter().enumerate() {
+        done(&mut caller, id);
+        assert_eq!(counted(&servers[0], CLIENT), 2 - ended, "one report is for both");
+    }
+    assert_eq!(fill(&mut caller, CLIENT).len(), 3);
+}
+
 // Guards: a request by a protocol that reports no end, and takes a place for max_age.
 #[test]
 fn what_cannot_be_ended_is_refused_by_name() {
