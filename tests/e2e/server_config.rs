@@ -147,7 +147,7 @@ fn files_that_are_named_are_checked_together() {
     let arguments = ["--policy", "policy.json", "--tls-certificate", "c.pem", "--tls-key", "k.pem"];
     let (status, _, err) = run(&dir, &[&arguments[..], &["--check-config"]].concat(), &[]);
     assert_eq!(status, Some(1));
-    for part in ["error: rules[0].quotas", "error: rules[1]", "error: tls_certificate: c.pem: "] {
+    for part in ["error: rules[0].key", "error: rules[1]", "error: tls_certificate: c.pem: "] {
         assert!(err.contains(part), "{part}: {err}");
     }
     write(&dir, "policy.json", POLICY);
