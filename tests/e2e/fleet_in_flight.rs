@@ -108,7 +108,7 @@ fn forgets_what_is_not_confirmed(server: &TollgateServer) {
     let dead = ids.remove(0);
     assert_eq!(renew(&mut caller, &dead), json!({"result": "expired"}));
     done(&mut caller, &dead);
-    assert_eq!(server.metric("tollgate_in_flight_expired_total"), 1);
+    assert_eq!(server.metric("tollgate_in_flight_late_total"), 1);
     assert_eq!(server.metric("tollgate_in_flight_reports_total{report=\"done\"}"), 1);
     assert!(id(&mut caller, CLIENT).is_some());
 }

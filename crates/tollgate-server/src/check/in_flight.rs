@@ -76,7 +76,7 @@ async fn one_of(
             let renewal = Renewal::of(one, each);
             match &renewal {
                 Renewal::Counted(_) => gate.counting.add(Event::Renewed),
-                Renewal::Expired => gate.counting.add(Event::InFlightExpired),
+                Renewal::Expired => gate.counting.add(Event::InFlightLate),
                 Renewal::Silent => {}
             }
             renewal.answer(sealer)

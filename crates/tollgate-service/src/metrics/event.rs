@@ -76,7 +76,7 @@ events! {
     CostUnreadable CostUnknown ["unreadable"] "The cost in a response was not a whole number.";
     Renewed InFlightReports ["renewed"] "A request in flight was confirmed.";
     Done InFlightReports ["done"] "A request in flight has ended.";
-    InFlightExpired InFlightExpired []
+    InFlightLate InFlightLate []
         "A request in flight was confirmed too late: nothing counted it any more.";
     CostConflicting CostUnknown ["conflicting"] "A response had two different costs.";
 }
