@@ -65,6 +65,24 @@ impl Limiter {
         plain!(Method::new_concurrency(limit, max_age))
     }
 
+    /// The limiter that denies every cost, with no `retry_after`: its limit is 0. `window` is only
+    /// reported; zero where there is none.
+    ///
+    /// # Errors
+    /// `window` neither zero nor a possible window.
+    pub const fn closed(window: Span) -> Result<Self, QuotaError> {
+        match Quota::closed(window) {
+            Ok(quota) => Self::new(Algorithm::FixedWindow, quota),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True for [`Limiter::closed`]: no state of it is ever written.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.limit() == 0
+    }
+
     /// Bytes of one state: 8 for GCRA, up to 8,200 for a log of 1024; 16 more with a
     /// [penalty](Limiter::with_penalty).
     #[must_use]

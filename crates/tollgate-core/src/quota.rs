@@ -55,6 +55,18 @@ impl Quota {
         Ok(Self { limit, window, burst: limit, strict: false })
     }
 
+    /// No units, ever: limit and burst are 0. `window` is only reported; zero where there is none.
+    ///
+    /// # Errors
+    /// `window` neither zero nor within [`MIN_WINDOW`] to [`MAX_WINDOW`].
+    pub(crate) const fn closed(window: Span) -> Result<Self, QuotaError> {
+        let nanos = window.as_nanos();
+        if nanos > 0 && nanos < MIN_WINDOW.as_nanos() || nanos > MAX_WINDOW.as_nanos() {
+            return Err(QuotaError::Window);
+        }
+        Ok(Self { limit: 0, window, burst: 0, strict: false })
+    }
+
     /// The same quota allowing `burst` units at once when idle, in place of `limit`. The window
     /// counters and the log have no burst and reject one that differs
     /// ([`Limiter::new`](crate::Limiter::new)).

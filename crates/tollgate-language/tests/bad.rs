@@ -54,6 +54,8 @@ const NO_MESSAGES: &[&str] = &[
     "has no mistake, but no policy could be made from it; please report this",
     // A window out of range is reported by `Window` before the core sees it.
     "window must be 1ms to 366d",
+    // Nor does a limit out of range.
+    "limit must be 1 to {MAX_LIMIT}",
 ];
 
 /// Messages for clients of requests, not for the author of a document.

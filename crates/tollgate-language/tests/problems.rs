@@ -14,7 +14,7 @@ fn every_mistake_is_reported_at_once() {
         r#"{"version": 2, "on_failure": "alow", "rulez": [], "rules": [
             {"name": "", "key": ["client_ip", {"header": "a b"}], "quotas": []},
             {"name": "a", "when": {"paths": ["login"], "methods": []}, "key": [], "quotas": [
-                {"limit": 0, "window": "1m"},
+                {"limit": 1000000000000000, "window": "1m"},
                 {"name": "q", "limit": 10, "window": "0s", "algorithm": "gcr"},
                 {"name": "q", "limit": -1, "window": "60"}]},
             {"name": "a", "key": [], "quotas": [{"limit": 1, "limit": 2, "window": "1m"}]}]}"#,
@@ -26,7 +26,7 @@ fn every_mistake_is_reported_at_once() {
             r#"rules[0].key[1].header: "a b" is not a header name"#,
             r#"rules[1].when.paths[0]: "login" must start with "/""#,
             "rules[1].when.methods: is empty; give at least one, or leave it out",
-            "rules[1].quotas[0].limit: 0 is refused: limit must be 1 to 999999999999999",
+            "rules[1].quotas[0].limit: 1000000000000000 is refused: limit must be 0 to 999999999999999",
             "rules[1].quotas[0].name: is missing; every one of several quotas needs a name",
             r#"rules[1].quotas[1].window: "0s" is too short; use 1ms to 366d"#,
             r#"rules[1].quotas[1].algorithm: unknown algorithm "gcr"; did you mean "gcra"?"#,
@@ -45,7 +45,7 @@ fn what_depends_on_several_values_is_reported_too() {
         r#"{"version": 1, "rules": [
             {"name": "a", "when": {"methods": [], "paths": []}, "key": [], "quotas": []},
             {"name": "a", "key": [], "quotas": [
-                {"limit": 0, "window": "1m"},
+                {"limit": 1000000000000000, "window": "1m"},
                 {"name": "b", "limit": 10, "window": "1m", "algorithm": "sliding-log", "burst": 3},
                 {"name": "c", "limit": 2000, "window": "1m", "algorithm": "sliding-log"},
                 {"name": "d", "limit": 10, "window": "1m", "buckets": 6},
@@ -57,7 +57,7 @@ fn what_depends_on_several_values_is_reported_too() {
             "rules[0].when.paths: is empty; give at least one, or leave it out",
             "rules[0].quotas: has 0 quotas; use 1 to 16",
             "rules[1].name: is the name of an earlier one; names are unique",
-            "rules[1].quotas[0].limit: 0 is refused: limit must be 1 to 999999999999999",
+            "rules[1].quotas[0].limit: 1000000000000000 is refused: limit must be 0 to 999999999999999",
             "rules[1].quotas[0].name: is missing; every one of several quotas needs a name",
             "rules[1].quotas[1].burst: 3 is refused: this algorithm admits up to its limit at once; leave burst out",
             "rules[1].quotas[2].limit: 2000 is refused: limit must be at most 1024 with this algorithm",

@@ -17,6 +17,7 @@ mod backing;
 mod calendar;
 mod beside;
 mod charging;
+mod closed;
 mod concurrency;
 mod corpora;
 mod counts;

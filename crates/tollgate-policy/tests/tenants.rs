@@ -115,11 +115,11 @@ fn every_mistake_of_an_entry_is_said_at_once() {
              quotas.\"nothing near\": the policy has no rule \"nothing near\"",
         ),
         (
-            r#"{"tire": "gold", "priority": 1000001, "expires": 1, "quotas": {"each": [{"limit": 0, "window": "0s"}], "site": []}}"#,
+            r#"{"tire": "gold", "priority": 1000001, "expires": 1, "quotas": {"each": [{"limit": 1000000000000000, "window": "0s"}], "site": []}}"#,
             "unknown field \"tire\"; did you mean \"tier\"?\n\
              priority: 1000001 is not a whole number from 0 to 1000000\n\
              expires: 1 is not a time; use UTC to the second, such as \"2027-01-31T00:00:00Z\"\n\
-             quotas.each[0].limit: 0 is refused: limit must be 1 to 999999999999999\n\
+             quotas.each[0].limit: 1000000000000000 is refused: limit must be 0 to 999999999999999\n\
              quotas.each[0].window: \"0s\" is too short; use 1ms to 366d\n\
              quotas.site: has 0 quotas; use 1 to 16",
         ),

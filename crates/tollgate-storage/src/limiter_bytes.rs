@@ -8,6 +8,7 @@
 //! flight, whose window is `max_age` and whose burst is the limit), buckets `u16` (0 where
 //! the window is not counted in parts), limit `u64`, window in nanoseconds `u64`, burst `u64`. By a
 //! calendar the last eight bytes are [it](Calendar::to_bytes) and four zeros: there is no burst.
+//! A [closed](Limiter::closed) one is a fixed window with limit and burst 0.
 //! With a penalty its steps follow in seconds, six `u32`, 0 after the last one.
 
 use alloc::vec::Vec;
@@ -113,6 +114,10 @@ fn read_method(algorithm: u8, flags: u8, bytes: &mut &[u8]) -> Option<Limiter> {
         || flags & !(STRICT | WEIGHTED | HOLDS) != 0;
     if says_more {
         return None;
+    }
+    if limit == 0 {
+        let is_whole = algorithm == Algorithm::FixedWindow && flags == 0 && burst == 0;
+        return Limiter::closed(window).ok().filter(|_| is_whole);
     }
     let quota = Quota::new(limit, window).ok()?;
     // A burst equal to the limit is the default, whatever time it takes to refill.

@@ -231,7 +231,9 @@ impl Compiler {
             Some(WithoutState::Local(nodes)) => Some(parts_of(&quotas, nodes, problem)),
             Some(WithoutState::Decided(_)) | None => None,
         };
-        let is_used = self.surface.asks_authority() && doc.scope() == Scope::Fleet;
+        let is_closed = quotas.iter().any(|quota| quota.limiter.is_closed());
+        let is_used =
+            self.surface.asks_authority() && doc.scope() == Scope::Fleet && !is_closed;
         let fallback = fallback.filter(|_| is_used);
         let hash = hash_of(&doc.name.0, tier, &quotas, None);
         SetSpec {
@@ -372,7 +374,8 @@ fn excess_error<'s>(rule: &RuleDoc, sets: impl Iterator<Item = &'s SetSpec> + Cl
     let Some(settled) = &doc.settled else { return };
     let least = if let Cost::Fixed(estimate) = doc.cost { estimate } else { 1 };
     let excess = settled.cost.max.saturating_sub(least);
-    let limiters = || sets.clone().flat_map(|set| &set.own.quotas).map(|quota| quota.limiter);
+    let counting = || sets.clone().filter(|set| !set.own.is_closed());
+    let limiters = || counting().flat_map(|set| &set.own.quotas).map(|quota| quota.limiter);
     // A debit would take the place of the entries of others, whose refund then removes the debit.
     if excess > 0 && limiters().any(|it| it.algorithm() == Algorithm::SlidingLog) {
         at.field("max").problem(format!(

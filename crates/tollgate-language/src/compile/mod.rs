@@ -3,6 +3,7 @@
 //! Invariant: compiling is the slow path: it may allocate and hash; deciding does neither.
 
 mod calendar;
+mod closed;
 mod combinations;
 mod compiler;
 mod concurrency;

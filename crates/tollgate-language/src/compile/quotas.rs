@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Limiter, Quota, QuotaError};
 
 use crate::compile::calendar::{Windows, windows};
+use crate::compile::closed;
 use crate::compile::identities::TWICE;
 use crate::document::rule::QuotaDoc;
 use crate::json::place::At;
@@ -43,8 +44,15 @@ pub(crate) fn quotas(
         if names.contains(&name) {
             at.field("name").problem(TWICE.into());
         }
+        if doc.is_closed() && docs.len() > 1 {
+            at.field("limit").problem(closed::ALONE.into());
+        }
         names.push(name.clone());
         if let Some(limiter) = limiter(doc, &at) {
+            if limiter.is_closed() {
+                quotas.push(QuotaSpec { name, limiter });
+                continue;
+            }
             let penalised = doc.penalty.map(|penalty| limiter.with_penalty(penalty.0));
             if penalised == Some(None) {
                 at.field("penalty").problem(QUEUES.into());
@@ -59,13 +67,21 @@ pub(crate) fn quotas(
     parts_of(&quotas, nodes, |(i, field, words)| at.item(i).field(field).problem(words))
 }
 
+const NO_WINDOW: &str = "is missing";
 const QUEUES: &str = "is for requests that are denied, and \"leaky-queue\" makes them wait; use another algorithm, or leave it out";
 
 /// The limiter of one quota; `None` when the core rejects it, or its limit or window could not be
 /// read.
 fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
+    if doc.is_closed() {
+        return closed::limiter(doc, at);
+    }
     let algorithm = algorithm(doc, at);
-    let windows = doc.window.0.and_then(|window| windows(doc, window, at));
+    let Some(window) = &doc.window else {
+        at.field("window").problem(NO_WINDOW.into());
+        return None;
+    };
+    let windows = window.0.and_then(|window| windows(doc, window, at));
     let (limit, windows) = (doc.limit.0?.0, windows?);
     let window = match windows {
         Windows::Length(window) => window,

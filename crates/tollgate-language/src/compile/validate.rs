@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 use core::cell::Cell;
 
 use crate::compile::subsumption::{MAX_COMPARED, implies};
-use crate::compile::{combinations, fleet_rules};
+use crate::compile::{closed, combinations, fleet_rules};
 use crate::document::jwt::JwkDoc;
 use crate::document::root::Document;
 use crate::document::rule::RuleDoc;
@@ -51,6 +51,7 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
         mark_errors(rule, document, &at.field("action").field("mark").field("header"));
         key_errors(rule, document, traits, &at.field("key"));
         combinations::errors(rule, surface, traits, &at);
+        closed::errors(rule, document.tenant.is_some(), &at);
         let has_choice = rule.key.0.iter().any(|part| part.has_alternative);
         for (j, tier) in rule.tiers().iter().enumerate() {
             let at = at.field("tiers");

@@ -244,6 +244,9 @@ fn quota_warnings(set: &SetSpec, at: &At<'_>) {
 
 fn cost_warnings(rule: &RuleSpec, set: &SetSpec, at: &At<'_>) {
     let Cost::Fixed(cost) = rule.terms.cost else { return };
+    if set.own.is_closed() {
+        return; // whatever the cost is
+    }
     for quota in set.own.quotas.iter().filter(|quota| cost > quota.limiter.capacity()) {
         at.problem(format!(
             "{cost} is more than the capacity of {}, which is {}, so no request is ever allowed",

@@ -135,10 +135,10 @@ record! {
     QuotaDoc {
         /// The quota's name in responses; the rule's name by default.
         name: Option<Lenient<Name>>,
-        /// The limit, in quota units per window.
+        /// The limit, in quota units per window; 0 denies every request, and is the only quota.
         limit: Lenient<Limit>,
-        /// The length of the window.
-        window: Lenient<Window>,
+        /// The length of the window; optional with the limit 0.
+        window: Option<Lenient<Window>>,
         /// Quota units allowed at once when idle; the limit by default.
         burst: Option<Burst>,
         /// The algorithm that counts; gcra by default.
@@ -167,6 +167,11 @@ record! {
 }
 
 impl QuotaDoc {
+    /// True when it denies every request.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.limit.0.is_some_and(|limit| limit.0 == 0)
+    }
+
     /// True when its units are places in a queue.
     pub(crate) fn is_queue(&self) -> bool {
         self.algorithm == Some(Algorithm::LeakyQueue)

@@ -193,7 +193,7 @@ impl FromNode for Window {
     schema!({"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d)|1w|1mo)$"});
 }
 
-/// Quota units per window: at least 1. The core checks the limits of the window and of the
+/// Quota units per window; 0 denies every request. The core checks the limits of the window and of the
 /// algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) u64);
@@ -201,14 +201,14 @@ pub(crate) struct Limit(pub(crate) u64);
 impl FromNode for Limit {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let limit = u64::read(node, at)?;
-        if !(1..=MAX_LIMIT).contains(&limit) {
-            at.problem(format!("{limit} is refused: {}", QuotaError::Limit));
+        if limit > MAX_LIMIT {
+            at.problem(format!("{limit} is refused: limit must be 0 to {MAX_LIMIT}"));
             return None;
         }
         Some(Self(limit))
     }
 
-    schema!({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT});
+    schema!({"type": "integer", "minimum": 0, "maximum": MAX_LIMIT});
 }
 
 /// Quota units at once: at least 1. The core checks the limits of the rate.

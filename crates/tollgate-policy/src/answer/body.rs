@@ -55,6 +55,7 @@ impl Outcome<'_> {
                 1 => "try again in 1 second".into(),
                 seconds => numbered("try again in ", seconds, " seconds"),
             },
+            (_, None) if self.is_closed() => "the quota allows no requests".into(),
             _ if self.reported().any(|it| it.is_violated() && it.is_in_flight()) => {
                 "too many requests at the same time; try again when one of them has ended".into()
             }

@@ -30,7 +30,8 @@ pub(crate) struct Reported<'a> {
     pub(crate) decision: &'a Decision,
     /// The time of the decision.
     pub(crate) at: Timestamp,
-    pub(crate) partition: usize,
+    /// Where it is counted; `None` where everything is denied.
+    pub(crate) partition: Option<usize>,
     /// The request would have to wait for its rule and may not.
     pub(crate) rejected_waiting: bool,
     /// The remaining units are those that a node holds, for as long as it holds them.
@@ -75,7 +76,7 @@ pub struct NearestQuota<'a> {
     pub window: Span,
     /// The units that may be used now; 0 while it denies.
     pub remaining: u64,
-    /// The effective window (`t`), in whole seconds, at least 1.
+    /// The effective window (`t`), in whole seconds; 0 where no wait helps, because the limit is 0.
     pub reset_seconds: u64,
 }
 
@@ -103,7 +104,7 @@ impl<'a> FieldWriter<'a> {
         sink("cache-control", "no-store");
         if let Some(wait) = retry_after {
             let seconds = seconds(wait.saturating_add(self.jitter));
-            send_numbers(["retry-after"], [seconds], text, sink);
+            send_numbers(&["retry-after"], &[seconds], text, sink);
         }
     }
 
@@ -130,9 +131,9 @@ impl<'a> FieldWriter<'a> {
                 self.plain_policy(reported(), text, sink);
                 text.clear();
                 let names = ["limit=", ", remaining=", ", reset="];
-                for (name, number) in names.into_iter().zip(numbers) {
+                for (name, number) in names.into_iter().zip(without_reset(&numbers)) {
                     text.push(name);
-                    text.push_number(number);
+                    text.push_number(*number);
                 }
                 sink("ratelimit", text.as_str());
             }
@@ -140,12 +141,12 @@ impl<'a> FieldWriter<'a> {
                 let Some(numbers) = nearest() else { return };
                 self.plain_policy(reported(), text, sink);
                 let names = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
-                send_numbers(names, numbers, text, sink);
+                send_numbers(&names, without_reset(&numbers), text, sink);
             }
             HeaderGeneration::XRateLimit => {
                 let Some(numbers) = nearest() else { return };
                 let names = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
-                send_numbers(names, numbers, text, sink);
+                send_numbers(&names, without_reset(&numbers), text, sink);
             }
         }
     }
@@ -192,7 +193,7 @@ impl<'a> FieldWriter<'a> {
                 if !reported.is_in_flight() {
                     push_window(reported.window(), text);
                 }
-                self.push_partition_key(|| pk(reported.partition), text);
+                self.push_partition_key(reported.partition, &pk, text);
             }
             if text.is_empty() {
                 return; // none was decided
@@ -205,11 +206,12 @@ impl<'a> FieldWriter<'a> {
             push_quoted(&reported.quota.name, text);
             text.push(";r=");
             text.push_number(available(&reported));
-            if !reported.is_in_flight() {
+            let window = self.effective_window(&reported);
+            if window > 0 && !reported.is_in_flight() {
                 text.push(";t=");
-                text.push_number(self.effective_window(&reported));
+                text.push_number(window);
             }
-            self.push_partition_key(|| pk(reported.partition), text);
+            self.push_partition_key(reported.partition, &pk, text);
         }
         if !text.is_empty() {
             sink("ratelimit", text.as_str());
@@ -236,12 +238,17 @@ impl<'a> FieldWriter<'a> {
     }
 
     /// `;pk=:...:`.
-    fn push_partition_key(self, pk: impl FnOnce() -> u64, text: &mut Text) {
-        if !self.response.spec.partition_key {
+    fn push_partition_key(
+        self,
+        partition: Option<usize>,
+        pk: &impl Fn(usize) -> u64,
+        text: &mut Text,
+    ) {
+        let Some(partition) = partition.filter(|_| self.response.spec.partition_key) else {
             return;
-        }
+        };
         let mut buffer = [0; 12];
-        if let Ok(encoded) = Base64::encode(&pk().to_be_bytes(), &mut buffer) {
+        if let Ok(encoded) = Base64::encode(&pk(partition).to_be_bytes(), &mut buffer) {
             text.push(";pk=:");
             text.push(encoded);
             text.push(":");
@@ -256,6 +263,9 @@ impl<'a> FieldWriter<'a> {
     /// rounded up.
     fn effective_window(self, reported: &Reported<'_>) -> u64 {
         let (decision, r) = (reported.decision, available(reported));
+        if decision.limit == 0 {
+            return 0; // nothing ever comes back
+        }
         let wait = decision.retry_after.or((r == 0).then_some(decision.reset_after));
         if let Some(wait) = wait {
             return seconds(wait.saturating_add(self.jitter));
@@ -298,11 +308,11 @@ fn begin_member(text: &mut Text) {
     }
 }
 
-/// `;w=60`; left out when the window is not a whole number of seconds, because `w` is an Integer of
-/// seconds.
+/// `;w=60`; left out when there is no window, and when it is not a whole number of seconds, because
+/// `w` is an Integer of seconds.
 fn push_window(window: Span, text: &mut Text) {
     let secs = window.as_secs_ceil();
-    if Span::from_secs(secs) == window {
+    if Span::from_secs(secs) == window && secs > 0 {
         text.push(";w=");
         text.push_number(secs);
     }
@@ -329,16 +339,16 @@ fn push_quoted(name: &str, text: &mut Text) {
     text.push("\"");
 }
 
+/// The limit, the remaining units and the reset, which is left out where no wait helps.
+fn without_reset(numbers: &[u64; 3]) -> &[u64] {
+    if let [numbers @ .., 0] = numbers { numbers } else { numbers }
+}
+
 /// Each number as a separate field.
-fn send_numbers<const N: usize>(
-    names: [&'static str; N],
-    numbers: [u64; N],
-    text: &mut Text,
-    sink: Sink<'_>,
-) {
-    for (name, number) in names.into_iter().zip(numbers) {
+fn send_numbers(names: &[&'static str], numbers: &[u64], text: &mut Text, sink: Sink<'_>) {
+    for (name, number) in names.iter().zip(numbers) {
         text.clear();
-        text.push_number(number);
+        text.push_number(*number);
         sink(name, text.as_str());
     }
 }

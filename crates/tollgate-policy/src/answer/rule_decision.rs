@@ -7,7 +7,7 @@ use alloc::string::String;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::answer::outcome::Outcome;
+use crate::answer::outcome::{CLOSED, Outcome};
 use crate::answer::rule_result::RuleResult;
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::pk_text;
@@ -194,6 +194,9 @@ impl<'a> Outcome<'a> {
     }
 
     fn quotas_of(&self, applied: &AppliedRule) -> &'a [Decision] {
+        if applied.is_closed() {
+            return CLOSED;
+        }
         let partition = applied.partition().and_then(|i| self.plan.partitions.get(i));
         if !partition.is_some_and(|stored| stored.status.is_decided()) {
             return &[];

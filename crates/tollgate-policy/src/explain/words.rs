@@ -43,6 +43,9 @@ pub fn bound(limiter: &Limiter) -> String {
     if limiter.max_age().is_some() {
         return format!("at most {} at the same time", limiter.limit());
     }
+    if limiter.is_closed() {
+        return "no requests".to_owned();
+    }
     let most = limiter.max_in_window();
     match limiter.calendar() {
         Some(calendar) => {
@@ -74,6 +77,9 @@ pub fn quota(limiter: &Limiter) -> String {
     if let Some(max_age) = limiter.max_age() {
         let (limit, age) = (limiter.limit(), wait(max_age));
         return format!("{limit} in flight, max_age {age}");
+    }
+    if limiter.is_closed() {
+        return "0, which denies every request".to_owned();
     }
     let mut text = match limiter.calendar() {
         Some(calendar) => format!("{} per calendar {calendar}", limiter.limit()),

@@ -46,6 +46,8 @@ pub(crate) enum CountedIn {
     Partition(usize),
     /// Nowhere: a key part is missing, and the rule denies such requests.
     NoKey,
+    /// Nowhere: its quota denies everything.
+    Closed,
     /// Nowhere: the rule cannot read the request. A binding rule denies it.
     Malformed(Malformed),
 }
@@ -138,12 +140,18 @@ impl AppliedRule {
         matches!(self.counted_in, CountedIn::NoKey)
     }
 
+    /// True when its quota denies everything.
+    #[inline]
+    pub(crate) const fn is_closed(&self) -> bool {
+        matches!(self.counted_in, CountedIn::Closed)
+    }
+
     /// The index of the partition that it counts in.
     #[inline]
     pub(crate) const fn partition(&self) -> Option<usize> {
         match self.counted_in {
             CountedIn::Partition(index) => Some(index),
-            CountedIn::NoKey | CountedIn::Malformed(_) => None,
+            CountedIn::NoKey | CountedIn::Closed | CountedIn::Malformed(_) => None,
         }
     }
 
@@ -152,7 +160,7 @@ impl AppliedRule {
     pub(crate) const fn malformed(&self) -> Option<Malformed> {
         match self.counted_in {
             CountedIn::Malformed(why) => Some(why),
-            CountedIn::Partition(_) | CountedIn::NoKey => None,
+            CountedIn::Partition(_) | CountedIn::NoKey | CountedIn::Closed => None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::Plan;
 use crate::pipeline::tenant::Choice;
 use crate::policy::compiled::Policy;
-use crate::policy::group::Group;
+use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::IndexedBy;
 use crate::policy::rule::{Rule, Tier};
 use crate::policy::tenant::Tenant;
@@ -126,7 +126,11 @@ impl Policy {
             Ok(counted) => (counted, None),
             Err(malformed) => (Counted::nothing(rule), Some(malformed)),
         };
-        let counted_in = if counted.has_key {
+        let is_closed = malformed.is_none() && self.is_closed(&counted.set);
+        let counted_in = if is_closed {
+            keys.truncate(start);
+            CountedIn::Closed
+        } else if counted.has_key {
             let place = self.partition_of(rule, &counted.set, tenant, start, partitions);
             CountedIn::Partition(place)
         } else {
@@ -141,13 +145,21 @@ impl Policy {
             counted_in,
             first_decision: 0,
             effect: Effect::new(enforced, &rule.terms.action),
-            due: if malformed.is_none() { rule.due() } else { Due::Now },
+            due: if malformed.is_none() && !is_closed { rule.due() } else { Due::Now },
             rank: rule.rank_of(request),
             located: None,
             charged: None,
             rejected_waiting: false,
             basis: Basis::Count,
         });
+    }
+
+    /// True when the quota of `set` denies everything.
+    fn is_closed(&self, set: &AppliedSet) -> bool {
+        match set {
+            AppliedSet::OfPolicy(_) if !self.has_closed => false,
+            set => self.set_of(set).is_some_and(QuotaSet::is_closed),
+        }
     }
 
     /// Appends the key by which the rule `index` counts a request to `keys`, and returns the other

@@ -170,8 +170,8 @@ impl Plan {
         self.partitions.clear();
     }
 
-    /// When a rule that cannot read the request, or lacks its key, denies it, drops every rule
-    /// except those: the request is denied before anything is loaded, without a request to a store.
+    /// When a rule that cannot read the request, lacks its key or denies everything denies it, drops
+    /// every rule except those: the request is denied before anything is loaded, without a request to a store.
     pub(crate) fn keep_unreadable(&mut self) {
         for is_kept in [
             |applied: &AppliedRule| applied.malformed().is_some(),

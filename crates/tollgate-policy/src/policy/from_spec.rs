@@ -66,6 +66,7 @@ impl Policy {
             waiting,
             jwt,
             tenant: tenant.map(|part| TenantKey { part }),
+            has_closed: false,
             warnings: Problems(warnings),
             surface,
             fingerprint: fingerprint.0,
@@ -129,7 +130,8 @@ impl PolicySpec {
             let Some([own, fallback]) = lengths.get_mut(usize::from(rule.terms.group)) else {
                 continue;
             };
-            for set in rule.tiers.iter().map(|tier| &tier.set).chain([&rule.set]) {
+            let sets = rule.tiers.iter().map(|tier| &tier.set).chain([&rule.set]);
+            for set in sets.filter(|set| !set.own.is_closed()) {
                 *own = own.saturating_add(set.own.len());
                 *fallback =
                     fallback.saturating_add(set.fallback.as_ref().map_or(0, RecordSpec::len));
@@ -156,7 +158,7 @@ impl RuleSpec {
                 && !(has_choice && self.tiers.iter().any(|tier| !tier.key_values.is_empty()))
                 && !((by_calendar || self.terms.charging == Charging::InFlight) && is_leased)
                 && self.can_have_penalties(group.spec.shards.is_some())
-        }) && sets.all(|set| set.fallback.is_some() == falls_back)
+        }) && sets.all(|set| set.fallback.is_some() == (falls_back && !set.own.is_closed()))
     }
 
     fn can_have_penalties(&self, has_shards: bool) -> bool {
@@ -238,8 +240,14 @@ impl SetSpec {
         let RecordSpec { record_id, quotas } = own;
         let quotas = CompiledQuota::placed(quotas);
         let index = u16::try_from(to.policy.sets.len()).ok()?;
-        to.policy.sets.push(QuotaSet::new(to.rule, tier, record_id, quotas));
-        to.policy.groups.get_mut(usize::from(to.group))?.sets.push(index);
+        let set = QuotaSet::new(to.rule, tier, record_id, quotas);
+        let group = to.policy.groups.get_mut(usize::from(to.group))?;
+        if set.is_closed() {
+            to.policy.has_closed = true; // it has no place in a value
+        } else {
+            group.sets.push(index);
+        }
+        to.policy.sets.push(set);
         to.fallbacks.extend(fallback.map(|record| Fallback { of: index, record }));
         Some(index)
     }

@@ -260,6 +260,12 @@ impl QuotaSet {
         lengths.try_fold(0_usize, |sum, len| sum.checked_add(len?))
     }
 
+    /// True when its quota denies every request: it counts nothing.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.quotas.first().is_some_and(|quota| quota.limiter.is_closed())
+    }
+
     /// True when one of these quotas has a penalty.
     #[must_use]
     pub fn has_penalty(&self) -> bool {

@@ -31,6 +31,7 @@ impl Policy {
             waiting,
             jwt,
             tenant,
+            has_closed: _,
             warnings,
             surface: _, // written before it
             fingerprint,

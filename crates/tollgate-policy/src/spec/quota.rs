@@ -60,7 +60,7 @@ impl QuotaSpec {
 
     /// The part of each of `nodes` in it.
     fn part_of(&self, nodes: u32) -> Result<Self, (&'static str, String)> {
-        if nodes == 1 {
+        if nodes == 1 || self.limiter.is_closed() {
             return Ok(self.clone());
         }
         let (whole, algorithm) = (self.limiter.quota(), self.limiter.algorithm());

@@ -131,12 +131,13 @@ fields! {
     pub struct RecordSpec {
         /// The identity of the stored states, unique in the policy and never 0.
         record_id: u32,
-        /// The quotas, at least one.
+        /// The quotas, at least one; one that denies everything is the only one.
         quotas: Vec<QuotaSpec>,
     } if |it| {
         it.record_id > 0
             && (1..=MAX_QUOTAS).contains(&it.quotas.len())
             && are_unique(it.quotas.iter().map(|quota| &*quota.name))
+            && (it.quotas.len() == 1 || !it.is_closed())
     }
 }
 
@@ -153,6 +154,14 @@ impl RuleTerms {
     /// True when requests can be counted while they are in flight: each is one, here and now.
     fn can_be_in_flight(&self) -> bool {
         !self.names_cost && self.scope != Scope::Fleet && !matches!(self.action, Action::Delay(_))
+    }
+}
+
+impl RecordSpec {
+    /// True when a quota of it denies everything, so that nothing is ever stored.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.quotas.iter().any(|quota| quota.limiter.is_closed())
     }
 }
 
